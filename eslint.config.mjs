@@ -1,0 +1,38 @@
+import js from '@eslint/js';
+import tseslint from 'typescript-eslint';
+
+// kafkajs, minio and the OpenTelemetry SDK are used in one file each, below services/shared.
+const onlyInShared = ['kafkajs', 'minio', '@opentelemetry/*', '@grpc/*'];
+
+export default tseslint.config(
+  { ignores: ['**/dist/', '**/gen/', 'node_modules/', 'coverage/', '.granary/'] },
+  js.configs.recommended,
+  {
+    files: ['**/*.mjs', '**/*.js'],
+    languageOptions: {
+      globals: Object.fromEntries(
+        ['process', 'console', 'Buffer', 'setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'fetch', 'URL',
+         'AbortSignal', 'AbortController', 'performance', 'FormData', 'Blob', 'module', 'require', '__dirname'].map((name) => [name, 'readonly']),
+      ),
+    },
+  },
+  {
+    files: ['services/**/*.ts'],
+    extends: [tseslint.configs.recommendedTypeChecked],
+    languageOptions: { parserOptions: { project: 'services/tsconfig.json', tsconfigRootDir: import.meta.dirname } },
+    rules: {
+      '@typescript-eslint/no-floating-promises': 'error',
+      '@typescript-eslint/no-misused-promises': 'error',
+      '@typescript-eslint/switch-exhaustiveness-check': ['error', { considerDefaultExhaustiveForUnions: true }],
+      '@typescript-eslint/only-throw-error': 'error',
+      '@typescript-eslint/no-explicit-any': 'error',
+      '@typescript-eslint/no-non-null-assertion': 'off',
+      '@typescript-eslint/require-await': 'off',
+      '@typescript-eslint/no-unused-vars': ['error', { argsIgnorePattern: '^_', varsIgnorePattern: '^_' }],
+      'no-console': 'error',
+      'no-restricted-imports': ['error', { patterns: [{ group: onlyInShared, message: 'Only services/shared may import this.' }] }],
+    },
+  },
+  { files: ['services/shared/src/**/*.ts'], rules: { 'no-restricted-imports': 'off' } },
+  { files: ['services/local/**/*.ts', '**/*.test.ts', '**/test/**/*.ts'], rules: { 'no-console': 'off' } },
+);

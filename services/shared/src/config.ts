@@ -1,0 +1,33 @@
+import { z } from 'zod';
+
+export class ConfigError extends Error {
+  override readonly name = 'ConfigError';
+}
+
+/**
+ * Reads a service's configuration from an environment, once: every problem is reported together, the result is
+ * frozen. Throws a ConfigError whose message names each variable and what is wrong with it, never its value.
+ */
+export function readConfig<S extends z.ZodObject>(
+  schema: S,
+  environment: Record<string, string | undefined>,
+): Readonly<z.infer<S>> {
+  const result = schema.safeParse(environment);
+  if (result.success) return Object.freeze(result.data);
+  const problems = result.error.issues.map((issue) => `  ${issue.path.join('.')}: ${issue.message}`);
+  throw new ConfigError(`The configuration is wrong:\n${problems.join('\n')}`);
+}
+
+/** A whole number of an environment variable, within bounds. */
+export const whole = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
+
+/** What every service reads: where it listens, its database, how loud its log is. */
+export const commonConfig = z.object({
+  LISTEN: z
+    .string()
+    .regex(/^[^:\s]+:\d{1,5}$/, 'host:port is expected')
+    .default('127.0.0.1:0'),
+  DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/ }),
+  DATABASE_POOL_SIZE: whole(1, 100).default(8),
+  LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
+});

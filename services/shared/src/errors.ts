@@ -1,0 +1,65 @@
+/** The gRPC status names a service may answer with. */
+export type StatusName =
+  | 'INVALID_ARGUMENT'
+  | 'UNAUTHENTICATED'
+  | 'PERMISSION_DENIED'
+  | 'NOT_FOUND'
+  | 'ALREADY_EXISTS'
+  | 'FAILED_PRECONDITION'
+  | 'ABORTED'
+  | 'OUT_OF_RANGE'
+  | 'RESOURCE_EXHAUSTED'
+  | 'UNIMPLEMENTED'
+  | 'UNAVAILABLE'
+  | 'DEADLINE_EXCEEDED'
+  | 'CANCELLED'
+  | 'INTERNAL';
+
+export type ErrorDetails = Record<string, unknown>;
+
+/**
+ * The one error that may leave a service. `code` says what kind of failure it is to a machine on the wire,
+ * `reason` which rule was broken (an UPPER_SNAKE domain constant that becomes the public `code`), `message` is
+ * text for a person and may be shown to one, `details` is JSON. What is not a ServiceError becomes INTERNAL.
+ */
+export class ServiceError extends Error {
+  override readonly name = 'ServiceError';
+  readonly details: ErrorDetails;
+
+  constructor(
+    readonly code: StatusName,
+    readonly reason: string,
+    message: string,
+    options: { details?: ErrorDetails; cause?: unknown } = {},
+  ) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.details = options.details ?? {};
+  }
+}
+
+/** Messages for each field path (`data[3].address.city`) that was wrong: the shape of `details` of a validation error. */
+export type FieldMessages = Record<string, string[]>;
+
+export function invalid(message: string, fields: FieldMessages = {}, reason = 'VALIDATION_FAILED'): ServiceError {
+  return new ServiceError('INVALID_ARGUMENT', reason, message, { details: fields });
+}
+
+export function notFound(reason: string, message: string): ServiceError {
+  return new ServiceError('NOT_FOUND', reason, message);
+}
+
+export function conflict(reason: string, message: string, details: ErrorDetails = {}): ServiceError {
+  return new ServiceError('ALREADY_EXISTS', reason, message, { details });
+}
+
+export function forbidden(message: string): ServiceError {
+  return new ServiceError('PERMISSION_DENIED', 'FORBIDDEN', message);
+}
+
+export function notImplemented(what: string): ServiceError {
+  return new ServiceError('UNIMPLEMENTED', 'NOT_IMPLEMENTED', `${what} is not implemented yet`);
+}
+
+export function unavailable(message: string, cause?: unknown): ServiceError {
+  return new ServiceError('UNAVAILABLE', 'UNAVAILABLE', message, { cause });
+}

@@ -1,0 +1,115 @@
+import { Client as GrpcClient, credentials, Metadata, type MethodDefinition, type ServiceDefinition } from '@grpc/grpc-js';
+import { ServiceError } from '../errors';
+import type { Logger } from '../logger';
+import { runHandler, withinDeadline, type AnyHandler } from './run';
+import { maxMessageBytes, type Implementation } from './server';
+import { fromStatus } from './status';
+import type { Call, Client } from './types';
+
+/** How a caller reaches a service: in the same process, or at a gRPC address (`dns:///name:port`, `host:port`). */
+export type Target<D extends ServiceDefinition> = { implementation: Implementation<D> } | { address: string };
+
+export interface ClientOptions {
+  log: Logger;
+  /**
+   * Methods that may be sent again when the service was UNAVAILABLE: reads, and calls that carry a ticket or an id
+   * of their own. Everything else fails at once.
+   */
+  repeatable?: readonly string[];
+}
+
+export interface OpenClient<D extends ServiceDefinition> {
+  client: Client<D>;
+  close(): void;
+}
+
+/** The typed client of a service. Errors are ServiceErrors, deadlines hold, whichever way the service is reached. */
+export function openClient<D extends ServiceDefinition>(
+  definition: D,
+  target: Target<D>,
+  options: ClientOptions,
+): OpenClient<D> {
+  const transport =
+    'implementation' in target ? direct(target.implementation, options.log) : wire(target.address);
+  const client: Record<string, AnyHandler> = {};
+  for (const [name, method] of Object.entries(definition)) {
+    const functionName = name[0]!.toLowerCase() + name.slice(1);
+    const send = transport.method(functionName, method);
+    client[functionName] = options.repeatable?.includes(functionName) ? repeated(send) : send;
+  }
+  return { client: client as Client<D>, close: () => transport.close() };
+}
+
+interface Transport {
+  method(name: string, method: MethodDefinition<unknown, unknown>): AnyHandler;
+  close(): void;
+}
+
+function direct(implementation: Implementation, log: Logger): Transport {
+  const handlers = implementation.handlers as Record<string, AnyHandler>;
+  return {
+    method: (name, { path }) => {
+      const handler = handlers[name];
+      if (!handler) throw new Error(`no handler for ${path}`);
+      return (request, call) => withinDeadline(call, runHandler(handler, request, call, log, path));
+    },
+    close: () => {},
+  };
+}
+
+function wire(address: string): Transport {
+  const connection = new GrpcClient(address, credentials.createInsecure(), {
+    'grpc.max_receive_message_length': maxMessageBytes,
+    'grpc.max_send_message_length': maxMessageBytes,
+    'grpc.initial_reconnect_backoff_ms': 50,
+    'grpc.max_reconnect_backoff_ms': 1_000,
+    'grpc.keepalive_time_ms': 30_000,
+  });
+  return {
+    method: (_, method) => (request, call) => unary(connection, method, request, call),
+    close: () => connection.close(),
+  };
+}
+
+function unary(
+  connection: GrpcClient,
+  method: MethodDefinition<unknown, unknown>,
+  request: unknown,
+  call: Call,
+): Promise<unknown> {
+  return new Promise((resolve, reject) => {
+    const metadata = new Metadata();
+    metadata.set('x-request-id', call.requestId);
+    const sent = connection.makeUnaryRequest(
+      method.path,
+      method.requestSerialize,
+      method.responseDeserialize,
+      request,
+      metadata,
+      { deadline: call.deadlineMs },
+      (error, response) => {
+        call.signal.removeEventListener('abort', cancel);
+        if (error) reject(fromStatus(error));
+        else resolve(response);
+      },
+    );
+    const cancel = () => sent.cancel();
+    call.signal.addEventListener('abort', cancel, { once: true });
+  });
+}
+
+/** Sends again while the service is UNAVAILABLE and there is time, with growing, jittered pauses. */
+function repeated(send: AnyHandler): AnyHandler {
+  return async (request, call) => {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await send(request, call);
+      } catch (error) {
+        const pauseMs = Math.random() * Math.min(1_000, 25 * 2 ** attempt);
+        const hopeless = attempt >= 8 || call.signal.aborted || Date.now() + pauseMs >= call.deadlineMs;
+        if (!(error instanceof ServiceError) || error.code !== 'UNAVAILABLE' || hopeless) throw error;
+        await new Promise((resolve) => setTimeout(resolve, pauseMs));
+      }
+    }
+  };
+}

@@ -1,0 +1,75 @@
+import { Metadata, status, type ServiceError as GrpcError, type StatusObject } from '@grpc/grpc-js';
+import { ServiceError, type ErrorDetails, type StatusName } from '../errors';
+import type { Logger } from '../logger';
+import { fromPostgres } from '../postgres/errors';
+
+const reasonKey = 'x-reason';
+const detailsKey = 'x-details-bin';
+
+/** The largest details that travel; trailers count against the header limit of HTTP/2. */
+const maxDetailsBytes = 6_000;
+
+/**
+ * Makes any error one that may leave the service. What is neither ours nor an answer of Postgres with a meaning
+ * is logged once, here, in full, and becomes INTERNAL with a fixed text.
+ */
+export function toServiceError(error: unknown, log: Logger, requestId: string, method: string): ServiceError {
+  if (error instanceof ServiceError) return error;
+  const translated = fromPostgres(error);
+  if (translated) {
+    log.warn({ err: error, requestId, method, reason: translated.reason }, 'the database refused');
+    return translated;
+  }
+  log.error({ err: error, requestId, method }, 'unexpected error');
+  return new ServiceError('INTERNAL', 'INTERNAL', 'Something went wrong on our side', { cause: error });
+}
+
+/** A ServiceError as gRPC carries it: status, message, and reason and details in the trailers. */
+export function toStatus(error: ServiceError): Partial<StatusObject> {
+  const metadata = new Metadata();
+  metadata.set(reasonKey, error.reason);
+  const details = Buffer.from(JSON.stringify(error.details));
+  if (details.length <= maxDetailsBytes) metadata.set(detailsKey, details);
+  else metadata.set(detailsKey, Buffer.from(JSON.stringify(firstDetails(error.details))));
+  return { code: status[error.code], details: error.message, metadata };
+}
+
+/** As many of the details as fit, and how many were left out. */
+function firstDetails(details: ErrorDetails): ErrorDetails {
+  const kept: ErrorDetails = {};
+  let left = maxDetailsBytes - 100;
+  const entries = Object.entries(details);
+  for (const [at, [key, value]] of entries.entries()) {
+    left -= Buffer.byteLength(JSON.stringify([key, value]));
+    if (left < 0) {
+      kept['…'] = [`and ${entries.length - at} more`];
+      break;
+    }
+    kept[key] = value;
+  }
+  return kept;
+}
+
+/** Rebuilds on the caller's side what `toStatus` sent; a failure of the transport becomes UNAVAILABLE or the like. */
+export function fromStatus(error: GrpcError): ServiceError {
+  const code = (status[error.code] ?? 'INTERNAL') as StatusName;
+  const [reason] = error.metadata?.get(reasonKey) ?? [];
+  const [details] = error.metadata?.get(detailsKey) ?? [];
+  if (typeof reason === 'string') {
+    return new ServiceError(code, reason, error.details, {
+      details: Buffer.isBuffer(details) ? (JSON.parse(details.toString()) as ErrorDetails) : {},
+    });
+  }
+  switch (code) {
+    case 'DEADLINE_EXCEEDED':
+      return new ServiceError(code, 'DEADLINE_EXCEEDED', 'The request took too long', { cause: error });
+    case 'RESOURCE_EXHAUSTED':
+      return new ServiceError(code, 'RESULT_TOO_LARGE', 'The result is too large', { cause: error });
+    case 'CANCELLED':
+      return new ServiceError(code, 'CANCELLED', 'The request was cancelled', { cause: error });
+    case 'UNAVAILABLE':
+      return new ServiceError(code, 'UNAVAILABLE', 'A service cannot be reached', { cause: error });
+    default:
+      return new ServiceError('INTERNAL', 'INTERNAL', 'Something went wrong on our side', { cause: error });
+  }
+}

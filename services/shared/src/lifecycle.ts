@@ -1,0 +1,48 @@
+import type { Logger } from './logger';
+
+/** Something that runs until it is stopped. `failed` settles (by rejecting) only if it cannot go on by itself. */
+export interface Running {
+  stop(): Promise<void>;
+  failed?: Promise<never>;
+}
+
+/** Longest time that a stop may take before what is left is cut off. */
+const stopTimeoutMs = 20_000;
+
+function untilSignal(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve(signal));
+  });
+}
+
+/**
+ * The body of every `main.ts`: starts, runs until a signal or a failure, stops. The process ends by itself once
+ * nothing is left to do; a timer that holds nothing alive makes sure that it does.
+ */
+export async function runUntilSignalled(log: Logger, start: () => Promise<Running>): Promise<void> {
+  try {
+    const signalled = untilSignal();
+    const running = await start();
+    const why = await Promise.race([signalled, running.failed ?? new Promise<never>(() => {})]).catch(
+      (error: unknown) => {
+        log.fatal({ err: error }, 'failed, stopping');
+        process.exitCode = 1;
+        return 'failure';
+      },
+    );
+    log.info({ why }, 'stopping');
+    setTimeout(() => process.exit(1), stopTimeoutMs).unref();
+    await running.stop();
+    log.info('stopped');
+  } catch (error) {
+    log.fatal({ err: error }, 'could not start');
+    process.exitCode = 1;
+  }
+}
+
+/** Stops in reverse order of starting; the first error is thrown after everything was tried. */
+export async function stopAll(stops: Array<() => Promise<void>>): Promise<void> {
+  const errors: unknown[] = [];
+  for (const stop of [...stops].reverse()) await stop().catch((error: unknown) => errors.push(error));
+  if (errors.length > 0) throw errors[0];
+}

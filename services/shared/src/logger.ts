@@ -1,0 +1,16 @@
+import { pino, type Logger } from 'pino';
+
+export type { Logger };
+
+/**
+ * The log of one service: JSON lines on standard output. Secrets and bodies are never passed to it; the paths
+ * below are a second line of defence for headers.
+ */
+export function createLogger(service: string, level: string): Logger {
+  return pino({
+    level,
+    base: { service },
+    timestamp: pino.stdTimeFunctions.isoTime,
+    redact: ['*.authorization', '*["x-app-key"]', '*["x-api-key"]', '*["x-operator-key"]', '*["x-agent-key"]'],
+  });
+}

@@ -1,0 +1,71 @@
+import { ServiceError, unavailable } from '../errors';
+
+interface PostgresError extends Error {
+  code: string;
+  constraint?: string;
+  table?: string;
+  detail?: string;
+}
+
+/** The SQLSTATE of an error that Postgres sent, undefined for any other error. */
+export function sqlState(error: unknown): string | undefined {
+  if (!(error instanceof Error) || !('code' in error) || !('severity' in error)) return undefined;
+  return typeof error.code === 'string' && error.code.length === 5 ? error.code : undefined;
+}
+
+/** The constraint that a write violated, if that is what the error says. */
+export function violatedConstraint(error: unknown): string | undefined {
+  return sqlState(error)?.startsWith('23') ? (error as PostgresError).constraint : undefined;
+}
+
+const connectionErrors = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH']);
+
+/** Whether the connection was lost or refused, so that nothing is known about what was sent last. */
+export function isConnectionError(error: unknown): boolean {
+  const state = sqlState(error);
+  if (state !== undefined) return state.startsWith('08') || state.startsWith('57P');
+  if (!(error instanceof Error)) return false;
+  if ('code' in error && connectionErrors.has(String(error.code))) return true;
+  return /^(Connection terminated|Client has encountered a connection error|Connection ended|timeout exceeded when trying to connect|Client was closed)/.test(
+    error.message,
+  );
+}
+
+/** Failures that go away by themselves when the same transaction is run again. */
+export function isRetryable(error: unknown): boolean {
+  return ['40001', '40P01', '55P03'].includes(sqlState(error) ?? '');
+}
+
+/**
+ * The one SQLSTATE table: what an error of Postgres means to a caller, or undefined when the error is not one of
+ * Postgres or nothing a caller could act on (which is then an INTERNAL error, that is: a bug).
+ */
+export function fromPostgres(error: unknown): ServiceError | undefined {
+  if (isConnectionError(error)) return unavailable('The database cannot be reached', error);
+  const state = sqlState(error);
+  if (state === undefined) return undefined;
+  switch (state) {
+    case '57014': // query_canceled: the statement timeout
+      return new ServiceError('DEADLINE_EXCEEDED', 'DEADLINE_EXCEEDED', 'The database took too long', { cause: error });
+    case '40001': // serialization_failure
+    case '40P01': // deadlock_detected
+    case '55P03': // lock_not_available
+      return unavailable('The database is busy, try again', error);
+    case '53100': // disk_full
+    case '53200': // out_of_memory
+    case '53300': // too_many_connections
+    case '53400':
+      return unavailable('The database is out of a resource', error);
+    case '22P05': // untranslatable_character
+    case '22021': // character_not_in_repertoire
+    case '22003': // numeric_value_out_of_range
+    case '2201B': // invalid_regular_expression
+      return new ServiceError('INVALID_ARGUMENT', 'VALIDATION_FAILED', 'A value cannot be stored or compared', { cause: error });
+    case '54000': // program_limit_exceeded
+    case '54001': // statement_too_complex
+    case '54011': // too_many_columns
+      return new ServiceError('INVALID_ARGUMENT', 'LIMIT_EXCEEDED', 'The request is too complex', { cause: error });
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,89 @@
+import pg from 'pg';
+import type { Logger } from '../logger';
+import { unavailable } from '../errors';
+import type { Sql } from './sql';
+
+// int8 comes as bigint: amounts and heights must not lose digits. numeric and the date types stay text.
+const types = {
+  getTypeParser: (oid: number, format?: 'text' | 'binary') =>
+    oid === pg.types.builtins.INT8
+      ? (text: string) => BigInt(text)
+      : oid === pg.types.builtins.NUMERIC || oid === pg.types.builtins.JSON || oid === pg.types.builtins.JSONB
+        ? (text: string) => text
+        : (pg.types.getTypeParser(oid, format) as (text: string) => unknown),
+} as pg.CustomTypesConfig;
+
+export type Pool = pg.Pool;
+export type Connection = pg.PoolClient;
+/** What a statement can be sent to: a pool, or the connection of a transaction. */
+export type Queryable = Pick<pg.Pool, 'query'> | Pick<pg.PoolClient, 'query'>;
+
+export interface PoolOptions {
+  url: string;
+  size: number;
+  applicationName: string;
+  /** A statement that runs longer is cancelled by Postgres. */
+  statementTimeoutMs?: number;
+  log: Logger;
+}
+
+/** A pool of connections with statement, lock and idle time limits set on each. json and jsonb come as text. */
+export function createPool(options: PoolOptions): Pool {
+  const pool = new pg.Pool({
+    connectionString: options.url,
+    max: options.size,
+    application_name: options.applicationName,
+    connectionTimeoutMillis: 5_000,
+    idleTimeoutMillis: 30_000,
+    keepAlive: true,
+    statement_timeout: options.statementTimeoutMs ?? 10_000,
+    lock_timeout: 5_000,
+    idle_in_transaction_session_timeout: 15_000,
+    types,
+  });
+  // An idle connection that breaks is replaced; the error says only that Postgres went away.
+  pool.on('error', (error) => options.log.warn({ err: error }, 'an idle database connection broke'));
+  return pool;
+}
+
+export async function rows<R extends object>(db: Queryable, statement: Sql): Promise<R[]> {
+  return (await (db as pg.Pool).query<R & pg.QueryResultRow>(statement.compile())).rows;
+}
+
+export async function row<R extends object>(db: Queryable, statement: Sql): Promise<R | undefined> {
+  return (await rows<R>(db, statement))[0];
+}
+
+/** How many rows a statement touched. */
+export async function execute(db: Queryable, statement: Sql): Promise<number> {
+  return (await (db as pg.Pool).query(statement.compile())).rowCount ?? 0;
+}
+
+/**
+ * Refuses a Postgres that could lose an acknowledged write or that orders text other than by code points.
+ * Throws an Error that names the setting.
+ */
+export async function assertSafePostgres(pool: Pool): Promise<void> {
+  const { rows: found } = await pool
+    .query<{ name: string; setting: string }>(
+      `select name, setting from pg_settings
+       where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'server_version_num', 'server_encoding')
+       union all
+       select 'collation', coalesce(datlocale, datcollate) from pg_database where datname = current_database()`,
+    )
+    .catch((cause: unknown) => {
+      throw unavailable('The database cannot be reached', cause);
+    });
+  const settings = new Map(found.map((setting) => [setting.name, setting.setting]));
+  for (const name of ['fsync', 'full_page_writes']) {
+    if (settings.get(name) !== 'on') throw new Error(`Postgres has ${name} off: acknowledged writes could be lost`);
+  }
+  if (settings.get('synchronous_commit') === 'off') {
+    throw new Error('Postgres has synchronous_commit off: acknowledged writes could be lost');
+  }
+  if (Number(settings.get('server_version_num')) < 180000) throw new Error('Postgres 18 or newer is needed');
+  if (settings.get('server_encoding') !== 'UTF8') throw new Error('the database must be encoded in UTF8');
+  if (!['C', 'POSIX', 'C.UTF-8', 'PG_UNICODE_FAST'].includes(settings.get('collation') ?? '')) {
+    throw new Error(`the database has the collation ${settings.get('collation')}: text must sort by code points (C or C.UTF-8)`);
+  }
+}
