@@ -1,3 +1,4 @@
+import { ConfigError } from './config';
 import type { Logger } from './logger';
 
 /** Something that runs until it is stopped. `failed` settles (by rejecting) only if it cannot go on by itself. */
@@ -17,9 +18,14 @@ function untilSignal(): Promise<NodeJS.Signals> {
 
 /**
  * The body of every `main.ts`: starts, runs until a signal or a failure, stops. The process ends by itself once
- * nothing is left to do; a timer that holds nothing alive makes sure that it does.
+ * nothing is left to do; a timer that holds nothing alive makes sure that it does. `explain` gets what the person who
+ * started it can mend (a ConfigError) as a sentence, where a log line would hide it.
  */
-export async function runUntilSignalled(log: Logger, start: () => Promise<Running>): Promise<void> {
+export async function runUntilSignalled(
+  log: Logger,
+  start: () => Promise<Running>,
+  explain?: (message: string) => void,
+): Promise<void> {
   try {
     const signalled = untilSignal();
     const running = await start();
@@ -35,8 +41,9 @@ export async function runUntilSignalled(log: Logger, start: () => Promise<Runnin
     await running.stop();
     log.info('stopped');
   } catch (error) {
-    log.fatal({ err: error }, 'could not start');
     process.exitCode = 1;
+    if (explain && error instanceof ConfigError) explain(error.message);
+    else log.fatal({ err: error }, 'could not start');
   }
 }
 

@@ -1,0 +1,170 @@
+import { notFound } from '@granary/shared/errors';
+import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
+import { named, sql, type Sql } from '@granary/shared/postgres/sql';
+import { parseSchema, type Schema } from './schema';
+
+export const APP_NOT_FOUND = 'APP_NOT_FOUND';
+export const COLLECTION_NOT_FOUND = 'COLLECTION_NOT_FOUND';
+
+/** How the scalar of an indexed field is keyed and how text from a URL is read for it; `any` where nothing is declared. */
+export type FieldType = 'any' | 'string' | 'number' | 'boolean' | 'date';
+
+export interface IndexDescriptor {
+  number: bigint;
+  name: string;
+  fieldName: string;
+  path: string[];
+  /** The declared type of the index, else the schema's. */
+  type: FieldType;
+  unique: boolean;
+  /** Writers fill the key column of a building index already; readers use ready ones only. */
+  status: 'building' | 'ready' | 'failed';
+}
+
+/**
+ * What is known of a collection, looked up under the app of the caller. Every statement on documents is built from
+ * a handle: there is no other way to a table's name, so no app can reach another's.
+ */
+export interface CollectionHandle {
+  appNumber: bigint;
+  appId: string;
+  number: bigint;
+  name: string;
+  namespace: string | null;
+  readAccess: 'public' | 'private';
+  retentionDays: number | null;
+  schema: Schema | undefined;
+  indexes: IndexDescriptor[];
+  rowCount: bigint;
+  deletedCount: bigint;
+  versionCount: bigint;
+  sizeBytes: bigint;
+  /** The state of the app's catalog that this handle shows. */
+  revision: bigint;
+}
+
+/** The latest version of each document: a row has id, body, version, deleted, created_at, updated_at, height, place, and the keys. */
+export const documentsTable = (of: Pick<CollectionHandle, 'appNumber' | 'number'>): Sql =>
+  named('a_', of.appNumber, '.c_', of.number);
+
+/** Older versions, with the same columns but for the keys. */
+export const historyTable = (of: Pick<CollectionHandle, 'appNumber' | 'number'>): Sql =>
+  named('a_', of.appNumber, '.h_', of.number);
+
+/** The rows of a view: pos, id (pos as text that sorts), body. */
+export const viewTable = (appNumber: bigint, tableNumber: bigint): Sql => named('a_', appNumber, '.v_', tableNumber);
+
+/** The column with the key of an indexed field: a scalar as jsonb, strings cut at 256 bytes, dates as the number of the instant. */
+export const keyColumn = (index: Pick<IndexDescriptor, 'number'>): Sql => named('k_', index.number);
+
+/** The column that a unique index is on: type and value as text, null where nothing can collide. */
+export const uniqueColumn = (index: Pick<IndexDescriptor, 'number'>): Sql => named('u_', index.number);
+
+interface CollectionRow {
+  number: bigint;
+  name: string;
+  namespace: string | null;
+  read_access: 'public' | 'private';
+  retention_days: number | null;
+  schema_text: string | null;
+  row_count: bigint;
+  deleted_count: bigint;
+  version_count: bigint;
+  size_bytes: bigint;
+  revision: bigint;
+  indexes: string;
+}
+
+interface IndexRow {
+  number: string;
+  name: string;
+  field_name: string;
+  index_type: string;
+  is_unique: boolean;
+  status: IndexDescriptor['status'];
+}
+
+/** Number and id of an app that is not deleted. Throws APP_NOT_FOUND. */
+export async function findApp(db: Queryable, appId: string): Promise<{ number: bigint; appId: string }> {
+  const found = await row<{ number: bigint }>(
+    db,
+    sql`select number from application where app_id = ${appId} and deleted_at is null`,
+  );
+  if (!found) throw notFound(APP_NOT_FOUND, `There is no app ${appId}`);
+  return { number: found.number, appId };
+}
+
+/** The handle of a collection, undefined when there is none of this name. One statement. */
+export async function findCollection(
+  db: Queryable,
+  app: { number: bigint; appId: string },
+  name: string,
+): Promise<CollectionHandle | undefined> {
+  return (await findCollections(db, app, [name]))[0];
+}
+
+/** The handle of a collection that must exist. Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND. */
+export async function requireCollection(db: Queryable, appId: string, name: string): Promise<CollectionHandle> {
+  const handle = await findCollection(db, await findApp(db, appId), name);
+  if (!handle) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
+  return handle;
+}
+
+/** The handles of those collections that exist. One statement. */
+export async function findCollections(
+  db: Queryable,
+  app: { number: bigint; appId: string },
+  names: readonly string[],
+): Promise<CollectionHandle[]> {
+  const found = await rows<CollectionRow>(
+    db,
+    sql`select c.number, c.name, c.namespace, c.read_access, c.retention_days, c.schema_text,
+               c.row_count, c.deleted_count, c.version_count, c.size_bytes,
+               (select h.catalog_revision from head h where h.app_number = c.app_number) as revision,
+               coalesce((select json_agg(json_build_object('number', i.number::text, 'name', i.name,
+                          'field_name', i.field_name, 'index_type', i.index_type, 'is_unique', i.is_unique,
+                          'status', i.status) order by i.number)
+                         from document_index i where i.collection_number = c.number), '[]')::text as indexes
+        from collection c
+        where c.app_number = ${app.number} and c.name = any(${names}) and c.deleted_at is null`,
+  );
+  return found.map((collection) => toHandle(app, collection));
+}
+
+function toHandle(app: { number: bigint; appId: string }, found: CollectionRow): CollectionHandle {
+  const schema = found.schema_text === null ? undefined : parseSchema(found.schema_text);
+  return {
+    appNumber: app.number,
+    appId: app.appId,
+    number: found.number,
+    name: found.name,
+    namespace: found.namespace,
+    readAccess: found.read_access,
+    retentionDays: found.retention_days,
+    schema,
+    indexes: (JSON.parse(found.indexes) as IndexRow[]).map((index) => toIndex(index, schema)),
+    rowCount: found.row_count,
+    deletedCount: found.deleted_count,
+    versionCount: found.version_count,
+    sizeBytes: found.size_bytes,
+    revision: found.revision,
+  };
+}
+
+function toIndex(index: IndexRow, schema: Schema | undefined): IndexDescriptor {
+  return {
+    number: BigInt(index.number),
+    name: index.name,
+    fieldName: index.field_name,
+    path: index.field_name.split('.'),
+    type: index.index_type === 'btree' ? schemaType(schema, index.field_name) : (index.index_type as FieldType),
+    unique: index.is_unique,
+    status: index.status,
+  };
+}
+
+/** The scalar type that the schema declares for a path, `any` for none and for objects and arrays. */
+export function schemaType(schema: Schema | undefined, fieldName: string): FieldType {
+  const type = schema?.fields.get(fieldName)?.type;
+  return type === undefined || type === 'object' || type === 'array' ? 'any' : type;
+}

@@ -1,0 +1,133 @@
+import { notFound } from '@granary/shared/errors';
+import type { Commit } from '@granary/shared/gen/granary/data/v1/Commit';
+import { parseTicket } from '@granary/shared/ids';
+import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { named, sql, type Sql } from '@granary/shared/postgres/sql';
+import { contentHash, linkHash, type Entry, type Head } from './head';
+import { TASK_NOT_FOUND } from './jobs';
+
+/** One link of an app's hash chain: what was stored, at which height, under which hash. */
+export interface Link extends Head {
+  content: Buffer;
+  entries: readonly Entry[];
+}
+
+/** A commit as it was or will be answered for: of an upload's two links this is the first, its document is the second. */
+export interface Committed {
+  ticketId: string;
+  operation: 'store' | 'upload';
+  collection: string;
+  namespace: string;
+  height: bigint;
+  hash: Buffer;
+  ids: readonly string[];
+}
+
+const commitsTable = (appNumber: bigint): Sql => named('a_', appNumber, '.commits');
+
+/** The table of an app's commits: each row is a link of the chain; the ticket is on the one that answers for a write. */
+export async function createCommitsTable(tx: Connection, appNumber: bigint): Promise<void> {
+  await execute(
+    tx,
+    sql`create table ${commitsTable(appNumber)} (
+          height bigint primary key, hash bytea not null, content_hash bytea not null, ticket_id text collate "C" unique,
+          operation text not null, collection text not null, namespace text not null, ids text[] not null,
+          user_address text, at timestamptz not null)`,
+  );
+}
+
+/** The next link after a head. */
+export function nextLink(head: Head, collection: string, entries: readonly Entry[]): Link {
+  const content = contentHash(collection, entries);
+  const height = head.height + 1n;
+  return { height, hash: linkHash(head.hash, height, content), content, entries };
+}
+
+export interface CommitRow {
+  link: Link;
+  /** Null for the second link of an upload. */
+  ticketId: string | null;
+  operation: 'store' | 'upload';
+  collection: string;
+  namespace: string;
+  userAddress: string | null;
+}
+
+/** Writes links and moves the head to the last of them, in one statement. */
+export async function insertCommits(tx: Connection, appNumber: bigint, commits: readonly CommitRow[], at: Date): Promise<void> {
+  const last = commits.at(-1)!.link;
+  // An array of arrays must be rectangular in Postgres, so each list of ids travels as JSON.
+  await execute(
+    tx,
+    sql`with moved as (update head set height = ${last.height}, hash = ${last.hash} where app_number = ${appNumber})
+        insert into ${commitsTable(appNumber)} (height, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address, at)
+        select height, hash, content_hash, ticket_id, operation, collection, namespace,
+               array(select jsonb_array_elements_text(ids::jsonb)), user_address, ${at}
+        from unnest(${commits.map(({ link }) => link.height.toString())}::int8[], ${commits.map(({ link }) => link.hash)}::bytea[],
+            ${commits.map(({ link }) => link.content)}::bytea[], ${commits.map(({ ticketId }) => ticketId)}::text[],
+            ${commits.map(({ operation }) => operation)}::text[], ${commits.map(({ collection }) => collection)}::text[],
+            ${commits.map(({ namespace }) => namespace)}::text[],
+            ${commits.map(({ link }) => JSON.stringify(link.entries.map(({ id }) => id)))}::text[],
+            ${commits.map(({ userAddress }) => userAddress)}::text[])
+          as c(height, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address)`,
+  );
+}
+
+interface StoredCommit {
+  ticket_id: string;
+  operation: 'store' | 'upload';
+  collection: string;
+  namespace: string;
+  height: bigint;
+  hash: Buffer;
+  ids: string[];
+  user_address: string | null;
+  at: Date;
+}
+
+async function findStored(db: Queryable, appNumber: bigint, ticketIds: readonly string[]): Promise<StoredCommit[]> {
+  return rows<StoredCommit>(
+    db,
+    sql`select ticket_id, operation, collection, namespace, height, hash, ids, user_address, at
+        from ${commitsTable(appNumber)} where ticket_id = any(${ticketIds})`,
+  );
+}
+
+const toCommitted = ({ ticket_id: ticketId, ...rest }: StoredCommit): Committed => ({ ticketId, ...rest });
+
+/** Those of the tickets that have committed, by ticket. Definite only under the lock of the app's head. */
+export async function findCommitted(db: Queryable, appNumber: bigint, ticketIds: readonly string[]): Promise<Map<string, Committed>> {
+  const found = await findStored(db, appNumber, ticketIds);
+  return new Map(found.map((stored) => [stored.ticket_id, toCommitted(stored)]));
+}
+
+/** The results of a commit as JSON text: for each document its id, and the height and hash of the commit. */
+export function resultsJson({ ids, height, hash, namespace }: Committed): Buffer {
+  const tail = `,"celestia_height":${height},"blob_id":"${hash.toString('hex')}","namespace":${JSON.stringify(namespace)}}`;
+  return Buffer.from(`[${ids.map((id) => `{"id":${JSON.stringify(id)}${tail}`).join(',')}]`);
+}
+
+/** The commit of a ticket. Throws TASK_NOT_FOUND for any other text. */
+export async function getCommit(pool: Pool, ticketId: string): Promise<Commit> {
+  const unknown = notFound(TASK_NOT_FOUND, 'There is no such task');
+  const ticket = parseTicket(ticketId);
+  if (ticket?.kind !== 'c' || ticket.appNumber > 2n ** 63n - 1n) throw unknown;
+  const app = await row<{ app_id: string }>(
+    pool,
+    sql`select app_id from application where number = ${ticket.appNumber} and deleted_at is null`,
+  );
+  if (!app) throw unknown;
+  const [stored] = await findStored(pool, ticket.appNumber, [ticketId]);
+  if (!stored) throw unknown;
+  return {
+    ticketId,
+    appId: app.app_id,
+    operationType: stored.operation,
+    collection: stored.collection,
+    transactionHash: stored.hash.toString('hex'),
+    height: stored.height.toString(),
+    committedAt: stored.at.toISOString(),
+    userAddress: stored.user_address ?? '',
+    resultJson: Buffer.concat([Buffer.from('{"results":'), resultsJson(toCommitted(stored)), Buffer.from('}')]),
+  };
+}

@@ -1,0 +1,361 @@
+import type { Logger } from '@granary/shared/logger';
+import { append } from '@granary/shared/bus/outbox';
+import { conflict, ServiceError, unavailable } from '@granary/shared/errors';
+import { fromPostgres, isConnectionError, violatedConstraint } from '@granary/shared/postgres/errors';
+import type { Connection, Pool } from '@granary/shared/postgres/pool';
+import { CommitUnknownError, transaction } from '@granary/shared/postgres/transaction';
+import { findCollections, type CollectionHandle } from './catalog';
+import { addCollection, usageEvent } from './collections';
+import { findCommitted, insertCommits, type Committed, type CommitRow, type Link } from './commits';
+import { WriterHandles } from './handles';
+import { lockHead, type Head } from './head';
+import { findAnswer, keepAnswer, sameKey, type IdempotencyKey } from './idempotency';
+import { uniqueIndexNumber, UNIQUE_VIOLATION } from './indexes';
+import type { PreparedDocument } from './prepare';
+import { writeDocuments, type PlacedDocument } from './write';
+
+/** A batch closes at so many writes, or at so many bytes of bodies. */
+const batchWritesMax = 500;
+const batchBytesMax = 1024 * 1024;
+/** Writes of one app that may wait; beyond, a caller is told to come back. */
+const waitingWritesMax = 5_000;
+const waitingBytesMax = 64 * 1024 * 1024;
+/** How long an unknown outcome is looked for before the caller is told that it is unknown. */
+const unknownForMs = 30_000;
+
+export interface App {
+  number: bigint;
+  appId: string;
+}
+
+/** One link that a write makes, with the documents that belong to it. */
+export interface BuiltLink {
+  link: Link;
+  documents: readonly PreparedDocument[];
+}
+
+/** One call that changes documents: it commits whole or not at all, whatever shares its batch. */
+export interface Write {
+  ticketId: string;
+  operation: 'store' | 'upload';
+  collection: string;
+  userAddress: string | null;
+  idempotency: IdempotencyKey | undefined;
+  /** Size of what the caller sent. */
+  bytes: number;
+  /**
+   * The links of this write after `head`, for a collection as it is now (undefined: it will be made). Has no effect
+   * but its result, for it runs again when a batch does; throws a ServiceError to refuse this write alone.
+   */
+  build(handle: CollectionHandle | undefined, head: Head): BuiltLink[];
+}
+
+interface Waiting {
+  write: Write;
+  resolve(committed: Committed): void;
+  reject(error: unknown): void;
+}
+
+interface Queue {
+  app: App;
+  waiting: Waiting[];
+  bytes: number;
+}
+
+/** What became of the writes of a batch that were not simply refused. */
+type Outcomes = Map<Waiting, Committed | ServiceError>;
+
+/**
+ * Group commit: the writes of one app that wait while a transaction runs go together in the next one. Each has a
+ * height, an answer and a failure of its own; an app costs one disk flush per batch instead of one per write.
+ */
+export class Committer {
+  readonly handles: WriterHandles;
+  private readonly queues = new Map<bigint, Queue>();
+  private readonly running = new Set<Promise<void>>();
+  private free: number;
+  private readonly turns: Array<() => void> = [];
+
+  /** `concurrency` batches, of different apps, run at a time. */
+  constructor(
+    private readonly pool: Pool,
+    private readonly log: Logger,
+    concurrency: number,
+    private readonly afterCommit: () => void,
+  ) {
+    this.handles = new WriterHandles(pool);
+    this.free = concurrency;
+  }
+
+  /** Commits a write. Throws the ServiceError that refused it, UNAVAILABLE when nothing is known of it. */
+  submit(app: App, write: Write): Promise<Committed> {
+    let queue = this.queues.get(app.number);
+    if (queue && (queue.waiting.length >= waitingWritesMax || queue.bytes >= waitingBytesMax)) {
+      throw new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', 'Too many writes of this app are waiting');
+    }
+    return new Promise((resolve, reject) => {
+      const one = { write, resolve, reject };
+      if (queue) {
+        queue.waiting.push(one);
+        queue.bytes += write.bytes;
+        return;
+      }
+      queue = { app, waiting: [one], bytes: write.bytes };
+      this.queues.set(app.number, queue);
+      const run = this.drain(queue).finally(() => this.running.delete(run));
+      this.running.add(run);
+    });
+  }
+
+  /** Waits for what was submitted. */
+  async stop(): Promise<void> {
+    await Promise.all(this.running);
+  }
+
+  private async drain(queue: Queue): Promise<void> {
+    // Writes of the same turn of the event loop make the first batch.
+    await new Promise((resolve) => setImmediate(resolve));
+    while (queue.waiting.length > 0) {
+      const batch = takeBatch(queue);
+      await this.turn();
+      await this.commit(queue.app, batch)
+        .catch((error: unknown) => batch.forEach(({ reject }) => reject(error)))
+        .finally(() => this.endTurn());
+    }
+    this.queues.delete(queue.app.number);
+  }
+
+  private turn(): Promise<void> | undefined {
+    if (this.free > 0) {
+      this.free -= 1;
+      return undefined;
+    }
+    return new Promise((resolve) => this.turns.push(resolve));
+  }
+
+  private endTurn(): void {
+    const next = this.turns.shift();
+    if (next) next();
+    else this.free += 1;
+  }
+
+  /** Commits a batch; one that fails is tried again write by write, so that each fails alone. */
+  private async commit(app: App, batch: Waiting[]): Promise<void> {
+    try {
+      await this.attempt(app, batch, false);
+    } catch (error) {
+      if (error instanceof CommitUnknownError) await this.resolveUnknown(app, batch, error);
+      else if (isConnectionError(error)) batch.forEach(({ reject }) => reject(error));
+      else if (batch.length === 1 && violatedConstraint(error) !== 'commits_ticket_id_key') batch[0]!.reject(refusal(error));
+      else for (const one of batch) await this.commitAlone(app, one);
+    }
+  }
+
+  private async commitAlone(app: App, one: Waiting): Promise<void> {
+    try {
+      await this.attempt(app, [one], true);
+    } catch (error) {
+      if (error instanceof CommitUnknownError) await this.resolveUnknown(app, [one], error);
+      else one.reject(refusal(error));
+    }
+  }
+
+  /** COMMIT was sent and no answer came: under the lock of the head the tickets tell what is there; the rest is written. */
+  private async resolveUnknown(app: App, batch: Waiting[], unknown: CommitUnknownError): Promise<void> {
+    this.log.warn({ err: unknown, app: app.appId, writes: batch.length }, 'a commit got no answer, looking for its tickets');
+    const untilMs = Date.now() + unknownForMs;
+    for (let attempt = 1; Date.now() < untilMs; attempt++) {
+      try {
+        return await this.attempt(app, batch, true);
+      } catch (error) {
+        if (!(error instanceof CommitUnknownError) && !isConnectionError(error)) {
+          if (batch.length === 1) return batch[0]!.reject(refusal(error));
+          for (const one of batch) await this.commitAlone(app, one);
+          return;
+        }
+        await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(1_000, 20 * 2 ** attempt)));
+      }
+    }
+    batch.forEach(({ reject }) => reject(unavailable('It is not known whether the write was committed, ask again', unknown)));
+  }
+
+  /** One transaction for a batch. Settles every write of it, or throws and settles none. */
+  private async attempt(app: App, batch: Waiting[], lookForTickets: boolean): Promise<void> {
+    const outcomes = await transaction(this.pool, (tx) => this.writeBatch(tx, app, batch, lookForTickets));
+    for (const one of batch) {
+      const outcome = outcomes.get(one);
+      if (outcome instanceof ServiceError) one.reject(outcome);
+      else one.resolve(outcome!);
+    }
+    this.afterCommit();
+  }
+
+  private async writeBatch(tx: Connection, app: App, batch: Waiting[], lookForTickets: boolean): Promise<Outcomes> {
+    const at = new Date();
+    const locked = await lockHead(tx, app.number);
+    const outcomes: Outcomes = new Map();
+    if (lookForTickets) await this.findDone(tx, app, batch, outcomes);
+    await this.answerRepeated(tx, app, batch, outcomes);
+    const open = batch.filter((one) => !outcomes.has(one));
+    const handles = await this.currentHandles(tx, app, locked.catalogRevision, open);
+
+    let head: Head = locked;
+    const commits: CommitRow[] = [];
+    const placed = new Map<string, PlacedDocument[]>();
+    for (const one of open) {
+      const { write } = one;
+      try {
+        const built = write.build(handles.get(write.collection), head);
+        if (!handles.has(write.collection)) handles.set(write.collection, await addCollection(tx, app, { name: write.collection }, at));
+        const handle = handles.get(write.collection)!;
+        head = built.at(-1)!.link;
+        const namespace = handle.namespace ?? `${app.appId}::${handle.name}`;
+        const documents = placed.get(handle.name) ?? [];
+        placed.set(handle.name, documents);
+        for (const [at, { link, documents: ofLink }] of built.entries()) {
+          const ticketId = at === 0 ? write.ticketId : null;
+          commits.push({ link, ticketId, operation: write.operation, collection: handle.name, namespace, userAddress: write.userAddress });
+          ofLink.forEach((document, place) => documents.push({ document, height: link.height, place }));
+        }
+        outcomes.set(one, toCommitted(write, namespace, built[0]!.link));
+      } catch (error) {
+        // An error of Postgres has ended the transaction; a refusal before any statement has not.
+        if (!(error instanceof ServiceError)) throw error;
+        outcomes.set(one, error);
+      }
+    }
+    if (commits.length === 0) return outcomes;
+    const events = [];
+    for (const [collection, documents] of placed) {
+      if (documents.length === 0) continue;
+      const handle = handles.get(collection)!;
+      const usage = await writeDocuments(tx, handle, documents, at).catch((error: unknown) => {
+        throw uniqueViolation(error, handle, documents) ?? error;
+      });
+      events.push(usageEvent(app.appId, collection, usage, at));
+    }
+    await insertCommits(tx, app.number, commits, at);
+    await append(tx, events);
+    for (const one of open) {
+      if (one.write.idempotency && !(outcomes.get(one) instanceof ServiceError)) {
+        await keepAnswer(tx, one.write.idempotency, one.write.ticketId, at);
+      }
+    }
+    return outcomes;
+  }
+
+  private async findDone(tx: Connection, app: App, batch: Waiting[], outcomes: Outcomes): Promise<void> {
+    const done = await findCommitted(tx, app.number, batch.map(({ write }) => write.ticketId));
+    for (const one of batch) {
+      const committed = done.get(one.write.ticketId);
+      if (committed) outcomes.set(one, committed);
+    }
+  }
+
+  /** Under the lock of the head nobody else can keep an answer for this app, so looking is enough. */
+  private async answerRepeated(tx: Connection, app: App, batch: Waiting[], outcomes: Outcomes): Promise<void> {
+    for (const one of batch) {
+      const key = one.write.idempotency;
+      if (!key || outcomes.has(one)) continue;
+      try {
+        const ticketId = await findAnswer(tx, key);
+        if (ticketId === undefined) continue;
+        const committed = (await findCommitted(tx, app.number, [ticketId])).get(ticketId);
+        if (committed) outcomes.set(one, committed);
+      } catch (error) {
+        if (!(error instanceof ServiceError)) throw error;
+        outcomes.set(one, error);
+      }
+    }
+  }
+
+  /** The handles that the open writes need, as the catalog is at the locked revision. One statement for all that are not known. */
+  private async currentHandles(
+    tx: Connection,
+    app: App,
+    revision: bigint,
+    open: readonly Waiting[],
+  ): Promise<Map<string, CollectionHandle>> {
+    const handles = new Map<string, CollectionHandle>();
+    const unknown: string[] = [];
+    for (const name of new Set(open.map(({ write }) => write.collection))) {
+      const known = await this.handles.get(app, name).catch(() => undefined);
+      if (known?.revision === revision) handles.set(name, known);
+      else unknown.push(name);
+    }
+    if (unknown.length === 0) return handles;
+    for (const handle of await findCollections(tx, app, unknown)) handles.set(handle.name, handle);
+    for (const name of unknown) this.handles.forget(app.number, name);
+    return handles;
+  }
+}
+
+/** Takes the writes of the next batch. A second use of an Idempotency-Key waits for the batch after the first. */
+function takeBatch(queue: Queue): Waiting[] {
+  const batch: Waiting[] = [];
+  const left: Waiting[] = [];
+  const keys: IdempotencyKey[] = [];
+  let bytes = 0;
+  let closed = false;
+  for (const one of queue.waiting) {
+    const { bytes: size, idempotency } = one.write;
+    const repeated = idempotency !== undefined && keys.some((key) => sameKey(key, idempotency));
+    closed ||= batch.length >= batchWritesMax || (batch.length > 0 && bytes + size > batchBytesMax);
+    if (closed || repeated) {
+      left.push(one);
+      continue;
+    }
+    batch.push(one);
+    bytes += size;
+    if (idempotency) keys.push(idempotency);
+  }
+  queue.waiting = left;
+  queue.bytes -= bytes;
+  return batch;
+}
+
+function toCommitted(write: Write, namespace: string, link: Link): Committed {
+  return {
+    ticketId: write.ticketId,
+    operation: write.operation,
+    collection: write.collection,
+    namespace,
+    height: link.height,
+    hash: link.hash,
+    ids: link.entries.map(({ id }) => id),
+  };
+}
+
+/** What a caller is told when its write failed by itself. */
+function refusal(error: unknown): unknown {
+  if (error instanceof UniqueViolationError) return error.toServiceError();
+  return error instanceof ServiceError ? error : (fromPostgres(error) ?? error);
+}
+
+/** A violated unique index, with the field and the place of the document; undefined for any other error. */
+function uniqueViolation(error: unknown, handle: CollectionHandle, placed: readonly PlacedDocument[]): UniqueViolationError | undefined {
+  const number = uniqueIndexNumber(violatedConstraint(error));
+  const at = handle.indexes.findIndex((index) => index.number === number);
+  const index = handle.indexes[at];
+  if (!index) return undefined;
+  const detail = String((error as { detail?: unknown }).detail);
+  const place = placed.find(({ document }) => detail.includes(`)=(${document.uniques[at] ?? ''}) `))?.place ?? 0;
+  return new UniqueViolationError(index.fieldName, place, error);
+}
+
+/** Ends a transaction, so it cannot be the outcome of one write of a batch; alone, its refusal can. */
+class UniqueViolationError extends Error {
+  constructor(
+    readonly fieldName: string,
+    readonly place: number,
+    cause: unknown,
+  ) {
+    super('a unique index was violated', { cause });
+  }
+
+  toServiceError(): ServiceError {
+    return conflict(UNIQUE_VIOLATION, `Another document has the same value of ${this.fieldName}`, {
+      [`data[${this.place}].${this.fieldName}`]: ['must be unique, and another document has the same value'],
+    });
+  }
+}

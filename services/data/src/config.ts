@@ -1,0 +1,11 @@
+import { commonConfig } from '@granary/shared/config';
+import { z } from 'zod';
+
+export const dataConfig = commonConfig.extend({
+  /** Where this copy keeps the skills documents as files. */
+  SKILLS_DIRECTORY: z.string().min(1),
+  /** How the outside reaches the gateway; stands in the examples of the skills documents. */
+  PUBLIC_URL: z.url().default('http://127.0.0.1:8080'),
+});
+
+export type DataConfig = z.infer<typeof dataConfig>;

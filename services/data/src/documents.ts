@@ -1,0 +1,123 @@
+import type { CommitUploadRequest } from '@granary/shared/gen/granary/data/v1/CommitUploadRequest';
+import type { CommitUploadResponse } from '@granary/shared/gen/granary/data/v1/CommitUploadResponse';
+import type { StoreRequest } from '@granary/shared/gen/granary/data/v1/StoreRequest';
+import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreResponse';
+import type { ValidateDocumentsRequest } from '@granary/shared/gen/granary/data/v1/ValidateDocumentsRequest';
+import { invalid, ServiceError } from '@granary/shared/errors';
+import { readJson, toText, type JsonValue } from '@granary/shared/json/value';
+import type { Pool } from '@granary/shared/postgres/pool';
+import { requireCollection } from './catalog';
+import { nextLink, resultsJson } from './commits';
+import type { App, BuiltLink, Committer, Write } from './committer';
+import { toIdempotencyKey } from './idempotency';
+import { isName } from './names';
+import { prepareBody, prepareOwnDocument, readStoreRoot, refusing, rulesOf } from './prepare';
+
+/** The app of a message; its number came with the caller's verified key. */
+const appOf = (request: { appId: string; appNumber: string }): App => ({
+  number: BigInt(request.appNumber),
+  appId: request.appId,
+});
+
+/**
+ * Stores the documents of a `/store` body: all of them commit together or not at all. Throws VALIDATION_FAILED,
+ * MALFORMED_JSON, SCHEMA_VIOLATION, UNIQUE_VIOLATION, FORBIDDEN (another app's root), IDEMPOTENCY_KEY_REUSED.
+ */
+export async function storeDocuments(committer: Committer, request: StoreRequest): Promise<StoreResponse> {
+  const app = appOf(request);
+  const body = Buffer.from(request.body);
+  const collection = readStoreRoot(body, app.appId);
+  // Read before the lock is taken; again under it only if the catalog has moved on.
+  const known = await committer.handles.get(app, collection);
+  let prepared = { documents: prepareBody(body, rulesOf(known)), revision: known?.revision };
+  if (prepared.documents.length === 0) throw invalid('There is nothing to store', { data: ['must not be empty'] });
+  const write: Write = {
+    ticketId: request.ticketId,
+    operation: 'store',
+    collection,
+    userAddress: request.userAddress ?? null,
+    idempotency: toIdempotencyKey(request.idempotency),
+    bytes: body.length,
+    build: (handle, head): BuiltLink[] => {
+      if (handle?.revision !== prepared.revision) {
+        prepared = { documents: prepareBody(body, rulesOf(handle)), revision: handle?.revision };
+      }
+      const { documents } = prepared;
+      return [{ link: nextLink(head, collection, documents), documents }];
+    },
+  };
+  const committed = await committer.submit(app, write);
+  return { ticketId: committed.ticketId, resultsJson: resultsJson(committed) };
+}
+
+/** Fields that the service writes into the metadata document of an upload. */
+const uploadFields = ['id', 'blob_id', 'content_type', 'size_bytes', 'uploaded_at', 'tx_hash', 'celestia_height', 'sha256'];
+
+/**
+ * Makes an upload visible: a commit of its own for the bytes, then one for its metadata document, in one transaction.
+ * Throws what storing the metadata document throws.
+ */
+export async function commitUpload(committer: Committer, request: CommitUploadRequest): Promise<CommitUploadResponse> {
+  const app = appOf(request);
+  if (!isName(request.collection)) throw invalid('The collection is not valid', { collection: ['is not a valid name'] });
+  const custom = customMetadata(Buffer.from(request.metadata));
+  const write: Write = {
+    ticketId: request.ticketId,
+    operation: 'upload',
+    collection: request.collection,
+    userAddress: null,
+    idempotency: toIdempotencyKey(request.idempotency),
+    bytes: request.metadata.length,
+    build: (handle, head): BuiltLink[] => {
+      const upload = nextLink(head, request.collection, [{ id: request.blobId, sha256: Buffer.from(request.sha256, 'hex') }]);
+      const text = metadataText(request, upload.hash.toString('hex'), upload.height, custom);
+      const document = prepareOwnDocument(Buffer.from(text), rulesOf(handle));
+      return [
+        { link: upload, documents: [] },
+        { link: nextLink(upload, request.collection, [document]), documents: [document] },
+      ];
+    },
+  };
+  const committed = await committer.submit(app, write);
+  return {
+    ticketId: committed.ticketId,
+    blobId: committed.ids[0]!,
+    transactionHash: committed.hash.toString('hex'),
+    height: committed.height.toString(),
+  };
+}
+
+function customMetadata(bytes: Buffer): Map<string, JsonValue> {
+  if (bytes.length === 0) return new Map();
+  const metadata = refusing(() => readJson(bytes, { maxDepth: 64 }), 'metadata');
+  if (!(metadata instanceof Map)) throw invalid('The metadata is not valid', { metadata: ['must be a JSON object'] });
+  const taken = uploadFields.filter((field) => metadata.has(field));
+  if (taken.length === 0) return metadata;
+  throw invalid('The metadata is not valid', Object.fromEntries(taken.map((field) => [`metadata.${field}`, ['is written by the service']])));
+}
+
+function metadataText(request: CommitUploadRequest, hash: string, height: bigint, custom: Map<string, JsonValue>): string {
+  const own = JSON.stringify({
+    id: request.blobId,
+    blob_id: request.blobId,
+    content_type: request.contentType,
+    size_bytes: Number(request.sizeBytes),
+    uploaded_at: request.uploadedAt,
+    tx_hash: hash,
+    celestia_height: Number(height),
+    sha256: request.sha256,
+  });
+  return custom.size === 0 ? own : `${own.slice(0, -1)},${toText(custom).slice(1)}`;
+}
+
+/** Says whether documents would be stored, without storing them: `{"valid": …, "errors": {…}}`. */
+export async function validateDocuments(pool: Pool, request: ValidateDocumentsRequest): Promise<Buffer> {
+  const handle = await requireCollection(pool, request.appId, request.collection);
+  try {
+    const documents = prepareBody(Buffer.from(request.body), rulesOf(handle));
+    return Buffer.from(JSON.stringify({ valid: true, document_count: documents.length, errors: {} }));
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.reason === 'MALFORMED_JSON') throw error;
+    return Buffer.from(JSON.stringify({ valid: false, errors: error.details }));
+  }
+}

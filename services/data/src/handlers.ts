@@ -1,0 +1,111 @@
+import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
+import type { Handlers } from '@granary/shared/grpc/types';
+import type { Pool } from '@granary/shared/postgres/pool';
+import { listKeys, regenerateKey, revokeKey, verifyKey } from './app-keys';
+import { createApplication, deleteApplication, getApplication, listApplications } from './applications';
+import {
+  collectionStats,
+  createCollection,
+  deleteCollection,
+  getCollection,
+  listCollections,
+  setRetention,
+  updateCollection,
+} from './collections';
+import { getCommit } from './commits';
+import type { Committer } from './committer';
+import { commitUpload, storeDocuments, validateDocuments } from './documents';
+import { createIndex, deleteIndex, getIndex, listIndexes, rebuildIndex } from './indexes';
+import { getJob } from './jobs';
+import { createQuery, deleteQuery, getQuery, listQueries, runQuery } from './queries';
+import { listDocuments, readCollection } from './query/documents-read';
+import { getSkills, putSkills, type SkillsContext } from './skills';
+import { createView, deleteView, getView, listViews, readView, refreshView } from './views';
+
+export interface HandlerContext extends SkillsContext {
+  pool: Pool;
+  committer: Committer;
+  /** Called after a change that may have put a job into the queue. */
+  wakeWorker: () => void;
+}
+
+/** Page of a list of applications, at most. */
+const applicationsPageMax = 1_000;
+
+/** Every method of the service: message → input, call, result → message. */
+export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> {
+  const { pool, committer, wakeWorker } = context;
+  const waking = async <T>(result: Promise<T>): Promise<T> => {
+    const value = await result;
+    wakeWorker();
+    return value;
+  };
+  return {
+    createApplication: (request) => createApplication(pool, request),
+    getApplication: ({ appId }) => getApplication(pool, appId),
+    listApplications: ({ limit, offset }) =>
+      listApplications(pool, Math.min(Math.max(limit, 1), applicationsPageMax), Math.max(offset, 0)),
+    deleteApplication: async ({ appId }) => {
+      await waking(deleteApplication(pool, appId));
+      return {};
+    },
+    verifyKey: ({ hash }) => verifyKey(pool, Buffer.from(hash)),
+    regenerateKey: (request) => regenerateKey(pool, request),
+    listKeys: async ({ appId }) => ({ keys: await listKeys(pool, appId) }),
+    revokeKey: async ({ appId, keyId }) => {
+      await revokeKey(pool, appId, keyId);
+      return {};
+    },
+
+    createCollection: (request) => createCollection(pool, request),
+    getCollection: ({ appId, collection }) => getCollection(pool, appId, collection),
+    listCollections: async ({ appId }) => ({ collections: await listCollections(pool, appId) }),
+    updateCollection: (request) => waking(updateCollection(pool, request)),
+    deleteCollection: async (request) => {
+      await waking(deleteCollection(pool, request));
+      return {};
+    },
+    getCollectionStats: ({ appId, collection }) => collectionStats(pool, appId, collection),
+    setRetention: (request) => setRetention(pool, request),
+    validateDocuments: async (request) => ({ json: await validateDocuments(pool, request) }),
+
+    store: (request) => storeDocuments(committer, request),
+    commitUpload: (request) => commitUpload(committer, request),
+    getCommit: ({ ticketId }) => getCommit(pool, ticketId),
+    listDocuments: async (request) => ({ json: await listDocuments(context, request) }),
+    readCollection: async (request) => ({ json: await readCollection(context, request) }),
+
+    createIndex: (request) => waking(createIndex(pool, request)),
+    listIndexes: async ({ appId, collection }) => ({ indexes: await listIndexes(pool, appId, collection) }),
+    getIndex: ({ appId, collection, name }) => getIndex(pool, appId, collection, name),
+    rebuildIndex: (request) => waking(rebuildIndex(pool, request)),
+    deleteIndex: async (request) => {
+      await deleteIndex(pool, request);
+      return {};
+    },
+
+    createView: (request) => waking(createView(context, request)),
+    listViews: async ({ appId }) => ({ views: await listViews(context, appId) }),
+    getView: ({ appId, name }) => getView(context, appId, name),
+    deleteView: async ({ appId, name }) => {
+      await deleteView(context, appId, name);
+      return {};
+    },
+    refreshView: (request) => waking(refreshView(context, request)),
+    readView: async (request) => ({ json: await readView(context, request) }),
+
+    createQuery: (request) => createQuery(context, request),
+    listQueries: async ({ appId }) => ({ queries: await listQueries(context, appId) }),
+    getQuery: ({ appId, name }) => getQuery(context, appId, name),
+    deleteQuery: async ({ appId, name }) => {
+      await deleteQuery(context, appId, name);
+      return {};
+    },
+    runQuery: async (request) => ({ json: await runQuery(context, request) }),
+
+    getSkills: ({ appId }) => getSkills(context, appId),
+    putSkills: (request) => putSkills(context, request),
+
+    getJob: ({ ticketId }) => getJob(pool, ticketId),
+  };
+}

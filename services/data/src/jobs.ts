@@ -1,0 +1,237 @@
+import { append } from '@granary/shared/bus/outbox';
+import { notFound, ServiceError } from '@granary/shared/errors';
+import { newTicket, parseTicket } from '@granary/shared/ids';
+import { execute, row, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import type { Logger } from '@granary/shared/logger';
+import { isConnectionError } from '@granary/shared/postgres/errors';
+import { retriedTransaction } from '@granary/shared/postgres/transaction';
+import type { Job } from '@granary/shared/gen/granary/data/v1/Job';
+
+export const TASK_NOT_FOUND = 'TASK_NOT_FOUND';
+
+export type JobKind = 'index.build' | 'view.refresh' | 'collection.drop' | 'app.drop';
+
+export interface JobContext {
+  pool: Pool;
+  log: Logger;
+}
+
+/** Says how far a job is, 0 to 1, with a line for its progress log. */
+export type Report = (progress: number, message: string) => Promise<void>;
+
+/**
+ * Does a job: may be called again after a crash, so it begins by looking at what is there already. What it returns
+ * is the result of the task; a ServiceError fails it for good, anything else is tried again.
+ */
+export type JobFunction = (context: JobContext, payload: Record<string, unknown>, report: Report) => Promise<object>;
+
+/** How long a worker holds a job before another may take it; renewed by each report. */
+const leaseMs = 60_000;
+/** Runs of one job before it has failed. */
+const attemptsMax = 5;
+const pollMs = 250;
+
+/**
+ * Puts a job into the queue, in the transaction that asks for it; gives its ticket (a new one where none is given).
+ */
+export async function enqueueJob(
+  tx: Queryable,
+  app: { number: bigint; appId: string },
+  kind: JobKind,
+  payload: object,
+  ticketId: string = newTicket('j', app.number),
+): Promise<string> {
+  const at = new Date();
+  await execute(
+    tx,
+    sql`insert into job (ticket_id, app_number, kind, payload, status, created_at, updated_at, event_sequence)
+        values (${ticketId}, ${app.number}, ${kind}, ${JSON.stringify(payload)}, 'Pending', ${at}, ${at}, 1)`,
+  );
+  await append(tx, [
+    taskEvent('job.created', ticketId, 1n, { app_id: app.appId, operation_type: kind, status: 'Pending', progress: 0, at: at.toISOString() }),
+  ]);
+  return ticketId;
+}
+
+function taskEvent(type: string, ticketId: string, sequence: bigint, fields: object) {
+  return {
+    topic: 'tasks',
+    key: ticketId,
+    aggregateId: ticketId,
+    aggregateSequence: sequence,
+    type,
+    payload: { ticket_id: ticketId, ...fields },
+  };
+}
+
+interface OpenJob {
+  ticket_id: string;
+  app_id: string;
+  kind: JobKind;
+  payload: string;
+  attempts: number;
+}
+
+/** Works through the queue until stopped: `concurrency` jobs at a time, oldest first. */
+export class JobWorker {
+  private stopped = false;
+  private readonly loops: Array<Promise<void>>;
+  private readonly sleepers = new Set<() => void>();
+
+  constructor(
+    private readonly context: JobContext,
+    private readonly functions: Record<JobKind, JobFunction>,
+    concurrency: number,
+    /** Called after each event that a job has written. */
+    private readonly notify: () => void,
+  ) {
+    this.loops = Array.from({ length: concurrency }, () => this.work());
+  }
+
+  /** Looks at once instead of at the next poll. */
+  wake(): void {
+    for (const wake of this.sleepers) wake();
+  }
+
+  /** Waits for the jobs under way, which the next start would only do again. */
+  async stop(): Promise<void> {
+    this.stopped = true;
+    this.wake();
+    await Promise.all(this.loops);
+  }
+
+  private async work(): Promise<void> {
+    while (!this.stopped) {
+      const job = await this.take().catch((error: unknown) => {
+        this.context.log.warn({ err: error }, 'could not look for jobs');
+        return undefined;
+      });
+      if (job) await this.run(job).catch((error: unknown) => this.context.log.warn({ err: error, ticket: job.ticket_id }, 'a job was left'));
+      else await this.pause();
+    }
+  }
+
+  private pause(): Promise<void> {
+    if (this.stopped) return Promise.resolve();
+    return new Promise((resolve) => {
+      const wake = () => {
+        clearTimeout(timer);
+        this.sleepers.delete(wake);
+        resolve();
+      };
+      const timer = setTimeout(wake, pollMs);
+      this.sleepers.add(wake);
+    });
+  }
+
+  private take(): Promise<OpenJob | undefined> {
+    return row<OpenJob>(
+      this.context.pool,
+      sql`update job set status = 'StoringData', attempts = attempts + 1, leased_until = now() + ${leaseMs} * interval '1 ms'
+          from application a
+          where a.number = job.app_number and ticket_id = (
+            select ticket_id from job
+            where status in ('Pending', 'StoringData') and (leased_until is null or leased_until < now())
+            order by created_at limit 1 for update skip locked)
+          returning ticket_id, a.app_id, kind, payload, attempts`,
+    );
+  }
+
+  private async run(job: OpenJob): Promise<void> {
+    const { log } = this.context;
+    const report: Report = (progress, message) => this.record(job, 'StoringData', { progress, message });
+    try {
+      await report(0, `${job.kind} started`);
+      const payload = JSON.parse(job.payload) as Record<string, unknown>;
+      const result = await this.functions[job.kind](this.context, payload, report);
+      await this.record(job, 'Completed', { progress: 1, message: `${job.kind} completed`, result });
+      log.info({ ticket: job.ticket_id, kind: job.kind, app: job.app_id }, 'job completed');
+    } catch (error) {
+      const final = error instanceof ServiceError || (job.attempts >= attemptsMax && !isConnectionError(error));
+      log.warn({ err: error, ticket: job.ticket_id, kind: job.kind, attempt: job.attempts, final }, 'job failed');
+      if (final) {
+        const text = error instanceof ServiceError ? error.message : 'The job failed repeatedly';
+        await this.record(job, 'Failed', { message: text, error: text });
+      } else {
+        // Free again after a moment, for whoever looks next.
+        await execute(
+          this.context.pool,
+          sql`update job set leased_until = now() + interval '1 second' * ${job.attempts} where ticket_id = ${job.ticket_id}`,
+        );
+      }
+    }
+  }
+
+  /** Writes a state of the job with its event. A job only moves forward: what has ended stays as it is. */
+  private async record(
+    job: OpenJob,
+    status: 'StoringData' | 'Completed' | 'Failed',
+    state: { progress?: number; message: string; result?: object; error?: string },
+  ): Promise<void> {
+    const at = new Date();
+    await retriedTransaction(this.context.pool, async (tx) => {
+      const result = state.result === undefined ? null : JSON.stringify(state.result);
+      const changed = await row<{ event_sequence: bigint; progress: number }>(
+        tx,
+        sql`update job set status = ${status}, progress = greatest(progress, ${state.progress ?? 0}), error = ${state.error ?? null},
+              result_text = ${result}, event_sequence = event_sequence + 1, updated_at = ${at},
+              leased_until = ${at}::timestamptz + ${leaseMs} * interval '1 ms',
+              progress_log = (array_append(progress_log, ${`${at.toISOString()} ${state.message}`}::text))[
+                greatest(1, cardinality(progress_log) - 98):]
+            where ticket_id = ${job.ticket_id} and status in ('Pending', 'StoringData')
+            returning event_sequence, progress`,
+      );
+      if (!changed) return;
+      const type = status === 'Completed' ? 'job.completed' : status === 'Failed' ? 'job.failed' : 'job.progressed';
+      await append(tx, [
+        taskEvent(type, job.ticket_id, changed.event_sequence, {
+          app_id: job.app_id,
+          operation_type: job.kind,
+          status,
+          progress: changed.progress,
+          message: state.message,
+          result: state.result ?? null,
+          error: state.error ?? null,
+          at: at.toISOString(),
+        }),
+      ]);
+    });
+    this.notify();
+  }
+}
+
+/** A job as this service knows it: what the tasks service asks for while an event is still on its way. */
+export async function getJob(pool: Pool, ticketId: string): Promise<Job> {
+  const found =
+    parseTicket(ticketId)?.kind === 'j'
+      ? await row<{
+          app_id: string;
+          kind: string;
+          status: string;
+          error: string | null;
+          progress: number;
+          progress_log: string[];
+          result_text: string | null;
+          created_at: Date;
+          updated_at: Date;
+        }>(
+          pool,
+          sql`select a.app_id, j.kind, j.status, j.error, j.progress, j.progress_log, j.result_text, j.created_at, j.updated_at
+              from job j join application a on a.number = j.app_number where j.ticket_id = ${ticketId}`,
+        )
+      : undefined;
+  if (!found) throw notFound(TASK_NOT_FOUND, 'There is no such task');
+  return {
+    ticketId,
+    appId: found.app_id,
+    operationType: found.kind,
+    status: found.status,
+    error: found.error ?? '',
+    progress: found.progress,
+    createdAt: found.created_at.toISOString(),
+    updatedAt: found.updated_at.toISOString(),
+    progressLog: found.progress_log,
+    resultJson: found.result_text ?? '',
+  };
+}

@@ -1,0 +1,237 @@
+import { createHash } from 'node:crypto';
+import { ServiceError, invalid, forbidden, type FieldMessages } from '@granary/shared/errors';
+import { newDocumentId } from '@granary/shared/ids';
+import { compileWatch, readDocument, spliceText, type ScannedDocument, type WatchTree } from '@granary/shared/json/document';
+import { JsonError } from '@granary/shared/json/error';
+import { JsonReader } from '@granary/shared/json/reader';
+import type { CollectionHandle, IndexDescriptor } from './catalog';
+import { isName } from './names';
+import { fieldProblems, SCHEMA_VIOLATION, type FieldRule } from './schema';
+import { keyText, uniqueText } from './scalar';
+
+/** Documents of one call, at most. Larger sets come in several calls. */
+export const documentsPerCallMax = 10_000;
+/** Messages about documents that are sent back, at most. */
+const messagesMax = 100;
+/** Levels of a body around a document: the body's own object and the array. */
+const bodyDepth = 66;
+
+/** One document, ready to be written. */
+export interface PreparedDocument {
+  id: string;
+  /** Its own text, with id and defaults. */
+  body: string;
+  bytes: number;
+  sha256: Buffer;
+  deleted: boolean;
+  /** For each index of the handle, the key and (for unique ones) the unique value. */
+  keys: Array<string | null>;
+  uniques: Array<string | null>;
+}
+
+/** What of a collection decides how its documents are read: compiled once for each state of the catalog. */
+export interface DocumentRules {
+  watch: WatchTree;
+  indexes: readonly IndexDescriptor[];
+  fields: ReadonlyArray<{ name: string; rule: FieldRule }>;
+}
+
+const noRules: DocumentRules = { watch: compileWatch([]), indexes: [], fields: [] };
+const compiled = new WeakMap<CollectionHandle, DocumentRules>();
+
+/** The rules of a collection; none for one that does not exist yet. */
+export function rulesOf(handle: CollectionHandle | undefined): DocumentRules {
+  if (!handle) return noRules;
+  let rules = compiled.get(handle);
+  if (!rules) {
+    const fields = [...(handle.schema?.fields ?? [])].map(([name, rule]) => ({ name, rule }));
+    // The captures of a document come in this order: indexes first, then the fields of the schema.
+    const paths = [...handle.indexes.map((index) => index.path), ...fields.map(({ name }) => name.split('.'))];
+    rules = { watch: compileWatch(paths), indexes: handle.indexes, fields };
+    compiled.set(handle, rules);
+  }
+  return rules;
+}
+
+/**
+ * The collection that the body of `/store` (`{"root": "app::collection", "data": [object, …]}`) is for. Reads no
+ * further than the root, which usually comes first. Throws MALFORMED_JSON, VALIDATION_FAILED, or FORBIDDEN when the
+ * root names another app than the caller's.
+ */
+export function readStoreRoot(body: Buffer, appId: string): string {
+  return refusing(() => {
+    const reader = openObject(body);
+    while (reader.nextMember()) {
+      if (reader.key() === 'root' && reader.peekType() === 'string') return collectionOf(reader.readString(), appId);
+      reader.skipValue();
+    }
+    reader.end();
+    throw invalid('The request is not valid', { root: ['is required and must be a string like app::collection'] });
+  });
+}
+
+/**
+ * Reads and validates a whole body `{"root"?: …, "data": [object, …]}` and every document in it, in one pass over its
+ * bytes. Throws a ServiceError that names each place that is wrong.
+ */
+export function prepareBody(body: Buffer, rules: DocumentRules): PreparedDocument[] {
+  return refusing(() => {
+    const reader = openObject(body);
+    const problems: FieldMessages = {};
+    let prepared: PreparedDocument[] | undefined;
+    while (reader.nextMember()) {
+      const key = reader.key();
+      if (key === 'data' && reader.peekType() === 'array') {
+        prepared = prepareDocuments(reader, rules);
+        continue;
+      }
+      if (key === 'data') problems['data'] = ['must be an array of objects'];
+      else if (key !== 'root') problems[key] = ['is not a known field'];
+      reader.skipValue();
+    }
+    reader.end();
+    if (!prepared && !problems['data']) problems['data'] = ['is required and missing'];
+    if (prepared && Object.keys(problems).length === 0) return prepared;
+    throw invalid('The request is not valid', problems);
+  });
+}
+
+function openObject(body: Buffer): JsonReader {
+  const reader = new JsonReader(body, { maxDepth: bodyDepth });
+  if (reader.peekType() !== 'object') throw invalid('The body must be a JSON object', { body: ['must be an object'] });
+  reader.enterObject();
+  return reader;
+}
+
+/** The collection of a root `app::collection`. Throws VALIDATION_FAILED, and FORBIDDEN for another app. */
+export function collectionOf(root: string, appId: string): string {
+  const [app, collection, ...rest] = root.split('::');
+  if (rest.length > 0 || collection === undefined || !isName(collection)) {
+    throw invalid('The root is not valid', { root: ['must be a string like app::collection'] });
+  }
+  if (app !== appId) throw forbidden('The key belongs to another app');
+  return collection;
+}
+
+/** Reads the array of documents that the reader stands at. */
+function prepareDocuments(reader: JsonReader, rules: DocumentRules): PreparedDocument[] {
+  const prepared: PreparedDocument[] = [];
+  const violations = new Violations();
+  reader.enterArray();
+  while (reader.nextElement()) {
+    if (prepared.length >= documentsPerCallMax) {
+      const message = `may have at most ${documentsPerCallMax} elements`;
+      throw invalid('A call may not hold so many documents', { data: [message] }, 'LIMIT_EXCEEDED');
+    }
+    const document = readDocument(reader, rules.watch);
+    prepared.push(prepareDocument(reader.bytes, document, rules, violations, `data[${prepared.length}]`));
+  }
+  violations.throwAny();
+  return prepared;
+}
+
+/** Prepares a document that this service made itself (an upload's metadata). Throws SCHEMA_VIOLATION. */
+export function prepareOwnDocument(bytes: Buffer, rules: DocumentRules): PreparedDocument {
+  return refusing(() => {
+    const reader = new JsonReader(bytes, { maxDepth: bodyDepth });
+    const violations = new Violations();
+    const document = readDocument(reader, rules.watch);
+    reader.end();
+    const prepared = prepareDocument(bytes, document, rules, violations, 'metadata');
+    violations.throwAny();
+    return prepared;
+  }, 'metadata');
+}
+
+function prepareDocument(
+  bytes: Buffer,
+  document: ScannedDocument,
+  rules: DocumentRules,
+  violations: Violations,
+  path: string,
+): PreparedDocument {
+  const defaults: Array<{ key: string; jsonText: string }> = [];
+  const firstField = rules.indexes.length;
+  for (const [at, { name, rule }] of rules.fields.entries()) {
+    // A soft delete needs no more than an id.
+    if (document.deleted) break;
+    const capture = document.captures[firstField + at];
+    // The id that is missing will be made, and a string.
+    if (name === 'id' && document.id === null) continue;
+    for (const problem of fieldProblems(rule, bytes, capture)) violations.add(`${path}.${name}`, problem);
+    if (capture === undefined && rule.defaultText !== undefined) defaults.push({ key: name, jsonText: rule.defaultText });
+  }
+  const id = document.id ?? newDocumentId();
+  const body = spliceText(bytes, document, { id, defaults });
+  const keys: Array<string | null> = [];
+  const uniques: Array<string | null> = [];
+  for (const [at, index] of rules.indexes.entries()) {
+    const added = index.fieldName === 'id' ? JSON.stringify(id) : defaults.find(({ key }) => key === index.fieldName)?.jsonText;
+    const [from, capture] =
+      added === undefined ? [bytes, document.captures[at]] : captureWhole(Buffer.from(added));
+    keys.push(keyText(from, capture, index.type));
+    uniques.push(index.unique && !document.deleted ? uniqueText(from, capture, index.type) : null);
+  }
+  return {
+    id,
+    body: body.toString('utf8'),
+    bytes: body.length,
+    sha256: createHash('sha256').update(body).digest(),
+    deleted: document.deleted,
+    keys,
+    uniques,
+  };
+}
+
+/** A JSON text of its own, as a capture of all of it. */
+function captureWhole(text: Buffer): [Buffer, ScannedDocument['captures'][number]] {
+  return [text, { type: new JsonReader(text, { maxDepth: 64 }).peekType(), start: 0, end: text.length }];
+}
+
+/** The keys of a stored text under other rules than it was written with: what fills a new index. */
+export function keysOfStored(body: string, rules: DocumentRules): { keys: Array<string | null>; uniques: Array<string | null> } {
+  const bytes = Buffer.from(body);
+  const document = readDocument(new JsonReader(bytes, { maxDepth: bodyDepth }), rules.watch);
+  return {
+    keys: rules.indexes.map((index, at) => keyText(bytes, document.captures[at], index.type)),
+    uniques: rules.indexes.map((index, at) =>
+      index.unique && !document.deleted ? uniqueText(bytes, document.captures[at], index.type) : null,
+    ),
+  };
+}
+
+class Violations {
+  private readonly messages: FieldMessages = {};
+  private count = 0;
+
+  add(path: string, message: string): void {
+    this.count += 1;
+    if (this.count <= messagesMax) (this.messages[path] ??= []).push(message);
+  }
+
+  throwAny(): void {
+    if (this.count === 0) return;
+    throw new ServiceError('INVALID_ARGUMENT', SCHEMA_VIOLATION, 'A document does not fit the schema of its collection', {
+      details: this.messages,
+    });
+  }
+}
+
+/** Turns what the JSON reader refuses into the answer for the caller; `base` is where the read text stands in the body. */
+export function refusing<T>(read: () => T, base = ''): T {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    switch (error.reason) {
+      case 'MALFORMED':
+      case 'INVALID_UTF8':
+      case 'BYTE_ORDER_MARK':
+        throw new ServiceError('INVALID_ARGUMENT', 'MALFORMED_JSON', error.message, { cause: error });
+      case 'TOO_LARGE':
+        throw new ServiceError('RESOURCE_EXHAUSTED', 'DOCUMENT_TOO_LARGE', error.message, { cause: error });
+      default:
+        throw invalid('The request is not valid', { [base + (error.path ?? '')]: [error.message] });
+    }
+  }
+}

@@ -1,0 +1,262 @@
+import { conflict, invalid, notFound } from '@granary/shared/errors';
+import type { CreateQueryRequest } from '@granary/shared/gen/granary/data/v1/CreateQueryRequest';
+import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
+import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
+import type { Projection } from '@granary/shared/json/project';
+import { toText, type JsonValue } from '@granary/shared/json/value';
+import { execute, row, rows, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { COLLECTION_NOT_FOUND, findApp, findCollection, type CollectionHandle } from './catalog';
+import { ALREADY_EXISTS, changingApp } from './collections';
+import { growCatalogRevision } from './head';
+import { isName } from './names';
+import {
+  and,
+  invalidQuery,
+  LIMIT_EXCEEDED,
+  overLimit,
+  parseFind,
+  parseName,
+  parseOperator,
+  type Condition,
+} from './query/find';
+import { conditionOfText, parametersByName, refused, take } from './query/parameters';
+import { readDocuments, withFreshSource } from './query/read';
+import {
+  needsKey,
+  parseCount,
+  parseLimit,
+  parseOffset,
+  parseSelect,
+  parseSortList,
+  readJsonText,
+  refuseCursor,
+  refuseUnknown,
+} from './query/request';
+import type { SortTerm } from './query/order';
+import { documentsOf, typeOf } from './query/source';
+
+export const QUERY_NOT_FOUND = 'QUERY_NOT_FOUND';
+
+/** Predefined queries of one app, at most. */
+export const queriesMax = 1_000;
+export const parametersMax = 64;
+const textLengthMax = 10_000;
+
+const baseQueryFields = new Set(['find', 'select', 'sort', 'limit']);
+const parameterFields = new Set(['name', 'field_path', 'default', 'required', 'description']);
+/** Parameters of every execution, which none of a query may be named after. */
+const reservedParameters = new Set(['limit', 'offset', 'count', 'cursor']);
+
+interface BaseQuery {
+  find: Condition;
+  projection: Projection;
+  sort: SortTerm[];
+  limit: number | undefined;
+}
+
+interface QueryParameter {
+  name: string;
+  target: ReturnType<typeof parseName>;
+  /** Stands in where the URL has no value; undefined where the condition is then left out. */
+  fallback: JsonValue | undefined;
+  isRequired: boolean;
+}
+
+/** `{find, select, sort, limit}`. Throws INVALID_QUERY, LIMIT_EXCEEDED. */
+function parseBaseQuery(value: JsonValue): BaseQuery {
+  if (!(value instanceof Map)) throw invalidQuery('base_query', 'must be an object');
+  refuseUnknown(value.keys(), baseQueryFields, 'base_query');
+  const limit = value.get('limit');
+  return {
+    find: parseFind(value.get('find'), 'base_query.find'),
+    projection: parseSelect(value.get('select'), 'base_query.select'),
+    sort: parseSortList(value.get('sort'), 'base_query.sort'),
+    limit: limit === undefined || limit === null ? undefined : parseLimit(limit, 'base_query.limit'),
+  };
+}
+
+/** `[{name, field_path, default?, required?, description?}]`. Throws INVALID_QUERY, LIMIT_EXCEEDED. */
+function parseParameters(value: JsonValue): Map<string, QueryParameter> {
+  if (!Array.isArray(value)) throw invalidQuery('parameters', 'must be an array');
+  if (value.length > parametersMax) throw overLimit('parameters', `may hold at most ${parametersMax} parameters`);
+  const parameters = new Map<string, QueryParameter>();
+  value.forEach((entry, index) => {
+    const at = `parameters[${index}]`;
+    if (!(entry instanceof Map)) throw invalidQuery(at, 'must be an object');
+    refuseUnknown(entry.keys(), parameterFields, at);
+    const name = entry.get('name');
+    if (typeof name !== 'string' || name === '') throw invalidQuery(`${at}.name`, 'must be text');
+    if (reservedParameters.has(name)) throw invalidQuery(`${at}.name`, 'is reserved');
+    if (parameters.has(name)) throw invalidQuery(`${at}.name`, 'is used twice');
+    const path = entry.get('field_path');
+    if (typeof path !== 'string') throw invalidQuery(`${at}.field_path`, 'must be the path of a field');
+    const required = entry.get('required') ?? false;
+    if (typeof required !== 'boolean') throw invalidQuery(`${at}.required`, 'must be true or false');
+    const target = parseName(path, `${at}.field_path`);
+    const fallback = entry.get('default') ?? undefined;
+    // A default that its operator cannot take is found now rather than at each execution.
+    if (fallback !== undefined && typeof fallback !== 'string') {
+      parseOperator(target.operator ?? 'is', target.path, fallback, `${at}.default`);
+    }
+    parameters.set(name, { name, target, fallback, isRequired: required });
+  });
+  return parameters;
+}
+
+/**
+ * Makes a predefined query. Throws ALREADY_EXISTS, COLLECTION_NOT_FOUND, INVALID_QUERY, LIMIT_EXCEEDED,
+ * VALIDATION_FAILED.
+ */
+export async function createQuery({ pool }: { pool: Pool }, request: CreateQueryRequest): Promise<Query> {
+  const { appId, name, sourceCollection, description, version } = request;
+  if (!isName(name)) throw invalid('The name is not valid', { name: ['must match [A-Za-z0-9_][A-Za-z0-9_-]{0,62}'] });
+  for (const [field, text] of Object.entries({ description, version })) {
+    if (text.length > textLengthMax) throw overLimit(field, `may have at most ${textLengthMax} characters`);
+  }
+  const readAccess = request.readAccess || 'public';
+  if (readAccess !== 'public' && readAccess !== 'private') throw invalidQuery('access_policy.read', 'must be public or private');
+  const baseQuery = valueOf(request.baseQueryJson, 'base_query') ?? new Map<string, JsonValue>();
+  const parameters = valueOf(request.parametersJson, 'parameters') ?? [];
+  parseBaseQuery(baseQuery);
+  parseParameters(parameters);
+  const exampleRequest = valueOf(request.exampleRequestJson, 'example_request');
+  const exampleResponse = valueOf(request.exampleResponseJson, 'example_response');
+  const textOrNull = (value: JsonValue): string | null => (value === null ? null : toText(value));
+
+  await changingApp(pool, appId, async (tx, app) => {
+    if (await findQuery(tx, app.number, name)) throw conflict(ALREADY_EXISTS, `A query with the name ${name} already exists`);
+    const counted = await row<{ queries: bigint }>(
+      tx,
+      sql`select count(*) as queries from query where app_number = ${app.number}`,
+    );
+    if (counted!.queries >= queriesMax) throw invalid(`An app may have at most ${queriesMax} queries`, {}, LIMIT_EXCEEDED);
+    if (!(await findCollection(tx, app, sourceCollection))) {
+      throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${sourceCollection}`);
+    }
+    await execute(
+      tx,
+      sql`insert into query (app_number, name, source_collection, base_query_text, parameters_text, description, version,
+            example_request_text, example_response_text, read_access, created_at)
+          values (${app.number}, ${name}, ${sourceCollection}, ${toText(baseQuery)}, ${toText(parameters)},
+            ${description}, ${version}, ${textOrNull(exampleRequest)}, ${textOrNull(exampleResponse)}, ${readAccess},
+            ${new Date()})`,
+    );
+    await growCatalogRevision(tx, app.number);
+  });
+  return getQuery({ pool }, appId, name);
+}
+
+/** The value in a field of a message; null where it is empty. */
+function valueOf(bytes: Uint8Array, at: string): JsonValue {
+  return bytes.length === 0 ? null : readJsonText(Buffer.from(bytes), at);
+}
+
+interface QueryRow {
+  name: string;
+  source_collection: string;
+  base_query_text: string;
+  parameters_text: string;
+  description: string;
+  version: string;
+  example_request_text: string | null;
+  example_response_text: string | null;
+  read_access: string;
+  created_at: Date;
+}
+
+const queryColumns = sql`name, source_collection, base_query_text, parameters_text, description, version,
+  example_request_text, example_response_text, read_access, created_at`;
+
+function findQuery(db: Queryable, appNumber: bigint, name: string): Promise<QueryRow | undefined> {
+  return row<QueryRow>(db, sql`select ${queryColumns} from query where app_number = ${appNumber} and name = ${name}`);
+}
+
+async function requireQuery(db: Queryable, app: { number: bigint }, name: string): Promise<QueryRow> {
+  const found = await findQuery(db, app.number, name);
+  if (!found) throw notFound(QUERY_NOT_FOUND, `There is no query ${name}`);
+  return found;
+}
+
+function toQuery(found: QueryRow): Query {
+  return {
+    name: found.name,
+    sourceCollection: found.source_collection,
+    baseQueryJson: Buffer.from(found.base_query_text),
+    parametersJson: Buffer.from(found.parameters_text),
+    description: found.description,
+    version: found.version,
+    exampleRequestJson: Buffer.from(found.example_request_text ?? ''),
+    exampleResponseJson: Buffer.from(found.example_response_text ?? ''),
+    createdAt: found.created_at.toISOString(),
+  };
+}
+
+/** All queries of an app, by name. */
+export async function listQueries({ pool }: { pool: Pool }, appId: string): Promise<Query[]> {
+  const app = await findApp(pool, appId);
+  const found = await rows<QueryRow>(
+    pool,
+    sql`select ${queryColumns} from query where app_number = ${app.number} order by name limit ${queriesMax}`,
+  );
+  return found.map(toQuery);
+}
+
+/** Throws QUERY_NOT_FOUND. */
+export async function getQuery({ pool }: { pool: Pool }, appId: string, name: string): Promise<Query> {
+  return toQuery(await requireQuery(pool, await findApp(pool, appId), name));
+}
+
+/** Throws QUERY_NOT_FOUND. */
+export async function deleteQuery({ pool }: { pool: Pool }, appId: string, name: string): Promise<void> {
+  await changingApp(pool, appId, async (tx, app) => {
+    await requireQuery(tx, app, name);
+    await execute(tx, sql`delete from query where app_number = ${app.number} and name = ${name}`);
+    await growCatalogRevision(tx, app.number);
+  });
+}
+
+/**
+ * Executes a predefined query with the parameters of a URL: those of the query, `limit` (no more than the query's
+ * own), `offset` and `count`. Throws QUERY_NOT_FOUND, UNAUTHENTICATED where the query or its collection is private,
+ * VALIDATION_FAILED for a parameter that is required and missing, or unknown.
+ */
+export async function runQuery({ pool }: { pool: Pool }, request: ReadRequest): Promise<Buffer> {
+  return withFreshSource(async () => {
+    const app = await findApp(pool, request.appId);
+    const query = await requireQuery(pool, app, request.name);
+    const handle = await findCollection(pool, app, query.source_collection);
+    if (!handle) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${query.source_collection}`);
+    const isPrivate = query.read_access === 'private' || handle.readAccess === 'private';
+    if (isPrivate && !request.mayReadPrivate) throw needsKey('query');
+
+    const base = parseBaseQuery(readJsonText(Buffer.from(query.base_query_text), 'base_query'));
+    const declared = parseParameters(readJsonText(Buffer.from(query.parameters_text), 'parameters'));
+    const given = parametersByName(request.parameters);
+    refuseCursor(take(given, 'cursor'));
+    const limit = parseLimit(take(given, 'limit'), 'limit', base.limit);
+    if (base.limit !== undefined && limit > base.limit) throw overLimit('limit', `may be at most ${base.limit} for this query`);
+    const offset = parseOffset(take(given, 'offset'));
+    const count = parseCount(take(given, 'count'));
+    const find = and(base.find, ...conditionsOf(handle, declared, given));
+    const source = documentsOf(handle, { includeHistory: false, includeDeleted: false });
+    return readDocuments(pool, source, { find, projection: base.projection, sort: base.sort, limit, offset, count });
+  });
+}
+
+function conditionsOf(
+  handle: CollectionHandle,
+  declared: ReadonlyMap<string, QueryParameter>,
+  given: ReadonlyMap<string, string>,
+): Condition[] {
+  for (const name of given.keys()) if (!declared.has(name)) throw refused(name, 'is not known to this query');
+  const conditions: Condition[] = [];
+  for (const { name, target, fallback, isRequired } of declared.values()) {
+    const { path, operator = 'is' } = target;
+    const text = given.get(name) ?? (typeof fallback === 'string' ? fallback : undefined);
+    if (text !== undefined) conditions.push(conditionOfText(path, operator, text, typeOf(handle, path), name));
+    else if (fallback !== undefined) conditions.push(parseOperator(operator, path, fallback, name));
+    else if (isRequired) throw refused(name, 'is required');
+  }
+  return conditions;
+}

@@ -1,0 +1,138 @@
+import { forbidden, invalid, notFound } from '@granary/shared/errors';
+import type { Pool } from '@granary/shared/postgres/pool';
+import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
+import { COLLECTION_NOT_FOUND, findApp, findCollection, type CollectionHandle } from '../catalog';
+import { findView } from '../views';
+import { and, invalidQuery, parseFind, parseName, type Condition } from './find';
+import { parseSort, type SortTerm } from './order';
+import { conditionOfText, parametersByName, take } from './parameters';
+import { readDocuments, withFreshSource } from './read';
+import {
+  needsKey,
+  parseCount,
+  parseLimit,
+  parseOffset,
+  parseSelect,
+  parseSortList,
+  readJsonText,
+  refuseCursor,
+  refuseUnknown,
+} from './request';
+import { documentsOf, rowsOfView, typeOf, type Source } from './source';
+
+export const FIELD_NOT_INDEXED = 'FIELD_NOT_INDEXED';
+
+const listFields = new Set(
+  'root find select limit offset cursor sortBy sortDirection sort include_history count'.split(' '),
+);
+
+/**
+ * Answers `POST /list` from the body as it came: `{root: "app::collection or view", find, select, limit, offset, sortBy,
+ * sortDirection, sort, include_history, count}`. Latest versions, soft-deleted ones too. Throws FORBIDDEN for another
+ * app's root, COLLECTION_NOT_FOUND, INVALID_QUERY, LIMIT_EXCEEDED.
+ */
+export async function listDocuments(db: { pool: Pool }, request: { appId: string; body: Buffer }): Promise<Buffer> {
+  const body = readJsonText(request.body, 'body');
+  if (!(body instanceof Map)) throw invalidQuery('body', 'must be an object');
+  const root = body.get('root');
+  if (typeof root !== 'string') throw invalidQuery('root', 'must be text of the form app::collection');
+  const separator = root.indexOf('::');
+  if (separator < 0) throw invalidQuery('root', 'must have the form app::collection');
+  const name = root.slice(separator + 2);
+  if (root.slice(0, separator) !== request.appId) throw forbidden('The key is for another app');
+
+  refuseUnknown(body.keys(), listFields);
+  refuseCursor(body.get('cursor'));
+  const includeHistory = body.get('include_history') ?? false;
+  if (typeof includeHistory !== 'boolean') throw invalidQuery('include_history', 'must be true or false');
+  const options = {
+    find: parseFind(body.get('find')),
+    projection: parseSelect(body.get('select')),
+    sort: listSort(body),
+    limit: parseLimit(body.get('limit')),
+    offset: parseOffset(body.get('offset')),
+    count: parseCount(body.get('count')),
+  };
+  return withFreshSource(async () => {
+    const source = await findRoot(db, request.appId, name, includeHistory);
+    return readDocuments(db.pool, source, options);
+  });
+}
+
+function listSort(body: ReadonlyMap<string, unknown>): SortTerm[] {
+  const direction = body.get('sortDirection') ?? 'ascending';
+  if (direction !== 'ascending' && direction !== 'descending') {
+    throw invalidQuery('sortDirection', 'must be ascending or descending');
+  }
+  const sortBy = body.get('sortBy') ?? null;
+  const sort = parseSortList((body.get('sort') ?? null) as Parameters<typeof parseSortList>[0]);
+  if (sortBy === null) return sort;
+  if (typeof sortBy !== 'string') throw invalidQuery('sortBy', 'must be the name of a field');
+  if (sort.length > 0) throw invalidQuery('sortBy', 'cannot stand beside sort');
+  return parseSort([sortBy], 'sortBy').map(({ path, descending }) => ({
+    path,
+    descending: descending !== (direction === 'descending'),
+  }));
+}
+
+async function findRoot(db: { pool: Pool }, appId: string, name: string, includeHistory: boolean): Promise<Source> {
+  const app = await findApp(db.pool, appId);
+  const handle = await findCollection(db.pool, app, name);
+  if (handle) return documentsOf(handle, { includeHistory, includeDeleted: true });
+  const view = await findView(db.pool, app, name);
+  if (!view) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
+  return rowsOfView(view);
+}
+
+/**
+ * Answers endpoint 3: each parameter beside the reserved ones is a filter on an indexed field. Soft-deleted documents
+ * are left out. Throws COLLECTION_NOT_FOUND, UNAUTHENTICATED for a private collection, FIELD_NOT_INDEXED.
+ */
+export async function readCollection(db: { pool: Pool }, request: ReadRequest): Promise<Buffer> {
+  return withFreshSource(async () => {
+    const app = await findApp(db.pool, request.appId);
+    const handle = await findCollection(db.pool, app, request.name);
+    if (!handle) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${request.name}`);
+    if (handle.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('collection');
+    const source = documentsOf(handle, { includeHistory: false, includeDeleted: false });
+    return readDocuments(db.pool, source, urlQuery(handle, request));
+  });
+}
+
+function urlQuery(handle: CollectionHandle, request: ReadRequest) {
+  const parameters = parametersByName(request.parameters);
+  refuseCursor(take(parameters, 'cursor'));
+  const sort = parseSortList(take(parameters, 'sort'));
+  for (const { path } of sort) assertIndexed(handle, path.join('.'), 'sort');
+  const paging = {
+    projection: parseSelect(take(parameters, 'select')),
+    sort,
+    limit: parseLimit(take(parameters, 'limit')),
+    offset: parseOffset(take(parameters, 'offset')),
+    count: parseCount(take(parameters, 'count')),
+  };
+  const conditions: Condition[] = [];
+  for (const [name, value] of parameters) {
+    const { path, operator = 'is' } = fieldOf(handle, name);
+    assertIndexed(handle, path.join('.'), name);
+    conditions.push(conditionOfText(path, operator, value, typeOf(handle, path), name));
+  }
+  return { ...paging, find: and(...conditions) };
+}
+
+/** A name that is no path cannot be an indexed field either, and is refused as such. */
+function fieldOf(handle: CollectionHandle, name: string): ReturnType<typeof parseName> {
+  if (name === '' || name.split('.').includes('')) assertIndexed(handle, name, name);
+  return parseName(name, name);
+}
+
+function assertIndexed(handle: CollectionHandle, field: string, at: string): void {
+  const indexed = new Set(['id']);
+  for (const index of handle.indexes) if (index.status !== 'failed') indexed.add(index.fieldName);
+  if (indexed.has(field)) return;
+  throw invalid(
+    `${field} is not an indexed field of ${handle.name}`,
+    { [at]: [`names no indexed field: ${field}`], indexed_fields: [...indexed] },
+    FIELD_NOT_INDEXED,
+  );
+}

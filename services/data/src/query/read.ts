@@ -1,0 +1,86 @@
+import { ServiceError } from '@granary/shared/errors';
+import { project, type Projection } from '@granary/shared/json/project';
+import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
+import { sqlState } from '@granary/shared/postgres/errors';
+import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
+import { Compiler } from './compile';
+import { isAll } from './find';
+import { pageStatement, sortedPage, type PageRequest } from './order';
+import type { Source } from './source';
+
+export const RESULT_TOO_LARGE = 'RESULT_TOO_LARGE';
+
+/** Bytes of the texts that one answer is made of, at most. */
+export const resultBytesMax = 32 * 1024 * 1024;
+/** A source that is smaller by some writes of the next moment cannot exceed it. */
+const surelySmallBytes = BigInt(resultBytesMax / 2);
+
+export interface ReadOptions extends PageRequest {
+  projection: Projection;
+  count: 'exact' | 'none';
+}
+
+/**
+ * Reads a page: the JSON text of `{"records": […], "total": number or null, "page", "limit"}` and, before its closing
+ * brace, of the members in `more`. Records are the texts that are stored, or their selected parts. Throws
+ * RESULT_TOO_LARGE over 32 MiB, having pulled hardly more than that.
+ */
+export async function readDocuments(db: Queryable, source: Source, options: ReadOptions, more = ''): Promise<Buffer> {
+  const bodies = await readPage(db, source, options);
+  const total = await totalOf(db, source, options, bodies.length);
+  const { projection, limit, offset } = options;
+  const records = projection === 'all' ? bodies : bodies.map((body) => project(body, projection));
+  const page = Math.floor(offset / limit) + 1;
+  return Buffer.from(`{"records":[${records.join(',')}],"total":${total},"page":${page},"limit":${limit}${more}}`);
+}
+
+async function readPage(db: Queryable, source: Source, options: ReadOptions): Promise<string[]> {
+  const { statement, mayBeCut } = pageStatement(source, options);
+  const found = await rows<{ body: string; cut?: boolean }>(db, bounded(source, statement));
+  const isExact = !mayBeCut || !found.some(({ cut }) => cut === true);
+  const exact = isExact ? found : await rows<{ body: string }>(db, bounded(source, sortedPage(source, options)));
+  let size = 0;
+  for (const { body } of exact) size += Buffer.byteLength(body) + 1;
+  if (size > resultBytesMax) {
+    throw new ServiceError('RESOURCE_EXHAUSTED', RESULT_TOO_LARGE, 'The result is larger than 32 MiB: ask for fewer records at a time');
+  }
+  return exact.map(({ body }) => body);
+}
+
+/** Ends the rows after the one with which they exceed the limit. A window without an order keeps that of its input. */
+function bounded(source: Source, page: Sql): Sql {
+  if (source.sizeBytes !== undefined && source.sizeBytes < surelySmallBytes) return page;
+  return sql`
+    select q.* from (select p.*, sum(octet_length(p.body)) over (rows unbounded preceding) as bytes from (${page}) p) q
+    where q.bytes - octet_length(q.body) <= ${trusted(String(resultBytesMax))}`;
+}
+
+/** How many records match, null where that is not asked for and not known anyway. */
+async function totalOf(db: Queryable, source: Source, options: ReadOptions, found: number): Promise<bigint | null> {
+  const { find, limit, offset, count } = options;
+  // The page is the last one.
+  if (found < limit && (found > 0 || offset === 0)) return BigInt(offset + found);
+  if (isAll(find)) return source.rowCount;
+  return count === 'none' ? null : countDocuments(db, source, options);
+}
+
+async function countDocuments(db: Queryable, source: Source, { find }: Pick<ReadOptions, 'find'>): Promise<bigint> {
+  const compiler = new Compiler(source);
+  const where = compiler.where(find);
+  const counted = await row<{ total: bigint }>(db, sql`select count(*) as total from ${compiler.records()} ${where}`);
+  return counted?.total ?? 0n;
+}
+
+/**
+ * Runs a read again, from the look-up on, when an index or a table went away between its look-up and its statement.
+ * A `read` that is run twice must look up its source each time.
+ */
+export async function withFreshSource<T>(read: () => Promise<T>): Promise<T> {
+  try {
+    return await read();
+  } catch (error) {
+    // undefined_column, undefined_table
+    if (!['42703', '42P01', '3F000'].includes(sqlState(error) ?? '')) throw error;
+    return read();
+  }
+}

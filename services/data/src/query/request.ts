@@ -1,0 +1,85 @@
+import { invalid, notImplemented, ServiceError } from '@granary/shared/errors';
+import { JsonError } from '@granary/shared/json/error';
+import { compileProjection, type Projection } from '@granary/shared/json/project';
+import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
+import { INVALID_QUERY, invalidQuery, overLimit } from './find';
+import { parseSort, type SortTerm } from './order';
+
+export const limitDefault = 100;
+export const limitMax = 10_000;
+export const offsetMax = 1_000_000;
+
+/** Levels of a body: a `find` of 16, with what stands around it. */
+const bodyDepthMax = 64;
+
+/** Reads JSON text of a caller; `at` is what the messages call it. Throws a ServiceError. */
+export function readJsonText(bytes: Buffer, at: string): JsonValue {
+  return translated(at, () => readJson(bytes, { maxDepth: bodyDepthMax }));
+}
+
+/** A `select` in any of its forms, undefined for everything. Throws INVALID_QUERY. */
+export function parseSelect(select: JsonValue | undefined, at = 'select'): Projection {
+  return translated(at, () => compileProjection(select ?? null));
+}
+
+function translated<T>(at: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    const place = error.path === undefined ? at : `${at}.${error.path}`;
+    throw invalid(`${place}: ${error.message}`, { [place]: [error.message] }, INVALID_QUERY);
+  }
+}
+
+/** `limit`: 1 to 10,000, by default 100. Text is what a URL has. */
+export function parseLimit(value: JsonValue | undefined, at = 'limit', fallback = limitDefault): number {
+  if (value === undefined || value === null) return fallback;
+  const limit = wholeNumber(value, at);
+  if (limit < 1) throw invalidQuery(at, 'must be at least 1');
+  if (limit > limitMax) throw overLimit(at, `may be at most ${limitMax}`);
+  return limit;
+}
+
+/** `offset`: 0 to 1,000,000. */
+export function parseOffset(value: JsonValue | undefined, at = 'offset'): number {
+  if (value === undefined || value === null) return 0;
+  const offset = wholeNumber(value, at);
+  if (offset < 0) throw invalidQuery(at, 'must be at least 0');
+  if (offset > offsetMax) throw overLimit(at, `may be at most ${offsetMax}`);
+  return offset;
+}
+
+function wholeNumber(value: JsonValue, at: string): number {
+  if (value instanceof JsonNumber && value.isInteger) return value.toNumber();
+  if (typeof value === 'string' && /^-?\d{1,18}$/.test(value)) return Number(value);
+  throw invalidQuery(at, 'must be a whole number');
+}
+
+export function parseCount(value: JsonValue | undefined, at = 'count'): 'exact' | 'none' {
+  if (value === undefined || value === null) return 'exact';
+  if (value !== 'exact' && value !== 'none') throw invalidQuery(at, 'must be exact or none');
+  return value;
+}
+
+/** Sort terms from text (`-rating,title`) or a list of such fields; none for undefined. */
+export function parseSortList(value: JsonValue | undefined, at = 'sort'): SortTerm[] {
+  if (value === undefined || value === null || value === '') return [];
+  if (typeof value === 'string') return parseSort(value.split(',').map((name) => name.trim()), at);
+  if (!Array.isArray(value)) throw invalidQuery(at, 'must be a field or a list of fields');
+  return parseSort(value, at);
+}
+
+export function refuseCursor(value: JsonValue | undefined): void {
+  if (value !== undefined && value !== null) throw notImplemented('Paging by cursor');
+}
+
+/** Refuses members that are not known. */
+export function refuseUnknown(keys: Iterable<string>, known: ReadonlySet<string>, at = ''): void {
+  for (const key of keys) if (!known.has(key)) throw invalidQuery(at === '' ? key : `${at}.${key}`, 'is not a known field');
+}
+
+/** The caller showed no key that may read what is private. */
+export function needsKey(what: string): ServiceError {
+  return new ServiceError('UNAUTHENTICATED', 'UNAUTHENTICATED', `The ${what} is private: a key with Read is needed`);
+}

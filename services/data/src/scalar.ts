@@ -1,0 +1,62 @@
+import { createHash } from 'node:crypto';
+import { scalarAt, textAt, type Capture } from '@granary/shared/json/document';
+import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
+import type { FieldType } from './catalog';
+import { canonicalDecimal } from './decimal';
+import { parseInstant } from './instant';
+
+/** A key holds so many bytes of a string: a btree entry has no room for more than 2,700, and few strings need it. */
+export const keyBytesMax = 256;
+
+/** The longest head of a string that fits a key: cut by bytes, at the border of a character. */
+export function cutForKey(text: string): string {
+  if (text.length * 3 <= keyBytesMax) return text;
+  const bytes = Buffer.from(text);
+  if (bytes.length <= keyBytesMax) return text;
+  let end = keyBytesMax;
+  while ((bytes[end]! & 0xc0) === 0x80) end -= 1;
+  return bytes.toString('utf8', 0, end);
+}
+
+/**
+ * The key of an indexed field as JSON text: the scalar, strings cut; for a date the number of its instant. Null for
+ * missing, null, arrays and objects, which no btree holds.
+ */
+export function keyText(bytes: Buffer, capture: Capture | undefined, type: FieldType): string | null {
+  const value = scalarAt(bytes, capture);
+  if (value === undefined || value === null) return null;
+  if (typeof value === 'string') {
+    const instant = type === 'date' ? parseInstant(value) : undefined;
+    return instant ?? JSON.stringify(cutForKey(value));
+  }
+  return value instanceof JsonNumber ? value.text : String(value);
+}
+
+/**
+ * The value of a unique field as text with its type before it, so that 1 and "1" differ and 1 and 1.0 do not; long
+ * ones as SHA-256. Null where nothing can collide: missing and null.
+ */
+export function uniqueText(bytes: Buffer, capture: Capture | undefined, type: FieldType): string | null {
+  if (capture === undefined || capture.type === 'null') return null;
+  const text = canonicalText(valueAt(bytes, capture), type);
+  return text.length <= 200 ? text : `h:${createHash('sha256').update(text).digest('hex')}`;
+}
+
+export function valueAt(bytes: Buffer, capture: Capture): JsonValue {
+  const scalar = scalarAt(bytes, capture);
+  return scalar === undefined ? readJson(Buffer.from(textAt(bytes, capture)), { maxDepth: 64 }) : scalar;
+}
+
+/** One text for each JSON value: numbers by value, objects whatever the order of their keys, dates by instant. */
+export function canonicalText(value: JsonValue, type: FieldType = 'any'): string {
+  if (value === null) return 'null';
+  if (typeof value === 'string') {
+    const instant = type === 'date' ? parseInstant(value) : undefined;
+    return instant === undefined ? `s:${value}` : `d:${instant}`;
+  }
+  if (typeof value === 'boolean') return `b:${value}`;
+  if (value instanceof JsonNumber) return `n:${canonicalDecimal(value.text)}`;
+  if (Array.isArray(value)) return `a:${JSON.stringify(value.map((element) => canonicalText(element)))}`;
+  const members = [...value].map(([key, member]) => [key, canonicalText(member)] as const);
+  return `o:${JSON.stringify(members.sort(([a], [b]) => (a < b ? -1 : 1)))}`;
+}

@@ -1,0 +1,91 @@
+import { join } from 'node:path';
+import { createSignal } from '@granary/shared/bus/signal';
+import { outboxImplementation } from '@granary/shared/bus/outbox';
+import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
+import { loadService } from '@granary/shared/grpc/protos';
+import type { Implementation } from '@granary/shared/grpc/server';
+import type { Logger } from '@granary/shared/logger';
+import { startService, type Overrides, type RunningService } from '@granary/shared/service';
+import { Committer } from './committer';
+import type { DataConfig } from './config';
+import { dropAppJob, dropCollectionJob } from './drops';
+import { dataHandlers } from './handlers';
+import { trimAnswers } from './idempotency';
+import { buildIndexJob } from './indexes';
+import { JobWorker } from './jobs';
+import { purgeExpired } from './purge';
+import { refreshViewJob } from './views';
+
+export const dataDefinition = loadService<DataDefinition>('data', 'Data');
+
+/** Jobs that run at a time; index builds take turns among themselves. */
+const jobConcurrency = 2;
+const houseworkEveryMs = 60_000;
+
+/** Starts the data service; `implementations` serves callers in the same process. */
+export function startData(config: DataConfig, overrides: Overrides = {}): Promise<RunningService> {
+  const migrations = join(__dirname, '..', 'migrations');
+  return startService(
+    'data',
+    config,
+    migrations,
+    overrides,
+    async ({ pool, log }) => {
+      const published = createSignal();
+      const outbox = outboxImplementation({ pool, log, appended: published });
+      const notify = () => published.notify();
+      // Half of the connections are left to readers.
+      const committer = new Committer(pool, log, Math.max(1, Math.floor(config.DATABASE_POOL_SIZE / 2)), notify);
+      const worker = new JobWorker(
+        { pool, log },
+        {
+          'index.build': buildIndexJob,
+          'view.refresh': refreshViewJob,
+          'collection.drop': dropCollectionJob,
+          'app.drop': dropAppJob,
+        },
+        jobConcurrency,
+        notify,
+      );
+      const handlers = dataHandlers({
+        pool,
+        log,
+        committer,
+        skillsDirectory: config.SKILLS_DIRECTORY,
+        publicUrl: config.PUBLIC_URL,
+        wakeWorker: () => {
+          worker.wake();
+          notify();
+        },
+      });
+      const housework = every(houseworkEveryMs, log, async () => {
+        await trimAnswers(pool);
+        await purgeExpired(pool);
+        notify();
+      });
+      return {
+        implementations: [{ definition: dataDefinition, handlers } as unknown as Implementation, outbox as unknown as Implementation],
+        stop: async () => {
+          await housework.stop();
+          await worker.stop();
+          await committer.stop();
+        },
+      };
+    },
+    { bus: true },
+  );
+}
+
+/** Runs a task again and again with a pause between; a failure is logged and the next time comes. */
+function every(pauseMs: number, log: Logger, task: () => Promise<void>): { stop(): Promise<void> } {
+  let running = Promise.resolve();
+  const timer = setInterval(() => {
+    running = running.then(task).catch((error: unknown) => log.warn({ err: error }, 'housework failed'));
+  }, pauseMs);
+  return {
+    stop: () => {
+      clearInterval(timer);
+      return running;
+    },
+  };
+}

@@ -1,0 +1,136 @@
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { blobsConfig } from '@granary/blobs/config';
+import { startBlobs } from '@granary/blobs/service';
+import { dataConfig } from '@granary/data/config';
+import { dataDefinition, startData } from '@granary/data/service';
+import { financeConfig } from '@granary/finance/config';
+import { startFinance } from '@granary/finance/service';
+import { gatewayConfig } from '@granary/gateway/config';
+import { startGateway } from '@granary/gateway/service';
+import { paymentsConfig } from '@granary/payments/config';
+import { paymentsDefinition, startPayments } from '@granary/payments/service';
+import { outboxDefinition } from '@granary/shared/bus/outbox';
+import { readConfig } from '@granary/shared/config';
+import type { Target } from '@granary/shared/grpc/client';
+import { stopAll, type Running } from '@granary/shared/lifecycle';
+import type { Logger } from '@granary/shared/logger';
+import type { RunningService } from '@granary/shared/service';
+import { tasksConfig } from '@granary/tasks/config';
+import { startTasks } from '@granary/tasks/service';
+import type { ServiceDefinition } from '@grpc/grpc-js';
+
+/** The services that have a database, in the order in which they can start. */
+export const databaseServices = ['payments', 'data', 'blobs', 'finance', 'tasks'] as const;
+export type DatabaseService = (typeof databaseServices)[number];
+
+export interface ConstellationOptions {
+  /** Where each service finds its own database. */
+  databaseUrls: Record<DatabaseService, string>;
+  /** Holds objects, skills documents and the seed of the wallets. */
+  directory: string;
+  host: string;
+  /** 0 for any free port. */
+  port: number;
+  operatorKey: string;
+  /** Signs the grants of the byte hop between gateway and blobs. */
+  internalSecret: string;
+  /** `direct`: callers call handlers. `wire`: over gRPC on loopback, as between processes. */
+  transport: 'direct' | 'wire';
+  log: Logger;
+  /** Settings of single services beyond these, by the names of their environment. */
+  settings?: Partial<Record<DatabaseService | 'gateway', Record<string, string>>>;
+}
+
+export interface Constellation extends Running {
+  url: string;
+  port: number;
+}
+
+/** All six services in this process. Stops in reverse order. */
+export async function startConstellation(options: ConstellationOptions): Promise<Constellation> {
+  const { log, transport, directory } = options;
+  await mkdir(directory, { recursive: true });
+  const stops: Array<() => Promise<void>> = [];
+  const overrides = (service: string) => ({ log: log.child({ service }), listen: transport === 'wire' });
+  const common = (service: DatabaseService) => ({
+    DATABASE_URL: options.databaseUrls[service],
+    LISTEN: '127.0.0.1:0',
+    ...options.settings?.[service],
+  });
+  const target = <D extends ServiceDefinition>(service: RunningService, definition: D): Target<D> =>
+    service.address === undefined ? directTarget(service, definition) : { address: service.address };
+  const started = <S extends RunningService>(service: S): S => {
+    stops.push(() => service.stop());
+    return service;
+  };
+
+  try {
+    const payments = started(await startPayments(readConfig(paymentsConfig, common('payments')), overrides('payments')));
+    const data = started(
+      await startData(
+        readConfig(dataConfig, {
+          SKILLS_DIRECTORY: join(directory, 'skills'),
+          DATABASE_POOL_SIZE: '16',
+          ...common('data'),
+        }),
+        overrides('data'),
+      ),
+    );
+    const dataOutbox = target(data, outboxDefinition);
+    const blobs = started(
+      await startBlobs(
+        readConfig(blobsConfig, {
+          OBJECTS_DIR: join(directory, 'objects'),
+          HTTP_LISTEN: '127.0.0.1:0',
+          INTERNAL_SECRET: options.internalSecret,
+          ...common('blobs'),
+        }),
+        { ...overrides('blobs'), data: target(data, dataDefinition), dataOutbox },
+      ),
+    );
+    const finance = started(
+      await startFinance(readConfig(financeConfig, { KEY_FILE: join(directory, 'wallet-seed'), ...common('finance') }), {
+        ...overrides('finance'),
+        payments: target(payments, paymentsDefinition),
+        dataOutbox,
+        blobsOutbox: target(blobs, outboxDefinition),
+      }),
+    );
+    const tasks = started(
+      await startTasks(readConfig(tasksConfig, common('tasks')), {
+        ...overrides('tasks'),
+        data: target(data, dataDefinition),
+        dataOutbox,
+      }),
+    );
+    const where = (service: RunningService) =>
+      service.address === undefined ? { implementations: service.implementations } : { address: service.address };
+    const gateway = await startGateway(
+      readConfig(gatewayConfig, {
+        HOST: options.host,
+        PORT: String(options.port),
+        OPERATOR_KEY: options.operatorKey,
+        INTERNAL_SECRET: options.internalSecret,
+        BLOBS_HTTP_ADDRESS: blobs.httpAddress,
+        ...options.settings?.gateway,
+      }),
+      {
+        log: log.child({ service: 'gateway' }),
+        targets: { data: where(data), blobs: where(blobs), finance: where(finance), payments: where(payments), tasks: where(tasks) },
+      },
+    );
+    stops.push(() => gateway.stop());
+    return { url: gateway.url, port: gateway.port, stop: () => stopAll(stops) };
+  } catch (error) {
+    await stopAll(stops).catch(() => {});
+    throw error;
+  }
+}
+
+/** The handlers of a service of this process. */
+function directTarget<D extends ServiceDefinition>(service: RunningService, definition: D): Target<D> {
+  const implementation = service.implementations.find((candidate) => candidate.definition === definition);
+  if (!implementation) throw new Error('the service does not implement that');
+  return { implementation } as unknown as Target<D>;
+}

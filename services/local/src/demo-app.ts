@@ -1,0 +1,57 @@
+import { randomBytes } from 'node:crypto';
+import { open, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+
+export interface DemoApp {
+  appId: string;
+  /** Its first key, with the permissions Admin, Read and Write. */
+  key: string;
+}
+
+/**
+ * The app that a first start makes, so that there is something to call. Its key is kept in the data
+ * directory.
+ */
+export async function demoApp(url: string, operatorKey: string, dataDir: string): Promise<DemoApp> {
+  const path = join(dataDir, 'demo-app.json');
+  const kept = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return undefined;
+    throw error;
+  });
+  if (kept !== undefined) return JSON.parse(kept) as DemoApp;
+  // An app_id is never used again, so an app that was deleted, or whose key was lost, gets a successor.
+  for (const appId of ['demo', `demo-${randomBytes(3).toString('hex')}`]) {
+    const response = await fetch(`${url}/api/applications`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', 'x-operator-key': operatorKey },
+      body: JSON.stringify({ app_id: appId, name: 'Demo', description: 'Made by the first start' }),
+    });
+    if (response.status === 409) continue;
+    if (response.status !== 201) throw new Error(`the demo app could not be made: ${response.status} ${await response.text()}`);
+    const { app_key: key } = (await response.json()) as { app_key: string };
+    await keep(path, { appId, key });
+    return { appId, key };
+  }
+  throw new Error('the demo app could not be made');
+}
+
+async function keep(path: string, app: DemoApp): Promise<void> {
+  const file = await open(path, 'w', 0o600);
+  try {
+    await file.writeFile(JSON.stringify(app));
+    await file.sync();
+  } finally {
+    await file.close();
+  }
+}
+
+/** Five lines that work when pasted, one after the other. */
+export function curlLines(url: string, { appId, key }: DemoApp): string[] {
+  return [
+    `curl -X POST ${url}/store -H 'X-App-Key: ${key}' -H 'Content-Type: application/json' -d '{"root":"${appId}::notes","data":[{"id":"first","text":"Hello","stars":5},{"text":"World","stars":3}]}'`,
+    `curl -X POST ${url}/list -H 'X-App-Key: ${key}' -H 'Content-Type: application/json' -d '{"root":"${appId}::notes","find":{"stars":{"gte":4}}}'`,
+    `curl -X POST ${url}/api/apps/${appId}/indexes -H 'X-App-Key: ${key}' -H 'Content-Type: application/json' -d '{"name":"by_stars","collection":"notes","field_name":"stars","index_type":"number"}'`,
+    `curl '${url}/api/apps/${appId}/collections/notes/data?stars=5'`,
+    `curl ${url}/health`,
+  ];
+}

@@ -1,0 +1,171 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createLogger } from '@granary/shared/logger';
+import { testDatabase } from '@granary/shared/testing/database';
+import { databaseServices, startConstellation, type ConstellationOptions, type DatabaseService } from '../src/constellation';
+
+export const operatorKey = 'operator-key-of-the-tests';
+
+export interface Answer<T = Record<string, unknown>> {
+  status: number;
+  headers: Headers;
+  body: T;
+  text: string;
+}
+
+export interface Granary {
+  url: string;
+  databaseUrls: Record<DatabaseService, string>;
+  directory: string;
+  /** Stops it and starts it again on the same databases. */
+  restart(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** The whole of Granary on fresh databases of the suite's Postgres, seen through HTTP only. */
+export async function startGranary(
+  transport: 'direct' | 'wire',
+  options: Partial<Pick<ConstellationOptions, 'settings' | 'databaseUrls'>> = {},
+): Promise<Granary> {
+  const directory = await mkdtemp(join(tmpdir(), 'granary-suite-'));
+  const urls = await Promise.all(databaseServices.map(async (service) => [service, (await testDatabase()).url] as const));
+  const databaseUrls = { ...(Object.fromEntries(urls) as Record<DatabaseService, string>), ...options.databaseUrls };
+  const start = () =>
+    startConstellation({
+      databaseUrls,
+      directory,
+      host: '127.0.0.1',
+      port: 0,
+      operatorKey,
+      internalSecret: 'internal-secret-of-the-tests-0123456789',
+      transport,
+      log: createLogger('test', process.env['TEST_LOG_LEVEL'] ?? 'silent'),
+      settings: options.settings ?? {},
+    });
+  let running = await start();
+  return {
+    get url() {
+      return running.url;
+    },
+    databaseUrls,
+    directory,
+    restart: async () => {
+      await running.stop();
+      running = await start();
+    },
+    stop: async () => {
+      await running.stop();
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
+
+export type Body = string | Buffer | object | undefined;
+
+/** One request; a body that is no text goes as JSON. */
+export async function send<T = Record<string, unknown>>(
+  url: string,
+  method: string,
+  path: string,
+  options: { key?: string | undefined; body?: Body; headers?: Record<string, string> } = {},
+): Promise<Answer<T>> {
+  const { key, body, headers } = options;
+  const isRaw = typeof body === 'string' || Buffer.isBuffer(body) || body instanceof FormData;
+  const response = await fetch(url + path, {
+    method,
+    headers: {
+      ...(body === undefined || body instanceof FormData ? {} : { 'content-type': 'application/json' }),
+      ...(key === undefined ? {} : { 'x-app-key': key }),
+      ...headers,
+    },
+    ...(body === undefined ? {} : { body: isRaw ? (body as string) : JSON.stringify(body) }),
+    redirect: 'manual',
+  });
+  const text = await response.text();
+  const isJson = response.headers.get('content-type')?.startsWith('application/json') ?? false;
+  return {
+    status: response.status,
+    headers: response.headers,
+    text,
+    body: (isJson && text !== '' ? JSON.parse(text) : {}) as T,
+  };
+}
+
+export interface TestApp {
+  appId: string;
+  key: string;
+  /** A request with the app's first key. */
+  call<T = Record<string, unknown>>(method: string, path: string, body?: Body, headers?: Record<string, string>): Promise<Answer<T>>;
+  /** Stores documents and expects them to be stored. */
+  store(collection: string, data: object[]): Promise<Answer<StoreAnswer>>;
+  list<T = Record<string, unknown>>(collection: string, query?: object): Promise<Answer<ListAnswer<T>>>;
+  /** Polls a ticket until its task has ended. */
+  ended(ticketId: string): Promise<Task>;
+}
+
+export interface StoreAnswer {
+  ticket_id: string;
+  status: string;
+  message: string;
+  results: Array<{ id: string; celestia_height: number; blob_id: string; namespace: string }>;
+}
+
+export interface ListAnswer<T> {
+  records: T[];
+  total: number | null;
+  page: number;
+  limit: number;
+}
+
+export interface Task {
+  ticket_id: string;
+  status: string | { Failed: { error: string } };
+  progress_log: string[];
+  result?: Record<string, unknown>;
+  [field: string]: unknown;
+}
+
+/** A fresh app of its own for a test. */
+export async function newApp(granary: Pick<Granary, 'url'>, appId = `t-${randomUUID()}`): Promise<TestApp> {
+  const made = await send<{ app_key: string }>(granary.url, 'POST', '/api/applications', {
+    body: { app_id: appId, name: 'Test' },
+    headers: { 'x-operator-key': operatorKey },
+  });
+  if (made.status !== 201) throw new Error(`no app: ${made.status} ${made.text}`);
+  const key = made.body.app_key;
+  const call: TestApp['call'] = (method, path, body, headers) =>
+    send(granary.url, method, path, { key, body, ...(headers ? { headers } : {}) });
+  return {
+    appId,
+    key,
+    call,
+    store: async (collection, data) => {
+      const answer = await call<StoreAnswer>('POST', '/store', { root: `${appId}::${collection}`, data });
+      if (answer.status !== 202) throw new Error(`not stored: ${answer.status} ${answer.text}`);
+      return answer;
+    },
+    list: (collection, query = {}) => call('POST', '/list', { root: `${appId}::${collection}`, ...query }),
+    ended: async (ticketId) => {
+      const task = await eventually(async () => {
+        const { status, body } = await call<Task>('GET', `/api/tasks/${ticketId}`);
+        return status === 200 && (body.status === 'Completed' || typeof body.status === 'object') ? body : undefined;
+      });
+      return task;
+    },
+  };
+}
+
+/** Asks until there is something, at most for `timeoutMs`. */
+export async function eventually<T>(ask: () => Promise<T | undefined | false>, timeoutMs = 20_000): Promise<T> {
+  const untilMs = Date.now() + timeoutMs;
+  for (;;) {
+    const found = await ask();
+    if (found !== undefined && found !== false) return found;
+    if (Date.now() > untilMs) throw new Error('it did not happen in time');
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+}
+
+export const randomText = (bytes: number): string => randomBytes(bytes).toString('base64url');

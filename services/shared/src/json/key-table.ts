@@ -1,0 +1,35 @@
+import type { JsonReader } from './reader';
+
+/** A hash of a key's UTF-8 bytes: the one that the reader makes of each key while it passes over it. */
+export function hashKey(text: Buffer): number {
+  let hash = 0;
+  for (const byte of text) hash = (Math.imul(hash, 31) + byte) | 0;
+  return hash;
+}
+
+interface Entry<T> {
+  readonly text: Buffer;
+  readonly value: T;
+}
+
+/** What is known about some keys, looked up by the key that a reader stands at, without making a string of it. */
+export class KeyTable<T> {
+  private readonly entriesByHash = new Map<number, Entry<T>[]>();
+
+  constructor(values: ReadonlyMap<string, T>) {
+    for (const [key, value] of values) {
+      const text = Buffer.from(key);
+      const hash = hashKey(text);
+      const entries = this.entriesByHash.get(hash);
+      if (entries === undefined) this.entriesByHash.set(hash, [{ text, value }]);
+      else entries.push({ text, value });
+    }
+  }
+
+  find(reader: JsonReader): T | undefined {
+    const entries = this.entriesByHash.get(reader.keyHash);
+    if (entries === undefined) return undefined;
+    for (const { text, value } of entries) if (reader.keyIs(text)) return value;
+    return undefined;
+  }
+}

@@ -1,0 +1,245 @@
+import {
+  TAB,
+  LINE_FEED,
+  CARRIAGE_RETURN,
+  SPACE,
+  QUOTE,
+  PLUS,
+  MINUS,
+  DOT,
+  ZERO,
+  NINE,
+  BACKSLASH,
+  LOWER_E,
+  LOWER_U,
+  decodeString,
+  sameBytes,
+} from './bytes';
+import { JsonError, type JsonErrorReason } from './error';
+import { hashKey } from './key-table';
+import { isExponentInRange, numberDigitsMax, numberExponentMax } from './number-range';
+
+/** 1 for each byte that ends a run of plain characters in a string: quote, backslash and control characters. */
+const stopsString = new Uint8Array(256).fill(1, 0, SPACE);
+stopsString[QUOTE] = 1;
+stopsString[BACKSLASH] = 1;
+
+/** 1 for each byte that may follow a backslash, `u` apart. */
+const isSimpleEscape = new Uint8Array(256);
+for (const byte of Buffer.from('"\\/bfnrt')) isSimpleEscape[byte] = 1;
+
+/** What peekByte answers where nothing is left. */
+export const END = -1;
+
+/**
+ * The tokens of JSON over the raw bytes of one text: each is validated whole by one look at every byte. What stands
+ * around a token is the reader's matter.
+ */
+export abstract class JsonScanner {
+  /** Offset of the next byte to read. After a value it is where the value ends. */
+  position = 0;
+  /** Hash of the current key's text, see `hashKey`. Valid from nextMember() until the member's value is taken. */
+  keyHash = 0;
+
+  /** Extent of the current key as written, without its quotes. Valid like keyHash. */
+  keyStart = 0;
+  keyEnd = 0;
+  protected keyEscaped = false;
+  protected stringStart = 0;
+  protected stringEscaped = false;
+
+  constructor(readonly bytes: Buffer) {}
+
+  /** Where the scanner stands in the value, for errors; empty at its root. */
+  protected abstract path(): string;
+
+  /** The current key, decoded. Valid from nextMember() until the member's value is taken. */
+  key(): string {
+    return decodeString(this.bytes, this.keyStart, this.keyEnd, this.keyEscaped);
+  }
+
+  /** Throws a JsonError that carries the place where the reader stands: its offset and path. */
+  fail(reason: JsonErrorReason, message: string): never {
+    const path = this.path();
+    throw new JsonError(reason, this.position, message, path === '' ? undefined : path);
+  }
+
+  protected peekByte(): number {
+    const { bytes } = this;
+    const length = bytes.length;
+    let at = this.position;
+    while (at < length) {
+      const byte = bytes[at] as number;
+      if (byte > SPACE || (byte !== SPACE && byte !== LINE_FEED && byte !== CARRIAGE_RETURN && byte !== TAB)) {
+        this.position = at;
+        return byte;
+      }
+      at += 1;
+    }
+    this.position = at;
+    return END;
+  }
+
+  protected scanString(): void {
+    const { bytes } = this;
+    const length = bytes.length;
+    let at = this.position + 1;
+    this.stringStart = at;
+    this.stringEscaped = false;
+    for (;;) {
+      while (at < length && stopsString[bytes[at] as number] === 0) at += 1;
+      if (at >= length) this.endsInString();
+      const byte = bytes[at] as number;
+      if (byte === QUOTE) {
+        this.position = at + 1;
+        return;
+      }
+      if (byte !== BACKSLASH) this.controlCharacter(at);
+      this.stringEscaped = true;
+      at = this.scanEscape(at);
+    }
+  }
+
+  /** Like scanString, and hashes the key on the way. */
+  protected scanKey(): void {
+    const { bytes } = this;
+    const length = bytes.length;
+    const start = this.position + 1;
+    let hash = 0;
+    let at = start;
+    while (at < length) {
+      const byte = bytes[at] as number;
+      if (stopsString[byte] === 1) break;
+      hash = (Math.imul(hash, 31) + byte) | 0;
+      at += 1;
+    }
+    this.keyStart = start;
+    if (at < length && bytes[at] === QUOTE) {
+      this.keyEscaped = false;
+      this.keyEnd = at;
+      this.position = at + 1;
+      this.keyHash = hash;
+      return;
+    }
+    this.scanString();
+    this.keyEscaped = true;
+    this.keyEnd = this.position - 1;
+    this.keyHash = hashKey(Buffer.from(this.key()));
+  }
+
+  /** Validates the escape whose backslash is at `at`, a surrogate pair as one, and returns the offset after it. */
+  private scanEscape(at: number): number {
+    const { bytes } = this;
+    if (at + 1 >= bytes.length) this.endsInString();
+    const letter = bytes[at + 1] as number;
+    if (isSimpleEscape[letter] === 1) return at + 2;
+    if (letter !== LOWER_U) {
+      this.position = at;
+      this.fail('MALFORMED', `There is no such escape, at byte ${at}`);
+    }
+    const unit = this.hexUnit(at + 2);
+    if (unit === 0) {
+      this.position = at;
+      this.fail('NUL_CHARACTER', `The character U+0000 cannot be stored, at byte ${at}`);
+    }
+    if (unit < 0xd800 || unit > 0xdfff) return at + 6;
+    if (unit <= 0xdbff && bytes[at + 6] === BACKSLASH && bytes[at + 7] === LOWER_U) {
+      const low = this.hexUnit(at + 8);
+      if (low >= 0xdc00 && low <= 0xdfff) return at + 12;
+    }
+    this.position = at;
+    this.fail('LONE_SURROGATE', `Half of a surrogate pair is not a character, at byte ${at}`);
+  }
+
+  private hexUnit(at: number): number {
+    const { bytes } = this;
+    let unit = 0;
+    for (let i = at; i < at + 4; i += 1) {
+      if (i >= bytes.length) this.endsInString();
+      const byte = bytes[i] as number;
+      const lower = byte | 0x20;
+      let digit: number;
+      if (byte >= ZERO && byte <= NINE) digit = byte - ZERO;
+      else if (lower >= 0x61 && lower <= 0x66) digit = lower - 0x57;
+      else {
+        this.position = i;
+        return this.unexpected('four hexadecimal digits');
+      }
+      unit = unit * 16 + digit;
+    }
+    return unit;
+  }
+
+  protected scanNumber(): void {
+    const { bytes } = this;
+    const length = bytes.length;
+    const start = this.position;
+    let at = start;
+    if (bytes[at] === MINUS) at += 1;
+    const integerStart = at;
+    if (at < length && bytes[at] === ZERO) at += 1;
+    else at = this.scanDigits(at);
+    let digits = at - integerStart;
+    let fractionEnd = at;
+    if (at < length && bytes[at] === DOT) {
+      at = this.scanDigits(at + 1);
+      digits += at - fractionEnd - 1;
+      fractionEnd = at;
+    }
+    if (digits > numberDigitsMax) this.numberOutOfRange(start, `more than ${numberDigitsMax} digits`);
+    if (at < length && ((bytes[at] as number) | 0x20) === LOWER_E) {
+      at += 1;
+      const sign = at < length ? bytes[at] : END;
+      if (sign === MINUS || sign === PLUS) at += 1;
+      const exponentStart = at;
+      at = this.scanDigits(at);
+      if (!isExponentInRange(bytes, integerStart, fractionEnd, sign === MINUS, exponentStart, at)) {
+        this.numberOutOfRange(start, `an exponent beyond ±${numberExponentMax}`);
+      }
+    }
+    this.position = at;
+  }
+
+  /** At least one digit from `at` on; returns the offset after the last. */
+  private scanDigits(at: number): number {
+    const { bytes } = this;
+    const length = bytes.length;
+    let end = at;
+    while (end < length) {
+      const byte = bytes[end] as number;
+      if (byte < ZERO || byte > NINE) break;
+      end += 1;
+    }
+    if (end === at) {
+      this.position = at;
+      this.unexpected('a digit');
+    }
+    return end;
+  }
+
+  protected scanLiteral(literal: Buffer): void {
+    if (!sameBytes(this.bytes, this.position, literal, 0, literal.length)) this.unexpected('a value');
+    this.position += literal.length;
+  }
+
+  protected unexpected(expected: string): never {
+    if (this.position >= this.bytes.length) this.fail('MALFORMED', `The text ends where ${expected} is expected`);
+    this.fail('MALFORMED', `Expected ${expected} at byte ${this.position}`);
+  }
+
+  private endsInString(): never {
+    this.position = this.bytes.length;
+    this.fail('MALFORMED', 'The text ends inside a string');
+  }
+
+  private controlCharacter(at: number): never {
+    this.position = at;
+    if (this.bytes[at] === 0) this.fail('NUL_CHARACTER', `The character U+0000 cannot be stored, at byte ${at}`);
+    this.fail('MALFORMED', `A control character in a string must be escaped, at byte ${at}`);
+  }
+
+  private numberOutOfRange(start: number, what: string): never {
+    this.position = start;
+    this.fail('NUMBER_OUT_OF_RANGE', `A number has ${what}, at byte ${start}`);
+  }
+}
