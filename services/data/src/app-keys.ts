@@ -93,7 +93,9 @@ export async function getKey(db: Queryable, appId: string, name: string): Promis
 export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): Promise<IssuedKey> {
   const unknown = request.permissions.filter((permission) => !permissions.includes(permission));
   if (unknown.length > 0 || request.permissions.length === 0) {
-    throw invalid('The permissions are not valid', { permissions: [`must be a non-empty list of ${permissions.join(', ')}`] });
+    throw invalid('The permissions are not valid', {
+      permissions: [`must be a non-empty list of ${permissions.join(', ')}`],
+    });
   }
   return changingApp(pool, request.appId, async (tx, app) => {
     const { count } = (await row<{ count: bigint }>(

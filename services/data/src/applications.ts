@@ -49,7 +49,10 @@ function toApplication(found: ApplicationRow): Application {
  * Makes an application with its first key (Admin, Read and Write). A repeated Idempotency-Key gives the same
  * application again, without the secret. Throws ALREADY_EXISTS for an app_id that is or was in use.
  */
-export async function createApplication(pool: Pool, request: CreateApplicationRequest): Promise<CreateApplicationResponse> {
+export async function createApplication(
+  pool: Pool,
+  request: CreateApplicationRequest,
+): Promise<CreateApplicationResponse> {
   if (request.appId !== undefined && (!isAppId(request.appId) || request.appId.startsWith('app_'))) {
     throw invalid('The app_id is not valid', {
       app_id: ['must match [A-Za-z0-9][A-Za-z0-9_-]{0,62} and must not start with app_'],
@@ -61,10 +64,17 @@ export async function createApplication(pool: Pool, request: CreateApplicationRe
     // The row of the key comes first: a second use waits here for the first, and then finds its answer.
     if (key && !(await keepAnswer(tx, key, appId, new Date()))) {
       const answer = (await findAnswer(tx, key))!;
-      return { application: await getApplication(tx, answer), key: { key: await getKey(tx, answer, firstKeyName), secret: '' } };
+      return {
+        application: await getApplication(tx, answer),
+        key: { key: await getKey(tx, answer, firstKeyName), secret: '' },
+      };
     }
     const app = await insertApplication(tx, appId, request);
-    const issued = await issueKey(tx, app, { name: firstKeyName, permissions: ['Admin', 'Read', 'Write'], payLimits: undefined });
+    const issued = await issueKey(tx, app, {
+      name: firstKeyName,
+      permissions: ['Admin', 'Read', 'Write'],
+      payLimits: undefined,
+    });
     return { application: await getApplication(tx, appId), key: issued };
   });
 }
@@ -124,7 +134,10 @@ export async function deleteApplication(pool: Pool, appId: string): Promise<void
   await changingApp(pool, appId, async (tx, app) => {
     const at = new Date();
     await execute(tx, sql`update application set deleted_at = ${at} where number = ${app.number}`);
-    await execute(tx, sql`update app_key set revoked_at = ${at} where app_number = ${app.number} and revoked_at is null`);
+    await execute(
+      tx,
+      sql`update app_key set revoked_at = ${at} where app_number = ${app.number} and revoked_at is null`,
+    );
     await append(tx, [
       {
         topic: 'usage',

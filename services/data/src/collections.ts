@@ -50,8 +50,14 @@ interface App {
  * Makes a collection with its tables and the indexes that its schema asks for. The head of the app must be locked.
  * Throws ALREADY_EXISTS when a collection or view has the name, LIMIT_EXCEEDED, VALIDATION_FAILED.
  */
-export async function addCollection(tx: Connection, app: App, input: NewCollection, at: Date): Promise<CollectionHandle> {
-  if (!isName(input.name)) throw invalid('The name is not valid', { name: ['must match [A-Za-z0-9_][A-Za-z0-9_-]{0,62}'] });
+export async function addCollection(
+  tx: Connection,
+  app: App,
+  input: NewCollection,
+  at: Date,
+): Promise<CollectionHandle> {
+  if (!isName(input.name))
+    throw invalid('The name is not valid', { name: ['must match [A-Za-z0-9_][A-Za-z0-9_-]{0,62}'] });
   const schema = input.schemaText === undefined ? undefined : parseSchema(input.schemaText);
   const { taken, collections } = (await row<{ taken: boolean; collections: bigint }>(
     tx,
@@ -202,7 +208,10 @@ export async function deleteCollection(pool: Pool, request: DeleteCollectionRequ
   await changingApp(pool, request.appId, async (tx, app) => {
     const handle = await requireCollection(tx, request.appId, request.name);
     if (handle.rowCount > 0n && !request.force) {
-      throw conflict(COLLECTION_NOT_EMPTY, `The collection ${handle.name} holds documents; pass force to delete it with them`);
+      throw conflict(
+        COLLECTION_NOT_EMPTY,
+        `The collection ${handle.name} holds documents; pass force to delete it with them`,
+      );
     }
     const users = await rows<{ kind: string; name: string }>(
       tx,
@@ -212,16 +221,25 @@ export async function deleteCollection(pool: Pool, request: DeleteCollectionRequ
           order by 1, 2 limit 100`,
     );
     if (users.length > 0 && !request.cascade) {
-      throw conflict(COLLECTION_IN_USE, `Views or queries read the collection ${handle.name}; pass cascade to delete them with it`, {
-        used_by: users.map(({ kind, name }) => `${kind} ${name}`),
-      });
+      throw conflict(
+        COLLECTION_IN_USE,
+        `Views or queries read the collection ${handle.name}; pass cascade to delete them with it`,
+        {
+          used_by: users.map(({ kind, name }) => `${kind} ${name}`),
+        },
+      );
     }
     await execute(tx, sql`delete from query where app_number = ${app.number} and source_collection = ${handle.name}`);
     const views = await rows<{ table_number: bigint | null }>(
       tx,
       sql`delete from view where app_number = ${app.number} and ${handle.name} = any(source_collections) returning table_number`,
     );
-    await dropCollection(tx, app, handle, views.flatMap(({ table_number }) => table_number ?? []));
+    await dropCollection(
+      tx,
+      app,
+      handle,
+      views.flatMap(({ table_number }) => table_number ?? []),
+    );
     await growCatalogRevision(tx, app.number);
   });
 }
@@ -240,7 +258,12 @@ async function dropCollection(tx: Connection, app: App, handle: CollectionHandle
       aggregateId: `collection/${handle.number}`,
       aggregateSequence: sequence,
       type: 'collection.deleted',
-      payload: { app_id: app.appId, collection: handle.name, collection_number: handle.number.toString(), at: at.toISOString() },
+      payload: {
+        app_id: app.appId,
+        collection: handle.name,
+        collection_number: handle.number.toString(),
+        at: at.toISOString(),
+      },
     },
   ]);
   await enqueueJob(tx, app, 'collection.drop', {
@@ -253,7 +276,9 @@ async function dropCollection(tx: Connection, app: App, handle: CollectionHandle
 export async function setRetention(pool: Pool, request: SetRetentionRequest): Promise<Collection> {
   const days = request.retentionDays ?? null;
   if (days !== null && (days < 1 || days > 36_500)) {
-    throw invalid('The retention is not valid', { retention_days: ['must be a whole number from 1 to 36500, or null'] });
+    throw invalid('The retention is not valid', {
+      retention_days: ['must be a whole number from 1 to 36500, or null'],
+    });
   }
   await changingApp(pool, request.appId, async (tx, app) => {
     const handle = await requireCollection(tx, request.appId, request.collection);
@@ -318,7 +343,11 @@ export async function collectionStats(pool: Pool, appId: string, name: string): 
 }
 
 /** Runs a change of an app's catalog under the lock of its head. Throws APP_NOT_FOUND. */
-export function changingApp<T>(pool: Pool, appId: string, change: (tx: Connection, app: App) => Promise<T>): Promise<T> {
+export function changingApp<T>(
+  pool: Pool,
+  appId: string,
+  change: (tx: Connection, app: App) => Promise<T>,
+): Promise<T> {
   return retriedTransaction(pool, async (tx) => {
     const app = await findApp(tx, appId);
     await lockHead(tx, app.number);

@@ -54,7 +54,12 @@ export interface CommitRow {
 }
 
 /** Writes links and moves the head to the last of them, in one statement. */
-export async function insertCommits(tx: Connection, appNumber: bigint, commits: readonly CommitRow[], at: Date): Promise<void> {
+export async function insertCommits(
+  tx: Connection,
+  appNumber: bigint,
+  commits: readonly CommitRow[],
+  at: Date,
+): Promise<void> {
   const last = commits.at(-1)!.link;
   // An array of arrays must be rectangular in Postgres, so each list of ids travels as JSON.
   await execute(
@@ -96,7 +101,11 @@ async function findStored(db: Queryable, appNumber: bigint, ticketIds: readonly 
 const toCommitted = ({ ticket_id: ticketId, ...rest }: StoredCommit): Committed => ({ ticketId, ...rest });
 
 /** Those of the tickets that have committed, by ticket. Definite only under the lock of the app's head. */
-export async function findCommitted(db: Queryable, appNumber: bigint, ticketIds: readonly string[]): Promise<Map<string, Committed>> {
+export async function findCommitted(
+  db: Queryable,
+  appNumber: bigint,
+  ticketIds: readonly string[],
+): Promise<Map<string, Committed>> {
   const found = await findStored(db, appNumber, ticketIds);
   return new Map(found.map((stored) => [stored.ticket_id, toCommitted(stored)]));
 }

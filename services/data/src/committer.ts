@@ -146,7 +146,8 @@ export class Committer {
     } catch (error) {
       if (error instanceof CommitUnknownError) await this.resolveUnknown(app, batch, error);
       else if (isConnectionError(error)) batch.forEach(({ reject }) => reject(error));
-      else if (batch.length === 1 && violatedConstraint(error) !== 'commits_ticket_id_key') batch[0]!.reject(refusal(error));
+      else if (batch.length === 1 && violatedConstraint(error) !== 'commits_ticket_id_key')
+        batch[0]!.reject(refusal(error));
       else for (const one of batch) await this.commitAlone(app, one);
     }
   }
@@ -162,7 +163,10 @@ export class Committer {
 
   /** COMMIT was sent and no answer came: under the lock of the head the tickets tell what is there; the rest is written. */
   private async resolveUnknown(app: App, batch: Waiting[], unknown: CommitUnknownError): Promise<void> {
-    this.log.warn({ err: unknown, app: app.appId, writes: batch.length }, 'a commit got no answer, looking for its tickets');
+    this.log.warn(
+      { err: unknown, app: app.appId, writes: batch.length },
+      'a commit got no answer, looking for its tickets',
+    );
     const untilMs = Date.now() + unknownForMs;
     for (let attempt = 1; Date.now() < untilMs; attempt++) {
       try {
@@ -176,7 +180,9 @@ export class Committer {
         await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(1_000, 20 * 2 ** attempt)));
       }
     }
-    batch.forEach(({ reject }) => reject(unavailable('It is not known whether the write was committed, ask again', unknown)));
+    batch.forEach(({ reject }) =>
+      reject(unavailable('It is not known whether the write was committed, ask again', unknown)),
+    );
   }
 
   /** One transaction for a batch. Settles every write of it, or throws and settles none. */
@@ -206,7 +212,8 @@ export class Committer {
       const { write } = one;
       try {
         const built = write.build(handles.get(write.collection), head);
-        if (!handles.has(write.collection)) handles.set(write.collection, await addCollection(tx, app, { name: write.collection }, at));
+        if (!handles.has(write.collection))
+          handles.set(write.collection, await addCollection(tx, app, { name: write.collection }, at));
         const handle = handles.get(write.collection)!;
         head = built.at(-1)!.link;
         const namespace = handle.namespace ?? `${app.appId}::${handle.name}`;
@@ -214,7 +221,14 @@ export class Committer {
         placed.set(handle.name, documents);
         for (const [at, { link, documents: ofLink }] of built.entries()) {
           const ticketId = at === 0 ? write.ticketId : null;
-          commits.push({ link, ticketId, operation: write.operation, collection: handle.name, namespace, userAddress: write.userAddress });
+          commits.push({
+            link,
+            ticketId,
+            operation: write.operation,
+            collection: handle.name,
+            namespace,
+            userAddress: write.userAddress,
+          });
           ofLink.forEach((document, place) => documents.push({ document, height: link.height, place }));
         }
         outcomes.set(one, toCommitted(write, namespace, built[0]!.link));
@@ -245,7 +259,11 @@ export class Committer {
   }
 
   private async findDone(tx: Connection, app: App, batch: Waiting[], outcomes: Outcomes): Promise<void> {
-    const done = await findCommitted(tx, app.number, batch.map(({ write }) => write.ticketId));
+    const done = await findCommitted(
+      tx,
+      app.number,
+      batch.map(({ write }) => write.ticketId),
+    );
     for (const one of batch) {
       const committed = done.get(one.write.ticketId);
       if (committed) outcomes.set(one, committed);
@@ -333,7 +351,11 @@ function refusal(error: unknown): unknown {
 }
 
 /** A violated unique index, with the field and the place of the document; undefined for any other error. */
-function uniqueViolation(error: unknown, handle: CollectionHandle, placed: readonly PlacedDocument[]): UniqueViolationError | undefined {
+function uniqueViolation(
+  error: unknown,
+  handle: CollectionHandle,
+  placed: readonly PlacedDocument[],
+): UniqueViolationError | undefined {
   const number = uniqueIndexNumber(violatedConstraint(error));
   const at = handle.indexes.findIndex((index) => index.number === number);
   const index = handle.indexes[at];

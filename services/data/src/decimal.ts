@@ -17,7 +17,11 @@ function parse(text: string): Decimal {
   const digits = (whole + fraction).replace(/^0+/, '');
   const significant = digits.replace(/0+$/, '');
   if (significant === '') return { negative: false, digits: '', exponent: 0 };
-  return { negative, digits: significant, exponent: Number(exponent) - fraction.length + digits.length - significant.length };
+  return {
+    negative,
+    digits: significant,
+    exponent: Number(exponent) - fraction.length + digits.length - significant.length,
+  };
 }
 
 /** One text for one value: `1`, `1.0` and `10e-1` all give `1e0`. */

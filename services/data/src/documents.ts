@@ -51,7 +51,16 @@ export async function storeDocuments(committer: Committer, request: StoreRequest
 }
 
 /** Fields that the service writes into the metadata document of an upload. */
-const uploadFields = ['id', 'blob_id', 'content_type', 'size_bytes', 'uploaded_at', 'tx_hash', 'celestia_height', 'sha256'];
+const uploadFields = [
+  'id',
+  'blob_id',
+  'content_type',
+  'size_bytes',
+  'uploaded_at',
+  'tx_hash',
+  'celestia_height',
+  'sha256',
+];
 
 /**
  * Makes an upload visible: a commit of its own for the bytes, then one for its metadata document, in one transaction.
@@ -59,7 +68,8 @@ const uploadFields = ['id', 'blob_id', 'content_type', 'size_bytes', 'uploaded_a
  */
 export async function commitUpload(committer: Committer, request: CommitUploadRequest): Promise<CommitUploadResponse> {
   const app = appOf(request);
-  if (!isName(request.collection)) throw invalid('The collection is not valid', { collection: ['is not a valid name'] });
+  if (!isName(request.collection))
+    throw invalid('The collection is not valid', { collection: ['is not a valid name'] });
   const custom = customMetadata(Buffer.from(request.metadata));
   const write: Write = {
     ticketId: request.ticketId,
@@ -69,7 +79,9 @@ export async function commitUpload(committer: Committer, request: CommitUploadRe
     idempotency: toIdempotencyKey(request.idempotency),
     bytes: request.metadata.length,
     build: (handle, head): BuiltLink[] => {
-      const upload = nextLink(head, request.collection, [{ id: request.blobId, sha256: Buffer.from(request.sha256, 'hex') }]);
+      const upload = nextLink(head, request.collection, [
+        { id: request.blobId, sha256: Buffer.from(request.sha256, 'hex') },
+      ]);
       const text = metadataText(request, upload.hash.toString('hex'), upload.height, custom);
       const document = prepareOwnDocument(Buffer.from(text), rulesOf(handle));
       return [
@@ -93,10 +105,18 @@ function customMetadata(bytes: Buffer): Map<string, JsonValue> {
   if (!(metadata instanceof Map)) throw invalid('The metadata is not valid', { metadata: ['must be a JSON object'] });
   const taken = uploadFields.filter((field) => metadata.has(field));
   if (taken.length === 0) return metadata;
-  throw invalid('The metadata is not valid', Object.fromEntries(taken.map((field) => [`metadata.${field}`, ['is written by the service']])));
+  throw invalid(
+    'The metadata is not valid',
+    Object.fromEntries(taken.map((field) => [`metadata.${field}`, ['is written by the service']])),
+  );
 }
 
-function metadataText(request: CommitUploadRequest, hash: string, height: bigint, custom: Map<string, JsonValue>): string {
+function metadataText(
+  request: CommitUploadRequest,
+  hash: string,
+  height: bigint,
+  custom: Map<string, JsonValue>,
+): string {
   const own = JSON.stringify({
     id: request.blobId,
     blob_id: request.blobId,

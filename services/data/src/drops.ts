@@ -6,13 +6,18 @@ import { retriedTransaction } from '@granary/shared/postgres/transaction';
 
 /** Drops a table in a transaction of its own: many at once would need a lock for each. */
 async function dropTable(pool: Pool, table: Sql): Promise<void> {
-  await retriedTransaction(pool, (tx) => execute(tx, sql`drop table if exists ${table}`), { statementTimeoutMs: 60_000 });
+  await retriedTransaction(pool, (tx) => execute(tx, sql`drop table if exists ${table}`), {
+    statementTimeoutMs: 60_000,
+  });
 }
 
 /** The job behind the deletion of a collection: its tables and those of the views that went with it. */
 export async function dropCollectionJob({ pool }: JobContext, payload: Record<string, unknown>): Promise<object> {
   const number = BigInt(String(payload['collection_number']));
-  const [found] = await rows<{ app_number: bigint }>(pool, sql`select app_number from collection where number = ${number}`);
+  const [found] = await rows<{ app_number: bigint }>(
+    pool,
+    sql`select app_number from collection where number = ${number}`,
+  );
   if (!found) return {};
   const table = { appNumber: found.app_number, number };
   const views = (payload['view_tables'] as string[]).map((view) => viewTable(found.app_number, BigInt(view)));
@@ -23,7 +28,11 @@ export async function dropCollectionJob({ pool }: JobContext, payload: Record<st
 }
 
 /** The job behind the deletion of an app: table by table, then its schema. */
-export async function dropAppJob({ pool }: JobContext, payload: Record<string, unknown>, report: Report): Promise<object> {
+export async function dropAppJob(
+  { pool }: JobContext,
+  payload: Record<string, unknown>,
+  report: Report,
+): Promise<object> {
   const number = BigInt(String(payload['app_number']));
   const schema = named('a_', number);
   const tables = await rows<{ relname: string }>(

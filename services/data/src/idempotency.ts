@@ -34,7 +34,11 @@ export async function findAnswer(db: Queryable, key: IdempotencyKey): Promise<st
   );
   if (!found) return undefined;
   if (found.content_hash.equals(key.contentHash)) return found.answer;
-  throw new ServiceError('INVALID_ARGUMENT', IDEMPOTENCY_KEY_REUSED, 'The Idempotency-Key was used for another request');
+  throw new ServiceError(
+    'INVALID_ARGUMENT',
+    IDEMPOTENCY_KEY_REUSED,
+    'The Idempotency-Key was used for another request',
+  );
 }
 
 /**

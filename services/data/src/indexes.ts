@@ -73,16 +73,25 @@ export async function createIndex(pool: Pool, request: CreateIndexRequest): Prom
       (await addCollection(tx, app, { name: request.collection }, new Date()));
     const same = handle.indexes.find((index) => index.name === request.name);
     if (same) {
-      const before = (await row<{ index_type: string }>(tx, sql`select index_type from document_index where number = ${same.number}`))!;
+      const before = (await row<{ index_type: string }>(
+        tx,
+        sql`select index_type from document_index where number = ${same.number}`,
+      ))!;
       if (same.fieldName === request.fieldName && before.index_type === type && same.unique === request.unique) {
         return { name: same.name, ticketId: '', updated: true };
       }
       throw conflict('ALREADY_EXISTS', `An index with the name ${request.name} and another definition already exists`);
     }
-    const ticketId = await addIndex(tx, handle, { name: request.name, fieldName: request.fieldName, type, unique: request.unique }, new Date(), {
-      appId: app.appId,
-      ticketId: request.ticketId,
-    });
+    const ticketId = await addIndex(
+      tx,
+      handle,
+      { name: request.name, fieldName: request.fieldName, type, unique: request.unique },
+      new Date(),
+      {
+        appId: app.appId,
+        ticketId: request.ticketId,
+      },
+    );
     await growCatalogRevision(tx, app.number);
     return { name: request.name, ticketId, updated: false };
   });
@@ -92,9 +101,15 @@ export async function createIndex(pool: Pool, request: CreateIndexRequest): Prom
 function checkDefinition(request: CreateIndexRequest, type: string): void {
   const problems: Record<string, string[]> = {};
   if (!isIndexName(request.name)) problems['name'] = ['must have 1 to 200 printable characters'];
-  if (!typeSynonyms.has(type)) problems['index_type'] = [`must be one of ${[...typeSynonyms, ...laterTypes].join(', ')}`];
+  if (!typeSynonyms.has(type))
+    problems['index_type'] = [`must be one of ${[...typeSynonyms, ...laterTypes].join(', ')}`];
   const steps = request.fieldName.split('.');
-  if (request.fieldName.length > 500 || steps.includes('') || steps.length > 16 || steps.some((step) => /^-\d+$/.test(step))) {
+  if (
+    request.fieldName.length > 500 ||
+    steps.includes('') ||
+    steps.length > 16 ||
+    steps.some((step) => /^-\d+$/.test(step))
+  ) {
     problems['field_name'] = ['must be a field path of 1 to 16 steps with dots between them'];
   }
   if (Object.keys(problems).length > 0) throw invalid('The index is not valid', problems);
@@ -121,7 +136,13 @@ async function addIndex(
   const number = await insertIndex(tx, handle, definition, 'building', at);
   await addColumns(tx, handle, { number, unique: definition.unique });
   if (handle.rowCount >= plainBuildRowsMax) {
-    return enqueueJob(tx, { number: handle.appNumber, appId: job.appId }, 'index.build', { index: number.toString(), app_id: job.appId, collection: handle.name }, job.ticketId || undefined);
+    return enqueueJob(
+      tx,
+      { number: handle.appNumber, appId: job.appId },
+      'index.build',
+      { index: number.toString(), app_id: job.appId, collection: handle.name },
+      job.ticketId || undefined,
+    );
   }
   const fresh = (await findCollection(tx, { number: handle.appNumber, appId: handle.appId }, handle.name))!;
   const index = fresh.indexes.find((candidate) => candidate.number === number)!;
@@ -134,12 +155,22 @@ async function addIndex(
 }
 
 function duplicates(index: IndexDescriptor): ServiceError {
-  return conflict(UNIQUE_VIOLATION, `The documents have equal values of ${index.fieldName}: the index cannot be unique`, {
-    [index.fieldName]: ['must be unique, and stored documents have equal values'],
-  });
+  return conflict(
+    UNIQUE_VIOLATION,
+    `The documents have equal values of ${index.fieldName}: the index cannot be unique`,
+    {
+      [index.fieldName]: ['must be unique, and stored documents have equal values'],
+    },
+  );
 }
 
-async function insertIndex(tx: Connection, table: Table, definition: Definition, status: string, at: Date): Promise<bigint> {
+async function insertIndex(
+  tx: Connection,
+  table: Table,
+  definition: Definition,
+  status: string,
+  at: Date,
+): Promise<bigint> {
   const { number } = (await row<{ number: bigint }>(
     tx,
     sql`insert into document_index (app_number, collection_number, name, field_name, index_type, is_unique, status, created_at)
@@ -156,7 +187,12 @@ async function addColumns(tx: Connection, table: Table, index: { number: bigint;
 }
 
 /** The indexes that a schema asks for and that are not there, on a collection whose head is locked. */
-export async function addSchemaIndexes(tx: Connection, table: Table | CollectionHandle, schema: Schema, at: Date): Promise<void> {
+export async function addSchemaIndexes(
+  tx: Connection,
+  table: Table | CollectionHandle,
+  schema: Schema,
+  at: Date,
+): Promise<void> {
   const existing = 'indexes' in table ? table : undefined;
   for (const [fieldName, rule] of schema.fields) {
     if (!rule.index && !rule.unique) continue;
@@ -178,7 +214,10 @@ export async function addSchemaIndexes(tx: Connection, table: Table | Collection
  */
 export async function rekeyIndexes(tx: Connection, before: CollectionHandle, schema: Schema): Promise<void> {
   for (const index of before.indexes) {
-    const declared = (await row<{ index_type: string }>(tx, sql`select index_type from document_index where number = ${index.number}`))!;
+    const declared = (await row<{ index_type: string }>(
+      tx,
+      sql`select index_type from document_index where number = ${index.number}`,
+    ))!;
     if (declared.index_type !== 'btree') continue;
     if ((index.type === 'date') === (schemaType(schema, index.fieldName) === 'date')) continue;
     await execute(tx, sql`update document_index set status = 'building' where number = ${index.number}`);
@@ -201,7 +240,10 @@ async function createPostgresIndexes(
   const on = documentsTable(table);
   await execute(db, sql`create index ${how} ${keyIndexName(index.number)} on ${on} (${keyColumn(index)}, id)`);
   if (index.unique) {
-    await execute(db, sql`create unique index ${how} if not exists ${uniqueIndexName(index.number)} on ${on} (${uniqueColumn(index)})`);
+    await execute(
+      db,
+      sql`create unique index ${how} if not exists ${uniqueIndexName(index.number)} on ${on} (${uniqueColumn(index)})`,
+    );
   }
 }
 
@@ -209,7 +251,12 @@ async function createPostgresIndexes(
  * Fills the columns of an index for the rows that writers have not filled since: in batches by id, each update only
  * where the version is still the one that was read.
  */
-async function fillKeys(db: Queryable, handle: CollectionHandle, index: IndexDescriptor, report: Report | undefined): Promise<void> {
+async function fillKeys(
+  db: Queryable,
+  handle: CollectionHandle,
+  index: IndexDescriptor,
+  report: Report | undefined,
+): Promise<void> {
   const rules = rulesOf({ ...handle, indexes: [index], schema: undefined });
   const table = documentsTable(handle);
   let last = '';
@@ -237,7 +284,11 @@ async function fillKeys(db: Queryable, handle: CollectionHandle, index: IndexDes
 }
 
 /** The job of a build: fills the columns, makes the Postgres indexes beside the writers, gathers statistics. */
-export async function buildIndexJob({ pool }: JobContext, payload: Record<string, unknown>, report: Report): Promise<object> {
+export async function buildIndexJob(
+  { pool }: JobContext,
+  payload: Record<string, unknown>,
+  report: Report,
+): Promise<object> {
   const number = BigInt(String(payload['index']));
   const find = async () => {
     const app = await findApp(pool, String(payload['app_id']));
@@ -250,7 +301,9 @@ export async function buildIndexJob({ pool }: JobContext, payload: Record<string
   const { handle, index } = found;
   const connection = await pool.connect();
   try {
-    await connection.query(`set statement_timeout = ${buildTimeoutMs}; set lock_timeout = 0; set application_name = 'granary-index-${number}'`);
+    await connection.query(
+      `set statement_timeout = ${buildTimeoutMs}; set lock_timeout = 0; set application_name = 'granary-index-${number}'`,
+    );
     await connection.query(`select pg_advisory_lock(${buildLock})`);
     await dropLeftovers(connection, handle.appNumber, number);
     await fillKeys(connection, handle, index, report);
@@ -305,14 +358,18 @@ async function fail(pool: Pool, handle: CollectionHandle, index: IndexDescriptor
 /** Deletes an index with its columns; a build of it that is under way is cancelled. */
 export async function deleteIndex(pool: Pool, request: IndexRequest): Promise<void> {
   const found = await findIndex(pool, request);
-  await pool.query('select pg_cancel_backend(pid) from pg_stat_activity where application_name = $1 and datname = current_database()', [
-    `granary-index-${found.index.number}`,
-  ]);
+  await pool.query(
+    'select pg_cancel_backend(pid) from pg_stat_activity where application_name = $1 and datname = current_database()',
+    [`granary-index-${found.index.number}`],
+  );
   await changingApp(pool, request.appId, async (tx, app) => {
     const deleted = await execute(tx, sql`delete from document_index where number = ${found.index.number}`);
     if (deleted === 0) throw indexNotFound(request.name);
     const columns = [keyColumn(found.index), ...(found.index.unique ? [uniqueColumn(found.index)] : [])];
-    const drops = join(columns.map((column) => sql`drop column ${column}`), ', ');
+    const drops = join(
+      columns.map((column) => sql`drop column ${column}`),
+      ', ',
+    );
     await execute(tx, sql`alter table ${documentsTable(found.handle)} ${drops}`);
     await growCatalogRevision(tx, app.number);
   });
@@ -322,7 +379,10 @@ export async function deleteIndex(pool: Pool, request: IndexRequest): Promise<vo
 export async function rebuildIndex(pool: Pool, request: IndexRequest): Promise<JobResponse> {
   const found = await findIndex(pool, request);
   const ticketId = await changingApp(pool, request.appId, async (tx, app) => {
-    await execute(tx, sql`update document_index set status = 'building', error = null where number = ${found.index.number}`);
+    await execute(
+      tx,
+      sql`update document_index set status = 'building', error = null where number = ${found.index.number}`,
+    );
     await growCatalogRevision(tx, app.number);
     return enqueueJob(
       tx,
@@ -338,7 +398,10 @@ export async function rebuildIndex(pool: Pool, request: IndexRequest): Promise<J
 const indexNotFound = (name: string) => notFound(INDEX_NOT_FOUND, `There is no index ${name}`);
 
 /** Finds an index by collection and name, or by the older route's `<collection>_<field>_index`. */
-async function findIndex(pool: Pool, request: IndexRequest): Promise<{ handle: CollectionHandle; index: IndexDescriptor }> {
+async function findIndex(
+  pool: Pool,
+  request: IndexRequest,
+): Promise<{ handle: CollectionHandle; index: IndexDescriptor }> {
   const app = await findApp(pool, request.appId);
   if (request.collection !== '') {
     const handle = await requireCollection(pool, request.appId, request.collection);
@@ -398,7 +461,8 @@ function toIndex(found: IndexRow): Index {
 /** All indexes of an app, or of one collection of it. */
 export async function listIndexes(pool: Pool, appId: string, collection: string): Promise<Index[]> {
   const app = await findApp(pool, appId);
-  const only = collection === '' ? empty : sql` and c.number = ${(await requireCollection(pool, appId, collection)).number}`;
+  const only =
+    collection === '' ? empty : sql` and c.number = ${(await requireCollection(pool, appId, collection)).number}`;
   const found = await rows<IndexRow>(pool, selectIndexes(sql`i.app_number = ${app.number}${only}`));
   return found.map(toIndex);
 }

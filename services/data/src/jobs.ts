@@ -49,7 +49,13 @@ export async function enqueueJob(
         values (${ticketId}, ${app.number}, ${kind}, ${JSON.stringify(payload)}, 'Pending', ${at}, ${at}, 1)`,
   );
   await append(tx, [
-    taskEvent('job.created', ticketId, 1n, { app_id: app.appId, operation_type: kind, status: 'Pending', progress: 0, at: at.toISOString() }),
+    taskEvent('job.created', ticketId, 1n, {
+      app_id: app.appId,
+      operation_type: kind,
+      status: 'Pending',
+      progress: 0,
+      at: at.toISOString(),
+    }),
   ]);
   return ticketId;
 }
@@ -107,7 +113,10 @@ export class JobWorker {
         this.context.log.warn({ err: error }, 'could not look for jobs');
         return undefined;
       });
-      if (job) await this.run(job).catch((error: unknown) => this.context.log.warn({ err: error, ticket: job.ticket_id }, 'a job was left'));
+      if (job)
+        await this.run(job).catch((error: unknown) =>
+          this.context.log.warn({ err: error, ticket: job.ticket_id }, 'a job was left'),
+        );
       else await this.pause();
     }
   }

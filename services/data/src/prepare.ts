@@ -1,7 +1,13 @@
 import { createHash } from 'node:crypto';
 import { ServiceError, invalid, forbidden, type FieldMessages } from '@granary/shared/errors';
 import { newDocumentId } from '@granary/shared/ids';
-import { compileWatch, readDocument, spliceText, type ScannedDocument, type WatchTree } from '@granary/shared/json/document';
+import {
+  compileWatch,
+  readDocument,
+  spliceText,
+  type ScannedDocument,
+  type WatchTree,
+} from '@granary/shared/json/document';
 import { JsonError } from '@granary/shared/json/error';
 import { JsonReader } from '@granary/shared/json/reader';
 import type { CollectionHandle, IndexDescriptor } from './catalog';
@@ -159,16 +165,17 @@ function prepareDocument(
     // The id that is missing will be made, and a string.
     if (name === 'id' && document.id === null) continue;
     for (const problem of fieldProblems(rule, bytes, capture)) violations.add(`${path}.${name}`, problem);
-    if (capture === undefined && rule.defaultText !== undefined) defaults.push({ key: name, jsonText: rule.defaultText });
+    if (capture === undefined && rule.defaultText !== undefined)
+      defaults.push({ key: name, jsonText: rule.defaultText });
   }
   const id = document.id ?? newDocumentId();
   const body = spliceText(bytes, document, { id, defaults });
   const keys: Array<string | null> = [];
   const uniques: Array<string | null> = [];
   for (const [at, index] of rules.indexes.entries()) {
-    const added = index.fieldName === 'id' ? JSON.stringify(id) : defaults.find(({ key }) => key === index.fieldName)?.jsonText;
-    const [from, capture] =
-      added === undefined ? [bytes, document.captures[at]] : captureWhole(Buffer.from(added));
+    const added =
+      index.fieldName === 'id' ? JSON.stringify(id) : defaults.find(({ key }) => key === index.fieldName)?.jsonText;
+    const [from, capture] = added === undefined ? [bytes, document.captures[at]] : captureWhole(Buffer.from(added));
     keys.push(keyText(from, capture, index.type));
     uniques.push(index.unique && !document.deleted ? uniqueText(from, capture, index.type) : null);
   }
@@ -189,7 +196,10 @@ function captureWhole(text: Buffer): [Buffer, ScannedDocument['captures'][number
 }
 
 /** The keys of a stored text under other rules than it was written with: what fills a new index. */
-export function keysOfStored(body: string, rules: DocumentRules): { keys: Array<string | null>; uniques: Array<string | null> } {
+export function keysOfStored(
+  body: string,
+  rules: DocumentRules,
+): { keys: Array<string | null>; uniques: Array<string | null> } {
   const bytes = Buffer.from(body);
   const document = readDocument(new JsonReader(bytes, { maxDepth: bodyDepth }), rules.watch);
   return {
@@ -211,9 +221,14 @@ class Violations {
 
   throwAny(): void {
     if (this.count === 0) return;
-    throw new ServiceError('INVALID_ARGUMENT', SCHEMA_VIOLATION, 'A document does not fit the schema of its collection', {
-      details: this.messages,
-    });
+    throw new ServiceError(
+      'INVALID_ARGUMENT',
+      SCHEMA_VIOLATION,
+      'A document does not fit the schema of its collection',
+      {
+        details: this.messages,
+      },
+    );
   }
 }
 

@@ -115,7 +115,8 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
     if (text.length > textLengthMax) throw overLimit(field, `may have at most ${textLengthMax} characters`);
   }
   const readAccess = request.readAccess || 'public';
-  if (readAccess !== 'public' && readAccess !== 'private') throw invalidQuery('access_policy.read', 'must be public or private');
+  if (readAccess !== 'public' && readAccess !== 'private')
+    throw invalidQuery('access_policy.read', 'must be public or private');
   const baseQuery = valueOf(request.baseQueryJson, 'base_query') ?? new Map<string, JsonValue>();
   const parameters = valueOf(request.parametersJson, 'parameters') ?? [];
   parseBaseQuery(baseQuery);
@@ -125,12 +126,14 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
   const textOrNull = (value: JsonValue): string | null => (value === null ? null : toText(value));
 
   await changingApp(pool, appId, async (tx, app) => {
-    if (await findQuery(tx, app.number, name)) throw conflict(ALREADY_EXISTS, `A query with the name ${name} already exists`);
+    if (await findQuery(tx, app.number, name))
+      throw conflict(ALREADY_EXISTS, `A query with the name ${name} already exists`);
     const counted = await row<{ queries: bigint }>(
       tx,
       sql`select count(*) as queries from query where app_number = ${app.number}`,
     );
-    if (counted!.queries >= queriesMax) throw invalid(`An app may have at most ${queriesMax} queries`, {}, LIMIT_EXCEEDED);
+    if (counted!.queries >= queriesMax)
+      throw invalid(`An app may have at most ${queriesMax} queries`, {}, LIMIT_EXCEEDED);
     if (!(await findCollection(tx, app, sourceCollection))) {
       throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${sourceCollection}`);
     }
@@ -235,7 +238,8 @@ export async function runQuery({ pool }: { pool: Pool }, request: ReadRequest): 
     const given = parametersByName(request.parameters);
     refuseCursor(take(given, 'cursor'));
     const limit = parseLimit(take(given, 'limit'), 'limit', base.limit);
-    if (base.limit !== undefined && limit > base.limit) throw overLimit('limit', `may be at most ${base.limit} for this query`);
+    if (base.limit !== undefined && limit > base.limit)
+      throw overLimit('limit', `may be at most ${base.limit} for this query`);
     const offset = parseOffset(take(given, 'offset'));
     const count = parseCount(take(given, 'count'));
     const find = and(base.find, ...conditionsOf(handle, declared, given));

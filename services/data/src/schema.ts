@@ -47,7 +47,8 @@ export function parseSchema(text: string): Schema {
   const given = definition instanceof Map ? definition.get('fields') : undefined;
   if (!(definition instanceof Map)) wrong('schema_definition', 'must be an object');
   else {
-    for (const key of definition.keys()) if (key !== 'fields') wrong(`schema_definition.${key}`, 'is not a known field');
+    for (const key of definition.keys())
+      if (key !== 'fields') wrong(`schema_definition.${key}`, 'is not a known field');
     if (given !== undefined && !(given instanceof Map)) wrong('schema_definition.fields', 'must be an object');
   }
   if (given instanceof Map) {
@@ -66,7 +67,12 @@ export function parseSchema(text: string): Schema {
 const ruleKeys = new Set(['type', 'index', 'unique', 'required', 'default', 'validation', 'description']);
 const validationKeys = new Set(['min', 'max', 'pattern', 'enum']);
 
-function parseRule(rule: JsonObject, path: string, name: string, wrong: (path: string, message: string) => void): FieldRule {
+function parseRule(
+  rule: JsonObject,
+  path: string,
+  name: string,
+  wrong: (path: string, message: string) => void,
+): FieldRule {
   for (const key of rule.keys()) if (!ruleKeys.has(key)) wrong(`${path}.${key}`, 'is not a known field');
   const type = rule.get('type');
   if (type === undefined) wrong(`${path}.type`, 'is required');
@@ -79,7 +85,8 @@ function parseRule(rule: JsonObject, path: string, name: string, wrong: (path: s
   const validation = rule.get('validation') ?? new Map<string, JsonValue>();
   if (!(validation instanceof Map)) wrong(`${path}.validation`, 'must be an object');
   const given = validation instanceof Map ? validation : new Map<string, JsonValue>();
-  for (const key of given.keys()) if (!validationKeys.has(key)) wrong(`${path}.validation.${key}`, 'is not a known field');
+  for (const key of given.keys())
+    if (!validationKeys.has(key)) wrong(`${path}.validation.${key}`, 'is not a known field');
   const bound = (key: string): string | undefined => {
     const value = given.get(key) ?? null;
     if (value !== null && !(value instanceof JsonNumber)) wrong(`${path}.validation.${key}`, 'must be a number');
@@ -106,7 +113,11 @@ function parseRule(rule: JsonObject, path: string, name: string, wrong: (path: s
   return parsed;
 }
 
-function parsePattern(value: JsonValue, path: string, wrong: (path: string, message: string) => void): RE2JS | undefined {
+function parsePattern(
+  value: JsonValue,
+  path: string,
+  wrong: (path: string, message: string) => void,
+): RE2JS | undefined {
   if (value === null) return undefined;
   if (typeof value !== 'string' || value.length > patternLengthMax) {
     wrong(path, `must be a regular expression of at most ${patternLengthMax} characters`);
@@ -143,7 +154,8 @@ export function fieldProblems(rule: FieldRule, bytes: Buffer, capture: Capture |
   if (rule.min === undefined && rule.max === undefined && !rule.pattern && !rule.enum) {
     // Nothing but the type is to be checked: most fields of most documents.
     if (rule.type === capture.type) return [];
-    if (rule.type === 'date' && capture.type === 'string' && parseInstant(scalarAt(bytes, capture) as string)) return [];
+    if (rule.type === 'date' && capture.type === 'string' && parseInstant(scalarAt(bytes, capture) as string))
+      return [];
   }
   return valueProblems(rule, valueAt(bytes, capture));
 }
@@ -155,8 +167,10 @@ function valueProblems(rule: FieldRule, value: JsonValue): string[] {
   const problems: string[] = [];
   const { size, what } = measure(value);
   if (size !== undefined) {
-    if (rule.min !== undefined && compareDecimals(size, rule.min) < 0) problems.push(`must be at least ${rule.min}${what}`);
-    if (rule.max !== undefined && compareDecimals(size, rule.max) > 0) problems.push(`must be at most ${rule.max}${what}`);
+    if (rule.min !== undefined && compareDecimals(size, rule.min) < 0)
+      problems.push(`must be at least ${rule.min}${what}`);
+    if (rule.max !== undefined && compareDecimals(size, rule.max) > 0)
+      problems.push(`must be at most ${rule.max}${what}`);
   }
   if (rule.pattern && typeof value === 'string' && !rule.pattern.matcher(value).find()) {
     problems.push(`must match the pattern ${rule.pattern.pattern()}`);
@@ -191,4 +205,3 @@ function measure(value: JsonValue): { size: string | undefined; what: string } {
   if (Array.isArray(value)) return { size: String(value.length), what: ' elements long' };
   return { size: undefined, what: '' };
 }
-

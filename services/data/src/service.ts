@@ -22,8 +22,13 @@ export const dataDefinition = loadService<DataDefinition>('data', 'Data');
 const jobConcurrency = 2;
 const houseworkEveryMs = 60_000;
 
+export interface DataOverrides extends Overrides {
+  /** Where the gateway is, when its port is chosen only after this service has started. */
+  publicUrl?: () => string | undefined;
+}
+
 /** Starts the data service; `implementations` serves callers in the same process. */
-export function startData(config: DataConfig, overrides: Overrides = {}): Promise<RunningService> {
+export function startData(config: DataConfig, overrides: DataOverrides = {}): Promise<RunningService> {
   const migrations = join(__dirname, '..', 'migrations');
   return startService(
     'data',
@@ -52,7 +57,9 @@ export function startData(config: DataConfig, overrides: Overrides = {}): Promis
         log,
         committer,
         skillsDirectory: config.SKILLS_DIRECTORY,
-        publicUrl: config.PUBLIC_URL,
+        get publicUrl() {
+          return overrides.publicUrl?.() ?? config.PUBLIC_URL;
+        },
         wakeWorker: () => {
           worker.wake();
           notify();
@@ -64,7 +71,10 @@ export function startData(config: DataConfig, overrides: Overrides = {}): Promis
         notify();
       });
       return {
-        implementations: [{ definition: dataDefinition, handlers } as unknown as Implementation, outbox as unknown as Implementation],
+        implementations: [
+          { definition: dataDefinition, handlers } as unknown as Implementation,
+          outbox as unknown as Implementation,
+        ],
         stop: async () => {
           await housework.stop();
           await worker.stop();

@@ -101,7 +101,8 @@ export async function createView({ pool }: Context, request: CreateViewRequest):
   if (refreshMode === 'live') throw notImplemented('refresh_mode live');
   if (refreshMode !== 'lazy') throw invalidQuery('refresh_mode', 'must be lazy or live');
   const readAccess = request.readAccess || 'public';
-  if (readAccess !== 'public' && readAccess !== 'private') throw invalidQuery('access_policy.read', 'must be public or private');
+  if (readAccess !== 'public' && readAccess !== 'private')
+    throw invalidQuery('access_policy.read', 'must be public or private');
   const queryText = textOf(request.queryJson, 'query');
   const variablesText = textOf(request.variablesJson, 'variables');
   parseViewQuery(readJsonText(Buffer.from(queryText), 'query'), sourceCollections);
@@ -220,7 +221,10 @@ export async function refreshView({ pool }: Context, request: ViewRequest): Prom
   const { appId, name, ticketId } = request;
   return retriedTransaction(pool, async (tx) => {
     const view = await requireView(tx, appId, name);
-    const repeated = await row(tx, sql`select from job where ticket_id = ${ticketId} and app_number = ${view.appNumber}`);
+    const repeated = await row(
+      tx,
+      sql`select from job where ticket_id = ${ticketId} and app_number = ${view.appNumber}`,
+    );
     if (repeated) return { name, ticketId };
     const app = { number: view.appNumber, appId };
     return { name, ticketId: await enqueueRefresh(tx, app, view.number, name, ticketId) };

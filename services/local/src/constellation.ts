@@ -52,6 +52,7 @@ export async function startConstellation(options: ConstellationOptions): Promise
   const { log, transport, directory } = options;
   await mkdir(directory, { recursive: true });
   const stops: Array<() => Promise<void>> = [];
+  let url: string | undefined;
   const overrides = (service: string) => ({ log: log.child({ service }), listen: transport === 'wire' });
   const common = (service: DatabaseService) => ({
     DATABASE_URL: options.databaseUrls[service],
@@ -66,7 +67,9 @@ export async function startConstellation(options: ConstellationOptions): Promise
   };
 
   try {
-    const payments = started(await startPayments(readConfig(paymentsConfig, common('payments')), overrides('payments')));
+    const payments = started(
+      await startPayments(readConfig(paymentsConfig, common('payments')), overrides('payments')),
+    );
     const data = started(
       await startData(
         readConfig(dataConfig, {
@@ -74,7 +77,7 @@ export async function startConstellation(options: ConstellationOptions): Promise
           DATABASE_POOL_SIZE: '16',
           ...common('data'),
         }),
-        overrides('data'),
+        { ...overrides('data'), publicUrl: () => url },
       ),
     );
     const dataOutbox = target(data, outboxDefinition);
@@ -90,12 +93,15 @@ export async function startConstellation(options: ConstellationOptions): Promise
       ),
     );
     const finance = started(
-      await startFinance(readConfig(financeConfig, { KEY_FILE: join(directory, 'wallet-seed'), ...common('finance') }), {
-        ...overrides('finance'),
-        payments: target(payments, paymentsDefinition),
-        dataOutbox,
-        blobsOutbox: target(blobs, outboxDefinition),
-      }),
+      await startFinance(
+        readConfig(financeConfig, { KEY_FILE: join(directory, 'wallet-seed'), ...common('finance') }),
+        {
+          ...overrides('finance'),
+          payments: target(payments, paymentsDefinition),
+          dataOutbox,
+          blobsOutbox: target(blobs, outboxDefinition),
+        },
+      ),
     );
     const tasks = started(
       await startTasks(readConfig(tasksConfig, common('tasks')), {
@@ -117,9 +123,16 @@ export async function startConstellation(options: ConstellationOptions): Promise
       }),
       {
         log: log.child({ service: 'gateway' }),
-        targets: { data: where(data), blobs: where(blobs), finance: where(finance), payments: where(payments), tasks: where(tasks) },
+        targets: {
+          data: where(data),
+          blobs: where(blobs),
+          finance: where(finance),
+          payments: where(payments),
+          tasks: where(tasks),
+        },
       },
     );
+    url = gateway.url;
     stops.push(() => gateway.stop());
     return { url: gateway.url, port: gateway.port, stop: () => stopAll(stops) };
   } catch (error) {

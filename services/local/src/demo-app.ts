@@ -27,7 +27,8 @@ export async function demoApp(url: string, operatorKey: string, dataDir: string)
       body: JSON.stringify({ app_id: appId, name: 'Demo', description: 'Made by the first start' }),
     });
     if (response.status === 409) continue;
-    if (response.status !== 201) throw new Error(`the demo app could not be made: ${response.status} ${await response.text()}`);
+    if (response.status !== 201)
+      throw new Error(`the demo app could not be made: ${response.status} ${await response.text()}`);
     const { app_key: key } = (await response.json()) as { app_key: string };
     await keep(path, { appId, key });
     return { appId, key };

@@ -4,7 +4,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createLogger } from '@granary/shared/logger';
 import { testDatabase } from '@granary/shared/testing/database';
-import { databaseServices, startConstellation, type ConstellationOptions, type DatabaseService } from '../src/constellation';
+import {
+  databaseServices,
+  startConstellation,
+  type ConstellationOptions,
+  type DatabaseService,
+} from '../src/constellation';
 
 export const operatorKey = 'operator-key-of-the-tests';
 
@@ -30,7 +35,9 @@ export async function startGranary(
   options: Partial<Pick<ConstellationOptions, 'settings' | 'databaseUrls'>> = {},
 ): Promise<Granary> {
   const directory = await mkdtemp(join(tmpdir(), 'granary-suite-'));
-  const urls = await Promise.all(databaseServices.map(async (service) => [service, (await testDatabase()).url] as const));
+  const urls = await Promise.all(
+    databaseServices.map(async (service) => [service, (await testDatabase()).url] as const),
+  );
   const databaseUrls = { ...(Object.fromEntries(urls) as Record<DatabaseService, string>), ...options.databaseUrls };
   const start = () =>
     startConstellation({
@@ -97,7 +104,12 @@ export interface TestApp {
   appId: string;
   key: string;
   /** A request with the app's first key. */
-  call<T = Record<string, unknown>>(method: string, path: string, body?: Body, headers?: Record<string, string>): Promise<Answer<T>>;
+  call<T = Record<string, unknown>>(
+    method: string,
+    path: string,
+    body?: Body,
+    headers?: Record<string, string>,
+  ): Promise<Answer<T>>;
   /** Stores documents and expects them to be stored. */
   store(collection: string, data: object[]): Promise<Answer<StoreAnswer>>;
   list<T = Record<string, unknown>>(collection: string, query?: object): Promise<Answer<ListAnswer<T>>>;

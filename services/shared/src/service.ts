@@ -1,9 +1,11 @@
 import type { Check } from './health';
 import { databaseCheck, healthImplementation } from './health';
+import { prepareOutbox } from './bus/epoch';
+import { busMigrations } from './bus/migrations';
 import { startServer, type Implementation } from './grpc/server';
 import { stopAll, type Running } from './lifecycle';
 import { createLogger, type Logger } from './logger';
-import { migrate } from './postgres/migrate';
+import { applyMigrations, migrate } from './postgres/migrate';
 import { assertSafePostgres, createPool, type Pool } from './postgres/pool';
 
 /** What the configuration of every service holds, see `commonConfig`. */
@@ -43,7 +45,8 @@ export interface RunningService extends Running {
 
 /**
  * The one way in which a service with a database starts: pool, safety of Postgres, migrations, its own parts, gRPC
- * server with health. Stops in reverse order.
+ * server with health. Stops in reverse order. With `bus` its database has the tables of events, `outbox` and the rest
+ * (see bus/migrations.ts), before its own migrations run.
  */
 export async function startService(
   name: string,
@@ -51,6 +54,7 @@ export async function startService(
   migrations: string,
   overrides: Overrides,
   build: (context: Context) => Promise<Parts>,
+  options: { bus?: boolean } = {},
 ): Promise<RunningService> {
   const log = overrides.log ?? createLogger(name, config.LOG_LEVEL);
   const pool = createPool({
@@ -62,6 +66,10 @@ export async function startService(
   const stops: Array<() => Promise<void>> = [() => pool.end()];
   try {
     await assertSafePostgres(pool);
+    if (options.bus) {
+      await applyMigrations(pool, 'bus', busMigrations);
+      await prepareOutbox(pool);
+    }
     await migrate(pool, migrations);
     const parts = await build({ pool, log });
     if (parts.stop) stops.push(parts.stop);

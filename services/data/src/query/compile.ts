@@ -36,7 +36,9 @@ export class Compiler {
 
   /** A WHERE clause, empty when every row counts. */
   where(condition: Condition, ...more: Sql[]): Sql {
-    const parts = [this.source.visible, ...more, this.condition(condition)].filter((part) => part !== empty && part !== always);
+    const parts = [this.source.visible, ...more, this.condition(condition)].filter(
+      (part) => part !== empty && part !== always,
+    );
     return parts.length === 0 ? empty : sql`where ${join(parts, ' and ')}`;
   }
 

@@ -13,8 +13,16 @@ const batchBytes = 8 * 1024 * 1024;
  * Makes a table and fills it with the rows of a view, as they are for the snapshot of the transaction; answers how
  * many they are. Texts that are kept whole never leave Postgres.
  */
-export async function fillView(tx: Connection, table: Sql, handle: CollectionHandle, query: ViewQuery): Promise<bigint> {
-  await execute(tx, sql`create table ${table} (pos bigint primary key, id text collate "C" not null, body text not null)`);
+export async function fillView(
+  tx: Connection,
+  table: Sql,
+  handle: CollectionHandle,
+  query: ViewQuery,
+): Promise<bigint> {
+  await execute(
+    tx,
+    sql`create table ${table} (pos bigint primary key, id text collate "C" not null, body text not null)`,
+  );
   const source = documentsOf(handle, { includeHistory: false, includeDeleted: false });
   const wanted = viewRows(source, query);
   if (query.projection !== 'all') return fillProjected(tx, table, wanted, handle, query);

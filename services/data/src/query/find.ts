@@ -15,11 +15,7 @@ export type Path = readonly string[];
 export type Scalar = string | JsonNumber | boolean;
 
 export type TextMatch =
-  | 'startsWith'
-  | 'endsWith'
-  | 'includesCaseInsensitive'
-  | 'startsWithCaseInsensitive'
-  | 'endsWithCaseInsensitive';
+  'startsWith' | 'endsWith' | 'includesCaseInsensitive' | 'startsWithCaseInsensitive' | 'endsWithCaseInsensitive';
 
 /** A parsed `find`. Each condition is true or false for every record. */
 export type Condition =
@@ -41,8 +37,7 @@ export const or = (...conditions: Condition[]): Condition => ({ kind: 'or', cond
 export const not = (condition: Condition): Condition => ({ kind: 'none', conditions: [condition] });
 
 /** Whether a condition holds for every record, whatever is in it. */
-export const isAll = (condition: Condition): boolean =>
-  condition.kind === 'and' && condition.conditions.every(isAll);
+export const isAll = (condition: Condition): boolean => condition.kind === 'and' && condition.conditions.every(isAll);
 
 export type Operator =
   | 'is'
@@ -137,7 +132,8 @@ function parseObject(find: JsonObject, path: Path, at: string, budget: Budget): 
       continue;
     }
     if (operators.has(key) || (key.startsWith('$') && !key.includes('.'))) {
-      if (path.length === 0) throw invalidQuery(place, `is an operator without a field; the field of this name is ${key}.$eq`);
+      if (path.length === 0)
+        throw invalidQuery(place, `is an operator without a field; the field of this name is ${key}.$eq`);
       hasOperators = true;
       conditions.push(parseOperator(operatorOf(key, place), path, value, place, budget));
     } else {
@@ -164,7 +160,8 @@ function parseField(key: string, parent: Path, value: JsonValue, at: string, bud
   const path = [...parent, ...steps];
   if (path.length > pathStepsMax) throw overLimit(at, `may have at most ${pathStepsMax} steps`);
   if (operator !== undefined) return parseOperator(operator, path, value, at, budget);
-  if (Array.isArray(value)) throw invalidQuery(at, 'must be a value or an object of operators; "is" compares with an array');
+  if (Array.isArray(value))
+    throw invalidQuery(at, 'must be a value or an object of operators; "is" compares with an array');
   if (!(value instanceof Map)) return parseOperator('is', path, value, at, budget);
   if (value.has('resolve') && value.has('model')) throw notImplemented('A join (resolve)');
   return parseObject(value, path, at, budget);
@@ -199,7 +196,13 @@ export function parsePath(name: string, at: string): string[] {
 }
 
 /** A condition on one path, from an operator and its operand. Throws INVALID_QUERY. */
-export function parseOperator(operator: Operator, path: Path, operand: JsonValue, at: string, budget?: Budget): Condition {
+export function parseOperator(
+  operator: Operator,
+  path: Path,
+  operand: JsonValue,
+  at: string,
+  budget?: Budget,
+): Condition {
   if (budget && ++budget.conditions > conditionsMax) {
     throw overLimit(at, `is beyond the ${conditionsMax} conditions that a query may have`);
   }

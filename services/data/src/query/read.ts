@@ -42,7 +42,11 @@ async function readPage(db: Queryable, source: Source, options: ReadOptions): Pr
   let size = 0;
   for (const { body } of exact) size += Buffer.byteLength(body) + 1;
   if (size > resultBytesMax) {
-    throw new ServiceError('RESOURCE_EXHAUSTED', RESULT_TOO_LARGE, 'The result is larger than 32 MiB: ask for fewer records at a time');
+    throw new ServiceError(
+      'RESOURCE_EXHAUSTED',
+      RESULT_TOO_LARGE,
+      'The result is larger than 32 MiB: ask for fewer records at a time',
+    );
   }
   return exact.map(({ body }) => body);
 }

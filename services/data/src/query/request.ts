@@ -65,7 +65,11 @@ export function parseCount(value: JsonValue | undefined, at = 'count'): 'exact' 
 /** Sort terms from text (`-rating,title`) or a list of such fields; none for undefined. */
 export function parseSortList(value: JsonValue | undefined, at = 'sort'): SortTerm[] {
   if (value === undefined || value === null || value === '') return [];
-  if (typeof value === 'string') return parseSort(value.split(',').map((name) => name.trim()), at);
+  if (typeof value === 'string')
+    return parseSort(
+      value.split(',').map((name) => name.trim()),
+      at,
+    );
   if (!Array.isArray(value)) throw invalidQuery(at, 'must be a field or a list of fields');
   return parseSort(value, at);
 }
@@ -76,7 +80,8 @@ export function refuseCursor(value: JsonValue | undefined): void {
 
 /** Refuses members that are not known. */
 export function refuseUnknown(keys: Iterable<string>, known: ReadonlySet<string>, at = ''): void {
-  for (const key of keys) if (!known.has(key)) throw invalidQuery(at === '' ? key : `${at}.${key}`, 'is not a known field');
+  for (const key of keys)
+    if (!known.has(key)) throw invalidQuery(at === '' ? key : `${at}.${key}`, 'is not a known field');
 }
 
 /** The caller showed no key that may read what is private. */

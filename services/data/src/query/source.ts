@@ -39,7 +39,8 @@ export function documentsOf(handle: CollectionHandle, options: DocumentsOptions)
   const { includeHistory, includeDeleted } = options;
   const dates = new Set<string>();
   for (const [path, rule] of handle.schema?.fields ?? []) if (rule.type === 'date') dates.add(path);
-  for (const index of handle.indexes) if (index.type === 'date' && index.status !== 'failed') dates.add(index.fieldName);
+  for (const index of handle.indexes)
+    if (index.type === 'date' && index.status !== 'failed') dates.add(index.fieldName);
 
   const keys = new Map<string, Sql>();
   for (const index of handle.indexes) {

@@ -30,7 +30,9 @@ export interface ViewQuery {
   limit: number | undefined;
 }
 
-const fields = new Set('find where filter select group_by groupBy aggregate join sort_by orderBy limit base'.split(' '));
+const fields = new Set(
+  'find where filter select group_by groupBy aggregate join sort_by orderBy limit base'.split(' '),
+);
 
 /**
  * Parses the `query` of a view. Throws INVALID_QUERY with the place, LIMIT_EXCEEDED, and NOT_IMPLEMENTED for joins and
@@ -86,7 +88,8 @@ function parseGroupBy(value: JsonValue | undefined): Path[] | undefined {
 
 function parseAggregates(value: JsonValue | undefined): Aggregate[] {
   if (value === undefined || value === null) return [];
-  if (!(value instanceof Map)) throw invalidQuery('query.aggregate', 'must be an object of the form {"alias": {"$sum": "field"}}');
+  if (!(value instanceof Map))
+    throw invalidQuery('query.aggregate', 'must be an object of the form {"alias": {"$sum": "field"}}');
   if (value.size > aggregatesMax) throw overLimit('query.aggregate', `may hold at most ${aggregatesMax} aggregates`);
   return [...value].map(([alias, definition]) => parseAggregate(alias, definition, `query.aggregate.${alias}`));
 }

@@ -1,3 +1,4 @@
+import { setMaxListeners } from 'node:events';
 import type { ServiceDefinition } from '@grpc/grpc-js';
 import type { MethodDefinition } from '@grpc/proto-loader';
 
@@ -46,7 +47,9 @@ export function newCall(requestId: string, timeoutMs: number, within?: Call): Ca
   return { requestId, deadlineMs, signal: within?.signal ?? neverAborted };
 }
 
+// Shared by all calls that nobody can abort, so the number of its listeners says nothing.
 const neverAborted = new AbortController().signal;
+setMaxListeners(0, neverAborted);
 
 /**
  * A message from fields that may be undefined where the message has them optional: those are left out, as a decoder

@@ -8,19 +8,18 @@ const NAME = /^(\d{4})_[a-z0-9_]+\.sql$/;
 // Any fixed number will do, as long as everything that migrates a database takes the same.
 const migrationLock = 7_265_001;
 
-interface Migration {
+export interface Migration {
   name: string;
   text: string;
-  checksum: string;
 }
 
 async function readMigrations(directory: string): Promise<Migration[]> {
   const names = (await readdir(directory)).filter((name) => name.endsWith('.sql')).sort();
   return Promise.all(
     names.map(async (name, at) => {
-      if (Number(NAME.exec(name)?.[1] ?? -1) !== at + 1) throw new Error(`${name}: migrations are numbered 0001, 0002, …`);
-      const text = await readFile(join(directory, name), 'utf8');
-      return { name, text, checksum: createHash('sha256').update(text).digest('hex') };
+      if (Number(NAME.exec(name)?.[1] ?? -1) !== at + 1)
+        throw new Error(`${name}: migrations are numbered 0001, 0002, …`);
+      return { name, text: await readFile(join(directory, name), 'utf8') };
     }),
   );
 }
@@ -30,26 +29,40 @@ async function readMigrations(directory: string): Promise<Migration[]> {
  * lock so that copies of a service may start together. Throws when a migration that was applied has changed.
  */
 export async function migrate(pool: Pool, directory: string): Promise<void> {
-  const migrations = await readMigrations(directory);
+  await applyMigrations(pool, 'service', await readMigrations(directory));
+}
+
+/** The same from memory. Each source (the service itself, a part of `shared`) numbers its migrations by itself. */
+export async function applyMigrations(pool: Pool, source: string, migrations: readonly Migration[]): Promise<void> {
   await retriedTransaction(pool, (tx) => prepare(tx));
   for (const [at, migration] of migrations.entries()) {
-    await retriedTransaction(pool, (tx) => apply(tx, migration, at + 1), { statementTimeoutMs: 60_000 });
+    await retriedTransaction(pool, (tx) => apply(tx, source, migration, at + 1), { statementTimeoutMs: 60_000 });
   }
 }
 
 async function prepare(tx: Connection): Promise<void> {
   await tx.query(`select pg_advisory_xact_lock(${migrationLock})`);
   await tx.query(`create table if not exists migration (
-    number int primary key, name text not null, checksum text not null, applied_at timestamptz not null default now())`);
+    source text, number int, name text not null, checksum text not null, applied_at timestamptz not null default now(),
+    primary key (source, number))`);
 }
 
-async function apply(tx: Connection, migration: Migration, number: number): Promise<void> {
+async function apply(tx: Connection, source: string, migration: Migration, number: number): Promise<void> {
   await tx.query(`select pg_advisory_xact_lock(${migrationLock})`);
-  const { rows } = await tx.query<{ checksum: string }>('select checksum from migration where number = $1', [number]);
+  const checksum = createHash('sha256').update(migration.text).digest('hex');
+  const { rows } = await tx.query<{ checksum: string }>(
+    'select checksum from migration where source = $1 and number = $2',
+    [source, number],
+  );
   if (rows[0]) {
-    if (rows[0].checksum === migration.checksum) return;
+    if (rows[0].checksum === checksum) return;
     throw new Error(`${migration.name} was changed after it had been applied`);
   }
   await tx.query(migration.text);
-  await tx.query('insert into migration (number, name, checksum) values ($1, $2, $3)', [number, migration.name, migration.checksum]);
+  await tx.query('insert into migration (source, number, name, checksum) values ($1, $2, $3, $4)', [
+    source,
+    number,
+    migration.name,
+    checksum,
+  ]);
 }

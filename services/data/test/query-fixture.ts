@@ -1,0 +1,133 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
+import { newCall, type Handlers } from '@granary/shared/grpc/types';
+import { newTicket } from '@granary/shared/ids';
+import { createLogger } from '@granary/shared/logger';
+import { createPool, type Pool } from '@granary/shared/postgres/pool';
+import { testDatabase } from '@granary/shared/testing/database';
+import { dataConfig } from '../src/config';
+import { dataDefinition, startData } from '../src/service';
+
+type Service = Handlers<DataDefinition>;
+/** The methods of the running service, each called as its gRPC clients do. */
+export type Methods = { [M in keyof Service]: (request: Parameters<Service[M]>[0]) => ReturnType<Service[M]> };
+
+export interface Fixture {
+  methods: Methods;
+  pool: Pool;
+  skillsDirectory: string;
+  newApp(): Promise<TestApp>;
+  stop(): Promise<void>;
+}
+
+export interface TestApp {
+  appId: string;
+  number: bigint;
+  createCollection(name: string, schema?: object, readAccess?: string): Promise<void>;
+  createIndex(collection: string, field: string, type?: string): Promise<void>;
+  /** Stores texts of documents, some hundreds at a time. */
+  store(collection: string, texts: readonly string[]): Promise<void>;
+  list(body: object): Promise<Page>;
+  read(method: 'readCollection' | 'readView' | 'runQuery', name: string, query: Record<string, string>): Promise<Page>;
+  /** Waits for the end of a job. */
+  completed(ticketId: string): Promise<void>;
+}
+
+export interface Page {
+  records: Array<Record<string, unknown>>;
+  total: number | null;
+  page: number;
+  limit: number;
+  [more: string]: unknown;
+}
+
+/** A whole data service over a database of its own. */
+export async function startFixture(): Promise<Fixture> {
+  const { url } = await testDatabase();
+  const skillsDirectory = await mkdtemp(join(tmpdir(), 'granary-skills-'));
+  const log = createLogger('data', 'silent');
+  const config = dataConfig.parse({
+    LISTEN: '127.0.0.1:0',
+    DATABASE_URL: url,
+    LOG_LEVEL: 'silent',
+    SKILLS_DIRECTORY: skillsDirectory,
+    PUBLIC_URL: 'http://granary.test/',
+  });
+  const service = await startData(config, { log, listen: false });
+  const found = service.implementations.find(({ definition }) => (definition as unknown) === dataDefinition);
+  const handlers = found!.handlers as unknown as Service;
+  const methods = Object.fromEntries(
+    Object.entries(handlers).map(([name, method]) => [
+      name,
+      (request: never) => (method as (request: never, call: unknown) => unknown)(request, newCall('test', 30_000)),
+    ]),
+  ) as unknown as Methods;
+  const pool = createPool({ url, size: 2, applicationName: 'test', log });
+  return {
+    methods,
+    pool,
+    skillsDirectory,
+    newApp: () => newApp(methods),
+    stop: async () => {
+      await pool.end();
+      await service.stop();
+      await rm(skillsDirectory, { recursive: true, force: true });
+    },
+  };
+}
+
+const noIdempotency = { caller: '', method: '', path: '', key: '', contentHash: Buffer.alloc(0) };
+
+async function newApp(methods: Methods): Promise<TestApp> {
+  const { application } = await methods.createApplication({ name: 'Test', description: '', idempotency: noIdempotency });
+  const { appId } = application!;
+  const number = BigInt(application!.number);
+  const completed = async (ticketId: string): Promise<void> => {
+    const deadlineMs = Date.now() + 20_000;
+    for (;;) {
+      const job = await methods.getJob({ ticketId });
+      if (job.status === 'Completed') return;
+      if (job.status === 'Failed' || Date.now() > deadlineMs) throw new Error(`the job is ${job.status}: ${job.error}`);
+      await delay(20);
+    }
+  };
+  return {
+    appId,
+    number,
+    completed,
+    createCollection: async (name, schema, readAccess = 'public') => {
+      const schemaJson = schema === undefined ? '' : JSON.stringify(schema);
+      await methods.createCollection({ appId, name, schemaJson, readAccess });
+    },
+    createIndex: async (collection, fieldName, indexType = 'btree') => {
+      const ticketId = newTicket('j', number);
+      const name = `${collection}_${fieldName}`;
+      const made = await methods.createIndex({
+        ...{ appId, appNumber: number.toString(), name, collection, fieldName, indexType, unique: false, ticketId },
+      });
+      if (made.ticketId !== '') await completed(made.ticketId);
+    },
+    store: async (collection, texts) => {
+      for (let at = 0; at < texts.length; at += 500) {
+        const data = texts.slice(at, at + 500).join(',');
+        await methods.store({
+          appId,
+          appNumber: number.toString(),
+          ticketId: newTicket('c', number),
+          body: Buffer.from(`{"root":"${appId}::${collection}","data":[${data}]}`),
+          idempotency: noIdempotency,
+        });
+      }
+    },
+    list: async (body) => parse(await methods.listDocuments({ appId, body: Buffer.from(JSON.stringify(body)) })),
+    read: async (method, name, query) => {
+      const parameters = Object.entries(query).map(([parameter, value]) => ({ name: parameter, value }));
+      return parse(await methods[method]({ appId, name, parameters, mayReadPrivate: false }));
+    },
+  };
+}
+
+export const parse = ({ json }: { json: Buffer }): Page => JSON.parse(json.toString()) as Page;

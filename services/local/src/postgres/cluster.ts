@@ -1,0 +1,135 @@
+import { execFile } from 'node:child_process';
+import { createHmac, randomBytes } from 'node:crypto';
+import { chown, link, mkdir, open, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { findBinaries, type Binaries } from './binaries';
+import { openDataDir, passwordFile } from './data-dir';
+import { asUser, exists, findPostgresUser, type SystemUser } from './system-user';
+
+const run = promisify(execFile);
+
+const majorVersion = '18';
+const stagingPrefix = 'postgres-initdb-';
+
+/** A database cluster on disk, and what is needed to run it. */
+export interface Cluster {
+  /** Absolute real path of the data directory that holds it. */
+  dataDir: string;
+  /** Absolute real path of the cluster itself. */
+  directory: string;
+  logFile: string;
+  binaries: Binaries;
+  user: SystemUser | undefined;
+  passwordOf: (role: string) => string;
+}
+
+/**
+ * Opens the cluster of a data directory and makes it when there is none. It is made in a folder beside its place and
+ * renamed into it, so a crash in the middle, or two starts at once, never leave half a cluster.
+ */
+export async function openCluster(dataDir: string): Promise<Cluster> {
+  const user = await findPostgresUser(path.resolve(dataDir));
+  const home = await openDataDir(dataDir, user);
+  const directory = path.join(home, 'postgres');
+  const binaries = await findBinaries(user);
+  const secret = await readSecret(home);
+  if (!(await exists(directory))) await initialize(home, directory, binaries, user, secret);
+  const version = (await readFile(path.join(directory, 'PG_VERSION'), 'utf8')).trim();
+  if (version !== majorVersion) {
+    throw new Error(`${directory} was made by Postgres ${version}, and this is Postgres ${majorVersion}.`);
+  }
+  return {
+    dataDir: home,
+    directory,
+    logFile: path.join(home, 'postgres.log'),
+    binaries,
+    user,
+    // The superuser has the secret itself. Each service's role has a password made from it, which does not give away
+    // the others.
+    passwordOf: (role) =>
+      role === 'postgres' ? secret : createHmac('sha256', secret).update(role).digest('base64url'),
+  };
+}
+
+/** Removes what crashed starts left. Only for the holder of the lock: nobody else's cluster can come into place now. */
+export async function sweepStaging(dataDir: string): Promise<void> {
+  for (const name of await readdir(dataDir)) {
+    if (name.startsWith(stagingPrefix)) await rm(path.join(dataDir, name), { recursive: true, force: true });
+  }
+}
+
+/** Linking a finished file into place makes the password appear whole, and once, however many start together. */
+async function readSecret(dataDir: string): Promise<string> {
+  const file = path.join(dataDir, passwordFile);
+  if (!(await exists(file))) {
+    const staging = `${file}.${randomBytes(6).toString('hex')}`;
+    const handle = await open(staging, 'wx', 0o600);
+    try {
+      await handle.writeFile(randomBytes(24).toString('base64url'));
+      await handle.sync();
+      await link(staging, file);
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+    } finally {
+      await handle.close();
+      await rm(staging, { force: true });
+    }
+    await syncFolder(dataDir);
+  }
+  try {
+    return (await readFile(file, 'utf8')).trim();
+  } catch (error) {
+    throw new Error(`The data directory ${dataDir} belongs to another user: ${file} cannot be read.`, { cause: error });
+  }
+}
+
+async function initialize(
+  dataDir: string,
+  directory: string,
+  binaries: Binaries,
+  user: SystemUser | undefined,
+  secret: string,
+): Promise<void> {
+  const staging = path.join(dataDir, `${stagingPrefix}${randomBytes(6).toString('hex')}`);
+  const password = path.join(staging, 'password');
+  const cluster = path.join(staging, 'cluster');
+  try {
+    await mkdir(staging, { mode: 0o700 });
+    await writeFile(password, secret, { mode: 0o600 });
+    if (user) {
+      await chown(password, user.uid, user.gid);
+      await chown(staging, user.uid, user.gid);
+    }
+    const options = [
+      `--pgdata=${cluster}`,
+      `--pwfile=${password}`,
+      '--username=postgres',
+      '--auth=scram-sha-256',
+      '--encoding=UTF8',
+      '--locale=C',
+      '--locale-provider=builtin',
+      '--builtin-locale=C.UTF-8',
+      '--data-checksums',
+    ];
+    await run(binaries.initdb, options, { ...asUser(user), env: { PATH: process.env.PATH, LC_ALL: 'C', TZ: 'UTC' } });
+    await rename(cluster, directory);
+    await syncFolder(dataDir);
+  } catch (error) {
+    // Another start was quicker and its cluster lies there whole: ours is not needed.
+    if (await exists(path.join(directory, 'PG_VERSION'))) return;
+    const detail = (error as { stderr?: string }).stderr?.trim() ?? (error as Error).message;
+    throw new Error(`A Postgres cluster could not be made in ${dataDir}: ${detail}`, { cause: error });
+  } finally {
+    await rm(staging, { recursive: true, force: true });
+  }
+}
+
+async function syncFolder(directory: string): Promise<void> {
+  const handle = await open(directory, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}

@@ -1,0 +1,136 @@
+import { realpath } from 'node:fs/promises';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Client, DatabaseError } from 'pg';
+import type { Cluster } from './cluster';
+import {
+  endPostmaster,
+  findFreePort,
+  judgeProcess,
+  lastLines,
+  readPostmasterFile,
+  spawnPostmaster,
+  type SpawnedPostmaster,
+} from './postmaster';
+
+const lockKey = 4_702_117_305;
+/** A killed Node's connection is noticed a moment later, and a Granary that is just stopping needs one. */
+const lockPatienceMs = 3000;
+/** How long nothing may move, neither a new process nor an answer, before a start is given up. */
+const startPatienceMs = 15_000;
+
+/** Another Granary holds the lock of the data directory. */
+export class AlreadyRunningError extends Error {
+  constructor(dataDir: string) {
+    super(`Granary is already running on ${dataDir}.`);
+    this.name = 'AlreadyRunningError';
+  }
+}
+
+/** A running Postgres that is ours for as long as `lock`, the connection which holds the lock, lives. */
+export interface Ownership {
+  pid: number;
+  port: number;
+  lock: Client;
+  /** True when the postmaster was running already: a killed Node had left it. */
+  adopted: boolean;
+}
+
+export function connectAsSuperuser(cluster: Cluster, port: number, database = 'postgres'): Client {
+  return new Client({
+    host: '127.0.0.1',
+    port,
+    database,
+    user: 'postgres',
+    password: cluster.passwordOf('postgres'),
+    ssl: false,
+    connectionTimeoutMillis: 5000,
+  });
+}
+
+/**
+ * Makes the cluster's Postgres run and become ours. A session-level advisory lock says whose it is; the kernel closes
+ * its connection when Node dies, so whoever is left alone is taken over, and whoever lives is left alone. Nothing here
+ * removes postmaster.pid: that one postmaster at most has the files is Postgres's own affair.
+ * @param port a port to insist on (after a crash, when pools already know it); otherwise any free one
+ * @throws AlreadyRunningError when somebody else holds the lock
+ */
+export async function takeOwnership(cluster: Cluster, port?: number, aborted?: () => boolean): Promise<Ownership> {
+  let spawned: SpawnedPostmaster | undefined;
+  let refusedSince: number | undefined;
+  let lastMove = Date.now();
+  let failures = 0;
+  let problem = '';
+  try {
+    for (;;) {
+      const file = await readPostmasterFile(cluster);
+      const judgement = file ? await judgeProcess(cluster, file.pid) : 'gone';
+      if (file && judgement === 'ours') {
+        const answer = await askForLock(cluster, file.port);
+        if (answer instanceof Client) {
+          return { pid: file.pid, port: file.port, lock: answer, adopted: file.pid !== spawned?.pid };
+        }
+        if (answer.state === 'refused') {
+          refusedSince ??= Date.now();
+          if (Date.now() - refusedSince > lockPatienceMs) throw new AlreadyRunningError(cluster.dataDir);
+        } else {
+          refusedSince = undefined;
+        }
+        // A server that recovers or shuts down says so; it may take its time.
+        if (answer.state === 'silent') problem = answer.problem;
+        else lastMove = Date.now();
+      } else if (!spawned || spawned.exited()) {
+        if (spawned) {
+          problem = await lastLines(cluster.logFile);
+          // A postmaster that was killed may leave children that hold its memory for a moment.
+          await delay(Math.min(1000, 50 * 2 ** failures++));
+        }
+        spawned = await spawnPostmaster(cluster, port ?? (await findFreePort()), file?.pid);
+      }
+      if (aborted?.()) throw new Error('The start of Postgres was interrupted.');
+      if (Date.now() - lastMove > startPatienceMs) {
+        throw new Error(`Postgres does not start on ${cluster.directory}: ${problem || 'no answer'}`);
+      }
+      await delay(25);
+    }
+  } catch (error) {
+    // What we spawned may by now serve whoever took the lock.
+    if (spawned && !(error instanceof AlreadyRunningError)) {
+      const child = spawned;
+      await endPostmaster(child.pid, () => Promise.resolve(child.exited()), 2000);
+    }
+    throw error;
+  }
+}
+
+/** Why there is no lock: somebody holds it, the server starts or stops, or it gives no answer of use. */
+type NoLock = { state: 'refused' } | { state: 'busy' } | { state: 'silent'; problem: string };
+
+async function askForLock(cluster: Cluster, port: number): Promise<Client | NoLock> {
+  if (port === 0) return { state: 'silent', problem: 'postmaster.pid is not complete' };
+  const client = connectAsSuperuser(cluster, port);
+  // An unexpected end is seen by the `end` event; without a listener an `error` would end Node.
+  client.on('error', () => undefined);
+  let locked = false;
+  try {
+    await client.connect();
+    const shown = await client.query<{ data_directory: string }>('show data_directory');
+    const served = shown.rows[0]?.data_directory ?? '';
+    if ((await realpath(served).catch(() => served)) !== cluster.directory) {
+      return { state: 'silent', problem: `port ${port} serves ${served}` };
+    }
+    const tried = await client.query<{ locked: boolean }>('select pg_try_advisory_lock($1) as locked', [lockKey]);
+    locked = tried.rows[0]?.locked ?? false;
+    return locked ? client : { state: 'refused' };
+  } catch (error) {
+    // cannot_connect_now and admin_shutdown: starting up, recovering or shutting down.
+    if (error instanceof DatabaseError && (error.code === '57P03' || error.code === '57P01')) return { state: 'busy' };
+    if (error instanceof DatabaseError && error.code === '28P01') {
+      throw new Error(`Postgres on ${cluster.directory} does not accept the password in ${cluster.dataDir}.`, {
+        cause: error,
+      });
+    }
+    return { state: 'silent', problem: (error as Error).message };
+  } finally {
+    if (!locked) await client.end().catch(() => undefined);
+  }
+}

@@ -1,0 +1,86 @@
+import type { Event } from '../gen/granary/events/v1/Event';
+import { execute, row, rows, type Connection, type Pool } from '../postgres/pool';
+import { sql } from '../postgres/sql';
+import { retriedTransaction } from '../postgres/transaction';
+import { applyAside, type Handle } from './inbox';
+import { start } from './position';
+
+/** How many events a consumer has put aside, failed ones and those that wait behind them. */
+export async function countDeadLetters(pool: Pool, consumer: string): Promise<number> {
+  const found = await row<{ count: bigint }>(
+    pool,
+    sql`select count(*) as count from dead_letter where consumer = ${consumer}`,
+  );
+  return Number(found?.count ?? 0n);
+}
+
+interface DeadLetterRow {
+  number: bigint;
+  event_id: string;
+  topic: string;
+  key: string;
+  agg_id: string;
+  agg_seq: bigint;
+  type: string;
+  payload: string;
+  at: Date;
+}
+
+function toEvent(found: DeadLetterRow): Event {
+  return {
+    position: start,
+    id: found.event_id,
+    topic: found.topic,
+    key: found.key,
+    aggregateId: found.agg_id,
+    aggregateSequence: found.agg_seq.toString(),
+    type: found.type,
+    payload: Buffer.from(found.payload),
+    at: found.at.toISOString(),
+  };
+}
+
+/**
+ * Applies the events that a consumer has put aside, each in a transaction of its own, in order within their key; it
+ * may run while the consumer does, and any number of times. A key whose next event still fails stays parked.
+ */
+export async function replayDeadLetters(
+  pool: Pool,
+  consumer: string,
+  handle: Handle,
+): Promise<{ applied: number; failedKeys: string[] }> {
+  const keys = await rows<{ key: string }>(
+    pool,
+    sql`select key from dead_letter where consumer = ${consumer} group by key order by min(number)`,
+  );
+  const failedKeys: string[] = [];
+  let applied = 0;
+  for (const { key } of keys) {
+    try {
+      while (await retriedTransaction(pool, (tx) => replayNext(tx, consumer, key, handle))) applied++;
+    } catch (error) {
+      failedKeys.push(key);
+      await execute(
+        pool,
+        sql`update dead_letter set error = ${String(error)}, attempts = attempts + 1
+          where number = (select min(number) from dead_letter where consumer = ${consumer} and key = ${key})`,
+      );
+    }
+  }
+  return { applied, failedKeys };
+}
+
+/** False when the key has no more events. */
+async function replayNext(tx: Connection, consumer: string, key: string, handle: Handle): Promise<boolean> {
+  // Holds the consumer still, or it could apply an event of the key between the last replay and the end of parking.
+  await execute(tx, sql`select 1 from bus_cursor where consumer = ${consumer} for update`);
+  const next = await row<DeadLetterRow>(
+    tx,
+    sql`select number, event_id, topic, key, agg_id, agg_seq, type, payload, at from dead_letter
+      where consumer = ${consumer} and key = ${key} order by number limit 1`,
+  );
+  if (!next) return false;
+  await applyAside(tx, consumer, toEvent(next), handle);
+  await execute(tx, sql`delete from dead_letter where number = ${next.number}`);
+  return true;
+}

@@ -1,0 +1,245 @@
+import type { Event } from '../gen/granary/events/v1/Event';
+import type { Position } from '../gen/granary/events/v1/Position';
+import { execute, row, rows, type Connection } from '../postgres/pool';
+import { join, sql } from '../postgres/sql';
+import { start } from './position';
+
+/** An event as its handler sees it. */
+export interface BusEvent {
+  id: string;
+  topic: string;
+  key: string;
+  aggregateId: string;
+  aggregateSequence: bigint;
+  type: string;
+  payload: Record<string, unknown>;
+  /** ISO 8601. */
+  at: string;
+}
+
+/** Applies one event. All of its effects go through `tx`: they happen once, together with the progress of the consumer. */
+export type Handle = (tx: Connection, event: BusEvent) => Promise<void>;
+
+/** Thrown by a handler: this event is wrong and will never be right. It is put aside at once. */
+export class PoisonEvent extends Error {
+  override readonly name = 'PoisonEvent';
+}
+
+/** Before this event others of its aggregate are missing, those after `lastSequence`. */
+export interface Gap {
+  event: Event;
+  lastSequence: bigint;
+}
+
+/** Some of the events cannot be applied yet. There is at least one gap. */
+export class GapError extends Error {
+  override readonly name = 'GapError';
+  constructor(readonly gaps: readonly Gap[]) {
+    const { event, lastSequence } = gaps[0]!;
+    super(
+      `the events ${lastSequence + 1n} to ${BigInt(event.aggregateSequence) - 1n} of ${event.aggregateId} are missing`,
+    );
+  }
+}
+
+/** Another copy of the consumer is at work, or has been since the position was read. */
+export class CursorMoved extends Error {
+  override readonly name = 'CursorMoved';
+}
+
+/** Longer than any outbox keeps what everybody has read. */
+const inboxRetentionMs = 14 * 86_400_000;
+
+/** Where a consumer stands in its source. */
+export async function loadCursor(tx: Pick<Connection, 'query'>, consumer: string): Promise<Position> {
+  await execute(tx, sql`insert into bus_cursor (consumer) values (${consumer}) on conflict do nothing`);
+  const found = await row<{ epoch: string; xid: string; pos: string }>(
+    tx,
+    sql`select epoch::text, xid::text, pos::text from bus_cursor where consumer = ${consumer}`,
+  );
+  return found ?? start;
+}
+
+/** Locks the consumer's place and moves it. Throws CursorMoved, without waiting, when it is not at `from`. */
+export async function moveCursor(tx: Connection, consumer: string, from: Position, to: Position): Promise<void> {
+  const locked = await row(
+    tx,
+    sql`select 1 as here from bus_cursor where consumer = ${consumer} and epoch = ${from.epoch}::bigint
+      and xid = ${from.xid}::xid8 and pos = ${from.pos}::bigint for update skip locked`,
+  );
+  if (!locked) throw new CursorMoved('another copy is at work');
+  if (from === to) return;
+  await execute(
+    tx,
+    sql`update bus_cursor set epoch = ${to.epoch}::bigint, xid = ${to.xid}::xid8, pos = ${to.pos}::bigint, moved_at = now()
+      where consumer = ${consumer}`,
+  );
+}
+
+const aggregateOf = (event: Pick<Event, 'topic' | 'aggregateId'>) => `${event.topic} ${event.aggregateId}`;
+
+export function toBusEvent(event: Event): BusEvent {
+  let payload: unknown;
+  try {
+    payload = JSON.parse(event.payload.toString());
+  } catch (cause) {
+    throw new PoisonEvent('the payload is not JSON', { cause });
+  }
+  if (typeof payload !== 'object' || payload === null) throw new PoisonEvent('the payload is not an object');
+  const { id, topic, key, aggregateId, type, at } = event;
+  const aggregateSequence = BigInt(event.aggregateSequence);
+  return { id, topic, key, aggregateId, aggregateSequence, type, payload: payload as Record<string, unknown>, at };
+}
+
+/**
+ * Events in the order in which they are applied: as they came, but within an aggregate by their numbers. A
+ * transaction that began earlier may have waited for the aggregate longer.
+ */
+function inOrder(events: readonly Event[]): Event[] {
+  const byAggregate = new Map<string, Event[]>();
+  for (const event of events) {
+    const name = aggregateOf(event);
+    byAggregate.set(name, [...(byAggregate.get(name) ?? []), event]);
+  }
+  for (const list of byAggregate.values()) {
+    list.sort((a, b) => Number(BigInt(b.aggregateSequence) - BigInt(a.aggregateSequence)));
+  }
+  return events.map((event) => byAggregate.get(aggregateOf(event))!.pop()!);
+}
+
+/** Of these events those that the consumer has not dealt with; from now on it has. */
+async function enterInbox(tx: Connection, consumer: string, events: readonly Event[]): Promise<Event[]> {
+  const entered = await rows<{ event_id: string }>(
+    tx,
+    sql`insert into inbox (consumer, event_id)
+      select ${consumer}, event_id from unnest(${events.map((event) => event.id)}::uuid[]) event_id
+      on conflict do nothing returning event_id`,
+  );
+  const ids = new Set(entered.map((each) => each.event_id));
+  return events.filter((event) => ids.has(event.id));
+}
+
+async function parkedKeys(tx: Connection, consumer: string, events: readonly Event[]): Promise<Set<string>> {
+  const found = await rows<{ key: string }>(
+    tx,
+    sql`select distinct key from dead_letter
+      where consumer = ${consumer} and key = any(${events.map((event) => event.key)}::text[])`,
+  );
+  return new Set(found.map((each) => each.key));
+}
+
+async function lastSequences(tx: Connection, consumer: string, events: readonly Event[]): Promise<Map<string, bigint>> {
+  const found = await rows<{ topic: string; agg_id: string; last_seq: bigint }>(
+    tx,
+    sql`select topic, agg_id, last_seq from bus_aggregate where consumer = ${consumer} and (topic, agg_id) in (
+      select * from unnest(${events.map((event) => event.topic)}::text[], ${events.map((event) => event.aggregateId)}::text[]))`,
+  );
+  return new Map(found.map((each) => [aggregateOf({ topic: each.topic, aggregateId: each.agg_id }), each.last_seq]));
+}
+
+async function saveSequences(tx: Connection, consumer: string, applied: ReadonlyMap<string, Event>): Promise<void> {
+  if (applied.size === 0) return;
+  // In one order everywhere, so that nobody waits in a circle.
+  const events = [...applied.values()].sort((a, b) => (aggregateOf(a) < aggregateOf(b) ? -1 : 1));
+  const values = events.map(
+    (event) => sql`(${consumer}, ${event.topic}, ${event.aggregateId}, ${event.aggregateSequence}::bigint)`,
+  );
+  await execute(
+    tx,
+    sql`insert into bus_aggregate (consumer, topic, agg_id, last_seq) values ${join(values, ', ')}
+      on conflict (consumer, topic, agg_id)
+      do update set last_seq = greatest(bus_aggregate.last_seq, excluded.last_seq)`,
+  );
+}
+
+/** Where the numbers of these events do not follow on each other and on what was applied. */
+function findGaps(events: readonly Event[], sequences: ReadonlyMap<string, bigint>): Gap[] {
+  const reached = new Map(sequences);
+  const gaps: Gap[] = [];
+  for (const event of events) {
+    const aggregate = aggregateOf(event);
+    const lastSequence = reached.get(aggregate) ?? 0n;
+    const sequence = BigInt(event.aggregateSequence);
+    if (sequence > lastSequence + 1n) gaps.push({ event, lastSequence });
+    if (sequence > lastSequence) reached.set(aggregate, sequence);
+  }
+  return gaps;
+}
+
+/**
+ * Applies events in a transaction that holds the consumer's place: each once, in order, none that was dealt with
+ * before, none of a parked key. Throws what the handler throws, and GapError; nothing of it then happens.
+ */
+export async function applyEvents(
+  tx: Connection,
+  consumer: string,
+  events: readonly Event[],
+  handle: Handle,
+): Promise<void> {
+  if (events.length === 0) return;
+  const fresh = await enterInbox(tx, consumer, inOrder(events));
+  if (fresh.length === 0) return;
+  const parked = await parkedKeys(tx, consumer, fresh);
+  for (const event of fresh) if (parked.has(event.key)) await putAside(tx, consumer, event, null, 0);
+  const ready = fresh.filter((event) => !parked.has(event.key));
+  const sequences = await lastSequences(tx, consumer, ready);
+  const gaps = findGaps(ready, sequences);
+  if (gaps.length > 0) throw new GapError(gaps);
+  const applied = new Map<string, Event>();
+  for (const event of ready) {
+    const aggregate = aggregateOf(event);
+    if (BigInt(event.aggregateSequence) <= (sequences.get(aggregate) ?? 0n)) {
+      // Applied so long ago that the inbox has forgotten it, or another event under a number that was used.
+      if (Date.parse(event.at) < Date.now() - inboxRetentionMs) continue;
+      throw new PoisonEvent(`the sequence number ${event.aggregateSequence} was used before, by another event`);
+    }
+    await handle(tx, toBusEvent(event));
+    sequences.set(aggregate, BigInt(event.aggregateSequence));
+    applied.set(aggregate, event);
+  }
+  await saveSequences(tx, consumer, applied);
+}
+
+/** Keeps an event that cannot be applied now; its key is parked from here on. */
+export async function putAside(
+  tx: Connection,
+  consumer: string,
+  event: Event,
+  error: string | null,
+  attempts: number,
+): Promise<void> {
+  await execute(
+    tx,
+    sql`insert into dead_letter (consumer, event_id, topic, key, agg_id, agg_seq, type, payload, at, error, attempts)
+      values (${consumer}, ${event.id}, ${event.topic}, ${event.key}, ${event.aggregateId}, ${event.aggregateSequence}::bigint,
+        ${event.type}, ${event.payload.toString()}, ${event.at}, ${error}, ${attempts}) on conflict do nothing`,
+  );
+}
+
+/** The same for one that failed: it counts as dealt with. */
+export async function bury(
+  tx: Connection,
+  consumer: string,
+  event: Event,
+  error: string,
+  attempts: number,
+): Promise<void> {
+  const [fresh] = await enterInbox(tx, consumer, [event]);
+  if (fresh) await putAside(tx, consumer, fresh, error, attempts);
+}
+
+/** Applies an event that was put aside, whatever its number: who replays has seen to what was missing. */
+export async function applyAside(tx: Connection, consumer: string, event: Event, handle: Handle): Promise<void> {
+  await handle(tx, toBusEvent(event));
+  await saveSequences(tx, consumer, new Map([[aggregateOf(event), event]]));
+}
+
+/** Forgets a part of what was dealt with long ago; the ids of events carry the time. */
+export async function trimInbox(tx: Pick<Connection, 'query'>, consumer: string): Promise<void> {
+  await execute(
+    tx,
+    sql`delete from inbox where consumer = ${consumer} and event_id in (
+      select event_id from inbox
+      where consumer = ${consumer} and event_id < uuidv7(${-inboxRetentionMs} * interval '1 millisecond') limit 10000)`,
+  );
+}

@@ -1,0 +1,87 @@
+import type { Migration } from '../postgres/migrate';
+
+/**
+ * The tables of events, the same in every service that publishes or consumes. They are text of this module, so that
+ * no service carries a copy. Forward only, like all migrations: a change is another entry.
+ *
+ * Publishing: `outbox` holds what was appended, `outbox_epoch` which clusters it has lived in, `outbox_reader` how
+ * far each consumer has come. Consuming: `bus_cursor` is the place of a consumer in its source, `inbox` the events
+ * that it has dealt with, `bus_aggregate` the last sequence number of each aggregate, and `dead_letter` the events
+ * that could not be applied, with those of the same key that came after them. A key is parked while it has a row there.
+ */
+export const busMigrations: readonly Migration[] = [
+  {
+    name: 'tables',
+    text: `
+create table outbox (
+  pos bigint generated always as identity,
+  xid xid8 not null default pg_current_xact_id(),
+  id uuid not null default uuidv7(),
+  topic text collate "C" not null,
+  key text collate "C" not null,
+  agg_id text collate "C" not null,
+  agg_seq bigint not null check (agg_seq > 0),
+  type text not null,
+  payload text not null,
+  at timestamptz not null default clock_timestamp(),
+  primary key (xid, pos)
+);
+create unique index outbox_aggregate on outbox (topic, agg_id, agg_seq);
+
+create table outbox_epoch (
+  epoch bigint primary key,
+  cluster text not null,
+  since timestamptz not null default now()
+);
+
+create table outbox_reader (
+  consumer text collate "C" primary key,
+  epoch bigint not null,
+  xid xid8 not null,
+  pos bigint not null,
+  read_at timestamptz not null default now()
+);
+
+create table bus_cursor (
+  consumer text collate "C" primary key,
+  epoch bigint not null default 0,
+  xid xid8 not null default '0',
+  pos bigint not null default 0,
+  moved_at timestamptz not null default now()
+);
+
+create table inbox (
+  consumer text collate "C" not null,
+  event_id uuid not null,
+  primary key (consumer, event_id)
+);
+
+create table bus_aggregate (
+  consumer text collate "C" not null,
+  topic text collate "C" not null,
+  agg_id text collate "C" not null,
+  last_seq bigint not null,
+  primary key (consumer, topic, agg_id)
+);
+
+create table dead_letter (
+  number bigint generated always as identity primary key,
+  consumer text collate "C" not null,
+  event_id uuid not null,
+  topic text not null,
+  key text collate "C" not null,
+  agg_id text not null,
+  agg_seq bigint not null,
+  type text not null,
+  payload text not null,
+  at timestamptz not null,
+  -- Why it could not be applied; null for one that is parked behind another.
+  error text,
+  attempts int not null default 0,
+  created_at timestamptz not null default now(),
+  unique (consumer, event_id)
+);
+create index dead_letter_key on dead_letter (consumer, key, number);
+`,
+  },
+];

@@ -1,0 +1,221 @@
+import { invalid } from '../errors';
+import type { Event } from '../gen/granary/events/v1/Event';
+import type { OutboxDefinition } from '../gen/granary/events/v1/Outbox';
+import type { Position } from '../gen/granary/events/v1/Position';
+import type { ReadRequest } from '../gen/granary/events/v1/ReadRequest';
+import type { ReadResponse } from '../gen/granary/events/v1/ReadResponse';
+import { loadService } from '../grpc/protos';
+import type { Implementation } from '../grpc/server';
+import type { Logger } from '../logger';
+import { execute, rows, type Pool, type Queryable } from '../postgres/pool';
+import { sql } from '../postgres/sql';
+import { prepareOutbox } from './epoch';
+import { samePosition, start } from './position';
+import { createSignal, type Signal } from './signal';
+
+export const outboxDefinition = loadService<OutboxDefinition>('events', 'Outbox');
+
+/** What others must hear of. */
+export interface OutgoingEvent {
+  topic: string;
+  /** Events of one key are applied in order, and wait for each other when one cannot be applied. */
+  key: string;
+  /** What the event is about. All events of an aggregate in a topic have the same key. */
+  aggregateId: string;
+  /**
+   * From 1, one more with each event of this aggregate in this topic; taken while the aggregate is locked. A number
+   * that is left out holds up its consumers, one that is used twice is refused.
+   */
+  aggregateSequence: bigint;
+  type: string;
+  payload: object;
+}
+
+/** An event is a notice, not a document; Kafka's messages are small as well. */
+const maxPayloadBytes = 64 * 1024;
+const readLimitMax = 500;
+const waitMaxMs = 1_000;
+/** A reader's progress is written at most this often. */
+const readerSavedEveryMs = 1_000;
+/** A cluster that changes is noticed within this; nothing is lost meanwhile, for a new epoch is read from its start. */
+const epochSeenEveryMs = 1_000;
+const readerSeenEveryMs = 60_000;
+const trimRows = 5_000;
+
+/**
+ * Publishes events: they are there exactly if the transaction commits. Nothing else publishes. Afterwards the caller
+ * may `notify` the signal that it gave to `outboxImplementation`.
+ */
+export async function append(tx: Queryable, events: readonly OutgoingEvent[]): Promise<void> {
+  if (events.length === 0) return;
+  const payloads = events.map((event) => JSON.stringify(event.payload));
+  for (const [at, payload] of payloads.entries()) {
+    if (Buffer.byteLength(payload) > maxPayloadBytes)
+      throw new RangeError(`${events[at]!.type}: an event is too large`);
+  }
+  await execute(
+    tx,
+    sql`insert into outbox (topic, key, agg_id, agg_seq, type, payload)
+      select topic, key, agg_id, agg_seq, type, payload
+      from unnest(${events.map((event) => event.topic)}::text[], ${events.map((event) => event.key)}::text[],
+        ${events.map((event) => event.aggregateId)}::text[], ${events.map((event) => event.aggregateSequence)}::bigint[],
+        ${events.map((event) => event.type)}::text[], ${payloads}::text[])
+        with ordinality as event (topic, key, agg_id, agg_seq, type, payload, at)
+      order by event.at`,
+  );
+}
+
+interface OutboxRow {
+  xid: string;
+  pos: bigint;
+  id: string;
+  topic: string;
+  key: string;
+  agg_id: string;
+  agg_seq: bigint;
+  type: string;
+  /** null: of a topic that was not asked for. */
+  payload: string | null;
+  at: Date;
+}
+
+function toEvent(found: OutboxRow, epoch: string): Event {
+  return {
+    position: { epoch, xid: found.xid, pos: found.pos.toString() },
+    id: found.id,
+    topic: found.topic,
+    key: found.key,
+    aggregateId: found.agg_id,
+    aggregateSequence: found.agg_seq.toString(),
+    type: found.type,
+    payload: Buffer.from(found.payload ?? ''),
+    at: found.at.toISOString(),
+  };
+}
+
+/**
+ * Events after a position. Only below the oldest transaction that still runs: such a one may yet commit events that
+ * belong before what can be seen now. `next` is where to go on from, past events of other topics too; it is `after`
+ * itself when there is nothing.
+ */
+async function readAfter(pool: Pool, after: Position, limit: number, topics: string[]): Promise<ReadResponse> {
+  const found = await rows<OutboxRow & { settled: boolean }>(
+    pool,
+    sql`select xid::text, pos, id, topic, key, agg_id, agg_seq, type, at, settled,
+        case when settled and (${topics.length === 0} or topic = any(${topics}::text[])) then payload end as payload
+      from (
+        select *, outbox.xid < pg_snapshot_xmin(pg_current_snapshot()) as settled from outbox
+        where (xid, pos) > (${after.xid}::xid8, ${after.pos}::bigint) order by xid, pos limit ${limit}
+      ) scanned order by scanned.xid, scanned.pos`,
+  );
+  const settled = found.filter((each) => each.settled);
+  const heldBack = found[settled.length];
+  const last = settled.at(-1);
+  return {
+    events: settled.filter((each) => each.payload !== null).map((each) => toEvent(each, after.epoch)),
+    next: last ? { epoch: after.epoch, xid: last.xid, pos: last.pos.toString() } : after,
+    stalledMs: heldBack ? Math.max(0, Date.now() - heldBack.at.getTime()).toString() : '0',
+  };
+}
+
+async function saveReader(pool: Pool, consumer: string, at: Position): Promise<void> {
+  await execute(
+    pool,
+    sql`insert into outbox_reader as reader (consumer, epoch, xid, pos)
+      values (${consumer}, ${at.epoch}::bigint, ${at.xid}::xid8, ${at.pos}::bigint)
+      on conflict (consumer) do update set epoch = excluded.epoch, xid = excluded.xid, pos = excluded.pos, read_at = now()
+      where (reader.epoch, reader.xid, reader.pos) <= (excluded.epoch, excluded.xid, excluded.pos)`,
+  );
+}
+
+/**
+ * Removes events that are older than the retention and that every consumer that ever read here has passed. One that
+ * is gone for good must be deleted from outbox_reader, or nothing is removed any more.
+ */
+async function trim(pool: Pool, epoch: string, retentionMs: number): Promise<number> {
+  return execute(
+    pool,
+    sql`delete from outbox where (xid, pos) in (
+      select outbox.xid, outbox.pos from outbox,
+        (select epoch, xid, pos from outbox_reader order by epoch, xid, pos limit 1) slowest
+      where slowest.epoch = ${epoch}::bigint and (outbox.xid, outbox.pos) <= (slowest.xid, slowest.pos)
+        and outbox.at < now() - ${retentionMs} * interval '1 millisecond'
+      order by outbox.xid, outbox.pos limit ${trimRows})`,
+  );
+}
+
+function checked(request: ReadRequest): { after: Position; limit: number; waitMs: number } {
+  const after = request.after ?? start;
+  if (!/^[a-z][a-z0-9.-]{0,62}$/.test(request.consumer)) throw invalid('A consumer needs a name');
+  if (![after.epoch, after.xid, after.pos].every((part) => /^\d{1,19}$/.test(part))) throw invalid('No such position');
+  const limit = Math.min(readLimitMax, request.limit > 0 ? request.limit : readLimitMax);
+  return { after, limit, waitMs: Math.min(waitMaxMs, Math.max(0, request.waitMs)) };
+}
+
+/**
+ * The Outbox service of a process, from the outbox in its database. Whoever appends in the same process notifies
+ * `appended` after the commit, and a reader that waits is answered at once.
+ */
+export function outboxImplementation(options: {
+  pool: Pool;
+  log: Logger;
+  appended?: Signal;
+  /** Age at which events may be removed once everybody has read them. */
+  retentionMs?: number;
+  trimEveryMs?: number;
+}): Implementation<OutboxDefinition> {
+  const { pool, log, appended = createSignal(), retentionMs = 7 * 86_400_000, trimEveryMs = 60_000 } = options;
+  const readers = new Map<string, { at: Position; savedMs: number }>();
+  let trimmedMs = Date.now();
+
+  let known: { epoch: string; seenMs: number } | undefined;
+
+  const currentEpoch = async (asked: string): Promise<string> => {
+    if (!known || BigInt(asked) > BigInt(known.epoch) || Date.now() - known.seenMs > epochSeenEveryMs) {
+      known = { epoch: (await prepareOutbox(pool)).toString(), seenMs: Date.now() };
+    }
+    return known.epoch;
+  };
+  const remember = async (consumer: string, at: Position) => {
+    const saved = readers.get(consumer);
+    const agedMs = Date.now() - (saved?.savedMs ?? 0);
+    if (saved && (agedMs < readerSavedEveryMs || (samePosition(saved.at, at) && agedMs < readerSeenEveryMs))) return;
+    await saveReader(pool, consumer, at);
+    readers.set(consumer, { at, savedMs: Date.now() });
+  };
+  const trimSometimes = async (epoch: string) => {
+    if (Date.now() - trimmedMs < trimEveryMs) return;
+    trimmedMs = Date.now();
+    await trim(pool, epoch, retentionMs).catch((error: unknown) =>
+      log.warn({ err: error }, 'old events were not removed'),
+    );
+  };
+
+  return {
+    definition: outboxDefinition,
+    handlers: {
+      read: async (request, call) => {
+        const { after: asked, limit, waitMs } = checked(request);
+        const epoch = await currentEpoch(asked.epoch);
+        const after = asked.epoch === epoch ? asked : { ...start, epoch };
+        await remember(request.consumer, after);
+        await trimSometimes(epoch);
+        const found = await readAfter(pool, after, limit, request.topics);
+        if (waitMs === 0 || found.next !== after) return found;
+        await appended.wait(waitMs, call.signal);
+        return readAfter(pool, after, limit, request.topics);
+      },
+
+      readAggregate: async (request) => {
+        const found = await rows<OutboxRow>(
+          pool,
+          sql`select xid::text, pos, id, topic, key, agg_id, agg_seq, type, payload, at from outbox
+            where topic = ${request.topic} and agg_id = ${request.aggregateId} and agg_seq > ${request.afterSequence}::bigint
+            order by agg_seq limit ${Math.min(readLimitMax, Math.max(1, request.limit))}`,
+        );
+        const epoch = await currentEpoch('0');
+        return { events: found.map((each) => toEvent(each, epoch)) };
+      },
+    },
+  };
+}

@@ -1,0 +1,8 @@
+import type { Position } from '../gen/granary/events/v1/Position';
+
+/** Before everything. */
+export const start: Position = { epoch: '0', xid: '0', pos: '0' };
+
+export function samePosition(a: Position, b: Position): boolean {
+  return a.epoch === b.epoch && a.xid === b.xid && a.pos === b.pos;
+}

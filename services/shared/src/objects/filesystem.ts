@@ -1,0 +1,132 @@
+import { randomBytes } from 'node:crypto';
+import { mkdir, open, rename, rm, stat, type FileHandle } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { pipeline } from 'node:stream/promises';
+import { unavailable } from '../errors';
+import { createMeasure, type ObjectStore, type ReceivedObject } from './store';
+
+const KEY = /^[0-9a-f]{2}\/[0-9a-f]{2}\/[0-9a-f]{32}$/;
+
+/** What waits in memory for the disk, per object that is written. */
+const writeBufferBytes = 1024 * 1024;
+/** What is read ahead, per object that is read. */
+const readBufferBytes = 256 * 1024;
+
+/**
+ * An object store in a directory, which belongs to one process at a time: `objects/` holds the objects, two levels
+ * deep by the first digits of their keys, `tmp/` what is being taken in. Empties `tmp/` of what a crash left there.
+ */
+export async function openFilesystemStore(directory: string): Promise<ObjectStore> {
+  const objects = join(directory, 'objects');
+  const temporary = join(directory, 'tmp');
+  await mkdir(objects, { recursive: true, mode: 0o700 });
+  await rm(temporary, { recursive: true, force: true });
+  await mkdir(temporary, { mode: 0o700 });
+  await syncDirectory(directory);
+
+  const pathOf = (key: string) => {
+    if (!KEY.test(key)) throw new RangeError('not a key of this store');
+    return join(objects, key);
+  };
+  return {
+    receive: (source) => explained(receive(objects, temporary, source)),
+    read: async (key, range) => {
+      const handle = await existing(open(pathOf(key), 'r'));
+      return handle?.createReadStream({ ...range, highWaterMark: readBufferBytes });
+    },
+    stat: async (key) => {
+      const found = await existing(stat(pathOf(key)));
+      return found && { sizeBytes: found.size };
+    },
+    delete: (key) => remove(pathOf(key)),
+    probe: () => probe(join(temporary, 'probe')),
+  };
+}
+
+async function receive(objects: string, temporary: string, source: AsyncIterable<Buffer>): Promise<ReceivedObject> {
+  const name = randomBytes(16).toString('hex');
+  const key = `${name.slice(0, 2)}/${name.slice(2, 4)}/${name}`;
+  const path = join(temporary, name);
+  const measure = createMeasure();
+  const handle = await open(path, 'wx', 0o600);
+  try {
+    const sink = handle.createWriteStream({ highWaterMark: writeBufferBytes, autoClose: false });
+    await pipeline(source, (chunks: AsyncIterable<Buffer>) => measure.through(chunks), sink);
+    await handle.sync();
+    await handle.close();
+  } catch (error) {
+    await closeQuietly(handle);
+    await rm(path, { force: true });
+    throw error;
+  }
+  return {
+    key,
+    ...measure.result(),
+    keep: () => explained(keep(path, join(objects, key), objects)),
+    discard: () => rm(path, { force: true }),
+  };
+}
+
+async function keep(from: string, to: string, objects: string): Promise<void> {
+  const made = await mkdir(dirname(to), { recursive: true, mode: 0o700 });
+  await rename(from, to);
+  await syncDirectory(dirname(to));
+  // A directory that was just made is itself an entry that must reach the disk, up to the one that was there before.
+  if (made === undefined) return;
+  await syncDirectory(dirname(dirname(to)));
+  await syncDirectory(objects);
+}
+
+async function remove(path: string): Promise<void> {
+  await rm(path, { force: true });
+  // So that a power cut does not bring back what was deleted.
+  await existing(syncDirectory(dirname(path)));
+}
+
+async function probe(path: string): Promise<void> {
+  const content = randomBytes(16);
+  const handle = await open(path, 'w+', 0o600);
+  try {
+    await handle.write(content, 0, content.length, 0);
+    await handle.datasync();
+    const { buffer } = await handle.read(Buffer.alloc(content.length), 0, content.length, 0);
+    if (!buffer.equals(content)) throw new Error('the object store gave back other bytes than were written');
+  } finally {
+    await handle.close();
+  }
+}
+
+async function syncDirectory(path: string): Promise<void> {
+  const handle = await open(path, 'r');
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/** The first error is the one to report, and a stream may have closed the file already. */
+async function closeQuietly(handle: FileHandle): Promise<void> {
+  await handle.close().catch(() => {});
+}
+
+const codeOf = (error: unknown) => (error instanceof Error && 'code' in error ? String(error.code) : '');
+
+async function existing<T>(result: Promise<T>): Promise<T | undefined> {
+  try {
+    return await result;
+  } catch (error) {
+    if (codeOf(error) === 'ENOENT') return undefined;
+    throw error;
+  }
+}
+
+const outOfResources = new Set(['ENOSPC', 'EDQUOT', 'EMFILE', 'ENFILE', 'EROFS', 'EIO']);
+
+async function explained<T>(result: Promise<T>): Promise<T> {
+  try {
+    return await result;
+  } catch (error) {
+    throw outOfResources.has(codeOf(error)) ? unavailable('The object store cannot take in more', error) : error;
+  }
+}
