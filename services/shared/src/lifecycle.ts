@@ -10,9 +10,10 @@ export interface Running {
 /** Longest time that a stop may take before what is left is cut off. */
 const stopTimeoutMs = 20_000;
 
+/** The listeners stay: Ctrl-C under npm arrives twice, and the second must not cut the stop short. */
 function untilSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
-    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => resolve(signal));
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => resolve(signal));
   });
 }
 

@@ -108,12 +108,12 @@ export function startConsumer(options: ConsumerOptions): Consumer {
     }
   };
 
-  /** Applies events together, with those of the outbox that are missing between them. */
+  /** Applies events together, with those of the outbox that are missing between them if they are few. */
   const applyTogether = async (events: readonly Event[], from: Position, to: Position): Promise<void> => {
     try {
       await advance(events, from, to);
     } catch (error) {
-      if (!(error instanceof GapError)) throw error;
+      if (!(error instanceof GapError) || error.size > batchEvents) throw error;
       const missing = (await Promise.all(error.gaps.map(readGap))).flat();
       await advance([...missing, ...events], from, to);
     }
@@ -125,7 +125,7 @@ export function startConsumer(options: ConsumerOptions): Consumer {
     let attempt = 0;
     while (attempt < attempts && !(failure instanceof PoisonEvent)) {
       if (attempt > 0) await pause(retryMs.min * 2 ** attempt);
-      if (stopping) throw failure;
+      if (stopping) throw new CursorMoved('stopped');
       try {
         return await advance([event], from, to);
       } catch (error) {
@@ -166,8 +166,9 @@ export function startConsumer(options: ConsumerOptions): Consumer {
     while (!stopping) {
       try {
         at ??= await loadCursor(pool, name);
-        const found = await read(at, impatient ? 0 : idleMs);
+        const waitMs = impatient ? 0 : idleMs;
         impatient = false;
+        const found = await read(at, waitMs);
         stalledMs = Number(found.stalledMs);
         const next = found.next ?? at;
         if (!samePosition(next, at)) {

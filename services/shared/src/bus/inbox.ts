@@ -34,11 +34,14 @@ export interface Gap {
 /** Some of the events cannot be applied yet. There is at least one gap. */
 export class GapError extends Error {
   override readonly name = 'GapError';
+  /** How many events are missing. */
+  readonly size: number;
   constructor(readonly gaps: readonly Gap[]) {
     const { event, lastSequence } = gaps[0]!;
     super(
       `the events ${lastSequence + 1n} to ${BigInt(event.aggregateSequence) - 1n} of ${event.aggregateId} are missing`,
     );
+    this.size = gaps.reduce((sum, gap) => sum + Number(BigInt(gap.event.aggregateSequence) - gap.lastSequence) - 1, 0);
   }
 }
 

@@ -41,6 +41,7 @@ const readerSavedEveryMs = 1_000;
 const epochSeenEveryMs = 1_000;
 const readerSeenEveryMs = 60_000;
 const trimRows = 5_000;
+const trimRounds = 20;
 
 /**
  * Publishes events: they are there exactly if the transaction commits. Nothing else publishes. Afterwards the caller
@@ -129,19 +130,22 @@ async function saveReader(pool: Pool, consumer: string, at: Position): Promise<v
 }
 
 /**
- * Removes events that are older than the retention and that every consumer that ever read here has passed. One that
- * is gone for good must be deleted from outbox_reader, or nothing is removed any more.
+ * Removes events that are older than the retention and that every consumer that ever read here has passed, oldest
+ * first. A consumer that is gone for good must be deleted from outbox_reader, or nothing is removed any more.
  */
-async function trim(pool: Pool, epoch: string, retentionMs: number): Promise<number> {
-  return execute(
-    pool,
-    sql`delete from outbox where (xid, pos) in (
-      select outbox.xid, outbox.pos from outbox,
-        (select epoch, xid, pos from outbox_reader order by epoch, xid, pos limit 1) slowest
-      where slowest.epoch = ${epoch}::bigint and (outbox.xid, outbox.pos) <= (slowest.xid, slowest.pos)
-        and outbox.at < now() - ${retentionMs} * interval '1 millisecond'
-      order by outbox.xid, outbox.pos limit ${trimRows})`,
-  );
+async function trim(pool: Pool, epoch: string, retentionMs: number): Promise<void> {
+  for (let round = 0; round < trimRounds; round++) {
+    const removed = await execute(
+      pool,
+      sql`delete from outbox where (xid, pos) in (
+        select oldest.xid, oldest.pos
+        from (select xid, pos, at from outbox order by xid, pos limit ${trimRows}) oldest,
+          (select epoch, xid, pos from outbox_reader order by epoch, xid, pos limit 1) slowest
+        where slowest.epoch = ${epoch}::bigint and (oldest.xid, oldest.pos) <= (slowest.xid, slowest.pos)
+          and oldest.at < now() - ${retentionMs} * interval '1 millisecond')`,
+    );
+    if (removed < trimRows) return;
+  }
 }
 
 function checked(request: ReadRequest): { after: Position; limit: number; waitMs: number } {

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, open, rename, rm, stat, type FileHandle } from 'node:fs/promises';
+import { createWriteStream } from 'node:fs';
+import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { unavailable } from '../errors';
@@ -48,14 +49,11 @@ async function receive(objects: string, temporary: string, source: AsyncIterable
   const key = `${name.slice(0, 2)}/${name.slice(2, 4)}/${name}`;
   const path = join(temporary, name);
   const measure = createMeasure();
-  const handle = await open(path, 'wx', 0o600);
   try {
-    const sink = handle.createWriteStream({ highWaterMark: writeBufferBytes, autoClose: false });
+    // `flush` syncs the file before it is closed, and the pipeline ends when it is closed.
+    const sink = createWriteStream(path, { flags: 'wx', mode: 0o600, highWaterMark: writeBufferBytes, flush: true });
     await pipeline(source, (chunks: AsyncIterable<Buffer>) => measure.through(chunks), sink);
-    await handle.sync();
-    await handle.close();
   } catch (error) {
-    await closeQuietly(handle);
     await rm(path, { force: true });
     throw error;
   }
@@ -103,11 +101,6 @@ async function syncDirectory(path: string): Promise<void> {
   } finally {
     await handle.close();
   }
-}
-
-/** The first error is the one to report, and a stream may have closed the file already. */
-async function closeQuietly(handle: FileHandle): Promise<void> {
-  await handle.close().catch(() => {});
 }
 
 const codeOf = (error: unknown) => (error instanceof Error && 'code' in error ? String(error.code) : '');

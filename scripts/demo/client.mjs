@@ -1,0 +1,86 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { showAnswer, showRequest } from './transcript.mjs';
+
+const taskTimeoutMs = 60_000;
+const requestTimeoutMs = 30_000;
+
+/** Something is not as it should be; the message says what, for the person who runs the demo. */
+export class Unexpected extends Error {}
+
+export function expect(holds, sentence) {
+  if (!holds) throw new Unexpected(sentence);
+}
+
+/** Calls one app of one Granary. `send` only asks, `show` prints the request and the answer too. */
+export function createClient({ url, app, key }) {
+  const send = async (request) => {
+    const { method, path, isPublic, headers, body, form } = request;
+    const startedMs = performance.now();
+    const response = await fetch(url + path, {
+      method,
+      headers: {
+        ...(isPublic ? {} : { 'x-app-key': key }),
+        ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+        ...headers,
+      },
+      body: form ? toFormData(form) : body,
+      signal: AbortSignal.timeout(requestTimeoutMs),
+    }).catch((error) => {
+      if (error.name === 'TimeoutError') {
+        throw new Unexpected(`${method} ${path} was not answered within ${requestTimeoutMs / 1000} s.`);
+      }
+      const reason = error.cause?.code ?? error.message;
+      throw new Unexpected(`${url} does not answer (${reason}). Start Granary with npm start, or name it with --url.`);
+    });
+    const text = await response.text();
+    return { status: response.status, headers: response.headers, text, ms: performance.now() - startedMs };
+  };
+
+  const check = ({ method, path }, answer, statuses) => {
+    const { status, text } = answer;
+    expect(statuses.includes(status), `${method} ${path} answered ${status}, not ${statuses.join(' or ')}: ${text}`);
+    const isJson = (answer.headers.get('content-type') ?? '').startsWith('application/json');
+    return { ...answer, json: isJson ? JSON.parse(text) : undefined };
+  };
+
+  return {
+    app,
+    /** Sends a request without a word. Throws Unexpected for a status that is not among `statuses`. */
+    send: async (request, statuses = [200]) => check(request, await send(request), statuses),
+
+    /** Sends a request and shows it; `lines` makes the lines of the answer that are worth showing. */
+    show: async (request, lines, statuses = [200]) => {
+      showRequest(url, { ...request, key });
+      const answer = check(request, await send(request), statuses);
+      showAnswer(answer.status, answer.ms, lines(answer));
+      return answer;
+    },
+
+    showRequest: (request) => showRequest(url, { ...request, key }),
+
+    /** Waits until the task of a ticket has ended well, and shows its last state. */
+    waitFor: async (ticket) => {
+      const request = { method: 'GET', path: `/api/tasks/${ticket}`, isPublic: true };
+      const deadlineMs = Date.now() + taskTimeoutMs;
+      for (;;) {
+        const answer = check(request, await send(request), [200]);
+        const { status, operation_type: operation, progress } = answer.json;
+        expect(typeof status === 'string', `The task ${ticket} failed: ${status?.Failed?.error}`);
+        if (status === 'Completed') {
+          showRequest(url, request);
+          showAnswer(answer.status, answer.ms, [JSON.stringify({ status, operation_type: operation, progress })]);
+          return;
+        }
+        expect(Date.now() < deadlineMs, `The task ${ticket} is still ${status} after ${taskTimeoutMs / 1000} s.`);
+        await delay(50);
+      }
+    },
+  };
+}
+
+/** Fields as curl's -F has them; a File is sent as one. */
+function toFormData(fields) {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(fields)) form.append(name, value.file ?? value);
+  return form;
+}

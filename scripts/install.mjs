@@ -1,0 +1,48 @@
+import { createHash } from 'node:crypto';
+import { readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { runChild } from './child.mjs';
+
+/**
+ * Runs `npm ci` when node_modules is missing or was made from another lockfile. Packages' install scripts are not run:
+ * nothing here needs them, and an npm that blocks them must not stop the start.
+ */
+export async function installWhenNeeded(root, say) {
+  const lockfile = path.join(root, 'package-lock.json');
+  const stamp = path.join(root, 'node_modules', '.granary-lock');
+  const wanted = createHash('sha256').update(readFileSync(lockfile)).digest('hex');
+  if (read(stamp) === wanted) return;
+  if (!hasAllPackages(root, lockfile)) {
+    say('Installing packages …');
+    // npm tells its scripts where it is; a start without npm takes the one on the path.
+    const npm = /npm-cli\.c?js$/.test(process.env.npm_execpath ?? '')
+      ? [process.execPath, process.env.npm_execpath]
+      : [process.platform === 'win32' ? 'npm.cmd' : 'npm'];
+    const args = ['ci', '--include=dev', '--ignore-scripts', '--no-audit', '--no-fund'];
+    const { code, output } = await runChild(npm[0], [...npm.slice(1), ...args], { cwd: root });
+    if (code !== 0) throw new Error(`npm ci failed:\n${output.trim()}`);
+  }
+  writeFileSync(stamp, wanted);
+}
+
+/** Compares what npm notes of its last install with the lockfile; packages for other platforms may be absent. */
+function hasAllPackages(root, lockfile) {
+  const noted = read(path.join(root, 'node_modules', '.package-lock.json'));
+  if (noted === undefined) return false;
+  const installed = JSON.parse(noted).packages;
+  const wanted = JSON.parse(readFileSync(lockfile, 'utf8')).packages;
+  return Object.entries(wanted).every(([where, { version, integrity, optional, link }]) => {
+    if (!where.startsWith('node_modules/') && !where.includes('/node_modules/')) return true;
+    const found = installed[where];
+    if (found === undefined) return optional === true;
+    return link === true || (found.version === version && found.integrity === integrity);
+  });
+}
+
+function read(file) {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,124 @@
+import { spawn } from 'node:child_process';
+import { cpSync, existsSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { runChild } from './child.mjs';
+
+const readyTimeoutMs = 300_000;
+const stopTimeoutMs = 5000;
+
+/**
+ * What a stranger does: a clean copy of the checkout, without packages and build, is started with one command, stores
+ * a document and lists it, and is stopped. Throws what went wrong.
+ */
+export async function smoke(root) {
+  const checkout = mkdtempSync(path.join(os.tmpdir(), 'granary-smoke-'));
+  const dataDir = mkdtempSync(path.join(os.tmpdir(), 'granary-smoke-data-'));
+  let child;
+  try {
+    await copyCheckout(root, checkout);
+    const args = ['scripts/start.mjs', '--port', '0', '--data-dir', dataDir];
+    const env = { ...process.env, npm_config_prefer_offline: 'true' };
+    for (const name of ['PORT', 'DATA_DIR', 'OPERATOR_KEY', 'npm_lifecycle_event']) delete env[name];
+    child = spawn(process.execPath, args, { cwd: checkout, env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const output = collect(child);
+    const exit = new Promise((resolve) => child.once('exit', (code, signal) => resolve({ code, signal })));
+
+    const url = await waitFor(output, exit, /^Granary is ready at (http:\/\/127\.0\.0\.1:\d+)\s*$/m);
+    const app = await waitFor(output, exit, /^\s*demo app: (\S+)\s*$/m);
+    const key = await waitFor(output, exit, /^\s*demo app key: (\S+)\s*$/m);
+    await useIt(url, app, key);
+    const processes = processesOf(checkout, dataDir);
+    check(processes.length >= 2, `Node and Postgres run (found ${processes.length} processes)`);
+
+    child.kill('SIGTERM');
+    const ended = await Promise.race([exit, delay(stopTimeoutMs, undefined, { ref: false })]);
+    check(ended !== undefined, `it ends within ${stopTimeoutMs} ms of SIGTERM; its output:\n${output.text}`);
+    check(ended.code === 0, `it ends cleanly, not with ${JSON.stringify(ended)}; its output:\n${output.text}`);
+    const left = processesOf(checkout, dataDir);
+    check(left.length === 0, `no process is left, not ${left.join(', ')}`);
+    check(!existsSync(path.join(dataDir, 'postgres/postmaster.pid')), 'Postgres has shut down in order');
+  } finally {
+    if (child && child.exitCode === null) child.kill('SIGKILL');
+    for (const pid of processesOf(checkout, dataDir)) endProcess(pid);
+    for (const folder of [checkout, dataDir]) rmSync(folder, { recursive: true, force: true, maxRetries: 10 });
+  }
+}
+
+async function useIt(url, app, key) {
+  const health = await fetch(`${url}/health`);
+  check(health.status === 200, `GET /health answers 200, not ${health.status} ${await health.text()}`);
+
+  const post = async (route, body) => {
+    const headers = { 'content-type': 'application/json', 'x-app-key': key };
+    const response = await fetch(url + route, { method: 'POST', headers, body: JSON.stringify(body) });
+    return { status: response.status, body: await response.json() };
+  };
+  const document = { id: 'smoke', title: 'Grüße 🌾', price: 12.5 };
+  const stored = await post('/store', { root: `${app}::smoke`, data: [document] });
+  check(stored.status === 202, `POST /store answers 202, not ${JSON.stringify(stored)}`);
+  const listed = await post('/list', { root: `${app}::smoke`, find: { id: 'smoke' } });
+  const found = listed.body.records?.[0];
+  const same = Object.entries(document).every(([name, value]) => found?.[name] === value);
+  check(
+    listed.status === 200 && listed.body.total === 1 && same,
+    `the document is listed, not ${JSON.stringify(listed)}`,
+  );
+}
+
+/** The files that a clone of the present state would have. */
+async function copyCheckout(root, target) {
+  const listed = await runChild('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], { cwd: root });
+  if (listed.code !== 0) throw new Error(`git ls-files failed: ${listed.output}`);
+  for (const file of listed.output.split('\0')) {
+    if (file !== '' && existsSync(path.join(root, file))) cpSync(path.join(root, file), path.join(target, file));
+  }
+}
+
+function collect(child) {
+  const output = { text: '' };
+  for (const stream of [child.stdout, child.stderr])
+    stream.setEncoding('utf8').on('data', (text) => (output.text += text));
+  return output;
+}
+
+async function waitFor(output, exit, pattern) {
+  let ended = false;
+  void exit.then(() => (ended = true));
+  const deadline = Date.now() + readyTimeoutMs;
+  for (;;) {
+    const found = pattern.exec(output.text)?.[1];
+    if (found !== undefined) return found;
+    check(!ended && Date.now() < deadline, `the start prints ${pattern}; its output:\n${output.text}`);
+    await delay(50);
+  }
+}
+
+/** Processes that were started in, or on, one of the two folders; known on Linux only. */
+function processesOf(checkout, dataDir) {
+  if (process.platform !== 'linux') return [];
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
+    .filter((pid) => {
+      try {
+        const text = readFileSync(`/proc/${pid}/cmdline`, 'utf8') + readlinkSync(`/proc/${pid}/cwd`);
+        return text.includes(checkout) || text.includes(dataDir);
+      } catch {
+        // It ended meanwhile, or is another user's.
+        return false;
+      }
+    });
+}
+
+function endProcess(pid) {
+  try {
+    process.kill(Number(pid), 'SIGKILL');
+  } catch {
+    // It ended by itself.
+  }
+}
+
+function check(holds, expectation) {
+  if (!holds) throw new Error(`expected that ${expectation}`);
+}

@@ -1,0 +1,81 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { build } from './build.mjs';
+import { runChild } from './child.mjs';
+import { installWhenNeeded } from './install.mjs';
+import { smoke } from './smoke.mjs';
+
+const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
+const counts = { passed: 0, failed: 0, skipped: 0 };
+
+/** One step counts as one test: it passes or fails with a text. */
+async function step(name, run) {
+  console.log(`\n── ${name}`);
+  const started = Date.now();
+  try {
+    await run();
+    counts.passed++;
+    console.log(`${name}: passed (${((Date.now() - started) / 1000).toFixed(1)} s)`);
+  } catch (error) {
+    counts.failed++;
+    console.log(`${name}: FAILED\n${error.message}`);
+  }
+}
+
+/** Runs one of our tools and shows what it says only when it fails. */
+async function tool(file, args) {
+  const { code, output } = await runChild(process.execPath, [path.join(root, 'node_modules', file), ...args], {
+    cwd: root,
+  });
+  if (code !== 0) throw new Error(output.trim());
+}
+
+/** Every test of jest counts; so does a file that cannot even be loaded. */
+async function jest(args) {
+  console.log('\n── jest');
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'granary-jest-'));
+  const report = path.join(folder, 'report.json');
+  try {
+    const program = path.join(root, 'node_modules/jest/bin/jest.js');
+    const { code } = await runChild(process.execPath, [program, '--json', `--outputFile=${report}`, ...args], {
+      cwd: root,
+      show: true,
+    });
+    const result = readReport(report);
+    const failed = result ? result.numFailedTests + result.numRuntimeErrorTestSuites : 0;
+    counts.failed += failed;
+    counts.passed += result?.numPassedTests ?? 0;
+    counts.skipped += result ? result.numPendingTests + result.numTodoTests : 0;
+    if (!result || (code !== 0 && failed === 0)) {
+      counts.failed++;
+      console.log(`jest: FAILED with exit code ${code}`);
+    }
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function readReport(file) {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8'));
+  } catch {
+    // jest ended before it could write one.
+    return undefined;
+  }
+}
+
+const jestArgs = process.argv.slice(2);
+await step('install', () => installWhenNeeded(root, console.log));
+await step('build', build);
+if (jestArgs.length === 0) {
+  await step('lint', () => tool('eslint/bin/eslint.js', ['--max-warnings', '0', '.']));
+  await step('format', () => tool('prettier/bin/prettier.cjs', ['--check', '--log-level', 'warn', '.']));
+  await step('types', () => tool('typescript/bin/tsc', ['-p', 'services/tsconfig.json']));
+}
+await jest(jestArgs);
+if (jestArgs.length === 0) await step('npm start in a clean directory', () => smoke(root));
+
+console.log(`\n${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`);
+process.exitCode = counts.failed > 0 ? 1 : 0;

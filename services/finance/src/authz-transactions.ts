@@ -1,0 +1,39 @@
+import { rows, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { splitPage, type Page, type PageRequest } from './page';
+
+/** What was deducted under a user's grant, without a signature for each operation. */
+export interface AuthzTransaction {
+  transactionHash: string;
+  userAddress: string;
+  appId: string;
+  operationType: string;
+  collection: string;
+  amountUtia: bigint;
+  status: string;
+  blockHeight: bigint;
+  createdAt: Date;
+}
+
+/** The transactions of a user or those with an application, newest first, and how many there are. */
+export async function listAuthzTransactions(
+  db: Queryable,
+  of: { userAddress: string } | { appId: string },
+  page: PageRequest,
+): Promise<Page<AuthzTransaction>> {
+  const wanted = 'appId' in of ? sql`app_id = ${of.appId}` : sql`user_address = ${of.userAddress}`;
+  const found = await rows<AuthzTransaction & { total: bigint }>(
+    db,
+    sql`select total.total, page.*
+        from (select count(*) as total from authz_transaction where ${wanted}) total
+        left join (
+          select number, transaction_hash as "transactionHash", user_address as "userAddress", app_id as "appId",
+                 operation_type as "operationType", collection, amount as "amountUtia", status,
+                 block_height as "blockHeight", created_at as "createdAt"
+          from authz_transaction where ${wanted}
+          order by created_at desc, number desc limit ${page.limit} offset ${page.offset}
+        ) page on true
+        order by page."createdAt" desc, page.number desc`,
+  );
+  return splitPage(found, (each) => each.transactionHash !== null);
+}

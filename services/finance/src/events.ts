@@ -1,0 +1,69 @@
+import { z } from 'zod';
+import { PoisonEvent, type BusEvent, type Handle } from '@granary/shared/bus/inbox';
+import type { Prices } from './prices';
+import { applyBlobUsage, applyDataUsage, deleteAppUsage, deleteCollectionUsage } from './usage';
+
+/** The topic of data and of blobs that finance reads. */
+export const usageTopics = ['usage'];
+
+const at = z.iso.datetime({ offset: true }).transform((text) => new Date(text));
+const count = z.int().min(0).transform(BigInt);
+const number = z.union([z.int().min(0), z.string().regex(/^\d{1,18}$/)]).transform(BigInt);
+
+const payloads = {
+  'collection.usage': z.object({
+    app_id: z.string(),
+    collection: z.string(),
+    collection_number: number,
+    size_bytes: count,
+    document_count: count,
+    retention_days: z.int().min(0).max(2_147_483_647).nullable(),
+    at,
+  }),
+  'collection.deleted': z.object({ app_id: z.string(), collection: z.string(), collection_number: number, at }),
+  'app.deleted': z.object({ app_id: z.string(), at }),
+  'blobs.usage': z.object({ app_id: z.string(), collection: z.string(), size_bytes: count, at }),
+};
+
+/** Keeps usage up to date with the events of data and blobs. Types that are not known are somebody else's. */
+export function usageHandler(prices: Prices): Handle {
+  return async (tx, event) => {
+    switch (event.type) {
+      case 'collection.usage': {
+        const usage = read(payloads['collection.usage'], event);
+        return applyDataUsage(tx, prices, {
+          appId: usage.app_id,
+          collection: usage.collection,
+          number: usage.collection_number,
+          bytes: usage.size_bytes,
+          documentCount: usage.document_count,
+          retentionDays: usage.retention_days,
+          at: usage.at,
+        });
+      }
+      case 'blobs.usage': {
+        const { app_id: appId, collection, size_bytes: bytes, at } = read(payloads['blobs.usage'], event);
+        return applyBlobUsage(tx, prices, { appId, collection, bytes, at });
+      }
+      case 'collection.deleted': {
+        const {
+          app_id: appId,
+          collection,
+          collection_number: number,
+          at,
+        } = read(payloads['collection.deleted'], event);
+        return deleteCollectionUsage(tx, prices, { appId, collection, number, at });
+      }
+      case 'app.deleted': {
+        const { app_id: appId, at } = read(payloads['app.deleted'], event);
+        return deleteAppUsage(tx, prices, { appId, at });
+      }
+    }
+  };
+}
+
+function read<S extends z.ZodType>(schema: S, event: BusEvent): z.infer<S> {
+  const parsed = schema.safeParse(event.payload);
+  if (parsed.success) return parsed.data;
+  throw new PoisonEvent(`the payload of ${event.type} is wrong: ${z.prettifyError(parsed.error)}`);
+}

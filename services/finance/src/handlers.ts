@@ -1,0 +1,157 @@
+import { invalid } from '@granary/shared/errors';
+import type { CollectionCost as CollectionCostMessage } from '@granary/shared/gen/granary/finance/v1/CollectionCost';
+import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/Finance';
+import type { Payout as PayoutMessage } from '@granary/shared/gen/granary/finance/v1/Payout';
+import type { PayoutSettings as PayoutSettingsMessage } from '@granary/shared/gen/granary/finance/v1/PayoutSettings';
+import type { Transaction as TransactionMessage } from '@granary/shared/gen/granary/finance/v1/Transaction';
+import type { UpdatePayoutSettingsRequest } from '@granary/shared/gen/granary/finance/v1/UpdatePayoutSettingsRequest';
+import type { Wallet as WalletMessage } from '@granary/shared/gen/granary/finance/v1/Wallet';
+import { message, type Handlers } from '@granary/shared/grpc/types';
+import { parseUtia } from '@granary/shared/money';
+import { listAuthzTransactions, type AuthzTransaction } from './authz-transactions';
+import { checkPage } from './page';
+import { updatePayoutSettings, type PayoutSettings, type PayoutSettingsChange } from './payout-settings';
+import { listPayouts, parsePayoutStatus, type Payout } from './payouts';
+import type { Prices } from './prices';
+import { listRetentionCosts, type CollectionCost } from './usage';
+import { getWallet, type Wallet, type Wallets } from './wallet';
+
+/** The Finance service. The gateway has seen to it that the application of a request exists. */
+export function financeHandlers(options: {
+  wallets: Wallets;
+  prices: Prices;
+  now: () => Date;
+}): Handlers<FinanceDefinition> {
+  const { wallets, prices, now } = options;
+  return {
+    getWallet: async ({ appId }) => toWallet(await getWallet(wallets, required(appId))),
+
+    getPayoutInfo: async ({ appId }) => {
+      const wallet = await getWallet(wallets, required(appId));
+      return {
+        settings: toSettings(wallet.settings),
+        balance: wallet.balance.toString(),
+        lockedBalance: wallet.settings.lockedBalance.toString(),
+        pendingPayouts: wallet.pendingPayouts.toString(),
+        availableBalance: wallet.available.toString(),
+      };
+    },
+
+    updatePayoutSettings: async (request) =>
+      toSettings(await updatePayoutSettings(wallets, required(request.appId), toChange(request))),
+
+    listPayouts: async (request) => {
+      const status = parsePayoutStatus(request.status);
+      const { items, total } = await listPayouts(wallets.pool, required(request.appId), checkPage(request), status);
+      return { payouts: items.map(toPayout), total: total.toString() };
+    },
+
+    getRetentionCost: async ({ appId }) => {
+      const costs = await listRetentionCosts(wallets.pool, prices, required(appId), now());
+      const total = costs.reduce((sum, { monthlyCost }) => sum + monthlyCost, 0n);
+      return { collections: costs.map(toCollectionCost), totalMonthlyCost: total.toString() };
+    },
+
+    listTransactions: async ({ userAddress, appId, ...page }) => {
+      if ((userAddress === '') === (appId === '')) throw invalid('Either a user or an application is needed');
+      const of = appId === '' ? { userAddress } : { appId };
+      const { items, total } = await listAuthzTransactions(wallets.pool, of, checkPage(page));
+      return { transactions: items.map(toTransaction), total: total.toString() };
+    },
+  };
+}
+
+function required(appId: string): string {
+  if (!/^[A-Za-z0-9_-]{1,63}$/.test(appId)) throw invalid('The name of an application is needed');
+  return appId;
+}
+
+/** Throws INVALID_ARGUMENT that names every amount that is none. */
+function toChange(request: UpdatePayoutSettingsRequest): PayoutSettingsChange {
+  const problems: Record<string, string[]> = {};
+  const amount = (field: string, text: string | undefined): bigint | undefined => {
+    if (text === undefined) return undefined;
+    try {
+      return parseUtia(text);
+    } catch {
+      problems[field] = ['must be a whole number of utia from 0 to 2^53-1'];
+      return undefined;
+    }
+  };
+  const change = message<PayoutSettingsChange>({
+    autoPayoutEnabled: request.autoPayoutEnabled,
+    lockedBalance: amount('locked_balance', request.lockedBalance),
+    minPayout: amount('min_payout', request.minPayout),
+    payoutThreshold: amount('payout_threshold', request.payoutThreshold),
+    payoutDestination: request.payoutDestination,
+  });
+  if (Object.keys(problems).length > 0) throw invalid('The payout settings are not valid', problems);
+  return change;
+}
+
+function toSettings(settings: PayoutSettings): PayoutSettingsMessage {
+  return message<PayoutSettingsMessage>({
+    autoPayoutEnabled: settings.autoPayoutEnabled,
+    lockedBalance: settings.lockedBalance.toString(),
+    minPayout: settings.minPayout.toString(),
+    payoutThreshold: settings.payoutThreshold.toString(),
+    payoutDestination: settings.payoutDestination ?? undefined,
+  });
+}
+
+function toWallet(wallet: Wallet): WalletMessage {
+  return {
+    appId: wallet.appId,
+    address: wallet.address,
+    balance: wallet.balance.toString(),
+    lockedBalance: wallet.settings.lockedBalance.toString(),
+    pendingPayouts: wallet.pendingPayouts.toString(),
+    availableBalance: wallet.available.toString(),
+    totalEarned: wallet.totalEarned.toString(),
+    totalSpent: wallet.totalSpent.toString(),
+    totalPaidOut: wallet.totalPaidOut.toString(),
+    updatedAt: wallet.updatedAt.toISOString(),
+  };
+}
+
+function toPayout(payout: Payout): PayoutMessage {
+  return message<PayoutMessage>({
+    payoutId: payout.id,
+    amount: payout.amountUtia.toString(),
+    destination: payout.destination,
+    trigger: payout.trigger,
+    status: payout.status,
+    txHash: payout.txHash ?? undefined,
+    error: payout.error ?? undefined,
+    createdAt: payout.createdAt.toISOString(),
+    updatedAt: payout.updatedAt.toISOString(),
+  });
+}
+
+function toCollectionCost(cost: CollectionCost): CollectionCostMessage {
+  return message<CollectionCostMessage>({
+    collection: cost.collection,
+    retentionDays: cost.retentionDays ?? undefined,
+    sizeBytes: cost.sizeBytes.toString(),
+    documentCount: cost.documentCount.toString(),
+    freeDays: cost.freeDays,
+    pricePerGibDay: cost.pricePerGibDay.toString(),
+    monthlyCost: cost.monthlyCost.toString(),
+    accrued: cost.accrued.toString(),
+    nextChargeAt: cost.nextChargeAt.toISOString(),
+  });
+}
+
+function toTransaction(transaction: AuthzTransaction): TransactionMessage {
+  return {
+    transactionHash: transaction.transactionHash,
+    userAddress: transaction.userAddress,
+    appId: transaction.appId,
+    operationType: transaction.operationType,
+    collection: transaction.collection,
+    amount: transaction.amountUtia.toString(),
+    status: transaction.status,
+    blockHeight: transaction.blockHeight.toString(),
+    createdAt: transaction.createdAt.toISOString(),
+  };
+}

@@ -1,0 +1,82 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { link, mkdir, open, readFile, stat, unlink } from 'node:fs/promises';
+import { dirname } from 'node:path';
+import { HDKey } from '@scure/bip32';
+import { generateMnemonic, mnemonicToSeed, validateMnemonic } from '@scure/bip39';
+import { wordlist } from '@scure/bip39/wordlists/english';
+
+/** Holds the seed of all addresses; private keys never leave it. A vault or a KMS is another driver of the same. */
+export interface KeyProvider {
+  /** Tells one seed from another, and gives nothing of it away. */
+  readonly fingerprint: string;
+  /** The compressed secp256k1 public key of m/44'/118'/0'/0/index. */
+  publicKey(index: number): Promise<Uint8Array>;
+}
+
+/** The seed cannot be used: the file is missing, readable by others, or holds something else. */
+export class KeyFileError extends Error {
+  override readonly name = 'KeyFileError';
+}
+
+/**
+ * The driver for one machine: a file with a BIP-39 mnemonic of 24 words, which only its owner may read. A missing
+ * file is made when `create` is true. Throws a KeyFileError.
+ */
+export async function openKeyFile(path: string, options: { create: boolean }): Promise<KeyProvider> {
+  if (options.create) await makeKeyFile(path);
+  const mnemonic = await readKeyFile(path);
+  const account = HDKey.fromMasterSeed(await mnemonicToSeed(mnemonic)).derive("m/44'/118'/0'");
+  const external = account.deriveChild(0);
+  return {
+    fingerprint: createHash('sha256').update(account.publicKey!).digest('hex').slice(0, 32),
+    publicKey: async (index) => external.deriveChild(index).publicKey!,
+  };
+}
+
+async function readKeyFile(path: string): Promise<string> {
+  const found = await stat(path).catch((cause: unknown) => {
+    throw new KeyFileError(`The key file ${path} cannot be read: the wallets of this database were made from it`, {
+      cause,
+    });
+  });
+  if ((found.mode & 0o077) !== 0) {
+    throw new KeyFileError(`The key file ${path} is open to others: only its owner may have rights on it (chmod 600)`);
+  }
+  const mnemonic = (await readFile(path, 'utf8')).trim();
+  if (!validateMnemonic(mnemonic, wordlist))
+    throw new KeyFileError(`The key file ${path} does not hold a BIP-39 mnemonic`);
+  return mnemonic;
+}
+
+/**
+ * The file is written whole and reaches the disk under another name first; the link gives it its own unless somebody
+ * else was faster. So there is never a part of a seed, nor a second seed in its place.
+ */
+async function makeKeyFile(path: string): Promise<void> {
+  if (await exists(path)) return;
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  const draft = `${path}.${randomBytes(6).toString('hex')}`;
+  const file = await open(draft, 'wx', 0o600);
+  try {
+    await file.writeFile(`${generateMnemonic(wordlist, 256)}\n`);
+    await file.sync();
+    await link(draft, path).catch((error: NodeJS.ErrnoException) => {
+      if (error.code !== 'EEXIST') throw error;
+    });
+  } finally {
+    await file.close();
+    await unlink(draft);
+  }
+  const directory = await open(dirname(path), 'r');
+  await directory.sync().finally(() => directory.close());
+}
+
+function exists(path: string): Promise<boolean> {
+  return stat(path).then(
+    () => true,
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return false;
+      throw error;
+    },
+  );
+}

@@ -1,0 +1,63 @@
+import { conflict, invalid, type FieldMessages } from '@granary/shared/errors';
+import { row } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { parseAddress } from './address';
+import { getWallet, type Wallets } from './wallet';
+
+export const LOCKED_BALANCE_DECREASE = 'LOCKED_BALANCE_DECREASE';
+
+/** When and where the money of an application is paid out; amounts in utia. */
+export interface PayoutSettings {
+  autoPayoutEnabled: boolean;
+  /** Kept back from payouts; it only ever grows. */
+  lockedBalance: bigint;
+  minPayout: bigint;
+  payoutThreshold: bigint;
+  payoutDestination: string | null;
+}
+
+/** A field that is absent stays as it is. */
+export type PayoutSettingsChange = { [Field in keyof PayoutSettings]?: NonNullable<PayoutSettings[Field]> };
+
+/**
+ * Changes settings, all of them or none. Throws LOCKED_BALANCE_DECREASE, and INVALID_ARGUMENT for a destination that
+ * is no address of this chain.
+ */
+export async function updatePayoutSettings(
+  wallets: Wallets,
+  appId: string,
+  change: PayoutSettingsChange,
+): Promise<PayoutSettings> {
+  const { autoPayoutEnabled, lockedBalance, minPayout, payoutThreshold, payoutDestination } = withAddress(
+    change,
+    wallets.addressPrefix,
+  );
+  await getWallet(wallets, appId);
+  // One statement: whoever waits for the row sees what the one before has written, and decides on that.
+  const after = await row<PayoutSettings>(
+    wallets.pool,
+    sql`update wallet set
+          auto_payout_enabled = coalesce(${autoPayoutEnabled ?? null}::boolean, auto_payout_enabled),
+          locked_balance = coalesce(${lockedBalance ?? null}::bigint, locked_balance),
+          min_payout = coalesce(${minPayout ?? null}::bigint, min_payout),
+          payout_threshold = coalesce(${payoutThreshold ?? null}::bigint, payout_threshold),
+          payout_destination = coalesce(${payoutDestination ?? null}::text, payout_destination),
+          updated_at = clock_timestamp()
+        where app_id = ${appId} and locked_balance <= coalesce(${lockedBalance ?? null}::bigint, locked_balance)
+        returning auto_payout_enabled as "autoPayoutEnabled", locked_balance as "lockedBalance",
+                  min_payout as "minPayout", payout_threshold as "payoutThreshold",
+                  payout_destination as "payoutDestination"`,
+  );
+  if (after) return after;
+  throw conflict(LOCKED_BALANCE_DECREASE, 'The locked balance can only be increased', {
+    locked_balance: ['must not be lower than it is'],
+  });
+}
+
+function withAddress(change: PayoutSettingsChange, prefix: string): PayoutSettingsChange {
+  if (change.payoutDestination === undefined) return change;
+  const parsed = parseAddress(change.payoutDestination, prefix);
+  if ('address' in parsed) return { ...change, payoutDestination: parsed.address };
+  const fields: FieldMessages = { payout_destination: [parsed.problem] };
+  throw invalid('The payout destination is not valid', fields);
+}

@@ -1,0 +1,84 @@
+import { parseUtia } from '@granary/shared/money';
+import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
+import { newCall, type Client } from '@granary/shared/grpc/types';
+import { unavailable } from '@granary/shared/errors';
+import type { Logger } from '@granary/shared/logger';
+import { execute, rows, type Pool } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import type { PriceList, PricePeriod } from './retention';
+
+const askTimeoutMs = 1_000;
+const freshMs = 60_000;
+/** After a failure payments is left alone for so long. */
+const retryMs = 5_000;
+
+export interface Prices {
+  /**
+   * What keeping data has cost over time. Throws UNAVAILABLE only if payments has never been reached, and is not now.
+   */
+  list(): Promise<PriceList>;
+}
+
+/**
+ * The prices of the payments service, asked for at most once a minute. A change is written down with its time, so
+ * that what has accrued keeps its price, and so that the last price is known when payments is away.
+ */
+export function createPrices(options: {
+  pool: Pool;
+  payments: Client<PaymentsDefinition>;
+  now: () => Date;
+  log: Logger;
+}): Prices {
+  const { pool, payments, now, log } = options;
+  let known: PriceList | undefined;
+  let validUntilMs = -Infinity;
+  let looking: Promise<PriceList> | undefined;
+
+  const refresh = async (): Promise<PriceList> => {
+    try {
+      await write(pool, now(), await ask(payments));
+      validUntilMs = now().getTime() + freshMs;
+    } catch (error) {
+      log.warn({ err: error }, 'prices could not be asked for, the last ones are used');
+      validUntilMs = now().getTime() + retryMs;
+    }
+    const [first, ...rest] = await read(pool);
+    if (!first) {
+      validUntilMs = -Infinity;
+      throw unavailable('Prices are not known yet');
+    }
+    return (known = [first, ...rest]);
+  };
+
+  return {
+    list: async () => {
+      if (known && now().getTime() < validUntilMs) return known;
+      looking ??= refresh().finally(() => (looking = undefined));
+      return looking;
+    },
+  };
+}
+
+async function ask(payments: Client<PaymentsDefinition>): Promise<Omit<PricePeriod, 'sinceMs'>> {
+  const found = await payments.getPrices({}, newCall('finance-prices', askTimeoutMs));
+  return { utiaPerGibDay: parseUtia(found.retentionUtiaPerGibDay), freeDays: found.retentionFreeDays };
+}
+
+async function write(pool: Pool, at: Date, price: Omit<PricePeriod, 'sinceMs'>): Promise<void> {
+  await execute(
+    pool,
+    sql`insert into retention_price (since, utia_per_gib_day, free_days)
+        select greatest(${at}::timestamptz, (select max(since) from retention_price)), ${price.utiaPerGibDay}::bigint, ${price.freeDays}::int
+        where not exists (
+          select from (select utia_per_gib_day, free_days from retention_price order by number desc limit 1) last
+          where last.utia_per_gib_day = ${price.utiaPerGibDay} and last.free_days = ${price.freeDays})`,
+  );
+}
+
+async function read(pool: Pool): Promise<PricePeriod[]> {
+  const found = await rows<{ since: Date; utiaPerGibDay: bigint; freeDays: number }>(
+    pool,
+    sql`select since, utia_per_gib_day as "utiaPerGibDay", free_days as "freeDays" from retention_price order by number`,
+  );
+  return found.map(({ since, ...price }) => ({ ...price, sinceMs: since.getTime() }));
+}

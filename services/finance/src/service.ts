@@ -1,0 +1,96 @@
+import { join } from 'node:path';
+import { startConsumer } from '@granary/shared/bus/consumer';
+import { outboxDefinition } from '@granary/shared/bus/outbox';
+import { ConfigError } from '@granary/shared/config';
+import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
+import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/Finance';
+import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
+import { openClient, type Target } from '@granary/shared/grpc/client';
+import { loadService } from '@granary/shared/grpc/protos';
+import type { Implementation } from '@granary/shared/grpc/server';
+import { startService, type Context, type Overrides, type Parts, type RunningService } from '@granary/shared/service';
+import type { FinanceConfig } from './config';
+import { usageHandler, usageTopics } from './events';
+import { financeHandlers } from './handlers';
+import { openKeyFile } from './keys';
+import { createPrices } from './prices';
+import { assertWalletOrigin, hasWalletOrigin } from './wallet';
+
+export const financeDefinition = loadService<FinanceDefinition>('finance', 'Finance');
+const paymentsDefinition = loadService<PaymentsDefinition>('payments', 'Payments');
+
+export interface FinanceOverrides extends Overrides {
+  now?: () => Date;
+  payments?: Target<PaymentsDefinition>;
+  dataOutbox?: Target<OutboxDefinition>;
+  blobsOutbox?: Target<OutboxDefinition>;
+}
+
+interface Targets {
+  payments: Target<PaymentsDefinition>;
+  dataOutbox: Target<OutboxDefinition>;
+  blobsOutbox: Target<OutboxDefinition>;
+}
+
+/**
+ * The finance service: ledger, wallets, payouts, what retention costs. Throws a ConfigError for an address that is
+ * missing, a KeyFileError or WalletOriginError when the seed cannot be used.
+ */
+export async function startFinance(config: FinanceConfig, overrides: FinanceOverrides = {}): Promise<RunningService> {
+  const targets = findTargets(config, overrides);
+  const migrations = join(__dirname, '..', 'migrations');
+  const build = (context: Context) => buildFinance(context, config, targets, overrides.now ?? (() => new Date()));
+  return startService('finance', config, migrations, overrides, build, { bus: true });
+}
+
+function findTargets(config: FinanceConfig, overrides: FinanceOverrides): Targets {
+  const missing: string[] = [];
+  const at = (variable: 'DATA_ADDRESS' | 'BLOBS_ADDRESS' | 'PAYMENTS_ADDRESS') => {
+    const address = config[variable];
+    if (address === undefined) missing.push(`  ${variable}: is missing`);
+    return { address: address ?? '' };
+  };
+  const targets = {
+    payments: overrides.payments ?? at('PAYMENTS_ADDRESS'),
+    dataOutbox: overrides.dataOutbox ?? at('DATA_ADDRESS'),
+    blobsOutbox: overrides.blobsOutbox ?? at('BLOBS_ADDRESS'),
+  };
+  if (missing.length > 0) throw new ConfigError(`The configuration is wrong:\n${missing.join('\n')}`);
+  return targets;
+}
+
+async function buildFinance(
+  { pool, log }: Context,
+  config: FinanceConfig,
+  targets: Targets,
+  now: () => Date,
+): Promise<Parts> {
+  // A seed is only made for a database that has none: in place of a lost one it would be another one.
+  const keys = await openKeyFile(config.KEY_FILE, { create: !(await hasWalletOrigin(pool)) });
+  const wallets = { pool, keys, addressPrefix: config.ADDRESS_PREFIX };
+  await assertWalletOrigin(wallets);
+
+  const payments = openClient(paymentsDefinition, targets.payments, { log });
+  const prices = createPrices({ pool, payments: payments.client, now, log });
+  const consume = (name: string, target: Target<OutboxDefinition>) => {
+    const outbox = openClient(outboxDefinition, target, { log });
+    const handle = usageHandler(prices);
+    const consumer = startConsumer({ pool, log, name, source: outbox.client, topics: usageTopics, handle });
+    return { lag: consumer.lag, stop: () => consumer.stop().finally(() => outbox.close()) };
+  };
+  const data = consume('finance-data', targets.dataOutbox);
+  const blobs = consume('finance-blobs', targets.blobsOutbox);
+
+  const finance: Implementation<FinanceDefinition> = {
+    definition: financeDefinition,
+    handlers: financeHandlers({ wallets, prices, now }),
+  };
+  return {
+    implementations: [finance],
+    checks: { 'events of data': data.lag, 'events of blobs': blobs.lag },
+    stop: async () => {
+      await Promise.all([data.stop(), blobs.stop()]);
+      payments.close();
+    },
+  };
+}

@@ -1,0 +1,135 @@
+import { execute, row, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { addressOf } from './address';
+import type { KeyProvider } from './keys';
+import type { PayoutSettings } from './payout-settings';
+
+/** What wallets are made from. */
+export interface Wallets {
+  pool: Pool;
+  keys: KeyProvider;
+  /** Of the addresses, e.g. `celestia`. */
+  addressPrefix: string;
+}
+
+/** The wallet of an application; amounts in utia. */
+export interface Wallet {
+  appId: string;
+  address: string;
+  balance: bigint;
+  /** Held for payouts that are not final. */
+  pendingPayouts: bigint;
+  /** What may be paid out: never negative, although what is locked may be more than the balance. */
+  available: bigint;
+  /** All that was ever credited. */
+  totalEarned: bigint;
+  /** All that was ever debited, without payouts. */
+  totalSpent: bigint;
+  totalPaidOut: bigint;
+  settings: PayoutSettings;
+  updatedAt: Date;
+}
+
+/** The account of an application's wallet in the ledger. */
+export const walletAccount = (appId: string): string => `app:${appId}`;
+
+/**
+ * The wallet of an application, made at its first use; its address never changes. The caller has seen to it that
+ * the application exists.
+ */
+export async function getWallet(wallets: Wallets, appId: string): Promise<Wallet> {
+  const found = await readWallet(wallets.pool, appId);
+  if (found) return found;
+  await makeWallet(wallets, appId);
+  return (await readWallet(wallets.pool, appId))!;
+}
+
+interface WalletRow extends PayoutSettings {
+  address: string;
+  debitsPending: bigint;
+  debitsPosted: bigint;
+  creditsPosted: bigint;
+  payoutsPosted: bigint;
+  updatedAt: Date;
+}
+
+/** One statement, so that the figures belong together. */
+async function readWallet(db: Queryable, appId: string): Promise<Wallet | undefined> {
+  const found = await row<WalletRow>(
+    db,
+    sql`select w.address, w.auto_payout_enabled as "autoPayoutEnabled", w.locked_balance as "lockedBalance",
+               w.min_payout as "minPayout", w.payout_threshold as "payoutThreshold",
+               w.payout_destination as "payoutDestination", a.debits_pending as "debitsPending",
+               a.debits_posted as "debitsPosted", a.credits_posted as "creditsPosted",
+               a.payouts_posted as "payoutsPosted", greatest(w.updated_at, a.updated_at) as "updatedAt"
+        from wallet w join account a on a.id = w.account_id where w.app_id = ${appId}`,
+  );
+  if (!found) return undefined;
+  const { address, debitsPending, debitsPosted, creditsPosted, payoutsPosted, updatedAt, ...settings } = found;
+  const balance = creditsPosted - debitsPosted;
+  return {
+    appId,
+    address,
+    balance,
+    pendingPayouts: debitsPending,
+    available: availableOf({ balance, pending: debitsPending, locked: settings.lockedBalance }),
+    totalEarned: creditsPosted,
+    totalSpent: debitsPosted - payoutsPosted,
+    totalPaidOut: payoutsPosted,
+    settings,
+    updatedAt,
+  };
+}
+
+export function availableOf(amounts: { balance: bigint; pending: bigint; locked: bigint }): bigint {
+  const left = amounts.balance - amounts.pending - amounts.locked;
+  return left > 0n ? left : 0n;
+}
+
+/** Whoever is second in a race changes nothing and leaves a number of the sequence unused. */
+async function makeWallet({ pool, keys, addressPrefix }: Wallets, appId: string): Promise<void> {
+  const { index } = (await row<{ index: bigint }>(pool, sql`select nextval('wallet_index') as index`))!;
+  const address = addressOf(await keys.publicKey(Number(index)), addressPrefix);
+  await execute(
+    pool,
+    sql`with opened as (insert into account (id) values (${walletAccount(appId)}) on conflict do nothing)
+        insert into wallet (app_id, address_index, address, account_id)
+        values (${appId}, ${index}, ${address}, ${walletAccount(appId)}) on conflict (app_id) do nothing`,
+  );
+}
+
+/** The seed or the prefix is not the one that the addresses in the database were made from. */
+export class WalletOriginError extends Error {
+  override readonly name = 'WalletOriginError';
+}
+
+/** Whether the database has been bound to a seed, so that a missing one must not be replaced by a new one. */
+export async function hasWalletOrigin(db: Queryable): Promise<boolean> {
+  return (await row(db, sql`select from wallet_origin`)) !== undefined;
+}
+
+/**
+ * Binds a new database to the seed and prefix; throws a WalletOriginError when it was bound to others: money that is
+ * sent to the addresses that it has given out could not be reached, and new ones would not belong to them.
+ */
+export async function assertWalletOrigin({ pool, keys, addressPrefix }: Wallets): Promise<void> {
+  await execute(
+    pool,
+    sql`insert into wallet_origin (seed_fingerprint, address_prefix) values (${keys.fingerprint}, ${addressPrefix})
+        on conflict do nothing`,
+  );
+  const origin = (await row<{ fingerprint: string; prefix: string }>(
+    pool,
+    sql`select seed_fingerprint as fingerprint, address_prefix as prefix from wallet_origin`,
+  ))!;
+  if (origin.fingerprint !== keys.fingerprint) {
+    throw new WalletOriginError(
+      'The key file holds another seed than the one that the wallets of this database were made from: put the original back',
+    );
+  }
+  if (origin.prefix !== addressPrefix) {
+    throw new WalletOriginError(
+      `The wallets of this database have addresses that begin with "${origin.prefix}": ADDRESS_PREFIX cannot be changed any more`,
+    );
+  }
+}

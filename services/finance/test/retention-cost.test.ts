@@ -1,0 +1,188 @@
+import { randomUUID } from 'node:crypto';
+import { call, eventually, startTestFinance, type TestFinance } from './harness';
+
+const newApp = () => `a${randomUUID().slice(0, 13)}`;
+const GiB = 2 ** 30;
+const started = Date.UTC(2026, 0, 1);
+const day = (days: number) => new Date(started + days * 86_400_000);
+
+let finance: TestFinance;
+beforeEach(async () => {
+  finance = await startTestFinance();
+});
+afterEach(() => finance.stop());
+
+/** A collection of an application, as data and blobs speak of it. */
+function collectionOf(app: string, name = 'notes', number = 1) {
+  const about = { app_id: app, collection: name };
+  return {
+    data: (atDay: number, bytes: number, documents = 1, retentionDays: number | null = null) =>
+      finance.data.publish('collection.usage', {
+        ...{ ...about, collection_number: number, size_bytes: bytes, document_count: documents },
+        ...{ retention_days: retentionDays, at: day(atDay).toISOString() },
+      }),
+    blobs: (atDay: number, bytes: number) =>
+      finance.blobs.publish('blobs.usage', {
+        ...about,
+        size_bytes: bytes,
+        blob_count: 1,
+        at: day(atDay).toISOString(),
+      }),
+    deleted: (atDay: number) =>
+      finance.data.publish('collection.deleted', { ...about, collection_number: number, at: day(atDay).toISOString() }),
+  };
+}
+
+const cost = (app: string) => finance.client.getRetentionCost({ appId: app }, call());
+
+/** The costs on a day, once the events have arrived that make the sizes as expected. */
+async function costOn(atDay: number, app: string, sizes: Record<string, number>) {
+  finance.clock.now = day(atDay);
+  return eventually(async () => {
+    const found = await cost(app);
+    expect(Object.fromEntries(found.collections.map((each) => [each.collection, Number(each.sizeBytes)]))).toEqual(
+      sizes,
+    );
+    return found;
+  });
+}
+
+test('thirty days are free; then each day costs its price, of data and blobs together', async () => {
+  const app = newApp();
+  const notes = collectionOf(app);
+  await notes.data(0, 0, 0);
+  await notes.data(1, GiB, 12, 90);
+  await notes.blobs(2, GiB);
+  expect(await costOn(11, app, { notes: 2 * GiB })).toEqual({
+    collections: [
+      {
+        collection: 'notes',
+        retentionDays: 90,
+        sizeBytes: String(2 * GiB),
+        documentCount: '12',
+        freeDays: 30,
+        pricePerGibDay: '1000',
+        // Day 11 to day 41, of which day 31 to 41 is not free.
+        monthlyCost: '20000',
+        accrued: '0',
+        nextChargeAt: day(31).toISOString(),
+      },
+    ],
+    totalMonthlyCost: '20000',
+  });
+  finance.clock.now = day(31);
+  expect((await cost(app)).collections).toMatchObject([
+    { accrued: '0', monthlyCost: '60000', nextChargeAt: day(61).toISOString() },
+  ]);
+  finance.clock.now = day(33.5);
+  expect((await cost(app)).collections).toMatchObject([{ accrued: '5000' }]);
+  // What it held until then is what counts, not what it holds when somebody looks.
+  await notes.data(34, 0, 0);
+  await notes.blobs(35, GiB / 2);
+  expect((await costOn(36, app, { notes: GiB / 2 })).collections).toMatchObject([
+    { accrued: '7500', monthlyCost: '15000', documentCount: '0' },
+  ]);
+});
+
+test('a small collection that changes often owes the same as one that lies still, down to the remainder', async () => {
+  finance.price.freeDays = 0;
+  const app = newApp();
+  const [busy, still] = [collectionOf(app, 'busy', 1), collectionOf(app, 'still', 2)];
+  // Less than a hundredth of an utia between two changes.
+  const bytes = 1_000_000;
+  await still.data(0, bytes);
+  for (let at = 0; at < 250; at++) await busy.data(at / 100, bytes, at);
+  const sizes = { busy: bytes, still: bytes };
+  await eventually(async () => {
+    expect((await costOn(100, app, sizes)).collections).toMatchObject([
+      { documentCount: '249' },
+      { documentCount: '1' },
+    ]);
+  });
+  const exact = Math.floor((bytes / GiB) * 1_000 * 100);
+  expect((await cost(app)).collections).toMatchObject([{ accrued: String(exact) }, { accrued: String(exact) }]);
+  expect(exact).toBe(93);
+});
+
+test('a change of price counts from when it is known, and the last price holds while payments is away', async () => {
+  finance.price.freeDays = 0;
+  const app = newApp();
+  await collectionOf(app).data(0, GiB);
+  expect((await costOn(10, app, { notes: GiB })).collections).toMatchObject([{ accrued: '10000' }]);
+  finance.price.utiaPerGibDay = 5_000n;
+  // For a minute the last answer is good.
+  expect((await cost(app)).collections).toMatchObject([{ pricePerGibDay: '1000' }]);
+  finance.clock.now = new Date(day(10).getTime() + 60_000);
+  expect((await cost(app)).collections).toMatchObject([{ pricePerGibDay: '5000', accrued: '10000' }]);
+  finance.price.away = true;
+  finance.clock.now = new Date(day(11).getTime() + 60_000);
+  expect((await cost(app)).collections).toMatchObject([{ pricePerGibDay: '5000', accrued: '15000' }]);
+  await finance.restart();
+  expect((await cost(app)).collections).toMatchObject([
+    { pricePerGibDay: '5000', accrued: '15000', monthlyCost: '150000' },
+  ]);
+});
+
+test('as long as prices were never known the cost is unavailable, and nothing that happened is lost', async () => {
+  finance.price.away = true;
+  finance.price.freeDays = 0;
+  const app = newApp();
+  expect(await cost(app)).toEqual({ collections: [], totalMonthlyCost: '0' });
+  const notes = collectionOf(app);
+  await notes.data(0, GiB);
+  finance.clock.now = day(2);
+  await eventually(() => expect(cost(app)).rejects.toMatchObject({ code: 'UNAVAILABLE' }));
+  // What it has cost until here is not known, so this event waits.
+  await notes.data(1, 2 * GiB);
+  finance.price.away = false;
+  expect((await costOn(3, app, { notes: 2 * GiB })).collections).toMatchObject([{ accrued: '5000' }]);
+});
+
+test('a deleted collection costs nothing more and is not listed; one of the same name begins anew and owes what is due', async () => {
+  const app = newApp();
+  const [first, second] = [collectionOf(app, 'notes', 1), collectionOf(app, 'notes', 2)];
+  await first.data(0, GiB);
+  await first.blobs(0, GiB);
+  await costOn(1, app, { notes: 2 * GiB });
+  await first.deleted(32);
+  await costOn(40, app, {});
+  // The blobs go a little later; none of that brings the collection back.
+  await first.blobs(32.1, GiB / 2);
+  await first.blobs(32.2, 0);
+  await second.data(50, GiB);
+  // What was on its way from the first one comes too late.
+  await first.data(51, 7);
+  await first.deleted(51);
+  const [found] = (await costOn(60, app, { notes: GiB })).collections;
+  expect(found).toMatchObject({ accrued: '4000', nextChargeAt: day(80).toISOString(), monthlyCost: '10000' });
+  finance.clock.now = day(81);
+  expect((await cost(app)).collections).toMatchObject([{ accrued: '5000' }]);
+});
+
+test('nothing is kept of an application that is gone, also not what comes late', async () => {
+  const app = newApp();
+  const other = newApp();
+  await Promise.all([collectionOf(app, 'a', 1).data(0, GiB), collectionOf(app, 'b', 2).data(0, GiB)]);
+  await collectionOf(other, 'c', 3).data(0, GiB);
+  await costOn(1, app, { a: GiB, b: GiB });
+  await finance.data.publish('app.deleted', { app_id: app, at: day(2).toISOString() });
+  await costOn(3, app, {});
+  await collectionOf(app, 'a', 1).blobs(4, GiB);
+  await collectionOf(other, 'c', 3).blobs(4, GiB);
+  await costOn(5, other, { c: 2 * GiB });
+  expect(await cost(app)).toEqual({ collections: [], totalMonthlyCost: '0' });
+});
+
+test('an event that makes no sense is put aside, shown in health, and the others go on', async () => {
+  const app = newApp();
+  const part = async (name: string) =>
+    (await finance.health.check({}, call())).parts.find((each) => each.name === name);
+  await eventually(async () => expect(await part('events of data')).toMatchObject({ status: 'HEALTHY' }));
+  await finance.data.publish('collection.usage', { app_id: app, collection: 'bad', size_bytes: -1, at: 'yesterday' });
+  await finance.data.publish('collection.renamed', { app_id: app, collection: 'unknown' });
+  await collectionOf(app).data(0, 5);
+  await costOn(1, app, { notes: 5 });
+  await eventually(async () => expect(await part('events of data')).toMatchObject({ status: 'DEGRADED' }));
+  expect(await part('events of blobs')).toMatchObject({ status: 'HEALTHY' });
+  expect(await part('database')).toMatchObject({ status: 'HEALTHY' });
+});

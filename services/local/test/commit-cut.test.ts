@@ -1,0 +1,65 @@
+import { startPostgresProxy, type CommitFate, type PostgresProxy } from '@granary/shared/testing/postgres-proxy';
+import { testDatabase } from '@granary/shared/testing/database';
+import { newApp, startGranary, type Granary, type StoreAnswer } from './granary';
+
+const cutsWanted = 100;
+const writers = 6;
+
+/** Which commits are cut: only those of writes, and no more than wanted, so that the last writes come through. */
+class Knife {
+  cuts = 0;
+  armed = false;
+  private seen = 0;
+
+  fate(): CommitFate {
+    this.seen += 1;
+    if (!this.armed || this.cuts >= cutsWanted || this.seen % 2 === 0) return 'pass';
+    this.cuts += 1;
+    return this.cuts % 2 === 0 ? 'cut before' : 'cut after';
+  }
+}
+
+describe('the connection to Postgres, cut at COMMIT', () => {
+  const knife = new Knife();
+  let proxy: PostgresProxy;
+  let granary: Granary;
+  beforeAll(async () => {
+    proxy = await startPostgresProxy((await testDatabase()).url, () => knife.fate());
+    granary = await startGranary('direct', { databaseUrls: { data: proxy.url } });
+  });
+  afterAll(async () => {
+    await granary.stop();
+    await proxy.stop();
+  });
+
+  test('100 times under writers: no acknowledged write is lost, none is doubled, the heights have no gap', async () => {
+    const app = await newApp(granary);
+    await app.store('films', [{ id: 'first' }]);
+    knife.armed = true;
+    const acknowledged: Array<{ id: string; height: number }> = [];
+    const write = async (writer: number) => {
+      for (let n = 0; knife.cuts < cutsWanted || n === 0; n++) {
+        const id = `${writer}-${n}`;
+        const answer = await app.call<StoreAnswer>('POST', '/store', {
+          root: `${app.appId}::films`,
+          data: [{ id, n }],
+        });
+        expect([202, 503]).toContain(answer.status);
+        if (answer.status === 202) acknowledged.push({ id, height: answer.body.results[0]!.celestia_height });
+      }
+    };
+    await Promise.all(Array.from({ length: writers }, (_, writer) => write(writer)));
+    expect(knife.cuts).toBe(cutsWanted);
+    knife.armed = false;
+
+    const versions = await app.list<{ id: string }>('films', { include_history: true, limit: 10_000 });
+    const ids = versions.body.records.map(({ id }) => id);
+    expect(new Set(ids).size).toBe(ids.length);
+    expect(ids).toEqual(expect.arrayContaining(acknowledged.map(({ id }) => id)));
+    const heights = acknowledged.map(({ height }) => height);
+    expect(new Set(heights).size).toBe(heights.length);
+    // A write after all of it has the height of all that was written before, so none was skipped or used twice.
+    const last = (await app.store('films', [{ id: 'last' }])).body.results[0]!.celestia_height;
+    expect(last).toBe(ids.length + 1);
+  });
+});

@@ -1,0 +1,51 @@
+import { existsSync } from 'node:fs';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { resolveDataDir } from '../src/postgres/data-dir';
+import { startPostgres, type EmbeddedPostgres } from '../src/postgres/postgres';
+
+export interface TestPostgres {
+  postgres: EmbeddedPostgres;
+  directory: string;
+}
+
+const prefix = 'granary-test-';
+const silent = { info: () => undefined, warn: () => undefined };
+
+/** One Postgres for the whole run, with all of its safety on as in earnest, in a temporary directory. */
+export default async function globalSetup(): Promise<void> {
+  await endAbandoned();
+  const directory = await mkdtemp(path.join(os.tmpdir(), `${prefix}${process.pid}-`));
+  const { dataDir } = await resolveDataDir({ defaultDir: directory });
+  const postgres = await startPostgres({ dataDir, log: silent });
+  process.env.GRANARY_TEST_POSTGRES = postgres.url('postgres');
+  (globalThis as { testPostgres?: TestPostgres }).testPostgres = { postgres, directory: dataDir };
+}
+
+/** A run that was killed leaves its Postgres behind; whose it was is told by the process id in the folder's name. */
+async function endAbandoned(): Promise<void> {
+  for (const name of await readdir(os.tmpdir())) {
+    const pid = Number(new RegExp(`^${prefix}(\\d+)-`).exec(name)?.[1]);
+    if (!(pid > 0) || isRunning(pid)) continue;
+    const directory = path.join(os.tmpdir(), name);
+    try {
+      if (existsSync(path.join(directory, 'postgres'))) {
+        const left = await startPostgres({ dataDir: directory, log: silent });
+        await left.stop();
+      }
+      await rm(directory, { recursive: true, force: true });
+    } catch {
+      // Another user's, or another run is ending it at this moment.
+    }
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}

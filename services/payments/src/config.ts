@@ -1,0 +1,11 @@
+import type { z } from 'zod';
+import { commonConfig, whole } from '@granary/shared/config';
+
+/** The environment of the payments service. */
+export const paymentsConfig = commonConfig.extend({
+  /** What keeping a GiB for a day costs beyond the free days. */
+  RETENTION_UTIA_PER_GIB_DAY: whole(0, Number.MAX_SAFE_INTEGER).default(1000),
+  RETENTION_FREE_DAYS: whole(0, 36_500).default(30),
+});
+
+export type PaymentsConfig = Readonly<z.infer<typeof paymentsConfig>>;

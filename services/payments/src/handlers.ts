@@ -1,0 +1,20 @@
+import { notImplemented, unavailable } from '@granary/shared/errors';
+import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
+import type { Prices } from '@granary/shared/gen/granary/payments/v1/Prices';
+import type { Handlers } from '@granary/shared/grpc/types';
+import type { Pool } from '@granary/shared/postgres/pool';
+import { readPrices, type PriceList } from './prices';
+
+export function paymentsHandlers({ pool }: { pool: Pool }): Handlers<PaymentsDefinition> {
+  return {
+    getPrices: async () => toPrices(await readPrices(pool)),
+    quoteEncryptedIndex: () => Promise.reject(notImplemented('A quote for an encrypted index')),
+    verifyPayment: () => Promise.reject(notImplemented('The verification of payments')),
+  };
+}
+
+function toPrices(prices: Partial<PriceList>): Prices {
+  const { retention_utia_per_gib_day: perGibDay, retention_free_days: freeDays } = prices;
+  if (perGibDay === undefined || freeDays === undefined) throw unavailable('Prices are not known yet');
+  return { retentionUtiaPerGibDay: perGibDay.toString(), retentionFreeDays: Number(freeDays) };
+}

@@ -1,0 +1,34 @@
+import { join } from 'node:path';
+import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
+import { loadService } from '@granary/shared/grpc/protos';
+import type { Implementation } from '@granary/shared/grpc/server';
+import { startService, type Overrides, type RunningService } from '@granary/shared/service';
+import type { PaymentsConfig } from './config';
+import { paymentsHandlers } from './handlers';
+import { setPrices } from './prices';
+
+export const paymentsDefinition = loadService<PaymentsDefinition>('payments', 'Payments');
+
+export interface PaymentsOverrides extends Overrides {
+  now?: () => Date;
+}
+
+/** The payments service: what the platform charges, as its configuration says. */
+export function startPayments(config: PaymentsConfig, overrides: PaymentsOverrides = {}): Promise<RunningService> {
+  const { now = () => new Date() } = overrides;
+  return startService('payments', config, join(__dirname, '..', 'migrations'), overrides, async ({ pool }) => {
+    await setPrices(
+      pool,
+      {
+        retention_utia_per_gib_day: BigInt(config.RETENTION_UTIA_PER_GIB_DAY),
+        retention_free_days: BigInt(config.RETENTION_FREE_DAYS),
+      },
+      now(),
+    );
+    const payments: Implementation<PaymentsDefinition> = {
+      definition: paymentsDefinition,
+      handlers: paymentsHandlers({ pool }),
+    };
+    return { implementations: [payments] };
+  });
+}

@@ -1,0 +1,82 @@
+import { readConfig } from '@granary/shared/config';
+import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
+import { openClient, type Target } from '@granary/shared/grpc/client';
+import type { Implementation } from '@granary/shared/grpc/server';
+import { newCall } from '@granary/shared/grpc/types';
+import { createLogger } from '@granary/shared/logger';
+import { createPool, rows } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { testDatabase } from '@granary/shared/testing/database';
+import { paymentsConfig } from '../src/config';
+import { paymentsDefinition, startPayments } from '../src/service';
+
+const log = createLogger('payments-test', 'silent');
+const stops: Array<() => Promise<void>> = [];
+
+afterEach(async () => {
+  for (const stop of stops.splice(0).reverse()) await stop();
+});
+
+type Transport = 'in one process' | 'over gRPC';
+
+async function start(transport: Transport, url: string, environment: Record<string, string> = {}, now = new Date()) {
+  const config = readConfig(paymentsConfig, { DATABASE_URL: url, ...environment });
+  const service = await startPayments(config, { log, listen: transport === 'over gRPC', now: () => now });
+  const target: Target<PaymentsDefinition> =
+    transport === 'over gRPC'
+      ? { address: service.address! }
+      : { implementation: service.implementations[0] as unknown as Implementation<PaymentsDefinition> };
+  const opened = openClient(paymentsDefinition, target, { log });
+  stops.push(async () => {
+    opened.close();
+    await service.stop();
+  });
+  return opened.client;
+}
+
+const call = () => newCall('test', 10_000);
+
+describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transport) => {
+  test('a changed configuration becomes a new price and the earlier ones stay as history', async () => {
+    const { url } = await testDatabase();
+    const day = (number: number) => new Date(Date.UTC(2026, 0, number));
+    const first = await start(transport, url, {}, day(2));
+    expect(await first.getPrices({}, call())).toEqual({ retentionUtiaPerGibDay: '1000', retentionFreeDays: 30 });
+    // The same again, by two copies at once, changes nothing.
+    await Promise.all([start(transport, url, {}, day(3)), start(transport, url, {}, day(3))]);
+    const dearer = { RETENTION_UTIA_PER_GIB_DAY: '9007199254740991', RETENTION_FREE_DAYS: '0' };
+    const second = await start(transport, url, dearer, day(4));
+    const now = { retentionUtiaPerGibDay: '9007199254740991', retentionFreeDays: 0 };
+    expect(await second.getPrices({}, call())).toEqual(now);
+    expect(await first.getPrices({}, call())).toEqual(now);
+    // A clock that went back does not bring an old price back.
+    const third = await start(transport, url, {}, day(1));
+    expect(await third.getPrices({}, call())).toEqual({ retentionUtiaPerGibDay: '1000', retentionFreeDays: 30 });
+
+    const pool = createPool({ url, size: 1, applicationName: 'payments-test', log });
+    stops.push(() => pool.end());
+    const history = await rows<{ amount: bigint; valid_from: Date }>(
+      pool,
+      sql`select amount, valid_from from price where name = 'retention_utia_per_gib_day' order by valid_from`,
+    );
+    expect(history).toEqual([
+      { amount: 1000n, valid_from: day(2) },
+      { amount: 9007199254740991n, valid_from: day(4) },
+      { amount: 1000n, valid_from: day(4) },
+    ]);
+  });
+
+  test('quotes and payments say that they are not implemented', async () => {
+    const payments = await start(transport, (await testDatabase()).url);
+    const refusal = { code: 'UNIMPLEMENTED', reason: 'NOT_IMPLEMENTED' };
+    await expect(payments.quoteEncryptedIndex({ appId: 'films' }, call())).rejects.toMatchObject(refusal);
+    await expect(payments.verifyPayment({ body: Buffer.from('{}') }, call())).rejects.toMatchObject(refusal);
+  });
+});
+
+test('a price that is no whole number from 0 is refused before anything starts', () => {
+  for (const wrong of ['-1', '1.5', 'free', '9007199254740992']) {
+    const environment = { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none', RETENTION_UTIA_PER_GIB_DAY: wrong };
+    expect(() => readConfig(paymentsConfig, environment)).toThrow('RETENTION_UTIA_PER_GIB_DAY');
+  }
+});

@@ -1,0 +1,71 @@
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+
+/**
+ * What happens to a connection when COMMIT passes: nothing, a cut before Postgres gets it, or a cut after Postgres has
+ * answered and before the client hears of it.
+ */
+export type CommitFate = 'pass' | 'cut before' | 'cut after';
+
+export interface PostgresProxy {
+  /** The given URL, with the proxy's address. */
+  url: string;
+  stop(): Promise<void>;
+}
+
+/** Stands between a client and Postgres, reads the messages of the client, and cuts connections at COMMIT. */
+export async function startPostgresProxy(target: string, fateOfCommit: () => CommitFate): Promise<PostgresProxy> {
+  const { hostname, port } = new URL(target);
+  const sockets = new Set<Socket>();
+  const server = createServer((client) => {
+    const upstream = connect(Number(port), hostname);
+    let cutAtAnswer = false;
+    const cut = () => {
+      client.destroy();
+      upstream.destroy();
+    };
+    for (const socket of [client, upstream]) {
+      sockets.add(socket);
+      socket.on('error', cut);
+      socket.on('close', () => {
+        sockets.delete(socket);
+        cut();
+      });
+    }
+    const messages = clientMessages((message) => {
+      const fate = isCommit(message) ? fateOfCommit() : 'pass';
+      if (fate === 'cut before') return cut();
+      if (fate === 'cut after') cutAtAnswer = true;
+      upstream.write(message);
+    });
+    client.on('data', messages);
+    upstream.on('data', (chunk) => (cutAtAnswer ? cut() : client.write(chunk)));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return {
+    url: Object.assign(new URL(target), { host: `127.0.0.1:${(server.address() as AddressInfo).port}` }).href,
+    stop: async () => {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
+
+const isCommit = (message: Buffer): boolean =>
+  message[0] === 0x51 && message.subarray(5, -1).toString().toLowerCase() === 'commit';
+
+/** Cuts the bytes of a client into whole messages: a length after a type byte, but for the first, which has no type. */
+function clientMessages(deliver: (message: Buffer) => void): (chunk: Buffer) => void {
+  let buffered = Buffer.alloc(0);
+  let typed = 0;
+  return (chunk) => {
+    buffered = Buffer.concat([buffered, chunk]);
+    while (buffered.length >= typed + 4) {
+      const length = typed + buffered.readInt32BE(typed);
+      if (buffered.length < length) return;
+      const message = buffered.subarray(0, length);
+      buffered = buffered.subarray(length);
+      typed = 1;
+      deliver(message);
+    }
+  };
+}

@@ -1,0 +1,106 @@
+import { notFound, ServiceError } from '@granary/shared/errors';
+import type { Commit } from '@granary/shared/gen/granary/data/v1/Commit';
+import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
+import type { Job } from '@granary/shared/gen/granary/data/v1/Job';
+import type { Task as TaskMessage } from '@granary/shared/gen/granary/tasks/v1/Task';
+import type { TasksDefinition } from '@granary/shared/gen/granary/tasks/v1/Tasks';
+import { newCall, type Call, type Client, type Handlers } from '@granary/shared/grpc/types';
+import { parseTicket } from '@granary/shared/ids';
+import type { Logger } from '@granary/shared/logger';
+import type { Pool } from '@granary/shared/postgres/pool';
+import { findTask, hasEnded, isFurther, isTaskStatus, TASK_NOT_FOUND, type Task } from './tasks';
+
+interface Parts {
+  pool: Pool;
+  log: Logger;
+  data: Client<DataDefinition>;
+}
+
+const dataTimeoutMs = 5_000;
+
+export function tasksHandlers(parts: Parts): Handlers<TasksDefinition> {
+  return {
+    getTask: async ({ ticketId }, call) => {
+      switch (parseTicket(ticketId)?.kind) {
+        case 'c':
+          return fromCommit(await parts.data.getCommit({ ticketId }, newCall(call.requestId, dataTimeoutMs, call)));
+        case 'j':
+          return toMessage(await getJobTask(parts, ticketId, call));
+        case undefined:
+          throw taskNotFound();
+      }
+    },
+  };
+}
+
+const taskNotFound = () => notFound(TASK_NOT_FOUND, 'There is no such task');
+
+/** The task of a job from its events or, where they are still on their way, from the service that does the job. */
+async function getJobTask({ pool, log, data }: Parts, ticketId: string, call: Call): Promise<Task> {
+  const known = await findTask(pool, ticketId);
+  if (known && hasEnded(known)) return known;
+  try {
+    const asked = fromJob(await data.getJob({ ticketId }, newCall(call.requestId, dataTimeoutMs, call)));
+    return known && !isFurther(asked, known) ? known : asked;
+  } catch (error) {
+    if (!known) throw error;
+    // It may be the job of another service; and what is known is true, if perhaps not the latest.
+    if (!(error instanceof ServiceError && error.reason === TASK_NOT_FOUND)) {
+      log.warn({ err: error, requestId: call.requestId }, 'data could not be asked about a job');
+    }
+    return known;
+  }
+}
+
+function fromJob(job: Job): Task {
+  if (!isTaskStatus(job.status)) throw new Error(`data knows a status ${job.status}`);
+  return {
+    ticketId: job.ticketId,
+    appId: job.appId,
+    operationType: job.operationType,
+    status: job.status,
+    error: job.status === 'Failed' ? job.error : null,
+    progress: job.progress,
+    progressLog: job.progressLog,
+    resultText: job.resultJson || null,
+    createdAt: new Date(job.createdAt),
+    updatedAt: new Date(job.updatedAt),
+  };
+}
+
+function toMessage(task: Task): TaskMessage {
+  return {
+    ticketId: task.ticketId,
+    status: task.status,
+    error: task.error ?? '',
+    operationType: task.operationType,
+    appId: task.appId,
+    createdAt: task.createdAt.toISOString(),
+    updatedAt: task.updatedAt.toISOString(),
+    userAddress: '',
+    transactionHash: '',
+    blockHeight: '0',
+    resultJson: task.resultText ?? '',
+    progressLog: task.progressLog,
+    progress: task.progress,
+  };
+}
+
+/** The ticket of a write is its commit, which is there or is not: such a task has no other state. */
+function fromCommit(commit: Commit): TaskMessage {
+  return {
+    ticketId: commit.ticketId,
+    status: 'Completed',
+    error: '',
+    operationType: commit.operationType,
+    appId: commit.appId,
+    createdAt: commit.committedAt,
+    updatedAt: commit.committedAt,
+    userAddress: commit.userAddress,
+    transactionHash: commit.transactionHash,
+    blockHeight: commit.height,
+    resultJson: commit.resultJson.toString(),
+    progressLog: [`${commit.committedAt} committed at height ${commit.height}`],
+    progress: 1,
+  };
+}

@@ -1,0 +1,67 @@
+import { join } from 'node:path';
+import { startConsumer } from '@granary/shared/bus/consumer';
+import { outboxDefinition } from '@granary/shared/bus/outbox';
+import { ConfigError } from '@granary/shared/config';
+import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
+import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
+import type { TasksDefinition } from '@granary/shared/gen/granary/tasks/v1/Tasks';
+import { openClient, type Target } from '@granary/shared/grpc/client';
+import { loadService } from '@granary/shared/grpc/protos';
+import type { Implementation } from '@granary/shared/grpc/server';
+import { startService, type Context, type Overrides, type Parts, type RunningService } from '@granary/shared/service';
+import type { TasksConfig } from './config';
+import { tasksHandlers } from './handlers';
+import { handleJobEvent, tasksTopic } from './tasks';
+
+export const tasksDefinition = loadService<TasksDefinition>('tasks', 'Tasks');
+const dataDefinition = loadService<DataDefinition>('data', 'Data');
+
+export interface TasksOverrides extends Overrides {
+  data?: Target<DataDefinition>;
+  dataOutbox?: Target<OutboxDefinition>;
+}
+
+/** The tasks service: answers for tickets. Throws a ConfigError when it is not told where data is. */
+export async function startTasks(config: TasksConfig, overrides: TasksOverrides = {}): Promise<RunningService> {
+  const data = overrides.data ?? dataAt(config);
+  const dataOutbox = overrides.dataOutbox ?? dataAt(config);
+  const migrations = join(__dirname, '..', 'migrations');
+  const build = (context: Context) => Promise.resolve(buildTasks(context, data, dataOutbox));
+  return startService('tasks', config, migrations, overrides, build, { bus: true });
+}
+
+function dataAt(config: TasksConfig): { address: string } {
+  if (config.DATA_ADDRESS === undefined)
+    throw new ConfigError('The configuration is wrong:\n  DATA_ADDRESS: is missing');
+  return { address: config.DATA_ADDRESS };
+}
+
+function buildTasks(
+  { pool, log }: Context,
+  dataTarget: Target<DataDefinition>,
+  outboxTarget: Target<OutboxDefinition>,
+): Parts {
+  const data = openClient(dataDefinition, dataTarget, { log, repeatable: ['getCommit', 'getJob'] });
+  const outbox = openClient(outboxDefinition, outboxTarget, { log });
+  const consumer = startConsumer({
+    pool,
+    log,
+    name: 'tasks-data',
+    source: outbox.client,
+    topics: [tasksTopic],
+    handle: handleJobEvent,
+  });
+  const tasks: Implementation<TasksDefinition> = {
+    definition: tasksDefinition,
+    handlers: tasksHandlers({ pool, log, data: data.client }),
+  };
+  return {
+    implementations: [tasks],
+    checks: { 'events of data': consumer.lag },
+    stop: async () => {
+      await consumer.stop();
+      data.close();
+      outbox.close();
+    },
+  };
+}
