@@ -30,9 +30,19 @@ create function sort_rank(value jsonb) returns int
 language sql immutable strict parallel safe
 return case jsonb_typeof(value) when 'array' then 1 when 'object' then 2 else 0 end;
 
--- Types whose order, column by column, makes min() and max() find a value by something else.
-create type sorted_value as (rank int, key jsonb, value jsonb);
-create type placed_value as (height bigint, place int, value jsonb);
+-- A value with what it is found by: the aggregates below give the one whose keys come first or last.
+create type keyed_value as (major bigint, minor jsonb, value jsonb);
+
+create function lesser_of(a keyed_value, b keyed_value) returns keyed_value
+language sql immutable strict parallel safe
+return case when b < a then b else a end;
+
+create function greater_of(a keyed_value, b keyed_value) returns keyed_value
+language sql immutable strict parallel safe
+return case when b > a then b else a end;
+
+create aggregate first_value_of(keyed_value) (sfunc = lesser_of, stype = keyed_value, combinefunc = lesser_of, parallel = safe);
+create aggregate last_value_of(keyed_value) (sfunc = greater_of, stype = keyed_value, combinefunc = greater_of, parallel = safe);
 
 -- The average to 16 significant digits; null over nothing. The factor makes the quotient exact enough to be rounded.
 create function average_of(total numeric, count bigint) returns numeric

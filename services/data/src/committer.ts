@@ -361,7 +361,9 @@ function uniqueViolation(
   const index = handle.indexes[at];
   if (!index) return undefined;
   const detail = String((error as { detail?: unknown }).detail);
-  const place = placed.find(({ document }) => detail.includes(`)=(${document.uniques[at] ?? ''}) `))?.place ?? 0;
+  const same = placed.filter(({ document }) => detail.includes(`)=(${document.uniques[at] ?? ''}) `));
+  // Of two documents of one call with the value, the second is one too many in any case.
+  const place = (same[1] ?? same[0])?.place ?? 0;
   return new UniqueViolationError(index.fieldName, place, error);
 }
 

@@ -24,6 +24,7 @@ import { conditionOfText, parametersByName, refused, take } from './query/parame
 import { readDocuments, withFreshSource } from './query/read';
 import {
   needsKey,
+  numberOfText,
   parseCount,
   parseLimit,
   parseOffset,
@@ -237,10 +238,10 @@ export async function runQuery({ pool }: { pool: Pool }, request: ReadRequest): 
     const declared = parseParameters(readJsonText(Buffer.from(query.parameters_text), 'parameters'));
     const given = parametersByName(request.parameters);
     refuseCursor(take(given, 'cursor'));
-    const limit = parseLimit(take(given, 'limit'), 'limit', base.limit);
+    const limit = parseLimit(numberOfText(take(given, 'limit')), 'limit', base.limit);
     if (base.limit !== undefined && limit > base.limit)
       throw overLimit('limit', `may be at most ${base.limit} for this query`);
-    const offset = parseOffset(take(given, 'offset'));
+    const offset = parseOffset(numberOfText(take(given, 'offset')));
     const count = parseCount(take(given, 'count'));
     const find = and(base.find, ...conditionsOf(handle, declared, given));
     const source = documentsOf(handle, { includeHistory: false, includeDeleted: false });

@@ -3,7 +3,6 @@ import { createSignal } from '@granary/shared/bus/signal';
 import { outboxImplementation } from '@granary/shared/bus/outbox';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import { loadService } from '@granary/shared/grpc/protos';
-import type { Implementation } from '@granary/shared/grpc/server';
 import type { Logger } from '@granary/shared/logger';
 import { startService, type Overrides, type RunningService } from '@granary/shared/service';
 import { Committer } from './committer';
@@ -72,8 +71,8 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
       });
       return {
         implementations: [
-          { definition: dataDefinition, handlers } as unknown as Implementation,
-          outbox as unknown as Implementation,
+          { definition: dataDefinition, handlers },
+          outbox,
         ],
         stop: async () => {
           await housework.stop();

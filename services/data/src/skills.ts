@@ -12,7 +12,7 @@ import { transaction } from '@granary/shared/postgres/transaction';
 import { findApp } from './catalog';
 import { changingApp } from './collections';
 import { growCatalogRevision } from './head';
-import { skillsMarkdown, type SkillsContent } from './query/skills-markdown';
+import { ownerPartOf, skillsMarkdown, type SkillsContent } from './query/skills-markdown';
 
 /** Bytes of the owner's part, at most. */
 export const skillsBytesMax = 256 * 1024;
@@ -66,7 +66,7 @@ export async function putSkills(context: SkillsContext, request: PutSkillsReques
   const app = await changingApp(context.pool, appId, async (tx, owned) => {
     await execute(
       tx,
-      sql`update application set skills_owner_part = ${markdown}, updated_at = ${new Date()} where number = ${owned.number}`,
+      sql`update application set skills_owner_part = ${ownerPartOf(markdown)}, updated_at = ${new Date()} where number = ${owned.number}`,
     );
     await growCatalogRevision(tx, owned.number);
     return owned;

@@ -21,6 +21,7 @@ import { conditionOfText, parametersByName, refused, take } from './query/parame
 import { readDocuments, withFreshSource } from './query/read';
 import {
   needsKey,
+  numberOfText,
   parseCount,
   parseLimit,
   parseOffset,
@@ -307,8 +308,8 @@ export async function readView({ pool }: Context, request: ReadRequest): Promise
     const options = {
       projection: parseSelect(take(parameters, 'select')),
       sort: parseSortList(take(parameters, 'sort')),
-      limit: parseLimit(take(parameters, 'limit')),
-      offset: parseOffset(take(parameters, 'offset')),
+      limit: parseLimit(numberOfText(take(parameters, 'limit'))),
+      offset: parseOffset(numberOfText(take(parameters, 'offset'))),
       count: parseCount(take(parameters, 'count')),
     };
     const variables = parseVariables(view.variablesText);

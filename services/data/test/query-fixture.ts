@@ -82,7 +82,11 @@ export async function startFixture(): Promise<Fixture> {
 const noIdempotency = { caller: '', method: '', path: '', key: '', contentHash: Buffer.alloc(0) };
 
 async function newApp(methods: Methods): Promise<TestApp> {
-  const { application } = await methods.createApplication({ name: 'Test', description: '', idempotency: noIdempotency });
+  const { application } = await methods.createApplication({
+    name: 'Test',
+    description: '',
+    idempotency: noIdempotency,
+  });
   const { appId } = application!;
   const number = BigInt(application!.number);
   const completed = async (ticketId: string): Promise<void> => {

@@ -12,7 +12,8 @@ export const missing = Symbol('missing');
 export function follow(record: unknown, path: readonly string[]): unknown {
   let value = record;
   for (const step of path) {
-    if (Array.isArray(value)) value = /^(0|[1-9]\d*)$/.test(step) && Number(step) < value.length ? value[Number(step)] : missing;
+    if (Array.isArray(value))
+      value = /^(0|[1-9]\d*)$/.test(step) && Number(step) < value.length ? value[Number(step)] : missing;
     else if (typeof value === 'object' && value !== null && Object.hasOwn(value, step)) {
       value = (value as Record<string, unknown>)[step];
     } else return missing;

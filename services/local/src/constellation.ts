@@ -12,13 +12,13 @@ import { paymentsConfig } from '@granary/payments/config';
 import { paymentsDefinition, startPayments } from '@granary/payments/service';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { readConfig } from '@granary/shared/config';
-import type { Target } from '@granary/shared/grpc/client';
+import { targetOf, type ServiceTarget, type Target } from '@granary/shared/grpc/client';
+import type { ServiceDefinition } from '@granary/shared/grpc/types';
 import { stopAll, type Running } from '@granary/shared/lifecycle';
 import type { Logger } from '@granary/shared/logger';
 import type { RunningService } from '@granary/shared/service';
 import { tasksConfig } from '@granary/tasks/config';
 import { startTasks } from '@granary/tasks/service';
-import type { ServiceDefinition } from '@grpc/grpc-js';
 
 /** The services that have a database, in the order in which they can start. */
 export const databaseServices = ['payments', 'data', 'blobs', 'finance', 'tasks'] as const;
@@ -59,8 +59,10 @@ export async function startConstellation(options: ConstellationOptions): Promise
     LISTEN: '127.0.0.1:0',
     ...options.settings?.[service],
   });
+  const where = (service: RunningService): ServiceTarget =>
+    service.address === undefined ? { implementations: service.implementations } : { address: service.address };
   const target = <D extends ServiceDefinition>(service: RunningService, definition: D): Target<D> =>
-    service.address === undefined ? directTarget(service, definition) : { address: service.address };
+    targetOf(where(service), definition);
   const started = <S extends RunningService>(service: S): S => {
     stops.push(() => service.stop());
     return service;
@@ -110,8 +112,6 @@ export async function startConstellation(options: ConstellationOptions): Promise
         dataOutbox,
       }),
     );
-    const where = (service: RunningService) =>
-      service.address === undefined ? { implementations: service.implementations } : { address: service.address };
     const gateway = await startGateway(
       readConfig(gatewayConfig, {
         HOST: options.host,
@@ -139,11 +139,4 @@ export async function startConstellation(options: ConstellationOptions): Promise
     await stopAll(stops).catch(() => {});
     throw error;
   }
-}
-
-/** The handlers of a service of this process. */
-function directTarget<D extends ServiceDefinition>(service: RunningService, definition: D): Target<D> {
-  const implementation = service.implementations.find((candidate) => candidate.definition === definition);
-  if (!implementation) throw new Error('the service does not implement that');
-  return { implementation } as unknown as Target<D>;
 }

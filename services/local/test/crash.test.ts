@@ -25,7 +25,7 @@ class Started {
     );
     const url = await new Promise<string>((resolve, reject) => {
       const lines: string[] = [];
-      createInterface({ input: child.stdout! }).on('line', (line) => {
+      createInterface({ input: child.stdout }).on('line', (line) => {
         lines.push(line);
         const ready = /^Granary is ready at (\S+)/.exec(line);
         if (ready) resolve(ready[1]!);

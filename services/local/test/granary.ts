@@ -32,7 +32,7 @@ export interface Granary {
 /** The whole of Granary on fresh databases of the suite's Postgres, seen through HTTP only. */
 export async function startGranary(
   transport: 'direct' | 'wire',
-  options: Partial<Pick<ConstellationOptions, 'settings' | 'databaseUrls'>> = {},
+  options: Pick<ConstellationOptions, 'settings'> & { databaseUrls?: Partial<Record<DatabaseService, string>> } = {},
 ): Promise<Granary> {
   const directory = await mkdtemp(join(tmpdir(), 'granary-suite-'));
   const urls = await Promise.all(

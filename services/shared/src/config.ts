@@ -1,7 +1,8 @@
 import { z } from 'zod';
 
+/** What the person who starts a service can mend; its message is a sentence for that person. */
 export class ConfigError extends Error {
-  override readonly name = 'ConfigError';
+  override readonly name: string = 'ConfigError';
 }
 
 /**

@@ -99,13 +99,14 @@ export class Compiler {
       case 'contains':
         return this.contains(condition.path, condition.value);
       case 'text':
-        return this.text(condition.path, condition.match, condition.value);
+        return condition.match === 'startsWith'
+          ? this.startsWith(condition.path, condition.value)
+          : this.text(condition.path, condition.match, condition.value);
     }
   }
 
   private list(conditions: readonly Condition[], separator: ' and ' | ' or ', nothing: Sql): Sql {
-    const neutral = nothing;
-    const parts = conditions.map((condition) => this.condition(condition)).filter((part) => part !== neutral);
+    const parts = conditions.map((condition) => this.condition(condition)).filter((part) => part !== nothing);
     if (parts.length === 0) return nothing;
     return parts.length === 1 ? parts[0]! : sql`(${join(parts, separator)})`;
   }
@@ -121,7 +122,8 @@ export class Compiler {
     // An array and an object have no key, and other text of a date may stand for an instant.
     if (!key || !isScalar(value) || this.mustScan(path, value, instant)) return exact();
     const same = sql`${key} = ${keyText(value, instant)}::jsonb`;
-    return this.isKeyExact(path, value) ? same : sql`(${same} and ${exact()})`;
+    if (this.isKeyExact(path, value)) return same;
+    return sql`(${same} and ${this.isDate(path) ? this.hasTypeOf(path, value) : exact()})`;
   }
 
   private isIn(path: Path, values: readonly JsonValue[]): Sql {
@@ -168,9 +170,11 @@ export class Compiler {
     const key = this.keyOf(path);
     if (!key || this.mustScan(path, bound, instant)) return exact();
     if (instant !== undefined) {
-      return sql`(${withinType(key, comparison, instant, new JsonNumber(instant))} and ${exact()})`;
+      return sql`(${withinType(key, comparison, instant, new JsonNumber(instant))} and ${this.hasTypeOf(path, bound)})`;
     }
     if (this.isKeyExact(path, bound)) return sql`(${withinType(key, comparison, toText(bound), bound)})`;
+    if (this.isDate(path))
+      return sql`(${withinType(key, comparison, toText(bound), bound)} and ${this.hasTypeOf(path, bound)})`;
     // A cut key never lies above its string, and not below the head of a bound that is shorter than any cut key.
     const isLower = comparison === '>' || comparison === '>=';
     const loose = isLower && typeof bound === 'string' ? headOf(bound) : bound;
@@ -208,9 +212,26 @@ export class Compiler {
     return sql`(jsonb_typeof(${found}) = 'string' and ${matches()})`;
   }
 
+  /** The strings with a prefix are a range of keys. */
+  private startsWith(path: Path, prefix: string): Sql {
+    const key = this.keyOf(path);
+    const exact = () => this.text(path, 'startsWith', prefix);
+    if (!key || this.isDate(path)) return exact();
+    const head = headOf(prefix);
+    const next = successorOf(head);
+    const upper = next === undefined ? leastNumber : sql`${toText(next)}::jsonb`;
+    const range = sql`${key} >= ${toText(head)}::jsonb and ${key} < ${upper}`;
+    return head === prefix ? sql`(${range})` : sql`(${range} and ${exact()})`;
+  }
+
   /** The number of an instant when the field is a date and the value RFC 3339. */
   private instant(path: Path, value: JsonValue): string | undefined {
     return typeof value === 'string' && this.isDate(path) ? parseInstant(value) : undefined;
+  }
+
+  /** Tells the key of a date from that of a number: both are numbers. */
+  private hasTypeOf(path: Path, value: Scalar): Sql {
+    return sql`jsonb_typeof(${this.value(path)}) = ${trusted(typeof value === 'string' ? `'string'` : `'number'`)}`;
   }
 
   private instantValue(path: Path): Sql {
@@ -265,4 +286,15 @@ function headOf(text: string): string {
   let end = Math.min(uncutBytesMax, bytes.length);
   while (end < bytes.length && (bytes[end]! & 0xc0) === 0x80) end -= 1;
   return bytes.toString('utf8', 0, end);
+}
+
+/** The least string above all that begin with `prefix`, undefined when there is none. */
+function successorOf(prefix: string): string | undefined {
+  const points = Array.from(prefix, (character) => character.codePointAt(0)!);
+  while (points.length > 0) {
+    const last = points.pop()!;
+    // Surrogates are no characters.
+    if (last < 0x10ffff) return String.fromCodePoint(...points, last === 0xd7ff ? 0xe000 : last + 1);
+  }
+  return undefined;
 }

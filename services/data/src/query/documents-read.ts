@@ -1,20 +1,23 @@
 import { forbidden, invalid, notFound } from '@granary/shared/errors';
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
+import { readJson } from '@granary/shared/json/value';
 import { COLLECTION_NOT_FOUND, findApp, findCollection, type CollectionHandle } from '../catalog';
+import { refusing } from '../prepare';
 import { findView } from '../views';
 import { and, invalidQuery, parseFind, parseName, type Condition } from './find';
 import { parseSort, type SortTerm } from './order';
 import { conditionOfText, parametersByName, take } from './parameters';
 import { readDocuments, withFreshSource } from './read';
 import {
+  bodyDepthMax,
   needsKey,
+  numberOfText,
   parseCount,
   parseLimit,
   parseOffset,
   parseSelect,
   parseSortList,
-  readJsonText,
   refuseCursor,
   refuseUnknown,
 } from './request';
@@ -29,10 +32,10 @@ const listFields = new Set(
 /**
  * Answers `POST /list` from the body as it came: `{root: "app::collection or view", find, select, limit, offset, sortBy,
  * sortDirection, sort, include_history, count}`. Latest versions, soft-deleted ones too. Throws FORBIDDEN for another
- * app's root, COLLECTION_NOT_FOUND, INVALID_QUERY, LIMIT_EXCEEDED.
+ * app's root, COLLECTION_NOT_FOUND, MALFORMED_JSON, INVALID_QUERY, LIMIT_EXCEEDED.
  */
 export async function listDocuments(db: { pool: Pool }, request: { appId: string; body: Buffer }): Promise<Buffer> {
-  const body = readJsonText(request.body, 'body');
+  const body = refusing(() => readJson(Buffer.from(request.body), { maxDepth: bodyDepthMax }));
   if (!(body instanceof Map)) throw invalidQuery('body', 'must be an object');
   const root = body.get('root');
   if (typeof root !== 'string') throw invalidQuery('root', 'must be text of the form app::collection');
@@ -107,8 +110,8 @@ function urlQuery(handle: CollectionHandle, request: ReadRequest) {
   const paging = {
     projection: parseSelect(take(parameters, 'select')),
     sort,
-    limit: parseLimit(take(parameters, 'limit')),
-    offset: parseOffset(take(parameters, 'offset')),
+    limit: parseLimit(numberOfText(take(parameters, 'limit'))),
+    offset: parseOffset(numberOfText(take(parameters, 'offset'))),
     count: parseCount(take(parameters, 'count')),
   };
   const conditions: Condition[] = [];

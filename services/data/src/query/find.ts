@@ -183,6 +183,7 @@ export function parseName(name: string, at: string): { path: string[]; operator:
   for (const step of steps) {
     if (step === '') throw invalidQuery(at, 'has an empty step in its path');
     if (/^-\d+$/.test(step)) throw invalidQuery(at, 'has a negative step in its path');
+    if (step.startsWith('$')) throw invalidQuery(at, 'has an operator before the end of its path');
   }
   if (steps.length > pathStepsMax) throw overLimit(at, `may have at most ${pathStepsMax} steps`);
   return { path: steps, operator: suffixed ? operatorOf(last, at) : undefined };

@@ -75,16 +75,21 @@ async function countDocuments(db: Queryable, source: Source, { find }: Pick<Read
   return counted?.total ?? 0n;
 }
 
+/** Reads of one request, at most: each but the first because something went away under the one before. */
+const readsMax = 4;
+
 /**
- * Runs a read again, from the look-up on, when an index or a table went away between its look-up and its statement.
- * A `read` that is run twice must look up its source each time.
+ * Runs a read again, from the look-up on, when an index or a table went away between its look-up and its statement:
+ * `read` looks up its source each time.
  */
 export async function withFreshSource<T>(read: () => Promise<T>): Promise<T> {
-  try {
-    return await read();
-  } catch (error) {
-    // undefined_column, undefined_table
-    if (!['42703', '42P01', '3F000'].includes(sqlState(error) ?? '')) throw error;
-    return read();
+  for (let reads = 1; ; reads += 1) {
+    try {
+      return await read();
+    } catch (error) {
+      // undefined_column, undefined_table, invalid_schema_name
+      const isStale = ['42703', '42P01', '3F000'].includes(sqlState(error) ?? '');
+      if (!isStale || reads >= readsMax) throw error;
+    }
   }
 }

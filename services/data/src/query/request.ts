@@ -10,7 +10,7 @@ export const limitMax = 10_000;
 export const offsetMax = 1_000_000;
 
 /** Levels of a body: a `find` of 16, with what stands around it. */
-const bodyDepthMax = 64;
+export const bodyDepthMax = 64;
 
 /** Reads JSON text of a caller; `at` is what the messages call it. Throws a ServiceError. */
 export function readJsonText(bytes: Buffer, at: string): JsonValue {
@@ -32,7 +32,7 @@ function translated<T>(at: string, read: () => T): T {
   }
 }
 
-/** `limit`: 1 to 10,000, by default 100. Text is what a URL has. */
+/** `limit`: 1 to 10,000, by default 100. */
 export function parseLimit(value: JsonValue | undefined, at = 'limit', fallback = limitDefault): number {
   if (value === undefined || value === null) return fallback;
   const limit = wholeNumber(value, at);
@@ -52,8 +52,12 @@ export function parseOffset(value: JsonValue | undefined, at = 'offset'): number
 
 function wholeNumber(value: JsonValue, at: string): number {
   if (value instanceof JsonNumber && value.isInteger) return value.toNumber();
-  if (typeof value === 'string' && /^-?\d{1,18}$/.test(value)) return Number(value);
   throw invalidQuery(at, 'must be a whole number');
+}
+
+/** A whole number from a URL, for the functions above; other text is left to them to refuse. */
+export function numberOfText(text: string | undefined): JsonValue | undefined {
+  return text !== undefined && /^-?\d{1,18}$/.test(text) ? new JsonNumber(text) : text;
 }
 
 export function parseCount(value: JsonValue | undefined, at = 'count'): 'exact' | 'none' {

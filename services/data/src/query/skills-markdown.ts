@@ -23,12 +23,30 @@ export const generatedEnd = '<!-- granary:generated:end -->';
 
 /** The owner's part, then what is generated, between markers. */
 export function skillsMarkdown(content: SkillsContent): string {
-  const owner = withoutMarkers(content.ownerPart).trim();
-  return `${owner === '' ? '' : `${owner}\n\n`}${generatedBegin}\n${generated(content)}\n${generatedEnd}\n`;
+  const { ownerPart } = content;
+  return `${ownerPart === '' ? '' : `${ownerPart}\n\n`}${generatedBegin}\n${generated(content)}\n${generatedEnd}\n`;
 }
 
-/** A marker in the owner's words would make two generated parts of one. */
-const withoutMarkers = (text: string): string => text.replaceAll(generatedBegin, '').replaceAll(generatedEnd, '');
+/**
+ * What of a text is the owner's: a document that was read, changed and put back brings its first line and its generated
+ * part along. Markers that are left over are made harmless, for they would make two generated parts of one.
+ */
+export function ownerPartOf(markdown: string): string {
+  const kept: string[] = [];
+  let from = 0;
+  for (;;) {
+    const begin = markdown.indexOf(generatedBegin, from);
+    const end = begin < 0 ? -1 : markdown.indexOf(generatedEnd, begin);
+    kept.push(markdown.slice(from, end < 0 ? undefined : begin));
+    if (end < 0) break;
+    from = end + generatedEnd.length;
+  }
+  return kept
+    .join('')
+    .replace(/^<!-- [^\n]*, revision \d+, [^\n]* -->\n/, '')
+    .replaceAll('granary:generated:', 'granary generated ')
+    .trim();
+}
 
 function generated(content: SkillsContent): string {
   const { appId, baseUrl } = content;

@@ -46,7 +46,8 @@ export function documentsOf(handle: CollectionHandle, options: DocumentsOptions)
   for (const index of handle.indexes) {
     // The keys of a date are instants, so an index of another type over the same field is of no use, or the reverse.
     const fits = (index.type === 'date') === dates.has(index.fieldName);
-    if (fits && index.status === 'ready' && !includeHistory) keys.set(index.fieldName, named(index));
+    if (fits && index.status === 'ready' && index.fieldName !== 'id' && !includeHistory)
+      keys.set(index.fieldName, named(index));
   }
   const table = includeHistory
     ? sql`(select id, body, version, deleted, height, place from ${documentsTable(handle)}

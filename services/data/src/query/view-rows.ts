@@ -51,8 +51,8 @@ function aggregateValue(compiler: Compiler, { operator, path }: Aggregate): Sql 
   // Anything but a number would be an error, and Postgres may look at the argument before the filter.
   const isNumber = sql`jsonb_typeof(${compiler.value(path)}) = 'number'`;
   const number = sql`case when ${isNumber} then ${compiler.value(path)}::numeric end`;
-  const placed = sql`row(t.height, t.place, ${value})::placed_value`;
-  const sorted = sql`row(sort_rank(${value}), ${compiler.sortValue(path)}, ${value})::sorted_value`;
+  const placed = sql`row(t.height, to_jsonb(t.place), ${value})::keyed_value`;
+  const sorted = sql`row(sort_rank(${value}), ${compiler.sortValue(path)}, ${value})::keyed_value`;
   switch (operator) {
     case 'count':
       return sql`to_jsonb(count(${value}))`;
@@ -63,13 +63,13 @@ function aggregateValue(compiler: Compiler, { operator, path }: Aggregate): Sql 
     case 'avg':
       return sql`to_jsonb(average_of(sum(${number}), count(${number})))`;
     case 'min':
-      return sql`(min(${sorted}) filter (where ${value} is not null)).value`;
+      return sql`(first_value_of(${sorted}) filter (where ${value} is not null)).value`;
     case 'max':
-      return sql`(max(${sorted}) filter (where ${value} is not null)).value`;
+      return sql`(last_value_of(${sorted}) filter (where ${value} is not null)).value`;
     case 'first':
-      return sql`(min(${placed})).value`;
+      return sql`(first_value_of(${placed})).value`;
     case 'last':
-      return sql`(max(${placed})).value`;
+      return sql`(last_value_of(${placed})).value`;
   }
 }
 

@@ -3,6 +3,7 @@ import { createHmac, randomBytes } from 'node:crypto';
 import { chown, link, mkdir, open, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
+import { ConfigError } from '@granary/shared/config';
 import { findBinaries, type Binaries } from './binaries';
 import { openDataDir, passwordFile } from './data-dir';
 import { asUser, exists, findPostgresUser, type SystemUser } from './system-user';
@@ -37,7 +38,7 @@ export async function openCluster(dataDir: string): Promise<Cluster> {
   if (!(await exists(directory))) await initialize(home, directory, binaries, user, secret);
   const version = (await readFile(path.join(directory, 'PG_VERSION'), 'utf8')).trim();
   if (version !== majorVersion) {
-    throw new Error(`${directory} was made by Postgres ${version}, and this is Postgres ${majorVersion}.`);
+    throw new ConfigError(`${directory} was made by Postgres ${version}, and this is Postgres ${majorVersion}.`);
   }
   return {
     dataDir: home,
@@ -80,7 +81,9 @@ async function readSecret(dataDir: string): Promise<string> {
   try {
     return (await readFile(file, 'utf8')).trim();
   } catch (error) {
-    throw new Error(`The data directory ${dataDir} belongs to another user: ${file} cannot be read.`, { cause: error });
+    throw new ConfigError(`The data directory ${dataDir} belongs to another user: ${file} cannot be read.`, {
+      cause: error,
+    });
   }
 }
 
@@ -119,7 +122,7 @@ async function initialize(
     // Another start was quicker and its cluster lies there whole: ours is not needed.
     if (await exists(path.join(directory, 'PG_VERSION'))) return;
     const detail = (error as { stderr?: string }).stderr?.trim() ?? (error as Error).message;
-    throw new Error(`A Postgres cluster could not be made in ${dataDir}: ${detail}`, { cause: error });
+    throw new ConfigError(`A Postgres cluster could not be made in ${dataDir}: ${detail}`, { cause: error });
   } finally {
     await rm(staging, { recursive: true, force: true });
   }

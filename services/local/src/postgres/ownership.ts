@@ -1,6 +1,7 @@
 import { realpath } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
+import { ConfigError } from '@granary/shared/config';
 import type { Cluster } from './cluster';
 import {
   endPostmaster,
@@ -19,10 +20,9 @@ const lockPatienceMs = 3000;
 const startPatienceMs = 15_000;
 
 /** Another Granary holds the lock of the data directory. */
-export class AlreadyRunningError extends Error {
+export class AlreadyRunningError extends ConfigError {
   constructor(dataDir: string) {
     super(`Granary is already running on ${dataDir}.`);
-    this.name = 'AlreadyRunningError';
   }
 }
 

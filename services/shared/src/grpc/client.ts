@@ -9,6 +9,18 @@ import type { Call, Client } from './types';
 /** How a caller reaches a service: in the same process, or at a gRPC address (`dns:///name:port`, `host:port`). */
 export type Target<D extends ServiceDefinition> = { implementation: Implementation<D> } | { address: string };
 
+/** Where a whole service is: at an address, or in this process (what its start gave as `implementations`). */
+export type ServiceTarget = { address: string } | { implementations: Implementation[] };
+
+/** How a caller reaches one gRPC service of a target. */
+export function targetOf<D extends ServiceDefinition>(target: ServiceTarget, definition: D): Target<D> {
+  if ('address' in target) return target;
+  const firstPath = (service: ServiceDefinition) => Object.values(service)[0]?.path;
+  const implementation = target.implementations.find((one) => firstPath(one.definition) === firstPath(definition));
+  if (!implementation) throw new Error(`no implementation of ${firstPath(definition)}`);
+  return { implementation: implementation as unknown as Implementation<D> };
+}
+
 export interface ClientOptions {
   log: Logger;
   /**

@@ -2,6 +2,8 @@ import { setMaxListeners } from 'node:events';
 import type { ServiceDefinition } from '@grpc/grpc-js';
 import type { MethodDefinition } from '@grpc/proto-loader';
 
+export type { ServiceDefinition };
+
 /** What travels with every call beside its message. */
 export interface Call {
   requestId: string;

@@ -3,15 +3,17 @@ import type { Logger } from '../logger';
 import { unavailable } from '../errors';
 import type { Sql } from './sql';
 
-// int8 comes as bigint: amounts and heights must not lose digits. numeric and the date types stay text.
-const types = {
-  getTypeParser: (oid: number, format?: 'text' | 'binary') =>
-    oid === pg.types.builtins.INT8
-      ? (text: string) => BigInt(text)
-      : oid === pg.types.builtins.NUMERIC || oid === pg.types.builtins.JSON || oid === pg.types.builtins.JSONB
-        ? (text: string) => text
-        : (pg.types.getTypeParser(oid, format) as (text: string) => unknown),
-} as pg.CustomTypesConfig;
+const { INT8, NUMERIC, JSON, JSONB } = pg.types.builtins;
+const asText: readonly number[] = [NUMERIC, JSON, JSONB];
+
+// int8 comes as bigint, for amounts and heights must not lose digits; numeric and JSON stay the text that they are.
+const types: pg.CustomTypesConfig = {
+  getTypeParser: (oid: number, format?: 'text' | 'binary') => {
+    if (oid === Number(INT8)) return (text: string) => BigInt(text);
+    if (asText.includes(oid)) return (text: string) => text;
+    return pg.types.getTypeParser(oid, format) as (text: string) => unknown;
+  },
+};
 
 export type Pool = pg.Pool;
 export type Connection = pg.PoolClient;

@@ -1,0 +1,203 @@
+import { append } from '@granary/shared/bus/outbox';
+import { notFound } from '@granary/shared/errors';
+import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { empty, sql } from '@granary/shared/postgres/sql';
+import { retriedTransaction } from '@granary/shared/postgres/transaction';
+
+export interface Blob {
+  blobId: string;
+  appId: string;
+  collection: string;
+  state: 'pending' | 'stored' | 'deleted';
+  /** null once its bytes are removed. */
+  objectKey: string | null;
+  sizeBytes: bigint;
+  /** Hex. */
+  sha256: string;
+  contentType: string;
+  filename: string | null;
+  ticket: string;
+  deleteTicket: string | null;
+  createdAt: Date;
+}
+
+/** The commit that made a blob visible. */
+export interface UploadCommit {
+  transactionHash: string;
+  height: bigint;
+}
+
+export const blobNotFound = () => notFound('BLOB_NOT_FOUND', 'There is no such blob');
+
+const columns = sql`blob_id as "blobId", app_id as "appId", collection, state, object_key as "objectKey",
+  size_bytes as "sizeBytes", sha256, content_type as "contentType", filename, ticket, delete_ticket as "deleteTicket",
+  created_at as "createdAt"`;
+
+export interface NewBlob extends Pick<
+  Blob,
+  'blobId' | 'appId' | 'collection' | 'sha256' | 'contentType' | 'filename' | 'ticket'
+> {
+  appNumber: string;
+  objectKey: string;
+  sizeBytes: number;
+}
+
+/** Writes down that an object belongs to a blob which data is about to commit. */
+export async function insertPending(db: Queryable, blob: NewBlob): Promise<void> {
+  await execute(
+    db,
+    sql`insert into blob (blob_id, app_id, app_number, collection, object_key, size_bytes, sha256, content_type, filename, ticket)
+      values (${blob.blobId}, ${blob.appId}, ${blob.appNumber}::bigint, ${blob.collection}, ${blob.objectKey},
+        ${blob.sizeBytes}, ${blob.sha256}, ${blob.contentType}, ${blob.filename}, ${blob.ticket})`,
+  );
+}
+
+/** Forgets a blob that never became visible. */
+export async function forgetPending(db: Queryable, blobId: string): Promise<void> {
+  await execute(db, sql`delete from blob where blob_id = ${blobId} and state = 'pending'`);
+}
+
+export async function findBlob(
+  db: Queryable,
+  appId: string,
+  collection: string,
+  blobId: string,
+): Promise<Blob | undefined> {
+  return row<Blob>(
+    db,
+    sql`select ${columns} from blob
+      where blob_id = ${blobId} and app_id = ${appId} and collection = ${collection} and state <> 'deleted'`,
+  );
+}
+
+/** Data has committed it: from now on it counts. Doing so again changes nothing. */
+export async function markStored(pool: Pool, blobId: string, commit: UploadCommit): Promise<void> {
+  await retriedTransaction(pool, async (tx) => {
+    const stored = await row<Change>(
+      tx,
+      sql`update blob set state = 'stored', tx_hash = ${commit.transactionHash}, height = ${commit.height}, stored_at = now()
+        where blob_id = ${blobId} and state = 'pending'
+        returning app_id as "appId", collection, size_bytes as "sizeBytes", 1::bigint as "blobCount"`,
+    );
+    if (stored) await changeUsage(tx, stored);
+  });
+}
+
+/** Remembers, before data is asked to delete the metadata document, under which ticket that is done. */
+export async function askDeletion(db: Queryable, blobId: string, ticket: string): Promise<void> {
+  await execute(
+    db,
+    sql`update blob set delete_ticket = ${ticket}, delete_asked_at = now() where blob_id = ${blobId} and state = 'stored'`,
+  );
+}
+
+export async function withdrawDeletion(db: Queryable, blobId: string, ticket: string): Promise<void> {
+  await execute(
+    db,
+    sql`update blob set delete_ticket = null, delete_asked_at = null
+      where blob_id = ${blobId} and state = 'stored' and delete_ticket = ${ticket}`,
+  );
+}
+
+/** The metadata document is deleted, so the blob is. Its bytes are still to be removed. */
+export async function markDeleted(pool: Pool, blobId: string): Promise<void> {
+  await retriedTransaction(pool, async (tx) => {
+    const gone = await row<Change>(
+      tx,
+      sql`update blob set state = 'deleted', deleted_at = now() where blob_id = ${blobId} and state = 'stored'
+        returning app_id as "appId", collection, -size_bytes as "sizeBytes", -1::bigint as "blobCount"`,
+    );
+    if (gone) await changeUsage(tx, gone);
+  });
+}
+
+/**
+ * Marks the blobs of a collection, or of a whole app, as deleted. `before` is when that was deleted: a collection of
+ * the same name may have blobs again by now.
+ */
+export async function markAllDeleted(
+  tx: Connection,
+  scope: { appId: string; collection?: string; before: Date },
+): Promise<void> {
+  const gone = await rows<Change>(
+    tx,
+    sql`with gone as (
+        update blob set state = 'deleted', deleted_at = now()
+        where app_id = ${scope.appId} and state = 'stored' and created_at <= ${scope.before}
+          ${scope.collection === undefined ? empty : sql`and collection = ${scope.collection}`}
+        returning app_id, collection, size_bytes)
+      select app_id as "appId", collection, -sum(size_bytes)::bigint as "sizeBytes", -count(*) as "blobCount"
+      from gone group by app_id, collection order by collection`,
+  );
+  for (const change of gone) await changeUsage(tx, change);
+}
+
+interface Change {
+  appId: string;
+  collection: string;
+  sizeBytes: bigint;
+  blobCount: bigint;
+}
+
+/** Counts a change and tells others what the collection holds now: absolute values, so that hearing it twice is harmless. */
+async function changeUsage(tx: Connection, change: Change): Promise<void> {
+  const { appId, collection } = change;
+  await execute(
+    tx,
+    sql`insert into blob_usage (app_id, collection, size_bytes, blob_count, sequence) values (${appId}, ${collection}, 0, 0, 0)
+      on conflict do nothing`,
+  );
+  const usage = await row<{ sizeBytes: bigint; blobCount: bigint; sequence: bigint; at: Date }>(
+    tx,
+    sql`update blob_usage set size_bytes = size_bytes + ${change.sizeBytes}, blob_count = blob_count + ${change.blobCount},
+        sequence = sequence + 1
+      where app_id = ${appId} and collection = ${collection}
+      returning size_bytes as "sizeBytes", blob_count as "blobCount", sequence, clock_timestamp() as at`,
+  );
+  await append(tx, [
+    {
+      topic: 'usage',
+      key: appId,
+      aggregateId: `${appId}/${collection}`,
+      aggregateSequence: usage!.sequence,
+      type: 'blobs.usage',
+      payload: {
+        app_id: appId,
+        collection,
+        size_bytes: Number(usage!.sizeBytes),
+        blob_count: Number(usage!.blobCount),
+        at: usage!.at.toISOString(),
+      },
+    },
+  ]);
+}
+
+/** Uploads that were left undecided, oldest first. */
+export async function findPending(db: Queryable, limit: number): Promise<Blob[]> {
+  return rows<Blob>(db, sql`select ${columns} from blob where state = 'pending' order by created_at limit ${limit}`);
+}
+
+/** Deletions that were asked for so long ago that whoever did it is not at it any more. */
+export async function findDeleting(db: Queryable, ageMs: number, limit: number): Promise<Blob[]> {
+  return rows<Blob>(
+    db,
+    sql`select ${columns} from blob where state = 'stored' and delete_ticket is not null
+        and delete_asked_at < now() - ${ageMs} * interval '1 millisecond'
+      order by delete_asked_at limit ${limit}`,
+  );
+}
+
+/** Deleted blobs whose bytes are still there. */
+export async function findRemovable(db: Queryable, limit: number): Promise<Blob[]> {
+  return rows<Blob>(
+    db,
+    sql`select ${columns} from blob where state = 'deleted' and object_key is not null order by deleted_at limit ${limit}`,
+  );
+}
+
+export async function markRemoved(db: Queryable, blobIds: readonly string[]): Promise<void> {
+  await execute(
+    db,
+    sql`update blob set object_key = null where blob_id = any(${blobIds}::text[]) and state = 'deleted'`,
+  );
+}

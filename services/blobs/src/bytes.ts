@@ -1,0 +1,149 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { ServiceError, unavailable, type StatusName } from '@granary/shared/errors';
+import { grantErrorHeader, grantHeader, verifyGrant } from '@granary/shared/grant';
+import { toServiceError } from '@granary/shared/grpc/status';
+import type { BlobsContext } from './context';
+import { download } from './download';
+import { upload } from './upload';
+
+export interface BytesOptions {
+  /** host:port, 0 for any free port. */
+  listen: string;
+  secret: string;
+  maxBytes: number;
+  transfersMax: number;
+  idleTimeoutMs: number;
+}
+
+export interface Bytes {
+  /** host:port, with the port that was really taken. */
+  address: string;
+  stop(): Promise<void>;
+}
+
+/** Longer than the gateway keeps an idle connection, so that it is never the server who closes one that is just used. */
+const keepAliveTimeoutMs = 120_000;
+const headersTimeoutMs = 10_000;
+/** How long a sender that was refused may go on sending before it is cut off; its answer must reach it first. */
+const lingerMs = 5_000;
+const drainTimeoutMs = 5_000;
+const socketBufferBytes = 256 * 1024;
+
+/**
+ * The internal HTTP listener: `POST /blob` takes a blob in, `GET` and `HEAD /blob` give one out. What is done with
+ * which blob says the grant of the gateway; without one nothing is done.
+ */
+export async function startBytes(context: BlobsContext, options: BytesOptions): Promise<Bytes> {
+  let transfers = 0;
+  const server = createServer(
+    {
+      keepAliveTimeout: keepAliveTimeoutMs,
+      headersTimeout: headersTimeoutMs,
+      // An upload may take as long as it likes, as long as something moves.
+      requestTimeout: 0,
+      highWaterMark: socketBufferBytes,
+    },
+    (request, response) => {
+      const requestId = String(request.headers['x-request-id'] ?? '');
+      const transfer = async () => {
+        if (transfers >= options.transfersMax) throw unavailable('Too many transfers of blobs are under way');
+        transfers++;
+        try {
+          await serve(context, options, request, response, requestId);
+        } finally {
+          transfers--;
+        }
+      };
+      transfer().catch((error: unknown) => answerError(context, request, response, error, requestId));
+    },
+  );
+  server.timeout = options.idleTimeoutMs;
+  const address = await listen(server, options.listen);
+  context.log.info({ address }, 'listening for bytes');
+  return { address, stop: () => stop(server) };
+}
+
+async function serve(
+  context: BlobsContext,
+  options: BytesOptions,
+  request: IncomingMessage,
+  response: ServerResponse,
+  requestId: string,
+): Promise<void> {
+  const header = request.headers[grantHeader];
+  const grant = verifyGrant(options.secret, typeof header === 'string' ? header : undefined);
+  const { method, url } = request;
+  if (url === '/blob' && method === 'POST' && grant.op === 'upload') {
+    const bounded = { ...grant, maxBytes: Math.min(grant.maxBytes, options.maxBytes) };
+    answerJson(response, 202, await upload(context, request, bounded, requestId));
+  } else if (url === '/blob' && (method === 'GET' || method === 'HEAD') && grant.op === 'read') {
+    await download(context, request, response, grant);
+  } else {
+    throw new ServiceError('NOT_FOUND', 'NOT_FOUND', 'There is nothing here');
+  }
+}
+
+const httpStatus: Partial<Record<StatusName, number>> = {
+  INVALID_ARGUMENT: 400,
+  UNAUTHENTICATED: 401,
+  PERMISSION_DENIED: 403,
+  NOT_FOUND: 404,
+  FAILED_PRECONDITION: 412,
+  RESOURCE_EXHAUSTED: 413,
+  OUT_OF_RANGE: 416,
+  UNAVAILABLE: 503,
+  DEADLINE_EXCEEDED: 504,
+  INTERNAL: 500,
+};
+
+/** An error as the gateway rebuilds it; the status is for people with a packet trace, for clients the gateway makes one. */
+function answerError(
+  context: BlobsContext,
+  request: IncomingMessage,
+  response: ServerResponse,
+  error: unknown,
+  requestId: string,
+): void {
+  // Whoever left needs no answer, and an answer that has begun cannot become another.
+  if (response.destroyed || response.headersSent || request.errored) {
+    if (!response.writableFinished) response.destroy();
+    return;
+  }
+  const { code, reason, message, details } = toServiceError(error, context.log, requestId, `${request.method} /blob`);
+  response.setHeader(grantErrorHeader, `${code} ${reason}`);
+  answerJson(response, httpStatus[code] ?? 409, { code, reason, message, details });
+  if (request.complete) return;
+  request.resume();
+  const cutOff = setTimeout(() => request.socket.destroy(), lingerMs);
+  request.once('close', () => clearTimeout(cutOff));
+}
+
+function answerJson(response: ServerResponse, status: number, body: object): void {
+  const text = JSON.stringify(body);
+  response
+    .writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(text) })
+    .end(text);
+}
+
+function listen(server: Server, address: string): Promise<string> {
+  const colon = address.lastIndexOf(':');
+  const host = address.slice(0, colon);
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(Number(address.slice(colon + 1)), host, () =>
+      resolve(`${host}:${(server.address() as AddressInfo).port}`),
+    );
+  });
+}
+
+function stop(server: Server): Promise<void> {
+  return new Promise((resolve) => {
+    const cutOff = setTimeout(() => server.closeAllConnections(), drainTimeoutMs);
+    server.close(() => {
+      clearTimeout(cutOff);
+      resolve();
+    });
+    server.closeIdleConnections();
+  });
+}

@@ -1,0 +1,48 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import type { ByteRange } from '@granary/shared/objects/store';
+
+/** What a conditional or partial GET asks for, after RFC 9110 §13 and §14. */
+export type Wanted =
+  | { kind: 'whole' }
+  | { kind: 'part'; range: ByteRange }
+  | { kind: 'not-modified' }
+  | { kind: 'precondition-failed' }
+  | { kind: 'unsatisfiable' };
+
+/** Decides by the conditions in their order: If-Match, If-None-Match, then If-Range and Range (for GET alone). */
+export function wanted(method: string, headers: IncomingHttpHeaders, etag: string, sizeBytes: number): Wanted {
+  const ifMatch = headers['if-match'];
+  if (ifMatch !== undefined && !tags(ifMatch, etag).includes(etag)) return { kind: 'precondition-failed' };
+  const ifNoneMatch = headers['if-none-match'];
+  const isKnown = (tag: string) => tag.replace(/^W\//, '') === etag;
+  if (ifNoneMatch !== undefined && tags(ifNoneMatch, etag).some(isKnown)) return { kind: 'not-modified' };
+  const range = headers.range;
+  if (range === undefined || method !== 'GET') return { kind: 'whole' };
+  // No Last-Modified is ever sent, so a date cannot match.
+  const ifRange = headers['if-range'];
+  if (ifRange !== undefined && ifRange !== etag) return { kind: 'whole' };
+  return parseRange(range, sizeBytes);
+}
+
+/** The entity tags of a list; `*` stands for any, so for the one that there is. */
+function tags(text: string, current: string): string[] {
+  return text.trim() === '*' ? [current] : (text.match(/(W\/)?"[^"]*"/g) ?? []);
+}
+
+/** One range of bytes. Several ranges, other units and nonsense are ignored: the whole is the answer then. */
+function parseRange(text: string, sizeBytes: number): Wanted {
+  const match = /^bytes=\s*(\d{0,15})-(\d{0,15})\s*$/i.exec(text.trim());
+  const [, first = '', last = ''] = match ?? [];
+  if (!match || (first === '' && last === '')) return { kind: 'whole' };
+  if (first === '') {
+    const length = Math.min(Number(last), sizeBytes);
+    return length === 0
+      ? { kind: 'unsatisfiable' }
+      : { kind: 'part', range: { start: sizeBytes - length, end: sizeBytes - 1 } };
+  }
+  const start = Number(first);
+  const end = last === '' ? sizeBytes - 1 : Number(last);
+  if (last !== '' && end < start) return { kind: 'whole' };
+  if (start >= sizeBytes) return { kind: 'unsatisfiable' };
+  return { kind: 'part', range: { start, end: Math.min(end, sizeBytes - 1) } };
+}

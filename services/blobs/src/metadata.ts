@@ -1,0 +1,44 @@
+import { createHash } from 'node:crypto';
+import { invalid } from '@granary/shared/errors';
+import { JsonError } from '@granary/shared/json/error';
+import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
+
+const metadataDepthMax = 64;
+
+/**
+ * Checks the metadata that a client sent with a blob: a JSON object, or nothing. Which of its fields are taken and
+ * what the schema of the collection says is the data service's business. Answers its canonical text, the same for the
+ * same content whatever the order of its keys. Throws VALIDATION_FAILED.
+ */
+export function canonicalMetadata(text: Buffer): string {
+  if (text.length === 0) return '';
+  let value: JsonValue;
+  try {
+    value = readJson(text, { maxDepth: metadataDepthMax });
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    const at = error.path === undefined || error.path === '' ? 'metadata' : `metadata.${error.path}`;
+    throw invalid('The metadata is not valid JSON', { [at]: [error.message] });
+  }
+  if (!(value instanceof Map))
+    throw invalid('The metadata is not a JSON object', { metadata: ['must be a JSON object'] });
+  return canonical(value);
+}
+
+function canonical(value: JsonValue): string {
+  if (value instanceof JsonNumber) return value.text;
+  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
+  if (value instanceof Map) {
+    const members = [...value].sort(([a], [b]) => (a < b ? -1 : 1));
+    return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join(',')}}`;
+  }
+  return JSON.stringify(value);
+}
+
+/** What makes two uploads the same for an idempotency key. Lengths come first, so that no text can move into the next. */
+export function contentHash(sha256: string, contentType: string, filename: string | null, metadata: string): Buffer {
+  const hash = createHash('sha256');
+  for (const text of [sha256, contentType, filename ?? '', metadata])
+    hash.update(`${Buffer.byteLength(text)}:`).update(text);
+  return hash.digest();
+}

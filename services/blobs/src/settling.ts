@@ -1,0 +1,115 @@
+import { ServiceError } from '@granary/shared/errors';
+import type { Commit } from '@granary/shared/gen/granary/data/v1/Commit';
+import { newCall } from '@granary/shared/grpc/types';
+import {
+  findDeleting,
+  findPending,
+  findRemovable,
+  forgetPending,
+  markDeleted,
+  markRemoved,
+  markStored,
+  withdrawDeletion,
+  type Blob,
+} from './blobs';
+import type { BlobsContext } from './context';
+
+const batchSize = 100;
+const roundEveryMs = 2_000;
+/** Short, for a stop waits for it. */
+const askTimeoutMs = 3_000;
+
+/** The commit of a ticket, undefined when data knows none. */
+async function findCommit(context: BlobsContext, ticketId: string): Promise<Commit | undefined> {
+  try {
+    return await context.data.getCommit({ ticketId }, newCall('blobs:settling', askTimeoutMs));
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === 'NOT_FOUND') return undefined;
+    throw error;
+  }
+}
+
+/**
+ * Decides about an upload that was left between its bytes and its commit, by asking data: what data has committed is
+ * a blob; what it has not, and cannot any more, is thrown away. Answers whether it is a blob.
+ */
+export async function settleUpload(context: BlobsContext, blob: Blob): Promise<boolean> {
+  const isCommitting = context.committing.has(blob.blobId);
+  const commit = await findCommit(context, blob.ticket);
+  if (commit) {
+    await markStored(context.pool, blob.blobId, {
+      transactionHash: commit.transactionHash,
+      height: BigInt(commit.height),
+    });
+    context.appended.notify();
+    return true;
+  }
+  if (isCommitting || Date.now() - blob.createdAt.getTime() < context.pendingGraceMs) return false;
+  await context.store.delete(blob.objectKey!);
+  await forgetPending(context.pool, blob.blobId);
+  context.log.info({ blobId: blob.blobId, app: blob.appId }, 'gave up an upload that was never committed');
+  return false;
+}
+
+/** Decides about a deletion that was left between data and here. */
+async function settleDeletion(context: BlobsContext, blob: Blob): Promise<void> {
+  const ticket = blob.deleteTicket!;
+  if (await findCommit(context, ticket)) {
+    await markDeleted(context.pool, blob.blobId);
+    context.appended.notify();
+  } else {
+    await withdrawDeletion(context.pool, blob.blobId, ticket);
+  }
+}
+
+/** Removes the bytes of blobs that are deleted. Answers how many. */
+export async function removeBytes(context: BlobsContext): Promise<number> {
+  const blobs = await findRemovable(context.pool, batchSize);
+  for (const blob of blobs) await context.store.delete(blob.objectKey!);
+  if (blobs.length > 0)
+    await markRemoved(
+      context.pool,
+      blobs.map((blob) => blob.blobId),
+    );
+  return blobs.length;
+}
+
+async function round(context: BlobsContext, isStopping: () => boolean): Promise<void> {
+  for (const blob of await findPending(context.pool, batchSize)) {
+    if (isStopping()) return;
+    if (!context.committing.has(blob.blobId)) await settleUpload(context, blob);
+  }
+  for (const blob of await findDeleting(context.pool, context.pendingGraceMs, batchSize)) {
+    if (isStopping()) return;
+    await settleDeletion(context, blob);
+  }
+  while (!isStopping() && (await removeBytes(context)) === batchSize);
+}
+
+/** Settles what was left undecided, now and every few seconds, until it is stopped. */
+export function startSettling(context: BlobsContext): { stop(): Promise<void> } {
+  const stopped = new AbortController();
+  const run = async () => {
+    while (!stopped.signal.aborted) {
+      await round(context, () => stopped.signal.aborted).catch((error: unknown) => {
+        context.log.warn({ err: error }, 'blobs were not settled, trying again');
+      });
+      await pause(roundEveryMs, stopped.signal);
+    }
+  };
+  const running = run();
+  return {
+    stop: async () => {
+      stopped.abort();
+      await running;
+    },
+  };
+}
+
+function pause(ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) return resolve();
+    const timer = setTimeout(resolve, ms);
+    signal.addEventListener('abort', () => (clearTimeout(timer), resolve()), { once: true });
+  });
+}

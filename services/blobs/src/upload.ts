@@ -1,0 +1,136 @@
+import type { IncomingMessage } from 'node:http';
+import { ServiceError } from '@granary/shared/errors';
+import type { UploadGrant } from '@granary/shared/grant';
+import type { CommitUploadRequest } from '@granary/shared/gen/granary/data/v1/CommitUploadRequest';
+import type { CommitUploadResponse } from '@granary/shared/gen/granary/data/v1/CommitUploadResponse';
+import { newCall } from '@granary/shared/grpc/types';
+import { forgetPending, insertPending, markStored } from './blobs';
+import { storedFilename, storedType } from './content';
+import { dataTimeoutMs, isOutcomeUnknown, type BlobsContext } from './context';
+import { formOverheadBytes, metadataMaxBytes, receiveForm, receiveRaw, tooLarge, type ReceivedUpload } from './form';
+import { canonicalMetadata, contentHash } from './metadata';
+
+/** The answer of endpoint 5. */
+export interface UploadAnswer {
+  ticket_id: string;
+  blob_id: string;
+  status: 'Completed';
+  message: string;
+}
+
+/**
+ * Takes in a blob and makes it visible: bytes durable, a pending row that knows them, the commit in data, the row
+ * stored. Whatever ends it before the commit leaves nothing; what a crash leaves in between is settled later.
+ */
+export async function upload(
+  context: BlobsContext,
+  request: IncomingMessage,
+  grant: UploadGrant,
+  requestId: string,
+): Promise<UploadAnswer> {
+  const isForm = /^multipart\/form-data\b/i.test(request.headers['content-type'] ?? '');
+  refuseEarly(request, grant.maxBytes, isForm);
+  const received = await (isForm ? receiveForm : receiveRaw)(request, context.store, grant.maxBytes);
+  const { object } = received;
+  context.committing.add(grant.blobId);
+  try {
+    const message = await prepare(context, received, grant).catch(async (error: unknown) => {
+      await object.discard();
+      throw error;
+    });
+    const committed = await commit(context, message, object.key, requestId);
+    return {
+      ticket_id: committed.ticketId,
+      blob_id: committed.blobId,
+      status: 'Completed',
+      message: 'The blob is stored',
+    };
+  } finally {
+    context.committing.delete(grant.blobId);
+  }
+}
+
+/** What can be refused before a byte of the body is read. */
+function refuseEarly(request: IncomingMessage, maxBytes: number, isForm: boolean): void {
+  const encoding = request.headers['content-encoding'] ?? 'identity';
+  if (encoding.toLowerCase() !== 'identity') {
+    const message = 'An upload cannot have a Content-Encoding';
+    throw new ServiceError('INVALID_ARGUMENT', 'UNSUPPORTED_MEDIA_TYPE', message, {
+      details: { expected: ['identity'] },
+    });
+  }
+  const declaredBytes = Number(request.headers['content-length'] ?? 0);
+  const overheadBytes = isForm ? metadataMaxBytes + formOverheadBytes : 0;
+  if (declaredBytes > maxBytes + overheadBytes) throw tooLarge('A blob', maxBytes, 'blob');
+}
+
+/** Checks what came with the bytes, and writes down whose they are. */
+async function prepare(
+  context: BlobsContext,
+  received: ReceivedUpload,
+  grant: UploadGrant,
+): Promise<CommitUploadRequest> {
+  const { object, metadata } = received;
+  const canonical = canonicalMetadata(metadata);
+  const { appId, appNumber, collection, blobId } = grant;
+  const contentType = storedType(received.contentType);
+  const filename = storedFilename(received.filename);
+  await insertPending(context.pool, {
+    ...{ blobId, appId, appNumber, collection, contentType, filename },
+    ...{ objectKey: object.key, sizeBytes: object.sizeBytes, sha256: object.sha256, ticket: grant.ticketId },
+  });
+  await object.keep();
+  return {
+    ...{ appId, appNumber, collection, blobId, contentType, metadata },
+    ticketId: grant.ticketId,
+    sizeBytes: String(object.sizeBytes),
+    sha256: object.sha256,
+    uploadedAt: new Date().toISOString(),
+    idempotency: {
+      caller: grant.caller,
+      method: grant.method,
+      path: grant.path,
+      key: grant.idempotencyKey ?? '',
+      contentHash: contentHash(object.sha256, contentType, filename, canonical),
+    },
+  };
+}
+
+async function commit(
+  context: BlobsContext,
+  message: CommitUploadRequest,
+  objectKey: string,
+  requestId: string,
+): Promise<CommitUploadResponse> {
+  const { blobId } = message;
+  // Should this fail, the row is still there and is settled later.
+  const drop = async () => {
+    try {
+      await context.store.delete(objectKey);
+      await forgetPending(context.pool, blobId);
+    } catch (error) {
+      context.log.warn({ err: error, requestId, blobId }, 'an upload that was refused is not removed yet');
+    }
+  };
+  let committed: CommitUploadResponse;
+  try {
+    committed = await context.data.commitUpload(message, newCall(requestId, dataTimeoutMs));
+  } catch (error) {
+    if (!isOutcomeUnknown(error)) await drop();
+    throw error;
+  }
+  if (committed.blobId !== blobId) {
+    // The idempotency key was used before: what came now was the same, and the blob of then is the answer.
+    await drop();
+    return committed;
+  }
+  await markStored(context.pool, blobId, {
+    transactionHash: committed.transactionHash,
+    height: BigInt(committed.height),
+  }).catch((error: unknown) => {
+    // It is visible, for data has committed it; the row follows when it is read or settled.
+    context.log.warn({ err: error, requestId, blobId }, 'a committed blob was not marked as stored');
+  });
+  context.appended.notify();
+  return committed;
+}

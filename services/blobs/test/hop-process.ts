@@ -1,0 +1,64 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import { readConfig } from '@granary/shared/config';
+import { createLogger } from '@granary/shared/logger';
+import { newCall } from '@granary/shared/grpc/types';
+import { ServiceError } from '@granary/shared/errors';
+import { outboxDefinition } from '@granary/shared/bus/outbox';
+import { ByteHop } from '@granary/gateway/byte-hop';
+import { blobsConfig } from '../src/config';
+import { startBlobs } from '../src/service';
+import { appId, collection, uploadGrant } from './bench';
+import { commitsInMemory } from './commits';
+
+// A process with the service and the gateway's hop in it, whose memory and CPU a test measures. POST / uploads the
+// blob that x-blob-id names, GET / reads it; the parent asks for the figures by message.
+async function main(): Promise<void> {
+  const config = readConfig(blobsConfig, process.env);
+  const log = createLogger('blobs', 'silent');
+  const none = { epoch: '0', xid: '0', pos: '0' };
+  const running = await startBlobs(config, {
+    ...{ log, listen: false, data: { implementation: commitsInMemory().implementation } },
+    dataOutbox: {
+      implementation: {
+        definition: outboxDefinition,
+        handlers: {
+          read: async ({ after, waitMs }) => {
+            await delay(Math.max(50, waitMs));
+            return { events: [], next: after ?? none, stalledMs: '0' };
+          },
+          readAggregate: async () => ({ events: [] }),
+        },
+      },
+    },
+  });
+  const hop = new ByteHop({ address: running.httpAddress, secret: config.INTERNAL_SECRET, idleTimeoutMs: 10_000 });
+  const server = createServer((request, response) => {
+    const blobId = String(request.headers['x-blob-id']);
+    const call = newCall('test', 5_000);
+    const work = async () => {
+      if (request.method === 'POST') {
+        response.end(await hop.upload(request, uploadGrant({ blobId, maxBytes: config.MAX_BLOB_BYTES }), call));
+      } else {
+        await hop.read(request, response, { op: 'read', appId, collection, blobId }, call);
+      }
+    };
+    work().catch((error: unknown) => {
+      if (response.headersSent) return response.destroy();
+      response.writeHead(400).end(error instanceof ServiceError ? error.reason : String(error));
+      request.resume();
+    });
+  });
+  server.listen(0, '127.0.0.1', () => process.send?.({ port: (server.address() as AddressInfo).port }));
+  let peakBytes = 0;
+  setInterval(() => (peakBytes = Math.max(peakBytes, process.memoryUsage.rss())), 20).unref();
+  process.on('message', () => {
+    const { user, system } = process.cpuUsage();
+    const rssBytes = process.memoryUsage.rss();
+    process.send?.({ rssBytes, peakBytes: Math.max(peakBytes, rssBytes), cpuMs: (user + system) / 1000 });
+    peakBytes = 0;
+  });
+}
+
+void main();
