@@ -112,12 +112,12 @@ export async function markDeleted(pool: Pool, blobId: string): Promise<void> {
 }
 
 /**
- * Marks the blobs of a collection, or of a whole app, as deleted. `before` is when that was deleted: a collection of
+ * Marks the blobs of a collection, or of a whole app, or those of some documents, as deleted. `before` is when that was deleted: a collection of
  * the same name may have blobs again by now.
  */
 export async function markAllDeleted(
   tx: Connection,
-  scope: { appId: string; collection?: string; before: Date },
+  scope: { appId: string; collection?: string; blobIds?: readonly string[]; before: Date },
 ): Promise<void> {
   const gone = await rows<Change>(
     tx,
@@ -125,6 +125,7 @@ export async function markAllDeleted(
         update blob set state = 'deleted', deleted_at = now()
         where app_id = ${scope.appId} and state = 'stored' and created_at <= ${scope.before}
           ${scope.collection === undefined ? empty : sql`and collection = ${scope.collection}`}
+          ${scope.blobIds === undefined ? empty : sql`and blob_id = any(${scope.blobIds})`}
         returning app_id, collection, size_bytes)
       select app_id as "appId", collection, -sum(size_bytes)::bigint as "sizeBytes", -count(*) as "blobCount"
       from gone group by app_id, collection order by collection`,

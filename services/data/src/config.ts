@@ -1,9 +1,11 @@
-import { commonConfig } from '@granary/shared/config';
+import { commonConfig, whole } from '@granary/shared/config';
 import { z } from 'zod';
 
 export const dataConfig = commonConfig.extend({
   /** Where this copy keeps the skills documents as files. */
   SKILLS_DIRECTORY: z.string().min(1),
+  /** How often what is past its retention is purged and old answers to idempotency keys are forgotten. */
+  HOUSEWORK_EVERY_MS: whole(50, 86_400_000).default(60_000),
   /** How the outside reaches the gateway; stands in the examples of the skills documents. */
   PUBLIC_URL: z.url().default('http://127.0.0.1:8080'),
 });

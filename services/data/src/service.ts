@@ -19,7 +19,6 @@ export const dataDefinition = loadService<DataDefinition>('data', 'Data');
 
 /** Jobs that run at a time; index builds take turns among themselves. */
 const jobConcurrency = 2;
-const houseworkEveryMs = 60_000;
 
 export interface DataOverrides extends Overrides {
   /** Where the gateway is, when its port is chosen only after this service has started. */
@@ -64,7 +63,7 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
           notify();
         },
       });
-      const housework = every(houseworkEveryMs, log, async () => {
+      const housework = every(config.HOUSEWORK_EVERY_MS, log, async () => {
         await trimAnswers(pool);
         await purgeExpired(pool);
         notify();

@@ -7,10 +7,13 @@ interface PostgresError extends Error {
   detail?: string;
 }
 
+// Not by instanceof: errors of Node's own come from another realm where code runs in a context of its own.
+const isObject = (error: unknown): error is Record<string, unknown> => typeof error === 'object' && error !== null;
+
 /** The SQLSTATE of an error that Postgres sent, undefined for any other error. */
 export function sqlState(error: unknown): string | undefined {
-  if (!(error instanceof Error) || !('code' in error) || !('severity' in error)) return undefined;
-  return typeof error.code === 'string' && error.code.length === 5 ? error.code : undefined;
+  if (!isObject(error) || !('severity' in error)) return undefined;
+  return typeof error['code'] === 'string' && error['code'].length === 5 ? error['code'] : undefined;
 }
 
 /** The constraint that a write violated, if that is what the error says. */
@@ -24,10 +27,10 @@ const connectionErrors = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMED
 export function isConnectionError(error: unknown): boolean {
   const state = sqlState(error);
   if (state !== undefined) return state.startsWith('08') || state.startsWith('57P');
-  if (!(error instanceof Error)) return false;
-  if ('code' in error && connectionErrors.has(String(error.code))) return true;
+  if (!isObject(error)) return false;
+  if (connectionErrors.has(String(error['code']))) return true;
   return /^(Connection terminated|Client has encountered a connection error|Connection ended|timeout exceeded when trying to connect|Client was closed)/.test(
-    error.message,
+    String(error['message']),
   );
 }
 

@@ -1,0 +1,42 @@
+/** What a handler answers with. */
+export interface Answer {
+  status: number;
+  body: Buffer | undefined;
+  headers: Record<string, string>;
+}
+
+/** JSON text that goes into an answer as it is, so that no number in it is rounded. */
+export class JsonText {
+  constructor(readonly text: string) {}
+}
+
+/** JSON text from a service, or null where it has none. */
+export function jsonText(text: string | Buffer): JsonText | null {
+  return text.length === 0 ? null : new JsonText(text.toString());
+}
+
+const jsonType = 'application/json; charset=utf-8';
+
+export function json(status: number, value: unknown, headers: Record<string, string> = {}): Answer {
+  return jsonBytes(status, Buffer.from(stringify(value)), headers);
+}
+
+/** A whole answer that a service has rendered. */
+export function jsonBytes(status: number, body: Buffer, headers: Record<string, string> = {}): Answer {
+  return { status, body, headers: { 'Content-Type': jsonType, ...headers } };
+}
+
+export function text(status: number, contentType: string, body: string): Answer {
+  return { status, body: Buffer.from(body), headers: { 'Content-Type': contentType } };
+}
+
+/** Like JSON.stringify, with JsonText spliced in. */
+export function stringify(value: unknown): string {
+  if (value instanceof JsonText) return value.text;
+  if (Array.isArray(value)) return `[${value.map((element) => stringify(element ?? null)).join(',')}]`;
+  if (typeof value === 'object' && value !== null) {
+    const members = Object.entries(value).filter(([, member]) => member !== undefined);
+    return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${stringify(member)}`).join(',')}}`;
+  }
+  return JSON.stringify(value);
+}

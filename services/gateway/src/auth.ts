@@ -1,0 +1,195 @@
+import { hash as digest, timingSafeEqual } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
+import { forbidden } from '@granary/shared/errors';
+import type { Call, Client } from '@granary/shared/grpc/types';
+import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
+import { unauthenticated } from './problem';
+
+export const permissions = ['Read', 'Write', 'Admin', 'Pay'] as const;
+export type Permission = (typeof permissions)[number];
+
+/** Who may use a route. */
+export type Access =
+  /** Anyone; keys are not looked at. */
+  | { kind: 'public' }
+  /** Anyone; a valid key of the path's app, with Read, sees what is private too. */
+  | { kind: 'reader' }
+  /** A key with this permission, of the app in the path or, where the path names none, of any. */
+  | { kind: 'app'; permission: Permission; operator?: true }
+  | { kind: 'operator' }
+  /** The wallet of the address in the path, by signature, or the operator. */
+  | { kind: 'wallet' };
+
+export interface AppCaller {
+  kind: 'app';
+  keyId: string;
+  appId: string;
+  appNumber: string;
+  permissions: ReadonlySet<string>;
+}
+export interface Operator {
+  kind: 'operator';
+}
+export interface Anonymous {
+  kind: 'anonymous';
+}
+export interface Wallet {
+  kind: 'wallet';
+  address: string;
+}
+/** Who a route with the access `reader` sees. */
+export type AnyReader = AppCaller | Operator | Anonymous;
+export type Caller = AppCaller | Operator | Anonymous | Wallet;
+
+/** The callers that a route with this access can see. */
+export type CallerOf<A extends Access> = A extends { kind: 'app'; operator: true }
+  ? AppCaller | Operator
+  : A extends { kind: 'app' }
+    ? AppCaller
+    : A extends { kind: 'reader' }
+      ? AnyReader
+      : A extends { kind: 'operator' }
+        ? Operator
+        : A extends { kind: 'wallet' }
+          ? Wallet | Operator
+          : Anonymous;
+
+export interface KeyLookup {
+  /** The caller of a key, undefined for one that does not exist (any more). */
+  find(key: string, call: Call): Promise<AppCaller | undefined>;
+}
+
+/** Longest use of an answer, from the sending of its question: a revoked key is dead everywhere within a second. */
+const freshMs = 800;
+/** Entries of each of the two caches, for keys that exist and for keys that do not. */
+const cacheSize = 10_000;
+const keyLengthMax = 200;
+
+interface Entry {
+  sentAtMs: number;
+  caller: Promise<AppCaller | undefined>;
+}
+
+/**
+ * Looks up keys in the data service. Answers are kept for a moment; parallel questions about one key are one. Only
+ * hashes of keys are held and sent.
+ */
+export function keyLookup(data: Pick<Client<DataDefinition>, 'verifyKey'>, now: () => number = Date.now): KeyLookup {
+  const known = new Map<string, Entry>();
+  // Apart from the others, so that a flood of invented keys cannot push real ones out.
+  const unknown = new Map<string, Entry>();
+
+  const ask = (id: string, hash: Buffer, call: Call): Promise<AppCaller | undefined> => {
+    const entry: Entry = { sentAtMs: now(), caller: verify(data, hash, call) };
+    insert(known, id, entry);
+    entry.caller.then(
+      (caller) => {
+        if (caller || known.get(id) !== entry) return;
+        known.delete(id);
+        insert(unknown, id, entry);
+      },
+      () => {
+        if (known.get(id) === entry) known.delete(id);
+      },
+    );
+    return entry.caller;
+  };
+
+  return {
+    find(key, call) {
+      if (!key.startsWith('app_') || key.length > keyLengthMax) return Promise.resolve(undefined);
+      const hash = digest('sha256', key, 'buffer');
+      const id = hash.toString('latin1');
+      const entry = known.get(id) ?? unknown.get(id);
+      if (entry && now() - entry.sentAtMs < freshMs) return entry.caller;
+      unknown.delete(id);
+      // The question is shared with others, so it does not end when the one who asked first goes away.
+      return ask(id, hash, { ...call, signal: neverAborted });
+    },
+  };
+}
+
+const neverAborted = new AbortController().signal;
+
+function insert(cache: Map<string, Entry>, id: string, entry: Entry): void {
+  cache.delete(id);
+  cache.set(id, entry);
+  if (cache.size > cacheSize) cache.delete(cache.keys().next().value as string);
+}
+
+async function verify(
+  data: Pick<Client<DataDefinition>, 'verifyKey'>,
+  hash: Buffer,
+  call: Call,
+): Promise<AppCaller | undefined> {
+  const answer = await data.verifyKey({ hash }, call);
+  if (!answer.known) return undefined;
+  const { keyId, appId, appNumber } = answer;
+  return { kind: 'app', keyId, appId, appNumber, permissions: new Set(answer.permissions) };
+}
+
+/**
+ * The app key of a request: X-App-Key, `Authorization: Bearer` or X-API-Key; undefined when there is none. Several
+ * that disagree are nobody's.
+ */
+export function presentedKey(headers: IncomingHttpHeaders): string | undefined {
+  const bearer = /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
+  let key: string | undefined;
+  for (const given of [headers['x-app-key'], bearer, headers['x-api-key']]) {
+    if (given === undefined) continue;
+    if (typeof given !== 'string' || (key !== undefined && key !== given)) {
+      throw unauthenticated('Several different keys were sent');
+    }
+    key = given;
+  }
+  return key;
+}
+
+/** Whether the request carries the operator's key. Throws UNAUTHENTICATED for a wrong one. */
+export function isOperator(headers: IncomingHttpHeaders, operatorKeyHash: Buffer): boolean {
+  const key = headers['x-operator-key'];
+  if (key === undefined) return false;
+  if (typeof key === 'string' && timingSafeEqual(hashKey(key), operatorKeyHash)) return true;
+  throw unauthenticated('The operator key is not valid');
+}
+
+export function hashKey(key: string): Buffer {
+  return digest('sha256', key, 'buffer');
+}
+
+/** Admin includes everything but Pay, which is about money and given by name. */
+export function hasPermission(caller: AppCaller, permission: Permission): boolean {
+  return caller.permissions.has(permission) || (permission !== 'Pay' && caller.permissions.has('Admin'));
+}
+
+/**
+ * The caller of a request on a route with this access, wallets apart. Throws UNAUTHENTICATED for no or an unknown
+ * key, FORBIDDEN for a key of another app (whether or not that app exists) or without the permission.
+ */
+export async function authenticate(
+  access: Exclude<Access, { kind: 'wallet' }>,
+  headers: IncomingHttpHeaders,
+  appId: string | undefined,
+  operatorKeyHash: Buffer,
+  keys: KeyLookup,
+  call: Call,
+): Promise<Caller> {
+  if (access.kind === 'public') return { kind: 'anonymous' };
+  const operatorMay = access.kind === 'operator' || access.kind === 'reader' || access.operator === true;
+  if (operatorMay && isOperator(headers, operatorKeyHash)) return { kind: 'operator' };
+  if (access.kind === 'operator') throw unauthenticated('The operator key is needed, in X-Operator-Key');
+
+  const key = presentedKey(headers);
+  if (key === undefined) {
+    if (access.kind === 'reader') return { kind: 'anonymous' };
+    throw unauthenticated('An app key is needed, in X-App-Key or as a bearer token');
+  }
+  const caller = await keys.find(key, call);
+  if (!caller) throw unauthenticated('The key is not valid');
+  if (access.kind === 'reader') return caller;
+  if (appId !== undefined && appId !== caller.appId) throw forbidden('The key belongs to another app');
+  if (!hasPermission(caller, access.permission)) {
+    throw forbidden(`The key lacks the permission ${access.permission}`);
+  }
+  return caller;
+}

@@ -1,0 +1,99 @@
+import { ConfigError } from '@granary/shared/config';
+import type { BlobsDefinition } from '@granary/shared/gen/granary/blobs/v1/Blobs';
+import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
+import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/Finance';
+import type { HealthDefinition } from '@granary/shared/gen/granary/health/v1/Health';
+import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
+import type { TasksDefinition } from '@granary/shared/gen/granary/tasks/v1/Tasks';
+import { openClient, targetOf, type ServiceTarget } from '@granary/shared/grpc/client';
+import { loadService } from '@granary/shared/grpc/protos';
+import type { Client, ServiceDefinition } from '@granary/shared/grpc/types';
+import { healthDefinition } from '@granary/shared/health';
+import type { Logger } from '@granary/shared/logger';
+import type { GatewayConfig } from './config';
+
+export const serviceNames = ['data', 'blobs', 'finance', 'payments', 'tasks'] as const;
+export type ServiceName = (typeof serviceNames)[number];
+
+export interface Clients {
+  data: Client<DataDefinition>;
+  blobs: Client<BlobsDefinition>;
+  finance: Client<FinanceDefinition>;
+  payments: Client<PaymentsDefinition>;
+  tasks: Client<TasksDefinition>;
+  health: Record<ServiceName, Client<HealthDefinition>>;
+  close(): void;
+}
+
+/** Reads, and calls that carry a ticket of ours: to send one again changes nothing more. */
+const repeatable: Record<ServiceName, readonly string[]> = {
+  data: [
+    ...['getApplication', 'listApplications', 'verifyKey', 'listKeys'],
+    ...['getCollection', 'listCollections', 'getCollectionStats', 'validateDocuments'],
+    ...['store', 'commitUpload', 'getCommit', 'listDocuments', 'readCollection'],
+    ...['createIndex', 'listIndexes', 'getIndex', 'rebuildIndex'],
+    ...['createView', 'listViews', 'getView', 'refreshView', 'readView'],
+    ...['listQueries', 'getQuery', 'runQuery', 'getSkills', 'getJob'],
+  ],
+  blobs: ['deleteBlob'],
+  finance: ['getWallet', 'getPayoutInfo', 'listPayouts', 'getRetentionCost', 'listTransactions'],
+  payments: ['getPrices', 'verifyPayment'],
+  tasks: ['getTask'],
+};
+
+/** Opens the clients of all services. Throws a ConfigError that names every address that is missing. */
+export function openClients(
+  config: GatewayConfig,
+  targets: Partial<Record<ServiceName, ServiceTarget>>,
+  log: Logger,
+): Clients {
+  const found = findTargets(config, targets);
+  const closes: Array<() => void> = [];
+  const open = <D extends ServiceDefinition>(service: ServiceName, definition: D, retry = repeatable[service]) => {
+    const opened = openClient(definition, targetOf(found[service], definition), { log, repeatable: retry });
+    closes.push(() => opened.close());
+    return opened.client;
+  };
+  // Health is never asked twice: a service that cannot be reached is what the question is about.
+  const health = (service: ServiceName) => open(service, healthDefinition, []);
+  return {
+    data: open('data', loadService<DataDefinition>('data', 'Data')),
+    blobs: open('blobs', loadService<BlobsDefinition>('blobs', 'Blobs')),
+    finance: open('finance', loadService<FinanceDefinition>('finance', 'Finance')),
+    payments: open('payments', loadService<PaymentsDefinition>('payments', 'Payments')),
+    tasks: open('tasks', loadService<TasksDefinition>('tasks', 'Tasks')),
+    health: {
+      data: health('data'),
+      blobs: health('blobs'),
+      finance: health('finance'),
+      payments: health('payments'),
+      tasks: health('tasks'),
+    },
+    close: () => {
+      for (const close of closes) close();
+    },
+  };
+}
+
+function findTargets(
+  config: GatewayConfig,
+  targets: Partial<Record<ServiceName, ServiceTarget>>,
+): Record<ServiceName, ServiceTarget> {
+  const addresses: Record<ServiceName, string | undefined> = {
+    data: config.DATA_ADDRESS,
+    blobs: config.BLOBS_ADDRESS,
+    finance: config.FINANCE_ADDRESS,
+    payments: config.PAYMENTS_ADDRESS,
+    tasks: config.TASKS_ADDRESS,
+  };
+  const found: Partial<Record<ServiceName, ServiceTarget>> = {};
+  const missing: string[] = [];
+  for (const name of serviceNames) {
+    const address = addresses[name];
+    const target = targets[name] ?? (address === undefined ? undefined : { address });
+    if (target) found[name] = target;
+    else missing.push(`  ${name.toUpperCase()}_ADDRESS: is needed`);
+  }
+  if (missing.length > 0) throw new ConfigError(`The configuration is wrong:\n${missing.join('\n')}`);
+  return found as Record<ServiceName, ServiceTarget>;
+}

@@ -1,0 +1,53 @@
+import { z } from 'zod';
+import { commonConfig, whole } from '@granary/shared/config';
+
+const address = z.string().regex(/^[^\s]+:\d{1,5}$/, 'host:port or dns:///name:port is expected');
+
+/** `false`, `true`, a number of hops, or a comma-separated list of addresses and networks: Express's `trust proxy`. */
+const trustProxy = z
+  .string()
+  .default('false')
+  .transform((text) => {
+    if (text === 'false') return false;
+    if (text === 'true') return true;
+    return /^\d{1,3}$/.test(text) ? Number(text) : text;
+  });
+
+/** The environment of the gateway. An address may be absent only for a service of the same process. */
+export const gatewayConfig = z.object({
+  HOST: z.string().min(1).default('127.0.0.1'),
+  PORT: whole(0, 65_535).default(8080),
+  LOG_LEVEL: commonConfig.shape.LOG_LEVEL,
+  OPERATOR_KEY: z.string().min(16, 'at least 16 characters are needed'),
+  /** Shared with the blobs service, for the internal HTTP hop of the bytes. */
+  INTERNAL_SECRET: z.string().min(32, 'at least 32 characters are needed'),
+  DATA_ADDRESS: address.optional(),
+  BLOBS_ADDRESS: address.optional(),
+  FINANCE_ADDRESS: address.optional(),
+  PAYMENTS_ADDRESS: address.optional(),
+  TASKS_ADDRESS: address.optional(),
+  /** host:port of the internal HTTP listener of the blobs service. */
+  BLOBS_HTTP_ADDRESS: address,
+  /** `*`, or the allowed origins separated by commas. */
+  CORS_ORIGINS: z.string().min(1).default('*'),
+  TRUST_PROXY: trustProxy,
+  MAX_BLOB_BYTES: whole(1, 1024 ** 4).default(1024 ** 3),
+  /** Bytes of request bodies and of large answers that the process holds at once. */
+  BODY_BUDGET_BYTES: whole(16 * 1024 ** 2, 64 * 1024 ** 3).default(256 * 1024 ** 2),
+  /** Requests worked on at once, blobs apart; as many again may wait for `QUEUE_TIMEOUT_MS`. */
+  CONCURRENCY: whole(1, 100_000).default(512),
+  QUEUE_TIMEOUT_MS: whole(0, 60_000).default(1_000),
+  /** Uploads and downloads of blobs under way at once. */
+  STREAM_CONCURRENCY: whole(1, 100_000).default(256),
+  REQUEST_TIMEOUT_MS: whole(100, 600_000).default(10_000),
+  /** Time in which the body of a request, blobs apart, must have come. */
+  BODY_TIMEOUT_MS: whole(100, 600_000).default(30_000),
+  UPLOAD_TIMEOUT_MS: whole(1_000, 86_400_000).default(3_600_000),
+  /** A connection on which nothing moves for this long is cut. */
+  IDLE_TIMEOUT_MS: whole(1_000, 3_600_000).default(60_000),
+  KEEP_ALIVE_TIMEOUT_MS: whole(0, 3_600_000).default(65_000),
+  /** From `/readyz` saying 503 to the end of listening, for balancers to notice. */
+  DRAIN_DELAY_MS: whole(0, 60_000).default(0),
+});
+
+export type GatewayConfig = Readonly<z.infer<typeof gatewayConfig>>;

@@ -1,0 +1,179 @@
+import { Router, type Request, type RequestHandler, type Response } from 'express';
+import { notFound } from '@granary/shared/errors';
+import { newCall, type Call } from '@granary/shared/grpc/types';
+import { readJson, toPlain, type JsonValue } from '@granary/shared/json/value';
+import { authenticate, isOperator, type Caller } from './auth';
+import { clientGone, continueIfExpected, hasBody, mediaType, readBody } from './body';
+import { exchangeOf } from './exchange';
+import { answerOptions, send } from './middleware';
+import { malformedJson, unauthenticated, unsupportedMediaType } from './problem';
+import { parseQuery } from './query';
+import { pathParameters, type Context, type PathParameter, type Query, type Route, type RouteRequest } from './route';
+import { validate } from './validation';
+import { verifyWalletSignature } from './wallet-signature';
+
+/** Depth of any JSON body. */
+const bodyDepthMax = 64;
+
+/** The paths of the table in Express's spelling, each with its routes by method. */
+export function routesByPath(routes: readonly Route[]): Map<string, { paths: string[]; byMethod: Map<string, Route> }> {
+  const found = new Map<string, { paths: string[]; byMethod: Map<string, Route> }>();
+  for (const route of routes) {
+    const path = expressPath(route.path);
+    const entry = found.get(path) ?? { paths: route.prefixes.map((prefix) => prefix + path), byMethod: new Map() };
+    if (entry.byMethod.has(route.method)) throw new Error(`${route.method} ${route.path} stands twice in the table`);
+    entry.byMethod.set(route.method, route);
+    found.set(path, entry);
+  }
+  return found;
+}
+
+export function expressPath(path: string): string {
+  return path.replace(/\{(\w+)\}/g, ':$1');
+}
+
+/** A router with everything in the table; each path answers each method, if only to say that it is not allowed. */
+export function createRouter(context: Context, routes: readonly Route[]): Router {
+  const router = Router({ caseSensitive: true });
+  for (const { paths, byMethod } of routesByPath(routes).values()) router.all(paths, dispatcher(context, byMethod));
+  return router;
+}
+
+function dispatcher(context: Context, byMethod: ReadonlyMap<string, Route>): RequestHandler {
+  const allowed = [...byMethod.keys()].flatMap((method) => (method === 'GET' ? ['GET', 'HEAD'] : [method]));
+  allowed.push('OPTIONS');
+  return (request, response, next) => {
+    if (request.method === 'OPTIONS') return answerOptions(response, allowed);
+    const route = byMethod.get(request.method === 'HEAD' ? 'GET' : request.method);
+    if (route) {
+      serve(context, route, request, response).catch(next);
+      return;
+    }
+    // A parameter in the place of a literal step may stand for it: a view can be called `sql`.
+    const exchange = exchangeOf(response);
+    for (const method of allowed) exchange.allowed.add(method);
+    next();
+  };
+}
+
+/** Who → what → do: authentication comes before everything that the request says. */
+async function serve(context: Context, route: Route, request: Request, response: Response): Promise<void> {
+  const exchange = exchangeOf(response);
+  exchange.route = route.path;
+  const call = callOf(context, exchange.requestId, response);
+  const path = request.params as Record<string, string>;
+
+  const leave = await enterGate(context, route);
+  try {
+    if (response.destroyed) throw clientGone();
+    const caller = await callerOf(context, route, request, path, call);
+    exchange.isPrivate = caller.kind !== 'anonymous';
+    const appId = path['app_id'] ?? (caller.kind === 'app' ? caller.appId : undefined);
+    if (appId !== undefined) exchange.appId = appId;
+    checkPath(path);
+    const query = queryOf(route.query, queryText(request));
+    const { body, tree } = await bodyOf(context, route, request, response);
+    const routeRequest: RouteRequest = {
+      // Time begins when the whole request is there.
+      call: { ...call, deadlineMs: Date.now() + context.config.REQUEST_TIMEOUT_MS },
+      ...{ caller, path, query, body, tree },
+      canonicalPath: route.path.replace(/\{(\w+)\}/g, (_, name: string) => path[name]!),
+      incoming: request,
+      outgoing: response,
+    };
+    const answer = await route.handle(context, routeRequest);
+    if (answer && !response.destroyed) send(request, response, answer, context.budget);
+  } finally {
+    leave();
+  }
+}
+
+/** Blobs have a gate of their own: their transfers are long, and slow readers of them must not hold up the others. */
+async function enterGate(context: Context, route: Route): Promise<() => void> {
+  if (route.urgent) return () => {};
+  const gate = route.body?.kind === 'stream' ? context.streamGate : context.gate;
+  await gate.enter();
+  return () => gate.leave();
+}
+
+function callOf(context: Context, requestId: string, response: Response): Call {
+  const aborted = new AbortController();
+  response.once('close', () => {
+    if (!response.writableFinished) aborted.abort();
+  });
+  return { ...newCall(requestId, context.config.REQUEST_TIMEOUT_MS), signal: aborted.signal };
+}
+
+async function callerOf(
+  context: Context,
+  route: Route,
+  request: Request,
+  path: Record<string, string>,
+  call: Call,
+): Promise<Caller> {
+  const { auth } = route;
+  if (auth.kind !== 'wallet') {
+    return authenticate(auth, request.headers, path['app_id'], context.operatorKeyHash, context.keys, call);
+  }
+  if (isOperator(request.headers, context.operatorKeyHash)) return { kind: 'operator' };
+  // Routes with this access only read, so there is no body to sign.
+  const { method, originalUrl: target, headers } = request;
+  const address = verifyWalletSignature({ method, target, headers, body: Buffer.alloc(0) });
+  if (address !== path['user_address']) throw unauthenticated('The signature is not of the address in the path');
+  return { kind: 'wallet', address };
+}
+
+function checkPath(path: Record<string, string>): void {
+  for (const [name, value] of Object.entries(path)) {
+    const { pattern, reason, noun } = pathParameters[name as PathParameter];
+    if (!pattern.test(value)) throw notFound(reason, `There is no such ${noun}`);
+  }
+}
+
+function queryText(request: Request): string {
+  const at = request.originalUrl.indexOf('?');
+  return at < 0 ? '' : request.originalUrl.slice(at + 1);
+}
+
+function queryOf(query: Query | undefined, text: string): unknown {
+  const parameters = text === '' ? new Map<string, string>() : parseQuery(text);
+  if (query === 'any') return parameters;
+  if (!query) return undefined;
+  return validate(query, Object.fromEntries(parameters), 'query string');
+}
+
+async function bodyOf(
+  context: Context,
+  route: Route,
+  request: Request,
+  response: Response,
+): Promise<{ body: unknown; tree: JsonValue }> {
+  const { body } = route;
+  if (!body) return { body: undefined, tree: null };
+  if (body.kind === 'stream') {
+    continueIfExpected(request, response);
+    return { body: undefined, tree: null };
+  }
+  const expected = body.kind === 'json' ? ['application/json'] : body.contentTypes;
+  const isOptional = body.kind === 'json' && body.optional === true;
+  const empty = () => {
+    if (!isOptional) throw malformedJson('The body is empty');
+    return { body: validate(body.schema, {}, 'body'), tree: new Map() };
+  };
+  if (!hasBody(request)) return empty();
+  const type = mediaType(request, expected);
+  // A body without a type is taken for what the route expects.
+  const isJson = type === undefined || type === 'application/json' || /^application\/[^;]+\+json$/.test(type);
+  if (!(isJson && expected.includes('application/json')) && !(type !== undefined && expected.includes(type))) {
+    throw unsupportedMediaType(expected);
+  }
+  const bytes = await readBody(request, response, {
+    limitBytes: body.limitBytes,
+    timeoutMs: context.config.BODY_TIMEOUT_MS,
+    budget: context.budget,
+  });
+  if (bytes.length === 0) return empty();
+  if (body.kind === 'raw') return { body: bytes, tree: null };
+  const tree = readJson(bytes, { maxDepth: bodyDepthMax });
+  return { body: validate(body.schema, toPlain(tree), 'body'), tree };
+}

@@ -1,0 +1,128 @@
+import { ServiceError, type ErrorDetails, type StatusName } from '@granary/shared/errors';
+import { JsonError } from '@granary/shared/json/error';
+
+/** An error as HTTP says it. This file is the only one that knows statuses of errors. */
+export interface Problem {
+  status: number;
+  code: string;
+  message: string;
+  details: ErrorDetails;
+  headers: Record<string, string>;
+}
+
+const statusByCode: Record<StatusName, number> = {
+  INVALID_ARGUMENT: 400,
+  UNAUTHENTICATED: 401,
+  PERMISSION_DENIED: 403,
+  NOT_FOUND: 404,
+  ALREADY_EXISTS: 409,
+  FAILED_PRECONDITION: 409,
+  ABORTED: 409,
+  OUT_OF_RANGE: 400,
+  RESOURCE_EXHAUSTED: 429,
+  UNIMPLEMENTED: 501,
+  UNAVAILABLE: 503,
+  DEADLINE_EXCEEDED: 504,
+  CANCELLED: 503,
+  INTERNAL: 500,
+};
+
+/** Reasons whose status is not the one of their code. */
+const statusByReason = new Map<string, number>([
+  ['PAYMENT_REQUIRED', 402],
+  ['PAYMENT_REFUSED', 402],
+  ['METHOD_NOT_ALLOWED', 405],
+  ['REQUEST_TIMEOUT', 408],
+  ['PRECONDITION_FAILED', 412],
+  ['PAYLOAD_TOO_LARGE', 413],
+  ['DOCUMENT_TOO_LARGE', 413],
+  ['SKILLS_TOO_LARGE', 413],
+  ['BLOB_TOO_LARGE', 413],
+  ['RESULT_TOO_LARGE', 413],
+  ['UNSUPPORTED_MEDIA_TYPE', 415],
+  ['RANGE_NOT_SATISFIABLE', 416],
+  ['SCHEMA_VIOLATION', 422],
+  ['IDEMPOTENCY_KEY_REUSED', 422],
+  ['HEADERS_TOO_LARGE', 431],
+]);
+
+const retryAfterSeconds = '1';
+
+/** What a caller is told about an error; `undefined` for one that is nobody's business but ours: a bug. */
+export function problemOf(error: unknown): Problem | undefined {
+  if (error instanceof ServiceError) {
+    if (error.code === 'INTERNAL') return internalProblem;
+    const status = statusByReason.get(error.reason) ?? statusByCode[error.code];
+    const problem = { status, code: error.reason, message: error.message, details: error.details };
+    return { ...problem, headers: headersFor(status) };
+  }
+  if (error instanceof JsonError) return problemOf(fromJsonError(error));
+  if (error instanceof URIError) return problemOf(malformedUrl());
+  return undefined;
+}
+
+export const internalProblem: Problem = {
+  status: 500,
+  code: 'INTERNAL',
+  message: 'Something went wrong on our side',
+  details: {},
+  headers: {},
+};
+
+function headersFor(status: number): Record<string, string> {
+  if (status === 429 || status === 503) return { 'Retry-After': retryAfterSeconds };
+  // The rest of that request may still come, and must not be taken for the next.
+  if (status === 408) return { Connection: 'close' };
+  if (status === 401) return { 'WWW-Authenticate': 'Bearer realm="granary"' };
+  return {};
+}
+
+/** The JSON text of a problem. */
+export function problemText(problem: Problem): string {
+  return JSON.stringify({ error: problem.message, code: problem.code, details: problem.details });
+}
+
+/** Text that is no JSON is MALFORMED_JSON; JSON that breaks one of our rules names the place. */
+function fromJsonError(error: JsonError): ServiceError {
+  switch (error.reason) {
+    case 'MALFORMED':
+    case 'INVALID_UTF8':
+    case 'BYTE_ORDER_MARK':
+      return malformedJson(error.message);
+    default: {
+      const details = { [error.path ?? 'body']: [error.message] };
+      return new ServiceError('INVALID_ARGUMENT', 'VALIDATION_FAILED', 'The body is not valid', { details });
+    }
+  }
+}
+
+export function malformedJson(message: string): ServiceError {
+  return new ServiceError('INVALID_ARGUMENT', 'MALFORMED_JSON', message);
+}
+
+export function malformedUrl(): ServiceError {
+  return new ServiceError('INVALID_ARGUMENT', 'MALFORMED_URL', 'The URL holds a malformed percent-encoding');
+}
+
+export function unauthenticated(message: string): ServiceError {
+  return new ServiceError('UNAUTHENTICATED', 'UNAUTHENTICATED', message);
+}
+
+export function methodNotAllowed(allowed: readonly string[]): ServiceError {
+  const message = `The method is not allowed here; allowed are ${allowed.join(', ')}`;
+  return new ServiceError('INVALID_ARGUMENT', 'METHOD_NOT_ALLOWED', message, { details: { allowed } });
+}
+
+export function tooLarge(limitBytes: number): ServiceError {
+  const message = `The body is larger than the limit of ${limitBytes} bytes`;
+  return new ServiceError('INVALID_ARGUMENT', 'PAYLOAD_TOO_LARGE', message, { details: { limit_bytes: limitBytes } });
+}
+
+export function unsupportedMediaType(expected: readonly string[]): ServiceError {
+  const message = `The content type must be ${expected.join(' or ')}`;
+  return new ServiceError('INVALID_ARGUMENT', 'UNSUPPORTED_MEDIA_TYPE', message, { details: { expected } });
+}
+
+export function overloaded(): ServiceError {
+  return new ServiceError('UNAVAILABLE', 'OVERLOADED', 'Too much is going on at the moment, try again');
+}

@@ -1,0 +1,42 @@
+import { isUtf8 } from 'node:buffer';
+import { invalid, ServiceError } from '@granary/shared/errors';
+import { malformedUrl } from './problem';
+
+/**
+ * The parameters of a query string, decoded as URLSearchParams does, but strictly: a name that stands twice, a
+ * malformed percent-encoding and text that cannot be stored are refused. A Map, for the names come from users.
+ */
+export function parseQuery(text: string): Map<string, string> {
+  const parameters = new Map<string, string>();
+  for (const part of toUnicode(text).split('&')) {
+    if (part === '') continue;
+    const equals = part.indexOf('=');
+    const name = decode(equals < 0 ? part : part.slice(0, equals));
+    const value = equals < 0 ? '' : decode(part.slice(equals + 1));
+    if (parameters.has(name)) {
+      const details = { [name]: ['Must be given only once'] };
+      throw new ServiceError('INVALID_ARGUMENT', 'REPEATED_PARAMETER', 'A parameter is given twice', { details });
+    }
+    parameters.set(name, value);
+  }
+  return parameters;
+}
+
+/** Node gives the bytes of the request line as Latin-1; what is beyond ASCII is meant as UTF-8. */
+function toUnicode(text: string): string {
+  if (!/[\u0080-\uffff]/.test(text)) return text;
+  const bytes = Buffer.from(text, 'latin1');
+  if (!isUtf8(bytes)) throw malformedUrl();
+  return bytes.toString('utf8');
+}
+
+function decode(text: string): string {
+  let decoded: string;
+  try {
+    decoded = decodeURIComponent(text.replaceAll('+', ' '));
+  } catch {
+    throw malformedUrl();
+  }
+  if (decoded.includes('\0')) throw invalid('A parameter holds the character U+0000, which cannot be stored');
+  return decoded;
+}

@@ -1,0 +1,97 @@
+import { z } from 'zod';
+import { invalid } from '@granary/shared/errors';
+import type { Transaction } from '@granary/shared/gen/granary/finance/v1/Transaction';
+import { parseUtia, utiaToNumber } from '@granary/shared/money';
+import { json } from '../answer';
+import { pageQuery, route } from '../route';
+import { timeSchema, utiaSchema } from '../schemas';
+import { isWalletAddress } from '../wallet-signature';
+
+const transactionSchema = z
+  .object({
+    transaction_hash: z.string(),
+    user_address: z.string(),
+    app_id: z.string(),
+    operation_type: z.string(),
+    collection: z.string(),
+    amount: utiaSchema,
+    status: z.string(),
+    block_height: z.int(),
+    created_at: timeSchema,
+  })
+  .meta({ id: 'Transaction' });
+
+const pageSchema = z.object({
+  transactions: z.array(transactionSchema),
+  total: z.int(),
+  limit: z.int(),
+  offset: z.int(),
+});
+
+function transactionJson(transaction: Transaction) {
+  return {
+    transaction_hash: transaction.transactionHash,
+    user_address: transaction.userAddress,
+    app_id: transaction.appId,
+    operation_type: transaction.operationType,
+    collection: transaction.collection,
+    amount: utiaToNumber(parseUtia(transaction.amount)),
+    status: transaction.status,
+    block_height: Number(transaction.blockHeight),
+    created_at: transaction.createdAt,
+  };
+}
+
+const tag = 'Authz';
+
+export const authzRoutes = [
+  route({
+    method: 'GET',
+    path: '/authz/transactions/app/{app_id}',
+    id: 'listTransactionsOfApplication',
+    summary: 'List what was deducted for an application under grants of users, newest first',
+    tag,
+    auth: { kind: 'app', permission: 'Read', operator: true },
+    query: pageQuery,
+    responses: { 200: { description: 'A page', schema: pageSchema.extend({ app_id: z.string() }) } },
+    handle: async ({ clients }, { path, query, caller, call }) => {
+      // A key proves that its application exists; for the operator it has to be looked up.
+      if (caller.kind === 'operator') await clients.data.getApplication({ appId: path.app_id }, call);
+      const request = { userAddress: '', appId: path.app_id, ...query };
+      const { transactions, total } = await clients.finance.listTransactions(request, call);
+      return json(200, {
+        app_id: path.app_id,
+        transactions: transactions.map(transactionJson),
+        total: Number(total),
+        ...query,
+      });
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/authz/transactions/{user_address}',
+    id: 'listTransactionsOfUser',
+    summary: 'List what was deducted under the grants of a user, newest first',
+    description:
+      'Signed by the wallet of that address: ADR-036 over `METHOD\\npath?query\\nseconds\\nhex SHA-256 of the body`, ' +
+      'in X-Wallet-Address, X-Timestamp, X-Signature and X-Pubkey.',
+    tag,
+    auth: { kind: 'wallet' },
+    query: pageQuery,
+    responses: { 200: { description: 'A page', schema: pageSchema.extend({ user_address: z.string() }) } },
+    handle: async ({ clients }, { path, query, call }) => {
+      const address = path.user_address;
+      if (!isWalletAddress(address)) {
+        throw invalid('The address is not valid', { user_address: ['must be a bech32 address'] });
+      }
+      const request = { userAddress: address, appId: '', ...query };
+      const { transactions, total } = await clients.finance.listTransactions(request, call);
+      return json(200, {
+        user_address: address,
+        transactions: transactions.map(transactionJson),
+        total: Number(total),
+        ...query,
+      });
+    },
+  }),
+];

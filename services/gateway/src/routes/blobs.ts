@@ -1,0 +1,168 @@
+import { z } from 'zod';
+import { forbidden, notFound, ServiceError } from '@granary/shared/errors';
+import type { Call } from '@granary/shared/grpc/types';
+import { newDocumentId, newTicket } from '@granary/shared/ids';
+import { json, jsonBytes } from '../answer';
+import { hasPermission, type AppCaller, type Caller } from '../auth';
+import { idempotencyKey } from '../idempotency';
+import { tooLarge, unauthenticated } from '../problem';
+import { route, type Context, type Route, type RouteRequest } from '../route';
+
+/** What a multipart body may hold beside the file: the metadata and the form around it. */
+const formOverheadBytes = 128 * 1024;
+
+const uploaded = z.object({
+  ticket_id: z.string(),
+  blob_id: z.string(),
+  status: z.literal('Completed'),
+  message: z.string(),
+});
+const deleted = z.object({ ...uploaded.shape, celestia_height: z.int().positive() });
+
+const file = z.string().meta({ format: 'binary', description: 'The bytes of the blob' });
+const form = z.object({
+  blob: file,
+  metadata: z
+    .string()
+    .optional()
+    .meta({ description: 'A JSON object as text, at most 64 KiB: fields of the metadata document' }),
+});
+
+type Path = 'app_id' | 'collection';
+
+/** Lets an upload flow to the blobs service, which stores it and commits it with its metadata document. */
+export async function uploadBlob(context: Context, request: RouteRequest<Path, AppCaller>) {
+  const { incoming, path, caller, call } = request;
+  const { MAX_BLOB_BYTES: maxBytes } = context.config;
+  const key = idempotencyKey(request);
+  if (Number(incoming.headers['content-length'] ?? 0) > maxBytes + formOverheadBytes) throw tooLarge(maxBytes);
+  const answer = await context.byteHop.upload(
+    incoming,
+    {
+      op: 'upload',
+      appId: path.app_id,
+      appNumber: caller.appNumber,
+      collection: path.collection,
+      ticketId: newTicket('c', BigInt(caller.appNumber)),
+      blobId: newDocumentId(),
+      caller: caller.keyId,
+      method: incoming.method,
+      path: request.canonicalPath,
+      idempotencyKey: key === '' ? null : key,
+      maxBytes,
+    },
+    call,
+  );
+  return jsonBytes(202, answer);
+}
+
+/** GET and HEAD; the answer is written as it flows. */
+export async function readBlob(context: Context, request: RouteRequest<Path | 'blob_id', Caller>) {
+  const { incoming, outgoing, path, caller, call } = request;
+  await checkAccess(context, path, caller, call);
+  const grant = { op: 'read', appId: path.app_id, collection: path.collection, blobId: path.blob_id } as const;
+  await context.byteHop.read(incoming, outgoing, grant, call);
+  return undefined;
+}
+
+/** A blob is as public as its collection. */
+async function checkAccess(context: Context, path: Record<Path, string>, caller: Caller, call: Call): Promise<void> {
+  const { app_id: appId, collection } = path;
+  const { readAccess } = await context.clients.data
+    .getCollection({ appId, collection }, call)
+    .catch((error: unknown) => {
+      if (error instanceof ServiceError && error.reason === 'COLLECTION_NOT_FOUND') throw blobNotFound();
+      throw error;
+    });
+  if (readAccess !== 'private' || caller.kind === 'operator') return;
+  if (caller.kind !== 'app') throw unauthenticated('The collection is private: an app key is needed');
+  if (caller.appId !== appId) throw forbidden('The key belongs to another app');
+  if (!hasPermission(caller, 'Read')) throw forbidden('The key lacks the permission Read');
+}
+
+export async function deleteBlob(context: Context, request: RouteRequest<Path | 'blob_id', AppCaller>) {
+  const { path, caller, call } = request;
+  const ticketId = newTicket('c', BigInt(caller.appNumber));
+  const { height } = await context.clients.blobs.deleteBlob(
+    {
+      appId: path.app_id,
+      appNumber: caller.appNumber,
+      collection: path.collection,
+      blobId: path.blob_id,
+      ticketId,
+      caller: caller.keyId,
+    },
+    call,
+  );
+  const message = 'The blob is deleted';
+  return json(202, {
+    ticket_id: ticketId,
+    blob_id: path.blob_id,
+    status: 'Completed',
+    message,
+    celestia_height: Number(height),
+  });
+}
+
+const blobNotFound = () => notFound('BLOB_NOT_FOUND', 'There is no such blob');
+
+export const blobRoutes: readonly Route[] = [
+  route({
+    method: 'POST',
+    path: '/apps/{app_id}/blobs/{collection}',
+    id: 'uploadBlob',
+    summary: 'Store a file',
+    description:
+      'As multipart/form-data with the part `blob` and the optional part `metadata`, or as a raw body of any other ' +
+      'content type with its metadata in `X-Blob-Metadata`. The blob gets a metadata document in the collection, ' +
+      'whose id is the blob_id.',
+    tag: 'Blobs',
+    auth: { kind: 'app', permission: 'Write' },
+    body: { kind: 'stream', schemas: { 'multipart/form-data': form, '*/*': file } },
+    responses: {
+      202: { description: 'Stored', schema: uploaded },
+      409: { description: 'A unique value is taken' },
+      413: { description: 'The blob or its metadata is too large' },
+      415: { description: 'The body is compressed' },
+      422: {
+        description: 'The metadata document breaks the schema, or the idempotency key was used for another upload',
+      },
+    },
+    handle: uploadBlob,
+  }),
+  route({
+    method: 'GET',
+    path: '/apps/{app_id}/blobs/{collection}/{blob_id}',
+    id: 'readBlob',
+    summary: 'The bytes of a blob',
+    description:
+      'Public unless the collection is private. Answers If-None-Match, If-Match, If-Range and a single Range. ' +
+      'Everything but raster images, audio and video is served as an attachment.',
+    tag: 'Blobs',
+    auth: { kind: 'reader' },
+    body: { kind: 'stream', schemas: {} },
+    responses: {
+      200: { description: 'The whole blob', schema: file, contentType: '*/*' },
+      206: { description: 'The range that was asked for', schema: file, contentType: '*/*' },
+      304: { description: 'The blob is the one that If-None-Match names' },
+      404: { description: 'There is no such blob' },
+      412: { description: 'The blob is not the one that If-Match names' },
+      416: { description: 'The range lies outside of the blob' },
+    },
+    handle: readBlob,
+  }),
+  route({
+    method: 'DELETE',
+    path: '/apps/{app_id}/blobs/{collection}/{blob_id}',
+    id: 'deleteBlob',
+    summary: 'Delete a blob',
+    description: 'Its metadata document becomes a deleted one, by a commit of its own.',
+    tag: 'Blobs',
+    auth: { kind: 'app', permission: 'Write' },
+    responses: {
+      202: { description: 'Deleted', schema: deleted },
+      404: { description: 'There is no such blob' },
+    },
+    handle: deleteBlob,
+  }),
+];

@@ -1,0 +1,244 @@
+import { z } from 'zod';
+import { invalid, notImplemented } from '@granary/shared/errors';
+import type { Index } from '@granary/shared/gen/granary/data/v1/Index';
+import { newTicket } from '@granary/shared/ids';
+import { json, jsonText } from '../answer';
+import { limits, route } from '../route';
+import { indexNameSchema, nameSchema, objectSchema, successSchema, ticketSchema, timeSchema } from '../schemas';
+
+const indexTypes = [
+  ...['btree', 'hash', 'fulltext', 'composite', 'price', 'encrypted'],
+  ...['string', 'number', 'boolean', 'date'],
+] as const;
+
+const fieldSchema = z.string().min(1).max(500);
+
+const createSchema = z.strictObject({
+  name: indexNameSchema,
+  collection: nameSchema,
+  field_name: fieldSchema.nullish().describe('Dotted for a nested field; needed unless `fields` names one'),
+  index_type: z
+    .string()
+    .transform((text) => text.toLowerCase())
+    .pipe(z.enum(indexTypes))
+    .describe('Case-insensitive'),
+  fields: z.array(fieldSchema).min(1).max(16).nullish(),
+  store_values: z.boolean().nullish(),
+  unique_constraint: z.boolean().nullish(),
+  sort_enabled: z.boolean().nullish(),
+  options: z.strictObject({ unique: z.boolean().nullish() }).nullish(),
+  read_price_config: objectSchema.nullish(),
+  price_config: objectSchema.nullish(),
+});
+
+const indexSchema = z
+  .object({
+    name: z.string(),
+    collection: z.string(),
+    field_name: z.string(),
+    index_type: z.string(),
+    unique: z.boolean(),
+    status: z.enum(['building', 'ready', 'failed']),
+    error: z.string().nullable(),
+    size_bytes: z.int(),
+    entry_count: z.int(),
+    created_at: timeSchema,
+  })
+  .meta({ id: 'Index' });
+
+function indexJson(index: Index) {
+  return {
+    name: index.name,
+    collection: index.collection,
+    field_name: index.fieldName,
+    index_type: index.indexType,
+    unique: index.unique,
+    status: index.status,
+    error: index.error ?? null,
+    size_bytes: Number(index.sizeBytes),
+    entry_count: Number(index.entryCount),
+    created_at: index.createdAt,
+  };
+}
+
+/** The one field of an index of one field, given as `field_name`, as `fields`, or as both. */
+function fieldOf({ field_name: name, fields, index_type: type }: z.output<typeof createSchema>): string {
+  if (type === 'composite' || (fields && fields.length > 1)) throw notImplemented('An index over several fields');
+  const field = name ?? fields?.[0];
+  if (field === undefined) throw invalid('The body is not valid', { field_name: ['is required'] });
+  if (fields && fields[0] !== field)
+    throw invalid('The body is not valid', { fields: ['must be the same as field_name'] });
+  return field;
+}
+
+const read = { kind: 'app', permission: 'Read' } as const;
+const admin = { kind: 'app', permission: 'Admin' } as const;
+const tag = 'Indexes';
+const collectionPath = '/apps/{app_id}/collections/{collection}/indexes';
+const indexPath = `${collectionPath}/{index_name}` as const;
+
+export const indexRoutes = [
+  route({
+    method: 'POST',
+    path: '/apps/{app_id}/indexes',
+    id: 'createIndex',
+    summary: 'Create an index',
+    description: 'The collection is created where it is missing. The same definition again answers 200.',
+    tag,
+    auth: admin,
+    body: { kind: 'json', schema: createSchema, limitBytes: limits.definitionBytes },
+    responses: {
+      200: { description: 'It was there already', schema: indexSchema.extend({ updated: z.literal(true) }) },
+      201: { description: 'The index, ready', schema: indexSchema },
+      202: { description: 'It is being built', schema: indexSchema.extend({ ticket_id: z.string() }) },
+      409: { description: 'The name is taken by another definition, or documents violate the uniqueness' },
+      501: { description: 'A type that is not implemented yet' },
+    },
+    handle: async ({ clients }, { path, caller, body, call }) => {
+      if (body.read_price_config || body.price_config) throw notImplemented('Pricing');
+      const created = await clients.data.createIndex(
+        {
+          appId: path.app_id,
+          appNumber: caller.appNumber,
+          name: body.name,
+          collection: body.collection,
+          fieldName: fieldOf(body),
+          indexType: body.index_type,
+          unique: body.unique_constraint === true || body.options?.unique === true,
+          ticketId: newTicket('j', BigInt(caller.appNumber)),
+        },
+        call,
+      );
+      const index = indexJson(created.index!);
+      if (created.updated) return json(200, { ...index, updated: true });
+      return created.ticketId ? json(202, { ...index, ticket_id: created.ticketId }) : json(201, index);
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/apps/{app_id}/indexes',
+    id: 'listIndexes',
+    summary: 'List the indexes of an application, as a bare array',
+    tag,
+    auth: read,
+    responses: { 200: { description: 'The indexes', schema: z.array(indexSchema) } },
+    handle: async ({ clients }, { path, call }) => {
+      const { indexes } = await clients.data.listIndexes({ appId: path.app_id, collection: '' }, call);
+      return json(200, indexes.map(indexJson));
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/apps/{app_id}/indexes/encrypted-quote',
+    id: 'quoteEncryptedIndex',
+    summary: 'Ask the price of an encrypted index',
+    tag,
+    auth: read,
+    responses: {
+      200: { description: 'An x402 quote', schema: objectSchema },
+      501: { description: 'Not implemented yet' },
+    },
+    handle: async ({ clients }, { path, call }) =>
+      json(200, jsonText((await clients.payments.quoteEncryptedIndex({ appId: path.app_id }, call)).quoteJson)),
+  }),
+  route({
+    method: 'DELETE',
+    path: '/apps/{app_id}/indexes/{index_name}',
+    id: 'deleteIndexOfApplication',
+    summary: 'Delete an index by <collection>_<field>_index',
+    tag,
+    auth: admin,
+    responses: { 200: { description: 'It is gone', schema: successSchema } },
+    handle: async ({ clients }, { path, call }) => {
+      await clients.data.deleteIndex({ appId: path.app_id, collection: '', name: path.index_name, ticketId: '' }, call);
+      return json(200, { success: true, message: `Index ${path.index_name} is deleted` });
+    },
+  }),
+  route({
+    method: 'GET',
+    path: collectionPath,
+    id: 'listIndexesOfCollection',
+    summary: 'List the indexes of a collection, as a bare array',
+    tag,
+    auth: read,
+    responses: { 200: { description: 'The indexes', schema: z.array(indexSchema) } },
+    handle: async ({ clients }, { path, call }) => {
+      const request = { appId: path.app_id, collection: path.collection };
+      const { indexes } = await clients.data.listIndexes(request, call);
+      return json(200, indexes.map(indexJson));
+    },
+  }),
+  route({
+    method: 'GET',
+    path: indexPath,
+    id: 'getIndex',
+    summary: 'Read an index',
+    tag,
+    auth: read,
+    responses: { 200: { description: 'The index', schema: indexSchema } },
+    handle: async ({ clients }, { path, call }) =>
+      json(200, indexJson(await clients.data.getIndex(indexRequest(path), call))),
+  }),
+  route({
+    method: 'DELETE',
+    path: indexPath,
+    id: 'deleteIndex',
+    summary: 'Delete an index; a build under way is cancelled',
+    tag,
+    auth: admin,
+    responses: { 200: { description: 'It is gone', schema: successSchema } },
+    handle: async ({ clients }, { path, call }) => {
+      await clients.data.deleteIndex(indexRequest(path), call);
+      return json(200, { success: true, message: `Index ${path.index_name} is deleted` });
+    },
+  }),
+  route({
+    method: 'GET',
+    path: `${indexPath}/status`,
+    id: 'getIndexStatus',
+    summary: 'Read how far an index is',
+    tag,
+    auth: read,
+    responses: {
+      200: { description: 'The state', schema: indexSchema.pick({ name: true, status: true, error: true }) },
+    },
+    handle: async ({ clients }, { path, call }) => {
+      const { name, status, error } = indexJson(await clients.data.getIndex(indexRequest(path), call));
+      return json(200, { name, status, error });
+    },
+  }),
+  route({
+    method: 'GET',
+    path: `${indexPath}/statistics`,
+    id: 'getIndexStatistics',
+    summary: 'Read how large an index is',
+    tag,
+    auth: read,
+    responses: {
+      200: { description: 'Its size', schema: indexSchema.pick({ name: true, size_bytes: true, entry_count: true }) },
+    },
+    handle: async ({ clients }, { path, call }) => {
+      const index = indexJson(await clients.data.getIndex(indexRequest(path), call));
+      return json(200, { name: index.name, size_bytes: index.size_bytes, entry_count: index.entry_count });
+    },
+  }),
+  route({
+    method: 'POST',
+    path: `${indexPath}/rebuild`,
+    id: 'rebuildIndex',
+    summary: 'Build an index again',
+    tag,
+    auth: admin,
+    responses: { 202: { description: 'It is being built', schema: ticketSchema } },
+    handle: async ({ clients }, { path, caller, call }) => {
+      const request = { ...indexRequest(path), ticketId: newTicket('j', BigInt(caller.appNumber)) };
+      const job = await clients.data.rebuildIndex(request, call);
+      const message = `Index ${path.index_name} is being rebuilt`;
+      return json(202, { success: true, message, ticket_id: job.ticketId });
+    },
+  }),
+];
+
+function indexRequest(path: { app_id: string; collection: string; index_name: string }) {
+  return { appId: path.app_id, collection: path.collection, name: path.index_name, ticketId: '' };
+}

@@ -1,0 +1,45 @@
+import { notImplemented } from '@granary/shared/errors';
+import type { Access, Permission } from '../auth';
+import { route, type Method, type Route } from '../route';
+
+const documentPath = '/apps/{app_id}/collections/{collection}/documents/{document_id}';
+const rootFirst = ['', '/api'];
+const apiFirst = ['/api', ''];
+
+/** A route that has its place, its authentication and its line in the document, and no more yet. */
+function planned(
+  method: Method,
+  path: string,
+  id: string,
+  what: string,
+  permission: Permission | undefined,
+  prefixes = apiFirst,
+): Route {
+  const auth: Access = permission ? { kind: 'app', permission } : { kind: 'public' };
+  return route({
+    ...{ method, path, id, auth, prefixes },
+    summary: `${what} (not implemented yet)`,
+    tag: 'Planned',
+    responses: { 501: { description: 'NOT_IMPLEMENTED' } },
+    handle: () => Promise.reject(notImplemented(what)),
+  });
+}
+
+export const plannedRoutes = [
+  planned('POST', '/query/sql', 'querySql', 'SQL', 'Read', rootFirst),
+  planned('POST', '/apps/{app_id}/views/sql', 'createSqlView', 'A view from SQL', 'Write', rootFirst),
+  planned('POST', '/pricing/quote', 'quotePrice', 'Pricing', undefined),
+  planned('POST', '/x402/settle', 'settlePayment', 'Settling a payment', undefined, rootFirst),
+  planned('GET', '/x402/supported', 'listPaymentKinds', 'The list of payment kinds', undefined, rootFirst),
+  planned('POST', '/apps/{app_id}/payout/trigger', 'triggerPayout', 'Starting a payout', 'Admin'),
+  planned('PATCH', '/apps/{app_id}/collections/{collection}/sharding', 'setSharding', 'Sharding', 'Admin'),
+  planned('POST', '/apps/{app_id}/collections/{collection}/explain', 'explainQuery', 'Explaining a query', 'Read'),
+  planned('GET', documentPath, 'getDocument', 'Reading one document', 'Read'),
+  planned('PUT', documentPath, 'putDocument', 'Writing one document', 'Write'),
+  planned('PATCH', documentPath, 'patchDocument', 'Changing one document', 'Write'),
+  planned('DELETE', documentPath, 'deleteDocument', 'Deleting one document', 'Write'),
+  planned('GET', '/apps/{app_id}/commits', 'listCommits', 'The list of commits', 'Read'),
+  planned('GET', '/apps/{app_id}/commits/{height}/proof', 'getProof', 'The proof of a commit', 'Read'),
+  planned('POST', '/apps/{app_id}/batch', 'batch', 'A batch', 'Write'),
+  planned('POST', '/apps/{app_id}/relations', 'createRelation', 'Relations', 'Admin'),
+];

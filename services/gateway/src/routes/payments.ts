@@ -1,0 +1,41 @@
+import { z } from 'zod';
+import { json, jsonText } from '../answer';
+import { limits, route } from '../route';
+import { objectSchema } from '../schemas';
+
+export const paymentRoutes = [
+  route({
+    method: 'POST',
+    path: '/x402/verify',
+    prefixes: ['', '/api'],
+    id: 'verifyPayment',
+    summary: 'Say whether a payment meets its requirements; nothing is paid',
+    tag: 'x402',
+    auth: { kind: 'public' },
+    body: {
+      kind: 'raw',
+      contentTypes: ['application/json'],
+      schema: z.object({
+        x402Version: z.int(),
+        paymentPayload: objectSchema.optional(),
+        paymentHeader: z.string().optional(),
+        paymentRequirements: objectSchema,
+      }),
+      limitBytes: limits.smallBytes,
+    },
+    responses: {
+      200: {
+        description: 'The finding',
+        schema: z.object({
+          isValid: z.boolean(),
+          invalidReason: z.string().optional(),
+          invalidMessage: z.string().optional(),
+          payer: z.string().optional(),
+        }),
+      },
+      501: { description: 'Not implemented yet' },
+    },
+    handle: async ({ clients }, { body, call }) =>
+      json(200, jsonText((await clients.payments.verifyPayment({ body }, call)).resultJson)),
+  }),
+];
