@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '@granary/shared/errors';
 import type { Commit } from '@granary/shared/gen/granary/data/v1/Commit';
 import { newCall } from '@granary/shared/grpc/types';
@@ -94,7 +95,8 @@ export function startSettling(context: BlobsContext): { stop(): Promise<void> } 
       await round(context, () => stopped.signal.aborted).catch((error: unknown) => {
         context.log.warn({ err: error }, 'blobs were not settled, trying again');
       });
-      await pause(roundEveryMs, stopped.signal);
+      // An abort ends the pause, and that is all that it does.
+      await delay(roundEveryMs, undefined, { signal: stopped.signal }).catch(() => {});
     }
   };
   const running = run();
@@ -104,12 +106,4 @@ export function startSettling(context: BlobsContext): { stop(): Promise<void> } 
       await running;
     },
   };
-}
-
-function pause(ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    if (signal.aborted) return resolve();
-    const timer = setTimeout(resolve, ms);
-    signal.addEventListener('abort', () => (clearTimeout(timer), resolve()), { once: true });
-  });
 }
