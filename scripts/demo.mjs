@@ -51,17 +51,17 @@ async function makeIndexes(client) {
 }
 
 async function queryFilms(client, films) {
-  title('Ask for the best comedies, with any filter, selection and order');
+  title('Ask for the best comedies that many saw, with any filter, selection and order');
   const query = {
     root: `${client.app}::${collection}`,
-    find: { 'Major Genre': 'Comedy', 'IMDB Rating': { gte: 7.5 }, Title: { isNot: null } },
+    find: { 'Major Genre': 'Comedy', 'IMDB Rating': { gte: 7.5 }, 'US Gross': { gt: 100_000_000 } },
     select: ['Title', 'IMDB Rating', 'Director'],
     sort: ['-IMDB Rating', 'Title'],
     limit: 5,
   };
   const { json } = await client.show({ method: 'POST', path: '/list', body: JSON.stringify(query) }, page);
   const matching = films.filter(
-    (film) => film['Major Genre'] === 'Comedy' && film['IMDB Rating'] >= 7.5 && film.Title !== null,
+    (film) => film['Major Genre'] === 'Comedy' && film['IMDB Rating'] >= 7.5 && film['US Gross'] > 100_000_000,
   );
   expect(json.total === matching.length, `/list counts ${json.total} comedies; the data set has ${matching.length}.`);
 }

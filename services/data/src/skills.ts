@@ -145,13 +145,17 @@ async function readContent(
     name: string;
     source: string;
     description: string;
-    read_access: string;
+    is_private: boolean;
     parameters_text: string;
     total: bigint;
   }>(
     tx,
-    sql`select name, source_collection as source, description, read_access, parameters_text, count(*) over () as total
-        from query where app_number = ${app.number} order by name limit ${describedMax}`,
+    // A query shows what its collection holds, so it is as private as that.
+    sql`select q.name, source_collection as source, description, parameters_text, count(*) over () as total,
+          'private' in (q.read_access, coalesce(c.read_access, 'public')) as is_private
+        from query q left join collection c
+          on c.app_number = q.app_number and c.name = q.source_collection and c.deleted_at is null
+        where q.app_number = ${app.number} order by q.name limit ${describedMax}`,
   );
   return {
     revision: found.revision,
@@ -174,11 +178,11 @@ async function readContent(
         isPrivate: read_access === 'private',
         variables: Object.entries(plainOf(variables_text) as Record<string, string>),
       })),
-      queries: queries.map(({ name, source, description, read_access, parameters_text }) => ({
+      queries: queries.map(({ name, source, description, is_private: isPrivate, parameters_text }) => ({
         name,
         source,
         description,
-        isPrivate: read_access === 'private',
+        isPrivate,
         parameters: (plainOf(parameters_text) as Array<{ name: string; field_path: string; required?: boolean }>).map(
           (parameter) => ({
             name: parameter.name,

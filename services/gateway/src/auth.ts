@@ -1,7 +1,7 @@
 import { hash as digest, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { forbidden } from '@granary/shared/errors';
-import type { Call, Client } from '@granary/shared/grpc/types';
+import { neverAborted, type Call, type Client } from '@granary/shared/grpc/types';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import { unauthenticated } from './problem';
 
@@ -109,7 +109,6 @@ export function keyLookup(data: Pick<Client<DataDefinition>, 'verifyKey'>, now: 
   };
 }
 
-const neverAborted = new AbortController().signal;
 
 function insert(cache: Map<string, Entry>, id: string, entry: Entry): void {
   cache.delete(id);

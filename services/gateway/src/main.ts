@@ -4,6 +4,5 @@ import { createLogger } from '@granary/shared/logger';
 import { gatewayConfig } from './config';
 import { startGateway } from './service';
 
-const config = readConfig(gatewayConfig, process.env);
-const log = createLogger('gateway', config.LOG_LEVEL);
-void runUntilSignalled(log, () => startGateway(config, { log }));
+const log = createLogger('gateway', process.env['LOG_LEVEL'] ?? 'info');
+void runUntilSignalled(log, () => startGateway(readConfig(gatewayConfig, process.env), { log }));

@@ -49,8 +49,8 @@ export function newCall(requestId: string, timeoutMs: number, within?: Call): Ca
   return { requestId, deadlineMs, signal: within?.signal ?? neverAborted };
 }
 
-// Shared by all calls that nobody can abort, so the number of its listeners says nothing.
-const neverAborted = new AbortController().signal;
+/** For calls that nobody can abort; shared, so the number of its listeners says nothing. */
+export const neverAborted = new AbortController().signal;
 setMaxListeners(0, neverAborted);
 
 /**
