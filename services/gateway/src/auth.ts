@@ -109,7 +109,6 @@ export function keyLookup(data: Pick<Client<DataDefinition>, 'verifyKey'>, now: 
   };
 }
 
-
 function insert(cache: Map<string, Entry>, id: string, entry: Entry): void {
   cache.delete(id);
   cache.set(id, entry);

@@ -106,7 +106,8 @@ function unary(
       },
     );
     const cancel = () => sent.cancel();
-    call.signal.addEventListener('abort', cancel, { once: true });
+    if (call.signal.aborted) cancel();
+    else call.signal.addEventListener('abort', cancel, { once: true });
   });
 }
 

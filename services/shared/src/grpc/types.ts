@@ -50,7 +50,7 @@ export function newCall(requestId: string, timeoutMs: number, within?: Call): Ca
 }
 
 /** For calls that nobody can abort; shared, so the number of its listeners says nothing. */
-export const neverAborted = new AbortController().signal;
+export const neverAborted: AbortSignal = new AbortController().signal;
 setMaxListeners(0, neverAborted);
 
 /**

@@ -93,9 +93,14 @@ export function compileWatch(paths: readonly (readonly string[])[]): WatchTree {
 
 /**
  * Reads and validates the document that the reader stands at, in one pass. Throws JsonError: what the reader refuses,
- * and NOT_AN_OBJECT, TOO_DEEP, TOO_LARGE, INVALID_ID.
+ * and NOT_AN_OBJECT, TOO_DEEP, TOO_LARGE, INVALID_ID. A text that was stored already may be larger than one that
+ * comes, by the id and the defaults that it was given.
  */
-export function readDocument(reader: JsonReader, watch: WatchTree): ScannedDocument {
+export function readDocument(
+  reader: JsonReader,
+  watch: WatchTree,
+  sizeMaxBytes: number = documentSizeMaxBytes,
+): ScannedDocument {
   if (reader.peekType() !== 'object') reader.fail('NOT_AN_OBJECT', 'A document must be a JSON object');
   const outerMaxDepth = reader.maxDepth;
   reader.maxDepth = reader.depth + documentDepthMax;
@@ -127,8 +132,8 @@ export function readDocument(reader: JsonReader, watch: WatchTree): ScannedDocum
     }
   }
   const end = reader.position;
-  if (end - start > documentSizeMaxBytes) {
-    reader.fail('TOO_LARGE', `A document may have at most ${documentSizeMaxBytes} bytes`);
+  if (end - start > sizeMaxBytes) {
+    reader.fail('TOO_LARGE', `A document may have at most ${sizeMaxBytes} bytes`);
   }
   for (const path of watch.root.paths) captures[path] = { type: 'object', start, end };
   reader.maxDepth = outerMaxDepth;

@@ -10,6 +10,17 @@ interface PostgresError extends Error {
 // Not by instanceof: errors of Node's own come from another realm where code runs in a context of its own.
 const isObject = (error: unknown): error is Record<string, unknown> => typeof error === 'object' && error !== null;
 
+/**
+ * COMMIT was sent and no answer came: the transaction may be there or not. Whoever gets this must look for what
+ * it wrote before doing anything again.
+ */
+export class CommitUnknownError extends Error {
+  override readonly name = 'CommitUnknownError';
+  constructor(cause: unknown) {
+    super('the outcome of a commit is not known', { cause });
+  }
+}
+
 /** The SQLSTATE of an error that Postgres sent, undefined for any other error. */
 export function sqlState(error: unknown): string | undefined {
   if (!isObject(error) || !('severity' in error)) return undefined;
@@ -21,7 +32,7 @@ export function violatedConstraint(error: unknown): string | undefined {
   return sqlState(error)?.startsWith('23') ? (error as PostgresError).constraint : undefined;
 }
 
-const connectionErrors = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH']);
+const connectionErrors = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'ECONNABORTED']);
 
 /** Whether the connection was lost or refused, so that nothing is known about what was sent last. */
 export function isConnectionError(error: unknown): boolean {
@@ -29,7 +40,7 @@ export function isConnectionError(error: unknown): boolean {
   if (state !== undefined) return state.startsWith('08') || state.startsWith('57P');
   if (!isObject(error)) return false;
   if (connectionErrors.has(String(error['code']))) return true;
-  return /^(Connection terminated|Client has encountered a connection error|Connection ended|timeout exceeded when trying to connect|Client was closed)/.test(
+  return /^(Connection terminated|Client has encountered a connection error|Connection ended|timeout exceeded when trying to connect|Client was closed|Cannot use a pool after calling end)/.test(
     String(error['message']),
   );
 }
@@ -44,6 +55,9 @@ export function isRetryable(error: unknown): boolean {
  * Postgres or nothing a caller could act on (which is then an INTERNAL error, that is: a bug).
  */
 export function fromPostgres(error: unknown): ServiceError | undefined {
+  if (error instanceof CommitUnknownError) {
+    return unavailable('It is not known whether the change was made, look before asking again', error);
+  }
   if (isConnectionError(error)) return unavailable('The database cannot be reached', error);
   const state = sqlState(error);
   if (state === undefined) return undefined;
@@ -54,6 +68,14 @@ export function fromPostgres(error: unknown): ServiceError | undefined {
     case '40P01': // deadlock_detected
     case '55P03': // lock_not_available
       return unavailable('The database is busy, try again', error);
+    case '25006': // read_only_sql_transaction: the primary has just become a standby
+    case '25P03': // idle_in_transaction_session_timeout
+      return unavailable('The database is busy, try again', error);
+    case '42P01': // undefined_table
+    case '42703': // undefined_column
+    case '3F000': // invalid_schema_name
+      // Names come from the catalog: what was looked up a moment ago has just been deleted, and the next look knows.
+      return unavailable('The collection has just changed, try again', error);
     case '53100': // disk_full
     case '53200': // out_of_memory
     case '53300': // too_many_connections

@@ -1,16 +1,7 @@
 import type { Connection, Pool } from './pool';
-import { isConnectionError, isRetryable } from './errors';
+import { CommitUnknownError, isConnectionError, isRetryable } from './errors';
 
-/**
- * COMMIT was sent and no answer came: the transaction may be there or not. Whoever gets this must look for what
- * it wrote before doing anything again.
- */
-export class CommitUnknownError extends Error {
-  override readonly name = 'CommitUnknownError';
-  constructor(cause: unknown) {
-    super('the outcome of a commit is not known', { cause });
-  }
-}
+export { CommitUnknownError };
 
 export interface TransactionOptions {
   isolation?: 'read committed' | 'repeatable read';
