@@ -65,14 +65,11 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
       });
       const housework = every(config.HOUSEWORK_EVERY_MS, log, async () => {
         await trimAnswers(pool);
-        await purgeExpired(pool);
+        await purgeExpired(pool, log);
         notify();
       });
       return {
-        implementations: [
-          { definition: dataDefinition, handlers },
-          outbox,
-        ],
+        implementations: [{ definition: dataDefinition, handlers }, outbox],
         stop: async () => {
           await housework.stop();
           await worker.stop();

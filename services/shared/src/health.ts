@@ -52,7 +52,10 @@ async function examine(name: string, check: Check): Promise<Part> {
   const late = new Promise<Finding>((resolve) => {
     timer = setTimeout(() => resolve({ status: 'UNHEALTHY', message: 'did not answer in time' }), checkTimeoutMs);
   });
-  const found = await Promise.race([check(), late]).catch((): Finding => ({ status: 'UNHEALTHY', message: 'cannot be reached' }));
+  const found = await Promise.race([check(), late]).catch((): Finding => ({
+    status: 'UNHEALTHY',
+    message: 'cannot be reached',
+  }));
   clearTimeout(timer);
   return { name, status: found.status, latencyMs: String(Date.now() - startedMs), message: found.message ?? '' };
 }

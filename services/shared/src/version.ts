@@ -2,6 +2,5 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
 /** The version of this release: all services carry the same. */
-export const version = (
-  JSON.parse(readFileSync(join(__dirname, '..', 'package.json'), 'utf8')) as { version: string }
-).version;
+export const version = (JSON.parse(readFileSync(join(__dirname, '..', 'package.json'), 'utf8')) as { version: string })
+  .version;

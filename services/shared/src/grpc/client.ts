@@ -1,4 +1,10 @@
-import { Client as GrpcClient, credentials, Metadata, type MethodDefinition, type ServiceDefinition } from '@grpc/grpc-js';
+import {
+  Client as GrpcClient,
+  credentials,
+  Metadata,
+  type MethodDefinition,
+  type ServiceDefinition,
+} from '@grpc/grpc-js';
 import { ServiceError } from '../errors';
 import type { Logger } from '../logger';
 import { runHandler, withinDeadline, type AnyHandler } from './run';
@@ -41,8 +47,7 @@ export function openClient<D extends ServiceDefinition>(
   target: Target<D>,
   options: ClientOptions,
 ): OpenClient<D> {
-  const transport =
-    'implementation' in target ? direct(target.implementation, options.log) : wire(target.address);
+  const transport = 'implementation' in target ? direct(target.implementation, options.log) : wire(target.address);
   const client: Record<string, AnyHandler> = {};
   for (const [name, method] of Object.entries(definition)) {
     const functionName = name[0]!.toLowerCase() + name.slice(1);

@@ -33,17 +33,14 @@ export interface GrpcServer {
 }
 
 /** Serves implementations on `listen` (host:port, 0 for any free port). */
-export async function startServer(
-  listen: string,
-  implementations: Implementation[],
-  log: Logger,
-): Promise<GrpcServer> {
+export async function startServer(listen: string, implementations: Implementation[], log: Logger): Promise<GrpcServer> {
   const server = new Server({
     'grpc.max_receive_message_length': maxMessageBytes,
     'grpc.max_send_message_length': maxMessageBytes,
     'grpc.keepalive_time_ms': 30_000,
   });
-  for (const { definition, handlers } of implementations) server.addService(definition, unary(definition, handlers, log));
+  for (const { definition, handlers } of implementations)
+    server.addService(definition, unary(definition, handlers, log));
   const port = await new Promise<number>((resolve, reject) => {
     server.bindAsync(listen, ServerCredentials.createInsecure(), (error, bound) =>
       error ? reject(error) : resolve(bound),

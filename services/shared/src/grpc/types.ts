@@ -22,12 +22,9 @@ type KnownMethods<D extends ServiceDefinition> = {
  * makes it): the encoder drops what it does not know, so the compiler must see to it that nothing is missing.
  */
 export type Methods<D extends ServiceDefinition> = {
-  [M in keyof KnownMethods<D> as M extends string ? Uncapitalize<M> : never]: KnownMethods<D>[M] extends MethodDefinition<
-    infer _In,
-    infer _Out,
-    infer Request,
-    infer Response
-  >
+  [
+    M in keyof KnownMethods<D> as M extends string ? Uncapitalize<M> : never
+  ]: KnownMethods<D>[M] extends MethodDefinition<infer _In, infer _Out, infer Request, infer Response>
     ? (request: Request, call: Call) => Promise<Response>
     : never;
 };

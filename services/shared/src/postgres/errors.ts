@@ -32,7 +32,17 @@ export function violatedConstraint(error: unknown): string | undefined {
   return sqlState(error)?.startsWith('23') ? (error as PostgresError).constraint : undefined;
 }
 
-const connectionErrors = new Set(['ECONNREFUSED', 'ECONNRESET', 'EPIPE', 'ETIMEDOUT', 'ENOTFOUND', 'EAI_AGAIN', 'EHOSTUNREACH', 'ENETUNREACH', 'ECONNABORTED']);
+const connectionErrors = new Set([
+  'ECONNREFUSED',
+  'ECONNRESET',
+  'EPIPE',
+  'ETIMEDOUT',
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'EHOSTUNREACH',
+  'ENETUNREACH',
+  'ECONNABORTED',
+]);
 
 /** Whether the connection was lost or refused, so that nothing is known about what was sent last. */
 export function isConnectionError(error: unknown): boolean {
@@ -85,7 +95,9 @@ export function fromPostgres(error: unknown): ServiceError | undefined {
     case '22021': // character_not_in_repertoire
     case '22003': // numeric_value_out_of_range
     case '2201B': // invalid_regular_expression
-      return new ServiceError('INVALID_ARGUMENT', 'VALIDATION_FAILED', 'A value cannot be stored or compared', { cause: error });
+      return new ServiceError('INVALID_ARGUMENT', 'VALIDATION_FAILED', 'A value cannot be stored or compared', {
+        cause: error,
+      });
     case '54000': // program_limit_exceeded
     case '54001': // statement_too_complex
     case '54011': // too_many_columns

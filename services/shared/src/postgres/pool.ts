@@ -86,6 +86,8 @@ export async function assertSafePostgres(pool: Pool): Promise<void> {
   if (Number(settings.get('server_version_num')) < 180000) throw new Error('Postgres 18 or newer is needed');
   if (settings.get('server_encoding') !== 'UTF8') throw new Error('the database must be encoded in UTF8');
   if (!['C', 'POSIX', 'C.UTF-8', 'PG_UNICODE_FAST'].includes(settings.get('collation') ?? '')) {
-    throw new Error(`the database has the collation ${settings.get('collation')}: text must sort by code points (C or C.UTF-8)`);
+    throw new Error(
+      `the database has the collation ${settings.get('collation')}: text must sort by code points (C or C.UTF-8)`,
+    );
   }
 }

@@ -25,7 +25,9 @@ export async function transaction<T>(
   tx.on('error', ignore);
   let usable = true;
   try {
-    await tx.query(`begin isolation level ${options.isolation ?? 'read committed'}${options.readOnly ? ' read only' : ''}`);
+    await tx.query(
+      `begin isolation level ${options.isolation ?? 'read committed'}${options.readOnly ? ' read only' : ''}`,
+    );
     if (options.statementTimeoutMs !== undefined) {
       await tx.query(`set local statement_timeout = ${Math.max(1, Math.trunc(options.statementTimeoutMs))}`);
     }
