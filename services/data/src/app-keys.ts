@@ -89,6 +89,17 @@ export async function getKey(db: Queryable, appId: string, name: string): Promis
   return toKey(found);
 }
 
+/** The key that an application was made with, also when it is revoked by now. */
+export async function getFirstKey(db: Queryable, appId: string): Promise<Key> {
+  const found = await row<KeyRow>(
+    db,
+    sql`select ${columns} from app_key k join application a on a.number = k.app_number
+        where a.app_id = ${appId} order by k.created_at, k.key_id limit 1`,
+  );
+  if (!found) throw notFound(KEY_NOT_FOUND, 'There is no such key');
+  return toKey(found);
+}
+
 /** Replaces the key of a name, or makes the first of it: the old one is dead with the commit of the new one. */
 export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): Promise<IssuedKey> {
   const unknown = request.permissions.filter((permission) => !permissions.includes(permission));

@@ -10,7 +10,7 @@ import { execute, row, rows, type Connection, type Pool } from '@granary/shared/
 import { named, sql } from '@granary/shared/postgres/sql';
 import { violatedConstraint } from '@granary/shared/postgres/errors';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
-import { firstKeyName, getKey, issueKey } from './app-keys';
+import { firstKeyName, getFirstKey, issueKey } from './app-keys';
 import { APP_NOT_FOUND } from './catalog';
 import { changingApp } from './collections';
 import { createCommitsTable } from './commits';
@@ -66,7 +66,7 @@ export async function createApplication(
       const answer = (await findAnswer(tx, key))!;
       return {
         application: await getApplication(tx, answer),
-        key: { key: await getKey(tx, answer, firstKeyName), secret: '' },
+        key: { key: await getFirstKey(tx, answer), secret: '' },
       };
     }
     const app = await insertApplication(tx, appId, request);
@@ -134,6 +134,8 @@ export async function deleteApplication(pool: Pool, appId: string): Promise<void
   await changingApp(pool, appId, async (tx, app) => {
     const at = new Date();
     await execute(tx, sql`update application set deleted_at = ${at} where number = ${app.number}`);
+    // Whoever waits for its lock finds it gone.
+    await execute(tx, sql`delete from head where app_number = ${app.number}`);
     await execute(
       tx,
       sql`update app_key set revoked_at = ${at} where app_number = ${app.number} and revoked_at is null`,

@@ -23,7 +23,7 @@ import { growCatalogRevision, lockHead } from './head';
 import { addSchemaIndexes, rekeyIndexes } from './indexes';
 import { enqueueJob } from './jobs';
 import { isName } from './names';
-import { parseSchema } from './schema';
+import { parseSchema, type Schema } from './schema';
 
 export const ALREADY_EXISTS = 'ALREADY_EXISTS';
 export const COLLECTION_NOT_EMPTY = 'COLLECTION_NOT_EMPTY';
@@ -179,19 +179,22 @@ export async function listCollections(pool: Pool, appId: string): Promise<Collec
 export async function updateCollection(pool: Pool, request: UpdateCollectionRequest): Promise<Collection> {
   await changingApp(pool, request.appId, async (tx, app) => {
     const before = await requireCollection(tx, request.appId, request.name);
-    const schema = request.schemaJson === undefined ? before.schema : parseSchema(request.schemaJson);
+    const { schemaJson } = request;
+    // Empty text takes the schema away, absence leaves it.
+    const schema: Schema | undefined =
+      schemaJson === undefined ? undefined : schemaJson === '' ? { fields: new Map() } : parseSchema(schemaJson);
     await execute(
       tx,
       sql`update collection set
             namespace = coalesce(${request.namespace ?? null}, namespace),
             primary_column = coalesce(${request.primaryColumn ?? null}, primary_column),
             sort_column = coalesce(${request.sortColumn ?? null}, sort_column),
-            schema_text = coalesce(${request.schemaJson ?? null}, schema_text),
+            schema_text = ${schemaJson === undefined ? sql`schema_text` : sql`${schemaJson || null}::text`},
             read_access = coalesce(${request.readAccess === undefined ? null : readAccess(request.readAccess)}, read_access),
             updated_at = now()
           where number = ${before.number}`,
     );
-    if (request.schemaJson !== undefined && schema) {
+    if (schema) {
       await rekeyIndexes(tx, before, schema);
       await addSchemaIndexes(tx, before, schema, new Date());
     }

@@ -1,7 +1,7 @@
 import type { Logger } from '@granary/shared/logger';
 import { append } from '@granary/shared/bus/outbox';
 import { conflict, ServiceError, unavailable } from '@granary/shared/errors';
-import { fromPostgres, isConnectionError, violatedConstraint } from '@granary/shared/postgres/errors';
+import { fromPostgres, isConnectionError, isRetryable, violatedConstraint } from '@granary/shared/postgres/errors';
 import type { Connection, Pool } from '@granary/shared/postgres/pool';
 import { CommitUnknownError, transaction } from '@granary/shared/postgres/transaction';
 import { findCollections, type CollectionHandle } from './catalog';
@@ -17,9 +17,15 @@ import { writeDocuments, type PlacedDocument } from './write';
 /** A batch closes at so many writes, or at so many bytes of bodies. */
 const batchWritesMax = 500;
 const batchBytesMax = 1024 * 1024;
+/** A statement of a large write may take longer than others: 10,000 documents under 64 indexes take seconds. */
+const bulkStatementTimeoutMs = 30_000;
 /** Writes of one app that may wait; beyond, a caller is told to come back. */
 const waitingWritesMax = 5_000;
 const waitingBytesMax = 64 * 1024 * 1024;
+/** The same for all apps of this copy together. */
+const allWaitingBytesMax = 256 * 1024 * 1024;
+/** Attempts at a batch that collided with something as a whole. */
+const attemptsMax = 3;
 /** How long an unknown outcome is looked for before the caller is told that it is unknown. */
 const unknownForMs = 30_000;
 
@@ -41,7 +47,7 @@ export interface Write {
   collection: string;
   userAddress: string | null;
   idempotency: IdempotencyKey | undefined;
-  /** Size of what the caller sent. */
+  /** Size of what is to be written, or of what the caller sent if that is not known yet. */
   bytes: number;
   /**
    * The links of this write after `head`, for a collection as it is now (undefined: it will be made). Has no effect
@@ -52,8 +58,8 @@ export interface Write {
 
 interface Waiting {
   write: Write;
-  resolve(committed: Committed): void;
-  reject(error: unknown): void;
+  resolve: (committed: Committed) => void;
+  reject: (error: unknown) => void;
 }
 
 interface Queue {
@@ -74,6 +80,7 @@ export class Committer {
   private readonly queues = new Map<bigint, Queue>();
   private readonly running = new Set<Promise<void>>();
   private free: number;
+  private waitingBytes = 0;
   private readonly turns: Array<() => void> = [];
 
   /** `concurrency` batches, of different apps, run at a time. */
@@ -93,6 +100,8 @@ export class Committer {
     if (queue && (queue.waiting.length >= waitingWritesMax || queue.bytes >= waitingBytesMax)) {
       throw new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', 'Too many writes of this app are waiting');
     }
+    if (this.waitingBytes >= allWaitingBytesMax) throw unavailable('Too many writes are waiting');
+    this.waitingBytes += write.bytes;
     return new Promise((resolve, reject) => {
       const one = { write, resolve, reject };
       if (queue) {
@@ -116,8 +125,10 @@ export class Committer {
     // Writes of the same turn of the event loop make the first batch.
     await new Promise((resolve) => setImmediate(resolve));
     while (queue.waiting.length > 0) {
-      const batch = takeBatch(queue);
       await this.turn();
+      const before = queue.bytes;
+      const batch = takeBatch(queue);
+      this.waitingBytes -= before - queue.bytes;
       await this.commit(queue.app, batch)
         .catch((error: unknown) => batch.forEach(({ reject }) => reject(error)))
         .finally(() => this.endTurn());
@@ -142,22 +153,44 @@ export class Committer {
   /** Commits a batch; one that fails is tried again write by write, so that each fails alone. */
   private async commit(app: App, batch: Waiting[]): Promise<void> {
     try {
-      await this.attempt(app, batch, false);
+      await this.attemptRetried(app, batch);
     } catch (error) {
       if (error instanceof CommitUnknownError) await this.resolveUnknown(app, batch, error);
-      else if (isConnectionError(error)) batch.forEach(({ reject }) => reject(error));
-      else if (batch.length === 1 && violatedConstraint(error) !== 'commits_ticket_id_key')
-        batch[0]!.reject(refusal(error));
-      else for (const one of batch) await this.commitAlone(app, one);
+      else if (isTemporary(error)) batch.forEach(({ reject }) => reject(refusal(error)));
+      else if (batch.length > 1 || mayBeRepeated(error)) await this.commitEach(app, batch);
+      else batch[0]!.reject(refusal(error));
     }
   }
 
-  private async commitAlone(app: App, one: Waiting): Promise<void> {
+  /** A lock that was not given, or a deadlock, is no write's fault: again together, one by one would wait as often. */
+  private async attemptRetried(app: App, batch: Waiting[]): Promise<void> {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await this.attempt(app, batch, false);
+      } catch (error) {
+        if (!isRetryable(error) || attempt >= attemptsMax) throw error;
+        await pause(attempt);
+      }
+    }
+  }
+
+  /** One by one. What the database could not do for one it is not asked for the rest. */
+  private async commitEach(app: App, batch: Waiting[]): Promise<void> {
+    for (const [at, one] of batch.entries()) {
+      const failure = await this.commitAlone(app, one);
+      if (isTemporary(failure)) return batch.slice(at + 1).forEach(({ reject }) => reject(refusal(failure)));
+    }
+  }
+
+  /** Gives the error that it failed with, if it did. */
+  private async commitAlone(app: App, one: Waiting): Promise<unknown> {
     try {
       await this.attempt(app, [one], true);
+      return undefined;
     } catch (error) {
       if (error instanceof CommitUnknownError) await this.resolveUnknown(app, [one], error);
       else one.reject(refusal(error));
+      return error;
     }
   }
 
@@ -172,12 +205,11 @@ export class Committer {
       try {
         return await this.attempt(app, batch, true);
       } catch (error) {
-        if (!(error instanceof CommitUnknownError) && !isConnectionError(error)) {
+        if (!(error instanceof CommitUnknownError) && !isTemporary(error)) {
           if (batch.length === 1) return batch[0]!.reject(refusal(error));
-          for (const one of batch) await this.commitAlone(app, one);
-          return;
+          return this.commitEach(app, batch);
         }
-        await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(1_000, 20 * 2 ** attempt)));
+        await pause(attempt);
       }
     }
     batch.forEach(({ reject }) =>
@@ -187,7 +219,12 @@ export class Committer {
 
   /** One transaction for a batch. Settles every write of it, or throws and settles none. */
   private async attempt(app: App, batch: Waiting[], lookForTickets: boolean): Promise<void> {
-    const outcomes = await transaction(this.pool, (tx) => this.writeBatch(tx, app, batch, lookForTickets));
+    const isBulk = batch.reduce((sum, { write }) => sum + write.bytes, 0) > batchBytesMax;
+    const outcomes = await transaction(
+      this.pool,
+      (tx) => this.writeBatch(tx, app, batch, lookForTickets),
+      isBulk ? { statementTimeoutMs: bulkStatementTimeoutMs } : {},
+    );
     for (const one of batch) {
       const outcome = outcomes.get(one);
       if (outcome instanceof ServiceError) one.reject(outcome);
@@ -197,13 +234,15 @@ export class Committer {
   }
 
   private async writeBatch(tx: Connection, app: App, batch: Waiting[], lookForTickets: boolean): Promise<Outcomes> {
-    const at = new Date();
     const locked = await lockHead(tx, app.number);
+    // Read under the lock, so that times follow heights as far as clocks agree.
+    const at = new Date();
     const outcomes: Outcomes = new Map();
     if (lookForTickets) await this.findDone(tx, app, batch, outcomes);
     await this.answerRepeated(tx, app, batch, outcomes);
     const open = batch.filter((one) => !outcomes.has(one));
     const handles = await this.currentHandles(tx, app, locked.catalogRevision, open);
+    const refused: Waiting[] = [];
 
     let head: Head = locked;
     const commits: CommitRow[] = [];
@@ -236,8 +275,11 @@ export class Committer {
         // An error of Postgres has ended the transaction; a refusal before any statement has not.
         if (!(error instanceof ServiceError)) throw error;
         outcomes.set(one, error);
+        refused.push(one);
       }
     }
+    // A write that is repeated may be refused by what has changed since it was committed.
+    if (refused.length > 0 && !lookForTickets) await this.findDone(tx, app, refused, outcomes);
     if (commits.length === 0) return outcomes;
     const events = [];
     for (const [collection, documents] of placed) {
@@ -297,13 +339,16 @@ export class Committer {
     const handles = new Map<string, CollectionHandle>();
     const unknown: string[] = [];
     for (const name of new Set(open.map(({ write }) => write.collection))) {
-      const known = await this.handles.get(app, name).catch(() => undefined);
+      const known = this.handles.known(app.number, name);
       if (known?.revision === revision) handles.set(name, known);
       else unknown.push(name);
     }
     if (unknown.length === 0) return handles;
-    for (const handle of await findCollections(tx, app, unknown)) handles.set(handle.name, handle);
     for (const name of unknown) this.handles.forget(app.number, name);
+    for (const handle of await findCollections(tx, app, unknown)) {
+      handles.set(handle.name, handle);
+      this.handles.keep(handle);
+    }
     return handles;
   }
 }
@@ -343,6 +388,16 @@ function toCommitted(write: Write, namespace: string, link: Link): Committed {
     ids: link.entries.map(({ id }) => id),
   };
 }
+
+/** What is no fault of a write: the database could not be reached, or was busy with others. */
+const isTemporary = (error: unknown): boolean => isConnectionError(error) || isRetryable(error);
+
+/** Whether a write that failed so may have been committed before, under its ticket, and collides with itself. */
+const mayBeRepeated = (error: unknown): boolean =>
+  error instanceof UniqueViolationError || violatedConstraint(error) === 'commits_ticket_id_key';
+
+const pause = (attempt: number): Promise<void> =>
+  new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(1_000, 20 * 2 ** attempt)));
 
 /** What a caller is told when its write failed by itself. */
 function refusal(error: unknown): unknown {

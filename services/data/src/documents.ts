@@ -6,12 +6,13 @@ import type { ValidateDocumentsRequest } from '@granary/shared/gen/granary/data/
 import { invalid, ServiceError } from '@granary/shared/errors';
 import { readJson, toText, type JsonValue } from '@granary/shared/json/value';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { requireCollection } from './catalog';
+import { requireCollection, type CollectionHandle } from './catalog';
 import { nextLink, resultsJson } from './commits';
 import type { App, BuiltLink, Committer, Write } from './committer';
 import { toIdempotencyKey } from './idempotency';
 import { isName } from './names';
-import { prepareBody, prepareOwnDocument, readStoreRoot, refusing, rulesOf } from './prepare';
+import { prepareBody, prepareOwnDocument, readStoreRoot, refusing, rulesOf, type PreparedDocument } from './prepare';
+import { SCHEMA_VIOLATION } from './schema';
 
 /** The app of a message; its number came with the caller's verified key. */
 const appOf = (request: { appId: string; appNumber: string }): App => ({
@@ -28,20 +29,17 @@ export async function storeDocuments(committer: Committer, request: StoreRequest
   const body = Buffer.from(request.body);
   const collection = readStoreRoot(body, app.appId);
   // Read before the lock is taken; again under it only if the catalog has moved on.
-  const known = await committer.handles.get(app, collection);
-  let prepared = { documents: prepareBody(body, rulesOf(known)), revision: known?.revision };
-  if (prepared.documents.length === 0) throw invalid('There is nothing to store', { data: ['must not be empty'] });
+  let prepared = prepareAhead(body, await committer.handles.get(app, collection));
+  if (prepared?.documents.length === 0) throw invalid('There is nothing to store', { data: ['must not be empty'] });
   const write: Write = {
     ticketId: request.ticketId,
     operation: 'store',
     collection,
     userAddress: request.userAddress ?? null,
     idempotency: toIdempotencyKey(request.idempotency),
-    bytes: body.length,
+    bytes: Math.max(body.length, prepared ? sizeOf(prepared.documents) : 0),
     build: (handle, head): BuiltLink[] => {
-      if (handle?.revision !== prepared.revision) {
-        prepared = { documents: prepareBody(body, rulesOf(handle)), revision: handle?.revision };
-      }
+      if (!prepared || !isSameState(prepared.handle, handle)) prepared = prepareFor(body, handle);
       const { documents } = prepared;
       return [{ link: nextLink(head, collection, documents), documents }];
     },
@@ -49,6 +47,38 @@ export async function storeDocuments(committer: Committer, request: StoreRequest
   const committed = await committer.submit(app, write);
   return { ticketId: committed.ticketId, resultsJson: resultsJson(committed) };
 }
+
+interface PreparedBody {
+  documents: PreparedDocument[];
+  /** What they were prepared for. */
+  handle: CollectionHandle | undefined;
+}
+
+const prepareFor = (body: Buffer, handle: CollectionHandle | undefined): PreparedBody => ({
+  documents: prepareBody(body, rulesOf(handle)),
+  handle,
+});
+
+/**
+ * What can be read before the lock is taken. That a document does not fit the schema is not final then: the schema
+ * may have changed, or the write be a repeated one that has an answer.
+ */
+function prepareAhead(body: Buffer, handle: CollectionHandle | undefined): PreparedBody | undefined {
+  try {
+    return prepareFor(body, handle);
+  } catch (error) {
+    if (error instanceof ServiceError && error.reason === SCHEMA_VIOLATION) return undefined;
+    throw error;
+  }
+}
+
+/** A revision that was seen in a transaction that was rolled back comes again, the number of a collection does not. */
+const isSameState = (a: CollectionHandle | undefined, b: CollectionHandle | undefined): boolean =>
+  a?.number === b?.number && a?.revision === b?.revision;
+
+/** Bytes that are to be written, with something for the row of each document. */
+const sizeOf = (documents: readonly PreparedDocument[]): number =>
+  documents.reduce((sum, { bytes }) => sum + bytes + 64, 0);
 
 /** Fields that the service writes into the metadata document of an upload. */
 const uploadFields = [
@@ -138,6 +168,7 @@ export async function validateDocuments(pool: Pool, request: ValidateDocumentsRe
     return Buffer.from(JSON.stringify({ valid: true, document_count: documents.length, errors: {} }));
   } catch (error) {
     if (!(error instanceof ServiceError) || error.reason === 'MALFORMED_JSON') throw error;
-    return Buffer.from(JSON.stringify({ valid: false, errors: error.details }));
+    const errors = Object.keys(error.details).length > 0 ? error.details : { data: [error.message] };
+    return Buffer.from(JSON.stringify({ valid: false, errors }));
   }
 }

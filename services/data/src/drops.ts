@@ -1,3 +1,4 @@
+import { cancelBuilds } from './indexes';
 import { documentsTable, historyTable, viewTable } from './catalog';
 import type { JobContext, Report } from './jobs';
 import { execute, rows, type Pool } from '@granary/shared/postgres/pool';
@@ -19,6 +20,8 @@ export async function dropCollectionJob({ pool }: JobContext, payload: Record<st
     sql`select app_number from collection where number = ${number}`,
   );
   if (!found) return {};
+  // A build holds its table for as long as it takes.
+  await cancelBuilds(pool, sql`i.collection_number = ${number}`);
   const table = { appNumber: found.app_number, number };
   const views = (payload['view_tables'] as string[]).map((view) => viewTable(found.app_number, BigInt(view)));
   for (const one of [documentsTable(table), historyTable(table), ...views]) await dropTable(pool, one);
@@ -35,6 +38,7 @@ export async function dropAppJob(
 ): Promise<object> {
   const number = BigInt(String(payload['app_number']));
   const schema = named('a_', number);
+  await cancelBuilds(pool, sql`i.app_number = ${number}`);
   const tables = await rows<{ relname: string }>(
     pool,
     sql`select relname from pg_class where relnamespace = to_regnamespace(${`a_${number}`}) and relkind = 'r' order by relname`,

@@ -8,6 +8,8 @@ const freshMs = 500;
 
 interface Entry {
   handle: Promise<CollectionHandle | undefined>;
+  /** What `handle` gave. */
+  found?: CollectionHandle | undefined;
   atMs: number;
 }
 
@@ -24,15 +26,35 @@ export class WriterHandles {
     const key = `${app.number}/${collection}`;
     const known = this.entries.get(key);
     if (known && Date.now() - known.atMs < freshMs) return known.handle;
-    const handle = findCollection(this.pool, app, collection);
-    this.entries.delete(key);
-    this.entries.set(key, { handle, atMs: Date.now() });
-    handle.catch(() => this.entries.delete(key));
-    if (this.entries.size > handlesMax) this.entries.delete(this.entries.keys().next().value!);
-    return handle;
+    const entry: Entry = { handle: findCollection(this.pool, app, collection), atMs: Date.now() };
+    this.put(key, entry);
+    entry.handle.then(
+      (found) => (entry.found = found),
+      () => this.entries.get(key) === entry && this.entries.delete(key),
+    );
+    return entry.handle;
+  }
+
+  /**
+   * The handle that is known here, whatever its age. For those who hold the lock of the head: they must not wait for
+   * a second connection, which may be held by somebody who waits for that lock.
+   */
+  known(appNumber: bigint, collection: string): CollectionHandle | undefined {
+    return this.entries.get(`${appNumber}/${collection}`)?.found;
+  }
+
+  /** Remembers a handle of the committed catalog. */
+  keep(found: CollectionHandle): void {
+    this.put(`${found.appNumber}/${found.name}`, { handle: Promise.resolve(found), found, atMs: Date.now() });
   }
 
   forget(appNumber: bigint, collection: string): void {
     this.entries.delete(`${appNumber}/${collection}`);
+  }
+
+  private put(key: string, entry: Entry): void {
+    this.entries.delete(key);
+    this.entries.set(key, entry);
+    if (this.entries.size > handlesMax) this.entries.delete(this.entries.keys().next().value!);
   }
 }

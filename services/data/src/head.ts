@@ -19,17 +19,16 @@ export const genesisHash = Buffer.alloc(32);
 
 /**
  * Locks the head of an app until the transaction ends: commits and changes of the catalog are serial within an app.
- * A statement of its own, for a statement that waits for a lock inside itself goes on with an old snapshot.
+ * A statement of its own, for a statement that waits for a lock inside itself goes on with an old snapshot; of this
+ * row alone, for Postgres reads no other again after the wait. An app that is deleted has no head any more.
  * Throws APP_NOT_FOUND.
  */
 export async function lockHead(tx: Connection, appNumber: bigint): Promise<LockedHead> {
-  const found = await row<{ height: bigint; hash: Buffer; catalog_revision: bigint; deleted: boolean }>(
+  const found = await row<{ height: bigint; hash: Buffer; catalog_revision: bigint }>(
     tx,
-    sql`select h.height, h.hash, h.catalog_revision, a.deleted_at is not null as deleted
-        from head h join application a on a.number = h.app_number
-        where h.app_number = ${appNumber} for update of h`,
+    sql`select height, hash, catalog_revision from head where app_number = ${appNumber} for update`,
   );
-  if (!found || found.deleted) throw notFound(APP_NOT_FOUND, 'There is no such app');
+  if (!found) throw notFound(APP_NOT_FOUND, 'There is no such app');
   return { height: found.height, hash: found.hash, catalogRevision: found.catalog_revision };
 }
 

@@ -57,11 +57,18 @@ export async function keepAnswer(tx: Queryable, key: IdempotencyKey, answer: str
   return kept === 1;
 }
 
+/** Answers that one statement forgets, and such statements in one round. */
+const trimRows = 1_000;
+const trimRounds = 500;
+
 /** Forgets answers older than 24 hours, a bounded number at a time. */
-export async function trimAnswers(pool: Pool): Promise<number> {
-  return execute(
-    pool,
-    sql`delete from idempotency where ctid = any(array(
-          select ctid from idempotency where at <= now() - interval '24 hours' limit 1000))`,
-  );
+export async function trimAnswers(pool: Pool): Promise<void> {
+  for (let round = 0; round < trimRounds; round++) {
+    const trimmed = await execute(
+      pool,
+      sql`delete from idempotency where ctid = any(array(
+            select ctid from idempotency where at <= now() - interval '24 hours' limit ${trimRows}))`,
+    );
+    if (trimmed < trimRows) return;
+  }
 }

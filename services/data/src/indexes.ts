@@ -22,8 +22,8 @@ import {
 } from './catalog';
 import { addCollection, changingApp } from './collections';
 import { growCatalogRevision, lockHead } from './head';
-import { enqueueJob, type JobContext, type Report } from './jobs';
-import { isIndexName } from './names';
+import { enqueueJob, JobInterruptedError, type JobContext, type Report } from './jobs';
+import { isFieldPath, isIndexName } from './names';
 import { keysOfStored, rulesOf } from './prepare';
 import type { Schema } from './schema';
 
@@ -34,8 +34,10 @@ export const UNIQUE_VIOLATION = 'UNIQUE_VIOLATION';
 export const indexesMax = 64;
 /** A table with fewer rows is indexed in the request itself. */
 const plainBuildRowsMax = 1_000;
-/** Rows that one transaction of a build reads and fills. */
+const plainBuildBytesMax = 8 * 1024 * 1024;
+/** Rows that one transaction of a build reads and fills: fewer where they are large. */
 const fillBatchRows = 1_000;
+const fillBatchBytes = 8 * 1024 * 1024;
 const buildTimeoutMs = 3_600_000;
 /** Builds take turns within a database: each reads a whole table. */
 const buildLock = 7_265_002;
@@ -78,7 +80,8 @@ export async function createIndex(pool: Pool, request: CreateIndexRequest): Prom
         sql`select index_type from document_index where number = ${same.number}`,
       ))!;
       if (same.fieldName === request.fieldName && before.index_type === type && same.unique === request.unique) {
-        return { name: same.name, ticketId: '', updated: true };
+        const repeated = await isEnqueued(tx, app.number, request.ticketId);
+        return { name: same.name, ticketId: repeated ? request.ticketId : '', updated: !repeated };
       }
       throw conflict('ALREADY_EXISTS', `An index with the name ${request.name} and another definition already exists`);
     }
@@ -103,13 +106,7 @@ function checkDefinition(request: CreateIndexRequest, type: string): void {
   if (!isIndexName(request.name)) problems['name'] = ['must have 1 to 200 printable characters'];
   if (!typeSynonyms.has(type))
     problems['index_type'] = [`must be one of ${[...typeSynonyms, ...laterTypes].join(', ')}`];
-  const steps = request.fieldName.split('.');
-  if (
-    request.fieldName.length > 500 ||
-    steps.includes('') ||
-    steps.length > 16 ||
-    steps.some((step) => /^-\d+$/.test(step))
-  ) {
+  if (!isFieldPath(request.fieldName)) {
     problems['field_name'] = ['must be a field path of 1 to 16 steps with dots between them'];
   }
   if (Object.keys(problems).length > 0) throw invalid('The index is not valid', problems);
@@ -130,12 +127,13 @@ async function addIndex(
   at: Date,
   job: { appId: string; ticketId: string },
 ): Promise<string> {
-  if (handle.indexes.length >= indexesMax) {
-    throw invalid(`A collection may have at most ${indexesMax} indexes`, {}, 'LIMIT_EXCEEDED');
+  checkCount(handle.indexes.length);
+  if (handle.indexes.some(({ status }) => status === 'building')) {
+    await cancelBuilds(tx, sql`i.collection_number = ${handle.number}`);
   }
   const number = await insertIndex(tx, handle, definition, 'building', at);
   await addColumns(tx, handle, { number, unique: definition.unique });
-  if (handle.rowCount >= plainBuildRowsMax) {
+  if (handle.rowCount >= plainBuildRowsMax || handle.sizeBytes >= plainBuildBytesMax) {
     return enqueueJob(
       tx,
       { number: handle.appNumber, appId: job.appId },
@@ -146,12 +144,40 @@ async function addIndex(
   }
   const fresh = (await findCollection(tx, { number: handle.appNumber, appId: handle.appId }, handle.name))!;
   const index = fresh.indexes.find((candidate) => candidate.number === number)!;
-  await fillKeys(tx, fresh, index, undefined);
+  await fillKeys(tx, fresh, index, (statement) => execute(tx, statement), undefined);
   await createPostgresIndexes(tx, fresh, index, false).catch((error: unknown) => {
     throw sqlState(error) === '23505' ? duplicates(index) : error;
   });
   await execute(tx, sql`update document_index set status = 'ready' where number = ${number}`);
   return '';
+}
+
+/** Throws LIMIT_EXCEEDED when a collection with so many indexes may not have another. */
+function checkCount(indexes: number): void {
+  if (indexes >= indexesMax) {
+    throw invalid(`A collection may have at most ${indexesMax} indexes`, {}, 'LIMIT_EXCEEDED');
+  }
+}
+
+/** Whether a call was made before: it has put its job into the queue. */
+async function isEnqueued(tx: Connection, appNumber: bigint, ticketId: string): Promise<boolean> {
+  return (
+    ticketId !== '' &&
+    (await row(tx, sql`select from job where ticket_id = ${ticketId} and app_number = ${appNumber}`)) !== undefined
+  );
+}
+
+/**
+ * Interrupts the builds of indexes that hold their tables now, so that a change of a table does not wait for them.
+ * Their jobs start again, and see what has changed. `which` is a condition on document_index i.
+ */
+export async function cancelBuilds(db: Queryable, which: Sql): Promise<void> {
+  await execute(
+    db,
+    sql`select pg_cancel_backend(a.pid) from pg_stat_activity a join document_index i on a.application_name = 'granary-index-' || i.number
+        where a.datname = current_database() and a.state = 'active'
+          and a.query ~ '^(create (unique )?index|drop index|analyze) ' and ${which}`,
+  );
 }
 
 function duplicates(index: IndexDescriptor): ServiceError {
@@ -194,10 +220,16 @@ export async function addSchemaIndexes(
   at: Date,
 ): Promise<void> {
   const existing = 'indexes' in table ? table : undefined;
+  let count = existing?.indexes.length ?? 0;
   for (const [fieldName, rule] of schema.fields) {
     if (!rule.index && !rule.unique) continue;
     const definition = { name: `${table.name}_${fieldName}_idx`, fieldName, type: 'btree', unique: rule.unique };
-    if (existing?.indexes.some((index) => index.name === definition.name)) continue;
+    const same = existing?.indexes.find((index) => index.name === definition.name);
+    if (same && (same.fieldName !== fieldName || (rule.unique && !same.unique))) {
+      throw conflict('ALREADY_EXISTS', `An index with the name ${same.name} and another definition already exists`);
+    }
+    if (same) continue;
+    checkCount(count++);
     if (existing) {
       await addIndex(tx, existing, definition, at, { appId: existing.appId, ticketId: '' });
     } else {
@@ -255,6 +287,7 @@ async function fillKeys(
   db: Queryable,
   handle: CollectionHandle,
   index: IndexDescriptor,
+  update: (statement: Sql) => Promise<unknown>,
   report: Report | undefined,
 ): Promise<void> {
   const rules = rulesOf({ ...handle, indexes: [index], schema: undefined });
@@ -264,13 +297,15 @@ async function fillKeys(
   for (;;) {
     const batch = await rows<{ id: string; body: string; version: bigint }>(
       db,
-      sql`select id, body, version from ${table} where id > ${last} order by id limit ${fillBatchRows}`,
+      sql`select id, body, version
+          from (select *, sum(octet_length(body)) over (order by id) - octet_length(body) as bytes_before
+                from (select id, body, version from ${table} where id > ${last} order by id limit ${fillBatchRows}) batch) sized
+          where bytes_before < ${fillBatchBytes} order by id`,
     );
     if (batch.length === 0) return;
-    const values = batch.map(({ body }) => keysOfStored(body, rules));
+    const values = batch.map(({ body }) => keysOfStored(Buffer.from(body), rules));
     const unique = index.unique ? sql`, ${uniqueColumn(index)} = v.unique_value` : empty;
-    await execute(
-      db,
+    await update(
       sql`update ${table} t set ${keyColumn(index)} = v.key::jsonb${unique}
           from unnest(${batch.map(({ id }) => id)}::text[], ${batch.map(({ version }) => version.toString())}::int8[],
                       ${values.map(({ keys }) => keys[0])}::text[], ${values.map(({ uniques }) => uniques[0])}::text[])
@@ -283,50 +318,105 @@ async function fillKeys(
   }
 }
 
+/** An index that is to be built, as it was when the build began. */
+interface Building {
+  handle: CollectionHandle;
+  index: IndexDescriptor;
+  /** Postgres's own version of the catalog row: another one when a later build has been asked for. */
+  version: string;
+}
+
+async function findBuilding(pool: Pool, payload: Record<string, unknown>): Promise<Building | undefined> {
+  const number = BigInt(String(payload['index']));
+  const app = await findApp(pool, String(payload['app_id']));
+  const state = await row<{ version: string }>(
+    pool,
+    sql`select xmin::text as version from document_index where number = ${number}`,
+  );
+  const handle = await findCollection(pool, app, String(payload['collection']));
+  const index = handle?.indexes.find((candidate) => candidate.number === number);
+  return handle && index && state ? { handle, index, version: state.version } : undefined;
+}
+
 /** The job of a build: fills the columns, makes the Postgres indexes beside the writers, gathers statistics. */
 export async function buildIndexJob(
-  { pool }: JobContext,
+  { pool, stopping }: JobContext,
   payload: Record<string, unknown>,
   report: Report,
 ): Promise<object> {
-  const number = BigInt(String(payload['index']));
-  const find = async () => {
-    const app = await findApp(pool, String(payload['app_id']));
-    const handle = await findCollection(pool, app, String(payload['collection']));
-    const index = handle?.indexes.find((candidate) => candidate.number === number);
-    return handle && index ? { handle, index } : undefined;
-  };
-  const found = await find();
-  if (!found) throw notFound(INDEX_NOT_FOUND, 'The index was deleted');
-  const { handle, index } = found;
+  const deleted = () => notFound(INDEX_NOT_FOUND, 'The index was deleted');
+  const found = await findBuilding(pool, payload);
+  if (!found) throw deleted();
+  const startedMs = Date.now();
+  const cancel = () => void cancelBuilds(pool, sql`i.number = ${found.index.number}`).catch(() => {});
+  stopping.addEventListener('abort', cancel);
+  try {
+    await build(pool, found, report);
+  } catch (error) {
+    if (sqlState(error) === '23505') {
+      await endBuild(pool, found, 'failed');
+      throw duplicates(found.index);
+    }
+    if (!(await findBuilding(pool, payload))) throw deleted();
+    const isCancelled = sqlState(error) === '57014' && Date.now() - startedMs < buildTimeoutMs;
+    throw isCancelled ? new JobInterruptedError('the build was cancelled', { cause: error }) : error;
+  } finally {
+    stopping.removeEventListener('abort', cancel);
+  }
+  await endBuild(pool, found, 'ready');
+  return { index: found.index.name, collection: found.handle.name };
+}
+
+/** Throws JobInterruptedError while another build has its turn. */
+async function build(pool: Pool, { handle, index }: Building, report: Report): Promise<void> {
   const connection = await pool.connect();
+  // Without a listener the loss of the connection would end the process; the statement under way reports it.
+  connection.on('error', () => {});
   try {
     await connection.query(
-      `set statement_timeout = ${buildTimeoutMs}; set lock_timeout = 0; set application_name = 'granary-index-${number}'`,
+      `set statement_timeout = ${buildTimeoutMs}; set lock_timeout = 0; set application_name = 'granary-index-${index.number}'`,
     );
-    await connection.query(`select pg_advisory_lock(${buildLock})`);
-    await dropLeftovers(connection, handle.appNumber, number);
-    await fillKeys(connection, handle, index, report);
+    // To wait inside Postgres would hold a snapshot, and the build that has its turn waits for all older ones.
+    const turn = await row<{ taken: boolean }>(connection, sql`select pg_try_advisory_lock(${buildLock}) as taken`);
+    if (!turn?.taken) throw new JobInterruptedError('another index is being built');
+    await dropLeftovers(connection, handle.appNumber, index.number);
+    // Writers of the same rows in another order would make a deadlock, so each batch is written under the head's lock.
+    const update = (statement: Sql) =>
+      retriedTransaction(pool, async (tx) => {
+        await lockHead(tx, handle.appNumber);
+        await execute(tx, statement);
+      });
+    await fillKeys(connection, handle, index, update, report);
     await createPostgresIndexes(connection, handle, index, true);
     await report(0.95, 'indexes made');
     await execute(connection, sql`analyze ${documentsTable(handle)} (${keyColumn(index)})`);
-  } catch (error) {
-    if (sqlState(error) === '23505') {
-      await fail(pool, handle, index);
-      throw duplicates(index);
-    }
-    if (!(await find())) throw notFound(INDEX_NOT_FOUND, 'The index was deleted');
-    throw error;
   } finally {
     // The session's settings and lock go with it.
     connection.release(true);
   }
+}
+
+/**
+ * Marks a build as ready, or as failed, which takes away what would refuse or slow down writes. When another build
+ * of the index was asked for meanwhile (its keys mean something else now), that one decides.
+ */
+async function endBuild(pool: Pool, { handle, index, version }: Building, status: 'ready' | 'failed'): Promise<void> {
+  const error = status === 'failed' ? duplicates(index).message : null;
   await retriedTransaction(pool, async (tx) => {
     await lockHead(tx, handle.appNumber);
-    await execute(tx, sql`update document_index set status = 'ready', error = null where number = ${number}`);
+    const ours = await execute(
+      tx,
+      sql`update document_index set status = ${status}, error = ${error}
+          where number = ${index.number} and xmin::text = ${version}`,
+    );
+    if (ours === 0) return;
+    if (status === 'failed') {
+      for (const name of [keyIndexName(index.number), uniqueIndexName(index.number)]) {
+        await execute(tx, sql`drop index if exists ${named('a_', handle.appNumber, '.')}${name}`);
+      }
+    }
     await growCatalogRevision(tx, handle.appNumber);
   });
-  return { index: index.name, collection: handle.name };
 }
 
 /** Drops the old btree of the keys, and a unique one that was left INVALID; a valid one goes on guarding. */
@@ -340,29 +430,12 @@ async function dropLeftovers(db: Queryable, appNumber: bigint, number: bigint): 
   if (invalidLeft) await execute(db, sql`drop index if exists ${schema}${uniqueIndexName(number)}`);
 }
 
-/** Marks a build as failed and takes away what would refuse or slow down writes. */
-async function fail(pool: Pool, handle: CollectionHandle, index: IndexDescriptor): Promise<void> {
-  await retriedTransaction(pool, async (tx) => {
-    await lockHead(tx, handle.appNumber);
-    for (const name of [keyIndexName(index.number), uniqueIndexName(index.number)]) {
-      await execute(tx, sql`drop index if exists ${named('a_', handle.appNumber, '.')}${name}`);
-    }
-    await execute(
-      tx,
-      sql`update document_index set status = 'failed', error = ${duplicates(index).message} where number = ${index.number}`,
-    );
-    await growCatalogRevision(tx, handle.appNumber);
-  });
-}
-
 /** Deletes an index with its columns; a build of it that is under way is cancelled. */
 export async function deleteIndex(pool: Pool, request: IndexRequest): Promise<void> {
   const found = await findIndex(pool, request);
-  await pool.query(
-    'select pg_cancel_backend(pid) from pg_stat_activity where application_name = $1 and datname = current_database()',
-    [`granary-index-${found.index.number}`],
-  );
   await changingApp(pool, request.appId, async (tx, app) => {
+    // Any build of the collection holds the table that loses its columns.
+    await cancelBuilds(tx, sql`i.collection_number = ${found.handle.number}`);
     const deleted = await execute(tx, sql`delete from document_index where number = ${found.index.number}`);
     if (deleted === 0) throw indexNotFound(request.name);
     const columns = [keyColumn(found.index), ...(found.index.unique ? [uniqueColumn(found.index)] : [])];
@@ -379,6 +452,7 @@ export async function deleteIndex(pool: Pool, request: IndexRequest): Promise<vo
 export async function rebuildIndex(pool: Pool, request: IndexRequest): Promise<JobResponse> {
   const found = await findIndex(pool, request);
   const ticketId = await changingApp(pool, request.appId, async (tx, app) => {
+    if (await isEnqueued(tx, app.number, request.ticketId)) return request.ticketId;
     await execute(
       tx,
       sql`update document_index set status = 'building', error = null where number = ${found.index.number}`,

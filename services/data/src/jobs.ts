@@ -4,7 +4,7 @@ import { newTicket, parseTicket } from '@granary/shared/ids';
 import { execute, row, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { Logger } from '@granary/shared/logger';
-import { isConnectionError } from '@granary/shared/postgres/errors';
+import { isConnectionError, isRetryable } from '@granary/shared/postgres/errors';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import type { Job } from '@granary/shared/gen/granary/data/v1/Job';
 
@@ -15,6 +15,8 @@ export type JobKind = 'index.build' | 'view.refresh' | 'collection.drop' | 'app.
 export interface JobContext {
   pool: Pool;
   log: Logger;
+  /** Aborted when the worker stops. What takes long ends then, for the next start does it again. */
+  stopping: AbortSignal;
 }
 
 /** Says how far a job is, 0 to 1, with a line for its progress log. */
@@ -26,10 +28,17 @@ export type Report = (progress: number, message: string) => Promise<void>;
  */
 export type JobFunction = (context: JobContext, payload: Record<string, unknown>, report: Report) => Promise<object>;
 
-/** How long a worker holds a job before another may take it; renewed by each report. */
+/** Thrown by a job that has to wait for something else: it is taken again soon, and this run does not count. */
+export class JobInterruptedError extends Error {
+  override readonly name = 'JobInterruptedError';
+}
+
+/** How long a worker that has died holds a job; renewed while one is at work. */
 const leaseMs = 60_000;
 /** Runs of one job before it has failed. */
 const attemptsMax = 5;
+/** Longest pause before a job is tried again. */
+const retryPauseMaxS = 60;
 const pollMs = 250;
 
 /**
@@ -77,16 +86,18 @@ interface OpenJob {
   kind: JobKind;
   payload: string;
   attempts: number;
+  /** Whether its progress log tells of a start already. */
+  started: boolean;
 }
 
 /** Works through the queue until stopped: `concurrency` jobs at a time, oldest first. */
 export class JobWorker {
-  private stopped = false;
+  private readonly stopping = new AbortController();
   private readonly loops: Array<Promise<void>>;
   private readonly sleepers = new Set<() => void>();
 
   constructor(
-    private readonly context: JobContext,
+    private readonly context: Omit<JobContext, 'stopping'>,
     private readonly functions: Record<JobKind, JobFunction>,
     concurrency: number,
     /** Called after each event that a job has written. */
@@ -100,15 +111,15 @@ export class JobWorker {
     for (const wake of this.sleepers) wake();
   }
 
-  /** Waits for the jobs under way, which the next start would only do again. */
+  /** Waits for the jobs under way: short ones end, long ones are put back. */
   async stop(): Promise<void> {
-    this.stopped = true;
+    this.stopping.abort();
     this.wake();
     await Promise.all(this.loops);
   }
 
   private async work(): Promise<void> {
-    while (!this.stopped) {
+    while (!this.stopping.signal.aborted) {
       const job = await this.take().catch((error: unknown) => {
         this.context.log.warn({ err: error }, 'could not look for jobs');
         return undefined;
@@ -122,7 +133,7 @@ export class JobWorker {
   }
 
   private pause(): Promise<void> {
-    if (this.stopped) return Promise.resolve();
+    if (this.stopping.signal.aborted) return Promise.resolve();
     return new Promise((resolve) => {
       const wake = () => {
         clearTimeout(timer);
@@ -143,22 +154,32 @@ export class JobWorker {
             select ticket_id from job
             where status in ('Pending', 'StoringData') and (leased_until is null or leased_until < now())
             order by created_at limit 1 for update skip locked)
-          returning ticket_id, a.app_id, kind, payload, attempts`,
+          returning ticket_id, a.app_id, kind, payload, attempts, cardinality(progress_log) > 0 as started`,
     );
   }
 
   private async run(job: OpenJob): Promise<void> {
     const { log } = this.context;
-    const report: Report = (progress, message) => this.record(job, 'StoringData', { progress, message });
+    const { signal: stopping } = this.stopping;
+    const report: Report = async (progress, message) => {
+      if (stopping.aborted) throw new JobInterruptedError('the service stops');
+      await this.record(job, 'StoringData', { progress, message });
+    };
+    const lease = setInterval(() => this.renew(job), leaseMs / 3);
     try {
-      await report(0, `${job.kind} started`);
+      if (!job.started) await report(0, `${job.kind} started`);
       const payload = JSON.parse(job.payload) as Record<string, unknown>;
-      const result = await this.functions[job.kind](this.context, payload, report);
+      const result = await this.functions[job.kind]({ ...this.context, stopping }, payload, report);
       await this.record(job, 'Completed', { progress: 1, message: `${job.kind} completed`, result });
       log.info({ ticket: job.ticket_id, kind: job.kind, app: job.app_id }, 'job completed');
     } catch (error) {
-      const final = error instanceof ServiceError || (job.attempts >= attemptsMax && !isConnectionError(error));
-      log.warn({ err: error, ticket: job.ticket_id, kind: job.kind, attempt: job.attempts, final }, 'job failed');
+      const interrupted = error instanceof JobInterruptedError;
+      const temporary = interrupted || isConnectionError(error) || isRetryable(error);
+      const final = error instanceof ServiceError || (job.attempts >= attemptsMax && !temporary);
+      log[interrupted ? 'debug' : 'warn'](
+        { err: error, ticket: job.ticket_id, kind: job.kind, attempt: job.attempts, final },
+        'job failed',
+      );
       if (final) {
         const text = error instanceof ServiceError ? error.message : 'The job failed repeatedly';
         await this.record(job, 'Failed', { message: text, error: text });
@@ -166,10 +187,25 @@ export class JobWorker {
         // Free again after a moment, for whoever looks next.
         await execute(
           this.context.pool,
-          sql`update job set leased_until = now() + interval '1 second' * ${job.attempts} where ticket_id = ${job.ticket_id}`,
+          sql`update job set leased_until = now() + interval '1 second' * ${Math.min(job.attempts, retryPauseMaxS)},
+                attempts = attempts - ${interrupted ? 1 : 0}
+              where ticket_id = ${job.ticket_id}`,
         );
       }
+    } finally {
+      clearInterval(lease);
     }
+  }
+
+  /** A job may be silent for as long as one statement takes; nobody else may start it meanwhile. */
+  private renew(job: OpenJob): void {
+    execute(
+      this.context.pool,
+      sql`update job set leased_until = now() + ${leaseMs} * interval '1 ms'
+          where ticket_id = ${job.ticket_id} and attempts = ${job.attempts} and status = 'StoringData'`,
+    ).catch((error: unknown) =>
+      this.context.log.warn({ err: error, ticket: job.ticket_id }, 'the lease of a job was not renewed'),
+    );
   }
 
   /** Writes a state of the job with its event. A job only moves forward: what has ended stays as it is. */

@@ -19,6 +19,8 @@ import { keyText, uniqueText } from './scalar';
 export const documentsPerCallMax = 10_000;
 /** Messages about documents that are sent back, at most. */
 const messagesMax = 100;
+/** Bytes of all documents of a call with what was added to them, at most. */
+const preparedMaxBytes = 32 * 1024 * 1024;
 /** Levels of a body around a document: the body's own object and the array. */
 const bodyDepth = 66;
 
@@ -123,6 +125,7 @@ export function collectionOf(root: string, appId: string): string {
 function prepareDocuments(reader: JsonReader, rules: DocumentRules): PreparedDocument[] {
   const prepared: PreparedDocument[] = [];
   const violations = new Violations();
+  let bytes = 0;
   reader.enterArray();
   while (reader.nextElement()) {
     if (prepared.length >= documentsPerCallMax) {
@@ -130,7 +133,13 @@ function prepareDocuments(reader: JsonReader, rules: DocumentRules): PreparedDoc
       throw invalid('A call may not hold so many documents', { data: [message] }, 'LIMIT_EXCEEDED');
     }
     const document = readDocument(reader, rules.watch);
-    prepared.push(prepareDocument(reader.bytes, document, rules, violations, `data[${prepared.length}]`));
+    const next = prepareDocument(reader.bytes, document, rules, violations, `data[${prepared.length}]`);
+    prepared.push(next);
+    bytes += next.bytes;
+    if (bytes > preparedMaxBytes) {
+      const message = `may have at most ${preparedMaxBytes} bytes together with the defaults of the schema`;
+      throw invalid('A call may not store so much', { data: [message] }, 'LIMIT_EXCEEDED');
+    }
   }
   violations.throwAny();
   return prepared;
@@ -170,6 +179,16 @@ function prepareDocument(
   }
   const id = document.id ?? newDocumentId();
   const body = spliceText(bytes, document, { id, defaults });
+  const prepared = {
+    id,
+    body: body.toString('utf8'),
+    bytes: body.length,
+    sha256: createHash('sha256').update(body).digest(),
+    deleted: document.deleted,
+  };
+  const isInside = ({ path: [first, ...rest] }: IndexDescriptor) =>
+    rest.length > 0 && defaults.some(({ key }) => key === first);
+  if (defaults.length > 0 && rules.indexes.some(isInside)) return { ...prepared, ...keysOfStored(body, rules) };
   const keys: Array<string | null> = [];
   const uniques: Array<string | null> = [];
   for (const [at, index] of rules.indexes.entries()) {
@@ -179,15 +198,7 @@ function prepareDocument(
     keys.push(keyText(from, capture, index.type));
     uniques.push(index.unique && !document.deleted ? uniqueText(from, capture, index.type) : null);
   }
-  return {
-    id,
-    body: body.toString('utf8'),
-    bytes: body.length,
-    sha256: createHash('sha256').update(body).digest(),
-    deleted: document.deleted,
-    keys,
-    uniques,
-  };
+  return { ...prepared, keys, uniques };
 }
 
 /** A JSON text of its own, as a capture of all of it. */
@@ -195,13 +206,12 @@ function captureWhole(text: Buffer): [Buffer, ScannedDocument['captures'][number
   return [text, { type: new JsonReader(text, { maxDepth: 64 }).peekType(), start: 0, end: text.length }];
 }
 
-/** The keys of a stored text under other rules than it was written with: what fills a new index. */
+/** The keys of a text as it is stored, under any rules: what fills a new index. */
 export function keysOfStored(
-  body: string,
+  bytes: Buffer,
   rules: DocumentRules,
 ): { keys: Array<string | null>; uniques: Array<string | null> } {
-  const bytes = Buffer.from(body);
-  const document = readDocument(new JsonReader(bytes, { maxDepth: bodyDepth }), rules.watch);
+  const document = readDocument(new JsonReader(bytes, { maxDepth: bodyDepth }), rules.watch, Infinity);
   return {
     keys: rules.indexes.map((index, at) => keyText(bytes, document.captures[at], index.type)),
     uniques: rules.indexes.map((index, at) =>

@@ -1,4 +1,5 @@
 import { append } from '@granary/shared/bus/outbox';
+import type { Logger } from '@granary/shared/logger';
 import { row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
@@ -6,24 +7,32 @@ import { documentsTable, findCollection, historyTable } from './catalog';
 import { usageColumns, usageEvent, type UsageRow } from './collections';
 import { lockHead } from './head';
 
-/** Documents that one transaction purges: it holds the lock of the app, and its event names them. */
-const purgeBatchDocuments = 100;
+/**
+ * Documents that one transaction purges: it holds the lock of the app, and its event of at most 64 KiB names them (an
+ * id has up to 256 characters, each up to 6 bytes of JSON).
+ */
+const purgeBatchDocuments = 40;
 /** Batches of one collection in one round, so that no collection starves the others. */
-const purgeBatchesMax = 100;
+const purgeBatchesMax = 250;
 
 /**
  * Removes the documents that are past the retention of their collection, with their history. The commits that stored
  * them stay: the chain can still be checked, only the texts are gone. Blobs hear of it by event.
  */
-export async function purgeExpired(pool: Pool): Promise<void> {
+export async function purgeExpired(pool: Pool, log: Logger): Promise<void> {
   const collections = await rows<{ app_number: bigint; app_id: string; name: string }>(
     pool,
     sql`select c.app_number, a.app_id, c.name from collection c join application a on a.number = c.app_number
         where c.retention_days is not null and c.deleted_at is null and a.deleted_at is null and c.row_count > 0`,
   );
   for (const { app_number: number, app_id: appId, name } of collections) {
-    for (let batch = 0; batch < purgeBatchesMax; batch++) {
-      if ((await purgeBatch(pool, { number, appId }, name)) < purgeBatchDocuments) break;
+    try {
+      for (let batch = 0; batch < purgeBatchesMax; batch++) {
+        if ((await purgeBatch(pool, { number, appId }, name)) < purgeBatchDocuments) break;
+      }
+    } catch (error) {
+      // One that was just deleted, or is too slow, must not keep the others from their turn.
+      log.warn({ err: error, app: appId, collection: name }, 'a collection was not purged');
     }
   }
 }

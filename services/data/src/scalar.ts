@@ -56,7 +56,14 @@ export function canonicalText(value: JsonValue, type: FieldType = 'any'): string
   }
   if (typeof value === 'boolean') return `b:${value}`;
   if (value instanceof JsonNumber) return `n:${canonicalDecimal(value.text)}`;
-  if (Array.isArray(value)) return `a:${JSON.stringify(value.map((element) => canonicalText(element)))}`;
-  const members = [...value].map(([key, member]) => [key, canonicalText(member)] as const);
-  return `o:${JSON.stringify(members.sort(([a], [b]) => (a < b ? -1 : 1)))}`;
+  return `${Array.isArray(value) ? 'a' : 'o'}:${canonicalJson(value)}`;
+}
+
+/** JSON with one text for each value. What is inside is not quoted again: that would double it at every level. */
+function canonicalJson(value: JsonValue): string {
+  if (value instanceof JsonNumber) return canonicalDecimal(value.text);
+  if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
+  if (!(value instanceof Map)) return JSON.stringify(value);
+  const members = [...value].sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonicalJson(member)}`).join(',')}}`;
 }

@@ -2,8 +2,10 @@ import { RE2JS } from 're2js';
 import { invalid, type FieldMessages } from '@granary/shared/errors';
 import { scalarAt, type Capture } from '@granary/shared/json/document';
 import { JsonNumber, readJson, toText, type JsonObject, type JsonValue } from '@granary/shared/json/value';
+import { JsonError } from '@granary/shared/json/error';
 import { compareDecimals } from './decimal';
 import { parseInstant } from './instant';
+import { isFieldPath, isIndexName } from './names';
 import { canonicalText, valueAt } from './scalar';
 
 export const SCHEMA_VIOLATION = 'SCHEMA_VIOLATION';
@@ -15,6 +17,12 @@ export type SchemaType = (typeof fieldTypes)[number];
 export const schemaFieldsMax = 200;
 const patternLengthMax = 200;
 const enumValuesMax = 200;
+/** Characters of an indexed field: the name of its index holds that of the collection too. */
+const indexedFieldLengthMax = 120;
+/** Defaults are written into every document that lacks them. */
+const defaultsMaxBytes = 64 * 1024;
+/** Characters of the allowed values that a message shows. */
+const enumTextLengthMax = 500;
 
 export interface FieldRule {
   type: SchemaType;
@@ -40,7 +48,7 @@ export interface Schema {
  * Reads the JSON text of a `schema_definition`. Throws VALIDATION_FAILED with a message for each path that is wrong.
  */
 export function parseSchema(text: string): Schema {
-  const definition = readJson(Buffer.from(text), { maxDepth: 64 });
+  const definition = readDefinition(text);
   const messages: FieldMessages = {};
   const wrong = (path: string, message: string) => (messages[path] ??= []).push(message);
   const fields = new Map<string, FieldRule>();
@@ -55,13 +63,26 @@ export function parseSchema(text: string): Schema {
     if (given.size > schemaFieldsMax) wrong('schema_definition.fields', `may have at most ${schemaFieldsMax} fields`);
     for (const [name, rule] of given) {
       const path = `schema_definition.fields.${name}`;
-      if (name === '' || name.split('.').includes('')) wrong(path, 'is not a field path');
+      if (!isFieldPath(name)) wrong(path, 'is not a field path of 1 to 16 steps with dots between them');
       else if (!(rule instanceof Map)) wrong(path, 'must be an object with a type');
       else fields.set(name, parseRule(rule, path, name, wrong));
     }
   }
+  const defaultsBytes = [...fields.values()].reduce((sum, rule) => sum + Buffer.byteLength(rule.defaultText ?? ''), 0);
+  if (defaultsBytes > defaultsMaxBytes) {
+    wrong('schema_definition.fields', `may have defaults of at most ${defaultsMaxBytes} bytes together`);
+  }
   if (Object.keys(messages).length > 0) throw invalid('The schema is not valid', messages);
   return { fields };
+}
+
+function readDefinition(text: string): JsonValue {
+  try {
+    return readJson(Buffer.from(text), { maxDepth: 64 });
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    throw invalid('The schema is not valid', { schema_definition: [error.message] });
+  }
 }
 
 const ruleKeys = new Set(['type', 'index', 'unique', 'required', 'default', 'validation', 'description']);
@@ -103,6 +124,9 @@ function parseRule(
     pattern: parsePattern(given.get('pattern') ?? null, `${path}.validation.pattern`, wrong),
     enum: parseEnum(given.get('enum') ?? null, type as SchemaType, `${path}.validation.enum`, wrong),
   };
+  if ((parsed.index || parsed.unique) && (name.length > indexedFieldLengthMax || !isIndexName(name))) {
+    wrong(path, `must have at most ${indexedFieldLengthMax} printable characters to be indexed`);
+  }
   const fallback = rule.get('default');
   if (fallback !== undefined && fallback !== null) {
     if (name.includes('.')) wrong(`${path}.default`, 'is possible for top-level fields only');
@@ -144,7 +168,10 @@ function parseEnum(
     return undefined;
   }
   const canonical = value.map((allowed) => canonicalText(allowed, type === 'date' ? 'date' : 'any'));
-  return { allowed: new Set(canonical), text: value.map(toText).join(', ') };
+  const shown = value.map(toText).join(', ');
+  // Never cut between the halves of a character.
+  const head = shown.slice(0, enumTextLengthMax).replace(/[\ud800-\udbff]$/, '');
+  return { allowed: new Set(canonical), text: shown.length > enumTextLengthMax ? `${head}…` : shown };
 }
 
 /** What is wrong with the field of a document; empty when nothing is. Null stands for a missing value. */

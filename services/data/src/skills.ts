@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { invalid, ServiceError } from '@granary/shared/errors';
+import { invalid, notFound, ServiceError } from '@granary/shared/errors';
 import type { PutSkillsRequest } from '@granary/shared/gen/granary/data/v1/PutSkillsRequest';
 import type { Skills } from '@granary/shared/gen/granary/data/v1/Skills';
 import { readJson, toPlain } from '@granary/shared/json/value';
@@ -9,7 +9,7 @@ import type { Logger } from '@granary/shared/logger';
 import { execute, row, rows, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { findApp } from './catalog';
+import { APP_NOT_FOUND, findApp } from './catalog';
 import { changingApp } from './collections';
 import { growCatalogRevision } from './head';
 import { ownerPartOf, skillsMarkdown, type SkillsContent } from './query/skills-markdown';
@@ -40,7 +40,8 @@ export async function getSkills(context: SkillsContext, appId: string): Promise<
     context.pool,
     sql`select catalog_revision as revision from head where app_number = ${app.number}`,
   );
-  const revision = found!.revision;
+  if (!found) throw noSuchApp(appId);
+  const { revision } = found;
   const file = fileOf(context, app.number);
   const kept = await readFile(file, 'utf8').catch((error: NodeJS.ErrnoException) => {
     if (error.code === 'ENOENT') return undefined;
@@ -108,16 +109,20 @@ interface IndexRow {
   index_type: string;
 }
 
+/** The app was deleted since it was looked up. */
+const noSuchApp = (appId: string) => notFound(APP_NOT_FOUND, `There is no app ${appId}`);
+
 async function readContent(
   tx: Queryable,
   context: SkillsContext,
   app: { number: bigint; appId: string },
 ): Promise<{ revision: bigint; content: SkillsContent }> {
-  const found = (await row<{ revision: bigint; name: string; description: string; owner_part: string }>(
+  const found = await row<{ revision: bigint; name: string; description: string; owner_part: string }>(
     tx,
     sql`select h.catalog_revision as revision, a.name, a.description, a.skills_owner_part as owner_part
         from application a join head h on h.app_number = a.number where a.number = ${app.number}`,
-  ))!;
+  );
+  if (!found) throw noSuchApp(app.appId);
   const collections = await rows<{ name: string; read_access: string; total: bigint }>(
     tx,
     sql`select name, read_access, count(*) over () as total from collection

@@ -10,7 +10,7 @@ import type { Logger } from '@granary/shared/logger';
 import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
-import { COLLECTION_NOT_FOUND, findApp, findCollection, viewTable } from './catalog';
+import { COLLECTION_NOT_FOUND, findApp, findCollection, viewTable, type CollectionHandle } from './catalog';
 import { ALREADY_EXISTS, changingApp } from './collections';
 import { growCatalogRevision } from './head';
 import { enqueueJob, type JobContext, type Report } from './jobs';
@@ -101,8 +101,7 @@ export async function createView({ pool }: Context, request: CreateViewRequest):
   const refreshMode = request.refreshMode || 'lazy';
   if (refreshMode === 'live') throw notImplemented('refresh_mode live');
   if (refreshMode !== 'lazy') throw invalidQuery('refresh_mode', 'must be lazy or live');
-  const readAccess = request.readAccess || 'public';
-  if (readAccess !== 'public' && readAccess !== 'private')
+  if (!['', 'public', 'private'].includes(request.readAccess))
     throw invalidQuery('access_policy.read', 'must be public or private');
   const queryText = textOf(request.queryJson, 'query');
   const variablesText = textOf(request.variablesJson, 'variables');
@@ -123,21 +122,30 @@ export async function createView({ pool }: Context, request: CreateViewRequest):
     if (taken.ofThisCall) return { name, ticketId };
     if (taken.ofOthers) throw conflict(ALREADY_EXISTS, `A collection or view with the name ${name} already exists`);
     if (taken.views >= viewsMax) throw invalid(`An app may have at most ${viewsMax} views`, {}, LIMIT_EXCEEDED);
-    for (const source of sourceCollections) await assertCollection(tx, app, source);
+    const sources: CollectionHandle[] = [];
+    for (const source of sourceCollections) sources.push(await requireSource(tx, app, source));
+    // Where nothing is said a view is as private as what it shows: nobody publishes a collection by summing it up.
+    const inherited = sources.some((source) => source.readAccess === 'private') ? 'private' : 'public';
     const { number } = (await row<{ number: bigint }>(
       tx,
       sql`insert into view (app_number, name, query_text, source_collections, refresh_mode, variables_text, read_access,
             status, created_at)
           values (${app.number}, ${name}, ${queryText}, ${sourceCollections}, ${refreshMode}, ${variablesText},
-            ${readAccess}, 'building', ${new Date()}) returning number`,
+            ${request.readAccess || inherited}, 'building', ${new Date()}) returning number`,
     ))!;
     await growCatalogRevision(tx, app.number);
     return { name, ticketId: await enqueueRefresh(tx, app, number, name, ticketId) };
   });
 }
 
-async function assertCollection(tx: Connection, app: { number: bigint; appId: string }, name: string): Promise<void> {
-  if (!(await findCollection(tx, app, name))) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
+async function requireSource(
+  tx: Connection,
+  app: { number: bigint; appId: string },
+  name: string,
+): Promise<CollectionHandle> {
+  const handle = await findCollection(tx, app, name);
+  if (!handle) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
+  return handle;
 }
 
 function enqueueRefresh(

@@ -25,9 +25,11 @@ interface LatestVersion extends PlacedDocument {
 function splitVersions(placed: readonly PlacedDocument[]): { latest: LatestVersion[]; earlier: EarlierVersion[] } {
   const byId = new Map<string, PlacedDocument[]>();
   for (const one of placed) {
-    const versions = byId.get(one.document.id);
-    if (versions) versions.push(one);
-    else byId.set(one.document.id, [one]);
+    const versions = byId.get(one.document.id) ?? [];
+    versions.push(one);
+    // Last versions go in the order in which they were written: a unique value may have been given up in between.
+    byId.delete(one.document.id);
+    byId.set(one.document.id, versions);
   }
   const latest: LatestVersion[] = [];
   const earlier: EarlierVersion[] = [];

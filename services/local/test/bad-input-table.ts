@@ -53,7 +53,7 @@ const malformedBodies: Array<[string, Buffer | string]> = [
   ['one brace', '{'],
   ['half a body', '{"root":"shop::films","data":[{"a"'],
   ['white space only', ' \n\t '],
-  ['a word', 'nul'],
+  ['a word', 'word'],
   ['single quotes', "{'root':'shop::films'}"],
   ['a comma too many', `{"root":"${root}","data":[{}],}`],
   ['no comma', `{"root":"${root}" "data":[{}]}`],

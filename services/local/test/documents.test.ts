@@ -22,7 +22,7 @@ describe.each(['direct', 'wire'] as const)('documents (%s)', (transport) => {
       {
         id: 'a',
         celestia_height: 1,
-        blob_id: expect.stringMatching(/^[0-9a-f]{64}$/),
+        blob_id: expect.stringMatching(/^[0-9a-f]{64}$/) as string,
         namespace: `${app.appId}::films`,
       },
       { id: '7', celestia_height: 1, blob_id: stored.body.results[0]!.blob_id, namespace: `${app.appId}::films` },

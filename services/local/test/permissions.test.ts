@@ -171,7 +171,7 @@ describe.each(['direct', 'wire'] as const)('who may do what (%s)', (transport) =
     const path = pathOf(route, app.appId);
     for (const given of [key, only.get('Admin')!]) {
       for (const headers of [{ 'X-App-Key': given }, { Authorization: `Bearer ${given}` }, { 'X-API-Key': given }]) {
-        const { status } = await ask(route, path, headers as Record<string, string>);
+        const { status } = await ask(route, path, headers);
         expect([401, 403, 500]).not.toContain(status);
       }
     }

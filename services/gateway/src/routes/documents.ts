@@ -17,7 +17,7 @@ const listSchema = z.strictObject({
   root: z.string().describe('app_id::collection, or app_id::view'),
   find: objectSchema.nullish(),
   select: z.union([objectSchema, z.array(z.string()), z.string()]).nullish(),
-  limit: z.int().min(0).max(10_000).nullish(),
+  limit: z.int().min(1).max(10_000).nullish(),
   offset: z.int().min(0).max(1_000_000).nullish(),
   sortBy: z.string().nullish(),
   sortDirection: z.enum(['ascending', 'descending']).nullish(),

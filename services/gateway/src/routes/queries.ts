@@ -21,7 +21,7 @@ const createSchema = z.strictObject({
     find: objectSchema.nullish(),
     select: z.union([objectSchema, z.array(z.string()), z.string()]).nullish(),
     sort: z.unknown().optional(),
-    limit: z.int().min(0).max(10_000).nullish(),
+    limit: z.int().min(1).max(10_000).nullish(),
   }),
   parameters: z.array(parameterSchema).max(64).nullish(),
   description: z.string().max(10_000).nullish(),

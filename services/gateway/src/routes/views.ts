@@ -109,7 +109,8 @@ export const viewRoutes = [
           sourceCollections: body.source_collections,
           refreshMode: body.refresh_mode ?? 'lazy',
           variablesJson: memberBytes(tree, 'variables'),
-          readAccess: body.access_policy?.read ?? 'public',
+          // Empty: as private as its sources.
+          readAccess: body.access_policy?.read ?? '',
           ticketId: newTicket('j', BigInt(caller.appNumber)),
         },
         call,

@@ -1,0 +1,593 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Client } from 'pg';
+import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
+import { newCall, type Handlers } from '@granary/shared/grpc/types';
+import { runHandler, type AnyHandler } from '@granary/shared/grpc/run';
+import { newTicket } from '@granary/shared/ids';
+import { createLogger } from '@granary/shared/logger';
+import { createPool, type Pool } from '@granary/shared/postgres/pool';
+import { testDatabase } from '@granary/shared/testing/database';
+import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
+import { dataConfig } from '../src/config';
+import { purgeExpired } from '../src/purge';
+import { dataDefinition, startData } from '../src/service';
+
+type Service = Handlers<DataDefinition>;
+type Methods = { [M in keyof Service]: (request: Parameters<Service[M]>[0]) => ReturnType<Service[M]> };
+
+interface Copy {
+  methods: Methods;
+  stop(): Promise<void>;
+}
+
+const log = createLogger('data', process.env['TEST_LOG_LEVEL'] ?? 'silent');
+
+/** One copy of the data service; its methods fail as they do for a caller, with a ServiceError. */
+async function startCopy(url: string, poolSize = 10): Promise<Copy> {
+  const skills = await mkdtemp(join(tmpdir(), 'granary-skills-'));
+  const config = dataConfig.parse({
+    LISTEN: '127.0.0.1:0',
+    DATABASE_URL: url,
+    DATABASE_POOL_SIZE: String(poolSize),
+    LOG_LEVEL: 'silent',
+    SKILLS_DIRECTORY: skills,
+    PUBLIC_URL: 'http://granary.test/',
+  });
+  const service = await startData(config, { log, listen: false });
+  const found = service.implementations.find(({ definition }) => (definition as unknown) === dataDefinition);
+  const methods = Object.fromEntries(
+    Object.entries(found!.handlers as unknown as Record<string, AnyHandler>).map(([name, handler]) => [
+      name,
+      (request: unknown) => runHandler(handler, request, newCall('test', 60_000), log, name),
+    ]),
+  ) as unknown as Methods;
+  return {
+    methods,
+    stop: async () => {
+      await service.stop();
+      await rm(skills, { recursive: true, force: true });
+    },
+  };
+}
+
+const noIdempotency = { caller: '', method: '', path: '', key: '', contentHash: Buffer.alloc(0) };
+
+interface App {
+  appId: string;
+  number: bigint;
+}
+
+async function newApp({ methods }: Copy): Promise<App> {
+  const { application } = await methods.createApplication({
+    name: 'Test',
+    description: '',
+    idempotency: noIdempotency,
+  });
+  return { appId: application!.appId, number: BigInt(application!.number) };
+}
+
+function storeRequest(app: App, collection: string, data: string | object[], more: object = {}) {
+  const text = typeof data === 'string' ? data : JSON.stringify(data);
+  return {
+    appId: app.appId,
+    appNumber: app.number.toString(),
+    ticketId: newTicket('c', app.number),
+    body: Buffer.from(`{"root":"${app.appId}::${collection}","data":${text}}`),
+    idempotency: noIdempotency,
+    ...more,
+  };
+}
+
+const fields = (rules: object) => JSON.stringify({ fields: rules });
+
+async function eventually<T>(ask: () => Promise<T | undefined | false>, timeoutMs = 30_000): Promise<T> {
+  const untilMs = Date.now() + timeoutMs;
+  for (;;) {
+    const found = await ask();
+    if (found !== undefined && found !== false) return found;
+    if (Date.now() > untilMs) throw new Error('it did not happen in time');
+    await delay(25);
+  }
+}
+
+describe('the write path of two copies on one database', () => {
+  let url: string;
+  let one: Copy;
+  let two: Copy;
+  let pool: Pool;
+  let app: App;
+  beforeAll(async () => {
+    ({ url } = await testDatabase());
+    one = await startCopy(url);
+    two = await startCopy(url);
+    pool = createPool({ url, size: 2, applicationName: 'test', log });
+  });
+  afterAll(async () => {
+    await pool.end();
+    await one.stop();
+    await two.stop();
+  });
+  beforeEach(async () => {
+    app = await newApp(one);
+  });
+
+  const createCollection = (name: string, rules: object) =>
+    one.methods.createCollection({ appId: app.appId, name, schemaJson: fields(rules), readAccess: 'public' });
+  const updateSchema = (name: string, rules: object) =>
+    one.methods.updateCollection({ appId: app.appId, name, schemaJson: fields(rules) });
+  const store = (collection: string, data: string | object[], copy = one) =>
+    copy.methods.store(storeRequest(app, collection, data));
+  const createIndex = (collection: string, fieldName: string, more: object = {}) =>
+    one.methods.createIndex({
+      ...{
+        appId: app.appId,
+        appNumber: app.number.toString(),
+        name: `${collection}_${fieldName}`,
+        collection,
+        fieldName,
+      },
+      ...{ indexType: 'btree', unique: false, ticketId: newTicket('j', app.number), ...more },
+    });
+  const ended = (ticketId: string) =>
+    eventually(async () => {
+      const job = await one.methods.getJob({ ticketId });
+      return (job.status === 'Completed' || job.status === 'Failed') && job;
+    });
+  const collectionNumber = async (name: string) =>
+    (
+      await pool.query<{ number: bigint }>('select number from collection where app_number = $1 and name = $2', [
+        app.number,
+        name,
+      ])
+    ).rows[0]!.number;
+  const storeMany = async (collection: string, count: number) => {
+    await store(
+      collection,
+      Array.from({ length: count }, (_, n) => ({ id: `d${n}`, n, m: n })),
+    );
+  };
+  /** A session whose snapshot keeps an index build waiting, as a long report would. */
+  const holdSnapshot = async (of = url) => {
+    const client = new Client({ connectionString: of });
+    await client.connect();
+    await client.query('begin isolation level repeatable read');
+    await client.query('select count(*) from application');
+    return client;
+  };
+  const buildRuns = () =>
+    eventually(async () => {
+      const { rows } = await pool.query<{ pid: number }>(
+        `select pid from pg_stat_activity where datname = current_database() and query like 'create index concurrently%'
+           and application_name like 'granary-index-%' and state = 'active'`,
+      );
+      return rows[0]?.pid;
+    });
+
+  test('a schema that was relaxed holds for the next write of every copy', async () => {
+    await createCollection('people', { name: { type: 'string', required: true } });
+    for (const copy of [one, two]) {
+      await expect(store('people', [{ id: 'a' }], copy)).rejects.toMatchObject({ reason: 'SCHEMA_VIOLATION' });
+    }
+    await updateSchema('people', { name: { type: 'string' } });
+    await store('people', [{ id: 'a' }], one);
+    await store('people', [{ id: 'b' }], two);
+  });
+
+  test('a write that is repeated with its ticket has its first answer, though it collides with itself by now', async () => {
+    await createCollection('users', { email: { type: 'string', unique: true } });
+    const request = storeRequest(app, 'users', [{ email: 'a@x' }]);
+    const first = await one.methods.store(request);
+    expect(await two.methods.store(request)).toEqual(first);
+    await updateSchema('users', { email: { type: 'string', unique: true }, name: { type: 'string', required: true } });
+    expect(await two.methods.store(request)).toEqual(first);
+    expect((await one.methods.getCollection({ appId: app.appId, collection: 'users' })).documentCount).toBe('1');
+  });
+
+  test('an idempotency key has its answer, though the schema has become stricter since', async () => {
+    const idempotency = {
+      caller: 'k',
+      method: 'POST',
+      path: '/store',
+      key: randomUUID(),
+      contentHash: Buffer.from('h'),
+    };
+    const request = storeRequest(app, 'users', [{ email: 'a@x' }], { idempotency });
+    const first = await one.methods.store(request);
+    await updateSchema('users', { name: { type: 'string', required: true } });
+    expect(await two.methods.store({ ...request, ticketId: newTicket('c', app.number) })).toEqual(first);
+  });
+
+  test('a deeply nested value of a unique field or an enum is compared as it is', async () => {
+    const nested = (core: string) => '['.repeat(60) + core + ']'.repeat(60);
+    await createCollection('trees', { tree: { type: 'array', unique: true } });
+    await store('trees', `[{"tree":${nested('1')}},{"tree":${nested('"1"')}}]`);
+    await expect(store('trees', `[{"tree":${nested('1.0')}}]`)).rejects.toMatchObject({ reason: 'UNIQUE_VIOLATION' });
+    await store('trees', '[{"tree":[{"a":1,"b":["x"]}]}]');
+    await expect(store('trees', '[{"tree":[{"b":["x"],"a":1}]}]')).rejects.toMatchObject({
+      reason: 'UNIQUE_VIOLATION',
+    });
+  });
+
+  test('a unique value that a document of the same call gives up is free for a later one', async () => {
+    await createCollection('users', { email: { type: 'string', unique: true } });
+    await store('users', [{ id: 'a', email: 'x' }]);
+    await store('users', [
+      { id: 'b', email: 'z' },
+      { id: 'a', deleted: true },
+      { id: 'b', email: 'x' },
+    ]);
+  });
+
+  test('writes and changes of the catalog of one app get along with two connections', async () => {
+    const small = await startCopy(url, 2);
+    try {
+      await Promise.all(
+        Array.from({ length: 30 }, async (_, n) => {
+          await small.methods.store(storeRequest(app, `films${n % 3}`, [{ n }]));
+          const schemaJson = fields({ n: { type: 'number', index: true } });
+          await small.methods.createCollection({ appId: app.appId, name: `c${n}`, schemaJson, readAccess: 'public' });
+          await small.methods.store(storeRequest(app, `c${n}`, [{ n }]));
+        }),
+      );
+    } finally {
+      await small.stop();
+    }
+    expect((await one.methods.getApplication({ appId: app.appId })).height).toBe('60');
+  });
+
+  test('a document of just 1 MiB can be indexed, although it has been given an id', async () => {
+    const body = JSON.stringify({ n: 1, text: '' });
+    const text = 'x'.repeat(1024 * 1024 - body.length);
+    await store('films', [{ n: 1, text }]);
+    expect((await createIndex('films', 'n')).index?.status).toBe('ready');
+  });
+
+  test('an index reaches into the default of a field', async () => {
+    await createCollection('people', { address: { type: 'object', default: { city: 'Ulm' } } });
+    await createIndex('people', 'address.city', { unique: true });
+    await store('people', [{ id: 'a' }]);
+    await expect(store('people', [{ id: 'b' }])).rejects.toMatchObject({ reason: 'UNIQUE_VIOLATION' });
+  });
+
+  test('a schema beyond the limits of its indexes and paths is refused', async () => {
+    const many = Object.fromEntries(Array.from({ length: 65 }, (_, n) => [`f${n}`, { type: 'number', index: true }]));
+    await expect(createCollection('a', many)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' });
+    await createCollection('a', {});
+    await expect(updateSchema('a', many)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' });
+    const deep = { [Array.from({ length: 20_000 }, () => 'x').join('.')]: { type: 'number' } };
+    await expect(createCollection('b', deep)).rejects.toMatchObject({ reason: 'VALIDATION_FAILED' });
+    await expect(createCollection('b', { 'a\nb': { type: 'number', index: true } })).rejects.toMatchObject({
+      reason: 'VALIDATION_FAILED',
+    });
+    const large = { text: { type: 'string', default: 'x'.repeat(100_000) } };
+    await expect(createCollection('b', large)).rejects.toMatchObject({ reason: 'VALIDATION_FAILED' });
+  });
+
+  test('a schema does not claim uniqueness that the index it finds does not have', async () => {
+    await createCollection('users', { email: { type: 'string', index: true } });
+    await expect(updateSchema('users', { email: { type: 'string', unique: true } })).rejects.toMatchObject({
+      reason: 'ALREADY_EXISTS',
+    });
+  });
+
+  test('documents with the longest ids are purged', async () => {
+    const long = '\u{1f33e}'.repeat(253);
+    await store(
+      'logs',
+      Array.from({ length: 150 }, (_, n) => ({ id: `${long}${n}` })),
+    );
+    await one.methods.setRetention({ appId: app.appId, collection: 'logs', retentionDays: 1 });
+    await pool.query(
+      `update a_${app.number}.c_${await collectionNumber('logs')} set updated_at = now() - interval '2 days'`,
+    );
+    await purgeExpired(pool, log);
+    expect((await one.methods.getCollection({ appId: app.appId, collection: 'logs' })).documentCount).toBe('0');
+  });
+
+  test('a repeated rebuild is the first one', async () => {
+    await store('films', [{ n: 1 }]);
+    await createIndex('films', 'n');
+    const request = { appId: app.appId, collection: 'films', name: 'films_n', ticketId: newTicket('j', app.number) };
+    const first = await one.methods.rebuildIndex(request);
+    expect((await ended(first.ticketId)).status).toBe('Completed');
+    expect(await two.methods.rebuildIndex(request)).toEqual(first);
+    const { status } = await one.methods.getIndex({ ...request, ticketId: '' });
+    expect(status).toBe('ready');
+  });
+
+  test('a build whose connection is lost starts again', async () => {
+    await storeMany('films', 1_500);
+    const holder = await holdSnapshot();
+    const { ticketId } = await createIndex('films', 'n');
+    const pid = await buildRuns();
+    await pool.query('select pg_terminate_backend($1)', [pid]);
+    await holder.end();
+    expect((await ended(ticketId)).status).toBe('Completed');
+    expect(
+      (await one.methods.getIndex({ appId: app.appId, collection: 'films', name: 'films_n', ticketId: '' })).status,
+    ).toBe('ready');
+  });
+
+  test('a second index is taken while the first is being built, and both get ready', async () => {
+    await storeMany('films', 1_500);
+    const holder = await holdSnapshot();
+    const first = await createIndex('films', 'n');
+    await buildRuns();
+    const second = await createIndex('films', 'm');
+    await store('films', [{ id: 'late', n: -1, m: -1 }]);
+    await holder.end();
+    for (const { ticketId } of [first, second]) expect((await ended(ticketId)).status).toBe('Completed');
+    const { indexes } = await one.methods.listIndexes({ appId: app.appId, collection: 'films' });
+    expect(indexes.map(({ status }) => status)).toEqual(['ready', 'ready']);
+    const { rows } = await pool.query<{ count: bigint }>(
+      `select count(*) from document_index i join pg_class c on c.relname = 'i_' || i.number join pg_index p on p.indexrelid = c.oid
+       where i.app_number = $1 and p.indisvalid`,
+      [app.number],
+    );
+    expect(rows[0]!.count).toBe(2n);
+  });
+
+  test('an index under construction can be deleted, and a collection whose index is being built is dropped', async () => {
+    await storeMany('films', 1_500);
+    const number = await collectionNumber('films');
+    const holder = await holdSnapshot();
+    try {
+      await createIndex('films', 'n');
+      await buildRuns();
+      await one.methods.deleteIndex({ appId: app.appId, collection: 'films', name: 'films_n', ticketId: '' });
+      const { ticketId } = await createIndex('films', 'm');
+      await buildRuns();
+      await one.methods.deleteCollection({ appId: app.appId, name: 'films', force: true, cascade: false });
+      await eventually(
+        async () =>
+          (await pool.query('select from collection where number = $1 and dropped_at is not null', [number]))
+            .rowCount === 1,
+      );
+      expect(await ended(ticketId)).toMatchObject({ status: 'Failed', error: 'The index was deleted' });
+    } finally {
+      await holder.end();
+    }
+  });
+
+  test('a build beside busy writers misses no key', async () => {
+    await storeMany('films', 3_000);
+    let building = true;
+    const writers = Array.from({ length: 4 }, async (_, writer) => {
+      for (let round = 0; building || round === 0; round++) {
+        const data = Array.from({ length: 200 }, () => {
+          const n = Math.floor(Math.random() * 3_000);
+          return { id: `d${n}`, n: round * 10_000 + n, m: n };
+        });
+        await store('films', data, writer % 2 === 0 ? one : two);
+      }
+    });
+    const job = await createIndex('films', 'n')
+      .then(({ ticketId }) => ended(ticketId))
+      .finally(() => {
+        building = false;
+      });
+    await Promise.all(writers);
+    expect(job.status).toBe('Completed');
+    const { rows } = await pool.query<{ number: bigint }>('select number from document_index where app_number = $1', [
+      app.number,
+    ]);
+    const table = `a_${app.number}.c_${await collectionNumber('films')}`;
+    const wrong = await pool.query(
+      `select id from ${table} where k_${rows[0]!.number} is distinct from body::jsonb -> 'n'`,
+    );
+    expect(wrong.rows).toEqual([]);
+  });
+
+  test('a field that becomes a date is keyed by instant, its unique values too', async () => {
+    await storeMany('films', 1_200);
+    const at = (n: number) => new Date(1_700_000_000_000 + n * 1_000).toISOString();
+    await store(
+      'films',
+      Array.from({ length: 1_200 }, (_, n) => ({ id: `d${n}`, at: at(n) })),
+    );
+    const made = await createIndex('films', 'at', { unique: true });
+    expect((await ended(made.ticketId)).status).toBe('Completed');
+    const same = (text: string) => [{ id: 'same', at: text }];
+    const offset = at(7).replace('Z', '+00:00');
+    await store('films', same(offset));
+    await store('films', [{ id: 'same', at: null }]);
+    await updateSchema('films', { at: { type: 'date' } });
+    await eventually(async () => {
+      const [index] = (await one.methods.listIndexes({ appId: app.appId, collection: 'films' })).indexes;
+      return index!.status === 'ready';
+    });
+    for (const copy of [one, two]) {
+      await expect(store('films', same(offset), copy)).rejects.toMatchObject({ reason: 'UNIQUE_VIOLATION' });
+    }
+    const { rows } = await pool.query<{ number: bigint }>('select number from document_index where app_number = $1', [
+      app.number,
+    ]);
+    const wrong = await pool.query(
+      `select id from a_${app.number}.c_${await collectionNumber('films')}
+       where k_${rows[0]!.number} is distinct from date_key(nullif(body::jsonb -> 'at', 'null'))`,
+    );
+    expect(wrong.rows).toEqual([]);
+  });
+
+  test('builds of several indexes at once all get ready', async () => {
+    const made = [];
+    for (const collection of ['a', 'b', 'c']) {
+      await storeMany(collection, 1_100);
+      made.push(await createIndex(collection, 'n'), await createIndex(collection, 'm', { unique: true }));
+    }
+    for (const { ticketId } of made) expect((await ended(ticketId)).status).toBe('Completed');
+    const { indexes } = await two.methods.listIndexes({ appId: app.appId, collection: '' });
+    expect(indexes.map(({ status }) => status)).toEqual(Array.from({ length: 6 }, () => 'ready'));
+  });
+
+  test('a collection that is deleted under writers springs into existence again, an app does not', async () => {
+    let deleting = true;
+    const writers = [one, two, one, two].map(async (copy, writer) => {
+      for (let n = 0; deleting; n++) await store('films', [{ id: `${writer}-${n}`, n }], copy);
+    });
+    const deletions = (async () => {
+      for (let n = 0; n < 10; n++) {
+        await eventually(
+          async () => (await one.methods.listCollections({ appId: app.appId })).collections.length === 1,
+        );
+        await createIndex('films', 'n');
+        await one.methods.deleteCollection({ appId: app.appId, name: 'films', force: true, cascade: false });
+      }
+    })().finally(() => {
+      deleting = false;
+    });
+    await Promise.all([...writers, deletions]);
+
+    const refused = [one, two].map(async (copy) => {
+      for (;;) {
+        try {
+          await store('films', [{ n: 1 }, { n: 2 }], copy);
+        } catch (error) {
+          return error;
+        }
+      }
+    });
+    await one.methods.deleteApplication({ appId: app.appId });
+    for (const error of await Promise.all(refused)) expect(error).toMatchObject({ reason: 'APP_NOT_FOUND' });
+    await eventually(
+      async () =>
+        (await pool.query('select from application where number = $1 and dropped_at is not null', [app.number]))
+          .rowCount === 1,
+    );
+  });
+
+  test('a write that waited while its app was deleted is refused', async () => {
+    await store('films', [{ n: 1 }]);
+    const holder = new Client({ connectionString: url });
+    await holder.connect();
+    await holder.query('begin');
+    await holder.query('select from head where app_number = $1 for update', [app.number]);
+    const waiting = (count: number) =>
+      eventually(async () => {
+        const { rowCount } = await pool.query(
+          `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%for update%'`,
+        );
+        return rowCount === count;
+      });
+    const deleted = one.methods.deleteApplication({ appId: app.appId });
+    await waiting(1);
+    const stored = store('films', [{ n: 2 }], two).then(
+      () => 'stored',
+      (error: { reason: string }) => error.reason,
+    );
+    await waiting(2);
+    await holder.query('commit');
+    await holder.end();
+    await deleted;
+    expect(await stored).toBe('APP_NOT_FOUND');
+  });
+
+  test('two copies whose commits are cut lose, double and mix up nothing', async () => {
+    let armed = false;
+    let seen = 0;
+    const proxy = await startPostgresProxy(url, () => {
+      const fates = ['pass', 'cut after', 'pass', 'cut before'] as const;
+      return armed ? fates[seen++ % 4]! : 'pass';
+    });
+    const copies = await Promise.all([startCopy(proxy.url), startCopy(proxy.url)]);
+    try {
+      await createCollection('users', { email: { type: 'string', unique: true } });
+      armed = true;
+      const stored: string[] = [];
+      await Promise.all(
+        Array.from({ length: 8 }, async (_, writer) => {
+          for (let n = 0; n < 15; n++) {
+            // Each value is wanted by two writers, and exactly one of them gets it.
+            const email = `${writer >> 1}-${n}`;
+            const request = storeRequest(app, 'users', [{ email, writer }]);
+            const outcome = await eventually(() =>
+              copies[writer % 2]!.methods.store(request).then(
+                () => 'stored',
+                ({ code, reason }: { code: string; reason: string }) => (code === 'UNAVAILABLE' ? undefined : reason),
+              ),
+            );
+            if (outcome === 'stored') stored.push(email);
+            else expect(outcome).toBe('UNIQUE_VIOLATION');
+          }
+        }),
+      );
+      armed = false;
+      expect(new Set(stored).size).toBe(stored.length);
+      expect(stored).toHaveLength(60);
+      expect((await one.methods.getApplication({ appId: app.appId })).height).toBe('60');
+    } finally {
+      armed = false;
+      await Promise.all(copies.map((copy) => copy.stop()));
+      await proxy.stop();
+    }
+  });
+
+  test('a service that stops does not wait for a build, and the next start does it', async () => {
+    const { url: own } = await testDatabase();
+    const first = await startCopy(own);
+    const made = await newApp(first);
+    const data = Array.from({ length: 1_100 }, (_, n) => ({ n }));
+    await first.methods.store(storeRequest(made, 'films', data));
+    const holder = await holdSnapshot(own);
+    const ticketId = newTicket('j', made.number);
+    const request = {
+      ...made,
+      appNumber: made.number.toString(),
+      name: 'films_n',
+      collection: 'films',
+      fieldName: 'n',
+    };
+    await first.methods.createIndex({ ...request, indexType: 'btree', unique: false, ticketId });
+    const active = `select pid from pg_stat_activity where query like 'create index concurrently%' and state = 'active'
+      and datname = current_database()`;
+    await eventually(async () => {
+      // What is seen of other sessions stays the same within a transaction.
+      await holder.query('select pg_stat_clear_snapshot()');
+      return (await holder.query(active)).rowCount === 1;
+    });
+    await first.stop();
+    await holder.end();
+    const second = await startCopy(own);
+    await eventually(async () => (await second.methods.getJob({ ticketId })).status === 'Completed');
+    await second.stop();
+  });
+
+  test('an application that was made with an idempotency key is answered again after its key was revoked', async () => {
+    const idempotency = {
+      caller: 'operator',
+      method: 'POST',
+      path: '/applications',
+      key: randomUUID(),
+      contentHash: Buffer.from('h'),
+    };
+    const request = { name: 'Test', description: '', idempotency };
+    const first = await one.methods.createApplication(request);
+    await one.methods.revokeKey({ appId: first.application!.appId, keyId: first.key!.key!.keyId });
+    const again = await two.methods.createApplication(request);
+    expect(again).toMatchObject({ application: { appId: first.application!.appId }, key: { secret: '' } });
+    expect(again.key!.key!.keyId).toBe(first.key!.key!.keyId);
+  });
+
+  test('a change of the catalog whose COMMIT got no answer is unavailable, not a bug', async () => {
+    let cut = false;
+    const proxy = await startPostgresProxy(url, () => {
+      const fate = cut ? 'cut after' : 'pass';
+      cut = false;
+      return fate;
+    });
+    const copy = await startCopy(proxy.url);
+    try {
+      await copy.methods.getApplication({ appId: app.appId });
+      const request = { appId: app.appId, name: 'films', schemaJson: '', readAccess: 'public' };
+      cut = true;
+      await expect(copy.methods.createCollection(request)).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+    } finally {
+      await copy.stop();
+      await proxy.stop();
+    }
+  });
+});
