@@ -10,7 +10,7 @@ import { findCommitted, insertCommits, type Committed, type CommitRow, type Link
 import { WriterHandles } from './handles';
 import { lockHead, type Head } from './head';
 import { findAnswer, keepAnswer, sameKey, type IdempotencyKey } from './idempotency';
-import { uniqueIndexNumber, UNIQUE_VIOLATION } from './indexes';
+import { uniqueIndexNumber, UNIQUE_VIOLATION } from './index-build';
 import type { PreparedDocument } from './prepare';
 import { writeDocuments, type PlacedDocument } from './write';
 

@@ -90,6 +90,7 @@ const uploadFields = [
   'tx_hash',
   'celestia_height',
   'sha256',
+  'deleted',
 ];
 
 /**
@@ -164,11 +165,16 @@ function metadataText(
 export async function validateDocuments(pool: Pool, request: ValidateDocumentsRequest): Promise<Buffer> {
   const handle = await requireCollection(pool, request.appId, request.collection);
   try {
-    const documents = prepareBody(Buffer.from(request.body), rulesOf(handle));
+    const documents = prepareBody(Buffer.from(request.body), rulesOf(handle), { single: true });
     return Buffer.from(JSON.stringify({ valid: true, document_count: documents.length, errors: {} }));
   } catch (error) {
-    if (!(error instanceof ServiceError) || error.reason === 'MALFORMED_JSON') throw error;
-    const errors = Object.keys(error.details).length > 0 ? error.details : { data: [error.message] };
-    return Buffer.from(JSON.stringify({ valid: false, errors }));
+    // What is wrong with a document is the answer; what is wrong with the request is an error as everywhere.
+    if (!(error instanceof ServiceError) || !isAboutDocuments(error)) throw error;
+    return Buffer.from(JSON.stringify({ valid: false, errors: error.details }));
   }
+}
+
+function isAboutDocuments(error: ServiceError): boolean {
+  const paths = Object.keys(error.details);
+  return paths.length > 0 && paths.every((path) => /^data[[.]/.test(path));
 }

@@ -1,4 +1,4 @@
-import { cancelBuilds } from './indexes';
+import { cancelBuilds } from './index-build';
 import { documentsTable, historyTable, viewTable } from './catalog';
 import type { JobContext, Report } from './jobs';
 import { execute, rows, type Pool } from '@granary/shared/postgres/pool';

@@ -80,17 +80,18 @@ export function readStoreRoot(body: Buffer, appId: string): string {
 
 /**
  * Reads and validates a whole body `{"root"?: …, "data": [object, …]}` and every document in it, in one pass over its
- * bytes. Throws a ServiceError that names each place that is wrong.
+ * bytes. With `single`, data may be one object too. Throws a ServiceError that names each place that is wrong.
  */
-export function prepareBody(body: Buffer, rules: DocumentRules): PreparedDocument[] {
+export function prepareBody(body: Buffer, rules: DocumentRules, options: { single?: true } = {}): PreparedDocument[] {
   return refusing(() => {
     const reader = openObject(body);
     const problems: FieldMessages = {};
     let prepared: PreparedDocument[] | undefined;
     while (reader.nextMember()) {
       const key = reader.key();
-      if (key === 'data' && reader.peekType() === 'array') {
-        prepared = prepareDocuments(reader, rules);
+      const type = reader.peekType();
+      if (key === 'data' && (type === 'array' || (type === 'object' && options.single))) {
+        prepared = type === 'array' ? prepareDocuments(reader, rules) : [prepareSingle(reader, rules)];
         continue;
       }
       if (key === 'data') problems['data'] = ['must be an array of objects'];
@@ -119,6 +120,13 @@ export function collectionOf(root: string, appId: string): string {
   }
   if (app !== appId) throw forbidden('The key belongs to another app');
   return collection;
+}
+
+function prepareSingle(reader: JsonReader, rules: DocumentRules): PreparedDocument {
+  const violations = new Violations();
+  const prepared = prepareDocument(reader.bytes, readDocument(reader, rules.watch), rules, violations, 'data');
+  violations.throwAny();
+  return prepared;
 }
 
 /** Reads the array of documents that the reader stands at. */

@@ -10,7 +10,7 @@ import type { DataConfig } from './config';
 import { dropAppJob, dropCollectionJob } from './drops';
 import { dataHandlers } from './handlers';
 import { trimAnswers } from './idempotency';
-import { buildIndexJob } from './indexes';
+import { buildIndexJob } from './index-build';
 import { JobWorker } from './jobs';
 import { purgeExpired } from './purge';
 import { refreshViewJob } from './views';

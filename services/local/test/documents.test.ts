@@ -175,6 +175,25 @@ describe.each(['direct', 'wire'] as const)('documents (%s)', (transport) => {
     expect((await app.list('users')).body.total).toBe(5);
   });
 
+  test('two documents of one call may exchange their unique values', async () => {
+    await app.call('POST', `/api/apps/${app.appId}/collections`, {
+      name: 'seats',
+      schema_definition: { fields: { seat: { type: 'number', unique: true } } },
+    });
+    await app.store('seats', [
+      { id: 'a', seat: 1 },
+      { id: 'b', seat: 2 },
+    ]);
+    await app.store('seats', [
+      { id: 'a', seat: 2 },
+      { id: 'b', seat: 1 },
+    ]);
+    expect((await app.list('seats', { sort: ['id'] })).body.records).toEqual([
+      { id: 'a', seat: 2 },
+      { id: 'b', seat: 1 },
+    ]);
+  });
+
   test('two writers of one document both commit: one version each, the last one stands', async () => {
     const values = Array.from({ length: 40 }, (_, at) => at);
     const answers = await Promise.all(values.map((n) => app.store('films', [{ id: 'one', n }])));
