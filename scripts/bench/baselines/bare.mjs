@@ -1,0 +1,119 @@
+import { createServer } from 'node:http';
+import pg from 'pg';
+import { serve } from '../child.mjs';
+import { receiveFile } from './files.mjs';
+
+/**
+ * The least that a Node service over Postgres can be: `node:http` and `pg`, statements prepared by name, bodies kept
+ * as text beside typed columns, and the texts of rows joined. No checks, no keys, no history.
+ */
+let readers;
+// Commits that wait for the disk together share its flush, so writers need more connections than readers.
+let writers;
+let server;
+let directory;
+
+const columns = 'id, owner, category, score, views, body';
+const schema = (table) => `
+  create table ${table} (
+    id text collate "C" primary key, owner text collate "C", category text collate "C", score int, views int,
+    body text not null);
+  create index on ${table} (owner);
+  create index on ${table} (category, score);
+  create index on ${table} (views)`;
+
+async function readDocuments(table, query) {
+  const owner = query.get('owner');
+  const statement =
+    owner === null
+      ? {
+          name: `page_${table}`,
+          text: `select body from ${table} where category = $1 order by score desc limit $2`,
+          values: [query.get('category'), query.get('limit')],
+        }
+      : {
+          name: `point_${table}`,
+          text: `select body from ${table} where owner = $1 limit 100`,
+          values: [owner],
+        };
+  const { rows } = await readers.query({ ...statement, rowMode: 'array' });
+  return `{"records":[${rows.join(',')}]}`;
+}
+
+async function insertOne(table, text) {
+  const { id, owner, category, score, views } = JSON.parse(text);
+  await writers.query({
+    name: `insert_${table}`,
+    text: `insert into ${table} (${columns}) values ($1, $2, $3, $4, $5, $6)`,
+    values: [id, owner, category, score, views, text],
+  });
+  return '{"stored":1}';
+}
+
+async function insertMany(table, text) {
+  const { rowCount } = await writers.query({
+    name: `bulk_${table}`,
+    text: `insert into ${table} (${columns})
+           select fields.*, document::text from json_array_elements($1::json) document,
+             json_to_record(document) as fields(id text, owner text, category text, score int, views int)`,
+    values: [text],
+  });
+  return `{"stored":${rowCount}}`;
+}
+
+async function insertFile(request) {
+  const file = await receiveFile(directory, request);
+  await writers.query({
+    name: 'insert_file',
+    text: 'insert into files (id, size_bytes) values ($1, $2)',
+    values: [file.id, file.sizeBytes],
+  });
+  return `{"id":"${file.id}"}`;
+}
+
+async function countDocuments(table) {
+  const { rows } = await readers.query(`select count(*)::int as count from ${table}`);
+  return `{"count":${rows[0].count}}`;
+}
+
+async function answer(request) {
+  const { pathname, searchParams } = new URL(request.url, 'http://localhost');
+  const [, table, action] = pathname.split('/');
+  if (table === 'files') return request.method === 'POST' ? insertFile(request) : countDocuments(table);
+  if (request.method === 'GET') {
+    return action === 'count' ? countDocuments(table) : readDocuments(table, searchParams);
+  }
+  const chunks = [];
+  for await (const chunk of request) chunks.push(chunk);
+  const text = Buffer.concat(chunks).toString();
+  return action === 'bulk' ? insertMany(table, text) : insertOne(table, text);
+}
+
+async function handle(request, response) {
+  let status = request.method === 'POST' ? 202 : 200;
+  const text = await answer(request).catch((error) => {
+    status = 500;
+    return JSON.stringify({ error: error.message });
+  });
+  const body = Buffer.from(text);
+  response.writeHead(status, { 'Content-Type': 'application/json', 'Content-Length': body.length }).end(body);
+}
+
+serve({
+  start: async (options) => {
+    ({ directory } = options);
+    readers = new pg.Pool({ connectionString: options.databaseUrl, max: 4 });
+    writers = new pg.Pool({ connectionString: options.databaseUrl, max: 16 });
+    for (const table of ['documents', 'writes']) await writers.query(schema(table));
+    await writers.query('create table files (id uuid primary key, size_bytes int)');
+    server = createServer(handle);
+    await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+    return { port: server.address().port };
+  },
+  stop: async () => {
+    server?.closeAllConnections();
+    server?.close();
+    await readers?.end();
+    await writers?.end();
+  },
+});

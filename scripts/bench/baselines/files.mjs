@@ -1,0 +1,27 @@
+import { randomUUID } from 'node:crypto';
+import { open, rename } from 'node:fs/promises';
+import path from 'node:path';
+
+/**
+ * Streams the body of a request into a file of that folder, durably: the file is synced, and so is the folder once
+ * it has its name. Answers its id and size.
+ */
+export async function receiveFile(directory, request) {
+  const id = randomUUID();
+  const temporary = path.join(directory, `${id}.part`);
+  const file = await open(temporary, 'wx');
+  let sizeBytes = 0;
+  try {
+    for await (const chunk of request) {
+      await file.write(chunk);
+      sizeBytes += chunk.length;
+    }
+    await file.datasync();
+  } finally {
+    await file.close();
+  }
+  await rename(temporary, path.join(directory, id));
+  const folder = await open(directory, 'r');
+  await folder.sync().finally(() => folder.close());
+  return { id, sizeBytes };
+}

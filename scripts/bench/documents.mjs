@@ -1,0 +1,69 @@
+/** The documents that every side stores: 365 bytes of JSON in 11 fields, made from a number. */
+
+export const documentSizeBytes = 365;
+export const categoryCount = 100;
+/** Owners are so many that each has at most 10 of 100,000 documents: 5 or 6. */
+export const ownerCount = 18_000;
+
+const start =
+  '{"id":"d0000000000","owner":"u00000","category":"c00","score":100000,"views":100000,"active":true,' +
+  '"created_at":"2025-03-14T09:26:53.589Z","title":"A document of the usual size","tags":["first","second"],' +
+  '"address":{"street":"Main Street 17","city":"Springfield","geo":{"lat":39.78,"lon":-89.65}},"note":"';
+const end = '"}';
+const text = start + 'x'.repeat(documentSizeBytes - start.length - end.length) + end;
+const template = Buffer.from(text, 'latin1');
+
+const positionOf = (field) => text.indexOf(`"${field}":`) + field.length + 3;
+const idAt = positionOf('id') + 2;
+const ownerAt = positionOf('owner') + 2;
+const categoryAt = positionOf('category') + 2;
+const scoreAt = positionOf('score');
+const viewsAt = positionOf('views');
+
+/** What a document of that number has in its indexed fields. No two scores below 899,981 are the same. */
+export const ownerOf = (number) => number % ownerCount;
+const categoryOf = (number) => number % categoryCount;
+const scoreOf = (number) => 100_000 + ((number * 7919) % 899_981);
+const viewsOf = (number) => 100_000 + ((number * 104_729) % 899_981);
+
+/** Writes the document of a number into the buffer, from `at` on; the answer is where it ends. */
+export function writeDocument(buffer, at, number) {
+  template.copy(buffer, at);
+  renumberDocument(buffer, at, number);
+  return at + documentSizeBytes;
+}
+
+/** Makes the document that stands in the buffer at `at` into that of another number. */
+export function renumberDocument(buffer, at, number) {
+  writeDigits(buffer, at + idAt, 10, number);
+  writeDigits(buffer, at + ownerAt, 5, ownerOf(number));
+  writeDigits(buffer, at + categoryAt, 2, categoryOf(number));
+  writeDigits(buffer, at + scoreAt, 6, scoreOf(number));
+  writeDigits(buffer, at + viewsAt, 6, viewsOf(number));
+}
+
+function writeDigits(buffer, at, width, value) {
+  for (let i = at + width - 1; i >= at; i--) {
+    buffer[i] = 48 + (value % 10);
+    value = Math.floor(value / 10);
+  }
+}
+
+/** Values of the fields that the reads look for, as they stand in a query. */
+export const ownerName = (owner) => `u${String(owner).padStart(5, '0')}`;
+export const categoryName = (category) => `c${String(category).padStart(2, '0')}`;
+
+/** The bytes of a body that holds `count` documents, and where each of them begins. */
+export function bodyOf({ prefix, suffix, documents: count }) {
+  const separator = count > 1 ? 1 : 0;
+  const sizeBytes = prefix.length + count * (documentSizeBytes + separator) - separator + suffix.length;
+  const body = Buffer.alloc(sizeBytes, ',');
+  const places = [];
+  body.write(prefix, 0, 'latin1');
+  for (let i = 0, at = prefix.length; i < count; i++, at += documentSizeBytes + separator) {
+    writeDocument(body, at, i);
+    places.push(at);
+  }
+  body.write(suffix, sizeBytes - suffix.length, 'latin1');
+  return { body, places };
+}

@@ -1,0 +1,8 @@
+/** Calls with JSON and answers JSON; an answer of another status than expected is an Error that holds it. */
+export async function fetchJson(url, { body, headers = {}, statuses = [200] } = {}) {
+  const sent = body && { method: 'POST', body: JSON.stringify(body) };
+  const response = await fetch(url, { ...sent, headers: { 'Content-Type': 'application/json', ...headers } });
+  const text = await response.text();
+  if (!statuses.includes(response.status)) throw new Error(`${url} answered ${response.status}: ${text.slice(0, 500)}`);
+  return JSON.parse(text);
+}

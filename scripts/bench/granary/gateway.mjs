@@ -1,0 +1,23 @@
+import { gatewayConfig } from '@granary/gateway/config';
+import { startGateway } from '@granary/gateway/service';
+import { readConfig } from '@granary/shared/config';
+import { createLogger } from '@granary/shared/logger';
+import { serve } from '../child.mjs';
+
+/** The gateway alone. It reaches all other services over the wire, at `address`. */
+let running;
+
+serve({
+  start: async ({ address, blobsHttpAddress, operatorKey, internalSecret }) => {
+    const services = ['DATA', 'BLOBS', 'FINANCE', 'PAYMENTS', 'TASKS'];
+    const addresses = Object.fromEntries(services.map((name) => [`${name}_ADDRESS`, address[name.toLowerCase()]]));
+    const config = readConfig(gatewayConfig, {
+      ...addresses,
+      ...{ PORT: '0', OPERATOR_KEY: operatorKey },
+      ...{ INTERNAL_SECRET: internalSecret, BLOBS_HTTP_ADDRESS: blobsHttpAddress },
+    });
+    running = await startGateway(config, { log: createLogger('bench', 'warn') });
+    return { port: running.port };
+  },
+  stop: () => running?.stop(),
+});

@@ -1,0 +1,51 @@
+import path from 'node:path';
+import { blobsConfig } from '@granary/blobs/config';
+import { startBlobs } from '@granary/blobs/service';
+import { dataConfig } from '@granary/data/config';
+import { dataDefinition, startData } from '@granary/data/service';
+import { financeConfig } from '@granary/finance/config';
+import { startFinance } from '@granary/finance/service';
+import { paymentsConfig } from '@granary/payments/config';
+import { paymentsDefinition, startPayments } from '@granary/payments/service';
+import { outboxDefinition } from '@granary/shared/bus/outbox';
+import { readConfig } from '@granary/shared/config';
+import { targetOf } from '@granary/shared/grpc/client';
+import { stopAll } from '@granary/shared/lifecycle';
+import { createLogger } from '@granary/shared/logger';
+import { tasksConfig } from '@granary/tasks/config';
+import { startTasks } from '@granary/tasks/service';
+import { serve } from '../child.mjs';
+
+/** Data and the other services behind the gateway. Each listens for it; among themselves they call each other. */
+const stops = [];
+
+async function start({ databaseUrls, directory, internalSecret }) {
+  const overrides = { log: createLogger('bench', 'warn'), listen: true };
+  const address = {};
+  const startOne = async (name, startService, schema, settings, targets) => {
+    const config = readConfig(schema, { DATABASE_URL: databaseUrls[name], LISTEN: '127.0.0.1:0', ...settings });
+    const service = await startService(config, { ...overrides, ...targets });
+    stops.push(() => service.stop());
+    address[name] = service.address;
+    return service;
+  };
+  const inProcess = ({ implementations }, definition) => targetOf({ implementations }, definition);
+
+  const payments = await startOne('payments', startPayments, paymentsConfig, {}, {});
+  const dataSettings = { SKILLS_DIRECTORY: path.join(directory, 'skills'), DATABASE_POOL_SIZE: '16' };
+  const data = await startOne('data', startData, dataConfig, dataSettings, {});
+  const toData = { data: inProcess(data, dataDefinition), dataOutbox: inProcess(data, outboxDefinition) };
+  const blobsSettings = { OBJECTS_DIR: path.join(directory, 'objects'), INTERNAL_SECRET: internalSecret };
+  const blobs = await startOne('blobs', startBlobs, blobsConfig, blobsSettings, toData);
+  const toFinance = {
+    payments: inProcess(payments, paymentsDefinition),
+    dataOutbox: toData.dataOutbox,
+    blobsOutbox: inProcess(blobs, outboxDefinition),
+  };
+  const financeSettings = { KEY_FILE: path.join(directory, 'wallet-seed') };
+  await startOne('finance', startFinance, financeConfig, financeSettings, toFinance);
+  await startOne('tasks', startTasks, tasksConfig, {}, toData);
+  return { address, blobsHttpAddress: blobs.httpAddress };
+}
+
+serve({ start, stop: () => stopAll(stops) });

@@ -1,0 +1,122 @@
+import { connect } from 'node:net';
+import { bodyOf, categoryCount, categoryName, ownerCount, ownerName, renumberDocument } from './documents.mjs';
+import { serve } from './child.mjs';
+
+/**
+ * The load generator: raw sockets with one request under way on each, so that it takes little of the two cores that
+ * the sides are measured on. Requests are bytes that were made before; only the digits of documents change.
+ *
+ * `run` takes `{port, method, path, headers, body, statuses, connections, seconds, requestsMax, firstNumber}`. A path
+ * may hold `{owner}` or `{category}`, which go through all values. A body is `{prefix, suffix, documents}` with fresh
+ * documents in each request, or `{bytes}`. Answers `{requests, refused, elapsedMs, p50Ms, p99Ms, bytes}`.
+ */
+async function run(load) {
+  const nextRequest = requestsOf(load);
+  const state = { requests: 0, refused: undefined, bytes: 0, latenciesMs: [], started: 0 };
+  const endsMs = performance.now() + load.seconds * 1000;
+  const mayGoOn = () =>
+    state.started < load.requestsMax && state.refused === undefined && performance.now() < endsMs && ++state.started;
+  const startedMs = performance.now();
+  await Promise.all(Array.from({ length: load.connections }, () => drive(load, nextRequest(), mayGoOn, state)));
+  const elapsedMs = performance.now() - startedMs;
+  const latencies = Float64Array.from(state.latenciesMs).sort();
+  const at = (share) => latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * share))];
+  const { requests, refused, bytes } = state;
+  return { requests, refused, bytes, elapsedMs, p50Ms: at(0.5), p99Ms: at(0.99) };
+}
+
+/** A function that makes, for each connection, the function that makes its requests: a list of buffers each. */
+function requestsOf({ port, method, path, headers, body, firstNumber }) {
+  const head = (target, sizeBytes) => {
+    const lines = [`${method} ${target} HTTP/1.1`, `Host: 127.0.0.1:${port}`];
+    for (const [name, value] of Object.entries(headers)) lines.push(`${name}: ${value}`);
+    if (sizeBytes !== undefined) lines.push(`Content-Length: ${sizeBytes}`);
+    return Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
+  };
+  let number = firstNumber;
+  if (body?.documents) {
+    return () => {
+      const { body: bytes, places } = bodyOf(body);
+      const requestHead = head(path, bytes.length);
+      const request = Buffer.concat([requestHead, bytes]);
+      // The buffer is used again only after its answer has come, when the socket holds nothing of it any more.
+      return () => {
+        for (const place of places) renumberDocument(request, requestHead.length + place, number++);
+        return [request];
+      };
+    };
+  }
+  if (body) {
+    const requestHead = head(path, body.bytes);
+    return () => {
+      const bytes = Buffer.alloc(body.bytes, 'All work and no play. ');
+      return () => {
+        bytes.writeUInt32LE(number++, 0);
+        return [requestHead, bytes];
+      };
+    };
+  }
+  const heads = pathsOf(path).map((target) => [head(target)]);
+  // A stride that shares no divisor with their number goes through all of them, and never to the neighbour.
+  return () => () => heads[(number++ * 7919) % heads.length];
+}
+
+function pathsOf(path) {
+  if (path.includes('{owner}')) {
+    return Array.from({ length: ownerCount }, (_, i) => path.replace('{owner}', ownerName(i)));
+  }
+  return Array.from({ length: categoryCount }, (_, i) => path.replace('{category}', categoryName(i)));
+}
+
+/** Sends requests on one connection, each after the answer to the last, as long as `mayGoOn` says so. */
+function drive({ port, statuses }, nextRequest, mayGoOn, state) {
+  return new Promise((resolve, reject) => {
+    const socket = connect({ port, host: '127.0.0.1', noDelay: true });
+    let sentMs = 0;
+    let head = '';
+    let missing = 0;
+    let refusal = '';
+    let status = 0;
+
+    const send = () => {
+      if (!mayGoOn()) {
+        socket.off('close', broken).end(resolve);
+        return;
+      }
+      const buffers = nextRequest();
+      sentMs = performance.now();
+      if (buffers.length > 1) socket.cork();
+      for (const buffer of buffers) socket.write(buffer);
+      if (buffers.length > 1) socket.uncork();
+    };
+    const take = (chunk) => {
+      state.bytes += chunk.length;
+      if (missing === 0) {
+        const headEnd = chunk.indexOf('\r\n\r\n');
+        head += chunk.latin1Slice(0, headEnd < 0 ? chunk.length : headEnd);
+        if (headEnd < 0) return;
+        const [, length] = /\r\ncontent-length: (\d+)/i.exec(head) ?? [];
+        if (length === undefined) {
+          socket.destroy(new Error(`An answer without a length: ${head}`));
+          return;
+        }
+        status = Number(head.slice(9, 12));
+        head = '';
+        missing = Number(length);
+        chunk = chunk.subarray(headEnd + 4);
+      }
+      missing -= chunk.length;
+      const isExpected = statuses.includes(status);
+      if (!isExpected) refusal += chunk.latin1Slice(0, 500);
+      if (missing > 0) return;
+      if (isExpected) state.requests++;
+      else state.refused = `${status} ${refusal}`;
+      state.latenciesMs.push(performance.now() - sentMs);
+      send();
+    };
+    const broken = () => reject(new Error('A connection was closed before its answer had come.'));
+    socket.on('connect', send).on('data', take).on('error', reject).on('close', broken);
+  });
+}
+
+serve({ run });

@@ -1,0 +1,92 @@
+import path from 'node:path';
+import { runs } from './runs.mjs';
+import { sideTitles } from './sides.mjs';
+
+export const help = `Measures Granary beside two baselines, on one Postgres of its own, in one go.
+
+  npm run bench -- [options]
+
+  --quick              one round of one second each, for a first look
+  --rounds <n>         rounds, in each of which every side runs everything once    (default 3)
+  --seconds <n>        length of one run                                           (default 3)
+  --only <runs>        ${`of ${Object.keys(runs).join(', ')}`.padEnd(58)}  (default all)
+  --sides <sides>      ${`of ${Object.keys(sideTitles).join(', ')}`.padEnd(58)}  (default all)
+  --documents <n>      documents to read from, in thousands whole                  (default 100000)
+  --no-composite       single-field indexes even where composite ones exist
+  --profile <side>     profiles the processes of that side, and prints where their time goes
+  --out <file>         where the figures are written as JSON                       (default below the temporary folder)
+  --compare <file>     also prints the change since the figures of an earlier run
+  --no-build           takes what was built last
+  --help               this text`;
+
+/** The options of the command line; undefined when help is asked for. Throws an Error for what it does not know. */
+export function readOptions(args) {
+  const options = {
+    ...{ rounds: 3, seconds: 3, warmUpSeconds: 1, only: Object.keys(runs), sides: Object.keys(sideTitles) },
+    ...{ documents: 100_000, composite: true, build: true },
+  };
+  // npm changes to the project's folder and says where the user was; relative paths mean that place.
+  const here = (process.env.npm_lifecycle_event && process.env.INIT_CWD) || process.cwd();
+  for (let i = 0; i < args.length; i++) {
+    const [flag, ...rest] = args[i].split('=');
+    const value = () => {
+      const text = rest.length > 0 ? rest.join('=') : args[++i];
+      if (text === undefined || text === '') throw new Error(`${flag} needs a value.`);
+      return text;
+    };
+    const number = () => {
+      const text = value();
+      if (!(Number(text) > 0)) throw new Error(`${flag} needs a number above 0, not ${text}.`);
+      return Number(text);
+    };
+    switch (flag) {
+      case '--help':
+        return undefined;
+      case '--quick':
+        Object.assign(options, { rounds: 1, seconds: 1, warmUpSeconds: 0.5 });
+        break;
+      case '--rounds':
+        options.rounds = Math.ceil(number());
+        break;
+      case '--seconds':
+        options.seconds = number();
+        break;
+      case '--only':
+        options.only = among(Object.keys(runs), value(), flag);
+        break;
+      case '--sides':
+        options.sides = among(Object.keys(sideTitles), value(), flag);
+        break;
+      case '--documents':
+        options.documents = Math.ceil(number() / 1000) * 1000;
+        break;
+      case '--no-composite':
+        options.composite = false;
+        break;
+      case '--profile':
+        [options.profile] = among(Object.keys(sideTitles), value(), flag);
+        break;
+      case '--out':
+        options.out = path.resolve(here, value());
+        break;
+      case '--compare':
+        options.compare = path.resolve(here, value());
+        break;
+      case '--no-build':
+        options.build = false;
+        break;
+      default:
+        throw new Error(`Unknown option ${args[i]}.\n\n${help}`);
+    }
+  }
+  if (options.profile && !options.sides.includes(options.profile)) options.sides.push(options.profile);
+  return options;
+}
+
+function among(known, text, flag) {
+  const names = text.split(',');
+  const unknown = names.filter((name) => !known.includes(name));
+  if (unknown.length > 0) throw new Error(`${flag} knows ${known.join(', ')}, not ${unknown.join(', ')}.`);
+  // In the order in which they are known, whatever the order that was asked for.
+  return known.filter((name) => names.includes(name));
+}

@@ -1,0 +1,70 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = path.dirname(path.dirname(path.dirname(fileURLToPath(import.meta.url))));
+const functionsMax = 15;
+const partsMax = 10;
+/** V8's names for doing nothing. */
+const idle = ['(idle)', '(root)'];
+
+/**
+ * Where the time of a .cpuprofile went, as lines to print: the functions that took most of it themselves, and the
+ * packages, services among them, together with what Node did on their behalf.
+ */
+export function profileLines(file) {
+  const { nodes, samples, timeDeltas } = JSON.parse(readFileSync(file, 'utf8'));
+  const selfUs = new Map();
+  samples.forEach((id, i) => {
+    // The time from one sample to the next belongs to the first of them.
+    selfUs.set(id, (selfUs.get(id) ?? 0) + (timeDeltas[i + 1] ?? 0));
+  });
+  const isBusy = ({ callFrame }) => !idle.includes(callFrame.functionName);
+  const totalOf = (some) => some.reduce((sum, { id }) => sum + (selfUs.get(id) ?? 0), 0);
+  const busy = nodes.filter(isBusy);
+  const busyUs = totalOf(busy);
+  const part = partsOf(nodes);
+  const largest = (nameOf, max) => {
+    const sums = new Map();
+    for (const node of busy) sums.set(nameOf(node), (sums.get(nameOf(node)) ?? 0) + (selfUs.get(node.id) ?? 0));
+    const sorted = [...sums].sort((a, b) => b[1] - a[1]).slice(0, max);
+    return sorted.map(([name, us]) => `  ${percent(us / busyUs).padStart(6)}  ${name}`);
+  };
+  return [
+    `  busy ${percent(busyUs / totalOf(nodes))} of the time; of that, functions by themselves:`,
+    ...largest(functionName, functionsMax),
+    '  and packages with what Node does for them:',
+    ...largest((node) => part.get(node.id), partsMax),
+  ];
+}
+
+/** The package of each node, by id: its own, or where it is a part of Node that of whoever called it. */
+function partsOf(nodes) {
+  const parts = new Map();
+  const byId = new Map(nodes.map((node) => [node.id, node]));
+  const walk = (node, inherited) => {
+    const part = packageOf(node.callFrame) ?? inherited;
+    parts.set(node.id, part);
+    for (const id of node.children ?? []) walk(byId.get(id), part);
+  };
+  walk(nodes[0], 'Node by itself');
+  return parts;
+}
+
+function packageOf({ functionName, url }) {
+  if (functionName === '(garbage collector)') return functionName;
+  if (url === '' || url.startsWith('node:')) return undefined;
+  const [, name] = /.*node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(url) ?? [];
+  return name ?? relativeTo(url).split('/').slice(0, 2).join('/');
+}
+
+function functionName({ callFrame: { functionName: name, url, lineNumber } }) {
+  return `${name || '(anonymous)'}${url === '' ? '' : `  ${relativeTo(url)}:${lineNumber + 1}`}`;
+}
+
+function relativeTo(url) {
+  const file = url.startsWith('file://') ? fileURLToPath(url) : url;
+  return path.isAbsolute(file) ? path.relative(root, file) : file;
+}
+
+const percent = (share) => `${(share * 100).toFixed(1)} %`;

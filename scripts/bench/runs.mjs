@@ -1,0 +1,76 @@
+const mebibyte = 1024 * 1024;
+
+/**
+ * What is measured. `target` is what is wanted; `unit` and `perRequest` say what is counted. Those with
+ * large bodies have fewer connections, so that a run of a second has many turns of each, and those that fill the disk
+ * have a limit of requests.
+ */
+export const runs = {
+  point: {
+    title: 'point read: equality on an indexed field, 5 or 6 documents',
+    ...{ connections: 32, requestsMax: Infinity, unit: 'requests', perRequest: 1, target: '3.3 x usual' },
+  },
+  page: {
+    title: 'page: 100 documents of a category by descending score',
+    ...{ connections: 32, requestsMax: Infinity, unit: 'requests', perRequest: 1, target: '3.5 x usual' },
+  },
+  insert: {
+    title: 'insert: one document in a request, durable when it is answered',
+    ...{ connections: 32, requestsMax: Infinity, unit: 'documents', perRequest: 1, target: '2.8 x usual', writes: 1 },
+  },
+  bulk: {
+    title: 'bulk: 1,000 documents in a request, durable when it is answered',
+    ...{
+      connections: 8,
+      requestsMax: 2_000,
+      unit: 'documents',
+      perRequest: 1_000,
+      target: '1.4 x usual',
+      writes: 1_000,
+    },
+  },
+  blob: {
+    title: 'blob: upload of 1 MiB, durable when it is answered',
+    ...{ connections: 8, requestsMax: 300, unit: 'MiB', perRequest: 1, target: 'gateway at most 2,000 µs', files: 1 },
+  },
+};
+
+export const bulkSize = runs.bulk.writes;
+
+/** The requests of a run as the baselines want them, as the load generator takes them. */
+export const baselineRequests = {
+  point: { method: 'GET', path: '/documents?owner={owner}', headers: {}, statuses: [200] },
+  page: { method: 'GET', path: '/documents?category={category}&limit=100', headers: {}, statuses: [200] },
+  insert: write('/writes', { prefix: '', suffix: '', documents: 1 }),
+  bulk: write('/writes/bulk', { prefix: '[', suffix: ']', documents: bulkSize }),
+  load: write('/documents/bulk', { prefix: '[', suffix: ']', documents: bulkSize }),
+  blob: upload('/files', {}),
+};
+
+/** The same for Granary: reads in public as endpoint 3, writes through /store with the key of the app. */
+export function granaryRequests(app, key) {
+  const data = `/api/apps/${app}/collections/documents/data`;
+  const keyed = { 'X-App-Key': key };
+  const store = (collection, documents) =>
+    write('/store', { prefix: `{"root":"${app}::${collection}","data":[`, suffix: ']}', documents }, keyed);
+  return {
+    point: { method: 'GET', path: `${data}?owner={owner}&count=none`, headers: {}, statuses: [200] },
+    page: {
+      ...{ method: 'GET', headers: {}, statuses: [200] },
+      path: `${data}?category={category}&sort=-score&limit=100&count=none`,
+    },
+    insert: store('writes', 1),
+    bulk: store('writes', bulkSize),
+    load: store('documents', bulkSize),
+    blob: upload(`/api/apps/${app}/blobs/files`, keyed),
+  };
+}
+
+function write(path, body, headers = {}) {
+  return { method: 'POST', path, headers: { 'Content-Type': 'application/json', ...headers }, body, statuses: [202] };
+}
+
+function upload(path, headers) {
+  const type = { 'Content-Type': 'application/octet-stream' };
+  return { method: 'POST', path, headers: { ...type, ...headers }, body: { bytes: mebibyte }, statuses: [202] };
+}

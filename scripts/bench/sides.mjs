@@ -1,0 +1,120 @@
+import { randomBytes } from 'node:crypto';
+import { mkdir } from 'node:fs/promises';
+import path from 'node:path';
+import { fetchJson } from './fetch-json.mjs';
+import { startProcess } from './processes.mjs';
+import { baselineRequests, granaryRequests } from './runs.mjs';
+
+const app = 'bench';
+const services = ['payments', 'data', 'blobs', 'finance', 'tasks'];
+
+/** What can be measured: Granary in two topologies, and the two baselines. */
+export const sideTitles = {
+  embedded: 'Granary, all services in one process',
+  split: 'Granary, gateway and services in two processes',
+  usual: 'express, pg, jsonb, rows parsed, res.json',
+  bare: 'node:http, pg, prepared statements, text passed through',
+};
+
+const starts = { embedded: startEmbedded, split: startSplit, usual: startBaseline, bare: startBaseline };
+
+/**
+ * Starts one side, with databases of its own on the shared Postgres. Answers what the rest needs to know of it:
+ * `requests` by name of the run, `processes` by name, `count(collection)`, and `prefix`, with which the names of its
+ * databases begin. `wantsComposite` says whether to try a composite index. `started` is told of each process at once,
+ * so that it can be stopped even when the start fails later on.
+ */
+export async function startSide(name, { postgres, directory, wantsComposite, started }) {
+  const own = path.join(directory, name);
+  await mkdir(own);
+  const prefix = `bench_${name}`;
+  const start = (process, file) => {
+    const child = startProcess(file);
+    started(child);
+    return { process, child };
+  };
+  const side = await starts[name]({ name, postgres, directory: own, prefix, start });
+  const notes = side.prepare ? await side.prepare(wantsComposite) : [];
+  const pids = Object.fromEntries(side.children.map(({ process, child }) => [process, child.pid]));
+  // Numbers of new documents; those of the load come before.
+  return { name, prefix, notes, pids, nextNumber: 10_000_000, ...side };
+}
+
+async function startBaseline({ name, postgres, directory, prefix, start }) {
+  const urls = await postgres.call('makeDatabases', [prefix]);
+  const { process, child } = start(name, `baselines/${name}.mjs`);
+  const { port } = await child.call('start', { databaseUrl: urls[prefix], directory });
+  const url = `http://127.0.0.1:${port}`;
+  const count = async (collection) => (await fetchJson(`${url}/${collection}/count`)).count;
+  return { port, url, children: [{ process, child }], requests: baselineRequests, count };
+}
+
+async function startEmbedded({ postgres, directory, prefix, start }) {
+  const secrets = makeSecrets();
+  const databaseUrls = await serviceDatabases(postgres, prefix);
+  const embedded = start('granary', 'granary/embedded.mjs');
+  const { port } = await embedded.child.call('start', { databaseUrls, directory, ...secrets });
+  return granarySide(port, [embedded], secrets);
+}
+
+async function startSplit({ postgres, directory, prefix, start }) {
+  const secrets = makeSecrets();
+  const databaseUrls = await serviceDatabases(postgres, prefix);
+  const backends = start('services', 'granary/services.mjs');
+  const where = await backends.child.call('start', { databaseUrls, directory, ...secrets });
+  const gateway = start('gateway', 'granary/gateway.mjs');
+  const { port } = await gateway.child.call('start', { ...where, ...secrets });
+  return granarySide(port, [gateway, backends], secrets);
+}
+
+const makeSecrets = () => ({
+  operatorKey: `op_${randomBytes(24).toString('hex')}`,
+  internalSecret: `internal_${randomBytes(24).toString('hex')}`,
+});
+
+async function serviceDatabases(postgres, prefix) {
+  const urls = await postgres.call(
+    'makeDatabases',
+    services.map((service) => `${prefix}_${service}`),
+  );
+  return Object.fromEntries(services.map((service) => [service, urls[`${prefix}_${service}`]]));
+}
+
+async function granarySide(port, children, { operatorKey }) {
+  const url = `http://127.0.0.1:${port}`;
+  const made = await fetchJson(`${url}/api/applications`, {
+    body: { app_id: app, name: 'Bench' },
+    headers: { 'X-Operator-Key': operatorKey },
+    statuses: [201],
+  });
+  const headers = { 'X-App-Key': made.app_key };
+  const requests = granaryRequests(app, made.app_key);
+  const collections = `${url}/api/apps/${app}/collections`;
+
+  const prepare = async (wantsComposite) => {
+    const createIndex = (collection, definition, statuses) =>
+      fetchJson(`${url}/api/apps/${app}/indexes`, {
+        body: { collection, ...definition },
+        ...{ headers, statuses },
+      });
+    let hasComposite = wantsComposite;
+    for (const collection of ['documents', 'writes']) {
+      await fetchJson(collections, { body: { name: collection }, headers, statuses: [201] });
+      const composite = { name: 'category and score', index_type: 'composite', fields: ['category', 'score'] };
+      const { code } = hasComposite ? await createIndex(collection, composite, [201, 501]) : {};
+      hasComposite &&= code !== 'NOT_IMPLEMENTED';
+      const others = hasComposite
+        ? { owner: 'string', views: 'number' }
+        : { owner: 'string', category: 'string', score: 'number' };
+      for (const [field, type] of Object.entries(others)) {
+        await createIndex(collection, { name: field, index_type: type, field_name: field }, [201]);
+      }
+    }
+    return hasComposite ? [] : ['indexes of single fields stand for the composite one'];
+  };
+  const count = async (collection) => {
+    const stats = await fetchJson(`${collections}/${collection}/stats`, { headers });
+    return stats.document_count;
+  };
+  return { port, url, children, requests, prepare, count };
+}

@@ -1,0 +1,43 @@
+import { categoryName, ownerName } from './documents.mjs';
+import { fetchJson } from './fetch-json.mjs';
+
+const samples = 20;
+
+/**
+ * Asks every side the same, before anything is measured: that it has all documents, and that it answers the same ones
+ * to the same reads, pages in the same order. Throws an Error that says what differs.
+ */
+export async function verifySides(sides, documentCount) {
+  for (const side of sides) {
+    const count = await side.count('documents');
+    if (count !== documentCount) throw new Error(`${side.name} has ${count} documents, not ${documentCount}.`);
+  }
+  for (let i = 0; i < samples; i++) {
+    await compare(sides, 'point', { owner: ownerName((i * 811) % documentCount) }, (ids) => ids.sort());
+    await compare(sides, 'page', { category: categoryName(i * 5) }, (ids) => ids);
+  }
+}
+
+async function compare(sides, run, values, order) {
+  let expected;
+  for (const side of sides) {
+    const path = side.requests[run].path.replace(/\{(\w+)\}/, (_, name) => values[name]);
+    const { records } = await fetchJson(`${side.url}${path}`);
+    const ids = order(records.map(({ id }) => id)).join(' ');
+    if (ids === '') throw new Error(`${side.name} finds nothing at ${path}.`);
+    expected ??= ids;
+    if (ids !== expected) throw new Error(`${side.name} answers ${path} with ${ids}, not ${expected}.`);
+  }
+}
+
+/** After the runs: each side must have every document and file whose request it accepted. */
+export async function verifyWrites(sides) {
+  for (const side of sides) {
+    for (const [collection, accepted] of Object.entries(side.accepted)) {
+      // A collection that nothing was written to may not exist.
+      if (accepted === 0) continue;
+      const count = await side.count(collection);
+      if (count !== accepted) throw new Error(`${side.name} accepted ${accepted} ${collection} and has ${count}.`);
+    }
+  }
+}
