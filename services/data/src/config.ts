@@ -2,6 +2,8 @@ import { commonConfig, whole } from '@granary/shared/config';
 import { z } from 'zod';
 
 export const dataConfig = commonConfig.extend({
+  /** A build of an index holds one connection while its writes go over others. */
+  DATABASE_POOL_SIZE: whole(2, 100).default(8),
   /** Where this copy keeps the skills documents as files. */
   SKILLS_DIRECTORY: z.string().min(1),
   /** How often what is past its retention is purged and old answers to idempotency keys are forgotten. */

@@ -1,6 +1,7 @@
 import pg from 'pg';
 import type { Logger } from '../logger';
 import { unavailable } from '../errors';
+import { statementName } from './prepared';
 import type { Sql } from './sql';
 
 const { INT8, NUMERIC, JSON, JSONB } = pg.types.builtins;
@@ -48,8 +49,15 @@ export function createPool(options: PoolOptions): Pool {
   return pool;
 }
 
+/** Runs a statement; what is hot goes prepared. */
+function run<R extends pg.QueryResultRow>(db: Queryable, statement: Sql): Promise<pg.QueryResult<R>> {
+  const { text, values } = statement.compile();
+  const name = statementName(text);
+  return (db as pg.Pool).query<R>(name === undefined ? { text, values } : { name, text, values });
+}
+
 export async function rows<R extends object>(db: Queryable, statement: Sql): Promise<R[]> {
-  return (await (db as pg.Pool).query<R & pg.QueryResultRow>(statement.compile())).rows;
+  return (await run<R & pg.QueryResultRow>(db, statement)).rows;
 }
 
 export async function row<R extends object>(db: Queryable, statement: Sql): Promise<R | undefined> {
@@ -58,7 +66,7 @@ export async function row<R extends object>(db: Queryable, statement: Sql): Prom
 
 /** How many rows a statement touched. */
 export async function execute(db: Queryable, statement: Sql): Promise<number> {
-  return (await (db as pg.Pool).query(statement.compile())).rowCount ?? 0;
+  return (await run(db, statement)).rowCount ?? 0;
 }
 
 /**
