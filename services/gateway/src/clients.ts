@@ -5,7 +5,7 @@ import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/F
 import type { HealthDefinition } from '@granary/shared/gen/granary/health/v1/Health';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import type { TasksDefinition } from '@granary/shared/gen/granary/tasks/v1/Tasks';
-import { openClient, targetOf, type ServiceTarget } from '@granary/shared/grpc/client';
+import { openClient, targetOf, type ClientOptions, type ServiceTarget } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/grpc/protos';
 import type { Client, ServiceDefinition } from '@granary/shared/grpc/types';
 import { healthDefinition } from '@granary/shared/health';
@@ -41,6 +41,12 @@ const repeatable: Record<ServiceName, readonly string[]> = {
   tasks: ['getTask'],
 };
 
+/** What is asked often and is small: over the wire these calls travel together. All of them are repeatable. */
+const streamed: Partial<Record<ServiceName, readonly string[]>> = {
+  data: ['verifyKey', 'store', 'getCommit', 'listDocuments', 'readCollection', 'readView', 'runQuery'],
+  tasks: ['getTask'],
+};
+
 /** Opens the clients of all services. Throws a ConfigError that names every address that is missing. */
 export function openClients(
   config: GatewayConfig,
@@ -49,13 +55,19 @@ export function openClients(
 ): Clients {
   const found = findTargets(config, targets);
   const closes: Array<() => void> = [];
-  const open = <D extends ServiceDefinition>(service: ServiceName, definition: D, retry = repeatable[service]) => {
-    const opened = openClient(definition, targetOf(found[service], definition), { log, repeatable: retry });
+  const openWith = <D extends ServiceDefinition>(
+    service: ServiceName,
+    definition: D,
+    options: Omit<ClientOptions, 'log'>,
+  ) => {
+    const opened = openClient(definition, targetOf(found[service], definition), { log, ...options });
     closes.push(() => opened.close());
     return opened.client;
   };
+  const open = <D extends ServiceDefinition>(service: ServiceName, definition: D) =>
+    openWith(service, definition, { repeatable: repeatable[service], streamed: streamed[service] ?? [] });
   // Health is never asked twice: a service that cannot be reached is what the question is about.
-  const health = (service: ServiceName) => open(service, healthDefinition, []);
+  const health = (service: ServiceName) => openWith(service, healthDefinition, {});
   return {
     data: open('data', loadService<DataDefinition>('data', 'Data')),
     blobs: open('blobs', loadService<BlobsDefinition>('blobs', 'Blobs')),

@@ -10,6 +10,8 @@ import type { Logger } from '../logger';
 import { runHandler, withinDeadline, type AnyHandler } from './run';
 import { maxMessageBytes, type Implementation } from './server';
 import { fromStatus } from './status';
+import { maxRequestBytes } from './stream';
+import { openStreams, type StreamClient, type StreamCounts, type StreamOptions } from './stream-client';
 import type { Call, Client } from './types';
 
 /** How a caller reaches a service: in the same process, or at a gRPC address (`dns:///name:port`, `host:port`). */
@@ -34,10 +36,15 @@ export interface ClientOptions {
    * of their own. Everything else fails at once.
    */
   repeatable?: readonly string[];
+  /** Methods whose calls are small and many: over the wire they travel together on one stream, see stream.ts. */
+  streamed?: readonly string[];
+  stream?: StreamOptions;
 }
 
 export interface OpenClient<D extends ServiceDefinition> {
   client: Client<D>;
+  /** What is under way on the streams; undefined without any. */
+  streamCounts(): StreamCounts | undefined;
   close(): void;
 }
 
@@ -47,18 +54,24 @@ export function openClient<D extends ServiceDefinition>(
   target: Target<D>,
   options: ClientOptions,
 ): OpenClient<D> {
-  const transport = 'implementation' in target ? direct(target.implementation, options.log) : wire(target.address);
+  const transport =
+    'implementation' in target ? direct(target.implementation, options.log) : wire(target.address, options);
   const client: Record<string, AnyHandler> = {};
   for (const [name, method] of Object.entries(definition)) {
     const functionName = name[0]!.toLowerCase() + name.slice(1);
     const send = transport.method(functionName, method);
     client[functionName] = options.repeatable?.includes(functionName) ? repeated(send) : send;
   }
-  return { client: client as Client<D>, close: () => transport.close() };
+  return {
+    client: client as Client<D>,
+    streamCounts: () => transport.streamCounts?.(),
+    close: () => transport.close(),
+  };
 }
 
 interface Transport {
   method(name: string, method: MethodDefinition<unknown, unknown>): AnyHandler;
+  streamCounts?(): StreamCounts;
   close(): void;
 }
 
@@ -74,17 +87,42 @@ function direct(implementation: Implementation, log: Logger): Transport {
   };
 }
 
-function wire(address: string): Transport {
-  const connection = new GrpcClient(address, credentials.createInsecure(), {
+function wire(address: string, { streamed = [], stream }: ClientOptions): Transport {
+  const channelOptions = {
     'grpc.max_receive_message_length': maxMessageBytes,
     'grpc.max_send_message_length': maxMessageBytes,
     'grpc.initial_reconnect_backoff_ms': 50,
     'grpc.max_reconnect_backoff_ms': 1_000,
     'grpc.keepalive_time_ms': 30_000,
-  });
+  };
+  const connection = new GrpcClient(address, credentials.createInsecure(), channelOptions);
+  const streams = streamed.length > 0 ? openStreams(address, channelOptions, maxMessageBytes, stream) : undefined;
   return {
-    method: (_, method) => (request, call) => unary(connection, method, request, call),
-    close: () => connection.close(),
+    method: (name, method) =>
+      streams && streamed.includes(name)
+        ? carried(streams, connection, method)
+        : (request, call) => unary(connection, method, request, call),
+    ...(streams && { streamCounts: () => streams.counts() }),
+    close: () => {
+      streams?.close();
+      connection.close();
+    },
+  };
+}
+
+/** A call on a stream, unless its request is too large for that or the service knows no streams. */
+function carried(
+  streams: StreamClient,
+  connection: GrpcClient,
+  method: MethodDefinition<unknown, unknown>,
+): AnyHandler {
+  const encoded = { ...method, requestSerialize: (bytes: unknown) => bytes as Buffer };
+  return async (request, call) => {
+    const bytes = method.requestSerialize(request);
+    if (bytes.length > maxRequestBytes || streams.unsupported()) return unary(connection, encoded, bytes, call);
+    const { appId } = request as { appId?: unknown };
+    const answer = await streams.send(method.path, bytes, typeof appId === 'string' ? appId : '', call);
+    return method.responseDeserialize(answer);
   };
 }
 

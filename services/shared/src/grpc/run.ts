@@ -5,7 +5,8 @@ import type { Call } from './types';
 
 export type AnyHandler = (request: unknown, call: Call) => Promise<unknown>;
 
-const deadlinePassed = () => new ServiceError('DEADLINE_EXCEEDED', 'DEADLINE_EXCEEDED', 'The request took too long');
+export const deadlinePassed = () =>
+  new ServiceError('DEADLINE_EXCEEDED', 'DEADLINE_EXCEEDED', 'The request took too long');
 
 /**
  * Runs one handler the way both transports do: nothing runs after its deadline, and only a ServiceError comes out.

@@ -10,6 +10,8 @@ import type { ServiceError } from '../errors';
 import type { Logger } from '../logger';
 import { runHandler, type AnyHandler } from './run';
 import { toStatus } from './status';
+import { carrierDefinition } from './stream';
+import { carrier, type CarriedMethod, type CarrierCounts } from './stream-server';
 import type { Call, Handlers } from './types';
 
 /** The largest message either way: a result of 32 MiB and what is around it. */
@@ -29,6 +31,8 @@ export interface Implementation<D extends ServiceDefinition = ServiceDefinition>
 export interface GrpcServer {
   /** host:port, with the port that was really taken. */
   address: string;
+  /** What is under way on streams, see stream.ts. */
+  streamCounts(): CarrierCounts;
   stop(): Promise<void>;
 }
 
@@ -41,19 +45,48 @@ export async function startServer(listen: string, implementations: Implementatio
   });
   for (const { definition, handlers } of implementations)
     server.addService(definition, unary(definition, handlers, log));
+  const streams = carrier(carriedMethods(implementations), maxMessageBytes, log);
+  server.addService(carrierDefinition, streams.handlers);
   const port = await new Promise<number>((resolve, reject) => {
     server.bindAsync(listen, ServerCredentials.createInsecure(), (error, bound) =>
       error ? reject(error) : resolve(bound),
     );
   });
-  return { address: `${listen.slice(0, listen.lastIndexOf(':'))}:${port}`, stop: () => stop(server) };
+  return {
+    address: `${listen.slice(0, listen.lastIndexOf(':'))}:${port}`,
+    streamCounts: () => streams.counts(),
+    stop: () => {
+      streams.goAway();
+      return stop(server);
+    },
+  };
+}
+
+/** Every method can be called through a stream; which ones are, the caller decides. */
+function carriedMethods(implementations: readonly Implementation[]): Map<string, CarriedMethod> {
+  const methods = new Map<string, CarriedMethod>();
+  for (const { definition, handlers } of implementations) {
+    for (const [name, method] of Object.entries(definition)) {
+      methods.set(method.path, {
+        handler: handlerOf(handlers, name, method.path),
+        deserialize: method.requestDeserialize,
+        serialize: method.responseSerialize,
+      });
+    }
+  }
+  return methods;
+}
+
+function handlerOf(handlers: object, name: string, path: string): AnyHandler {
+  const handler = (handlers as Record<string, AnyHandler>)[name[0]!.toLowerCase() + name.slice(1)];
+  if (!handler) throw new Error(`no handler for ${path}`);
+  return handler;
 }
 
 function unary(definition: ServiceDefinition, handlers: object, log: Logger): UntypedServiceImplementation {
   const implementation: UntypedServiceImplementation = {};
   for (const [name, method] of Object.entries(definition)) {
-    const handler = (handlers as Record<string, AnyHandler>)[name[0]!.toLowerCase() + name.slice(1)];
-    if (!handler) throw new Error(`no handler for ${method.path}`);
+    const handler = handlerOf(handlers, name, method.path);
     implementation[name] = (call: ServerUnaryCall<unknown, unknown>, answer: sendUnaryData<unknown>) => {
       runHandler(handler, call.request, incomingCall(call), log, method.path).then(
         (response) => answer(null, response),

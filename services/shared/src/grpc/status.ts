@@ -24,14 +24,35 @@ export function toServiceError(error: unknown, log: Logger, requestId: string, m
   return new ServiceError('INTERNAL', 'INTERNAL', 'Something went wrong on our side', { cause: error });
 }
 
+/** What of a ServiceError travels: in the status and the trailers of a gRPC call, or beside other answers of a stream. */
+export interface Failure {
+  /** The number of the gRPC status. */
+  code: number;
+  message: string;
+  reason: string;
+  /** JSON. */
+  details: Buffer;
+}
+
+export function toFailure(error: ServiceError): Failure {
+  let details = Buffer.from(JSON.stringify(error.details));
+  if (details.length > maxDetailsBytes) details = Buffer.from(JSON.stringify(firstDetails(error.details)));
+  return { code: status[error.code], message: error.message, reason: error.reason, details };
+}
+
+export function fromFailure({ code, message, reason, details }: Failure): ServiceError {
+  return new ServiceError((status[code] ?? 'INTERNAL') as StatusName, reason, message, {
+    details: details.length > 0 ? (JSON.parse(details.toString()) as ErrorDetails) : {},
+  });
+}
+
 /** A ServiceError as gRPC carries it: status, message, and reason and details in the trailers. */
 export function toStatus(error: ServiceError): Partial<StatusObject> {
+  const { code, message, reason, details } = toFailure(error);
   const metadata = new Metadata();
-  metadata.set(reasonKey, error.reason);
-  const details = Buffer.from(JSON.stringify(error.details));
-  if (details.length <= maxDetailsBytes) metadata.set(detailsKey, details);
-  else metadata.set(detailsKey, Buffer.from(JSON.stringify(firstDetails(error.details))));
-  return { code: status[error.code], details: error.message, metadata };
+  metadata.set(reasonKey, reason);
+  metadata.set(detailsKey, details);
+  return { code, details: message, metadata };
 }
 
 /** As many of the details as fit, and how many were left out. */
@@ -56,9 +77,8 @@ export function fromStatus(error: GrpcError): ServiceError {
   const [reason] = error.metadata?.get(reasonKey) ?? [];
   const [details] = error.metadata?.get(detailsKey) ?? [];
   if (typeof reason === 'string') {
-    return new ServiceError(code, reason, error.details, {
-      details: Buffer.isBuffer(details) ? (JSON.parse(details.toString()) as ErrorDetails) : {},
-    });
+    const trailer = Buffer.isBuffer(details) ? details : Buffer.alloc(0);
+    return fromFailure({ code: error.code, message: error.details, reason, details: trailer });
   }
   switch (code) {
     case 'DEADLINE_EXCEEDED':

@@ -1,0 +1,275 @@
+import { Metadata, type ServerDuplexStream } from '@grpc/grpc-js';
+import { ServiceError } from '../errors';
+import type { BatchInput, Batch } from '../gen/granary/stream/v1/Batch';
+import type { Call as Incoming } from '../gen/granary/stream/v1/Call';
+import type { CarrierHandlers } from '../gen/granary/stream/v1/Carrier';
+import type { PieceInput } from '../gen/granary/stream/v1/Piece';
+import type { Logger } from '../logger';
+import { runHandler, type AnyHandler } from './run';
+import { toFailure, toServiceError } from './status';
+import { itemOverheadBytes, messageBytes, pieceBytes, unsentBytesMax, windowItems } from './stream';
+import type { Call } from './types';
+
+/** A method that can be called through the stream. */
+export interface CarriedMethod {
+  handler: AnyHandler;
+  deserialize: (bytes: Buffer) => unknown;
+  serialize: (response: unknown) => Buffer;
+}
+
+/** What a server has under way on its streams. */
+export interface CarrierCounts {
+  streams: number;
+  calls: number;
+  answerBytes: number;
+}
+
+export interface Carrier {
+  handlers: CarrierHandlers;
+  /** Tells every caller to go on elsewhere; what they have sent here is still answered. */
+  goAway(): void;
+  counts(): CarrierCounts;
+}
+
+type Duplex = ServerDuplexStream<Batch, BatchInput>;
+
+/** From here on no more calls are read, until half of the answers has gone: the caller does not read them. */
+const answerBytesMax = 8 * 1024 * 1024;
+
+interface Stream {
+  goAway(): void;
+  counts(): { calls: number; answerBytes: number };
+}
+
+interface Item {
+  id: number;
+  timer?: NodeJS.Timeout;
+  /** Made when the handler asks for it, which few do. */
+  aborted?: AbortController;
+  /** Nobody waits for the answer any more. */
+  abandoned: boolean;
+  answer?: Buffer;
+  /** How much of the answer has been sent. */
+  sentBytes: number;
+  piece?: PieceInput;
+}
+
+/** The service's end of the streams. `maxAnswerBytes`: a larger answer becomes RESULT_TOO_LARGE, as it does in gRPC. */
+export function carrier(methods: ReadonlyMap<string, CarriedMethod>, maxAnswerBytes: number, log: Logger): Carrier {
+  const streams = new Set<Stream>();
+  let leaving = false;
+  return {
+    handlers: {
+      Carry: (duplex: Duplex) => {
+        const stream = serve(duplex, methods, maxAnswerBytes, log, () => streams.delete(stream));
+        streams.add(stream);
+        if (leaving) stream.goAway();
+      },
+    },
+    goAway: () => {
+      leaving = true;
+      for (const stream of streams) stream.goAway();
+    },
+    counts: () => {
+      const counts = { streams: streams.size, calls: 0, answerBytes: 0 };
+      for (const stream of streams) {
+        const { calls, answerBytes } = stream.counts();
+        counts.calls += calls;
+        counts.answerBytes += answerBytes;
+      }
+      return counts;
+    },
+  };
+}
+
+function serve(
+  duplex: Duplex,
+  methods: ReadonlyMap<string, CarriedMethod>,
+  maxAnswerBytes: number,
+  log: Logger,
+  gone: () => void,
+): Stream {
+  const running = new Map<number, Item>();
+  // Answers that fit into a piece, and those that do not: each message takes of the first, then a piece of the second.
+  let small: Item[] = [];
+  let large: Item[] = [];
+  let answerBytes = 0;
+  let unsentBytes = 0;
+  let flushing: NodeJS.Immediate | undefined;
+  let callerDone = false;
+  let closed = false;
+
+  // Says at once that the stream stands, so that the caller knows which address it has reached.
+  duplex.sendMetadata(new Metadata());
+  duplex.on('data', ({ calls, cancelled }: Batch) => {
+    for (const id of cancelled) abandon(running.get(id));
+    for (const call of calls) start(call);
+  });
+  duplex.on('end', () => {
+    callerDone = true;
+    endWhenDone();
+  });
+  duplex.on('cancelled', close);
+  duplex.on('close', close);
+  duplex.on('error', close);
+
+  function start({ id, method: path, timeoutMs, requestId, request }: Incoming) {
+    const item: Item = { id, abandoned: false, sentBytes: 0 };
+    const full = running.size >= windowItems;
+    running.set(id, item);
+    const method = methods.get(path);
+    if (full) {
+      fail(item, new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', 'Too many calls are under way'));
+    } else if (!method) {
+      fail(item, new ServiceError('UNIMPLEMENTED', 'NOT_IMPLEMENTED', 'There is no such method'));
+    } else {
+      item.timer = setTimeout(abandon, timeoutMs, item);
+      const call: Call = {
+        requestId,
+        deadlineMs: Date.now() + timeoutMs,
+        get signal() {
+          if (!item.aborted) {
+            item.aborted = new AbortController();
+            if (item.abandoned) item.aborted.abort();
+          }
+          return item.aborted.signal;
+        },
+      };
+      void run(item, method, request, call, path);
+    }
+  }
+
+  async function run(item: Item, method: CarriedMethod, request: Buffer, call: Call, path: string) {
+    try {
+      const response = await runHandler(method.handler, method.deserialize(request), call, log, path);
+      if (item.abandoned) return;
+      const answer = method.serialize(response);
+      if (answer.length > maxAnswerBytes)
+        throw new ServiceError('RESOURCE_EXHAUSTED', 'RESULT_TOO_LARGE', 'The result is too large');
+      item.answer = answer;
+      answerBytes += answer.length;
+      if (answer.length <= pieceBytes) pushSmall(item);
+      else large.push(item);
+      schedule();
+      pauseWhenFull();
+    } catch (error) {
+      fail(item, toServiceError(error, log, call.requestId, path));
+    }
+  }
+
+  function fail(item: Item, error: ServiceError) {
+    if (item.abandoned) return;
+    item.piece = { id: item.id, failure: toFailure(error) };
+    pushSmall(item);
+    schedule();
+    pauseWhenFull();
+  }
+
+  function pushSmall(item: Item) {
+    // While nothing can be sent, those that nobody waits for must not pile up.
+    if (small.length >= 2 * windowItems) small = small.filter(({ abandoned }) => !abandoned);
+    small.push(item);
+  }
+
+  /** The caller has cancelled, its deadline has passed, or it has gone. */
+  function abandon(item: Item | undefined) {
+    if (!item) return;
+    item.abandoned = true;
+    release(item);
+    item.aborted?.abort();
+    if (item.answer) answerBytes -= item.answer.length - item.sentBytes;
+    delete item.answer;
+    resumeWhenRoom();
+    endWhenDone();
+  }
+
+  function release(item: Item) {
+    clearTimeout(item.timer);
+    running.delete(item.id);
+  }
+
+  function schedule() {
+    flushing ??= setImmediate(flush);
+  }
+
+  function flush() {
+    flushing = undefined;
+    while (!closed && unsentBytes < unsentBytesMax) {
+      const [pieces, bytes] = nextPieces();
+      if (pieces.length === 0) break;
+      send({ pieces }, bytes);
+    }
+    resumeWhenRoom();
+    endWhenDone();
+  }
+
+  function nextPieces(): [PieceInput[], number] {
+    const pieces: PieceInput[] = [];
+    let bytes = 0;
+    let at = 0;
+    for (; at < small.length && bytes < messageBytes; at++) {
+      const item = small[at]!;
+      if (item.abandoned) continue;
+      const piece = item.piece ?? take(item);
+      release(item);
+      pieces.push(piece);
+      bytes += itemOverheadBytes + (piece.payload?.length ?? 0);
+    }
+    if (at > 0) small = small.slice(at);
+    for (let item = large.shift(); item; item = large.shift()) {
+      if (item.abandoned) continue;
+      const piece = take(item);
+      if (piece.more) large.push(item);
+      else release(item);
+      pieces.push(piece);
+      bytes += pieceBytes;
+      break;
+    }
+    return [pieces, bytes];
+  }
+
+  function take(item: Item): PieceInput {
+    const payload = item.answer!.subarray(item.sentBytes, item.sentBytes + pieceBytes);
+    item.sentBytes += payload.length;
+    answerBytes -= payload.length;
+    return { id: item.id, payload, more: item.sentBytes < item.answer!.length };
+  }
+
+  function send(batch: BatchInput, bytes: number) {
+    unsentBytes += bytes;
+    duplex.write(batch, () => {
+      unsentBytes -= bytes;
+      if (!closed && (small.length > 0 || large.length > 0)) schedule();
+    });
+  }
+
+  function pauseWhenFull() {
+    if (answerBytes > answerBytesMax || running.size > 2 * windowItems) duplex.pause();
+  }
+
+  function resumeWhenRoom() {
+    const room = answerBytes < answerBytesMax / 2 && running.size <= windowItems;
+    if (room && !closed && duplex.isPaused()) duplex.resume();
+  }
+
+  function endWhenDone() {
+    if (callerDone && running.size === 0 && !closed && !duplex.writableEnded) duplex.end();
+  }
+
+  function close() {
+    if (closed) return;
+    closed = true;
+    clearImmediate(flushing);
+    for (const item of [...running.values()]) abandon(item);
+    small = [];
+    large = [];
+    gone();
+  }
+
+  return {
+    goAway: () => {
+      if (!closed && !duplex.writableEnded) send({ goingAway: true }, itemOverheadBytes);
+    },
+    counts: () => ({ calls: running.size, answerBytes }),
+  };
+}
