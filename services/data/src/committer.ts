@@ -1,11 +1,10 @@
 import type { Logger } from '@granary/shared/logger';
-import { append } from '@granary/shared/bus/outbox';
 import { conflict, ServiceError, unavailable } from '@granary/shared/errors';
 import { fromPostgres, isConnectionError, isRetryable, violatedConstraint } from '@granary/shared/postgres/errors';
 import type { Connection, Pool } from '@granary/shared/postgres/pool';
 import { CommitUnknownError, transaction } from '@granary/shared/postgres/transaction';
 import { findCollections, type CollectionHandle } from './catalog';
-import { addCollection, usageEvent } from './collections';
+import { addCollection } from './collections';
 import { findCommitted, insertCommits, type Committed, type CommitRow, type Link } from './commits';
 import { WriterHandles } from './handles';
 import { lockHead, type Head } from './head';
@@ -88,7 +87,8 @@ export class Committer {
     private readonly pool: Pool,
     private readonly log: Logger,
     concurrency: number,
-    private readonly afterCommit: () => void,
+    /** Hears which collections a transaction has changed, once it is committed. */
+    private readonly afterCommit: (collectionNumbers: readonly bigint[]) => void,
   ) {
     this.handles = new WriterHandles(pool);
     this.free = concurrency;
@@ -220,7 +220,7 @@ export class Committer {
   /** One transaction for a batch. Settles every write of it, or throws and settles none. */
   private async attempt(app: App, batch: Waiting[], lookForTickets: boolean): Promise<void> {
     const isBulk = batch.reduce((sum, { write }) => sum + write.bytes, 0) > batchBytesMax;
-    const outcomes = await transaction(
+    const { outcomes, changed } = await transaction(
       this.pool,
       (tx) => this.writeBatch(tx, app, batch, lookForTickets),
       isBulk ? { statementTimeoutMs: bulkStatementTimeoutMs } : {},
@@ -230,10 +230,15 @@ export class Committer {
       if (outcome instanceof ServiceError) one.reject(outcome);
       else one.resolve(outcome!);
     }
-    this.afterCommit();
+    this.afterCommit(changed);
   }
 
-  private async writeBatch(tx: Connection, app: App, batch: Waiting[], lookForTickets: boolean): Promise<Outcomes> {
+  private async writeBatch(
+    tx: Connection,
+    app: App,
+    batch: Waiting[],
+    lookForTickets: boolean,
+  ): Promise<{ outcomes: Outcomes; changed: bigint[] }> {
     const locked = await lockHead(tx, app.number);
     // Read under the lock, so that times follow heights as far as clocks agree.
     const at = new Date();
@@ -280,24 +285,23 @@ export class Committer {
     }
     // A write that is repeated may be refused by what has changed since it was committed.
     if (refused.length > 0 && !lookForTickets) await this.findDone(tx, app, refused, outcomes);
-    if (commits.length === 0) return outcomes;
-    const events = [];
+    const changed: bigint[] = [];
+    if (commits.length === 0) return { outcomes, changed };
     for (const [collection, documents] of placed) {
       if (documents.length === 0) continue;
       const handle = handles.get(collection)!;
-      const usage = await writeDocuments(tx, handle, documents, at).catch((error: unknown) => {
+      await writeDocuments(tx, handle, documents, at).catch((error: unknown) => {
         throw uniqueViolation(error, handle, documents) ?? error;
       });
-      events.push(usageEvent(app.appId, collection, usage, at));
+      changed.push(handle.number);
     }
     await insertCommits(tx, app.number, commits, at);
-    await append(tx, events);
     for (const one of open) {
       if (one.write.idempotency && !(outcomes.get(one) instanceof ServiceError)) {
         await keepAnswer(tx, one.write.idempotency, one.write.ticketId, at);
       }
     }
-    return outcomes;
+    return { outcomes, changed };
   }
 
   private async findDone(tx: Connection, app: App, batch: Waiting[], outcomes: Outcomes): Promise<void> {
@@ -419,13 +423,14 @@ function uniqueViolation(
   const same = placed.filter(({ document }) => detail.includes(`)=(${document.uniques[at] ?? ''}) `));
   // Of two documents of one call with the value, the second is one too many in any case.
   const place = (same[1] ?? same[0])?.place ?? 0;
-  return new UniqueViolationError(index.fieldName, place, error);
+  const fields = handle.indexes.slice(at, at + index.uniqueParts).map(({ fieldName }) => fieldName);
+  return new UniqueViolationError(fields, place, error);
 }
 
 /** Ends a transaction, so it cannot be the outcome of one write of a batch; alone, its refusal can. */
 class UniqueViolationError extends Error {
   constructor(
-    readonly fieldName: string,
+    readonly fields: readonly string[],
     readonly place: number,
     cause: unknown,
   ) {
@@ -433,8 +438,12 @@ class UniqueViolationError extends Error {
   }
 
   toServiceError(): ServiceError {
-    return conflict(UNIQUE_VIOLATION, `Another document has the same value of ${this.fieldName}`, {
-      [`data[${this.place}].${this.fieldName}`]: ['must be unique, and another document has the same value'],
-    });
+    const message = 'must be unique, and another document has the same value';
+    const details = this.fields.map((field) => [`data[${this.place}].${field}`, [message]]);
+    return conflict(
+      UNIQUE_VIOLATION,
+      `Another document has the same value of ${this.fields.join(', ')}`,
+      Object.fromEntries(details),
+    );
   }
 }

@@ -26,7 +26,7 @@ const appOf = (request: { appId: string; appNumber: string }): App => ({
  */
 export async function storeDocuments(committer: Committer, request: StoreRequest): Promise<StoreResponse> {
   const app = appOf(request);
-  const body = Buffer.from(request.body);
+  const { body } = request;
   const collection = readStoreRoot(body, app.appId);
   // Read before the lock is taken; again under it only if the catalog has moved on.
   let prepared = prepareAhead(body, await committer.handles.get(app, collection));
@@ -101,7 +101,7 @@ export async function commitUpload(committer: Committer, request: CommitUploadRe
   const app = appOf(request);
   if (!isName(request.collection))
     throw invalid('The collection is not valid', { collection: ['is not a valid name'] });
-  const custom = customMetadata(Buffer.from(request.metadata));
+  const custom = customMetadata(request.metadata);
   const write: Write = {
     ticketId: request.ticketId,
     operation: 'upload',
@@ -165,7 +165,7 @@ function metadataText(
 export async function validateDocuments(pool: Pool, request: ValidateDocumentsRequest): Promise<Buffer> {
   const handle = await requireCollection(pool, request.appId, request.collection);
   try {
-    const documents = prepareBody(Buffer.from(request.body), rulesOf(handle), { single: true });
+    const documents = prepareBody(request.body, rulesOf(handle), { single: true });
     return Buffer.from(JSON.stringify({ valid: true, document_count: documents.length, errors: {} }));
   } catch (error) {
     // What is wrong with a document is the answer; what is wrong with the request is an error as everywhere.

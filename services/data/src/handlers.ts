@@ -15,6 +15,7 @@ import {
 import { getCommit } from './commits';
 import type { Committer } from './committer';
 import { commitUpload, storeDocuments, validateDocuments } from './documents';
+import type { ReaderHandles } from './handles';
 import { createIndex, deleteIndex, getIndex, listIndexes, rebuildIndex } from './indexes';
 import { getJob } from './jobs';
 import { createQuery, deleteQuery, getQuery, listQueries, runQuery } from './queries';
@@ -24,6 +25,9 @@ import { createView, deleteView, getView, listViews, readView, refreshView } fro
 
 export interface HandlerContext extends SkillsContext {
   pool: Pool;
+  /** For short reads that an index serves. */
+  fast: Pool;
+  readers: ReaderHandles;
   committer: Committer;
   /** Called after a change that may have put a job into the queue. */
   wakeWorker: () => void;
@@ -34,11 +38,15 @@ const applicationsPageMax = 1_000;
 
 /** Every method of the service: message → input, call, result → message. */
 export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> {
-  const { pool, committer, wakeWorker } = context;
-  const waking = async <T>(result: Promise<T>): Promise<T> => {
-    const value = await result;
-    wakeWorker();
-    return value;
+  const { pool, fast, readers, committer, wakeWorker } = context;
+  /** For what changes the catalog of an app, and may have put a job into the queue. */
+  const changing = async <T>(appId: string, result: Promise<T>): Promise<T> => {
+    try {
+      return await result;
+    } finally {
+      readers.forget(appId);
+      wakeWorker();
+    }
   };
   return {
     createApplication: (request) => createApplication(pool, request),
@@ -46,10 +54,10 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     listApplications: ({ limit, offset }) =>
       listApplications(pool, Math.min(Math.max(limit, 1), applicationsPageMax), Math.max(offset, 0)),
     deleteApplication: async ({ appId }) => {
-      await waking(deleteApplication(pool, appId));
+      await changing(appId, deleteApplication(pool, appId));
       return {};
     },
-    verifyKey: ({ hash }) => verifyKey(pool, Buffer.from(hash)),
+    verifyKey: ({ hash }) => verifyKey(fast, Buffer.from(hash)),
     regenerateKey: (request) => regenerateKey(pool, request),
     listKeys: async ({ appId }) => ({ keys: await listKeys(pool, appId) }),
     revokeKey: async ({ appId, keyId }) => {
@@ -57,41 +65,41 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
       return {};
     },
 
-    createCollection: (request) => createCollection(pool, request),
+    createCollection: (request) => changing(request.appId, createCollection(pool, request)),
     getCollection: ({ appId, collection }) => getCollection(pool, appId, collection),
     listCollections: async ({ appId }) => ({ collections: await listCollections(pool, appId) }),
-    updateCollection: (request) => waking(updateCollection(pool, request)),
+    updateCollection: (request) => changing(request.appId, updateCollection(pool, request)),
     deleteCollection: async (request) => {
-      await waking(deleteCollection(pool, request));
+      await changing(request.appId, deleteCollection(pool, request));
       return {};
     },
     getCollectionStats: ({ appId, collection }) => collectionStats(pool, appId, collection),
-    setRetention: (request) => setRetention(pool, request),
+    setRetention: (request) => changing(request.appId, setRetention(pool, request)),
     validateDocuments: async (request) => ({ json: await validateDocuments(pool, request) }),
 
     store: (request) => storeDocuments(committer, request),
     commitUpload: (request) => commitUpload(committer, request),
-    getCommit: ({ ticketId }) => getCommit(pool, ticketId),
+    getCommit: ({ ticketId }) => getCommit(fast, ticketId),
     listDocuments: async (request) => ({ json: await listDocuments(context, request) }),
     readCollection: async (request) => ({ json: await readCollection(context, request) }),
 
-    createIndex: (request) => waking(createIndex(pool, request)),
+    createIndex: (request) => changing(request.appId, createIndex(pool, request)),
     listIndexes: async ({ appId, collection }) => ({ indexes: await listIndexes(pool, appId, collection) }),
     getIndex: ({ appId, collection, name }) => getIndex(pool, appId, collection, name),
-    rebuildIndex: (request) => waking(rebuildIndex(pool, request)),
+    rebuildIndex: (request) => changing(request.appId, rebuildIndex(pool, request)),
     deleteIndex: async (request) => {
-      await deleteIndex(pool, request);
+      await changing(request.appId, deleteIndex(pool, request));
       return {};
     },
 
-    createView: (request) => waking(createView(context, request)),
+    createView: (request) => changing(request.appId, createView(context, request)),
     listViews: async ({ appId }) => ({ views: await listViews(context, appId) }),
     getView: ({ appId, name }) => getView(context, appId, name),
     deleteView: async ({ appId, name }) => {
       await deleteView(context, appId, name);
       return {};
     },
-    refreshView: (request) => waking(refreshView(context, request)),
+    refreshView: (request) => changing(request.appId, refreshView(context, request)),
     readView: async (request) => ({ json: await readView(context, request) }),
 
     createQuery: (request) => createQuery(context, request),

@@ -1,5 +1,5 @@
 import type { Pool } from '@granary/shared/postgres/pool';
-import { findCollection, type CollectionHandle } from './catalog';
+import { findApp, findCollection, type CollectionHandle } from './catalog';
 
 /** Handles kept, at most; the oldest go first. */
 const handlesMax = 10_000;
@@ -56,5 +56,43 @@ export class WriterHandles {
     this.entries.delete(key);
     this.entries.set(key, entry);
     if (this.entries.size > handlesMax) this.entries.delete(this.entries.keys().next().value!);
+  }
+}
+
+/** How old a handle may be that a reader gets: another copy's change of the catalog is seen after as long. */
+const readerFreshMs = 250;
+
+/**
+ * Handles of collections for readers, so that a read is one statement. This process forgets what it changes itself;
+ * the counters in them may be old, so whoever answers with those looks again.
+ */
+export class ReaderHandles {
+  private readonly entries = new Map<string, { handle: Promise<CollectionHandle | undefined>; atMs: number }>();
+
+  constructor(private readonly pool: Pool) {}
+
+  /** Undefined when there is no collection of the name. Throws APP_NOT_FOUND. */
+  get(appId: string, name: string): Promise<CollectionHandle | undefined> {
+    const key = `${appId}/${name}`;
+    const known = this.entries.get(key);
+    if (known && Date.now() - known.atMs < readerFreshMs) return known.handle;
+    const entry = { handle: this.find(appId, name), atMs: Date.now() };
+    this.entries.delete(key);
+    this.entries.set(key, entry);
+    if (this.entries.size > handlesMax) this.entries.delete(this.entries.keys().next().value!);
+    // What is not there may be made at any moment, by any write.
+    const forget = () => this.entries.get(key) === entry && this.entries.delete(key);
+    entry.handle.then((found) => found ?? forget(), forget);
+    return entry.handle;
+  }
+
+  /** After a change of an app's catalog, and before a read that found it wanting is tried again. */
+  forget(appId: string): void {
+    const prefix = `${appId}/`;
+    for (const key of this.entries.keys()) if (key.startsWith(prefix)) this.entries.delete(key);
+  }
+
+  private async find(appId: string, name: string): Promise<CollectionHandle | undefined> {
+    return findCollection(this.pool, await findApp(this.pool, appId), name);
   }
 }

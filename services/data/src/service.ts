@@ -4,15 +4,18 @@ import { outboxImplementation } from '@granary/shared/bus/outbox';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import { loadService } from '@granary/shared/grpc/protos';
 import type { Logger } from '@granary/shared/logger';
+import { createPool } from '@granary/shared/postgres/pool';
 import { startService, type Overrides, type RunningService } from '@granary/shared/service';
 import { Committer } from './committer';
 import type { DataConfig } from './config';
 import { dropAppJob, dropCollectionJob } from './drops';
 import { dataHandlers } from './handlers';
+import { ReaderHandles } from './handles';
 import { trimAnswers } from './idempotency';
 import { buildIndexJob } from './index-build';
 import { JobWorker } from './jobs';
 import { purgeExpired } from './purge';
+import { UsagePublisher } from './usage';
 import { refreshViewJob } from './views';
 
 export const dataDefinition = loadService<DataDefinition>('data', 'Data');
@@ -37,8 +40,18 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
       const published = createSignal();
       const outbox = outboxImplementation({ pool, log, appended: published });
       const notify = () => published.notify();
-      // Half of the connections are left to readers.
-      const committer = new Committer(pool, log, Math.max(1, Math.floor(config.DATABASE_POOL_SIZE / 2)), notify);
+      // Short reads that an index serves have connections of their own: nothing slow can hold them up. Few, because
+      // each connection that is awake costs the others a switch.
+      const fast = createPool({
+        url: config.DATABASE_URL,
+        size: config.FAST_POOL_SIZE,
+        applicationName: 'granary-data-fast',
+        log,
+      });
+      const usage = new UsagePublisher(pool, log, notify);
+      const committer = new Committer(pool, log, Math.max(1, Math.floor(config.DATABASE_POOL_SIZE / 2)), (changed) => {
+        for (const number of changed) usage.touch(number);
+      });
       const worker = new JobWorker(
         { pool, log },
         {
@@ -52,6 +65,8 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
       );
       const handlers = dataHandlers({
         pool,
+        fast,
+        readers: new ReaderHandles(fast),
         log,
         committer,
         skillsDirectory: config.SKILLS_DIRECTORY,
@@ -74,6 +89,8 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
           await housework.stop();
           await worker.stop();
           await committer.stop();
+          await usage.stop();
+          await fast.end();
         },
       };
     },

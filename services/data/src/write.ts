@@ -1,7 +1,6 @@
-import { row, type Connection } from '@granary/shared/postgres/pool';
+import { execute, type Connection } from '@granary/shared/postgres/pool';
 import { empty, join, sql, type Sql } from '@granary/shared/postgres/sql';
 import { documentsTable, historyTable, keyColumn, uniqueColumn, type CollectionHandle } from './catalog';
-import { usageColumns, type UsageRow } from './collections';
 import type { PreparedDocument } from './prepare';
 
 /** A document with its place in the order of all writes: the height of its commit and its place in that. */
@@ -44,14 +43,14 @@ function splitVersions(placed: readonly PlacedDocument[]): { latest: LatestVersi
 /**
  * Writes the documents of one collection in one statement: new ones are inserted, known ones replaced, what was
  * replaced goes to history (from `returning old.*`, never by reading the table beside the write), and the catalog's
- * counters follow. The head of the app must be locked. Gives what the collection uses afterwards.
+ * counters follow. The head of the app must be locked.
  */
 export async function writeDocuments(
   tx: Connection,
   handle: CollectionHandle,
   placed: readonly PlacedDocument[],
   at: Date,
-): Promise<UsageRow> {
+): Promise<void> {
   const { latest, earlier } = splitVersions(placed);
   const bytes = placed.reduce((sum, { document }) => sum + document.bytes, 0);
   const keys = keyColumns(handle, latest);
@@ -79,12 +78,11 @@ export async function writeDocuments(
     )${earlier.length === 0 ? empty : earlierVersions(history, earlier, at)}
     update collection set
       row_count = row_count + s.added, deleted_count = deleted_count + s.deleted, size_bytes = size_bytes + ${bytes}::int8,
-      version_count = version_count + s.replaced + ${earlier.length}::int8, usage_sequence = usage_sequence + 1, last_write_at = ${at}
+      version_count = version_count + s.replaced + ${earlier.length}::int8, last_write_at = ${at}
     from (select count(*) filter (where old_id is null) as added, count(*) filter (where old_id is not null) as replaced,
             count(*) filter (where deleted) - count(*) filter (where old_deleted) as deleted from written) s
-    where number = ${handle.number}
-    returning ${usageColumns}`;
-  return (await row<UsageRow>(tx, statement))!;
+    where number = ${handle.number}`;
+  await execute(tx, statement);
 }
 
 function earlierVersions(history: Sql, earlier: readonly EarlierVersion[], at: Date): Sql {

@@ -76,7 +76,6 @@ export async function startConstellation(options: ConstellationOptions): Promise
       await startData(
         readConfig(dataConfig, {
           SKILLS_DIRECTORY: join(directory, 'skills'),
-          DATABASE_POOL_SIZE: '16',
           ...common('data'),
         }),
         { ...overrides('data'), publicUrl: () => url },
