@@ -9,16 +9,42 @@ export const COLLECTION_NOT_FOUND = 'COLLECTION_NOT_FOUND';
 /** How the scalar of an indexed field is keyed and how text from a URL is read for it; `any` where nothing is declared. */
 export type FieldType = 'any' | 'string' | 'number' | 'boolean' | 'date';
 
+/** The key column of one field, which writers fill: that of an index of one field, or of one part of a composite. */
 export interface IndexDescriptor {
+  /** Of the index; the parts of a composite share it. */
   number: bigint;
+  /** 1 to 4 in a composite, 0 in an index of one field. */
+  part: number;
   name: string;
   fieldName: string;
   path: string[];
   /** The declared type of the index, else the schema's. */
   type: FieldType;
+  /** Whether a column for the unique value goes with it. A unique composite has one, with its first part. */
   unique: boolean;
+  /** How many descriptors, from this one on, make the unique value together. */
+  uniqueParts: number;
   /** Writers fill the key column of a building index already; readers use ready ones only. */
   status: 'building' | 'ready' | 'failed';
+}
+
+/** An index as it was asked for: over one field, or over two to four. */
+export interface IndexDefinition {
+  number: bigint;
+  name: string;
+  /** What it is listed with; a composite's own fields are in `fields`. */
+  fieldName: string;
+  fields: string[];
+  /** As it was asked for: btree, composite, or a declared type. */
+  declaredType: string;
+  unique: boolean;
+  status: IndexDescriptor['status'];
+  keys: IndexDescriptor[];
+}
+
+/** The columns that an index has in the table of documents. */
+export interface IndexColumns extends Pick<IndexDefinition, 'number' | 'unique'> {
+  keys: ReadonlyArray<Pick<IndexDescriptor, 'number' | 'part'>>;
 }
 
 /**
@@ -34,7 +60,10 @@ export interface CollectionHandle {
   readAccess: 'public' | 'private';
   retentionDays: number | null;
   schema: Schema | undefined;
+  /** The key columns of all indexes, for writers. */
   indexes: IndexDescriptor[];
+  /** The indexes, for readers and listings. */
+  definitions: IndexDefinition[];
   rowCount: bigint;
   deletedCount: bigint;
   versionCount: bigint;
@@ -55,7 +84,8 @@ export const historyTable = (of: Pick<CollectionHandle, 'appNumber' | 'number'>)
 export const viewTable = (appNumber: bigint, tableNumber: bigint): Sql => named('a_', appNumber, '.v_', tableNumber);
 
 /** The column with the key of an indexed field: a scalar as jsonb, strings cut at 256 bytes, dates as the number of the instant. */
-export const keyColumn = (index: Pick<IndexDescriptor, 'number'>): Sql => named('k_', index.number);
+export const keyColumn = ({ number, part }: Pick<IndexDescriptor, 'number' | 'part'>): Sql =>
+  part === 0 ? named('k_', number) : named('k_', number, '_', BigInt(part));
 
 /** The column that a unique index is on: type and value as text, null where nothing can collide. */
 export const uniqueColumn = (index: Pick<IndexDescriptor, 'number'>): Sql => named('u_', index.number);
@@ -79,6 +109,7 @@ interface IndexRow {
   number: string;
   name: string;
   field_name: string;
+  fields: string[] | null;
   index_type: string;
   is_unique: boolean;
   status: IndexDescriptor['status'];
@@ -122,7 +153,7 @@ export async function findCollections(
                c.row_count, c.deleted_count, c.version_count, c.size_bytes,
                (select h.catalog_revision from head h where h.app_number = c.app_number) as revision,
                coalesce((select json_agg(json_build_object('number', i.number::text, 'name', i.name,
-                          'field_name', i.field_name, 'index_type', i.index_type, 'is_unique', i.is_unique,
+                          'field_name', i.field_name, 'fields', i.fields, 'index_type', i.index_type, 'is_unique', i.is_unique,
                           'status', i.status) order by i.number)
                          from document_index i where i.collection_number = c.number), '[]')::text as indexes
         from collection c
@@ -133,6 +164,7 @@ export async function findCollections(
 
 function toHandle(app: { number: bigint; appId: string }, found: CollectionRow): CollectionHandle {
   const schema = found.schema_text === null ? undefined : parseSchema(found.schema_text);
+  const definitions = (JSON.parse(found.indexes) as IndexRow[]).map((index) => toDefinition(index, schema));
   return {
     appNumber: app.number,
     appId: app.appId,
@@ -142,7 +174,8 @@ function toHandle(app: { number: bigint; appId: string }, found: CollectionRow):
     readAccess: found.read_access,
     retentionDays: found.retention_days,
     schema,
-    indexes: (JSON.parse(found.indexes) as IndexRow[]).map((index) => toIndex(index, schema)),
+    indexes: definitions.flatMap(({ keys }) => keys),
+    definitions,
     rowCount: found.row_count,
     deletedCount: found.deleted_count,
     versionCount: found.version_count,
@@ -151,16 +184,23 @@ function toHandle(app: { number: bigint; appId: string }, found: CollectionRow):
   };
 }
 
-function toIndex(index: IndexRow, schema: Schema | undefined): IndexDescriptor {
-  return {
-    number: BigInt(index.number),
-    name: index.name,
-    fieldName: index.field_name,
-    path: index.field_name.split('.'),
-    type: index.index_type === 'btree' ? schemaType(schema, index.field_name) : (index.index_type as FieldType),
-    unique: index.is_unique,
-    status: index.status,
-  };
+function toDefinition(index: IndexRow, schema: Schema | undefined): IndexDefinition {
+  const { name, status, is_unique: unique, index_type: declaredType } = index;
+  const number = BigInt(index.number);
+  const fields = index.fields ?? [index.field_name];
+  const isTyped = declaredType !== 'btree' && declaredType !== 'composite';
+  const keys = fields.map((fieldName, at): IndexDescriptor => ({
+    number,
+    part: index.fields ? at + 1 : 0,
+    name,
+    fieldName,
+    path: fieldName.split('.'),
+    type: isTyped ? (declaredType as FieldType) : schemaType(schema, fieldName),
+    unique: unique && at === 0,
+    uniqueParts: unique && at === 0 ? fields.length : 0,
+    status,
+  }));
+  return { number, name, fieldName: index.field_name, fields, declaredType, unique, status, keys };
 }
 
 /** The scalar type that the schema declares for a path, `any` for none and for objects and arrays. */

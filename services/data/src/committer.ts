@@ -439,7 +439,7 @@ class UniqueViolationError extends Error {
 
   toServiceError(): ServiceError {
     const message = 'must be unique, and another document has the same value';
-    const details = this.fields.map((field) => [`data[${this.place}].${field}`, [message]]);
+    const details = this.fields.map((field) => [`data[${this.place}].${field}`, [message]] as const);
     return conflict(
       UNIQUE_VIOLATION,
       `Another document has the same value of ${this.fields.join(', ')}`,

@@ -1,7 +1,7 @@
 import { conflict, notFound, ServiceError } from '@granary/shared/errors';
 import { sqlState } from '@granary/shared/postgres/errors';
 import { execute, row, rows, type Pool, type Queryable } from '@granary/shared/postgres/pool';
-import { empty, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
+import { empty, join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import {
   documentsTable,
@@ -10,7 +10,8 @@ import {
   keyColumn,
   uniqueColumn,
   type CollectionHandle,
-  type IndexDescriptor,
+  type IndexColumns,
+  type IndexDefinition,
 } from './catalog';
 import { growCatalogRevision, lockHead } from './head';
 import { JobInterruptedError, type JobContext, type Report } from './jobs';
@@ -27,8 +28,9 @@ const buildTimeoutMs = 3_600_000;
 /** Builds take turns within a database: each reads a whole table. */
 const buildLock = 7_265_002;
 
-/** Names of the two Postgres indexes that an index may have. */
+/** Names of the Postgres indexes that an index may have: its keys, the rows of a composite that lack one, unique values. */
 const keyIndexName = (number: bigint): Sql => named('i_', number);
+const restIndexName = (number: bigint): Sql => named('r_', number);
 const uniqueIndexName = (number: bigint): Sql => named('q_', number);
 
 /** The number of the index whose uniqueness a Postgres constraint guards. */
@@ -51,29 +53,39 @@ export async function cancelBuilds(db: Queryable, which: Sql): Promise<void> {
 }
 
 /** What a unique index is refused with when stored documents have equal values. */
-export function duplicates(index: IndexDescriptor): ServiceError {
+export function duplicates({ fields }: Pick<IndexDefinition, 'fields'>): ServiceError {
+  const message =
+    fields.length === 1
+      ? 'must be unique, and stored documents have equal values'
+      : 'must be unique together, and stored documents have equal values';
   return conflict(
     UNIQUE_VIOLATION,
-    `The documents have equal values of ${index.fieldName}: the index cannot be unique`,
-    {
-      [index.fieldName]: ['must be unique, and stored documents have equal values'],
-    },
+    `The documents have equal values of ${fields.join(', ')}: the index cannot be unique`,
+    Object.fromEntries(fields.map((field) => [field, [message]])),
   );
 }
 
 /**
- * Makes the btree of the keys and, for a unique index, the constraint that refuses a second value. That one is checked
+ * Makes the btree of the keys, for a composite one of the rows that it has no place for in an order, and, for a unique index, the constraint that refuses a second value. That one is checked
  * at the end of a statement, so that two documents of one commit may exchange their values.
  */
 export async function createPostgresIndexes(
   db: Queryable,
   table: { appNumber: bigint; number: bigint },
-  index: { number: bigint; unique: boolean },
+  index: IndexColumns,
   concurrently: boolean,
 ): Promise<void> {
   const how = concurrently ? trusted('concurrently') : empty;
   const on = documentsTable(table);
-  await execute(db, sql`create index ${how} ${keyIndexName(index.number)} on ${on} (${keyColumn(index)}, id)`);
+  const keys = index.keys.map(keyColumn);
+  await execute(db, sql`create index ${how} ${keyIndexName(index.number)} on ${on} (${join(keys, ', ')}, id)`);
+  if (keys.length > 1) {
+    const rest = join(
+      keys.map((key) => sql`${key} is null`),
+      ' or ',
+    );
+    await execute(db, sql`create index ${how} ${restIndexName(index.number)} on ${on} (${keys[0]!}, id) where ${rest}`);
+  }
   if (!index.unique || (await hasConstraint(db, table.appNumber, index.number))) return;
   const name = uniqueIndexName(index.number);
   await execute(db, sql`create unique index ${how} if not exists ${name} on ${on} (${uniqueColumn(index)})`);
@@ -95,11 +107,11 @@ async function hasConstraint(db: Queryable, appNumber: bigint, number: bigint): 
 export async function fillKeys(
   db: Queryable,
   handle: CollectionHandle,
-  index: IndexDescriptor,
+  index: IndexDefinition,
   update: (statement: Sql) => Promise<unknown>,
   report: Report | undefined,
 ): Promise<void> {
-  const rules = rulesOf({ ...handle, indexes: [index], schema: undefined });
+  const rules = rulesOf({ ...handle, indexes: index.keys, schema: undefined });
   const table = documentsTable(handle);
   // Inside a transaction there is no vacuum, and no need of it: only a build beside the writers reports.
   const vacuums = report !== undefined;
@@ -116,15 +128,26 @@ export async function fillKeys(
     );
     if (batch.length === 0) return;
     const values = batch.map(({ body }) => keysOfStored(Buffer.from(body), rules));
-    const unique = index.unique ? sql`, ${uniqueColumn(index)} = v.unique_value` : empty;
-    const uniqueDiffers = index.unique ? sql` or t.${uniqueColumn(index)} is distinct from v.unique_value` : empty;
+    // Columns and their values; the texts of keys are cast where they are used.
+    const columns = index.keys.map((key, at) => ({
+      column: keyColumn(key),
+      name: named('key', BigInt(at)),
+      value: sql`v.${named('key', BigInt(at))}::jsonb`,
+      texts: values.map(({ keys }) => keys[at] ?? null),
+    }));
+    if (index.unique) {
+      const texts = values.map(({ uniques }) => uniques[0] ?? null);
+      columns.push({ column: uniqueColumn(index), name: sql`unique_value`, value: sql`v.unique_value`, texts });
+    }
+    const each = (part: (column: (typeof columns)[number]) => Sql, separator: string) =>
+      join(columns.map(part), separator);
     await update(
-      sql`update ${table} t set ${keyColumn(index)} = v.key::jsonb${unique}
+      sql`update ${table} t set ${each(({ column, value }) => sql`${column} = ${value}`, ', ')}
           from unnest(${batch.map(({ id }) => id)}::text[], ${batch.map(({ version }) => version.toString())}::int8[],
-                      ${values.map(({ keys }) => keys[0])}::text[], ${values.map(({ uniques }) => uniques[0])}::text[])
-               as v(id, version, key, unique_value)
+                      ${each(({ texts }) => sql`${texts}::text[]`, ', ')})
+               as v(id, version, ${each(({ name }) => name, ', ')})
           where t.id = v.id and t.version = v.version
-            and (t.${keyColumn(index)} is distinct from v.key::jsonb${uniqueDiffers})`,
+            and (${each(({ column, value }) => sql`t.${column} is distinct from ${value}`, ' or ')})`,
     );
     last = batch.at(-1)!.id;
     done += batch.length;
@@ -138,7 +161,7 @@ export async function fillKeys(
 /** An index that is to be built, as it was when the build began. */
 interface Building {
   handle: CollectionHandle;
-  index: IndexDescriptor;
+  index: IndexDefinition;
   /** Postgres's own version of the catalog row: another one when a later build has been asked for. */
   version: string;
 }
@@ -151,7 +174,7 @@ async function findBuilding(pool: Pool, payload: Record<string, unknown>): Promi
     sql`select xmin::text as version from document_index where number = ${number}`,
   );
   const handle = await findCollection(pool, app, String(payload['collection']));
-  const index = handle?.indexes.find((candidate) => candidate.number === number);
+  const index = handle?.definitions.find((candidate) => candidate.number === number);
   return handle && index && state ? { handle, index, version: state.version } : undefined;
 }
 
@@ -206,7 +229,7 @@ async function build(pool: Pool, { handle, index }: Building, report: Report): P
     await fillKeys(connection, handle, index, update, report);
     await createPostgresIndexes(connection, handle, index, true);
     await report(0.95, 'indexes made');
-    await execute(connection, sql`analyze ${documentsTable(handle)} (${keyColumn(index)})`);
+    await execute(connection, sql`analyze ${documentsTable(handle)} (${join(index.keys.map(keyColumn), ', ')})`);
   } finally {
     // The session's settings and lock go with it.
     connection.release(true);
@@ -232,7 +255,7 @@ async function endBuild(pool: Pool, { handle, index, version }: Building, status
         tx,
         sql`alter table ${documentsTable(handle)} drop constraint if exists ${uniqueIndexName(index.number)}`,
       );
-      for (const name of [keyIndexName(index.number), uniqueIndexName(index.number)]) {
+      for (const name of [keyIndexName(index.number), restIndexName(index.number), uniqueIndexName(index.number)]) {
         await execute(tx, sql`drop index if exists ${named('a_', handle.appNumber, '.')}${name}`);
       }
     }
@@ -240,10 +263,11 @@ async function endBuild(pool: Pool, { handle, index, version }: Building, status
   });
 }
 
-/** Drops the old btree of the keys, and a unique one that was left INVALID; a valid one goes on guarding. */
+/** Drops the old btrees of the keys, and a unique one that was left INVALID; a valid one goes on guarding. */
 async function dropLeftovers(db: Queryable, appNumber: bigint, number: bigint): Promise<void> {
   const schema = named('a_', appNumber, '.');
   await execute(db, sql`drop index if exists ${schema}${keyIndexName(number)}`);
+  await execute(db, sql`drop index if exists ${schema}${restIndexName(number)}`);
   const invalidLeft = await row(
     db,
     sql`select from pg_index where not indisvalid and indexrelid = to_regclass(${`a_${appNumber}.q_${number}`})`,

@@ -17,7 +17,8 @@ import {
   schemaType,
   uniqueColumn,
   type CollectionHandle,
-  type IndexDescriptor,
+  type IndexColumns,
+  type IndexDefinition,
 } from './catalog';
 import { addCollection, changingApp } from './collections';
 import { growCatalogRevision } from './head';
@@ -32,7 +33,8 @@ export const indexesMax = 64;
 const plainBuildRowsMax = 1_000;
 const plainBuildBytesMax = 8 * 1024 * 1024;
 const typeSynonyms = new Set(['btree', 'string', 'number', 'boolean', 'date']);
-const laterTypes = new Set(['hash', 'fulltext', 'composite', 'price', 'encrypted']);
+const laterTypes = new Set(['hash', 'fulltext', 'price', 'encrypted']);
+const compositeFieldsMax = 4;
 
 interface Table {
   appNumber: bigint;
@@ -41,61 +43,81 @@ interface Table {
 }
 
 /**
- * Makes an index (btree, or a btree over a declared type). Small tables are indexed at once; else the answer carries
- * the ticket of the build. The same definition again changes nothing.
+ * Makes an index: a btree, a btree over a declared type, or a composite one over several fields. Small tables are
+ * indexed at once; else the answer carries the ticket of the build. The same definition again changes nothing.
  */
 export async function createIndex(pool: Pool, request: CreateIndexRequest): Promise<CreateIndexResponse> {
-  const type = request.indexType.toLowerCase();
-  if (laterTypes.has(type)) throw notImplemented(`An index of type ${type}`);
-  checkDefinition(request, type);
+  const definition = definitionOf(request);
   const { name, ticketId, updated } = await changingApp(pool, request.appId, async (tx, app) => {
     const handle =
       (await findCollection(tx, app, request.collection)) ??
       (await addCollection(tx, app, { name: request.collection }, new Date()));
-    const same = handle.indexes.find((index) => index.name === request.name);
+    const same = handle.definitions.find((index) => index.name === request.name);
     if (same) {
-      const before = (await row<{ index_type: string }>(
-        tx,
-        sql`select index_type from document_index where number = ${same.number}`,
-      ))!;
-      if (same.fieldName === request.fieldName && before.index_type === type && same.unique === request.unique) {
+      if (isSame(same, definition)) {
         const repeated = await isEnqueued(tx, app.number, request.ticketId);
         return { name: same.name, ticketId: repeated ? request.ticketId : '', updated: !repeated };
       }
       throw conflict('ALREADY_EXISTS', `An index with the name ${request.name} and another definition already exists`);
     }
-    const ticketId = await addIndex(
-      tx,
-      handle,
-      { name: request.name, fieldName: request.fieldName, type, unique: request.unique },
-      new Date(),
-      {
-        appId: app.appId,
-        ticketId: request.ticketId,
-      },
-    );
+    const job = { appId: app.appId, ticketId: request.ticketId };
+    const ticketId = await addIndex(tx, handle, definition, new Date(), job);
     await growCatalogRevision(tx, app.number);
     return { name: request.name, ticketId, updated: false };
   });
   return { index: await getIndex(pool, request.appId, request.collection, name), updated, ticketId };
 }
 
-function checkDefinition(request: CreateIndexRequest, type: string): void {
-  const problems: Record<string, string[]> = {};
-  if (!isIndexName(request.name)) problems['name'] = ['must have 1 to 200 printable characters'];
-  if (!typeSynonyms.has(type))
-    problems['index_type'] = [`must be one of ${[...typeSynonyms, ...laterTypes].join(', ')}`];
-  if (!isFieldPath(request.fieldName)) {
-    problems['field_name'] = ['must be a field path of 1 to 16 steps with dots between them'];
-  }
-  if (Object.keys(problems).length > 0) throw invalid('The index is not valid', problems);
-}
-
 interface Definition {
   name: string;
   fieldName: string;
+  fields: string[];
   type: string;
   unique: boolean;
+}
+
+const isComposite = ({ fields }: Pick<Definition, 'fields'>): boolean => fields.length > 1;
+
+const isSame = (index: IndexDefinition, { fields, type, unique }: Definition): boolean =>
+  index.declaredType === type && index.unique === unique && index.fields.join() === fields.join();
+
+/** The definition that is asked for. Throws VALIDATION_FAILED, and NOT_IMPLEMENTED for the types that are to come. */
+function definitionOf(request: CreateIndexRequest): Definition {
+  const { name, unique } = request;
+  const asked = request.indexType.toLowerCase();
+  if (laterTypes.has(asked)) throw notImplemented(`An index of type ${asked}`);
+  const problems: Record<string, string[]> = {};
+  if (!isIndexName(name)) problems['name'] = ['must have 1 to 200 printable characters'];
+  // A btree over several fields is what is called composite.
+  const type = asked === 'btree' && request.fields.length > 1 ? 'composite' : asked;
+  if (type !== 'composite' && !typeSynonyms.has(type)) {
+    problems['index_type'] = [`must be one of ${[...typeSynonyms, 'composite', ...laterTypes].join(', ')}`];
+  }
+  const fields = request.fields.length > 0 ? request.fields : [request.fieldName];
+  const fieldName = request.fieldName === '' ? fields[0]! : request.fieldName;
+  if (type === 'composite') {
+    const problem = fieldsProblem(request.fields);
+    if (problem) problems['fields'] = [problem];
+    else if (!isNameOf(fields, fieldName)) problems['field_name'] = ['must be one of fields, or all of them joined'];
+  } else if (!isFieldPath(fieldName)) {
+    problems['field_name'] = ['must be a field path of 1 to 16 steps with dots between them'];
+  } else if (fields.length > 1 || fields[0] !== fieldName) {
+    problems['fields'] = ['must be the same as field_name; an index over several fields has the type composite'];
+  }
+  if (Object.keys(problems).length > 0) throw invalid('The index is not valid', problems);
+  return { name, fieldName, fields, type, unique };
+}
+
+function fieldsProblem(fields: readonly string[]): string | undefined {
+  if (fields.length < 2 || fields.length > compositeFieldsMax) return `must hold 2 to ${compositeFieldsMax} fields`;
+  if (new Set(fields).size < fields.length) return 'must hold each field once';
+  return fields.every(isFieldPath) ? undefined : 'must hold field paths of 1 to 16 steps with dots between them';
+}
+
+/** Whether a composite may be listed under a name: clients send one of its fields, or all of them joined. */
+function isNameOf(fields: readonly string[], name: string): boolean {
+  const letters = (text: string) => text.replace(/[^\p{L}\p{N}]/gu, '');
+  return fields.includes(name) || letters(name) === letters(fields.join(''));
 }
 
 /** Adds the columns and the catalog row; writers fill the columns from then on. Gives a ticket, or '' when it is ready. */
@@ -106,12 +128,14 @@ async function addIndex(
   at: Date,
   job: { appId: string; ticketId: string },
 ): Promise<string> {
-  checkCount(handle.indexes.length);
-  if (handle.indexes.some(({ status }) => status === 'building')) {
+  checkCount(handle.definitions.length);
+  if (handle.definitions.some(({ status }) => status === 'building')) {
     await cancelBuilds(tx, sql`i.collection_number = ${handle.number}`);
   }
   const number = await insertIndex(tx, handle, definition, 'building', at);
-  await addColumns(tx, handle, { number, unique: definition.unique });
+  const fresh = (await findCollection(tx, { number: handle.appNumber, appId: handle.appId }, handle.name))!;
+  const index = fresh.definitions.find((candidate) => candidate.number === number)!;
+  await addColumns(tx, handle, index);
   if (handle.rowCount >= plainBuildRowsMax || handle.sizeBytes >= plainBuildBytesMax) {
     return enqueueJob(
       tx,
@@ -121,8 +145,6 @@ async function addIndex(
       job.ticketId || undefined,
     );
   }
-  const fresh = (await findCollection(tx, { number: handle.appNumber, appId: handle.appId }, handle.name))!;
-  const index = fresh.indexes.find((candidate) => candidate.number === number)!;
   await fillKeys(tx, fresh, index, (statement) => execute(tx, statement), undefined);
   await createPostgresIndexes(tx, fresh, index, false).catch((error: unknown) => {
     throw sqlState(error) === '23505' ? duplicates(index) : error;
@@ -155,17 +177,19 @@ async function insertIndex(
 ): Promise<bigint> {
   const { number } = (await row<{ number: bigint }>(
     tx,
-    sql`insert into document_index (app_number, collection_number, name, field_name, index_type, is_unique, status, created_at)
-        values (${table.appNumber}, ${table.number}, ${definition.name}, ${definition.fieldName}, ${definition.type},
+    sql`insert into document_index (app_number, collection_number, name, field_name, fields, index_type, is_unique, status, created_at)
+        values (${table.appNumber}, ${table.number}, ${definition.name}, ${definition.fieldName},
+                ${isComposite(definition) ? definition.fields : null}, ${definition.type},
                 ${definition.unique}, ${status}, ${at})
         returning number`,
   ))!;
   return number;
 }
 
-async function addColumns(tx: Connection, table: Table, index: { number: bigint; unique: boolean }): Promise<void> {
-  const unique = index.unique ? sql`, add column ${uniqueColumn(index)} text collate "C"` : empty;
-  await execute(tx, sql`alter table ${documentsTable(table)} add column ${keyColumn(index)} jsonb${unique}`);
+async function addColumns(tx: Connection, table: Table, index: IndexColumns): Promise<void> {
+  const keys = index.keys.map((key) => sql`add column ${keyColumn(key)} jsonb`);
+  const unique = index.unique ? [sql`add column ${uniqueColumn(index)} text collate "C"`] : [];
+  await execute(tx, sql`alter table ${documentsTable(table)} ${join([...keys, ...unique], ', ')}`);
 }
 
 /** The indexes that a schema asks for and that are not there, on a collection whose head is locked. */
@@ -176,12 +200,13 @@ export async function addSchemaIndexes(
   at: Date,
 ): Promise<void> {
   const existing = 'indexes' in table ? table : undefined;
-  let count = existing?.indexes.length ?? 0;
+  let count = existing?.definitions.length ?? 0;
   for (const [fieldName, rule] of schema.fields) {
     if (!rule.index && !rule.unique) continue;
-    const definition = { name: `${table.name}_${fieldName}_idx`, fieldName, type: 'btree', unique: rule.unique };
-    const same = existing?.indexes.find((index) => index.name === definition.name);
-    if (same && (same.fieldName !== fieldName || (rule.unique && !same.unique))) {
+    const name = `${table.name}_${fieldName}_idx`;
+    const definition = { name, fieldName, fields: [fieldName], type: 'btree', unique: rule.unique };
+    const same = existing?.definitions.find((index) => index.name === name);
+    if (same && (same.fields.join() !== fieldName || (rule.unique && !same.unique))) {
       throw conflict('ALREADY_EXISTS', `An index with the name ${same.name} and another definition already exists`);
     }
     if (same) continue;
@@ -190,8 +215,9 @@ export async function addSchemaIndexes(
       await addIndex(tx, existing, definition, at, { appId: existing.appId, ticketId: '' });
     } else {
       const number = await insertIndex(tx, table, definition, 'ready', at);
-      await addColumns(tx, table, { number, unique: rule.unique });
-      await createPostgresIndexes(tx, table, { number, unique: rule.unique }, false);
+      const index = { number, unique: rule.unique, keys: [{ number, part: 0 }] };
+      await addColumns(tx, table, index);
+      await createPostgresIndexes(tx, table, index, false);
     }
   }
 }
@@ -201,13 +227,12 @@ export async function addSchemaIndexes(
  * their type from the schema are built anew.
  */
 export async function rekeyIndexes(tx: Connection, before: CollectionHandle, schema: Schema): Promise<void> {
-  for (const index of before.indexes) {
-    const declared = (await row<{ index_type: string }>(
-      tx,
-      sql`select index_type from document_index where number = ${index.number}`,
-    ))!;
-    if (declared.index_type !== 'btree') continue;
-    if ((index.type === 'date') === (schemaType(schema, index.fieldName) === 'date')) continue;
+  for (const index of before.definitions) {
+    if (index.declaredType !== 'btree' && index.declaredType !== 'composite') continue;
+    const isAsBefore = index.keys.every(
+      ({ type, fieldName }) => (type === 'date') === (schemaType(schema, fieldName) === 'date'),
+    );
+    if (isAsBefore) continue;
     await execute(tx, sql`update document_index set status = 'building' where number = ${index.number}`);
     await enqueueJob(tx, { number: before.appNumber, appId: before.appId }, 'index.build', {
       index: index.number.toString(),
@@ -225,7 +250,7 @@ export async function deleteIndex(pool: Pool, request: IndexRequest): Promise<vo
     await cancelBuilds(tx, sql`i.collection_number = ${found.handle.number}`);
     const deleted = await execute(tx, sql`delete from document_index where number = ${found.index.number}`);
     if (deleted === 0) throw indexNotFound(request.name);
-    const columns = [keyColumn(found.index), ...(found.index.unique ? [uniqueColumn(found.index)] : [])];
+    const columns = [...found.index.keys.map(keyColumn), ...(found.index.unique ? [uniqueColumn(found.index)] : [])];
     const drops = join(
       columns.map((column) => sql`drop column ${column}`),
       ', ',
@@ -262,11 +287,11 @@ const indexNotFound = (name: string) => notFound(INDEX_NOT_FOUND, `There is no i
 async function findIndex(
   pool: Pool,
   request: IndexRequest,
-): Promise<{ handle: CollectionHandle; index: IndexDescriptor }> {
+): Promise<{ handle: CollectionHandle; index: IndexDefinition }> {
   const app = await findApp(pool, request.appId);
   if (request.collection !== '') {
     const handle = await requireCollection(pool, request.appId, request.collection);
-    const index = handle.indexes.find((candidate) => candidate.name === request.name);
+    const index = handle.definitions.find((candidate) => candidate.name === request.name);
     if (!index) throw indexNotFound(request.name);
     return { handle, index };
   }
@@ -275,7 +300,7 @@ async function findIndex(
     sql`select c.name as collection, i.name from document_index i join collection c on c.number = i.collection_number
         where i.app_number = ${app.number} and c.deleted_at is null
           and (c.name || '_' || i.field_name || '_index' = ${request.name} or i.name = ${request.name})
-        order by i.name = ${request.name} desc, i.number limit 1`,
+        order by i.name = ${request.name} desc, i.fields is not null, i.number limit 1`,
   );
   if (!found) throw indexNotFound(request.name);
   return findIndex(pool, { ...request, collection: found.collection, name: found.name });
@@ -285,6 +310,7 @@ interface IndexRow {
   name: string;
   collection: string;
   field_name: string;
+  fields: string[] | null;
   index_type: string;
   is_unique: boolean;
   status: string;
@@ -296,8 +322,9 @@ interface IndexRow {
 
 function selectIndexes(where: Sql): Sql {
   // The sizes come from the catalog of Postgres, under names that are made from our numbers.
-  return sql`select i.name, c.name as collection, i.field_name, i.index_type, i.is_unique, i.status, i.error, i.created_at,
+  return sql`select i.name, c.name as collection, i.field_name, i.fields, i.index_type, i.is_unique, i.status, i.error, i.created_at,
       coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.i_' || i.number)), 0)
+        + coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.r_' || i.number)), 0)
         + coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.q_' || i.number)), 0) as size_bytes,
       greatest(0, coalesce((select reltuples from pg_class where oid = to_regclass('a_' || i.app_number || '.i_' || i.number)), 0))::int8 as entry_count
     from document_index i join collection c on c.number = i.collection_number
@@ -309,6 +336,7 @@ function toIndex(found: IndexRow): Index {
     name: found.name,
     collection: found.collection,
     fieldName: found.field_name,
+    fields: found.fields ?? [],
     indexType: found.index_type,
     unique: found.is_unique,
     status: found.status,

@@ -13,7 +13,7 @@ import { JsonReader } from '@granary/shared/json/reader';
 import type { CollectionHandle, IndexDescriptor } from './catalog';
 import { isName } from './names';
 import { fieldProblems, SCHEMA_VIOLATION, type FieldRule } from './schema';
-import { keyText, uniqueText } from './scalar';
+import { joinUniques, keyText, uniqueText } from './scalar';
 
 /** Documents of one call, at most. Larger sets come in several calls. */
 export const documentsPerCallMax = 10_000;
@@ -41,10 +41,12 @@ export interface PreparedDocument {
 export interface DocumentRules {
   watch: WatchTree;
   indexes: readonly IndexDescriptor[];
+  /** For each index, whether its value is needed for a unique one: of its own, or of the composite that it is part of. */
+  isUnique: readonly boolean[];
   fields: ReadonlyArray<{ name: string; rule: FieldRule }>;
 }
 
-const noRules: DocumentRules = { watch: compileWatch([]), indexes: [], fields: [] };
+const noRules: DocumentRules = { watch: compileWatch([]), indexes: [], isUnique: [], fields: [] };
 const compiled = new WeakMap<CollectionHandle, DocumentRules>();
 
 /** The rules of a collection; none for one that does not exist yet. */
@@ -55,7 +57,10 @@ export function rulesOf(handle: CollectionHandle | undefined): DocumentRules {
     const fields = [...(handle.schema?.fields ?? [])].map(([name, rule]) => ({ name, rule }));
     // The captures of a document come in this order: indexes first, then the fields of the schema.
     const paths = [...handle.indexes.map((index) => index.path), ...fields.map(({ name }) => name.split('.'))];
-    rules = { watch: compileWatch(paths), indexes: handle.indexes, fields };
+    const isUnique = handle.indexes.map(({ number }) =>
+      handle.indexes.some((index) => index.number === number && index.unique),
+    );
+    rules = { watch: compileWatch(paths), indexes: handle.indexes, isUnique, fields };
     compiled.set(handle, rules);
   }
   return rules;
@@ -204,9 +209,9 @@ function prepareDocument(
       index.fieldName === 'id' ? JSON.stringify(id) : defaults.find(({ key }) => key === index.fieldName)?.jsonText;
     const [from, capture] = added === undefined ? [bytes, document.captures[at]] : captureWhole(Buffer.from(added));
     keys.push(keyText(from, capture, index.type));
-    uniques.push(index.unique && !document.deleted ? uniqueText(from, capture, index.type) : null);
+    uniques.push(rules.isUnique[at] && !document.deleted ? uniqueText(from, capture, index.type) : null);
   }
-  return { ...prepared, keys, uniques };
+  return { ...prepared, keys, uniques: joinUniques(rules.indexes, uniques) };
 }
 
 /** A JSON text of its own, as a capture of all of it. */
@@ -222,8 +227,11 @@ export function keysOfStored(
   const document = readDocument(new JsonReader(bytes, { maxDepth: bodyDepth }), rules.watch, Infinity);
   return {
     keys: rules.indexes.map((index, at) => keyText(bytes, document.captures[at], index.type)),
-    uniques: rules.indexes.map((index, at) =>
-      index.unique && !document.deleted ? uniqueText(bytes, document.captures[at], index.type) : null,
+    uniques: joinUniques(
+      rules.indexes,
+      rules.indexes.map((index, at) =>
+        rules.isUnique[at] && !document.deleted ? uniqueText(bytes, document.captures[at], index.type) : null,
+      ),
     ),
   };
 }

@@ -26,12 +26,12 @@ import {
   needsKey,
   numberOfText,
   parseCount,
+  parseCursor,
   parseLimit,
   parseOffset,
   parseSelect,
   parseSortList,
   readJsonText,
-  refuseCursor,
   refuseUnknown,
 } from './query/request';
 import type { SortTerm } from './query/order';
@@ -222,7 +222,7 @@ export async function deleteQuery({ pool }: { pool: Pool }, appId: string, name:
 
 /**
  * Executes a predefined query with the parameters of a URL: those of the query, `limit` (no more than the query's
- * own), `offset` and `count`. Throws QUERY_NOT_FOUND, UNAUTHENTICATED where the query or its collection is private,
+ * own), `offset`, `cursor` and `count`. Throws QUERY_NOT_FOUND, UNAUTHENTICATED where the query or its collection is private,
  * VALIDATION_FAILED for a parameter that is required and missing, or unknown.
  */
 export async function runQuery({ pool }: { pool: Pool }, request: ReadRequest): Promise<Buffer> {
@@ -237,15 +237,16 @@ export async function runQuery({ pool }: { pool: Pool }, request: ReadRequest): 
     const base = parseBaseQuery(readJsonText(Buffer.from(query.base_query_text), 'base_query'));
     const declared = parseParameters(readJsonText(Buffer.from(query.parameters_text), 'parameters'));
     const given = parametersByName(request.parameters);
-    refuseCursor(take(given, 'cursor'));
     const limit = parseLimit(numberOfText(take(given, 'limit')), 'limit', base.limit);
     if (base.limit !== undefined && limit > base.limit)
       throw overLimit('limit', `may be at most ${base.limit} for this query`);
     const offset = parseOffset(numberOfText(take(given, 'offset')));
+    const cursor = parseCursor(take(given, 'cursor'), offset);
     const count = parseCount(take(given, 'count'));
     const find = and(base.find, ...conditionsOf(handle, declared, given));
     const source = documentsOf(handle, { includeHistory: false, includeDeleted: false });
-    return readDocuments(pool, source, { find, projection: base.projection, sort: base.sort, limit, offset, count });
+    const { projection, sort } = base;
+    return readDocuments(pool, source, { find, projection, sort, limit, offset, cursor, count });
   });
 }
 

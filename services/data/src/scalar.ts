@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { scalarAt, textAt, type Capture } from '@granary/shared/json/document';
 import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
-import type { FieldType } from './catalog';
+import type { FieldType, IndexDescriptor } from './catalog';
 import { canonicalDecimal } from './decimal';
 import { parseInstant } from './instant';
 
@@ -38,8 +38,28 @@ export function keyText(bytes: Buffer, capture: Capture | undefined, type: Field
  */
 export function uniqueText(bytes: Buffer, capture: Capture | undefined, type: FieldType): string | null {
   if (capture === undefined || capture.type === 'null') return null;
-  const text = canonicalText(valueAt(bytes, capture), type);
-  return text.length <= 200 ? text : `h:${createHash('sha256').update(text).digest('hex')}`;
+  return boundedText(canonicalText(valueAt(bytes, capture), type));
+}
+
+const boundedText = (text: string): string =>
+  text.length <= 200 ? text : `h:${createHash('sha256').update(text).digest('hex')}`;
+
+/**
+ * Puts the unique value of a composite, made from those of its parts, to the first of them; null where one is missing.
+ * `uniques` is changed and given back.
+ */
+export function joinUniques(
+  indexes: ReadonlyArray<Pick<IndexDescriptor, 'uniqueParts'>>,
+  uniques: Array<string | null>,
+): Array<string | null> {
+  for (const [at, { uniqueParts }] of indexes.entries()) {
+    if (uniqueParts < 2) continue;
+    const parts = uniques.splice(at, uniqueParts, ...Array<null>(uniqueParts).fill(null));
+    if (parts.some((part) => part === null)) continue;
+    // The length before each part keeps two texts from being divided in another way.
+    uniques[at] = boundedText(`c:${parts.map((part) => `${part!.length}:${part}`).join('')}`);
+  }
+  return uniques;
 }
 
 export function valueAt(bytes: Buffer, capture: Capture): JsonValue {

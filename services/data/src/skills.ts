@@ -130,7 +130,7 @@ async function readContent(
   );
   const indexes = await rows<IndexRow>(
     tx,
-    sql`select c.name as collection, i.field_name, i.index_type
+    sql`select c.name as collection, unnest(coalesce(i.fields, array[i.field_name])) as field_name, i.index_type
         from document_index i join collection c on c.number = i.collection_number
         where i.app_number = ${app.number} and i.status <> 'failed' and c.deleted_at is null order by c.name, i.number
         limit ${describedMax * 10}`,

@@ -23,12 +23,12 @@ import {
   needsKey,
   numberOfText,
   parseCount,
+  parseCursor,
   parseLimit,
   parseOffset,
   parseSelect,
   parseSortList,
   readJsonText,
-  refuseCursor,
 } from './query/request';
 import { rowsOfView } from './query/source';
 import { parseViewQuery } from './query/view-query';
@@ -307,7 +307,8 @@ export async function readView({ pool }: Context, request: ReadRequest): Promise
     const view = await requireView(pool, request.appId, request.name);
     if (view.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('view');
     const parameters = parametersByName(request.parameters);
-    refuseCursor(take(parameters, 'cursor'));
+    const offset = parseOffset(numberOfText(take(parameters, 'offset')));
+    const cursor = parseCursor(take(parameters, 'cursor'), offset);
     const filter = take(parameters, 'filter');
     const conditions: Condition[] = [];
     if (filter !== undefined && filter !== '') {
@@ -317,7 +318,8 @@ export async function readView({ pool }: Context, request: ReadRequest): Promise
       projection: parseSelect(take(parameters, 'select')),
       sort: parseSortList(take(parameters, 'sort')),
       limit: parseLimit(numberOfText(take(parameters, 'limit'))),
-      offset: parseOffset(numberOfText(take(parameters, 'offset'))),
+      offset,
+      cursor,
       count: parseCount(take(parameters, 'count')),
     };
     const variables = parseVariables(view.variablesText);

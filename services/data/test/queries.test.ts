@@ -71,7 +71,7 @@ test.each([
   [{ title: 'Heat', toString: '1' }, 'VALIDATION_FAILED'],
   [{ title: 'Heat', year: 'late' }, 'INVALID_QUERY'],
   [{ title: 'Heat', limit: '3' }, 'LIMIT_EXCEEDED'],
-  [{ title: 'Heat', cursor: 'x' }, 'NOT_IMPLEMENTED'],
+  [{ title: 'Heat', cursor: 'x' }, 'INVALID_CURSOR'],
 ] as unknown as Array<[Record<string, string>, string]>)(
   'an execution with %j is refused: %s',
   async (query, reason) => {

@@ -28,6 +28,7 @@ export interface TestApp {
   number: bigint;
   createCollection(name: string, schema?: object, readAccess?: string): Promise<void>;
   createIndex(collection: string, field: string, type?: string): Promise<void>;
+  createComposite(collection: string, fields: readonly string[], unique?: boolean): Promise<void>;
   /** Stores texts of documents, some hundreds at a time. */
   store(collection: string, texts: readonly string[]): Promise<void>;
   list(body: object): Promise<Page>;
@@ -98,6 +99,16 @@ async function newApp(methods: Methods): Promise<TestApp> {
       await delay(20);
     }
   };
+  const createIndex = async (collection: string, fields: readonly string[], indexType: string, unique: boolean) => {
+    const ticketId = newTicket('j', number);
+    const name = `${collection}_${fields.join('_')}`;
+    const made = await methods.createIndex({
+      ...{ appId, appNumber: number.toString(), name, collection, indexType, unique, ticketId },
+      fieldName: fields[0]!,
+      fields: [...fields],
+    });
+    if (made.ticketId !== '') await completed(made.ticketId);
+  };
   return {
     appId,
     number,
@@ -106,14 +117,8 @@ async function newApp(methods: Methods): Promise<TestApp> {
       const schemaJson = schema === undefined ? '' : JSON.stringify(schema);
       await methods.createCollection({ appId, name, schemaJson, readAccess });
     },
-    createIndex: async (collection, fieldName, indexType = 'btree') => {
-      const ticketId = newTicket('j', number);
-      const name = `${collection}_${fieldName}`;
-      const made = await methods.createIndex({
-        ...{ appId, appNumber: number.toString(), name, collection, fieldName, indexType, unique: false, ticketId },
-      });
-      if (made.ticketId !== '') await completed(made.ticketId);
-    },
+    createIndex: (collection, field, type = 'btree') => createIndex(collection, [field], type, false),
+    createComposite: (collection, fields, unique = false) => createIndex(collection, fields, 'composite', unique),
     store: async (collection, texts) => {
       for (let at = 0; at < texts.length; at += 500) {
         const data = texts.slice(at, at + 500).join(',');

@@ -117,7 +117,9 @@ test.each([
   [{ find: nested(17) }, 'INVALID_ARGUMENT', 'LIMIT_EXCEEDED', 'find'],
   [{ find: { a: { regExpMatches: 'x' } } }, 'UNIMPLEMENTED', 'NOT_IMPLEMENTED', undefined],
   [{ find: { a: { resolve: {}, model: 'films' } } }, 'UNIMPLEMENTED', 'NOT_IMPLEMENTED', undefined],
-  [{ cursor: 'x' }, 'UNIMPLEMENTED', 'NOT_IMPLEMENTED', undefined],
+  [{ cursor: 'x' }, 'INVALID_ARGUMENT', 'INVALID_CURSOR', 'cursor'],
+  [{ cursor: 1 }, 'INVALID_ARGUMENT', 'INVALID_CURSOR', 'cursor'],
+  [{ cursor: 'x', offset: 1 }, 'INVALID_ARGUMENT', 'INVALID_QUERY', 'offset'],
   [{ limit: '10' }, 'INVALID_ARGUMENT', 'INVALID_QUERY', 'limit'],
   [{ limit: 0 }, 'INVALID_ARGUMENT', 'INVALID_QUERY', 'limit'],
   [{ limit: 10_001 }, 'INVALID_ARGUMENT', 'LIMIT_EXCEEDED', 'limit'],
@@ -183,7 +185,7 @@ test.each([
   [{ title: 'a\0b' }, 'VALIDATION_FAILED'],
   [{ limit: 'x' }, 'INVALID_QUERY'],
   [{ count: 'some' }, 'INVALID_QUERY'],
-  [{ cursor: 'x' }, 'NOT_IMPLEMENTED'],
+  [{ cursor: 'x' }, 'INVALID_CURSOR'],
   [{ 'title.$regex': 'x' }, 'NOT_IMPLEMENTED'],
 ] as unknown as Array<[Record<string, string>, string]>)('the parameters %j are refused: %s', async (query, reason) => {
   await expect(read(query)).rejects.toMatchObject({ reason });

@@ -130,7 +130,7 @@ describe('the write path of two copies on one database', () => {
         collection,
         fieldName,
       },
-      ...{ indexType: 'btree', unique: false, ticketId: newTicket('j', app.number), ...more },
+      ...{ fields: [], indexType: 'btree', unique: false, ticketId: newTicket('j', app.number), ...more },
     });
   const ended = (ticketId: string) =>
     eventually(async () => {
@@ -540,6 +540,7 @@ describe('the write path of two copies on one database', () => {
       name: 'films_n',
       collection: 'films',
       fieldName: 'n',
+      fields: [],
     };
     await first.methods.createIndex({ ...request, indexType: 'btree', unique: false, ticketId });
     const active = `select pid from pg_stat_activity where query like 'create index concurrently%' and state = 'active'

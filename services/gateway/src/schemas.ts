@@ -36,9 +36,9 @@ export const recordsSchema = z
   .object({
     records: z.array(objectSchema),
     total: z.int().nullable(),
-    page: z.int(),
+    page: z.int().nullable().describe('Null for a page by cursor'),
     limit: z.int(),
-    next_cursor: z.string().optional(),
+    next_cursor: z.string().optional().describe('Where there is more: the cursor of the next page'),
   })
   .meta({ id: 'Records' });
 

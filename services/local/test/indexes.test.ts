@@ -80,6 +80,43 @@ describe.each(['direct', 'wire'] as const)('indexes (%s)', (transport) => {
     expect((await create({ collection: 'other' })).status).toBe(201);
   });
 
+  test('over several fields are composite, listed with their fields, and serve cursors', async () => {
+    const composite = { name: 'by_both', index_type: 'Composite', field_name: null, fields: ['genre', 'year'] };
+    const made = await create(composite);
+    expect(made.status).toBe(201);
+    const listed = {
+      ...{ ...shown, name: 'by_both', field_name: 'genre', fields: ['genre', 'year'], index_type: 'composite' },
+    };
+    expect(made.body).toEqual(listed);
+    expect((await get<object[]>('/indexes')).body).toEqual([listed]);
+    for (const same of [composite, { ...composite, field_name: 'genre_year' }, { ...composite, index_type: 'btree' }]) {
+      expect(await create(same)).toMatchObject({ status: 200, body: { updated: true } });
+    }
+    for (const other of [{ fields: ['year', 'genre'] }, { options: { unique: true } }]) {
+      expect(await create({ ...composite, ...other })).toMatchObject({ status: 409, body: { code: 'ALREADY_EXISTS' } });
+    }
+    for (const wrong of [{ fields: ['a'] }, { fields: ['a', 'a'] }, { fields: null }, { field_name: 'other' }]) {
+      expect(await create({ ...composite, name: 'wrong', ...wrong })).toMatchObject({ status: 400 });
+    }
+    await app.store(
+      'films',
+      Array.from({ length: 30 }, (_, n) => ({ id: `f${n}`, genre: n % 2 ? 'noir' : 'western', year: 1950 + (n % 9) })),
+    );
+    type Page = { records: Array<{ year: number }>; page: number | null; total: number; next_cursor?: string };
+    const read = (more: string) =>
+      send<Page>(granary.url, 'GET', `${path}/collections/films/data?genre=noir&sort=-year&limit=10${more}`);
+    const first = (await read('')).body;
+    const second = (await read(`&cursor=${first.next_cursor}`)).body;
+    expect([first.page, second.page, second.total, second.next_cursor]).toEqual([1, null, 15, undefined]);
+    const years = [...first.records, ...second.records].map(({ year }) => year);
+    expect(years).toEqual([...years].sort((a, b) => b - a));
+    expect(years).toHaveLength(15);
+    const altered = `&cursor=${first.next_cursor!.slice(1)}`;
+    expect(await read(altered)).toMatchObject({ status: 400, body: { code: 'INVALID_CURSOR' } });
+    expect((await app.call('DELETE', `${path}/indexes/films_genre_index`)).status).toBe(200);
+    expect((await get<object[]>('/indexes')).body).toEqual([]);
+  });
+
   test('come with a schema, named by collection and field', async () => {
     await app.call('POST', `${path}/collections`, {
       name: 'films',

@@ -8,8 +8,8 @@ import type { Source } from './source';
 /** A key may have lost the end of its string when it has so many bytes: a character takes up to four. */
 const uncutBytesMax = keyBytesMax - 4;
 
-const never = trusted('false');
-const always = trusted('true');
+export const never = trusted('false');
+export const always = trusted('true');
 // Keys sort strings, numbers, booleans: these bound each type, so that a range stays within it. No stored number
 // lies below the least one.
 const leastString = trusted(`'""'::jsonb`);
@@ -68,6 +68,11 @@ export class Compiler {
 
   isId(path: Path): boolean {
     return this.source.hasIdColumn && path.length === 1 && path[0] === 'id';
+  }
+
+  /** Whether equality with a value leaves a field only one key. */
+  fixesKey(path: Path, value: JsonValue): boolean {
+    return !this.isId(path) && isScalar(value) && !this.mustScan(path, value, this.instant(path, value));
   }
 
   private isDate(path: Path): boolean {

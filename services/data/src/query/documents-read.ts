@@ -14,11 +14,11 @@ import {
   needsKey,
   numberOfText,
   parseCount,
+  parseCursor,
   parseLimit,
   parseOffset,
   parseSelect,
   parseSortList,
-  refuseCursor,
   refuseUnknown,
 } from './request';
 import { documentsOf, rowsOfView, typeOf, type Source } from './source';
@@ -31,8 +31,8 @@ const listFields = new Set(
 
 /**
  * Answers `POST /list` from the body as it came: `{root: "app::collection or view", find, select, limit, offset, sortBy,
- * sortDirection, sort, include_history, count}`. Latest versions, soft-deleted ones too. Throws FORBIDDEN for another
- * app's root, COLLECTION_NOT_FOUND, MALFORMED_JSON, INVALID_QUERY, LIMIT_EXCEEDED.
+ * sortDirection, sort, include_history, count, cursor}`. Latest versions, soft-deleted ones too. Throws FORBIDDEN for another
+ * app's root, COLLECTION_NOT_FOUND, MALFORMED_JSON, INVALID_QUERY, INVALID_CURSOR, LIMIT_EXCEEDED.
  */
 export async function listDocuments(db: { pool: Pool }, request: { appId: string; body: Buffer }): Promise<Buffer> {
   const body = refusing(() => readJson(Buffer.from(request.body), { maxDepth: bodyDepthMax }));
@@ -45,15 +45,16 @@ export async function listDocuments(db: { pool: Pool }, request: { appId: string
   if (root.slice(0, separator) !== request.appId) throw forbidden('The key is for another app');
 
   refuseUnknown(body.keys(), listFields);
-  refuseCursor(body.get('cursor'));
   const includeHistory = body.get('include_history') ?? false;
   if (typeof includeHistory !== 'boolean') throw invalidQuery('include_history', 'must be true or false');
+  const offset = parseOffset(body.get('offset'));
   const options = {
     find: parseFind(body.get('find')),
     projection: parseSelect(body.get('select')),
     sort: listSort(body),
     limit: parseLimit(body.get('limit')),
-    offset: parseOffset(body.get('offset')),
+    offset,
+    cursor: parseCursor(body.get('cursor'), offset),
     count: parseCount(body.get('count')),
   };
   return withFreshSource(async () => {
@@ -104,14 +105,15 @@ export async function readCollection(db: { pool: Pool }, request: ReadRequest): 
 
 function urlQuery(handle: CollectionHandle, request: ReadRequest) {
   const parameters = parametersByName(request.parameters);
-  refuseCursor(take(parameters, 'cursor'));
+  const offset = parseOffset(numberOfText(take(parameters, 'offset')));
   const sort = parseSortList(take(parameters, 'sort'));
   for (const { path } of sort) assertIndexed(handle, path.join('.'), 'sort');
   const paging = {
     projection: parseSelect(take(parameters, 'select')),
     sort,
     limit: parseLimit(numberOfText(take(parameters, 'limit'))),
-    offset: parseOffset(numberOfText(take(parameters, 'offset'))),
+    offset,
+    cursor: parseCursor(take(parameters, 'cursor'), offset),
     count: parseCount(take(parameters, 'count')),
   };
   const conditions: Condition[] = [];

@@ -1,7 +1,8 @@
-import { invalid, notImplemented, ServiceError } from '@granary/shared/errors';
+import { invalid, ServiceError } from '@granary/shared/errors';
 import { JsonError } from '@granary/shared/json/error';
 import { compileProjection, type Projection } from '@granary/shared/json/project';
 import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
+import { invalidCursor } from './cursor';
 import { INVALID_QUERY, invalidQuery, overLimit } from './find';
 import { parseSort, type SortTerm } from './order';
 
@@ -78,8 +79,12 @@ export function parseSortList(value: JsonValue | undefined, at = 'sort'): SortTe
   return parseSort(value, at);
 }
 
-export function refuseCursor(value: JsonValue | undefined): void {
-  if (value !== undefined && value !== null) throw notImplemented('Paging by cursor');
+/** `cursor`: the text that an earlier page gave, which takes the place of an offset. */
+export function parseCursor(value: JsonValue | undefined, offset: number): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== 'string') throw invalidCursor('must be text');
+  if (offset > 0) throw invalidQuery('offset', 'cannot stand beside cursor');
+  return value;
 }
 
 /** Refuses members that are not known. */

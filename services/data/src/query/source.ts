@@ -7,11 +7,20 @@ import {
   viewTable,
   type CollectionHandle,
   type FieldType,
+  type IndexDefinition,
 } from '../catalog';
 import type { Path } from './find';
 
+/** An index that reads may use: the key columns of its fields, in its order. */
+export interface ServingIndex {
+  fields: readonly string[];
+  columns: readonly Sql[];
+}
+
 /** What can be read: a table of JSON texts under the alias t, and what is known of it. Made from catalog rows only. */
 export interface Source {
+  /** Tells the rows of this source from those of any other. */
+  identity: string;
   /** Its rows, aliased t: id text, body text. */
   table: Sql;
   /** Which rows count, as a condition on t; empty for all. */
@@ -22,6 +31,8 @@ export interface Source {
   tieColumn: Sql | undefined;
   /** The key column of each field path that an index serves. */
   keys: ReadonlyMap<string, Sql>;
+  /** The indexes that are ready, single and composite. */
+  indexes: readonly ServingIndex[];
   /** Field paths whose RFC 3339 texts compare as instants. */
   dates: ReadonlySet<string>;
   /** How many rows count. */
@@ -42,13 +53,21 @@ export function documentsOf(handle: CollectionHandle, options: DocumentsOptions)
   for (const index of handle.indexes)
     if (index.type === 'date' && index.status !== 'failed') dates.add(index.fieldName);
 
+  // The keys of a date are instants, so an index of another type over the same field is of no use, or the reverse.
+  const serves = (index: IndexDefinition) =>
+    !includeHistory &&
+    index.status === 'ready' &&
+    index.keys.every((key) => (key.type === 'date') === dates.has(key.fieldName));
+  const indexes: ServingIndex[] = handle.definitions.filter(serves).map(({ fields, keys }) => ({
+    fields,
+    columns: keys.map((key) => sql`t.${keyColumn(key)}`),
+  }));
   const keys = new Map<string, Sql>();
-  for (const index of handle.indexes) {
-    // The keys of a date are instants, so an index of another type over the same field is of no use, or the reverse.
-    const fits = (index.type === 'date') === dates.has(index.fieldName);
-    if (fits && index.status === 'ready' && index.fieldName !== 'id' && !includeHistory)
-      keys.set(index.fieldName, named(index));
-  }
+  // A column of a composite index is better than none; its first column serves as well as an index of its own.
+  const ranked = indexes.flatMap(({ fields, columns }) =>
+    fields.map((field, at) => ({ field, column: columns[at]!, rank: fields.length === 1 ? 0 : 1 + at })),
+  );
+  for (const { field, column } of ranked.sort((a, b) => b.rank - a.rank)) if (field !== 'id') keys.set(field, column);
   const table = includeHistory
     ? sql`(select id, body, version, deleted, height, place from ${documentsTable(handle)}
            union all
@@ -56,11 +75,13 @@ export function documentsOf(handle: CollectionHandle, options: DocumentsOptions)
     : sql`${documentsTable(handle)} t`;
   const latest = includeDeleted ? handle.rowCount : handle.rowCount - handle.deletedCount;
   return {
+    identity: `c${handle.appNumber}.${handle.number}${includeHistory ? '.history' : ''}${includeDeleted ? '' : '.present'}`,
     table,
     visible: includeDeleted ? empty : sql`not t.deleted`,
     hasIdColumn: true,
     tieColumn: includeHistory ? sql`t.version` : undefined,
     keys,
+    indexes,
     dates,
     // Which of the older versions were deletions is counted nowhere; nobody asks for history without deletions.
     rowCount: includeHistory ? handle.rowCount + handle.versionCount : latest,
@@ -68,11 +89,10 @@ export function documentsOf(handle: CollectionHandle, options: DocumentsOptions)
   };
 }
 
-const named = (index: { number: bigint }): Sql => sql`t.${keyColumn(index)}`;
-
 /** The rows of a view; none before it was built for the first time. */
 export function rowsOfView(view: { appNumber: bigint; tableNumber: bigint | null; rowCount: bigint }): Source {
   return {
+    identity: `v${view.appNumber}.${view.tableNumber}`,
     table:
       view.tableNumber === null
         ? sql`(select null::text as id, null::text as body where false) t`
@@ -81,6 +101,7 @@ export function rowsOfView(view: { appNumber: bigint; tableNumber: bigint | null
     hasIdColumn: false,
     tieColumn: undefined,
     keys: new Map(),
+    indexes: [],
     dates: new Set(),
     rowCount: view.rowCount,
     sizeBytes: undefined,

@@ -24,7 +24,7 @@ const listSchema = z.strictObject({
   sort: z.array(z.string()).nullish(),
   include_history: z.boolean().nullish(),
   count: z.enum(['exact', 'none']).nullish(),
-  cursor: z.string().nullish(),
+  cursor: z.string().nullish().describe('next_cursor of the page before, of the same query; instead of an offset'),
 });
 
 export const documentRoutes = [

@@ -16,13 +16,18 @@ const fieldSchema = z.string().min(1).max(500);
 const createSchema = z.strictObject({
   name: indexNameSchema,
   collection: nameSchema,
-  field_name: fieldSchema.nullish().describe('Dotted for a nested field; needed unless `fields` names one'),
+  field_name: fieldSchema.nullish().describe('Dotted for a nested field; needed unless there are `fields`'),
   index_type: z
     .string()
     .transform((text) => text.toLowerCase())
     .pipe(z.enum(indexTypes))
     .describe('Case-insensitive'),
-  fields: z.array(fieldSchema).min(1).max(16).nullish(),
+  fields: z
+    .array(fieldSchema)
+    .min(1)
+    .max(16)
+    .nullish()
+    .describe('The 2 to 4 different fields of a composite index, in its order'),
   store_values: z.boolean().nullish(),
   unique_constraint: z.boolean().nullish(),
   sort_enabled: z.boolean().nullish(),
@@ -36,6 +41,7 @@ const indexSchema = z
     name: z.string(),
     collection: z.string(),
     field_name: z.string(),
+    fields: z.array(z.string()).optional().describe('Of a composite index, in its order'),
     index_type: z.string(),
     unique: z.boolean(),
     status: z.enum(['building', 'ready', 'failed']),
@@ -51,6 +57,7 @@ function indexJson(index: Index) {
     name: index.name,
     collection: index.collection,
     field_name: index.fieldName,
+    ...(index.fields.length > 0 ? { fields: index.fields } : {}),
     index_type: index.indexType,
     unique: index.unique,
     status: index.status,
@@ -59,16 +66,6 @@ function indexJson(index: Index) {
     entry_count: Number(index.entryCount),
     created_at: index.createdAt,
   };
-}
-
-/** The one field of an index of one field, given as `field_name`, as `fields`, or as both. */
-function fieldOf({ field_name: name, fields, index_type: type }: z.output<typeof createSchema>): string {
-  if (type === 'composite' || (fields && fields.length > 1)) throw notImplemented('An index over several fields');
-  const field = name ?? fields?.[0];
-  if (field === undefined) throw invalid('The body is not valid', { field_name: ['is required'] });
-  if (fields && fields[0] !== field)
-    throw invalid('The body is not valid', { fields: ['must be the same as field_name'] });
-  return field;
 }
 
 const read = { kind: 'app', permission: 'Read' } as const;
@@ -95,6 +92,7 @@ export const indexRoutes = [
       501: { description: 'A type that is not implemented yet' },
     },
     handle: async ({ clients }, { path, caller, body, call }) => {
+      if (!body.field_name && !body.fields) throw invalid('The body is not valid', { field_name: ['is required'] });
       if (body.read_price_config || body.price_config) throw notImplemented('Pricing');
       const created = await clients.data.createIndex(
         {
@@ -102,7 +100,8 @@ export const indexRoutes = [
           appNumber: caller.appNumber,
           name: body.name,
           collection: body.collection,
-          fieldName: fieldOf(body),
+          fieldName: body.field_name ?? '',
+          fields: body.fields ?? [],
           indexType: body.index_type,
           unique: body.unique_constraint === true || body.options?.unique === true,
           ticketId: newTicket('j', BigInt(caller.appNumber)),

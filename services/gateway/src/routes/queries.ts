@@ -67,7 +67,8 @@ export const queryRoutes = [
     path: '/queries/{app_id}/{query_name}/data',
     id: 'runQuery',
     summary: 'Run a predefined query',
-    description: 'Takes the parameters of the query. Public, unless the query is private.',
+    description:
+      'Takes the parameters of the query, limit, offset, cursor and count. Public, unless the query is private.',
     tag,
     auth: { kind: 'reader' },
     query: 'any',

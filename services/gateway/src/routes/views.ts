@@ -70,7 +70,8 @@ export const viewRoutes = [
     id: 'readView',
     summary: 'Read a materialized view',
     description:
-      'Takes filter (JSON), select, sort, limit, offset and the variables of the view. Public, unless the view is private.',
+      'Takes filter (JSON), select, sort, limit, offset, cursor, count and the variables of the view. ' +
+      'Public, unless the view is private.',
     tag,
     auth: { kind: 'reader' },
     query: 'any',
