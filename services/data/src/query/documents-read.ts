@@ -3,12 +3,13 @@ import type { Pool } from '@granary/shared/postgres/pool';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { readJson } from '@granary/shared/json/value';
 import { COLLECTION_NOT_FOUND, findApp, findCollection, type CollectionHandle } from '../catalog';
+import type { ReaderHandles } from '../handles';
 import { refusing } from '../prepare';
 import { findView } from '../views';
-import { and, invalidQuery, parseFind, parseName, type Condition } from './find';
+import { and, invalidQuery, isAll, parseFind, parseName, type Condition } from './find';
 import { parseSort, type SortTerm } from './order';
 import { conditionOfText, parametersByName, take } from './parameters';
-import { readDocuments, withFreshSource } from './read';
+import { FIELD_NOT_INDEXED, isShortRead, readDocuments, withFreshSource, type ReadOptions } from './read';
 import {
   bodyDepthMax,
   needsKey,
@@ -23,8 +24,6 @@ import {
 } from './request';
 import { documentsOf, rowsOfView, typeOf, type Source } from './source';
 
-export const FIELD_NOT_INDEXED = 'FIELD_NOT_INDEXED';
-
 const listFields = new Set(
   'root find select limit offset cursor sortBy sortDirection sort include_history count'.split(' '),
 );
@@ -34,8 +33,8 @@ const listFields = new Set(
  * sortDirection, sort, include_history, count, cursor}`. Latest versions, soft-deleted ones too. Throws FORBIDDEN for another
  * app's root, COLLECTION_NOT_FOUND, MALFORMED_JSON, INVALID_QUERY, INVALID_CURSOR, LIMIT_EXCEEDED.
  */
-export async function listDocuments(db: { pool: Pool }, request: { appId: string; body: Buffer }): Promise<Buffer> {
-  const body = refusing(() => readJson(Buffer.from(request.body), { maxDepth: bodyDepthMax }));
+export async function listDocuments(db: ReadContext, request: { appId: string; body: Buffer }): Promise<Buffer> {
+  const body = refusing(() => readJson(request.body, { maxDepth: bodyDepthMax }));
   if (!(body instanceof Map)) throw invalidQuery('body', 'must be an object');
   const root = body.get('root');
   if (typeof root !== 'string') throw invalidQuery('root', 'must be text of the form app::collection');
@@ -57,9 +56,9 @@ export async function listDocuments(db: { pool: Pool }, request: { appId: string
     cursor: parseCursor(body.get('cursor'), offset),
     count: parseCount(body.get('count')),
   };
-  return withFreshSource(async () => {
-    const source = await findRoot(db, request.appId, name, includeHistory);
-    return readDocuments(db.pool, source, options);
+  return withFreshSource(async (isRepeated) => {
+    const source = await findRoot(db, request.appId, name, includeHistory, isRepeated || isAll(options.find));
+    return readDocuments(laneOf(db, source, options), source, options);
   });
 }
 
@@ -79,11 +78,36 @@ function listSort(body: ReadonlyMap<string, unknown>): SortTerm[] {
   }));
 }
 
-async function findRoot(db: { pool: Pool }, appId: string, name: string, includeHistory: boolean): Promise<Source> {
-  const app = await findApp(db.pool, appId);
-  const handle = await findCollection(db.pool, app, name);
+/** What a read needs: connections for anything and for what is short, and the handles that were looked up lately. */
+export interface ReadContext {
+  pool: Pool;
+  fast: Pool;
+  readers: ReaderHandles;
+}
+
+const laneOf = (db: ReadContext, source: Source, options: ReadOptions): Pool =>
+  isShortRead(source, options) ? db.fast : db.pool;
+
+/** The handle of a collection: as it is now, where its counters are part of the answer, else as it was lately. */
+async function handleOf(
+  db: ReadContext,
+  appId: string,
+  name: string,
+  isFresh: boolean,
+): Promise<CollectionHandle | undefined> {
+  return isFresh ? findCollection(db.fast, await findApp(db.fast, appId), name) : db.readers.get(appId, name);
+}
+
+async function findRoot(
+  db: ReadContext,
+  appId: string,
+  name: string,
+  includeHistory: boolean,
+  isFresh: boolean,
+): Promise<Source> {
+  const handle = await handleOf(db, appId, name, isFresh);
   if (handle) return documentsOf(handle, { includeHistory, includeDeleted: true });
-  const view = await findView(db.pool, app, name);
+  const view = await findView(db.pool, await findApp(db.pool, appId), name);
   if (!view) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
   return rowsOfView(view);
 }
@@ -92,14 +116,15 @@ async function findRoot(db: { pool: Pool }, appId: string, name: string, include
  * Answers endpoint 3: each parameter beside the reserved ones is a filter on an indexed field. Soft-deleted documents
  * are left out. Throws COLLECTION_NOT_FOUND, UNAUTHENTICATED for a private collection, FIELD_NOT_INDEXED.
  */
-export async function readCollection(db: { pool: Pool }, request: ReadRequest): Promise<Buffer> {
-  return withFreshSource(async () => {
-    const app = await findApp(db.pool, request.appId);
-    const handle = await findCollection(db.pool, app, request.name);
+export async function readCollection(db: ReadContext, request: ReadRequest): Promise<Buffer> {
+  const isFiltered = request.parameters.some(({ name }) => !reservedParameters.has(name));
+  return withFreshSource(async (isRepeated) => {
+    const handle = await handleOf(db, request.appId, request.name, isRepeated || !isFiltered);
     if (!handle) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${request.name}`);
     if (handle.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('collection');
     const source = documentsOf(handle, { includeHistory: false, includeDeleted: false });
-    return readDocuments(db.pool, source, urlQuery(handle, request));
+    const query = urlQuery(handle, request);
+    return readDocuments(laneOf(db, source, query), source, query);
   });
 }
 
@@ -124,6 +149,9 @@ function urlQuery(handle: CollectionHandle, request: ReadRequest) {
   }
   return { ...paging, find: and(...conditions) };
 }
+
+/** Parameters of endpoint 3 that are no filters. */
+const reservedParameters = new Set(['select', 'sort', 'limit', 'offset', 'cursor', 'count']);
 
 /** A name that is no path cannot be an indexed field either, and is refused as such. */
 function fieldOf(handle: CollectionHandle, name: string): ReturnType<typeof parseName> {

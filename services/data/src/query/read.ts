@@ -7,14 +7,17 @@ import { Compiler } from './compile';
 import { decodeCursor, encodeCursor, positionOf } from './cursor';
 import { isAll } from './find';
 import { decidingTerms, pageStatement, sortedPage, type PageRequest } from './order';
-import { sourceFor } from './serving';
+import { fixedFields, sourceFor } from './serving';
 import type { Source } from './source';
 
 export const RESULT_TOO_LARGE = 'RESULT_TOO_LARGE';
+export const FIELD_NOT_INDEXED = 'FIELD_NOT_INDEXED';
 
 /** Bytes of the texts that one answer is made of, at most. */
 export const resultBytesMax = 32 * 1024 * 1024;
 /** A source that is smaller by some writes of the next moment cannot exceed it. */
+/** Rows before a page that may be passed over among the short reads. */
+const shortOffsetMax = 1_000;
 const surelySmallBytes = BigInt(resultBytesMax / 2);
 
 export interface ReadOptions extends Omit<PageRequest, 'after'> {
@@ -52,6 +55,11 @@ interface PageRow {
   body: string;
   id?: string;
   version?: string;
+}
+
+/** Whether a page is surely short work: what it is taken from has one value of an indexed field, and it is near the top. */
+export function isShortRead(source: Source, { find, offset }: Pick<ReadOptions, 'find' | 'offset'>): boolean {
+  return offset <= shortOffsetMax && fixedFields(source, find).size > 0;
 }
 
 /** The rows of a page, of which the first `counted` may not be too large together. */
@@ -107,16 +115,18 @@ const readsMax = 4;
 
 /**
  * Runs a read again, from the look-up on, when an index or a table went away between its look-up and its statement:
- * `read` looks up its source each time.
+ * `read` looks up its source each time, and afresh when it is repeated.
  */
-export async function withFreshSource<T>(read: () => Promise<T>): Promise<T> {
+export async function withFreshSource<T>(read: (isRepeated: boolean) => Promise<T>): Promise<T> {
   for (let reads = 1; ; reads += 1) {
     try {
-      return await read();
+      return await read(reads > 1);
     } catch (error) {
       // undefined_column, undefined_table, invalid_schema_name
-      const isStale = ['42703', '42P01', '3F000'].includes(sqlState(error) ?? '');
-      if (!isStale || reads >= readsMax) throw error;
+      const isGone = ['42703', '42P01', '3F000'].includes(sqlState(error) ?? '');
+      // The index may have been made since the handle was looked up.
+      const isMissing = error instanceof ServiceError && error.reason === FIELD_NOT_INDEXED && reads === 1;
+      if ((!isGone && !isMissing) || reads >= readsMax) throw error;
     }
   }
 }
