@@ -32,8 +32,11 @@ export type Condition =
 export type Comparison = '<' | '<=' | '>' | '>=';
 
 export const all: Condition = { kind: 'and', conditions: [] };
-export const and = (...conditions: Condition[]): Condition => ({ kind: 'and', conditions });
-export const or = (...conditions: Condition[]): Condition => ({ kind: 'or', conditions });
+// One condition stands for itself, so that what is fixed by an equality is seen to be.
+export const and = (...conditions: Condition[]): Condition =>
+  conditions.length === 1 ? conditions[0]! : { kind: 'and', conditions };
+export const or = (...conditions: Condition[]): Condition =>
+  conditions.length === 1 ? conditions[0]! : { kind: 'or', conditions };
 export const not = (condition: Condition): Condition => ({ kind: 'none', conditions: [condition] });
 
 /** Whether a condition holds for every record, whatever is in it. */
