@@ -122,8 +122,12 @@ async function closed(usage: CollectionUsage, at: Date, prices: Prices): Promise
   return { ...withBlobs, documentCount: 0n, beganAt: null, deletedAt: at };
 }
 
+/**
+ * A new collection begins with its own data, of which each upload brings some: the blobs that are known now may be
+ * the last ones of the collection before it, on their way out.
+ */
 function revived(usage: CollectionUsage): CollectionUsage {
-  return { ...usage, deletedAt: null, beganAt: usage.blobs.bytes > 0n ? usage.blobs.at : null };
+  return { ...usage, deletedAt: null, beganAt: null };
 }
 
 async function costUntil(usage: CollectionUsage, { bytes, at }: Measure, until: Date, prices: Prices): Promise<bigint> {
