@@ -1,5 +1,4 @@
-/** Amounts are whole utia (1 TIA = 1,000,000 utia), `bigint` in code, text on the wire, JSON integers outside. */
-export const utiaPerTia = 1_000_000n;
+// Amounts are whole utia (1 TIA = 1,000,000 utia): `bigint` in code, text on the wire, JSON integers outside.
 
 /** The largest amount: what a JSON number carries exactly. */
 export const maxUtia = BigInt(Number.MAX_SAFE_INTEGER);

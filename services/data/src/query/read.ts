@@ -15,9 +15,9 @@ export const FIELD_NOT_INDEXED = 'FIELD_NOT_INDEXED';
 
 /** Bytes of the texts that one answer is made of, at most. */
 export const resultBytesMax = 32 * 1024 * 1024;
-/** A source that is smaller by some writes of the next moment cannot exceed it. */
 /** Rows before a page that may be passed over among the short reads. */
 const shortOffsetMax = 1_000;
+/** A source that is smaller by some writes of the next moment cannot exceed it. */
 const surelySmallBytes = BigInt(resultBytesMax / 2);
 
 export interface ReadOptions extends Omit<PageRequest, 'after'> {
