@@ -16,6 +16,9 @@ const types: pg.CustomTypesConfig = {
   },
 };
 
+/** How long a statement may run where nothing else is said. */
+export const statementTimeoutMs = 10_000;
+
 export type Pool = pg.Pool;
 export type Connection = pg.PoolClient;
 /** What a statement can be sent to: a pool, or the connection of a transaction. */
@@ -25,25 +28,27 @@ export interface PoolOptions {
   url: string;
   size: number;
   applicationName: string;
-  /** A statement that runs longer is cancelled by Postgres. */
+  /** A statement that runs longer is cancelled by Postgres; 10 s if it is not given. */
   statementTimeoutMs?: number;
   log: Logger;
 }
 
-/** A pool of connections with statement, lock and idle time limits set on each. json and jsonb come as text. */
-export function createPool(options: PoolOptions): Pool {
-  const pool = new pg.Pool({
+/** What every connection is made with: limits on statements, locks and idle transactions. */
+export function connectionConfig(options: Omit<PoolOptions, 'size' | 'log'>): pg.ClientConfig {
+  return {
     connectionString: options.url,
-    max: options.size,
     application_name: options.applicationName,
     connectionTimeoutMillis: 5_000,
-    idleTimeoutMillis: 30_000,
     keepAlive: true,
-    statement_timeout: options.statementTimeoutMs ?? 10_000,
+    statement_timeout: options.statementTimeoutMs ?? statementTimeoutMs,
     lock_timeout: 5_000,
     idle_in_transaction_session_timeout: 15_000,
-    types,
-  });
+  };
+}
+
+/** A pool of connections with statement, lock and idle time limits set on each. json and jsonb come as text. */
+export function createPool(options: PoolOptions): Pool {
+  const pool = new pg.Pool({ ...connectionConfig(options), max: options.size, idleTimeoutMillis: 30_000, types });
   // An idle connection that breaks is replaced; the error says only that Postgres went away.
   pool.on('error', (error) => options.log.warn({ err: error }, 'an idle database connection broke'));
   return pool;
