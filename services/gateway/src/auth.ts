@@ -1,7 +1,8 @@
 import { hash as digest, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { forbidden } from '@granary/shared/errors';
-import { neverAborted, type Call, type Client } from '@granary/shared/grpc/types';
+import { neverAborted } from '@granary/shared/grpc/cancellation';
+import type { Call, Client } from '@granary/shared/grpc/types';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import { unauthenticated } from './problem';
 
@@ -131,7 +132,8 @@ async function verify(
  * that disagree are nobody's.
  */
 export function presentedKey(headers: IncomingHttpHeaders): string | undefined {
-  const bearer = /^Bearer +(\S+) *$/i.exec(headers.authorization ?? '')?.[1];
+  const { authorization } = headers;
+  const bearer = authorization === undefined ? undefined : /^Bearer +(\S+) *$/i.exec(authorization)?.[1];
   let key: string | undefined;
   for (const given of [headers['x-app-key'], bearer, headers['x-api-key']]) {
     if (given === undefined) continue;
@@ -160,34 +162,37 @@ export function hasPermission(caller: AppCaller, permission: Permission): boolea
   return caller.permissions.has(permission) || (permission !== 'Pay' && caller.permissions.has('Admin'));
 }
 
+const anonymous: Anonymous = { kind: 'anonymous' };
+
 /**
  * The caller of a request on a route with this access, wallets apart. Throws UNAUTHENTICATED for no or an unknown
  * key, FORBIDDEN for a key of another app (whether or not that app exists) or without the permission.
  */
-export async function authenticate(
+export function authenticate(
   access: Exclude<Access, { kind: 'wallet' }>,
   headers: IncomingHttpHeaders,
   appId: string | undefined,
   operatorKeyHash: Buffer,
   keys: KeyLookup,
   call: Call,
-): Promise<Caller> {
-  if (access.kind === 'public') return { kind: 'anonymous' };
+): Caller | Promise<Caller> {
+  if (access.kind === 'public') return anonymous;
   const operatorMay = access.kind === 'operator' || access.kind === 'reader' || access.operator === true;
   if (operatorMay && isOperator(headers, operatorKeyHash)) return { kind: 'operator' };
   if (access.kind === 'operator') throw unauthenticated('The operator key is needed, in X-Operator-Key');
 
   const key = presentedKey(headers);
   if (key === undefined) {
-    if (access.kind === 'reader') return { kind: 'anonymous' };
+    if (access.kind === 'reader') return anonymous;
     throw unauthenticated('An app key is needed, in X-App-Key or as a bearer token');
   }
-  const caller = await keys.find(key, call);
-  if (!caller) throw unauthenticated('The key is not valid');
-  if (access.kind === 'reader') return caller;
-  if (appId !== undefined && appId !== caller.appId) throw forbidden('The key belongs to another app');
-  if (!hasPermission(caller, access.permission)) {
-    throw forbidden(`The key lacks the permission ${access.permission}`);
-  }
-  return caller;
+  return keys.find(key, call).then((caller) => {
+    if (!caller) throw unauthenticated('The key is not valid');
+    if (access.kind === 'reader') return caller;
+    if (appId !== undefined && appId !== caller.appId) throw forbidden('The key belongs to another app');
+    if (!hasPermission(caller, access.permission)) {
+      throw forbidden(`The key lacks the permission ${access.permission}`);
+    }
+    return caller;
+  });
 }

@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ServiceError } from '@granary/shared/errors';
+import { startWaiting, stopWaiting } from '@granary/shared/grpc/deadlines';
 import { overloaded, tooLarge, unsupportedMediaType } from './problem';
 
 /** Bytes that a process holds at once, for bodies of requests and large answers. */
@@ -43,11 +44,18 @@ export async function readBody(
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
-    response.once('close', () => {
-      end(clientGone());
-      budget.give(size);
-    });
-    const timer = setTimeout(() => end(bodyTimedOut()), timeoutMs);
+    let ended = false;
+    const end = (error?: Error) => {
+      if (ended) return;
+      ended = true;
+      stopWaiting(waiting);
+      if (error) {
+        request.off('data', onData);
+        reject(error);
+      } else {
+        resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size));
+      }
+    };
     const onData = (chunk: Buffer) => {
       if (size + chunk.length > limitBytes) return end(tooLarge(limitBytes));
       try {
@@ -58,17 +66,20 @@ export async function readBody(
       size += chunk.length;
       chunks.push(chunk);
     };
-    const onEnd = () => end();
-    const onGone = () => end(clientGone());
-    const end = (error?: Error) => {
-      clearTimeout(timer);
-      request.off('data', onData).off('end', onEnd).off('error', onGone).off('close', onGone);
-      // An error of a connection that nobody waits for any more is nobody's.
-      request.on('error', () => {});
-      if (error) reject(error);
-      else resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size));
+    // To make an error costs more than all the rest, so not every closed request gets one.
+    const onGone = () => {
+      if (!ended) end(clientGone());
     };
-    request.on('data', onData).on('end', onEnd).on('error', onGone).on('close', onGone);
+    const waiting = startWaiting(timeoutMs, () => end(bodyTimedOut()));
+    response.once('close', () => {
+      onGone();
+      budget.give(size);
+    });
+    request
+      .on('data', onData)
+      .on('end', () => end())
+      .on('error', onGone)
+      .on('close', onGone);
   });
 }
 

@@ -1,14 +1,23 @@
 import { Router, type Request, type RequestHandler, type Response } from 'express';
 import { notFound } from '@granary/shared/errors';
-import { newCall, type Call } from '@granary/shared/grpc/types';
+import type { Call } from '@granary/shared/grpc/types';
 import { readJson, toPlain, type JsonValue } from '@granary/shared/json/value';
 import { authenticate, isOperator, type Caller } from './auth';
 import { clientGone, continueIfExpected, hasBody, mediaType, readBody } from './body';
-import { exchangeOf } from './exchange';
-import { answerOptions, send } from './middleware';
+import { exchangeOf, type Exchange } from './exchange';
+import type { Gate } from './gate';
+import { answerOptions, send, setCommonHeaders } from './middleware';
 import { malformedJson, unauthenticated, unsupportedMediaType } from './problem';
 import { parseQuery } from './query';
-import { pathParameters, type Context, type PathParameter, type Query, type Route, type RouteRequest } from './route';
+import {
+  pathParameters,
+  type Body,
+  type Context,
+  type PathParameter,
+  type Query,
+  type Route,
+  type RouteRequest,
+} from './route';
 import { validate } from './validation';
 import { verifyWalletSignature } from './wallet-signature';
 
@@ -51,6 +60,7 @@ function dispatcher(context: Context, byMethod: ReadonlyMap<string, Route>): Req
     }
     // A parameter in the place of a literal step may stand for it: a view can be called `sql`.
     const exchange = exchangeOf(response);
+    exchange.allowed ??= new Set();
     for (const method of allowed) exchange.allowed.add(method);
     next();
   };
@@ -60,58 +70,66 @@ function dispatcher(context: Context, byMethod: ReadonlyMap<string, Route>): Req
 async function serve(context: Context, route: Route, request: Request, response: Response): Promise<void> {
   const exchange = exchangeOf(response);
   exchange.route = route.path;
-  const call = callOf(context, exchange.requestId, response);
   const path = request.params as Record<string, string>;
 
-  const leave = await enterGate(context, route);
+  const gate = gateOf(context, route);
+  // To wait for nothing would still cost a turn of the queue of promises, here and below.
+  if (gate && !gate.tryEnter()) await gate.enter();
   try {
     if (response.destroyed) throw clientGone();
-    const caller = await callerOf(context, route, request, path, call);
+    const found = callerOf(context, route, request, path, newCallOf(context, exchange));
+    const caller = found instanceof Promise ? await found : found;
     exchange.isPrivate = caller.kind !== 'anonymous';
-    const appId = path['app_id'] ?? (caller.kind === 'app' ? caller.appId : undefined);
-    if (appId !== undefined) exchange.appId = appId;
+    exchange.appId = path['app_id'] ?? (caller.kind === 'app' ? caller.appId : undefined);
     checkPath(path);
     const query = queryOf(route.query, queryText(request));
-    const { body, tree } = await bodyOf(context, route, request, response);
-    const routeRequest: RouteRequest = {
-      // Time begins when the whole request is there.
-      call: { ...call, deadlineMs: Date.now() + context.config.REQUEST_TIMEOUT_MS },
-      ...{ caller, path, query, body, tree },
-      canonicalPath: route.path.replace(/\{(\w+)\}/g, (_, name: string) => path[name]!),
-      incoming: request,
-      outgoing: response,
-    };
-    const answer = await route.handle(context, routeRequest);
+    const { body, tree } = route.body ? await bodyOf(context, route.body, request, response) : noBody;
+    // Time begins when the whole request is there.
+    const call = newCallOf(context, exchange);
+    const served = new ServedRequest(call, caller, path, query, body, tree, request, response, route.path);
+    const answer = await route.handle(context, served);
     if (answer && !response.destroyed) send(request, response, answer, context.budget);
   } finally {
-    leave();
+    gate?.leave();
   }
 }
 
 /** Blobs have a gate of their own: their transfers are long, and slow readers of them must not hold up the others. */
-async function enterGate(context: Context, route: Route): Promise<() => void> {
-  if (route.urgent) return () => {};
-  const gate = route.body?.kind === 'stream' ? context.streamGate : context.gate;
-  await gate.enter();
-  return () => gate.leave();
+function gateOf(context: Context, route: Route): Gate | undefined {
+  if (route.urgent) return undefined;
+  return route.body?.kind === 'stream' ? context.streamGate : context.gate;
 }
 
-function callOf(context: Context, requestId: string, response: Response): Call {
-  const aborted = new AbortController();
-  response.once('close', () => {
-    if (!response.writableFinished) aborted.abort();
-  });
-  return { ...newCall(requestId, context.config.REQUEST_TIMEOUT_MS), signal: aborted.signal };
+function newCallOf(context: Context, { requestId, gone }: Exchange): Call {
+  return { requestId, deadlineMs: Date.now() + context.config.REQUEST_TIMEOUT_MS, signal: gone };
 }
 
-async function callerOf(
+class ServedRequest implements RouteRequest {
+  constructor(
+    readonly call: Call,
+    readonly caller: Caller,
+    readonly path: Record<string, string>,
+    readonly query: unknown,
+    readonly body: unknown,
+    readonly tree: JsonValue,
+    readonly incoming: Request,
+    readonly outgoing: Response,
+    private readonly template: string,
+  ) {}
+
+  /** Made when it is asked for, which few routes do. */
+  get canonicalPath(): string {
+    return this.template.replace(/\{(\w+)\}/g, (_, name: string) => this.path[name]!);
+  }
+}
+
+function callerOf(
   context: Context,
-  route: Route,
+  { auth }: Route,
   request: Request,
   path: Record<string, string>,
   call: Call,
-): Promise<Caller> {
-  const { auth } = route;
+): Caller | Promise<Caller> {
   if (auth.kind !== 'wallet') {
     return authenticate(auth, request.headers, path['app_id'], context.operatorKeyHash, context.keys, call);
   }
@@ -124,9 +142,9 @@ async function callerOf(
 }
 
 function checkPath(path: Record<string, string>): void {
-  for (const [name, value] of Object.entries(path)) {
+  for (const name in path) {
     const { pattern, reason, noun } = pathParameters[name as PathParameter];
-    if (!pattern.test(value)) throw notFound(reason, `There is no such ${noun}`);
+    if (!pattern.test(path[name]!)) throw notFound(reason, `There is no such ${noun}`);
   }
 }
 
@@ -142,17 +160,18 @@ function queryOf(query: Query | undefined, text: string): unknown {
   return validate(query, Object.fromEntries(parameters), 'query string');
 }
 
+const noBody = { body: undefined, tree: null };
+
 async function bodyOf(
   context: Context,
-  route: Route,
+  body: Body,
   request: Request,
   response: Response,
 ): Promise<{ body: unknown; tree: JsonValue }> {
-  const { body } = route;
-  if (!body) return { body: undefined, tree: null };
   if (body.kind === 'stream') {
     continueIfExpected(request, response);
-    return { body: undefined, tree: null };
+    setCommonHeaders(response);
+    return noBody;
   }
   const expected = body.kind === 'json' ? ['application/json'] : body.contentTypes;
   const isOptional = body.kind === 'json' && body.optional === true;

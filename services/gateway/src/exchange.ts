@@ -1,30 +1,27 @@
 import type { Response } from 'express';
+import type { Cancellation } from '@granary/shared/grpc/cancellation';
 
-/** What is known about one request while it is answered; kept for its log line. */
+/** What is known about one request while it is answered; in `response.locals`. */
 export interface Exchange {
-  requestId: string;
-  startedAtMs: number;
+  readonly requestId: string;
+  readonly startedAtMs: number;
+  /** What every answer to it says: names and values in turn. */
+  readonly headers: readonly string[];
+  /** Aborted when the client has gone before it had its answer. */
+  readonly gone: Cancellation;
   /** The path of the route, without values. */
-  route?: string;
-  appId?: string;
+  route: string | undefined;
+  appId: string | undefined;
   /** Public code of the error that was answered. */
-  code?: string;
+  code: string | undefined;
   /** A caller with a key or a signature: the answer is for nobody else. */
   isPrivate: boolean;
   /** Methods that the path answers, collected while none of its routes was for this one. */
-  allowed: Set<string>;
-  /** Run once the response is closed. */
-  releases: Array<() => void>;
-}
-
-const exchanges = new WeakMap<Response, Exchange>();
-
-export function beginExchange(response: Response, exchange: Exchange): void {
-  exchanges.set(response, exchange);
+  allowed: Set<string> | undefined;
+  /** Bytes of the budget that the answer holds until it has gone. */
+  heldBytes: number;
 }
 
 export function exchangeOf(response: Response): Exchange {
-  const exchange = exchanges.get(response);
-  if (!exchange) throw new Error('the request was not begun');
-  return exchange;
+  return response.locals as Exchange;
 }

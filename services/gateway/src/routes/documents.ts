@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { forbidden, ServiceError } from '@granary/shared/errors';
+import type { Parameter } from '@granary/shared/gen/granary/data/v1/Parameter';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { newTicket } from '@granary/shared/ids';
 import { json, JsonText, jsonBytes, type Answer } from '../answer';
@@ -118,7 +119,8 @@ export async function read(
   const mayReadPrivate =
     caller.kind === 'operator' ||
     (caller.kind === 'app' && caller.appId === path.app_id && hasPermission(caller, 'Read'));
-  const parameters = [...query].map(([parameter, value]) => ({ name: parameter, value }));
+  const parameters: Parameter[] = [];
+  for (const [parameter, value] of query) parameters.push({ name: parameter, value });
   try {
     const { json: page } = await send({ appId: path.app_id, name, parameters, mayReadPrivate });
     return jsonBytes(200, page);

@@ -1,8 +1,10 @@
+import type { CancelSignal } from '../grpc/cancellation';
+
 /** Tells whoever waits in this process that something happened. One that nobody waits for is forgotten. */
 export interface Signal {
   notify(): void;
   /** Resolves at the next notification, when `aborted` aborts, or after `timeoutMs`; never rejects. */
-  wait(timeoutMs: number, aborted?: AbortSignal): Promise<void>;
+  wait(timeoutMs: number, aborted?: CancelSignal): Promise<void>;
 }
 
 export function createSignal(): Signal {

@@ -1,5 +1,6 @@
 import { ServiceError } from '../errors';
 import type { Logger } from '../logger';
+import { startWaiting, stopWaiting } from './deadlines';
 import { toServiceError } from './status';
 import type { Call } from './types';
 
@@ -27,14 +28,18 @@ export async function runHandler(
 }
 
 /** Waits for a result no longer than the deadline of the call. */
-export async function withinDeadline<T>(call: Call, result: Promise<T>): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(deadlinePassed()), Math.max(0, call.deadlineMs - Date.now()));
+export function withinDeadline<T>(call: Call, result: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const waiting = startWaiting(call.deadlineMs - Date.now(), () => reject(deadlinePassed()));
+    result.then(
+      (value) => {
+        stopWaiting(waiting);
+        resolve(value);
+      },
+      (error: Error) => {
+        stopWaiting(waiting);
+        reject(error);
+      },
+    );
   });
-  try {
-    return await Promise.race([result, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

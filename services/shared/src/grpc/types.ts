@@ -1,6 +1,7 @@
-import { setMaxListeners } from 'node:events';
 import type { ServiceDefinition } from '@grpc/grpc-js';
 import type { MethodDefinition } from '@grpc/proto-loader';
+import type { ServiceName } from '../trust/services';
+import { neverAborted, type CancelSignal } from './cancellation';
 
 export type { ServiceDefinition };
 
@@ -10,7 +11,9 @@ export interface Call {
   /** When the caller stops waiting, in milliseconds since the epoch. */
   deadlineMs: number;
   /** Aborted when the caller has gone or the deadline has passed. */
-  signal: AbortSignal;
+  signal: CancelSignal;
+  /** The service that calls, as its token says; absent for a call within the process. */
+  caller?: ServiceName;
 }
 
 type KnownMethods<D extends ServiceDefinition> = {
@@ -45,10 +48,6 @@ export function newCall(requestId: string, timeoutMs: number, within?: Call): Ca
   const deadlineMs = Math.min(Date.now() + timeoutMs, within?.deadlineMs ?? Infinity);
   return { requestId, deadlineMs, signal: within?.signal ?? neverAborted };
 }
-
-/** For calls that nobody can abort; shared, so the number of its listeners says nothing. */
-export const neverAborted: AbortSignal = new AbortController().signal;
-setMaxListeners(0, neverAborted);
 
 /**
  * A message from fields that may be undefined where the message has them optional: those are left out, as a decoder
