@@ -4,8 +4,10 @@ import { z } from 'zod';
 export const dataConfig = commonConfig.extend({
   /** A build of an index holds one connection while its writes go over others. */
   DATABASE_POOL_SIZE: whole(2, 100).default(8),
-  /** Connections for short reads that an index serves; about as many as the database has cores. */
-  FAST_POOL_SIZE: whole(1, 100).default(4),
+  /** Connections for look-ups of keys and handles. */
+  FAST_POOL_SIZE: whole(1, 100).default(2),
+  /** Connections for short reads that one index answers, each for many at once; about as many as the database has cores. */
+  LANE_SIZE: whole(1, 100).default(2),
   /** Where this copy keeps the skills documents as files. */
   SKILLS_DIRECTORY: z.string().min(1),
   /** How often what is past its retention is purged and old answers to idempotency keys are forgotten. */

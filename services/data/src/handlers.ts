@@ -1,5 +1,6 @@
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { Handlers } from '@granary/shared/grpc/types';
+import type { Lane } from '@granary/shared/postgres/lane';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { listKeys, regenerateKey, revokeKey, verifyKey } from './app-keys';
 import { createApplication, deleteApplication, getApplication, listApplications } from './applications';
@@ -15,19 +16,22 @@ import {
 import { getCommit } from './commits';
 import type { Committer } from './committer';
 import { commitUpload, storeDocuments, validateDocuments } from './documents';
-import type { ReaderHandles } from './handles';
+import type { ReaderHandles, Recent } from './handles';
 import { createIndex, deleteIndex, getIndex, listIndexes, rebuildIndex } from './indexes';
 import { getJob } from './jobs';
-import { createQuery, deleteQuery, getQuery, listQueries, runQuery } from './queries';
+import { createQuery, deleteQuery, getQuery, listQueries, runQuery, type PredefinedQuery } from './queries';
 import { listDocuments, readCollection } from './query/documents-read';
 import { getSkills, putSkills, type SkillsContext } from './skills';
 import { createView, deleteView, getView, listViews, readView, refreshView } from './views';
 
 export interface HandlerContext extends SkillsContext {
   pool: Pool;
-  /** For short reads that an index serves. */
+  /** For look-ups of keys and handles. */
   fast: Pool;
+  /** For short reads that one index answers alone. */
+  lane: Lane;
   readers: ReaderHandles;
+  queries: Recent<PredefinedQuery>;
   committer: Committer;
   /** Called after a change that may have put a job into the queue. */
   wakeWorker: () => void;
@@ -38,13 +42,14 @@ const applicationsPageMax = 1_000;
 
 /** Every method of the service: message → input, call, result → message. */
 export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> {
-  const { pool, fast, readers, committer, wakeWorker } = context;
+  const { pool, fast, readers, queries, committer, wakeWorker } = context;
   /** For what changes the catalog of an app, and may have put a job into the queue. */
   const changing = async <T>(appId: string, result: Promise<T>): Promise<T> => {
     try {
       return await result;
     } finally {
       readers.forget(appId);
+      queries.forget(appId);
       wakeWorker();
     }
   };
@@ -106,7 +111,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     listQueries: async ({ appId }) => ({ queries: await listQueries(context, appId) }),
     getQuery: ({ appId, name }) => getQuery(context, appId, name),
     deleteQuery: async ({ appId, name }) => {
-      await deleteQuery(context, appId, name);
+      await changing(appId, deleteQuery(context, appId, name));
       return {};
     },
     runQuery: async (request) => ({ json: await runQuery(context, request) }),

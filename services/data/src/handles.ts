@@ -59,31 +59,32 @@ export class WriterHandles {
   }
 }
 
-/** How old a handle may be that a reader gets: another copy's change of the catalog is seen after as long. */
+/** How old may be what a reader gets: another copy's change of the catalog is seen after as long. */
 const readerFreshMs = 250;
 
 /**
- * Handles of collections for readers, so that a read is one statement. This process forgets what it changes itself;
- * the counters in them may be old, so whoever answers with those looks again.
+ * What readers looked up lately, by app and name, so that a read is one statement. This process forgets what it
+ * changes itself; counters may be old, so whoever answers with those looks again.
  */
-export class ReaderHandles {
-  private readonly entries = new Map<string, { handle: Promise<CollectionHandle | undefined>; atMs: number }>();
+export class Recent<T> {
+  private readonly entries = new Map<string, { found: Promise<T | undefined>; atMs: number }>();
 
-  constructor(private readonly pool: Pool) {}
+  /** `find` gives undefined for what is not there. */
+  constructor(private readonly find: (appId: string, name: string) => Promise<T | undefined>) {}
 
-  /** Undefined when there is no collection of the name. Throws APP_NOT_FOUND. */
-  get(appId: string, name: string): Promise<CollectionHandle | undefined> {
+  /** Throws what `find` throws. */
+  get(appId: string, name: string): Promise<T | undefined> {
     const key = `${appId}/${name}`;
     const known = this.entries.get(key);
-    if (known && Date.now() - known.atMs < readerFreshMs) return known.handle;
-    const entry = { handle: this.find(appId, name), atMs: Date.now() };
+    if (known && Date.now() - known.atMs < readerFreshMs) return known.found;
+    const entry = { found: this.find(appId, name), atMs: Date.now() };
     this.entries.delete(key);
     this.entries.set(key, entry);
     if (this.entries.size > handlesMax) this.entries.delete(this.entries.keys().next().value!);
     // What is not there may be made at any moment, by any write.
     const forget = () => this.entries.get(key) === entry && this.entries.delete(key);
-    entry.handle.then((found) => found ?? forget(), forget);
-    return entry.handle;
+    entry.found.then((found) => found ?? forget(), forget);
+    return entry.found;
   }
 
   /** After a change of an app's catalog, and before a read that found it wanting is tried again. */
@@ -91,8 +92,10 @@ export class ReaderHandles {
     const prefix = `${appId}/`;
     for (const key of this.entries.keys()) if (key.startsWith(prefix)) this.entries.delete(key);
   }
-
-  private async find(appId: string, name: string): Promise<CollectionHandle | undefined> {
-    return findCollection(this.pool, await findApp(this.pool, appId), name);
-  }
 }
+
+/** Handles of collections for readers. `get` throws APP_NOT_FOUND. */
+export type ReaderHandles = Recent<CollectionHandle>;
+
+export const readerHandles = (pool: Pool): ReaderHandles =>
+  new Recent(async (appId, name) => findCollection(pool, await findApp(pool, appId), name));

@@ -1,4 +1,4 @@
-import { conflict, invalid, notFound } from '@granary/shared/errors';
+import { conflict, invalid, notFound, type ServiceError } from '@granary/shared/errors';
 import type { CreateQueryRequest } from '@granary/shared/gen/granary/data/v1/CreateQueryRequest';
 import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
@@ -8,11 +8,14 @@ import { execute, row, rows, type Pool, type Queryable } from '@granary/shared/p
 import { sql } from '@granary/shared/postgres/sql';
 import { COLLECTION_NOT_FOUND, findApp, findCollection, type CollectionHandle } from './catalog';
 import { ALREADY_EXISTS, changingApp } from './collections';
+import { Recent } from './handles';
 import { growCatalogRevision } from './head';
 import { isName } from './names';
+import { handleOf, type ReadContext } from './query/documents-read';
 import {
   and,
   invalidQuery,
+  isAll,
   LIMIT_EXCEEDED,
   overLimit,
   parseFind,
@@ -178,9 +181,11 @@ function findQuery(db: Queryable, appNumber: bigint, name: string): Promise<Quer
 
 async function requireQuery(db: Queryable, app: { number: bigint }, name: string): Promise<QueryRow> {
   const found = await findQuery(db, app.number, name);
-  if (!found) throw notFound(QUERY_NOT_FOUND, `There is no query ${name}`);
+  if (!found) throw queryNotFound(name);
   return found;
 }
+
+const queryNotFound = (name: string): ServiceError => notFound(QUERY_NOT_FOUND, `There is no query ${name}`);
 
 function toQuery(found: QueryRow): Query {
   return {
@@ -220,33 +225,64 @@ export async function deleteQuery({ pool }: { pool: Pool }, appId: string, name:
   });
 }
 
+/** A predefined query as it is executed. */
+export interface PredefinedQuery extends BaseQuery {
+  isPrivate: boolean;
+  sourceCollection: string;
+  parameters: ReadonlyMap<string, QueryParameter>;
+}
+
+/** The queries that were executed lately. `get` throws APP_NOT_FOUND. */
+export const recentQueries = (pool: Pool): Recent<PredefinedQuery> =>
+  new Recent(async (appId, name) => findPredefined(pool, await findApp(pool, appId), name));
+
+async function findPredefined(
+  db: Queryable,
+  app: { number: bigint },
+  name: string,
+): Promise<PredefinedQuery | undefined> {
+  const found = await findQuery(db, app.number, name);
+  return (
+    found && {
+      ...parseBaseQuery(readJsonText(Buffer.from(found.base_query_text), 'base_query')),
+      isPrivate: found.read_access === 'private',
+      sourceCollection: found.source_collection,
+      parameters: parseParameters(readJsonText(Buffer.from(found.parameters_text), 'parameters')),
+    }
+  );
+}
+
 /**
  * Executes a predefined query with the parameters of a URL: those of the query, `limit` (no more than the query's
  * own), `offset`, `cursor` and `count`. Throws QUERY_NOT_FOUND, UNAUTHENTICATED where the query or its collection is private,
  * VALIDATION_FAILED for a parameter that is required and missing, or unknown.
  */
-export async function runQuery({ pool }: { pool: Pool }, request: ReadRequest): Promise<Buffer> {
-  return withFreshSource(async () => {
-    const app = await findApp(pool, request.appId);
-    const query = await requireQuery(pool, app, request.name);
-    const handle = await findCollection(pool, app, query.source_collection);
-    if (!handle) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${query.source_collection}`);
-    const isPrivate = query.read_access === 'private' || handle.readAccess === 'private';
+export async function runQuery(
+  db: ReadContext & { queries: Recent<PredefinedQuery> },
+  request: ReadRequest,
+): Promise<Buffer> {
+  return withFreshSource(async (isRepeated) => {
+    if (isRepeated) db.queries.forget(request.appId);
+    const query = await db.queries.get(request.appId, request.name);
+    if (!query) throw queryNotFound(request.name);
+    const { sourceCollection, projection, sort, parameters } = query;
+    // Without any condition the counters of the handle are part of the answer.
+    const isFiltered = !isAll(query.find) || request.parameters.some((given) => parameters.has(given.name));
+    const handle = await handleOf(db, request.appId, sourceCollection, isRepeated || !isFiltered);
+    if (!handle) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${sourceCollection}`);
+    const isPrivate = query.isPrivate || handle.readAccess === 'private';
     if (isPrivate && !request.mayReadPrivate) throw needsKey('query');
 
-    const base = parseBaseQuery(readJsonText(Buffer.from(query.base_query_text), 'base_query'));
-    const declared = parseParameters(readJsonText(Buffer.from(query.parameters_text), 'parameters'));
     const given = parametersByName(request.parameters);
-    const limit = parseLimit(numberOfText(take(given, 'limit')), 'limit', base.limit);
-    if (base.limit !== undefined && limit > base.limit)
-      throw overLimit('limit', `may be at most ${base.limit} for this query`);
+    const limit = parseLimit(numberOfText(take(given, 'limit')), 'limit', query.limit);
+    if (query.limit !== undefined && limit > query.limit)
+      throw overLimit('limit', `may be at most ${query.limit} for this query`);
     const offset = parseOffset(numberOfText(take(given, 'offset')));
     const cursor = parseCursor(take(given, 'cursor'), offset);
     const count = parseCount(take(given, 'count'));
-    const find = and(base.find, ...conditionsOf(handle, declared, given));
+    const find = and(query.find, ...conditionsOf(handle, parameters, given));
     const source = documentsOf(handle, { includeHistory: false, includeDeleted: false });
-    const { projection, sort } = base;
-    return readDocuments(pool, source, { find, projection, sort, limit, offset, cursor, count });
+    return readDocuments(db, source, { find, projection, sort, limit, offset, cursor, count });
   });
 }
 

@@ -4,17 +4,20 @@ import { outboxImplementation } from '@granary/shared/bus/outbox';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import { loadService } from '@granary/shared/grpc/protos';
 import type { Logger } from '@granary/shared/logger';
+import { Lane } from '@granary/shared/postgres/lane';
 import { createPool } from '@granary/shared/postgres/pool';
 import { startService, type Overrides, type RunningService } from '@granary/shared/service';
 import { Committer } from './committer';
 import type { DataConfig } from './config';
 import { dropAppJob, dropCollectionJob } from './drops';
 import { dataHandlers } from './handlers';
-import { ReaderHandles } from './handles';
+import { readerHandles } from './handles';
 import { trimAnswers } from './idempotency';
 import { buildIndexJob } from './index-build';
 import { JobWorker } from './jobs';
 import { purgeExpired } from './purge';
+import { indexReadSettings } from './query/index-read';
+import { recentQueries } from './queries';
 import { UsagePublisher } from './usage';
 import { refreshViewJob } from './views';
 
@@ -22,6 +25,9 @@ export const dataDefinition = loadService<DataDefinition>('data', 'Data');
 
 /** Jobs that run at a time; index builds take turns among themselves. */
 const jobConcurrency = 2;
+
+/** What takes longer is not short, and is read over the pool instead. */
+const laneStatementTimeoutMs = 1_000;
 
 export interface DataOverrides extends Overrides {
   /** Where the gateway is, when its port is chosen only after this service has started. */
@@ -40,14 +46,15 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
       const published = createSignal();
       const outbox = outboxImplementation({ pool, log, appended: published });
       const notify = () => published.notify();
-      // Short reads that an index serves have connections of their own: nothing slow can hold them up. Few, because
-      // each connection that is awake costs the others a switch.
+      // Look-ups and short reads have connections of their own: nothing slow can hold them up. Few, because each
+      // connection that is awake costs the others a switch.
       const fast = createPool({
         url: config.DATABASE_URL,
         size: config.FAST_POOL_SIZE,
         applicationName: 'granary-data-fast',
         log,
       });
+      const lane = createLane(config, log);
       const usage = new UsagePublisher(pool, log, notify);
       const committer = new Committer(pool, log, Math.max(1, Math.floor(config.DATABASE_POOL_SIZE / 2)), (changed) => {
         for (const number of changed) usage.touch(number);
@@ -66,7 +73,9 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
       const handlers = dataHandlers({
         pool,
         fast,
-        readers: new ReaderHandles(fast),
+        lane,
+        readers: readerHandles(fast),
+        queries: recentQueries(fast),
         log,
         committer,
         skillsDirectory: config.SKILLS_DIRECTORY,
@@ -85,17 +94,31 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
       });
       return {
         implementations: [{ definition: dataDefinition, handlers }, outbox],
+        appended: published,
         stop: async () => {
           await housework.stop();
           await worker.stop();
           await committer.stop();
           await usage.stop();
+          await lane.end();
           await fast.end();
         },
       };
     },
     { bus: true },
   );
+}
+
+/** The connections for reads that one index answers alone. */
+function createLane(config: DataConfig, log: Logger): Lane {
+  return new Lane({
+    url: config.DATABASE_URL,
+    size: config.LANE_SIZE,
+    applicationName: 'granary-data-lane',
+    statementTimeoutMs: laneStatementTimeoutMs,
+    settings: indexReadSettings,
+    log,
+  });
 }
 
 /** Runs a task again and again with a pause between; a failure is logged and the next time comes. */

@@ -18,7 +18,7 @@ import { isName } from './names';
 import { abandonedTables, fillView, nextTableNumber } from './query/fill-view';
 import { and, invalidQuery, LIMIT_EXCEEDED, overLimit, parseFind, parseName, type Condition } from './query/find';
 import { conditionOfText, parametersByName, refused, take } from './query/parameters';
-import { readDocuments, withFreshSource } from './query/read';
+import { readDocuments, withFreshSource, type ReadDatabases } from './query/read';
 import {
   needsKey,
   numberOfText,
@@ -302,7 +302,7 @@ async function dropAbandoned({ pool, log }: Context, appNumber: bigint): Promise
  * Answers endpoint 8: `filter`, `select`, `sort`, `limit`, `offset` and the variables of the view. Throws
  * VIEW_NOT_FOUND, UNAUTHENTICATED for a private view, and for a parameter that the view does not know.
  */
-export async function readView({ pool }: Context, request: ReadRequest): Promise<Buffer> {
+export async function readView({ pool, lane }: { pool: Pool } & ReadDatabases, request: ReadRequest): Promise<Buffer> {
   return withFreshSource(async () => {
     const view = await requireView(pool, request.appId, request.name);
     if (view.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('view');
@@ -330,6 +330,6 @@ export async function readView({ pool }: Context, request: ReadRequest): Promise
     }
     const refreshed = JSON.stringify(view.refreshedAt?.toISOString() ?? null);
     const more = `,"refreshed_at":${refreshed},"refresh_mode":${JSON.stringify(view.refreshMode)}`;
-    return readDocuments(pool, rowsOfView(view), { ...options, find: and(...conditions) }, more);
+    return readDocuments({ pool, lane }, rowsOfView(view), { ...options, find: and(...conditions) }, more);
   });
 }

@@ -123,9 +123,14 @@ test('queries are listed, described and deleted', async () => {
   ]);
   const names = async () => (await fixture.methods.listQueries({ appId: app.appId })).queries.map(({ name }) => name);
   expect(await names()).toEqual(['best', 'short']);
+  expect((await run('short', {})).total).toBe(3);
   await fixture.methods.deleteQuery({ appId: app.appId, name: 'short' });
   expect(await names()).toEqual(['best']);
+  // It was executed a moment ago, and yet is gone at once; another one of the name is there at once.
   await expect(run('short', {})).rejects.toMatchObject({ reason: 'QUERY_NOT_FOUND' });
+  await create('short', { base: { find: { year: 1998 } } });
+  expect((await run('short', {})).total).toBe(1);
+  await fixture.methods.deleteQuery({ appId: app.appId, name: 'short' });
 });
 
 test('a query that is private, or over a private collection, needs a key', async () => {

@@ -18,6 +18,8 @@ export type Methods = { [M in keyof Service]: (request: Parameters<Service[M]>[0
 export interface Fixture {
   methods: Methods;
   pool: Pool;
+  /** Of the service's database. */
+  url: string;
   skillsDirectory: string;
   newApp(): Promise<TestApp>;
   stop(): Promise<void>;
@@ -70,6 +72,7 @@ export async function startFixture(): Promise<Fixture> {
   return {
     methods,
     pool,
+    url,
     skillsDirectory,
     newApp: () => newApp(methods),
     stop: async () => {

@@ -75,6 +75,15 @@ export class Compiler {
     return !this.isId(path) && isScalar(value) && !this.mustScan(path, value, this.instant(path, value));
   }
 
+  /**
+   * What the column of a field holds exactly where the field has the value: the JSON text of its key, for the id the id
+   * itself. Undefined where that does not decide.
+   */
+  exactKey(path: Path, value: JsonValue): string | undefined {
+    if (this.isId(path)) return typeof value === 'string' ? value : undefined;
+    return isScalar(value) && this.isKeyExact(path, value) ? keyText(value, undefined) : undefined;
+  }
+
   private isDate(path: Path): boolean {
     return this.source.dates.has(path.join('.'));
   }

@@ -1,6 +1,8 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { invalid } from '@granary/shared/errors';
-import { readJson, toText, type JsonValue } from '@granary/shared/json/value';
+import { arrayStep } from '@granary/shared/json/document';
+import { JsonReader } from '@granary/shared/json/reader';
+import { readJson, readValue, toText, type JsonValue } from '@granary/shared/json/value';
 import { join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { parseInstant } from '../instant';
 import { keyBytesMax } from '../scalar';
@@ -81,39 +83,69 @@ function digestOf({ source, find, terms, descending }: CursorScope, payload: Buf
   const conditions = find.kind === 'and' ? find.conditions : [find];
   // The order of conditions means nothing, and that of parameters in a URL may change on the way.
   const query = [source.identity, order, descending, conditions.map(textOf).sort()];
-  const hash = createHash('sha256').update(JSON.stringify(query)).update('\0').update(payload);
-  return hash.digest().subarray(0, digestBytes);
+  const bytes = Buffer.concat([Buffer.from(`${JSON.stringify(query)}\0`), payload]);
+  return hash('sha256', bytes, 'buffer').subarray(0, digestBytes);
 }
 
 const textOf = (condition: Condition): string =>
-  JSON.stringify(condition, (_, value: unknown) => (value instanceof Map ? { map: toText(value) } : value));
+  condition.kind === 'is' && typeof condition.value === 'string'
+    ? JSON.stringify(condition)
+    : JSON.stringify(condition, (_, value: unknown) => (value instanceof Map ? { map: toText(value) } : value));
+
+/** A row of a page, with its id and version where the text of the record does not tell its place. */
+export interface PageRow {
+  body: string | Buffer;
+  id?: string;
+  version?: string;
+}
 
 /** The place of a record that was read. */
-export function positionOf(
-  { source, terms }: CursorScope,
-  last: { body: string; id?: string; version?: string },
-): Position {
-  const record = readJson(Buffer.from(last.body), { maxDepth: recordDepthMax });
+export function positionOf({ source, terms }: CursorScope, last: PageRow): Position {
+  const bytes = typeof last.body === 'string' ? Buffer.from(last.body) : last.body;
   const values = terms.map(({ path }) => {
-    const value = follow(record, path);
+    const value = valueAt(bytes, path);
     if (value === undefined || value === null) return null;
     const instant = typeof value === 'string' && source.dates.has(path.join('.')) ? parseInstant(value) : undefined;
     return instant ?? toText(value);
   });
   // A stored text has its id, as a string.
-  const id = last.id ?? (follow(record, ['id']) as string);
+  const id = last.id ?? (valueAt(bytes, ['id']) as string);
   return { values, id, version: last.version ?? null };
 }
 
-/** The value at a path, as Compiler.value() finds it; undefined where it leads nowhere. */
-function follow(record: JsonValue, path: Path): JsonValue | undefined {
-  let value: JsonValue | undefined = record;
-  for (const step of path) {
-    if (value instanceof Map) value = value.get(step);
-    else if (Array.isArray(value)) value = /^(?:0|[1-9]\d{0,8})$/.test(step) ? value[Number(step)] : undefined;
-    else return undefined;
+/** The value at a path, as Compiler.value() finds it; undefined where it leads nowhere. Nothing behind it is read. */
+function valueAt(record: Buffer, path: Path): JsonValue | undefined {
+  const reader = new JsonReader(record, { maxDepth: recordDepthMax });
+  for (const step of path) if (!goTo(reader, step)) return undefined;
+  return readValue(reader);
+}
+
+/** Goes to the member or element of the next value that a step leads to; false where there is none. */
+function goTo(reader: JsonReader, step: string): boolean {
+  switch (reader.peekType()) {
+    case 'object': {
+      const key = Buffer.from(step);
+      reader.enterObject();
+      while (reader.nextMember()) {
+        if (reader.keyIs(key)) return true;
+        reader.skipValue();
+      }
+      return false;
+    }
+    case 'array': {
+      let before = arrayStep(step);
+      if (before === undefined) return false;
+      reader.enterArray();
+      while (reader.nextElement()) {
+        if (before === 0) return true;
+        before -= 1;
+        reader.skipValue();
+      }
+      return false;
+    }
+    default:
+      return false;
   }
-  return value;
 }
 
 /** Whether the text is that of an array or an object. */

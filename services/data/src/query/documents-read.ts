@@ -9,7 +9,7 @@ import { findView } from '../views';
 import { and, invalidQuery, isAll, parseFind, parseName, type Condition } from './find';
 import { parseSort, type SortTerm } from './order';
 import { conditionOfText, parametersByName, take } from './parameters';
-import { FIELD_NOT_INDEXED, isShortRead, readDocuments, withFreshSource, type ReadOptions } from './read';
+import { FIELD_NOT_INDEXED, readDocuments, withFreshSource, type ReadDatabases, type ReadOptions } from './read';
 import {
   bodyDepthMax,
   needsKey,
@@ -58,7 +58,7 @@ export async function listDocuments(db: ReadContext, request: { appId: string; b
   };
   return withFreshSource(async (isRepeated) => {
     const source = await findRoot(db, request.appId, name, includeHistory, isRepeated || isAll(options.find));
-    return readDocuments(laneOf(db, source, options), source, options);
+    return readDocuments(db, source, options);
   });
 }
 
@@ -78,18 +78,15 @@ function listSort(body: ReadonlyMap<string, unknown>): SortTerm[] {
   }));
 }
 
-/** What a read needs: connections for anything and for what is short, and the handles that were looked up lately. */
-export interface ReadContext {
+/** What a read needs: the databases, connections for look-ups, and the handles that were looked up lately. */
+export interface ReadContext extends ReadDatabases {
   pool: Pool;
   fast: Pool;
   readers: ReaderHandles;
 }
 
-const laneOf = (db: ReadContext, source: Source, options: ReadOptions): Pool =>
-  isShortRead(source, options) ? db.fast : db.pool;
-
 /** The handle of a collection: as it is now, where its counters are part of the answer, else as it was lately. */
-async function handleOf(
+export async function handleOf(
   db: ReadContext,
   appId: string,
   name: string,
@@ -123,31 +120,26 @@ export async function readCollection(db: ReadContext, request: ReadRequest): Pro
     if (!handle) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${request.name}`);
     if (handle.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('collection');
     const source = documentsOf(handle, { includeHistory: false, includeDeleted: false });
-    const query = urlQuery(handle, request);
-    return readDocuments(laneOf(db, source, query), source, query);
+    return readDocuments(db, source, urlQuery(handle, request));
   });
 }
 
-function urlQuery(handle: CollectionHandle, request: ReadRequest) {
+function urlQuery(handle: CollectionHandle, request: ReadRequest): ReadOptions {
   const parameters = parametersByName(request.parameters);
   const offset = parseOffset(numberOfText(take(parameters, 'offset')));
   const sort = parseSortList(take(parameters, 'sort'));
   for (const { path } of sort) assertIndexed(handle, path.join('.'), 'sort');
-  const paging = {
-    projection: parseSelect(take(parameters, 'select')),
-    sort,
-    limit: parseLimit(numberOfText(take(parameters, 'limit'))),
-    offset,
-    cursor: parseCursor(take(parameters, 'cursor'), offset),
-    count: parseCount(take(parameters, 'count')),
-  };
+  const projection = parseSelect(take(parameters, 'select'));
+  const limit = parseLimit(numberOfText(take(parameters, 'limit')));
+  const cursor = parseCursor(take(parameters, 'cursor'), offset);
+  const count = parseCount(take(parameters, 'count'));
   const conditions: Condition[] = [];
   for (const [name, value] of parameters) {
     const { path, operator = 'is' } = fieldOf(handle, name);
     assertIndexed(handle, path.join('.'), name);
     conditions.push(conditionOfText(path, operator, value, typeOf(handle, path), name));
   }
-  return { ...paging, find: and(...conditions) };
+  return { find: and(...conditions), projection, sort, limit, offset, cursor, count };
 }
 
 /** Parameters of endpoint 3 that are no filters. */
@@ -159,9 +151,20 @@ function fieldOf(handle: CollectionHandle, name: string): ReturnType<typeof pars
   return parseName(name, name);
 }
 
+const indexedFields = new WeakMap<CollectionHandle, ReadonlySet<string>>();
+
+function indexedFieldsOf(handle: CollectionHandle): ReadonlySet<string> {
+  let fields = indexedFields.get(handle);
+  if (!fields) {
+    const usable = handle.indexes.filter(({ status }) => status !== 'failed');
+    fields = new Set(['id', ...usable.map(({ fieldName }) => fieldName)]);
+    indexedFields.set(handle, fields);
+  }
+  return fields;
+}
+
 function assertIndexed(handle: CollectionHandle, field: string, at: string): void {
-  const indexed = new Set(['id']);
-  for (const index of handle.indexes) if (index.status !== 'failed') indexed.add(index.fieldName);
+  const indexed = indexedFieldsOf(handle);
   if (indexed.has(field)) return;
   throw invalid(
     `${field} is not an indexed field of ${handle.name}`,

@@ -90,7 +90,7 @@ function indexOf(source: Source, find: Condition, { terms, descending }: Order) 
   return best;
 }
 
-const directionOf = (descending: boolean): Sql => trusted(descending ? 'desc' : 'asc');
+export const directionOf = (descending: boolean): Sql => trusted(descending ? 'desc' : 'asc');
 
 /** Any order of any paths: the matches are sorted, the best `limit + offset` of them kept at a time. */
 export function sortedPage(source: Source, page: PageRequest): Sql {
@@ -146,7 +146,8 @@ export function orderOf(value: Sql, descending: boolean): Sql {
 }
 
 const cutBytes = trusted(String(keyBytesMax - 4));
-const mayBeCut = (key: Sql): Sql =>
+/** Whether a key may have lost the end of its string, so that it does not tell the place of its row. */
+export const mayBeCut = (key: Sql): Sql =>
   sql`jsonb_typeof(${key}) = 'string' and octet_length(${key} #>> '{}') > ${cutBytes}`;
 
 /**

@@ -1,13 +1,17 @@
 import { ServiceError } from '@granary/shared/errors';
 import { project, type Projection } from '@granary/shared/json/project';
+import type { Lane } from '@granary/shared/postgres/lane';
 import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sqlState } from '@granary/shared/postgres/errors';
 import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { Compiler } from './compile';
-import { decodeCursor, encodeCursor, positionOf } from './cursor';
+import { decodeCursor, encodeCursor, positionOf, type PageRow } from './cursor';
 import { isAll } from './find';
+import { IndexPageReader, type Page } from './index-page';
+import { indexRead } from './index-read';
 import { decidingTerms, pageStatement, sortedPage, type PageRequest } from './order';
-import { fixedFields, sourceFor } from './serving';
+import { RecordsWriter } from './records';
+import { sourceFor } from './serving';
 import type { Source } from './source';
 
 export const RESULT_TOO_LARGE = 'RESULT_TOO_LARGE';
@@ -15,8 +19,8 @@ export const FIELD_NOT_INDEXED = 'FIELD_NOT_INDEXED';
 
 /** Bytes of the texts that one answer is made of, at most. */
 export const resultBytesMax = 32 * 1024 * 1024;
-/** Rows before a page that may be passed over among the short reads. */
-const shortOffsetMax = 1_000;
+/** What stands around the records of an answer takes hardly more, but for a cursor. */
+const answerBytes = 512;
 /** A source that is smaller by some writes of the next moment cannot exceed it. */
 const surelySmallBytes = BigInt(resultBytesMax / 2);
 
@@ -27,49 +31,64 @@ export interface ReadOptions extends Omit<PageRequest, 'after'> {
   cursor: string | undefined;
 }
 
+/** What a read goes over: the lane for what one index gives alone, the pool for anything. */
+export interface ReadDatabases {
+  pool: Queryable;
+  lane: Pick<Lane, 'read'>;
+}
+
 /**
  * Reads a page: the JSON text of `{"records": […], "total": number or null, "page", "limit"}` and, before its closing
  * brace, of `next_cursor` where there is more, and of the members in `more`. Records are the texts that are stored, or
  * their selected parts. Throws RESULT_TOO_LARGE over 32 MiB, having pulled hardly more than that, and INVALID_CURSOR.
  */
-export async function readDocuments(db: Queryable, source: Source, options: ReadOptions, more = ''): Promise<Buffer> {
-  const { projection, limit, offset, cursor } = options;
-  const scope = { source, find: options.find, ...decidingTerms(source, options.sort) };
+export async function readDocuments(
+  db: ReadDatabases,
+  source: Source,
+  options: ReadOptions,
+  more = '',
+): Promise<Buffer> {
+  const { find, sort, projection, limit, offset, cursor } = options;
+  const { terms, descending } = decidingTerms(source, sort);
+  const scope = { source, find, terms, descending };
   const after = cursor === undefined ? undefined : decodeCursor(scope, cursor);
   // One row more than is wanted tells whether there is another page.
-  const found = await readPage(db, source, { ...options, limit: limit + 1, after }, limit);
-  const hasMore = found.length > limit;
-  const page = hasMore ? found.slice(0, limit) : found;
-  const total = await totalOf(db, source, options, page.length, hasMore);
-  const next = hasMore ? encodeCursor(scope, positionOf(scope, page.at(-1)!)) : undefined;
-  const records = page.map(({ body }) => (projection === 'all' ? body : project(body, projection)));
+  const wanted = { find, sort, limit: limit + 1, offset, after };
+  const { records, hasMore, last } =
+    (await readByIndex(db.lane, source, wanted, projection)) ?? (await readByPool(db.pool, source, wanted, projection));
+  const total = await totalOf(db.pool, source, options, records.count, hasMore);
+  const next = hasMore ? encodeCursor(scope, positionOf(scope, last!)) : undefined;
   // A cursor does not know how many pages are before it.
   const number = after ? null : Math.floor(offset / limit) + 1;
   const following = next === undefined ? '' : `,"next_cursor":"${next}"`;
-  return Buffer.from(
-    `{"records":[${records.join(',')}],"total":${total},"page":${number},"limit":${limit}${following}${more}}`,
-  );
+  return records.end(`"total":${total},"page":${number},"limit":${limit}${following}${more}}`);
 }
 
-interface PageRow {
-  body: string;
-  id?: string;
-  version?: string;
+/** The page where one index gives it alone and whole; `wanted` is for one row more than the page has. */
+async function readByIndex(
+  lane: ReadDatabases['lane'],
+  source: Source,
+  wanted: PageRequest,
+  projection: Projection,
+): Promise<Page | undefined> {
+  const read = indexRead(source, wanted);
+  if (!read) return undefined;
+  try {
+    return await lane.read(read.plan.text, read.values, new IndexPageReader(read.plan, wanted.limit, projection));
+  } catch (error) {
+    // query_canceled: among what is short this was not, perhaps for all the deleted rows that it had to pass over.
+    if (sqlState(error) === '57014') return undefined;
+    throw error;
+  }
 }
 
-/** Whether a page is surely short work: what it is taken from has one value of an indexed field, and it is near the top. */
-export function isShortRead(source: Source, { find, offset }: Pick<ReadOptions, 'find' | 'offset'>): boolean {
-  return offset <= shortOffsetMax && fixedFields(source, find).size > 0;
-}
-
-/** The rows of a page, of which the first `counted` may not be too large together. */
-async function readPage(db: Queryable, source: Source, page: PageRequest, counted: number): Promise<PageRow[]> {
-  const { statement, mayBeCut } = pageStatement(source, page);
-  const found = await rows<PageRow & { cut?: boolean }>(db, bounded(source, statement));
-  const isExact = !mayBeCut || !found.some(({ cut }) => cut === true);
-  const exact = isExact ? found : await rows<PageRow>(db, bounded(source, sortedPage(source, page)));
+/** The same by any statement: the rows of the page may not be too large together. */
+async function readByPool(db: Queryable, source: Source, wanted: PageRequest, projection: Projection): Promise<Page> {
+  const found = await pageRows(db, source, wanted);
+  const hasMore = found.length === wanted.limit;
+  if (hasMore) found.pop();
   let size = 0;
-  for (const { body } of exact.slice(0, counted)) size += Buffer.byteLength(body) + 1;
+  for (const { body } of found) size += Buffer.byteLength(body) + 1;
   if (size > resultBytesMax) {
     throw new ServiceError(
       'RESOURCE_EXHAUSTED',
@@ -77,7 +96,18 @@ async function readPage(db: Queryable, source: Source, page: PageRequest, counte
       'The result is larger than 32 MiB: ask for fewer records at a time',
     );
   }
-  return exact;
+  const records = new RecordsWriter(size + answerBytes);
+  for (const { body } of found) records.add(projection === 'all' ? body : project(body, projection));
+  return { records, hasMore, last: found.at(-1) };
+}
+
+type TextRow = PageRow & { body: string };
+
+async function pageRows(db: Queryable, source: Source, page: PageRequest): Promise<TextRow[]> {
+  const { statement, mayBeCut } = pageStatement(source, page);
+  const found = await rows<TextRow & { cut?: boolean }>(db, bounded(source, statement));
+  if (!mayBeCut || !found.some(({ cut }) => cut === true)) return found;
+  return rows<TextRow>(db, bounded(source, sortedPage(source, page)));
 }
 
 /** Ends the rows after the one with which they exceed the limit. A window without an order keeps that of its input. */

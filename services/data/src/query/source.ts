@@ -46,8 +46,19 @@ export interface DocumentsOptions {
   includeDeleted: boolean;
 }
 
+const sources = new WeakMap<CollectionHandle, Map<number, Source>>();
+
+/** The documents of a collection. The same object for the same handle, so that what is made of it can be kept by it. */
 export function documentsOf(handle: CollectionHandle, options: DocumentsOptions): Source {
-  const { includeHistory, includeDeleted } = options;
+  let known = sources.get(handle);
+  if (!known) sources.set(handle, (known = new Map<number, Source>()));
+  const which = (options.includeHistory ? 2 : 0) + (options.includeDeleted ? 1 : 0);
+  let source = known.get(which);
+  if (!source) known.set(which, (source = makeSource(handle, options)));
+  return source;
+}
+
+function makeSource(handle: CollectionHandle, { includeHistory, includeDeleted }: DocumentsOptions): Source {
   const dates = new Set<string>();
   for (const [path, rule] of handle.schema?.fields ?? []) if (rule.type === 'date') dates.add(path);
   for (const index of handle.indexes)

@@ -1,0 +1,337 @@
+import { createLogger } from '@granary/shared/logger';
+import { JsonNumber, type JsonValue } from '@granary/shared/json/value';
+import { Lane } from '@granary/shared/postgres/lane';
+import { Client, escapeLiteral } from 'pg';
+import { findApp, findCollection } from '../src/catalog';
+import { and, type Condition } from '../src/query/find';
+import { indexRead, indexReadSettings } from '../src/query/index-read';
+import { conditionOfText } from '../src/query/parameters';
+import { readDocuments, type ReadDatabases, type ReadOptions } from '../src/query/read';
+import { documentsOf, type Source } from '../src/query/source';
+import { startFixture, type Fixture, type Page, type TestApp } from './query-fixture';
+
+let fixture: Fixture;
+let lane: Lane;
+let answeredByIndex = 0;
+/** The two ways that a read can go: by an index where one answers, and by any statement. */
+let byIndex: ReadDatabases;
+let byPool: ReadDatabases;
+beforeAll(async () => {
+  fixture = await startFixture();
+  lane = new Lane({ url: fixture.url, size: 1, applicationName: 'test', log: createLogger('data', 'silent') });
+  byIndex = {
+    pool: fixture.pool,
+    lane: {
+      read: async (text, values, reader) => {
+        const page = await lane.read(text, values, reader);
+        if (page !== undefined) answeredByIndex += 1;
+        return page;
+      },
+    },
+  };
+  byPool = { pool: fixture.pool, lane: { read: () => Promise.resolve(undefined as never) } };
+});
+afterAll(async () => {
+  await lane.end();
+  await fixture.stop();
+});
+
+/** Numbers with a seed (mulberry32), so that a failure can be repeated. */
+let state = Number(process.env['SEED'] ?? 31_337);
+const random = (bound: number): number => {
+  state = (state + 0x6d2b79f5) | 0;
+  let t = Math.imul(state ^ (state >>> 15), 1 | state);
+  t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+  return Math.floor((((t ^ (t >>> 14)) >>> 0) / 4294967296) * bound);
+};
+const pick = <T>(choices: readonly T[]): T => choices[random(choices.length)]!;
+
+// Keys are cut at 256 bytes, and longer than 252 they may be cut.
+const x = 'x'.repeat(250);
+const strings = [
+  '',
+  '1',
+  'true',
+  'null',
+  '1e400',
+  '"',
+  '\\',
+  'é',
+  '€😀',
+  "'; drop",
+  '$1',
+  x,
+  `${x}ab`,
+  `${x}abc`,
+  `${x}a😀z`,
+  `${x}€€€`,
+  // The same keys.
+  ...['z', 'y', 'x', 'w'].map((end) => `${x}abcdef${end}`),
+];
+const texts = [
+  ...strings.map((text) => JSON.stringify(text)),
+  ...[
+    '1',
+    '1.0',
+    '1e0',
+    '-0',
+    '1e308',
+    '12345678901234567890',
+    'true',
+    'false',
+    '"2024-01-01T00:00:00Z"',
+    '1704067200',
+  ],
+];
+const compounds = ['null', '[]', '[1]', '{}', '{"y":1}'];
+
+async function sourceOf(app: TestApp, collection: string, includeDeleted: boolean): Promise<Source> {
+  const handle = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), collection))!;
+  return documentsOf(handle, { includeHistory: false, includeDeleted });
+}
+
+const fields = ['a', 'b', 'n.x', 'd'];
+
+/** 300 documents in which each field is a scalar, something else, or missing; some are deleted, some large. */
+async function makeCollection(): Promise<TestApp> {
+  const app = await fixture.newApp();
+  await app.createCollection('c');
+  const member = (name: string, lacking: number): string => {
+    if (random(lacking) > 0) return `,"${name}":${pick(random(2) === 0 ? texts : texts.slice(0, 4))}`;
+    return random(2) === 0 ? '' : `,"${name}":${pick(compounds)}`;
+  };
+  const documents = Array.from({ length: 300 }, (_, at) => {
+    const more = `${random(10) === 0 ? ',"deleted":true' : ''}${at === 77 ? `,"fill":"${'é'.repeat(9_000)}"` : ''}`;
+    return `{"id":"${pick(['k', 'K', 'é'])}${at}"${member('a', 9)}${member('b', 12)},"n":{"z":0${member('x', 30)}}${member('d', 9)}${more}}`;
+  });
+  await app.store('c', documents);
+  await fixture.methods.updateCollection({
+    ...{ appId: app.appId, name: 'c', schemaJson: JSON.stringify({ fields: { d: { type: 'date' } } }) },
+  });
+  for (const field of ['a', 'b', 'd']) await app.createIndex('c', field);
+  for (const composite of [
+    ['a', 'b'],
+    ['b', 'n.x'],
+    ['n.x', 'a', 'b'],
+    ['b', 'd'],
+  ])
+    await app.createComposite('c', composite);
+  return app;
+}
+
+function equality(): Condition {
+  const path = pick(['a', 'b', 'n.x', 'd', 'a', 'b', 'id']);
+  if (path === 'id') return { kind: 'is', path: ['id'], value: pick([`k${random(300)}`, new JsonNumber('1'), '']) };
+  const text = pick(random(2) === 0 ? texts : texts.slice(0, 4));
+  // As endpoint 3 reads it, or as a `find` has it.
+  if (random(2) === 0)
+    return conditionOfText(
+      path.split('.'),
+      'is',
+      text.startsWith('"') ? (JSON.parse(text) as string) : text,
+      pick(['any', 'string']),
+      path,
+    );
+  const scalar = /^[-\d]/.test(text) ? new JsonNumber(text) : (JSON.parse(text) as JsonValue);
+  return { kind: 'is', path: path.split('.'), value: scalar };
+}
+
+function request(): ReadOptions {
+  const descending = random(2) === 0;
+  return {
+    find: and(...Array.from({ length: random(4) === 0 ? 2 : 1 }, equality)),
+    sort: Array.from({ length: random(3) }, () => ({
+      path: pick([...fields, 'id']).split('.'),
+      descending: random(6) === 0 ? !descending : descending,
+    })),
+    projection: 'all',
+    limit: random(2) === 0 ? 3 + random(5) : 1 + random(100),
+    offset: random(3) === 0 ? random(20) : 0,
+    count: 'exact',
+    cursor: undefined,
+  };
+}
+
+test('what an index answers alone is what any other statement answers, byte for byte and page after page', async () => {
+  const app = await makeCollection();
+  const sources = [await sourceOf(app, 'c', false), await sourceOf(app, 'c', true)];
+  answeredByIndex = 0;
+  let pages = 0;
+  for (let round = 0; round < 400; round += 1) {
+    const source = pick(sources);
+    let options = request();
+    for (;;) {
+      const answers = [await readDocuments(byIndex, source, options), await readDocuments(byPool, source, options)];
+      const [first, second] = answers.map((bytes) => bytes.toString());
+      expect({ round, options, answer: first }).toEqual({ round, options, answer: second });
+      pages += 1;
+      const cursor = (JSON.parse(first!) as Page)['next_cursor'] as string | undefined;
+      if (cursor === undefined) break;
+      options = { ...options, cursor, offset: 0 };
+    }
+  }
+  expect(pages).toBeGreaterThan(800);
+  expect(answeredByIndex).toBeGreaterThan(300);
+}, 120_000);
+
+test('its statement depends on the names in a request and on nothing else of it', async () => {
+  const app = await makeCollection();
+  const source = await sourceOf(app, 'c', false);
+  const byShape = new Map<string, Set<string>>();
+  for (let round = 0; round < 5_000; round += 1) {
+    const options = request();
+    const read = indexRead(source, { ...options, after: undefined });
+    if (!read) continue;
+    const conditions = options.find.kind === 'and' ? options.find.conditions : [options.find];
+    const names = conditions.map((condition) => ('path' in condition ? condition.path : ['']).join('.'));
+    const shape = JSON.stringify([names.sort(), options.sort]);
+    byShape.set(shape, (byShape.get(shape) ?? new Set()).add(read.plan.text));
+    expect(read.plan.text).not.toMatch(/drop|xxx|\P{ASCII}/u);
+  }
+  expect(byShape.size).toBeGreaterThan(20);
+  for (const [shape, statements] of byShape) expect([shape, statements.size]).toEqual([shape, 1]);
+});
+
+test('a record that is selected from is read by the index too, and the cursor knows its place', async () => {
+  const app = await fixture.newApp();
+  await app.createCollection('c');
+  await app.createComposite('c', ['a', 'b']);
+  await app.store(
+    'c',
+    Array.from({ length: 9 }, (_, at) => `{"id":"${at}","a":"é","b":${at}}`),
+  );
+  const body = { root: `${app.appId}::c`, find: { a: 'é' }, sort: ['-b'], select: ['id'], limit: 4 };
+  const first = await app.list(body);
+  expect(first.records).toEqual(['8', '7', '6', '5'].map((id) => ({ id })));
+  const second = await app.list({ ...body, cursor: first['next_cursor'] });
+  expect(second.records).toEqual(['4', '3', '2', '1'].map((id) => ({ id })));
+});
+
+test('fields with odd names make no request look like another', async () => {
+  const app = await fixture.newApp();
+  await app.createCollection('c');
+  for (const fields of [
+    ['a', 'x'],
+    ['a', '+', 'x'],
+    ['a', '+x'],
+  ])
+    await app.createComposite('c', fields);
+  await app.store('c', [
+    '{"id":"1","a":"v","x":"v"}',
+    '{"id":"2","a":"v","x":"v","+":"v"}',
+    '{"id":"3","a":"v","+x":"v"}',
+  ]);
+  const ids = async (find: object, sort: string[]) =>
+    (await app.list({ root: `${app.appId}::c`, find, sort })).records.map(({ id }) => id);
+  for (let repeated = 0; repeated < 2; repeated += 1) {
+    expect(await ids({ a: 'v' }, ['x'])).toEqual(['1', '2', '3']);
+    expect(await ids({ a: 'v', '+': 'v', x: 'v' }, [])).toEqual(['2']);
+    expect(await ids({ a: 'v', '+x': 'v' }, [])).toEqual(['3']);
+    expect(await ids({ a: 'v' }, ['+x'])).toEqual(['3', '1', '2']);
+  }
+});
+
+test('a page with a large record is left to a statement that knows how much may be pulled', async () => {
+  const app = await fixture.newApp();
+  await app.createCollection('c');
+  await app.createIndex('c', 'a');
+  const document = (id: string, a: string, sizeBytes: number) =>
+    `{"id":"${id}","a":"${a}","fill":"${'x'.repeat(sizeBytes)}"}`;
+  await app.store('c', [document('1', 's', 16_000), document('2', 's', 16_000), document('3', 'l', 17_000)]);
+  const source = await sourceOf(app, 'c', false);
+  const answered = async (a: string): Promise<[number, unknown]> => {
+    answeredByIndex = 0;
+    const find: Condition = { kind: 'is', path: ['a'], value: a };
+    const page = await readDocuments(byIndex, source, { ...request(), find, sort: [], limit: 10, offset: 0 });
+    return [answeredByIndex, (JSON.parse(page.toString()) as Page).records.length];
+  };
+  expect(await answered('s')).toEqual([1, 2]);
+  expect(await answered('l')).toEqual([0, 1]);
+});
+
+test('what turns out not to be short is read by another statement; any other failure is one', async () => {
+  const app = await makeCollection();
+  const source = await sourceOf(app, 'c', false);
+  const options: ReadOptions = { ...request(), find: { kind: 'is', path: ['a'], value: '' }, sort: [], offset: 0 };
+  const failing = (code: string): ReadDatabases => ({
+    pool: fixture.pool,
+    lane: { read: () => Promise.reject(Object.assign(new Error(code), { severity: 'ERROR', code })) },
+  });
+  const expected = await readDocuments(byPool, source, options);
+  expect(expected.length).toBeGreaterThan(100);
+  expect(await readDocuments(failing('57014'), source, options)).toEqual(expected);
+  await expect(readDocuments(failing('42703'), source, options)).rejects.toThrow('42703');
+});
+
+describe('over 20,000 documents', () => {
+  let app: TestApp;
+  const client = () => new Client({ connectionString: fixture.url });
+  beforeAll(async () => {
+    app = await fixture.newApp();
+    await app.createCollection('items');
+    // Nearly all have one state; some lack a score.
+    const score = (at: number) => (at % 500 === 3 ? 'null' : String(at % 997));
+    const all = Array.from({ length: 20_000 }, (_, at) => {
+      const state = at === 15_000 ? 'new' : 'done';
+      return `{"id":"${String(at).padStart(5, '0')}","state":"${state}","kind":"k${at % 20}","score":${score(at)},"fill":"${'x'.repeat(200)}"}`;
+    });
+    await app.store('items', all);
+    await app.createIndex('items', 'state');
+    await app.createComposite('items', ['kind', 'score']);
+    await app.createComposite('items', ['state', 'kind', 'score']);
+    await fixture.pool.query('analyze');
+  }, 60_000);
+
+  /** What Postgres does for a page of 20 on a connection of index reads: its plan, and how many rows it reads. */
+  async function explain(
+    find: Record<string, string>,
+    sort: string[],
+    after?: string,
+  ): Promise<{ plan: string; read: number }> {
+    const read = indexRead(await sourceOf(app, 'items', false), {
+      find: and(...Object.entries(find).map(([name, value]): Condition => ({ kind: 'is', path: [name], value }))),
+      sort: sort.map((name) => ({ path: [name.replace('-', '')], descending: name.startsWith('-') })),
+      ...{ limit: 21, offset: 0 },
+      after: after === undefined ? undefined : { values: sort.map(() => after), id: '10000', version: null },
+    })!;
+    const connection = client();
+    await connection.connect();
+    try {
+      for (const [name, value] of Object.entries(indexReadSettings)) await connection.query(`set ${name} = ${value}`);
+      await connection.query(`prepare p as ${read.plan.text}`);
+      const values = read.values.map((value) => escapeLiteral(String(value))).join(', ');
+      const explained = await connection.query<{ 'QUERY PLAN': string }>(
+        `explain (analyze, costs off, timing off, buffers off) execute p(${values})`,
+      );
+      const plan = explained.rows.map((line) => line['QUERY PLAN']).join('\n');
+      const numbers = [
+        ...plan.matchAll(/Scan.* on c_.*rows=([\d.]+)/g),
+        ...plan.matchAll(/Rows Removed by (?:Filter|Index Recheck): (\d+)/g),
+      ];
+      return { plan, read: numbers.reduce((sum, [, rows]) => sum + Number(rows), 0) };
+    } finally {
+      await connection.end();
+    }
+  }
+
+  test.each<[string, Record<string, string>, string[], string | undefined]>([
+    ['a value that nearly all have', { state: 'done' }, [], undefined],
+    ['a value that few have', { state: 'new' }, [], undefined],
+    ['a value that none has', { state: 'gone' }, [], undefined],
+    ['the ids from the last', { state: 'done' }, ['-id'], undefined],
+    ['a page far behind the first, by ids', { state: 'done' }, [], ''],
+    ['the order of the next field', { kind: 'k3' }, ['score'], undefined],
+    ['the same, descending', { kind: 'k4' }, ['-score'], undefined],
+    ['the same where there is a rest', { kind: 'k3' }, ['-score'], undefined],
+    ['a page far behind the first', { kind: 'k4' }, ['-score'], '400'],
+    ['the same, ascending', { kind: 'k3' }, ['score'], '600'],
+    ['two fields and the order of a third', { kind: 'k4', state: 'done' }, ['-score'], undefined],
+    ['the order of two fields', { state: 'done' }, ['kind', 'score'], undefined],
+    ['an id', { id: '00007' }, [], undefined],
+  ])('for %s Postgres reads the rows of the page, whatever it knows of the values', async (_, find, sort, after) => {
+    const { plan, read } = await explain(find, sort, after);
+    expect(plan).not.toMatch(/Seq Scan|Sort|Bitmap|Disabled/);
+    // One row tells whether there is another page, one whether there is a rest.
+    expect(read).toBeLessThanOrEqual(22);
+  });
+});
