@@ -1,6 +1,7 @@
 import { notFound } from '@granary/shared/errors';
 import type { Commit } from '@granary/shared/gen/granary/data/v1/Commit';
 import { parseTicket } from '@granary/shared/ids';
+import { byteaArray, int8Array, textArray } from '@granary/shared/postgres/binary';
 import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { named, sql, type Sql } from '@granary/shared/postgres/sql';
 import { contentHash, linkHash, type Entry, type Head } from './head';
@@ -53,30 +54,26 @@ export interface CommitRow {
   userAddress: string | null;
 }
 
-/** Writes links and moves the head to the last of them, in one statement. */
-export async function insertCommits(
-  tx: Connection,
-  appNumber: bigint,
-  commits: readonly CommitRow[],
-  at: Date,
-): Promise<void> {
+/** One statement that writes links and moves the head to the last of them. */
+export function insertCommits(appNumber: bigint, commits: readonly CommitRow[], at: Date): Sql {
   const last = commits.at(-1)!.link;
-  // An array of arrays must be rectangular in Postgres, so each list of ids travels as JSON.
-  await execute(
-    tx,
-    sql`with moved as (update head set height = ${last.height}, hash = ${last.hash} where app_number = ${appNumber})
+  const texts = (of: (commit: CommitRow) => string | null) => textArray(commits.map(of));
+  // An array of arrays must be rectangular in Postgres, so each list of ids travels as the text of an array.
+  return sql`with moved as (update head set height = ${last.height}, hash = ${last.hash} where app_number = ${appNumber})
         insert into ${commitsTable(appNumber)} (height, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address, at)
-        select height, hash, content_hash, ticket_id, operation, collection, namespace,
-               array(select jsonb_array_elements_text(ids::jsonb)), user_address, ${at}
-        from unnest(${commits.map(({ link }) => link.height.toString())}::int8[], ${commits.map(({ link }) => link.hash)}::bytea[],
-            ${commits.map(({ link }) => link.content)}::bytea[], ${commits.map(({ ticketId }) => ticketId)}::text[],
-            ${commits.map(({ operation }) => operation)}::text[], ${commits.map(({ collection }) => collection)}::text[],
-            ${commits.map(({ namespace }) => namespace)}::text[],
-            ${commits.map(({ link }) => JSON.stringify(link.entries.map(({ id }) => id)))}::text[],
-            ${commits.map(({ userAddress }) => userAddress)}::text[])
-          as c(height, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address)`,
-  );
+        select height, hash, content_hash, ticket_id, operation, collection, namespace, ids::text[], user_address, ${at}
+        from unnest(${int8Array(commits.map(({ link }) => Number(link.height)))}::int8[],
+            ${byteaArray(commits.map(({ link }) => link.hash))}::bytea[],
+            ${byteaArray(commits.map(({ link }) => link.content))}::bytea[], ${texts(({ ticketId }) => ticketId)}::text[],
+            ${texts(({ operation }) => operation)}::text[], ${texts(({ collection }) => collection)}::text[],
+            ${texts(({ namespace }) => namespace)}::text[], ${texts(({ link }) => arrayText(link.entries))}::text[],
+            ${texts(({ userAddress }) => userAddress)}::text[])
+          as c(height, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address)`;
 }
+
+/** The ids of a link as the text of a Postgres array: each in quotes, with a backslash before quotes and backslashes. */
+const arrayText = (entries: readonly Entry[]): string =>
+  `{${entries.map(({ id }) => `"${/["\\]/.test(id) ? id.replace(/["\\]/g, '\\$&') : id}"`).join(',')}}`;
 
 interface StoredCommit {
   ticket_id: string;

@@ -2,13 +2,14 @@ import type { Logger } from '@granary/shared/logger';
 import { conflict, ServiceError, unavailable } from '@granary/shared/errors';
 import { fromPostgres, isConnectionError, isRetryable, violatedConstraint } from '@granary/shared/postgres/errors';
 import type { Connection, Pool } from '@granary/shared/postgres/pool';
-import { CommitUnknownError, transaction } from '@granary/shared/postgres/transaction';
+import type { Step } from '@granary/shared/postgres/pipeline';
+import { CommitUnknownError, pipelinedTransaction } from '@granary/shared/postgres/transaction';
 import { findCollections, type CollectionHandle } from './catalog';
 import { addCollection } from './collections';
 import { findCommitted, insertCommits, type Committed, type CommitRow, type Link } from './commits';
 import { WriterHandles } from './handles';
-import { lockHead, type Head } from './head';
-import { findAnswer, keepAnswer, sameKey, type IdempotencyKey } from './idempotency';
+import { headToLock, toLockedHead, type Head, type LockedHead } from './head';
+import { findAnswer, keepingAnswer, sameKey, type IdempotencyKey } from './idempotency';
 import { uniqueIndexNumber, UNIQUE_VIOLATION } from './index-build';
 import type { PreparedDocument } from './prepare';
 import { writeDocuments, type PlacedDocument } from './write';
@@ -69,6 +70,9 @@ interface Queue {
 
 /** What became of the writes of a batch that were not simply refused. */
 type Outcomes = Map<Waiting, Committed | ServiceError>;
+
+/** The documents of a transaction by their collection. */
+type Placed = Map<CollectionHandle, PlacedDocument[]>;
 
 /**
  * Group commit: the writes of one app that wait while a transaction runs go together in the next one. Each has a
@@ -220,11 +224,15 @@ export class Committer {
   /** One transaction for a batch. Settles every write of it, or throws and settles none. */
   private async attempt(app: App, batch: Waiting[], lookForTickets: boolean): Promise<void> {
     const isBulk = batch.reduce((sum, { write }) => sum + write.bytes, 0) > batchBytesMax;
-    const { outcomes, changed } = await transaction(
+    const placed: Placed = new Map();
+    const { outcomes, changed } = await pipelinedTransaction(
       this.pool,
-      (tx) => this.writeBatch(tx, app, batch, lookForTickets),
+      headToLock(app.number),
+      (tx, answer) => this.writeBatch(tx, app, toLockedHead(answer), batch, lookForTickets, placed),
       isBulk ? { statementTimeoutMs: bulkStatementTimeoutMs } : {},
-    );
+    ).catch((error: unknown) => {
+      throw uniqueViolation(error, placed) ?? error;
+    });
     for (const one of batch) {
       const outcome = outcomes.get(one);
       if (outcome instanceof ServiceError) one.reject(outcome);
@@ -233,13 +241,15 @@ export class Committer {
     this.afterCommit(changed);
   }
 
+  /** What is left to be done goes with COMMIT; `placed` is filled with the documents of that. */
   private async writeBatch(
     tx: Connection,
     app: App,
+    locked: LockedHead,
     batch: Waiting[],
     lookForTickets: boolean,
-  ): Promise<{ outcomes: Outcomes; changed: bigint[] }> {
-    const locked = await lockHead(tx, app.number);
+    placed: Placed,
+  ): Promise<{ result: { outcomes: Outcomes; changed: bigint[] }; last: Step[] }> {
     // Read under the lock, so that times follow heights as far as clocks agree.
     const at = new Date();
     const outcomes: Outcomes = new Map();
@@ -251,7 +261,6 @@ export class Committer {
 
     let head: Head = locked;
     const commits: CommitRow[] = [];
-    const placed = new Map<string, PlacedDocument[]>();
     for (const one of open) {
       const { write } = one;
       try {
@@ -261,8 +270,8 @@ export class Committer {
         const handle = handles.get(write.collection)!;
         head = built.at(-1)!.link;
         const namespace = handle.namespace ?? `${app.appId}::${handle.name}`;
-        const documents = placed.get(handle.name) ?? [];
-        placed.set(handle.name, documents);
+        const documents = placed.get(handle) ?? [];
+        placed.set(handle, documents);
         for (const [at, { link, documents: ofLink }] of built.entries()) {
           const ticketId = at === 0 ? write.ticketId : null;
           commits.push({
@@ -273,7 +282,8 @@ export class Committer {
             namespace,
             userAddress: write.userAddress,
           });
-          ofLink.forEach((document, place) => documents.push({ document, height: link.height, place }));
+          const height = Number(link.height);
+          ofLink.forEach((document, place) => documents.push({ document, height, place }));
         }
         outcomes.set(one, toCommitted(write, namespace, built[0]!.link));
       } catch (error) {
@@ -286,22 +296,20 @@ export class Committer {
     // A write that is repeated may be refused by what has changed since it was committed.
     if (refused.length > 0 && !lookForTickets) await this.findDone(tx, app, refused, outcomes);
     const changed: bigint[] = [];
-    if (commits.length === 0) return { outcomes, changed };
-    for (const [collection, documents] of placed) {
+    const last: Step[] = [];
+    if (commits.length === 0) return { result: { outcomes, changed }, last };
+    for (const [handle, documents] of placed) {
       if (documents.length === 0) continue;
-      const handle = handles.get(collection)!;
-      await writeDocuments(tx, handle, documents, at).catch((error: unknown) => {
-        throw uniqueViolation(error, handle, documents) ?? error;
-      });
+      last.push(...(await writeDocuments(tx, handle, documents, at)));
       changed.push(handle.number);
     }
-    await insertCommits(tx, app.number, commits, at);
+    last.push(insertCommits(app.number, commits, at));
     for (const one of open) {
       if (one.write.idempotency && !(outcomes.get(one) instanceof ServiceError)) {
-        await keepAnswer(tx, one.write.idempotency, one.write.ticketId, at);
+        last.push(keepingAnswer(one.write.idempotency, one.write.ticketId, at));
       }
     }
-    return { outcomes, changed };
+    return { result: { outcomes, changed }, last };
   }
 
   private async findDone(tx: Connection, app: App, batch: Waiting[], outcomes: Outcomes): Promise<void> {
@@ -410,21 +418,21 @@ function refusal(error: unknown): unknown {
 }
 
 /** A violated unique index, with the field and the place of the document; undefined for any other error. */
-function uniqueViolation(
-  error: unknown,
-  handle: CollectionHandle,
-  placed: readonly PlacedDocument[],
-): UniqueViolationError | undefined {
+function uniqueViolation(error: unknown, placed: Placed): UniqueViolationError | undefined {
   const number = uniqueIndexNumber(violatedConstraint(error));
-  const at = handle.indexes.findIndex((index) => index.number === number);
-  const index = handle.indexes[at];
-  if (!index) return undefined;
-  const detail = String((error as { detail?: unknown }).detail);
-  const same = placed.filter(({ document }) => detail.includes(`)=(${document.uniques[at] ?? ''}) `));
-  // Of two documents of one call with the value, the second is one too many in any case.
-  const place = (same[1] ?? same[0])?.place ?? 0;
-  const fields = handle.indexes.slice(at, at + index.uniqueParts).map(({ fieldName }) => fieldName);
-  return new UniqueViolationError(fields, place, error);
+  if (number === undefined) return undefined;
+  for (const [handle, documents] of placed) {
+    const at = handle.indexes.findIndex((index) => index.number === number);
+    const index = handle.indexes[at];
+    if (!index) continue;
+    const detail = String((error as { detail?: unknown }).detail);
+    const same = documents.filter(({ document }) => detail.includes(`)=(${document.uniques?.[at] ?? ''}) `));
+    // Of two documents of one call with the value, the second is one too many in any case.
+    const place = (same[1] ?? same[0])?.place ?? 0;
+    const fields = handle.indexes.slice(at, at + index.uniqueParts).map(({ fieldName }) => fieldName);
+    return new UniqueViolationError(fields, place, error);
+  }
+  return undefined;
 }
 
 /** Ends a transaction, so it cannot be the outcome of one write of a batch; alone, its refusal can. */

@@ -78,7 +78,7 @@ const isSameState = (a: CollectionHandle | undefined, b: CollectionHandle | unde
 
 /** Bytes that are to be written, with something for the row of each document. */
 const sizeOf = (documents: readonly PreparedDocument[]): number =>
-  documents.reduce((sum, { bytes }) => sum + bytes + 64, 0);
+  documents.reduce((sum, { body }) => sum + body.length + 64, 0);
 
 /** Fields that the service writes into the metadata document of an upload. */
 const uploadFields = [

@@ -1,7 +1,8 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { notFound } from '@granary/shared/errors';
 import { execute, row, type Connection } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
+import type { StepAnswer } from '@granary/shared/postgres/pipeline';
 import { APP_NOT_FOUND } from './catalog';
 
 /** The last link of an app's hash chain. */
@@ -24,18 +25,31 @@ export const genesisHash = Buffer.alloc(32);
  * Throws APP_NOT_FOUND.
  */
 export async function lockHead(tx: Connection, appNumber: bigint): Promise<LockedHead> {
-  const found = await row<{ height: bigint; hash: Buffer; catalog_revision: bigint }>(
-    tx,
-    sql`select height, hash, catalog_revision from head where app_number = ${appNumber} for update`,
-  );
-  if (!found) throw notFound(APP_NOT_FOUND, 'There is no such app');
+  const found = await row<{ height: bigint; hash: Buffer; catalog_revision: bigint }>(tx, headToLock(appNumber));
+  if (!found) throw noSuchApp();
   return { height: found.height, hash: found.hash, catalogRevision: found.catalog_revision };
 }
+
+/** The statement of lockHead, and its answer where that comes as texts. Throws APP_NOT_FOUND. */
+export const headToLock = (appNumber: bigint): Sql =>
+  sql`select height, hash, catalog_revision from head where app_number = ${appNumber} for update`;
+
+export function toLockedHead({ rows }: StepAnswer): LockedHead {
+  const [height, hash, revision] = rows[0] ?? [];
+  if (!height || !hash || !revision) throw noSuchApp();
+  // A bytea comes as \x and its hex digits.
+  return { height: BigInt(height), hash: Buffer.from(hash.slice(2), 'hex'), catalogRevision: BigInt(revision) };
+}
+
+const noSuchApp = () => notFound(APP_NOT_FOUND, 'There is no such app');
 
 /** Tells writers and readers that what they know of the app's catalog is old. The head must be locked. */
 export async function growCatalogRevision(tx: Connection, appNumber: bigint): Promise<void> {
   await execute(tx, sql`update head set catalog_revision = catalog_revision + 1 where app_number = ${appNumber}`);
 }
+
+/** SHA-256, at once: by way of a string, which Node makes in half the time that it takes for a buffer. */
+export const sha256 = (bytes: Buffer): Buffer => Buffer.from(hash('sha256', bytes, 'binary'), 'latin1');
 
 /** What a commit stored: a document under its id with the SHA-256 of its text. */
 export interface Entry {
@@ -43,29 +57,34 @@ export interface Entry {
   sha256: Buffer;
 }
 
+const lengthBytes = 4;
+
 /**
  * SHA-256 over collection, id and SHA-256 of the text of each document in order, each part with its length in bytes
  * before it (32 bits, big-endian).
  */
 export function contentHash(collection: string, entries: readonly Entry[]): Buffer {
-  const hash = createHash('sha256');
-  const length = Buffer.alloc(4);
-  const add = (part: Buffer) => {
-    length.writeUInt32BE(part.length);
-    hash.update(length).update(part);
-  };
   const name = Buffer.from(collection);
-  for (const { id, sha256 } of entries) {
-    add(name);
-    add(Buffer.from(id));
-    add(sha256);
+  let size = 0;
+  for (const { id, sha256: content } of entries) {
+    size += 3 * lengthBytes + name.length + Buffer.byteLength(id) + content.length;
   }
-  return hash.digest();
+  const parts = Buffer.allocUnsafe(size);
+  let at = 0;
+  for (const { id, sha256: content } of entries) {
+    at = parts.writeUInt32BE(name.length, at);
+    at += name.copy(parts, at);
+    const idBytes = parts.write(id, at + lengthBytes);
+    at = parts.writeUInt32BE(idBytes, at) + idBytes;
+    at = parts.writeUInt32BE(content.length, at);
+    at += content.copy(parts, at);
+  }
+  return sha256(parts);
 }
 
 /** SHA-256 over the previous link's hash, the height (64 bits, big-endian) and the content hash. */
 export function linkHash(previous: Buffer, height: bigint, content: Buffer): Buffer {
   const heightBytes = Buffer.alloc(8);
   heightBytes.writeBigUInt64BE(height);
-  return createHash('sha256').update(previous).update(heightBytes).update(content).digest();
+  return sha256(Buffer.concat([previous, heightBytes, content]));
 }

@@ -1,7 +1,7 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { Idempotency } from '@granary/shared/gen/granary/data/v1/Idempotency';
 import { execute, row, type Pool, type Queryable } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
 
 export const IDEMPOTENCY_KEY_REUSED = 'IDEMPOTENCY_KEY_REUSED';
 
@@ -46,16 +46,16 @@ export async function findAnswer(db: Queryable, key: IdempotencyKey): Promise<st
  * same key; gives false when that one was first.
  */
 export async function keepAnswer(tx: Queryable, key: IdempotencyKey, answer: string, at: Date): Promise<boolean> {
-  const kept = await execute(
-    tx,
-    sql`insert into idempotency as i (caller, method, path, key, content_hash, answer, at)
+  return (await execute(tx, keepingAnswer(key, answer, at))) === 1;
+}
+
+/** The statement of keepAnswer. */
+export const keepingAnswer = (key: IdempotencyKey, answer: string, at: Date): Sql =>
+  sql`insert into idempotency as i (caller, method, path, key, content_hash, answer, at)
         values (${key.caller}, ${key.method}, ${key.path}, ${key.key}, ${key.contentHash}, ${answer}, ${at})
         on conflict (caller, key, method, path) do update
           set content_hash = excluded.content_hash, answer = excluded.answer, at = excluded.at
-          where i.at <= now() - interval '24 hours'`,
-  );
-  return kept === 1;
-}
+          where i.at <= now() - interval '24 hours'`;
 
 /** Answers that one statement forgets, and such statements in one round. */
 const trimRows = 1_000;

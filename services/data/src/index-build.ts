@@ -16,6 +16,7 @@ import {
 import { growCatalogRevision, lockHead } from './head';
 import { JobInterruptedError, type JobContext, type Report } from './jobs';
 import { keysOfStored, rulesOf } from './prepare';
+import { keyText } from './scalar';
 
 export const INDEX_NOT_FOUND = 'INDEX_NOT_FOUND';
 export const UNIQUE_VIOLATION = 'UNIQUE_VIOLATION';
@@ -127,7 +128,11 @@ export async function fillKeys(
           where bytes_before < ${fillBatchBytes} order by id`,
     );
     if (batch.length === 0) return;
-    const values = batch.map(({ body }) => keysOfStored(Buffer.from(body), rules));
+    const values = batch.map(({ body }) => {
+      const bytes = Buffer.from(body);
+      const { keys, uniques } = keysOfStored(bytes, rules);
+      return { keys: keys.map((key) => keyText(bytes, key)), uniques };
+    });
     // Columns and their values; the texts of keys are cast where they are used.
     const columns = index.keys.map((key, at) => ({
       column: keyColumn(key),
@@ -136,7 +141,7 @@ export async function fillKeys(
       texts: values.map(({ keys }) => keys[at] ?? null),
     }));
     if (index.unique) {
-      const texts = values.map(({ uniques }) => uniques[0] ?? null);
+      const texts = values.map(({ uniques }) => uniques?.[0] ?? null);
       columns.push({ column: uniqueColumn(index), name: sql`unique_value`, value: sql`v.unique_value`, texts });
     }
     const each = (part: (column: (typeof columns)[number]) => Sql, separator: string) =>

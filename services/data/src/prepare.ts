@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { ServiceError, invalid, forbidden, type FieldMessages } from '@granary/shared/errors';
 import { newDocumentId } from '@granary/shared/ids';
 import {
@@ -11,9 +10,10 @@ import {
 import { JsonError } from '@granary/shared/json/error';
 import { JsonReader } from '@granary/shared/json/reader';
 import type { CollectionHandle, IndexDescriptor } from './catalog';
+import { sha256 } from './head';
 import { isName } from './names';
 import { fieldProblems, SCHEMA_VIOLATION, type FieldRule } from './schema';
-import { joinUniques, keyText, uniqueText } from './scalar';
+import { joinUniques, keyOf, keyText, uniqueText, type Key } from './scalar';
 
 /** Documents of one call, at most. Larger sets come in several calls. */
 export const documentsPerCallMax = 10_000;
@@ -27,14 +27,15 @@ const bodyDepth = 66;
 /** One document, ready to be written. */
 export interface PreparedDocument {
   id: string;
-  /** Its own text, with id and defaults. */
-  body: string;
-  bytes: number;
+  /** Its own text, with id and defaults; mostly bytes of the request's own body. */
+  body: Buffer;
   sha256: Buffer;
   deleted: boolean;
-  /** For each index of the handle, the key and (for unique ones) the unique value. */
-  keys: Array<string | null>;
-  uniques: Array<string | null>;
+  /** For each index of the handle the key, which may stand in `source`. */
+  keys: ReadonlyArray<Key | null>;
+  source: Buffer;
+  /** For each index the unique value; undefined where the collection has none. */
+  uniques: ReadonlyArray<string | null> | undefined;
 }
 
 /** What of a collection decides how its documents are read: compiled once for each state of the catalog. */
@@ -43,10 +44,11 @@ export interface DocumentRules {
   indexes: readonly IndexDescriptor[];
   /** For each index, whether its value is needed for a unique one: of its own, or of the composite that it is part of. */
   isUnique: readonly boolean[];
+  hasUniques: boolean;
   fields: ReadonlyArray<{ name: string; rule: FieldRule }>;
 }
 
-const noRules: DocumentRules = { watch: compileWatch([]), indexes: [], isUnique: [], fields: [] };
+const noRules: DocumentRules = { watch: compileWatch([]), indexes: [], isUnique: [], hasUniques: false, fields: [] };
 const compiled = new WeakMap<CollectionHandle, DocumentRules>();
 
 /** The rules of a collection; none for one that does not exist yet. */
@@ -60,7 +62,13 @@ export function rulesOf(handle: CollectionHandle | undefined): DocumentRules {
     const isUnique = handle.indexes.map(({ number }) =>
       handle.indexes.some((index) => index.number === number && index.unique),
     );
-    rules = { watch: compileWatch(paths), indexes: handle.indexes, isUnique, fields };
+    rules = {
+      watch: compileWatch(paths),
+      indexes: handle.indexes,
+      isUnique,
+      hasUniques: isUnique.includes(true),
+      fields,
+    };
     compiled.set(handle, rules);
   }
   return rules;
@@ -148,7 +156,7 @@ function prepareDocuments(reader: JsonReader, rules: DocumentRules): PreparedDoc
     const document = readDocument(reader, rules.watch);
     const next = prepareDocument(reader.bytes, document, rules, violations, `data[${prepared.length}]`);
     prepared.push(next);
-    bytes += next.bytes;
+    bytes += next.body.length;
     if (bytes > preparedMaxBytes) {
       const message = `may have at most ${preparedMaxBytes} bytes together with the defaults of the schema`;
       throw invalid('A call may not store so much', { data: [message] }, 'LIMIT_EXCEEDED');
@@ -178,11 +186,35 @@ function prepareDocument(
   violations: Violations,
   path: string,
 ): PreparedDocument {
-  const defaults: Array<{ key: string; jsonText: string }> = [];
+  // A soft delete needs no more than an id.
+  const defaults = document.deleted ? noDefaults : checkFields(bytes, document, rules, violations, path);
+  const id = document.id ?? newDocumentId();
+  const body = spliceText(bytes, document, { id, defaults });
+  const hasOwnKeys = hasIndexInside(rules, defaults);
+  const { keys, uniques } = hasOwnKeys ? keysOfStored(body, rules) : keysOf(bytes, document, rules, id, defaults);
+  const source = hasOwnKeys ? body : bytes;
+  return { id, body, sha256: sha256(body), deleted: document.deleted, keys, source, uniques };
+}
+
+interface Default {
+  key: string;
+  jsonText: string;
+}
+
+const noDefaults: readonly Default[] = [];
+
+/** Adds what is wrong with the fields of a document to the violations; gives the defaults that it lacks. */
+function checkFields(
+  bytes: Buffer,
+  document: ScannedDocument,
+  rules: DocumentRules,
+  violations: Violations,
+  path: string,
+): readonly Default[] {
+  if (rules.fields.length === 0) return noDefaults;
+  const defaults: Default[] = [];
   const firstField = rules.indexes.length;
   for (const [at, { name, rule }] of rules.fields.entries()) {
-    // A soft delete needs no more than an id.
-    if (document.deleted) break;
     const capture = document.captures[firstField + at];
     // The id that is missing will be made, and a string.
     if (name === 'id' && document.id === null) continue;
@@ -190,49 +222,63 @@ function prepareDocument(
     if (capture === undefined && rule.defaultText !== undefined)
       defaults.push({ key: name, jsonText: rule.defaultText });
   }
-  const id = document.id ?? newDocumentId();
-  const body = spliceText(bytes, document, { id, defaults });
-  const prepared = {
-    id,
-    body: body.toString('utf8'),
-    bytes: body.length,
-    sha256: createHash('sha256').update(body).digest(),
-    deleted: document.deleted,
-  };
-  const isInside = ({ path: [first, ...rest] }: IndexDescriptor) =>
-    rest.length > 0 && defaults.some(({ key }) => key === first);
-  if (defaults.length > 0 && rules.indexes.some(isInside)) return { ...prepared, ...keysOfStored(body, rules) };
-  const keys: Array<string | null> = [];
-  const uniques: Array<string | null> = [];
-  for (const [at, index] of rules.indexes.entries()) {
-    const added =
-      index.fieldName === 'id' ? JSON.stringify(id) : defaults.find(({ key }) => key === index.fieldName)?.jsonText;
-    const [from, capture] = added === undefined ? [bytes, document.captures[at]] : captureWhole(Buffer.from(added));
-    keys.push(keyText(from, capture, index.type));
-    uniques.push(rules.isUnique[at] && !document.deleted ? uniqueText(from, capture, index.type) : null);
+  return defaults;
+}
+
+/** Whether an index reaches into a default that was added. */
+const hasIndexInside = ({ indexes }: DocumentRules, defaults: readonly Default[]): boolean =>
+  defaults.length > 0 &&
+  indexes.some(({ path: [first, ...rest] }) => rest.length > 0 && defaults.some(({ key }) => key === first));
+
+/** The keys of a document that is given its id and defaults. */
+function keysOf(
+  bytes: Buffer,
+  document: ScannedDocument,
+  rules: DocumentRules,
+  id: string,
+  defaults: readonly Default[],
+): Pick<PreparedDocument, 'keys' | 'uniques'> {
+  const { indexes, isUnique } = rules;
+  const keys = new Array<Key | null>(indexes.length).fill(null);
+  const uniques =
+    rules.hasUniques && !document.deleted ? new Array<string | null>(indexes.length).fill(null) : undefined;
+  for (let at = 0; at < indexes.length; at += 1) {
+    const { fieldName, type } = indexes[at]!;
+    const added = addedText(fieldName, id, defaults);
+    if (added === undefined) {
+      const capture = document.captures[at];
+      keys[at] = keyOf(bytes, capture, type);
+      if (uniques && isUnique[at]) uniques[at] = uniqueText(bytes, capture, type);
+    } else {
+      const text = Buffer.from(added);
+      const capture = captureWhole(text);
+      keys[at] = keyText(text, keyOf(text, capture, type));
+      if (uniques && isUnique[at]) uniques[at] = uniqueText(text, capture, type);
+    }
   }
-  return { ...prepared, keys, uniques: joinUniques(rules.indexes, uniques) };
+  return { keys, uniques: uniques && joinUniques(indexes, uniques) };
+}
+
+/** The JSON text of a field that a document is given. */
+function addedText(fieldName: string, id: string, defaults: readonly Default[]): string | undefined {
+  if (fieldName === 'id') return JSON.stringify(id);
+  return defaults.length === 0 ? undefined : defaults.find(({ key }) => key === fieldName)?.jsonText;
 }
 
 /** A JSON text of its own, as a capture of all of it. */
-function captureWhole(text: Buffer): [Buffer, ScannedDocument['captures'][number]] {
-  return [text, { type: new JsonReader(text, { maxDepth: 64 }).peekType(), start: 0, end: text.length }];
+function captureWhole(text: Buffer): NonNullable<ScannedDocument['captures'][number]> {
+  return { type: new JsonReader(text, { maxDepth: 64 }).peekType(), start: 0, end: text.length };
 }
 
-/** The keys of a text as it is stored, under any rules: what fills a new index. */
-export function keysOfStored(
-  bytes: Buffer,
-  rules: DocumentRules,
-): { keys: Array<string | null>; uniques: Array<string | null> } {
-  const document = readDocument(new JsonReader(bytes, { maxDepth: bodyDepth }), rules.watch, Infinity);
+/** The keys of a text as it is stored, under any rules: what fills a new index. The keys may stand in the text. */
+export function keysOfStored(bytes: Buffer, rules: DocumentRules): Pick<PreparedDocument, 'keys' | 'uniques'> {
+  const { captures, deleted } = readDocument(new JsonReader(bytes, { maxDepth: bodyDepth }), rules.watch, Infinity);
+  const uniques = rules.indexes.map((index, at) =>
+    rules.isUnique[at] && !deleted ? uniqueText(bytes, captures[at], index.type) : null,
+  );
   return {
-    keys: rules.indexes.map((index, at) => keyText(bytes, document.captures[at], index.type)),
-    uniques: joinUniques(
-      rules.indexes,
-      rules.indexes.map((index, at) =>
-        rules.isUnique[at] && !document.deleted ? uniqueText(bytes, document.captures[at], index.type) : null,
-      ),
-    ),
+    keys: rules.indexes.map((index, at) => keyOf(bytes, captures[at], index.type)),
+    uniques: joinUniques(rules.indexes, uniques),
   };
 }
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { scalarAt, textAt, type Capture } from '@granary/shared/json/document';
+import { scalarAt, textAt, type Capture, type Extent } from '@granary/shared/json/document';
 import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
 import type { FieldType, IndexDescriptor } from './catalog';
 import { canonicalDecimal } from './decimal';
@@ -18,18 +18,34 @@ export function cutForKey(text: string): string {
   return bytes.toString('utf8', 0, end);
 }
 
+/** A key as JSON text: of its own, or where it stands in the buffer that was read, which most scalars do as they are. */
+export type Key = string | Extent;
+
 /**
- * The key of an indexed field as JSON text: the scalar, strings cut; for a date the number of its instant. Null for
- * missing, null, arrays and objects, which no btree holds.
+ * The key of an indexed field: the scalar, strings cut; for a date the number of its instant. Null for missing, null,
+ * arrays and objects, which no btree holds.
  */
-export function keyText(bytes: Buffer, capture: Capture | undefined, type: FieldType): string | null {
-  const value = scalarAt(bytes, capture);
-  if (value === undefined || value === null) return null;
-  if (typeof value === 'string') {
-    const instant = type === 'date' ? parseInstant(value) : undefined;
-    return instant ?? JSON.stringify(cutForKey(value));
+export function keyOf(bytes: Buffer, capture: Capture | undefined, type: FieldType): Key | null {
+  switch (capture?.type) {
+    case 'string':
+      // With its quotes, and escapes that only make it longer.
+      if (type !== 'date' && capture.end - capture.start <= keyBytesMax + 2) return capture;
+      return keyOfString(scalarAt(bytes, capture) as string, type);
+    case 'number':
+    case 'boolean':
+      return capture;
+    default:
+      return null;
   }
-  return value instanceof JsonNumber ? value.text : String(value);
+}
+
+/** The text of a key of a buffer. */
+export const keyText = (bytes: Buffer, key: Key | null | undefined): string | null =>
+  key === null || key === undefined || typeof key === 'string' ? (key ?? null) : textAt(bytes, key);
+
+function keyOfString(value: string, type: FieldType): string {
+  const instant = type === 'date' ? parseInstant(value) : undefined;
+  return instant ?? JSON.stringify(cutForKey(value));
 }
 
 /**
@@ -52,7 +68,8 @@ export function joinUniques(
   indexes: ReadonlyArray<Pick<IndexDescriptor, 'uniqueParts'>>,
   uniques: Array<string | null>,
 ): Array<string | null> {
-  for (const [at, { uniqueParts }] of indexes.entries()) {
+  for (let at = 0; at < indexes.length; at += 1) {
+    const { uniqueParts } = indexes[at]!;
     if (uniqueParts < 2) continue;
     const parts = uniques.splice(at, uniqueParts, ...Array<null>(uniqueParts).fill(null));
     if (parts.some((part) => part === null)) continue;

@@ -1,12 +1,19 @@
-import { execute, type Connection } from '@granary/shared/postgres/pool';
+import { boolArray, int4Array, int8Array, textArray, type BinaryWriter } from '@granary/shared/postgres/binary';
+import { copyInto } from '@granary/shared/postgres/copy';
+import { rows, type Connection } from '@granary/shared/postgres/pool';
+import type { Step } from '@granary/shared/postgres/pipeline';
 import { empty, join, sql, type Sql } from '@granary/shared/postgres/sql';
 import { documentsTable, historyTable, keyColumn, uniqueColumn, type CollectionHandle } from './catalog';
 import type { PreparedDocument } from './prepare';
+import { keyText } from './scalar';
+
+/** New documents of one collection are copied, not upserted, from so many on: then the look for known ids pays. */
+const copyFrom = 100;
 
 /** A document with its place in the order of all writes: the height of its commit and its place in that. */
 export interface PlacedDocument {
   document: PreparedDocument;
-  height: bigint;
+  height: number;
   place: number;
 }
 
@@ -15,13 +22,15 @@ interface EarlierVersion extends PlacedDocument {
   back: number;
 }
 
-/** A latest version; `versions` counts the versions of its id in the batch. */
-interface LatestVersion extends PlacedDocument {
-  versions: number;
+/** The last versions of each id in the order in which they were written, how many each id has, and those before them. */
+interface Versions {
+  latest: readonly PlacedDocument[];
+  counts: readonly number[];
+  earlier: readonly EarlierVersion[];
 }
 
 /** Only the last write of an id reaches the table. */
-function splitVersions(placed: readonly PlacedDocument[]): { latest: LatestVersion[]; earlier: EarlierVersion[] } {
+function splitVersions(placed: readonly PlacedDocument[]): Versions {
   const byId = new Map<string, PlacedDocument[]>();
   for (const one of placed) {
     const versions = byId.get(one.document.id) ?? [];
@@ -30,44 +39,93 @@ function splitVersions(placed: readonly PlacedDocument[]): { latest: LatestVersi
     byId.delete(one.document.id);
     byId.set(one.document.id, versions);
   }
-  const latest: LatestVersion[] = [];
+  const latest: PlacedDocument[] = [];
+  const counts: number[] = [];
   const earlier: EarlierVersion[] = [];
   for (const versions of byId.values()) {
     const last = versions.pop()!;
-    latest.push({ ...last, versions: versions.length + 1 });
+    latest.push(last);
+    counts.push(versions.length + 1);
     versions.forEach((one, at) => earlier.push({ ...one, back: versions.length - at }));
   }
-  return { latest, earlier };
+  return { latest, counts, earlier };
 }
 
 /**
- * Writes the documents of one collection in one statement: new ones are inserted, known ones replaced, what was
- * replaced goes to history (from `returning old.*`, never by reading the table beside the write), and the catalog's
- * counters follow. The head of the app must be locked.
+ * What writes the documents of one collection, to be sent with COMMIT. The head of the app must be locked. What is
+ * known already goes first: it may give up a unique value that a new document takes.
  */
 export async function writeDocuments(
   tx: Connection,
   handle: CollectionHandle,
   placed: readonly PlacedDocument[],
   at: Date,
-): Promise<void> {
-  const { latest, earlier } = splitVersions(placed);
-  const bytes = placed.reduce((sum, { document }) => sum + document.bytes, 0);
-  const keys = keyColumns(handle, latest);
-  const history = historyTable(handle);
-  const documents = latest.map(({ document }) => document);
-  const statement = sql`
+): Promise<Step[]> {
+  const repeated = repeatedIds(placed);
+  if (placed.length < copyFrom) return [upsert(handle, placed, repeated, at)];
+  // Under the lock nobody else adds an id.
+  const known = await knownIds(tx, handle, placed);
+  const isNew = ({ document: { id } }: PlacedDocument) => !known.has(id) && !repeated.has(id);
+  const added = known.size + repeated.size === 0 ? placed : placed.filter(isNew);
+  if (added.length < copyFrom) return [upsert(handle, placed, repeated, at)];
+  const others = added.length === placed.length ? [] : placed.filter((one) => !isNew(one));
+  const steps: Step[] = others.length === 0 ? [] : [upsert(handle, others, repeated, at)];
+  return [...steps, copyAdded(handle, added, at), countAdded(handle, added, at)];
+}
+
+function repeatedIds(placed: readonly PlacedDocument[]): Set<string> {
+  const seen = new Set<string>();
+  const repeated = new Set<string>();
+  for (const { document } of placed) {
+    const { size } = seen;
+    if (seen.add(document.id).size === size) repeated.add(document.id);
+  }
+  return repeated;
+}
+
+async function knownIds(
+  tx: Connection,
+  handle: CollectionHandle,
+  placed: readonly PlacedDocument[],
+): Promise<Set<string>> {
+  const ids = textArray(placed.map(({ document }) => document.id));
+  const found = await rows<{ id: string }>(
+    tx,
+    sql`select id from ${documentsTable(handle)} where id = any(${ids}::text[])`,
+  );
+  return new Set(found.map(({ id }) => id));
+}
+
+/**
+ * One statement for documents that may be known: new ones are inserted, known ones replaced, what was replaced goes to
+ * history (from `returning old.*`, never by reading the table beside the write), and the catalog's counters follow.
+ */
+function upsert(
+  handle: CollectionHandle,
+  placed: readonly PlacedDocument[],
+  repeated: ReadonlySet<string>,
+  at: Date,
+): Sql {
+  const { latest, counts, earlier } =
+    repeated.size > 0 ? splitVersions(placed) : { latest: placed, counts: placed.map(() => 1), earlier: [] };
+  const { documents, history, keys, names, values, updates } = layoutOf(handle);
+  const arrays = join(
+    [empty, ...keys.map(({ textOf }) => sql`${textArray(latest.map(({ document }) => textOf(document)))}::text[]`)],
+    ', ',
+  );
+  return sql`
     with input as (
-      select * from unnest(${documents.map(({ id }) => id)}::text[], ${documents.map(({ body }) => body)}::text[],
-          ${latest.map(({ versions }) => versions)}::int8[], ${documents.map(({ deleted }) => deleted)}::bool[],
-          ${latest.map(({ height }) => height.toString())}::int8[], ${latest.map(({ place }) => place)}::int4[]${keys.arrays})
-        as i(id, body, version, deleted, height, place${keys.names})
+      select * from unnest(${textArray(latest.map(({ document }) => document.id))}::text[],
+          ${textArray(latest.map(({ document }) => document.body))}::text[], ${int8Array(counts)}::int8[],
+          ${boolArray(latest.map(({ document }) => document.deleted))}::bool[],
+          ${int8Array(latest.map(({ height }) => height))}::int8[], ${int4Array(latest.map(({ place }) => place))}::int4[]${arrays})
+        as i(id, body, version, deleted, height, place${names})
     ), written as (
-      insert into ${documentsTable(handle)} as t (id, body, version, deleted, created_at, updated_at, height, place${keys.names})
-      select id, body, version, deleted, ${at}::timestamptz, ${at}::timestamptz, height, place${keys.values} from input
+      insert into ${documents} as t (id, body, version, deleted, created_at, updated_at, height, place${names})
+      select id, body, version, deleted, ${at}::timestamptz, ${at}::timestamptz, height, place${values} from input
       on conflict (id) do update set
         body = excluded.body, version = t.version + excluded.version, deleted = excluded.deleted,
-        updated_at = excluded.updated_at, height = excluded.height, place = excluded.place${keys.updates}
+        updated_at = excluded.updated_at, height = excluded.height, place = excluded.place${updates}
       returning new.id, new.version, new.deleted, new.created_at, old.id as old_id, old.body as old_body, old.version as old_version,
         old.deleted as old_deleted, old.created_at as old_created_at, old.updated_at as old_updated_at,
         old.height as old_height, old.place as old_place
@@ -77,51 +135,114 @@ export async function writeDocuments(
       from written where old_id is not null
     )${earlier.length === 0 ? empty : earlierVersions(history, earlier, at)}
     update collection set
-      row_count = row_count + s.added, deleted_count = deleted_count + s.deleted, size_bytes = size_bytes + ${bytes}::int8,
+      row_count = row_count + s.added, deleted_count = deleted_count + s.deleted, size_bytes = size_bytes + ${sizeOf(placed)}::int8,
       version_count = version_count + s.replaced + ${earlier.length}::int8, last_write_at = ${at}
     from (select count(*) filter (where old_id is null) as added, count(*) filter (where old_id is not null) as replaced,
             count(*) filter (where deleted) - count(*) filter (where old_deleted) as deleted from written) s
     where number = ${handle.number}`;
-  await execute(tx, statement);
 }
 
 function earlierVersions(history: Sql, earlier: readonly EarlierVersion[], at: Date): Sql {
   return sql`, earlier as (
       insert into ${history} (id, body, version, deleted, created_at, updated_at, height, place)
       select e.id, e.body, w.version - e.back, e.deleted, w.created_at, ${at}, e.height, e.place
-      from unnest(${earlier.map(({ document }) => document.id)}::text[], ${earlier.map(({ document }) => document.body)}::text[],
-          ${earlier.map(({ back }) => back)}::int8[], ${earlier.map(({ document }) => document.deleted)}::bool[],
-          ${earlier.map(({ height }) => height.toString())}::int8[], ${earlier.map(({ place }) => place)}::int4[])
+      from unnest(${textArray(earlier.map(({ document }) => document.id))}::text[],
+          ${textArray(earlier.map(({ document }) => document.body))}::text[], ${int8Array(earlier.map(({ back }) => back))}::int8[],
+          ${boolArray(earlier.map(({ document }) => document.deleted))}::bool[],
+          ${int8Array(earlier.map(({ height }) => height))}::int8[], ${int4Array(earlier.map(({ place }) => place))}::int4[])
         as e(id, body, back, deleted, height, place) join written w on w.id = e.id)`;
 }
 
-interface KeyColumns {
+/** Inserts documents of which none is known. */
+function copyAdded(handle: CollectionHandle, added: readonly PlacedDocument[], at: Date): Step {
+  const { documents, keys, names } = layoutOf(handle);
+  const columns = sql`id, body, version, deleted, created_at, updated_at, height, place${names}`;
+  const writeRow = (writer: BinaryWriter, { document, height, place }: PlacedDocument) => {
+    writer.textField(document.id);
+    writer.textField(document.body);
+    writer.int8Field(1);
+    writer.boolField(document.deleted);
+    writer.instantField(at);
+    writer.instantField(at);
+    writer.int8Field(height);
+    writer.int4Field(place);
+    for (const { write } of keys) write(writer, document);
+  };
+  return copyInto(documents, { names: columns, count: 8 + keys.length }, added, writeRow);
+}
+
+/** The counters of the catalog for documents that were inserted. */
+function countAdded(handle: CollectionHandle, added: readonly PlacedDocument[], at: Date): Sql {
+  const deleted = added.filter(({ document }) => document.deleted).length;
+  return sql`update collection set row_count = row_count + ${added.length}::int8, deleted_count = deleted_count + ${deleted}::int8,
+               size_bytes = size_bytes + ${sizeOf(added)}::int8, last_write_at = ${at}
+             where number = ${handle.number}`;
+}
+
+const sizeOf = (placed: readonly PlacedDocument[]): number =>
+  placed.reduce((sum, { document }) => sum + document.body.length, 0);
+
+interface KeyColumn {
+  name: Sql;
+  /** Whether the column is jsonb: that of a key, not of a unique value. */
+  isJson: boolean;
+  textOf: (document: PreparedDocument) => string | null;
+  write: (writer: BinaryWriter, document: PreparedDocument) => void;
+}
+
+/** The columns of the indexes; a document carries its keys in the order of the handle's indexes. */
+function keyColumns(handle: CollectionHandle): KeyColumn[] {
+  return handle.indexes.flatMap((index, at) => {
+    const key: KeyColumn = {
+      name: keyColumn(index),
+      isJson: true,
+      textOf: ({ keys, source }) => keyText(source, keys[at]),
+      write: (writer, { keys, source }) => {
+        const key = keys[at] ?? null;
+        if (key === null) writer.nullField();
+        else if (typeof key === 'string') writer.jsonbField(key);
+        else writer.jsonbField(source, key.start, key.end);
+      },
+    };
+    if (!index.unique) return [key];
+    const valueOf = ({ uniques }: PreparedDocument) => uniques?.[at] ?? null;
+    const unique: KeyColumn = {
+      name: uniqueColumn(index),
+      isJson: false,
+      textOf: valueOf,
+      write: (writer, document) => writer.textField(valueOf(document)),
+    };
+    return [key, unique];
+  });
+}
+
+/** What the statements of a collection consist of, as long as its indexes are the same. */
+interface Layout {
+  documents: Sql;
+  history: Sql;
+  keys: readonly KeyColumn[];
+  /** Of the key columns, each with a comma before it: names, values of the input, and assignments. */
   names: Sql;
-  arrays: Sql;
   values: Sql;
   updates: Sql;
 }
 
-/** The columns of the indexes, as parts of the statement; a document carries its keys in the order of the handle's indexes. */
-function keyColumns(handle: CollectionHandle, latest: readonly LatestVersion[]): KeyColumns {
-  const columns = handle.indexes.flatMap((index, at) => {
-    const key = {
-      name: keyColumn(index),
-      array: latest.map(({ document }) => document.keys[at] ?? null),
-      value: sql`${keyColumn(index)}::jsonb`,
+const layouts = new WeakMap<CollectionHandle, Layout>();
+
+function layoutOf(handle: CollectionHandle): Layout {
+  let layout = layouts.get(handle);
+  if (!layout) {
+    const keys = keyColumns(handle);
+    const each = (part: (column: KeyColumn) => Sql) => join([empty, ...keys.map(part)], ', ');
+    layout = {
+      documents: documentsTable(handle),
+      history: historyTable(handle),
+      keys,
+      names: each(({ name }) => name),
+      values: each(({ name, isJson }) => (isJson ? sql`${name}::jsonb` : name)),
+      updates: each(({ name }) => sql`${name} = excluded.${name}`),
     };
-    const unique = {
-      name: uniqueColumn(index),
-      array: latest.map(({ document }) => document.uniques[at] ?? null),
-      value: uniqueColumn(index),
-    };
-    return index.unique ? [key, unique] : [key];
-  });
-  const each = (part: (column: (typeof columns)[number]) => Sql) => join([empty, ...columns.map(part)], ', ');
-  return {
-    names: each(({ name }) => name),
-    arrays: each(({ array }) => sql`${array}::text[]`),
-    values: each(({ value }) => value),
-    updates: each(({ name }) => sql`${name} = excluded.${name}`),
-  };
+    layouts.set(handle, layout);
+  }
+  return layout;
 }

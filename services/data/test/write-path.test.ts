@@ -222,6 +222,82 @@ describe('the write path of two copies on one database', () => {
     ]);
   });
 
+  test('a large call stores what the same documents in small calls do', async () => {
+    const rules = { n: { type: 'number', index: true }, email: { type: 'string', unique: true } };
+    const odd = ['\\t', '\\n\\\\.\\n', '\\\\N', '\\"', 'é😀', '\\u00e9\\ud83d\\ude00', '', 'x'.repeat(400)];
+    const texts: string[] = [];
+    const ids = new Set<string>();
+    const add = (id: string, n: number, deleted = false) => {
+      ids.add(id);
+      texts.push(
+        `{"id":${/^\d+$/.test(id) ? id : JSON.stringify(id)}, "n": ${n}.10,"email":"${odd[n % odd.length]}-${JSON.stringify(id).slice(1, -1)}","deleted":${deleted}}`,
+      );
+    };
+    for (let n = 0; n < 60; n++) add(`known-${n}`, n);
+    const seeded = texts.length;
+    for (let n = 0; n < 300; n++) {
+      add(n % 3 === 0 ? `${n}` : `new "\\ ${n}`, n, n % 17 === 0);
+      if (n % 10 === 0) add(`known-${n / 10}`, 1_000 + n, n % 20 === 0);
+      if (n % 25 === 0) add(`new "\\ ${n + 1}`, 2_000 + n);
+      if (n % 50 === 0) add(`known-${n / 10}`, 3_000 + n);
+    }
+    const call = (collection: string, part: string[]) => store(collection, `[${part.join()}]`);
+    const stored = async (collection: string) => {
+      const number = await collectionNumber(collection);
+      const values = async (table: string, order: string) =>
+        (
+          await pool.query<Record<string, unknown>>(
+            `select * from a_${app.number}.${table}_${number} order by ${order}`,
+          )
+        ).rows.map(
+          // The columns of keys have other numbers in another collection.
+          ({ created_at: _created, updated_at: _updated, height: _height, place: _place, ...rest }) =>
+            Object.values(rest),
+        );
+      const counters = await pool.query(
+        'select row_count, deleted_count, version_count, size_bytes from collection where number = $1',
+        [number],
+      );
+      return { latest: await values('c', 'id'), history: await values('h', 'id, version'), counters: counters.rows };
+    };
+    for (const collection of ['small', 'large']) {
+      await createCollection(collection, rules);
+      await call(collection, texts.slice(0, seeded));
+    }
+    for (let at = seeded; at < texts.length; at += 20) await call('small', texts.slice(at, at + 20));
+    await call('large', texts.slice(seeded));
+    const small = await stored('small');
+    expect(small.latest).toHaveLength(ids.size);
+    expect(small.history.length).toBeGreaterThan(40);
+    expect(await stored('large')).toEqual(small);
+  });
+
+  test('a large call is refused as a small one is where values must be unique, and may take what it gives up', async () => {
+    await createCollection('users', { email: { type: 'string', unique: true } });
+    await store('users', [{ id: 'a', email: 'taken' }]);
+    const users = (email: (n: number) => string) =>
+      Array.from({ length: 150 }, (_, n) => ({ id: `u${n}`, email: email(n) }));
+    const refused = (place: number) => ({
+      reason: 'UNIQUE_VIOLATION',
+      details: { [`data[${place}].email`]: ['must be unique, and another document has the same value'] },
+    });
+    await expect(
+      store(
+        'users',
+        users((n) => (n === 120 ? 'taken' : `e${n}`)),
+      ),
+    ).rejects.toMatchObject(refused(120));
+    await expect(
+      store(
+        'users',
+        users((n) => `e${n === 140 ? 130 : n}`),
+      ),
+    ).rejects.toMatchObject(refused(140));
+    expect((await one.methods.getCollection({ appId: app.appId, collection: 'users' })).documentCount).toBe('1');
+    await store('users', [...users((n) => (n === 0 ? 'taken' : `e${n}`)), { id: 'a', email: 'given up' }]);
+    expect((await one.methods.getCollection({ appId: app.appId, collection: 'users' })).documentCount).toBe('151');
+  });
+
   test('writes and changes of the catalog of one app get along with two connections', async () => {
     const small = await startCopy(url, 2);
     try {

@@ -1,5 +1,7 @@
 import type { Connection, Pool } from './pool';
 import { CommitUnknownError, isConnectionError, isRetryable } from './errors';
+import { pipeline, type Step, type StepAnswer } from './pipeline';
+import { sql, trusted, type Sql } from './sql';
 
 export { CommitUnknownError };
 
@@ -11,29 +13,52 @@ export interface TransactionOptions {
 }
 
 /**
- * Runs `work` in a transaction: the only place that says begin. Whatever `work` throws rolls back and is thrown
- * on. Throws CommitUnknownError when the connection broke after COMMIT was sent.
+ * Runs `work` in a transaction: this file is the only place that says begin. Whatever `work` throws rolls back and is
+ * thrown on. Throws CommitUnknownError when the connection broke after COMMIT was sent.
  */
-export async function transaction<T>(
+export function transaction<T>(
   pool: Pool,
   work: (tx: Connection) => Promise<T>,
   options: TransactionOptions = {},
 ): Promise<T> {
+  return onConnection(pool, async (tx) => {
+    await tx.query(begin(options));
+    if (options.statementTimeoutMs !== undefined) await tx.query(statementTimeout(options.statementTimeoutMs));
+    const result = await work(tx);
+    await commit(() => tx.query('commit').then(({ command }) => command));
+    return result;
+  });
+}
+
+/**
+ * A transaction in two journeys to Postgres: `first` travels with BEGIN, and what `work` leaves to be done travels with
+ * COMMIT. A step that fails ends it like any error of `work`. Throws CommitUnknownError when the connection broke
+ * after the last steps were sent, for COMMIT was sent with them.
+ */
+export function pipelinedTransaction<T>(
+  pool: Pool,
+  first: Sql,
+  work: (tx: Connection, answer: StepAnswer) => Promise<{ result: T; last: readonly Step[] }>,
+  options: TransactionOptions = {},
+): Promise<T> {
+  return onConnection(pool, async (tx) => {
+    const timeout =
+      options.statementTimeoutMs === undefined ? [] : [trusted(statementTimeout(options.statementTimeoutMs))];
+    const answers = await pipeline(tx, [trusted(begin(options)), ...timeout, first]);
+    const { result, last } = await work(tx, answers.at(-1)!);
+    await commit(async () => (await pipeline(tx, [...last, sql`commit`])).at(-1)?.completion);
+    return result;
+  });
+}
+
+async function onConnection<T>(pool: Pool, work: (tx: Connection) => Promise<T>): Promise<T> {
   const tx = await pool.connect();
   // Without a listener an error between two statements would end the process; the next statement reports it.
   const ignore = () => {};
   tx.on('error', ignore);
   let usable = true;
   try {
-    await tx.query(
-      `begin isolation level ${options.isolation ?? 'read committed'}${options.readOnly ? ' read only' : ''}`,
-    );
-    if (options.statementTimeoutMs !== undefined) {
-      await tx.query(`set local statement_timeout = ${Math.max(1, Math.trunc(options.statementTimeoutMs))}`);
-    }
-    const result = await work(tx);
-    await commit(tx);
-    return result;
+    return await work(tx);
   } catch (error) {
     usable = !(error instanceof CommitUnknownError) && (await rollback(tx));
     throw error;
@@ -43,8 +68,15 @@ export async function transaction<T>(
   }
 }
 
-async function commit(tx: Connection): Promise<void> {
-  const { command } = await tx.query('commit').catch((error: unknown) => {
+const begin = ({ isolation, readOnly }: TransactionOptions): string =>
+  `begin isolation level ${isolation ?? 'read committed'}${readOnly ? ' read only' : ''}`;
+
+const statementTimeout = (timeoutMs: number): string =>
+  `set local statement_timeout = ${Math.max(1, Math.trunc(timeoutMs))}`;
+
+/** `send` sends COMMIT and gives the command that Postgres completed. */
+async function commit(send: () => Promise<string | undefined>): Promise<void> {
+  const command = await send().catch((error: unknown) => {
     throw isConnectionError(error) ? new CommitUnknownError(error) : error;
   });
   // Postgres answers COMMIT of a failed transaction with ROLLBACK, and calls that a success.

@@ -52,8 +52,10 @@ export async function startPostgresProxy(target: string, fateOfCommit: () => Com
   };
 }
 
+/** COMMIT as a simple query, or parsed without a name at the end of a pipeline. */
 const isCommit = (message: Buffer): boolean =>
-  message[0] === 0x51 && message.subarray(5, -1).toString().toLowerCase() === 'commit';
+  (message[0] === 0x51 && message.subarray(5, -1).toString().toLowerCase() === 'commit') ||
+  (message[0] === 0x50 && message.subarray(5, -2).toString().toLowerCase() === '\0commit\0');
 
 /** Cuts the bytes of a client into whole messages: a length after a type byte, but for the first, which has no type. */
 function clientMessages(deliver: (message: Buffer) => void): (chunk: Buffer) => void {

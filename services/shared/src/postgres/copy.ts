@@ -1,0 +1,68 @@
+import { BinaryWriter } from './binary';
+import { sql, type Sql } from './sql';
+
+/** Rows travel in messages of about so many bytes. */
+const messageBytes = 64 * 1024;
+/** What a message is allocated with beyond that, so that the row that fills it seldom makes it grow. */
+const spareBytes = 4 * 1024;
+
+/** The type byte and the length of a CopyData message. */
+const messageHeadBytes = 5;
+const copyData = 0x64;
+/** The signature of the binary format, no flags, no extension. */
+const fileHead = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1');
+
+/** A COPY as a step of a pipeline: its statement, and its rows as messages of the protocol. */
+export interface CopyIn {
+  statement: Sql;
+  messages: readonly Buffer[];
+}
+
+/**
+ * A COPY of rows into a table, the cheapest way to insert many: no plan, no parameters, whole pages at a time. The
+ * format is binary, so bytes travel as they are. `writeRow` writes each of the named columns as one field.
+ */
+export function copyInto<T>(
+  table: Sql,
+  columns: { names: Sql; count: number },
+  rows: readonly T[],
+  writeRow: (writer: BinaryWriter, row: T) => void,
+): CopyIn {
+  return {
+    statement: sql`copy ${table} (${columns.names}) from stdin (format binary)`,
+    messages: rowMessages(rows, columns.count, writeRow),
+  };
+}
+
+function rowMessages<T>(
+  rows: readonly T[],
+  columnCount: number,
+  writeRow: (writer: BinaryWriter, row: T) => void,
+): Buffer[] {
+  const messages: Buffer[] = [];
+  let writer = beginMessage();
+  writer.raw(fileHead);
+  for (const row of rows) {
+    if (writer.length >= messageBytes) {
+      messages.push(endMessage(writer));
+      writer = beginMessage();
+    }
+    writer.int16(columnCount);
+    writeRow(writer, row);
+  }
+  writer.int16(-1);
+  messages.push(endMessage(writer));
+  return messages;
+}
+
+function beginMessage(): BinaryWriter {
+  const writer = new BinaryWriter(messageHeadBytes + messageBytes + spareBytes);
+  writer.byte(copyData);
+  writer.int32(0);
+  return writer;
+}
+
+function endMessage(writer: BinaryWriter): Buffer {
+  writer.int32At(1, writer.length - 1);
+  return writer.take();
+}
