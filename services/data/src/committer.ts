@@ -1,5 +1,5 @@
 import type { Logger } from '@granary/shared/logger';
-import { conflict, ServiceError, unavailable } from '@granary/shared/errors';
+import { ServiceError, unavailable } from '@granary/shared/errors';
 import { fromPostgres, isConnectionError, isRetryable, violatedConstraint } from '@granary/shared/postgres/errors';
 import type { Connection, Pool } from '@granary/shared/postgres/pool';
 import type { Step } from '@granary/shared/postgres/pipeline';
@@ -9,20 +9,15 @@ import { addCollection } from './collections';
 import { findCommitted, insertCommits, type Committed, type CommitRow, type Link } from './commits';
 import { WriterHandles } from './handles';
 import { headToLock, toLockedHead, type Head, type LockedHead } from './head';
-import { findAnswer, keepingAnswer, sameKey, type IdempotencyKey } from './idempotency';
-import { uniqueIndexNumber, UNIQUE_VIOLATION } from './index-build';
-import type { PreparedDocument } from './prepare';
+import { findAnswer, keepingAnswer } from './idempotency';
+import { uniqueViolation, UniqueViolationError } from './unique-violation';
+import { WriteQueue, type Waiting, type Write } from './write-queue';
 import { writeDocuments, type PlacedDocument } from './write';
 
-/** A batch closes at so many writes, or at so many bytes of bodies. */
-const batchWritesMax = 500;
-const batchBytesMax = 1024 * 1024;
-/** A statement of a large write may take longer than others: 10,000 documents under 64 indexes take seconds. */
+/** A statement of a batch that is larger may take longer than others: 10,000 documents under 64 indexes take seconds. */
+const longBatchBytes = 1024 * 1024;
 const bulkStatementTimeoutMs = 30_000;
-/** Writes of one app that may wait; beyond, a caller is told to come back. */
-const waitingWritesMax = 5_000;
-const waitingBytesMax = 64 * 1024 * 1024;
-/** The same for all apps of this copy together. */
+/** Bytes of writes that may wait, of all apps of this copy together. */
 const allWaitingBytesMax = 256 * 1024 * 1024;
 /** Attempts at a batch that collided with something as a whole. */
 const attemptsMax = 3;
@@ -32,40 +27,6 @@ const unknownForMs = 30_000;
 export interface App {
   number: bigint;
   appId: string;
-}
-
-/** One link that a write makes, with the documents that belong to it. */
-export interface BuiltLink {
-  link: Link;
-  documents: readonly PreparedDocument[];
-}
-
-/** One call that changes documents: it commits whole or not at all, whatever shares its batch. */
-export interface Write {
-  ticketId: string;
-  operation: 'store' | 'upload';
-  collection: string;
-  userAddress: string | null;
-  idempotency: IdempotencyKey | undefined;
-  /** Size of what is to be written, or of what the caller sent if that is not known yet. */
-  bytes: number;
-  /**
-   * The links of this write after `head`, for a collection as it is now (undefined: it will be made). Has no effect
-   * but its result, for it runs again when a batch does; throws a ServiceError to refuse this write alone.
-   */
-  build(handle: CollectionHandle | undefined, head: Head): BuiltLink[];
-}
-
-interface Waiting {
-  write: Write;
-  resolve: (committed: Committed) => void;
-  reject: (error: unknown) => void;
-}
-
-interface Queue {
-  app: App;
-  waiting: Waiting[];
-  bytes: number;
 }
 
 /** What became of the writes of a batch that were not simply refused. */
@@ -80,7 +41,7 @@ type Placed = Map<CollectionHandle, PlacedDocument[]>;
  */
 export class Committer {
   readonly handles: WriterHandles;
-  private readonly queues = new Map<bigint, Queue>();
+  private readonly queues = new Map<bigint, WriteQueue>();
   private readonly running = new Set<Promise<void>>();
   private free: number;
   private waitingBytes = 0;
@@ -100,22 +61,15 @@ export class Committer {
 
   /** Commits a write. Throws the ServiceError that refused it, UNAVAILABLE when nothing is known of it. */
   submit(app: App, write: Write): Promise<Committed> {
-    let queue = this.queues.get(app.number);
-    if (queue && (queue.waiting.length >= waitingWritesMax || queue.bytes >= waitingBytesMax)) {
-      throw new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', 'Too many writes of this app are waiting');
-    }
     if (this.waitingBytes >= allWaitingBytesMax) throw unavailable('Too many writes are waiting');
-    this.waitingBytes += write.bytes;
     return new Promise((resolve, reject) => {
-      const one = { write, resolve, reject };
-      if (queue) {
-        queue.waiting.push(one);
-        queue.bytes += write.bytes;
-        return;
-      }
-      queue = { app, waiting: [one], bytes: write.bytes };
+      const known = this.queues.get(app.number);
+      const queue = known ?? new WriteQueue();
+      queue.add({ write, resolve, reject });
+      this.waitingBytes += write.bytes;
+      if (known) return;
       this.queues.set(app.number, queue);
-      const run = this.drain(queue).finally(() => this.running.delete(run));
+      const run = this.drain(app, queue).finally(() => this.running.delete(run));
       this.running.add(run);
     });
   }
@@ -125,19 +79,18 @@ export class Committer {
     await Promise.all(this.running);
   }
 
-  private async drain(queue: Queue): Promise<void> {
+  private async drain(app: App, queue: WriteQueue): Promise<void> {
     // Writes of the same turn of the event loop make the first batch.
     await new Promise((resolve) => setImmediate(resolve));
-    while (queue.waiting.length > 0) {
+    while (queue.size > 0) {
       await this.turn();
-      const before = queue.bytes;
-      const batch = takeBatch(queue);
-      this.waitingBytes -= before - queue.bytes;
-      await this.commit(queue.app, batch)
+      const batch = queue.takeBatch();
+      for (const { write } of batch) this.waitingBytes -= write.bytes;
+      await this.commit(app, batch)
         .catch((error: unknown) => batch.forEach(({ reject }) => reject(error)))
         .finally(() => this.endTurn());
     }
-    this.queues.delete(queue.app.number);
+    this.queues.delete(app.number);
   }
 
   private turn(): Promise<void> | undefined {
@@ -223,7 +176,7 @@ export class Committer {
 
   /** One transaction for a batch. Settles every write of it, or throws and settles none. */
   private async attempt(app: App, batch: Waiting[], lookForTickets: boolean): Promise<void> {
-    const isBulk = batch.reduce((sum, { write }) => sum + write.bytes, 0) > batchBytesMax;
+    const isBulk = batch.reduce((sum, { write }) => sum + write.bytes, 0) > longBatchBytes;
     const placed: Placed = new Map();
     const { outcomes, changed } = await pipelinedTransaction(
       this.pool,
@@ -365,30 +318,6 @@ export class Committer {
   }
 }
 
-/** Takes the writes of the next batch. A second use of an Idempotency-Key waits for the batch after the first. */
-function takeBatch(queue: Queue): Waiting[] {
-  const batch: Waiting[] = [];
-  const left: Waiting[] = [];
-  const keys: IdempotencyKey[] = [];
-  let bytes = 0;
-  let closed = false;
-  for (const one of queue.waiting) {
-    const { bytes: size, idempotency } = one.write;
-    const repeated = idempotency !== undefined && keys.some((key) => sameKey(key, idempotency));
-    closed ||= batch.length >= batchWritesMax || (batch.length > 0 && bytes + size > batchBytesMax);
-    if (closed || repeated) {
-      left.push(one);
-      continue;
-    }
-    batch.push(one);
-    bytes += size;
-    if (idempotency) keys.push(idempotency);
-  }
-  queue.waiting = left;
-  queue.bytes -= bytes;
-  return batch;
-}
-
 function toCommitted(write: Write, namespace: string, link: Link): Committed {
   return {
     ticketId: write.ticketId,
@@ -415,43 +344,4 @@ const pause = (attempt: number): Promise<void> =>
 function refusal(error: unknown): unknown {
   if (error instanceof UniqueViolationError) return error.toServiceError();
   return error instanceof ServiceError ? error : (fromPostgres(error) ?? error);
-}
-
-/** A violated unique index, with the field and the place of the document; undefined for any other error. */
-function uniqueViolation(error: unknown, placed: Placed): UniqueViolationError | undefined {
-  const number = uniqueIndexNumber(violatedConstraint(error));
-  if (number === undefined) return undefined;
-  for (const [handle, documents] of placed) {
-    const at = handle.indexes.findIndex((index) => index.number === number);
-    const index = handle.indexes[at];
-    if (!index) continue;
-    const detail = String((error as { detail?: unknown }).detail);
-    const same = documents.filter(({ document }) => detail.includes(`)=(${document.uniques?.[at] ?? ''}) `));
-    // Of two documents of one call with the value, the second is one too many in any case.
-    const place = (same[1] ?? same[0])?.place ?? 0;
-    const fields = handle.indexes.slice(at, at + index.uniqueParts).map(({ fieldName }) => fieldName);
-    return new UniqueViolationError(fields, place, error);
-  }
-  return undefined;
-}
-
-/** Ends a transaction, so it cannot be the outcome of one write of a batch; alone, its refusal can. */
-class UniqueViolationError extends Error {
-  constructor(
-    readonly fields: readonly string[],
-    readonly place: number,
-    cause: unknown,
-  ) {
-    super('a unique index was violated', { cause });
-  }
-
-  toServiceError(): ServiceError {
-    const message = 'must be unique, and another document has the same value';
-    const details = this.fields.map((field) => [`data[${this.place}].${field}`, [message]] as const);
-    return conflict(
-      UNIQUE_VIOLATION,
-      `Another document has the same value of ${this.fields.join(', ')}`,
-      Object.fromEntries(details),
-    );
-  }
 }

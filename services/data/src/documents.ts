@@ -8,11 +8,12 @@ import { readJson, toText, type JsonValue } from '@granary/shared/json/value';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { requireCollection, type CollectionHandle } from './catalog';
 import { nextLink, resultsJson } from './commits';
-import type { App, BuiltLink, Committer, Write } from './committer';
+import type { App, Committer } from './committer';
 import { toIdempotencyKey } from './idempotency';
 import { isName } from './names';
 import { prepareBody, prepareOwnDocument, readStoreRoot, refusing, rulesOf, type PreparedDocument } from './prepare';
 import { SCHEMA_VIOLATION } from './schema';
+import type { BuiltLink, Write } from './write-queue';
 
 /** The app of a message; its number came with the caller's verified key. */
 const appOf = (request: { appId: string; appNumber: string }): App => ({

@@ -1,7 +1,5 @@
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { Handlers } from '@granary/shared/grpc/types';
-import type { Lane } from '@granary/shared/postgres/lane';
-import type { Pool } from '@granary/shared/postgres/pool';
 import { listKeys, regenerateKey, revokeKey, verifyKey } from './app-keys';
 import { createApplication, deleteApplication, getApplication, listApplications } from './applications';
 import {
@@ -16,21 +14,15 @@ import {
 import { getCommit } from './commits';
 import type { Committer } from './committer';
 import { commitUpload, storeDocuments, validateDocuments } from './documents';
-import type { ReaderHandles, Recent } from './handles';
+import type { Recent } from './handles';
 import { createIndex, deleteIndex, getIndex, listIndexes, rebuildIndex } from './indexes';
 import { getJob } from './jobs';
 import { createQuery, deleteQuery, getQuery, listQueries, runQuery, type PredefinedQuery } from './queries';
-import { listDocuments, readCollection } from './query/documents-read';
+import { listDocuments, readCollection, type ReadContext } from './query/documents-read';
 import { getSkills, putSkills, type SkillsContext } from './skills';
 import { createView, deleteView, getView, listViews, readView, refreshView } from './views';
 
-export interface HandlerContext extends SkillsContext {
-  pool: Pool;
-  /** For look-ups of keys and handles. */
-  fast: Pool;
-  /** For short reads that one index answers alone. */
-  lane: Lane;
-  readers: ReaderHandles;
+export interface HandlerContext extends SkillsContext, ReadContext {
   queries: Recent<PredefinedQuery>;
   committer: Committer;
   /** Called after a change that may have put a job into the queue. */
@@ -85,8 +77,8 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     store: (request) => storeDocuments(committer, request),
     commitUpload: (request) => commitUpload(committer, request),
     getCommit: ({ ticketId }) => getCommit(fast, ticketId),
-    listDocuments: async (request) => ({ json: await listDocuments(context, request) }),
-    readCollection: async (request) => ({ json: await readCollection(context, request) }),
+    listDocuments: async (request, call) => ({ json: await listDocuments(context, request, call) }),
+    readCollection: async (request, call) => ({ json: await readCollection(context, request, call) }),
 
     createIndex: (request) => changing(request.appId, createIndex(pool, request)),
     listIndexes: async ({ appId, collection }) => ({ indexes: await listIndexes(pool, appId, collection) }),
@@ -105,7 +97,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
       return {};
     },
     refreshView: (request) => changing(request.appId, refreshView(context, request)),
-    readView: async (request) => ({ json: await readView(context, request) }),
+    readView: async (request, call) => ({ json: await readView(context, request, call) }),
 
     createQuery: (request) => createQuery(context, request),
     listQueries: async ({ appId }) => ({ queries: await listQueries(context, appId) }),
@@ -114,7 +106,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
       await changing(appId, deleteQuery(context, appId, name));
       return {};
     },
-    runQuery: async (request) => ({ json: await runQuery(context, request) }),
+    runQuery: async (request, call) => ({ json: await runQuery(context, request, call) }),
 
     getSkills: ({ appId }) => getSkills(context, appId),
     putSkills: (request) => putSkills(context, request),

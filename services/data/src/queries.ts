@@ -2,6 +2,7 @@ import { conflict, invalid, notFound, type ServiceError } from '@granary/shared/
 import type { CreateQueryRequest } from '@granary/shared/gen/granary/data/v1/CreateQueryRequest';
 import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
+import type { Call } from '@granary/shared/grpc/types';
 import type { Projection } from '@granary/shared/json/project';
 import { toText, type JsonValue } from '@granary/shared/json/value';
 import { execute, row, rows, type Pool, type Queryable } from '@granary/shared/postgres/pool';
@@ -11,6 +12,7 @@ import { ALREADY_EXISTS, changingApp } from './collections';
 import { Recent } from './handles';
 import { growCatalogRevision } from './head';
 import { isName } from './names';
+import { AppDatabases } from './query/databases';
 import { handleOf, type ReadContext } from './query/documents-read';
 import {
   and,
@@ -260,6 +262,7 @@ async function findPredefined(
 export async function runQuery(
   db: ReadContext & { queries: Recent<PredefinedQuery> },
   request: ReadRequest,
+  call: Pick<Call, 'signal'>,
 ): Promise<Buffer> {
   return withFreshSource(async (isRepeated) => {
     if (isRepeated) db.queries.forget(request.appId);
@@ -282,7 +285,8 @@ export async function runQuery(
     const count = parseCount(take(given, 'count'));
     const find = and(query.find, ...conditionsOf(handle, parameters, given));
     const source = documentsOf(handle, { includeHistory: false, includeDeleted: false });
-    return readDocuments(db, source, { find, projection, sort, limit, offset, cursor, count });
+    const databases = new AppDatabases(db, request.appId, call.signal);
+    return readDocuments(databases, source, { find, projection, sort, limit, offset, cursor, count });
   });
 }
 

@@ -7,6 +7,8 @@ import type { Logger } from '@granary/shared/logger';
 import { Lane } from '@granary/shared/postgres/lane';
 import { createPool } from '@granary/shared/postgres/pool';
 import { startService, type Overrides, type RunningService } from '@granary/shared/service';
+import { readableBy } from '@granary/shared/trust/subscribers';
+import { dataAccess } from './access';
 import { Committer } from './committer';
 import type { DataConfig } from './config';
 import { dropAppJob, dropCollectionJob } from './drops';
@@ -16,6 +18,7 @@ import { trimAnswers } from './idempotency';
 import { buildIndexJob } from './index-build';
 import { JobWorker } from './jobs';
 import { purgeExpired } from './purge';
+import { readTurns } from './query/databases';
 import { indexReadSettings } from './query/index-read';
 import { recentQueries } from './queries';
 import { UsagePublisher } from './usage';
@@ -44,7 +47,10 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
     overrides,
     async ({ pool, log }) => {
       const published = createSignal();
-      const outbox = outboxImplementation({ pool, log, appended: published });
+      const outbox = readableBy(
+        ['blobs', 'finance', 'tasks'],
+        outboxImplementation({ pool, log, appended: published }),
+      );
       const notify = () => published.notify();
       // Look-ups and short reads have connections of their own: nothing slow can hold them up. Few, because each
       // connection that is awake costs the others a switch.
@@ -74,6 +80,7 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
         pool,
         fast,
         lane,
+        turns: readTurns(config.LANE_SIZE, config.DATABASE_POOL_SIZE),
         readers: readerHandles(fast),
         queries: recentQueries(fast),
         log,
@@ -93,7 +100,7 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
         notify();
       });
       return {
-        implementations: [{ definition: dataDefinition, handlers }, outbox],
+        implementations: [{ definition: dataDefinition, handlers, access: dataAccess }, outbox],
         appended: published,
         stop: async () => {
           await housework.stop();

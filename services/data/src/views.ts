@@ -1,5 +1,5 @@
 import { conflict, invalid, notFound, notImplemented, ServiceError } from '@granary/shared/errors';
-import { message } from '@granary/shared/grpc/types';
+import { message, type Call } from '@granary/shared/grpc/types';
 import type { CreateViewRequest } from '@granary/shared/gen/granary/data/v1/CreateViewRequest';
 import type { JobResponse } from '@granary/shared/gen/granary/data/v1/JobResponse';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
@@ -18,7 +18,8 @@ import { isName } from './names';
 import { abandonedTables, fillView, nextTableNumber } from './query/fill-view';
 import { and, invalidQuery, LIMIT_EXCEEDED, overLimit, parseFind, parseName, type Condition } from './query/find';
 import { conditionOfText, parametersByName, refused, take } from './query/parameters';
-import { readDocuments, withFreshSource, type ReadDatabases } from './query/read';
+import { AppDatabases, type SharedDatabases } from './query/databases';
+import { readDocuments, withFreshSource } from './query/read';
 import {
   needsKey,
   numberOfText,
@@ -302,9 +303,9 @@ async function dropAbandoned({ pool, log }: Context, appNumber: bigint): Promise
  * Answers endpoint 8: `filter`, `select`, `sort`, `limit`, `offset` and the variables of the view. Throws
  * VIEW_NOT_FOUND, UNAUTHENTICATED for a private view, and for a parameter that the view does not know.
  */
-export async function readView({ pool, lane }: { pool: Pool } & ReadDatabases, request: ReadRequest): Promise<Buffer> {
+export async function readView(db: SharedDatabases, request: ReadRequest, call: Pick<Call, 'signal'>): Promise<Buffer> {
   return withFreshSource(async () => {
-    const view = await requireView(pool, request.appId, request.name);
+    const view = await requireView(db.pool, request.appId, request.name);
     if (view.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('view');
     const parameters = parametersByName(request.parameters);
     const offset = parseOffset(numberOfText(take(parameters, 'offset')));
@@ -330,6 +331,7 @@ export async function readView({ pool, lane }: { pool: Pool } & ReadDatabases, r
     }
     const refreshed = JSON.stringify(view.refreshedAt?.toISOString() ?? null);
     const more = `,"refreshed_at":${refreshed},"refresh_mode":${JSON.stringify(view.refreshMode)}`;
-    return readDocuments({ pool, lane }, rowsOfView(view), { ...options, find: and(...conditions) }, more);
+    const databases = new AppDatabases(db, request.appId, call.signal);
+    return readDocuments(databases, rowsOfView(view), { ...options, find: and(...conditions) }, more);
   });
 }

@@ -6,11 +6,13 @@ import { findApp, findCollection } from '../src/catalog';
 import { and, type Condition } from '../src/query/find';
 import { indexRead, indexReadSettings } from '../src/query/index-read';
 import { conditionOfText } from '../src/query/parameters';
-import { readDocuments, type ReadDatabases, type ReadOptions } from '../src/query/read';
+import type { IndexReads, ReadDatabases } from '../src/query/databases';
+import { readDocuments, type ReadOptions } from '../src/query/read';
 import { documentsOf, type Source } from '../src/query/source';
 import { startFixture, type Fixture, type Page, type TestApp } from './query-fixture';
 
 let fixture: Fixture;
+const over = (lane: IndexReads): ReadDatabases => ({ pool: fixture.pool, lane, longPages: lane });
 let lane: Lane;
 let answeredByIndex = 0;
 /** The two ways that a read can go: by an index where one answers, and by any statement. */
@@ -19,17 +21,14 @@ let byPool: ReadDatabases;
 beforeAll(async () => {
   fixture = await startFixture();
   lane = new Lane({ url: fixture.url, size: 1, applicationName: 'test', log: createLogger('data', 'silent') });
-  byIndex = {
-    pool: fixture.pool,
-    lane: {
-      read: async (text, values, reader) => {
-        const page = await lane.read(text, values, reader);
-        if (page !== undefined) answeredByIndex += 1;
-        return page;
-      },
+  byIndex = over({
+    read: async (text, values, reader) => {
+      const page = await lane.read(text, values, reader);
+      if (page !== undefined) answeredByIndex += 1;
+      return page;
     },
-  };
-  byPool = { pool: fixture.pool, lane: { read: () => Promise.resolve(undefined as never) } };
+  });
+  byPool = over({ read: () => Promise.resolve(undefined as never) });
 });
 afterAll(async () => {
   await lane.end();
@@ -253,10 +252,8 @@ test('what turns out not to be short is read by another statement; any other fai
   const app = await makeCollection();
   const source = await sourceOf(app, 'c', false);
   const options: ReadOptions = { ...request(), find: { kind: 'is', path: ['a'], value: '' }, sort: [], offset: 0 };
-  const failing = (code: string): ReadDatabases => ({
-    pool: fixture.pool,
-    lane: { read: () => Promise.reject(Object.assign(new Error(code), { severity: 'ERROR', code })) },
-  });
+  const failing = (code: string): ReadDatabases =>
+    over({ read: () => Promise.reject(Object.assign(new Error(code), { severity: 'ERROR', code })) });
   const expected = await readDocuments(byPool, source, options);
   expect(expected.length).toBeGreaterThan(100);
   expect(await readDocuments(failing('57014'), source, options)).toEqual(expected);

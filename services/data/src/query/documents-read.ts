@@ -1,4 +1,5 @@
 import { forbidden, invalid, notFound } from '@granary/shared/errors';
+import type { Call } from '@granary/shared/grpc/types';
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { readJson } from '@granary/shared/json/value';
@@ -9,7 +10,8 @@ import { findView } from '../views';
 import { and, invalidQuery, isAll, parseFind, parseName, type Condition } from './find';
 import { parseSort, type SortTerm } from './order';
 import { conditionOfText, parametersByName, take } from './parameters';
-import { FIELD_NOT_INDEXED, readDocuments, withFreshSource, type ReadDatabases, type ReadOptions } from './read';
+import { AppDatabases, type SharedDatabases } from './databases';
+import { FIELD_NOT_INDEXED, readDocuments, withFreshSource, type ReadOptions } from './read';
 import {
   bodyDepthMax,
   needsKey,
@@ -33,7 +35,11 @@ const listFields = new Set(
  * sortDirection, sort, include_history, count, cursor}`. Latest versions, soft-deleted ones too. Throws FORBIDDEN for another
  * app's root, COLLECTION_NOT_FOUND, MALFORMED_JSON, INVALID_QUERY, INVALID_CURSOR, LIMIT_EXCEEDED.
  */
-export async function listDocuments(db: ReadContext, request: { appId: string; body: Buffer }): Promise<Buffer> {
+export async function listDocuments(
+  db: ReadContext,
+  request: { appId: string; body: Buffer },
+  call: Pick<Call, 'signal'>,
+): Promise<Buffer> {
   const body = refusing(() => readJson(request.body, { maxDepth: bodyDepthMax }));
   if (!(body instanceof Map)) throw invalidQuery('body', 'must be an object');
   const root = body.get('root');
@@ -58,7 +64,7 @@ export async function listDocuments(db: ReadContext, request: { appId: string; b
   };
   return withFreshSource(async (isRepeated) => {
     const source = await findRoot(db, request.appId, name, includeHistory, isRepeated || isAll(options.find));
-    return readDocuments(db, source, options);
+    return readDocuments(new AppDatabases(db, request.appId, call.signal), source, options);
   });
 }
 
@@ -79,8 +85,8 @@ function listSort(body: ReadonlyMap<string, unknown>): SortTerm[] {
 }
 
 /** What a read needs: the databases, connections for look-ups, and the handles that were looked up lately. */
-export interface ReadContext extends ReadDatabases {
-  pool: Pool;
+export interface ReadContext extends SharedDatabases {
+  /** For look-ups of keys and handles. */
   fast: Pool;
   readers: ReaderHandles;
 }
@@ -113,14 +119,18 @@ async function findRoot(
  * Answers endpoint 3: each parameter beside the reserved ones is a filter on an indexed field. Soft-deleted documents
  * are left out. Throws COLLECTION_NOT_FOUND, UNAUTHENTICATED for a private collection, FIELD_NOT_INDEXED.
  */
-export async function readCollection(db: ReadContext, request: ReadRequest): Promise<Buffer> {
+export async function readCollection(
+  db: ReadContext,
+  request: ReadRequest,
+  call: Pick<Call, 'signal'>,
+): Promise<Buffer> {
   const isFiltered = request.parameters.some(({ name }) => !reservedParameters.has(name));
   return withFreshSource(async (isRepeated) => {
     const handle = await handleOf(db, request.appId, request.name, isRepeated || !isFiltered);
     if (!handle) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${request.name}`);
     if (handle.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('collection');
     const source = documentsOf(handle, { includeHistory: false, includeDeleted: false });
-    return readDocuments(db, source, urlQuery(handle, request));
+    return readDocuments(new AppDatabases(db, request.appId, call.signal), source, urlQuery(handle, request));
   });
 }
 

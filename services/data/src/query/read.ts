@@ -1,11 +1,11 @@
 import { ServiceError } from '@granary/shared/errors';
 import { project, type Projection } from '@granary/shared/json/project';
-import type { Lane } from '@granary/shared/postgres/lane';
 import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sqlState } from '@granary/shared/postgres/errors';
 import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { Compiler } from './compile';
 import { decodeCursor, encodeCursor, positionOf, type PageRow } from './cursor';
+import type { IndexReads, ReadDatabases } from './databases';
 import { isAll } from './find';
 import { IndexPageReader, type Page } from './index-page';
 import { indexRead } from './index-read';
@@ -21,6 +21,8 @@ export const FIELD_NOT_INDEXED = 'FIELD_NOT_INDEXED';
 export const resultBytesMax = 32 * 1024 * 1024;
 /** What stands around the records of an answer takes hardly more, but for a cursor. */
 const answerBytes = 512;
+/** Records of a page that is read at once, among the others; longer ones take turns. */
+const shortPageMax = 200;
 /** A source that is smaller by some writes of the next moment cannot exceed it. */
 const surelySmallBytes = BigInt(resultBytesMax / 2);
 
@@ -29,12 +31,6 @@ export interface ReadOptions extends Omit<PageRequest, 'after'> {
   count: 'exact' | 'none';
   /** The text of a cursor, undefined for the first page and for pages by offset. */
   cursor: string | undefined;
-}
-
-/** What a read goes over: the lane for what one index gives alone, the pool for anything. */
-export interface ReadDatabases {
-  pool: Queryable;
-  lane: Pick<Lane, 'read'>;
 }
 
 /**
@@ -55,7 +51,8 @@ export async function readDocuments(
   // One row more than is wanted tells whether there is another page.
   const wanted = { find, sort, limit: limit + 1, offset, after };
   const { records, hasMore, last } =
-    (await readByIndex(db.lane, source, wanted, projection)) ?? (await readByPool(db.pool, source, wanted, projection));
+    (await readByIndex(limit <= shortPageMax ? db.lane : db.longPages, source, wanted, projection)) ??
+    (await readByPool(db.pool, source, wanted, projection));
   const total = await totalOf(db.pool, source, options, records.count, hasMore);
   const next = hasMore ? encodeCursor(scope, positionOf(scope, last!)) : undefined;
   // A cursor does not know how many pages are before it.
@@ -66,7 +63,7 @@ export async function readDocuments(
 
 /** The page where one index gives it alone and whole; `wanted` is for one row more than the page has. */
 async function readByIndex(
-  lane: ReadDatabases['lane'],
+  lane: IndexReads,
   source: Source,
   wanted: PageRequest,
   projection: Projection,

@@ -1,0 +1,69 @@
+import type { CancelSignal } from '@granary/shared/grpc/cancellation';
+import type { Lane } from '@granary/shared/postgres/lane';
+import type { Pool, Queryable } from '@granary/shared/postgres/pool';
+import { Turns } from '../turns';
+
+/** Reads by one index. */
+export type IndexReads = Pick<Lane, 'read'>;
+
+/** What a read goes over. */
+export interface ReadDatabases {
+  /** Short pages that one index gives alone. */
+  lane: IndexReads;
+  /** Long ones. */
+  longPages: IndexReads;
+  /** Anything else. */
+  pool: Queryable;
+}
+
+/** What the reads of all apps share. */
+export interface SharedDatabases {
+  pool: Pool;
+  lane: Lane;
+  turns: ReadTurns;
+}
+
+export interface ReadTurns {
+  longPages: Turns;
+  scans: Turns;
+}
+
+/** Reads of one app that may wait for their turn. */
+const waitingMax = 1_000;
+
+/** Turns such that neither the lane nor the pool, of so many connections, is ever full of one app's long reads. */
+export function readTurns(laneSize: number, poolSize: number): ReadTurns {
+  const scans = Math.max(1, Math.floor(poolSize / 2));
+  return {
+    longPages: new Turns({ limit: laneSize, appLimit: Math.max(1, laneSize - 1), waitingMax }),
+    scans: new Turns({ limit: scans, appLimit: Math.max(1, scans - 1), waitingMax }),
+  };
+}
+
+/** The databases as a call of one app may use them: what may take long takes its turn among the apps. */
+export class AppDatabases implements ReadDatabases {
+  constructor(
+    private readonly shared: SharedDatabases,
+    private readonly appId: string,
+    private readonly signal: CancelSignal,
+  ) {}
+
+  get lane(): IndexReads {
+    return this.shared.lane;
+  }
+
+  get longPages(): IndexReads {
+    const { lane, turns } = this.shared;
+    return {
+      read: (text, values, reader) =>
+        turns.longPages.run(this.appId, this.signal, () => lane.read(text, values, reader)),
+    };
+  }
+
+  get pool(): Queryable {
+    const { pool, turns } = this.shared;
+    const query = (statement: never) =>
+      turns.scans.run(this.appId, this.signal, () => pool.query(statement) as Promise<unknown>);
+    return { query } as unknown as Queryable;
+  }
+}
