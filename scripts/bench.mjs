@@ -2,6 +2,8 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
+import { besideCases, besideLines, measureBeside } from './bench/beside.mjs';
+import { measureMemory, memoryGrowthLines } from './bench/endurance.mjs';
 import { describeMachine, machineLine } from './bench/machine.mjs';
 import { measure, settle } from './bench/measure.mjs';
 import { help, readOptions } from './bench/options.mjs';
@@ -39,23 +41,31 @@ async function bench(options) {
     const { pid: postgresPid } = await postgres.call('start', path.join(directory, 'postgres'));
     const load = startProcess('load.mjs');
     started(load);
-    const tools = { postgres, load, postgresPid, directory, started };
+    const neighbour = startProcess('load.mjs');
+    started(neighbour);
+    const tools = { postgres, load, neighbour, postgresPid, directory, started };
 
     const sides = await startSides(tools, options);
     await postgres.call('tidy');
     await verifySides(sides, options.documents);
     note('All sides answer alike.');
     const measurements = await measureAll(tools, sides, options);
+    const cases = await measureCases(tools, sides, options);
     await verifyWrites(sides);
 
     const results = summarize(measurements);
     const earlier = options.compare && JSON.parse(readFileSync(options.compare, 'utf8'));
     if (earlier) console.log(`compared with ${earlier.at}: ${machineLine(earlier.machine)}`);
-    for (const line of [...resultLines(results, earlier?.results), ...memoryLines(results)]) console.log(line);
+    for (const line of resultLines(results, earlier?.results)) console.log(line);
+    if (options.only.length > 0) for (const line of memoryLines(results)) console.log(line);
+    for (const line of caseLines(cases)) console.log(line);
     const out = options.out ?? defaultOut();
     mkdirSync(path.dirname(out), { recursive: true });
     const notes = Object.fromEntries(sides.map((side) => [side.name, side.notes]));
-    writeFileSync(out, JSON.stringify({ at: new Date().toISOString(), machine, options, notes, results }, null, 2));
+    writeFileSync(
+      out,
+      JSON.stringify({ at: new Date().toISOString(), machine, options, notes, results, cases }, null, 2),
+    );
     console.log(`\nwritten to ${out}`);
     if (options.profile) await profile(tools, sides, options, out);
   } finally {
@@ -108,6 +118,29 @@ async function measureAll(tools, sides, options) {
     }
   }
   return measurements;
+}
+
+/** `{case: {side: what was measured}}`, of the sides that are Granary. */
+async function measureCases(tools, sides, { cases, rounds, seconds, requests }) {
+  const measured = {};
+  for (const name of cases) {
+    measured[name] = {};
+    for (const side of sides.filter(({ openApp }) => openApp)) {
+      checkInterrupted();
+      note(`${name}, ${side.name}`);
+      measured[name][side.name] =
+        name in besideCases
+          ? await measureBeside(tools, side, name, { rounds, seconds })
+          : await measureMemory(tools, side, requests);
+    }
+  }
+  return measured;
+}
+
+function caseLines(cases) {
+  return Object.entries(cases).flatMap(([name, results]) =>
+    name in besideCases ? besideLines(name, results) : memoryGrowthLines(results),
+  );
 }
 
 /** After everything else, for a profiler takes its share. */

@@ -1,6 +1,10 @@
 import { connect } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { bodyOf, categoryCount, categoryName, ownerCount, ownerName, renumberDocument } from './documents.mjs';
 import { serve } from './child.mjs';
+
+/** How often a reader that hardly reads does so. */
+const sipMs = 50;
 
 /**
  * The load generator: raw sockets with one request under way on each, so that it takes little of the two cores that
@@ -8,16 +12,23 @@ import { serve } from './child.mjs';
  *
  * `run` takes `{port, method, path, headers, body, statuses, connections, seconds, requestsMax, firstNumber}`. A path
  * may hold `{owner}` or `{category}`, which go through all values. A body is `{prefix, suffix, documents}` with fresh
- * documents in each request, or `{bytes}`. Answers `{requests, refused, elapsedMs, p50Ms, p99Ms, bytes}`.
+ * documents in each request, or `{bytes}`. With `perSecond` requests are due at that rate, and one for which no
+ * connection is free waits: that counts to its latency. Answers `{requests, refused, elapsedMs, p50Ms, p99Ms, bytes}`.
  */
 async function run(load) {
   const nextRequest = requestsOf(load);
   const state = { requests: 0, refused: undefined, bytes: 0, latenciesMs: [], started: 0 };
-  const endsMs = performance.now() + load.seconds * 1000;
-  const mayGoOn = () =>
-    state.started < load.requestsMax && state.refused === undefined && performance.now() < endsMs && ++state.started;
   const startedMs = performance.now();
-  await Promise.all(Array.from({ length: load.connections }, () => drive(load, nextRequest(), mayGoOn, state)));
+  const endsMs = startedMs + load.seconds * 1000;
+  /** When the next request is due; undefined when there is none. */
+  const nextDueMs = () => {
+    if (state.started >= load.requestsMax || state.refused !== undefined) return undefined;
+    const dueMs = load.perSecond ? startedMs + (state.started * 1000) / load.perSecond : performance.now();
+    if (dueMs >= endsMs) return undefined;
+    state.started++;
+    return dueMs;
+  };
+  await Promise.all(Array.from({ length: load.connections }, () => drive(load, nextRequest(), nextDueMs, state)));
   const elapsedMs = performance.now() - startedMs;
   const latencies = Float64Array.from(state.latenciesMs).sort();
   const at = (share) => latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * share))];
@@ -68,8 +79,8 @@ function pathsOf(path) {
   return Array.from({ length: categoryCount }, (_, i) => path.replace('{category}', categoryName(i)));
 }
 
-/** Sends requests on one connection, each after the answer to the last, as long as `mayGoOn` says so. */
-function drive({ port, statuses }, nextRequest, mayGoOn, state) {
+/** Sends requests on one connection, each after the answer to the last and not before it is due. */
+function drive({ port, statuses }, nextRequest, nextDueMs, state) {
   return new Promise((resolve, reject) => {
     const socket = connect({ port, host: '127.0.0.1', noDelay: true });
     let sentMs = 0;
@@ -78,13 +89,19 @@ function drive({ port, statuses }, nextRequest, mayGoOn, state) {
     let refusal = '';
     let status = 0;
 
-    const send = () => {
-      if (!mayGoOn()) {
+    const goOn = () => {
+      const dueMs = nextDueMs();
+      if (dueMs === undefined) {
         socket.off('close', broken).end(resolve);
         return;
       }
+      // That a timer fires late is no fault of who is measured; that no connection was free is.
+      if (dueMs > performance.now()) setTimeout(() => send(performance.now()), dueMs - performance.now());
+      else send(dueMs);
+    };
+    const send = (fromMs) => {
       const buffers = nextRequest();
-      sentMs = performance.now();
+      sentMs = fromMs;
       if (buffers.length > 1) socket.cork();
       for (const buffer of buffers) socket.write(buffer);
       if (buffers.length > 1) socket.uncork();
@@ -107,16 +124,38 @@ function drive({ port, statuses }, nextRequest, mayGoOn, state) {
       }
       missing -= chunk.length;
       const isExpected = statuses.includes(status);
-      if (!isExpected) refusal += chunk.latin1Slice(0, 500);
+      if (!isExpected) refusal += chunk.toString('latin1', 0, 500);
       if (missing > 0) return;
       if (isExpected) state.requests++;
       else state.refused = `${status} ${refusal}`;
       state.latenciesMs.push(performance.now() - sentMs);
-      send();
+      goOn();
     };
     const broken = () => reject(new Error('A connection was closed before its answer had come.'));
-    socket.on('connect', send).on('data', take).on('error', reject).on('close', broken);
+    socket.on('connect', goOn).on('data', take).on('error', reject).on('close', broken);
   });
 }
 
-serve({ run });
+/**
+ * A reader that hardly reads: sends one request on each of its connections, and takes a little of the answer at a
+ * time, so that the rest of it waits. Answers how many bytes it has taken.
+ */
+async function trickle({ connections, seconds, bytesPerSecond, ...load }) {
+  const nextRequest = requestsOf(load);
+  let bytes = 0;
+  const sockets = Array.from({ length: connections }, () => {
+    const socket = connect({ port: load.port, host: '127.0.0.1', noDelay: true });
+    for (const buffer of nextRequest()()) socket.write(buffer);
+    return socket.on('error', () => {}).pause();
+  });
+  const sipBytes = Math.ceil((bytesPerSecond * sipMs) / 1000);
+  const timer = setInterval(() => {
+    for (const socket of sockets) bytes += (socket.read(sipBytes) ?? socket.read())?.length ?? 0;
+  }, sipMs);
+  await delay(seconds * 1000);
+  clearInterval(timer);
+  for (const socket of sockets) socket.destroy();
+  return { bytes };
+}
+
+serve({ run, trickle });

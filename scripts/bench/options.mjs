@@ -1,6 +1,11 @@
 import path from 'node:path';
+import { besideCases } from './beside.mjs';
 import { runs } from './runs.mjs';
 import { sideTitles } from './sides.mjs';
+
+/** What can be asked for by name beyond the runs. Only Granary is measured so. */
+const cases = [...Object.keys(besideCases), 'memory'];
+const granarySides = ['embedded', 'split'];
 
 export const help = `Measures Granary beside two baselines, on one Postgres of its own, in one go.
 
@@ -10,6 +15,11 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
   --rounds <n>         rounds, in each of which every side runs everything once    (default 3)
   --seconds <n>        length of one run                                           (default 3)
   --only <runs>        ${`of ${Object.keys(runs).join(', ')}`.padEnd(58)}  (default all)
+                       or cases, of Granary alone:
+                       fairness: an app beside a slow reader and beside a flood of another app
+                       mixed: single inserts beside a bulk load of another and of the same app
+                       memory: what processes hold after many requests; takes minutes
+  --requests <n>       requests of the case memory                                 (default 1000000)
   --sides <sides>      ${`of ${Object.keys(sideTitles).join(', ')}`.padEnd(58)}  (default all)
   --documents <n>      documents to read from, in thousands whole                  (default 100000)
   --no-composite       single-field indexes even where composite ones exist
@@ -23,7 +33,7 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
 export function readOptions(args) {
   const options = {
     ...{ rounds: 3, seconds: 3, warmUpSeconds: 1, only: Object.keys(runs), sides: Object.keys(sideTitles) },
-    ...{ documents: 100_000, composite: true, build: true },
+    ...{ documents: 100_000, requests: 1_000_000, composite: true, build: true },
   };
   // npm changes to the project's folder and says where the user was; relative paths mean that place.
   const here = (process.env.npm_lifecycle_event && process.env.INIT_CWD) || process.cwd();
@@ -52,13 +62,16 @@ export function readOptions(args) {
         options.seconds = number();
         break;
       case '--only':
-        options.only = among(Object.keys(runs), value(), flag);
+        options.only = among([...Object.keys(runs), ...cases], value(), flag);
         break;
       case '--sides':
         options.sides = among(Object.keys(sideTitles), value(), flag);
         break;
       case '--documents':
         options.documents = Math.ceil(number() / 1000) * 1000;
+        break;
+      case '--requests':
+        options.requests = Math.ceil(number());
         break;
       case '--no-composite':
         options.composite = false;
@@ -79,6 +92,10 @@ export function readOptions(args) {
         throw new Error(`Unknown option ${args[i]}.\n\n${help}`);
     }
   }
+  options.cases = options.only.filter((name) => cases.includes(name));
+  options.only = options.only.filter((name) => !cases.includes(name));
+  if (options.only.length === 0) options.sides = options.sides.filter((name) => granarySides.includes(name));
+  if (options.sides.length === 0) throw new Error(`The cases ${cases.join(', ')} are of ${granarySides.join(', ')}.`);
   if (options.profile && !options.sides.includes(options.profile)) options.sides.push(options.profile);
   return options;
 }

@@ -54,7 +54,7 @@ export function resultLines(results, earlier) {
       header.push('since then');
       rows.forEach((row) => row.push(change(sides[row[0]], earlier[run]?.[row[0]])));
     }
-    return ['', `${title} (wanted: ${target})`, ...table([header, ...rows])];
+    return ['', `${title} (wanted: ${target})`, ...table([header, ...rows], 6)];
   });
 }
 
@@ -113,9 +113,10 @@ function change(now, then) {
     .join(', ');
 }
 
-function table(rows) {
+/** The rows as lines in columns; those of figures, which follow the first, are aligned to the right. */
+export function table(rows, figures = rows[0].length - 2) {
   const widths = rows[0].map((_, column) => Math.max(...rows.map((row) => row[column].length)));
-  const isText = (column) => column === 0 || column > 6;
+  const isText = (column) => column === 0 || column > figures;
   return rows.map((row) => {
     const cells = row.map((cell, i) => (isText(i) ? cell.padEnd(widths[i]) : cell.padStart(widths[i])));
     return `  ${cells.join('  ').trimEnd()}`;

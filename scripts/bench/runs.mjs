@@ -59,6 +59,8 @@ export function granaryRequests(app, key) {
       ...{ method: 'GET', headers: {}, statuses: [200] },
       path: `${data}?category={category}&sort=-score&limit=100&count=none`,
     },
+    largePage: { method: 'GET', path: `${data}?sort=-score&limit=1000&count=none`, headers: {}, statuses: [200] },
+    largestPage: { method: 'GET', path: `${data}?sort=-score&limit=10000&count=none`, headers: {}, statuses: [200] },
     insert: store('writes', 1),
     bulk: store('writes', bulkSize),
     load: store('documents', bulkSize),

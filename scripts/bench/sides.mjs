@@ -82,6 +82,13 @@ async function serviceDatabases(postgres, prefix) {
 
 async function granarySide(port, children, { operatorKey }) {
   const url = `http://127.0.0.1:${port}`;
+  const openApp = (app) => makeApp(url, app, operatorKey);
+  const { requests, prepare, count } = await openApp(app);
+  return { port, url, children, requests, prepare, count, openApp };
+}
+
+/** An application with its key: the requests of its runs, what makes its collections, and what counts documents. */
+async function makeApp(url, app, operatorKey) {
   const made = await fetchJson(`${url}/api/applications`, {
     body: { app_id: app, name: 'Bench' },
     headers: { 'X-Operator-Key': operatorKey },
@@ -116,5 +123,5 @@ async function granarySide(port, children, { operatorKey }) {
     const stats = await fetchJson(`${collections}/${collection}/stats`, { headers });
     return stats.document_count;
   };
-  return { port, url, children, requests, prepare, count };
+  return { requests, prepare, count };
 }

@@ -9,7 +9,7 @@ serve({
   start: async ({ databaseUrls, directory, operatorKey, internalSecret }) => {
     running = await startConstellation({
       ...{ databaseUrls, directory, operatorKey, internalSecret },
-      ...{ host: '127.0.0.1', port: 0, transport: 'direct', log: createLogger('bench', 'warn') },
+      ...{ host: '127.0.0.1', port: 0, transport: 'direct', log: createLogger('bench', 'error') },
     });
     return { port: running.port };
   },

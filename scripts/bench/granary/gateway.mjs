@@ -16,7 +16,7 @@ serve({
       ...{ PORT: '0', OPERATOR_KEY: operatorKey },
       ...{ INTERNAL_SECRET: internalSecret, BLOBS_HTTP_ADDRESS: blobsHttpAddress },
     });
-    running = await startGateway(config, { log: createLogger('bench', 'warn') });
+    running = await startGateway(config, { log: createLogger('bench', 'error') });
     return { port: running.port };
   },
   stop: () => running?.stop(),

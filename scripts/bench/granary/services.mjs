@@ -20,10 +20,15 @@ import { serve } from '../child.mjs';
 const stops = [];
 
 async function start({ databaseUrls, directory, internalSecret }) {
-  const overrides = { log: createLogger('bench', 'warn'), listen: true };
+  const overrides = { log: createLogger('bench', 'error'), listen: true };
   const address = {};
   const startOne = async (name, startService, schema, settings, targets) => {
-    const config = readConfig(schema, { DATABASE_URL: databaseUrls[name], LISTEN: '127.0.0.1:0', ...settings });
+    const config = readConfig(schema, {
+      DATABASE_URL: databaseUrls[name],
+      LISTEN: '127.0.0.1:0',
+      INTERNAL_SECRET: internalSecret,
+      ...settings,
+    });
     const service = await startService(config, { ...overrides, ...targets });
     stops.push(() => service.stop());
     address[name] = service.address;
@@ -35,7 +40,7 @@ async function start({ databaseUrls, directory, internalSecret }) {
   const dataSettings = { SKILLS_DIRECTORY: path.join(directory, 'skills'), DATABASE_POOL_SIZE: '16' };
   const data = await startOne('data', startData, dataConfig, dataSettings, {});
   const toData = { data: inProcess(data, dataDefinition), dataOutbox: inProcess(data, outboxDefinition) };
-  const blobsSettings = { OBJECTS_DIR: path.join(directory, 'objects'), INTERNAL_SECRET: internalSecret };
+  const blobsSettings = { OBJECTS_DIR: path.join(directory, 'objects') };
   const blobs = await startOne('blobs', startBlobs, blobsConfig, blobsSettings, toData);
   const toFinance = {
     payments: inProcess(payments, paymentsDefinition),
