@@ -5,7 +5,7 @@ import tseslint from 'typescript-eslint';
 const onlyInShared = ['kafkajs', 'minio', '@opentelemetry/*', '@grpc/*'];
 
 export default tseslint.config(
-  { ignores: ['**/dist/', '**/gen/', 'node_modules/', 'coverage/', '.granary/'] },
+  { ignores: ['**/dist/', '**/gen/', 'node_modules/', 'coverage/', '.granary/', '.granary-stack/'] },
   js.configs.recommended,
   {
     files: ['**/*.mjs', '**/*.js'],

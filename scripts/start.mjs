@@ -1,6 +1,6 @@
-import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { checkNode, endWithNpm, readFlags } from './launch.mjs';
 
 const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 
@@ -15,60 +15,9 @@ const help = `Starts Granary: all of its services in one process, on a Postgres 
 
 const flags = { '--port': 'PORT', '--data-dir': 'DATA_DIR', '--operator-key': 'OPERATOR_KEY' };
 
-/** Puts the flags into the environment, where the services read their configuration. */
-function readFlags(args) {
-  // npm changes to the project's folder and says where the user was; relative paths mean that place.
-  const here = (process.env.npm_lifecycle_event === 'start' && process.env.INIT_CWD) || process.cwd();
-  for (let i = 0; i < args.length; i++) {
-    const [flag, ...rest] = args[i].split('=');
-    if (flag === '--help') {
-      console.log(help);
-      return false;
-    }
-    if (!(flag in flags))
-      throw new Error(`Unknown option ${args[i]}; the options are ${Object.keys(flags).join(', ')}.`);
-    const value = rest.length > 0 ? rest.join('=') : args[++i];
-    if (value === undefined || value === '') throw new Error(`${flag} needs a value.`);
-    process.env[flags[flag]] = value;
-  }
-  if (process.env.DATA_DIR) process.env.DATA_DIR = path.resolve(here, process.env.DATA_DIR);
-  return true;
-}
-
-/**
- * A Node that npm started ends with it. npm passes signals on to the shell between them, which does not pass them on;
- * and a kill passes on nothing.
- */
-function endWithNpm() {
-  const ancestors = () => {
-    const parent = process.ppid;
-    const [, name, grandparent] = /\((.*)\) \S (\d+)/s.exec(read(`/proc/${parent}/stat`)) ?? [];
-    return /^(ba|da|a|z|k)?sh$/.test(name) ? `${parent} ${grandparent}` : `${parent}`;
-  };
-  const npm = ancestors();
-  const check = setInterval(() => {
-    if (ancestors() === npm) return;
-    clearInterval(check);
-    process.kill(process.pid, 'SIGTERM');
-  }, 200);
-  check.unref();
-}
-
-function read(file) {
-  try {
-    return readFileSync(file, 'utf8');
-  } catch {
-    // The process is gone, or this is no Linux.
-    return '';
-  }
-}
-
 async function start() {
-  const [major, minor] = process.versions.node.split('.').map(Number);
-  if (major < 20 || (major === 20 && minor < 19)) {
-    throw new Error(`Granary needs Node 20.19 or newer; this is Node ${process.versions.node}.`);
-  }
-  if (!readFlags(process.argv.slice(2))) return;
+  checkNode();
+  if (!readFlags('start', process.argv.slice(2), flags, help)) return;
   // The default data directory lies in the project, wherever it is started from.
   process.chdir(root);
   if (process.env.npm_lifecycle_event) endWithNpm();

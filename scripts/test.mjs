@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { build } from './build.mjs';
 import { runChild } from './child.mjs';
 import { installWhenNeeded } from './install.mjs';
@@ -30,6 +30,18 @@ async function tool(file, args) {
     cwd: root,
   });
   if (code !== 0) throw new Error(output.trim());
+}
+
+/**
+ * Kafka and MinIO, for the suites that need them. Where a tool of the machine is missing those suites are skipped, unless
+ * REQUIRE_STACK=1 says that nothing may be.
+ */
+async function installStack() {
+  const { installParts } = await import(pathToFileURL(path.join(root, 'services/local/dist/stack/install.js')).href);
+  const missing = Object.values(await installParts(console.log));
+  if (missing.length === 0) return;
+  if (process.env.REQUIRE_STACK === '1') throw new Error(missing.join('\n'));
+  for (const reason of missing) console.log(`ITS TESTS ARE SKIPPED: ${reason}`);
 }
 
 /** Every test of jest counts; so does a file that cannot even be loaded. */
@@ -69,6 +81,7 @@ function readReport(file) {
 const jestArgs = process.argv.slice(2);
 await step('install', () => installWhenNeeded(root, console.log));
 await step('build', build);
+await step('Kafka and MinIO', installStack);
 if (jestArgs.length === 0) {
   await step('lint', () => tool('eslint/bin/eslint.js', ['--max-warnings', '0', '.']));
   await step('format', () => tool('prettier/bin/prettier.cjs', ['--check', '--log-level', 'warn', '.']));

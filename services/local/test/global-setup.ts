@@ -4,23 +4,42 @@ import os from 'node:os';
 import path from 'node:path';
 import { resolveDataDir } from '../src/postgres/data-dir';
 import { startPostgres, type EmbeddedPostgres } from '../src/postgres/postgres';
+import { startStackServer, type StackServer } from './stack-server';
 
 export interface TestPostgres {
   postgres: EmbeddedPostgres;
   directory: string;
 }
 
+/** What the end of the run has to stop. */
+export interface TestGlobals {
+  testPostgres?: TestPostgres;
+  testStack?: StackServer;
+}
+
 const prefix = 'granary-test-';
 const silent = { info: () => undefined, warn: () => undefined };
 
-/** One Postgres for the whole run, with all of its safety on as in earnest, in a temporary directory. */
+/**
+ * One Postgres for the whole run, with all of its safety on as in earnest, in a temporary directory; and Kafka and MinIO
+ * for those who ask.
+ */
 export default async function globalSetup(): Promise<void> {
   await endAbandoned();
   const directory = await mkdtemp(path.join(os.tmpdir(), `${prefix}${process.pid}-`));
   const { dataDir } = await resolveDataDir({ defaultDir: directory });
   const postgres = await startPostgres({ dataDir, log: silent });
   process.env.GRANARY_TEST_POSTGRES = postgres.url('postgres');
-  (globalThis as { testPostgres?: TestPostgres }).testPostgres = { postgres, directory: dataDir };
+  const globals = globalThis as TestGlobals;
+  globals.testPostgres = { postgres, directory: dataDir };
+  globals.testStack = await startStackServer();
+  const { url, missing } = globals.testStack;
+  process.env.GRANARY_TEST_STACK = JSON.stringify({ url, missing });
+  for (const [part, reason] of Object.entries(missing)) {
+    console.warn(
+      `TESTS OF ${part.toUpperCase()} ARE ${process.env.REQUIRE_STACK === '1' ? 'FAILING' : 'SKIPPED'}: ${reason}`,
+    );
+  }
 }
 
 /** A run that was killed leaves its Postgres behind; whose it was is told by the process id in the folder's name. */

@@ -1,0 +1,149 @@
+import { randomBytes } from 'node:crypto';
+import {
+  access,
+  constants,
+  link,
+  mkdir,
+  mkdtemp,
+  readFile,
+  readdir,
+  rename,
+  rm,
+  stat,
+  utimes,
+  writeFile,
+} from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { ConfigError } from '@granary/shared/config';
+import { exists } from '../postgres/system-user';
+import { identify, isAbandoned } from './processes';
+
+const lockPollMs = 200;
+const lockTouchMs = 5000;
+/** A lock of another container that has not been touched for so long counts for nothing. */
+const foreignLockMs = 60_000;
+
+/**
+ * The folder of this user for what is downloaded or built once: `$XDG_CACHE_HOME/granary`, else `~/.cache/granary`, and
+ * for a user whose home is absent or somebody else's a folder of its own in the temporary directory.
+ */
+export async function cacheFolder(): Promise<string> {
+  const { XDG_CACHE_HOME: configured } = process.env;
+  const home = os.homedir();
+  const temporary = path.join(os.tmpdir(), `granary-${process.getuid?.() ?? os.userInfo().username}`);
+  const candidates = [
+    ...(configured && path.isAbsolute(configured) ? [path.join(configured, 'granary')] : []),
+    ...((await isOurs(home)) ? [path.join(home, '.cache/granary')] : []),
+    path.join(temporary, 'cache'),
+  ];
+  const problems: string[] = [];
+  for (const candidate of candidates) {
+    try {
+      await mkdir(candidate, { recursive: true, mode: 0o755 });
+      await access(candidate, constants.R_OK | constants.W_OK | constants.X_OK);
+      // Programs are run from here, so nobody else may have put them there; anybody may make folders in the temporary one.
+      const foreign = await firstForeign(candidate.startsWith(temporary) ? [temporary, candidate] : [candidate]);
+      if (foreign === undefined) return candidate;
+      problems.push(`${foreign} belongs to another user`);
+    } catch (error) {
+      problems.push((error as Error).message);
+    }
+  }
+  throw new ConfigError(`No folder for downloads can be used: ${problems.join('; ')}. Set XDG_CACHE_HOME to one.`);
+}
+
+/**
+ * Answers the folder `name` of the cache and has `install` fill it when it is not there. It comes into place whole, by a
+ * rename, so that a crash in the middle leaves nothing that looks finished; of several that ask at once one installs.
+ * `signal` ends the wait for another one.
+ */
+export async function installOnce(
+  name: string,
+  install: (staging: string) => Promise<void>,
+  signal?: AbortSignal,
+): Promise<string> {
+  const cache = await cacheFolder();
+  const folder = path.join(cache, name);
+  if (await exists(folder)) return folder;
+  const prefix = `.${name}.`;
+  return withLock(
+    `${folder}.lock`,
+    async () => {
+      if (await exists(folder)) return folder;
+      for (const left of await readdir(cache)) {
+        const owner = left.startsWith(prefix) ? left.slice(prefix.length).split('.')[0] : undefined;
+        const file = path.join(cache, left);
+        if (owner !== undefined && (await isAbandoned(owner, file, foreignLockMs))) {
+          await rm(file, { recursive: true, force: true });
+        }
+      }
+      const staging = await mkdtemp(path.join(cache, `${prefix}${identify(process.pid)}.`));
+      try {
+        await install(staging);
+        await rename(staging, folder).catch(async (error: unknown) => {
+          // Another process, which took the same abandoned lock at the same moment, was quicker.
+          if (!(await exists(folder))) throw error;
+        });
+      } finally {
+        await rm(staging, { recursive: true, force: true });
+      }
+      return folder;
+    },
+    signal,
+  );
+}
+
+/**
+ * Runs `work` while holding a lock file. The lock of a process that has died counts for nothing. Two that find such a
+ * lock at the same moment may both get it, so the work must be something that done twice is only done in vain.
+ */
+export async function withLock<T>(file: string, work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
+  while (!(await takeLock(file))) {
+    await delay(lockPollMs);
+    signal?.throwIfAborted();
+  }
+  const touch = setInterval(() => {
+    const now = new Date();
+    utimes(file, now, now).catch(() => {});
+  }, lockTouchMs);
+  try {
+    return await work();
+  } finally {
+    clearInterval(touch);
+    await rm(file, { force: true });
+  }
+}
+
+/** Linking a finished file into place makes the lock appear with its holder's name in it. */
+async function takeLock(file: string): Promise<boolean> {
+  const own = `${file}.${randomBytes(6).toString('hex')}`;
+  try {
+    await writeFile(own, identify(process.pid) ?? '');
+    await link(own, file);
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+  } finally {
+    await rm(own, { force: true });
+  }
+  const holder = await readFile(file, 'utf8').catch(() => undefined);
+  if (holder !== undefined && (await isAbandoned(holder, file, foreignLockMs))) await rm(file, { force: true });
+  return false;
+}
+
+async function firstForeign(folders: string[]): Promise<string | undefined> {
+  for (const folder of folders) if (!(await isOurs(folder))) return folder;
+  return undefined;
+}
+
+async function isOurs(directory: string): Promise<boolean> {
+  if (!process.getuid) return true;
+  try {
+    return (await stat(directory)).uid === process.getuid();
+  } catch {
+    // It does not exist, or a folder above it is closed to us.
+    return false;
+  }
+}

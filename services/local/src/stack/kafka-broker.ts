@@ -1,0 +1,71 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { exists } from '../postgres/system-user';
+import { brokerProperties, jvmOptions } from './kafka-files';
+import { classPath, formatData, installKafka, type KafkaInstallation } from './kafka-install';
+import { askKafka } from './kafka-probe';
+import { choosePorts } from './ports';
+import { startProgram, untilReady, type LineSink, type Program } from './programs';
+import type { Run } from './runs';
+
+const readyTimeoutMs = 60_000;
+const probeTimeoutMs = 1000;
+const stopGraceMs = 15_000;
+
+export interface Kafka {
+  /** `host:port`, for clients. */
+  brokers: string[];
+  port: number;
+  program: Program;
+  /** Ends the broker in order. */
+  stop(): Promise<void>;
+}
+
+export interface KafkaOptions {
+  run: Run;
+  /** Holds the broker's data and configuration; what is there is used again. */
+  directory: string;
+  /** To come back where clients know it; otherwise one is chosen. */
+  port?: number;
+  sink?: LineSink | undefined;
+}
+
+/** Installs Kafka when it is not in the cache, see `installKafka`. */
+export function prepareKafka(run: Run, say: (line: string) => void, signal?: AbortSignal): Promise<KafkaInstallation> {
+  const rehearse = async (installation: KafkaInstallation, option: string, folder: string): Promise<void> => {
+    const kafka = await startKafka(installation, { run, directory: folder }, [option]);
+    await kafka.stop();
+  };
+  return installKafka(rehearse, say, signal);
+}
+
+/**
+ * Starts a broker that is a cluster of its own on 127.0.0.1, without passwords, and resolves when clients can use it.
+ * One that was killed comes back with its data on the same directory and port.
+ */
+export async function startKafka(
+  installation: KafkaInstallation,
+  options: KafkaOptions,
+  moreJvmOptions: string[] = [],
+): Promise<Kafka> {
+  const { run, directory, sink } = options;
+  const { java, folder, classArchive } = installation;
+  await mkdir(directory, { recursive: true });
+  const data = path.join(directory, 'data');
+  if (!(await exists(data))) await formatData(installation, data);
+  const [port = 0, controllerPort = 0] = options.port
+    ? [options.port, ...(await choosePorts(1))]
+    : await choosePorts(2);
+  const properties = path.join(directory, 'server.properties');
+  await writeFile(properties, brokerProperties({ port, controllerPort, data }));
+
+  const archive = classArchive === undefined ? [] : [`-XX:SharedArchiveFile=${classArchive}`, '-Xshare:auto'];
+  const args = [...jvmOptions, ...archive, ...moreJvmOptions, ...classPath, 'kafka.Kafka', properties];
+  const env = { PATH: process.env.PATH, JAVA_HOME: process.env.JAVA_HOME };
+  const program = await startProgram(run, 'kafka', java.command, args, { cwd: folder, env, sink });
+  await untilReady(program, readyTimeoutMs, async () => {
+    const cluster = await askKafka(port, probeTimeoutMs).catch(() => undefined);
+    return cluster !== undefined && cluster.brokers > 0 && cluster.controller >= 0;
+  });
+  return { brokers: [`127.0.0.1:${port}`], port, program, stop: () => program.stop(stopGraceMs) };
+}

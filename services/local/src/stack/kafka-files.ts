@@ -1,0 +1,97 @@
+export const kafkaVersion = '4.3.1';
+
+/** Where one broker listens on 127.0.0.1 and keeps its data. */
+export interface BrokerPlace {
+  port: number;
+  controllerPort: number;
+  /** Folder; relative to where the broker is started. */
+  data: string;
+}
+
+/** A small heap and a quick start: brokers live for a test run or a day of development. */
+export const jvmOptions = [
+  ...['-Xms192m', '-Xmx192m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1'],
+  // The one says a few lines about an archive that does not fit, the other about one that is written.
+  ...['-Xlog:cds=off', '-Xlog:cds+dynamic=off'],
+];
+
+/**
+ * Names what Maven fetches. Kafka 4.4.0 names an artifact that was never published. Kafka brings slf4j 1.7 without an
+ * output for it, so the binding for log4j stands beside it.
+ */
+export const pom = `<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>granary</groupId>
+  <artifactId>kafka</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka_2.13</artifactId>
+      <version>${kafkaVersion}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.logging.log4j</groupId>
+      <artifactId>log4j-slf4j-impl</artifactId>
+      <version>2.25.4</version>
+    </dependency>
+  </dependencies>
+  <build>
+    <plugins>
+      <plugin>
+        <groupId>org.apache.maven.plugins</groupId>
+        <artifactId>maven-dependency-plugin</artifactId>
+        <version>3.9.0</version>
+      </plugin>
+    </plugins>
+  </build>
+</project>
+`;
+
+export const loggingProperties = `status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{ISO8601} %p %c{1} %m%n
+rootLogger.level = WARN
+rootLogger.appenderRef.out.ref = out
+`;
+
+/** The configuration of a node that is broker and controller of a cluster of its own, in KRaft mode. */
+export function brokerProperties({ port, controllerPort, data }: BrokerPlace): string {
+  return `process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:${controllerPort}
+listeners=BROKER://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}
+advertised.listeners=BROKER://127.0.0.1:${port}
+listener.security.protocol.map=BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=BROKER
+log.dirs=${data}
+# Topics are made by the deploy step, with the partitions that it says.
+auto.create.topics.enable=false
+# What else wants three brokers.
+offsets.topic.num.partitions=1
+offsets.topic.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.num.partitions=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+# No waiting for more consumers before the first of a group gets its partitions.
+group.initial.rebalance.delay.ms=0
+# After a kill a broker waits until its own session has run out, by default 9 s.
+broker.session.timeout.ms=1000
+broker.heartbeat.interval.ms=250
+# By default sessions of consumers are not shorter than 6 s.
+group.min.session.timeout.ms=500
+# By default the cleaner alone takes 128 MiB of heap.
+log.cleaner.dedupe.buffer.size=4194304
+log.cleaner.io.buffer.size=65536
+log.index.size.max.bytes=1048576
+num.network.threads=2
+num.io.threads=4
+`;
+}

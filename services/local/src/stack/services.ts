@@ -1,0 +1,150 @@
+import path from 'node:path';
+import { trustEnvironments } from '@granary/shared/trust/environments';
+import type { DatabaseService } from '../constellation';
+import { accepts } from './ports';
+import { startProgram, untilReady, type LineSink, type Program } from './programs';
+import type { Run } from './runs';
+
+export type ServiceName = DatabaseService | 'gateway';
+
+/** Begins the names of topics and groups in Kafka. */
+export const topicPrefix = 'granary';
+
+/** Started one after the other, so that nobody calls a service that is not there yet. */
+const waves: DatabaseService[][] = [['payments', 'data'], ['blobs'], ['finance', 'tasks']];
+
+const readyTimeoutMs = 60_000;
+const probeTimeoutMs = 2000;
+/** A little more than a service gives itself. */
+const stopGraceMs = 22_000;
+
+/** What the services are given: where everything is, and where to keep what lies beside the databases. */
+export interface ServicesSettings {
+  databaseUrls: Record<DatabaseService, string>;
+  /** Holds skills documents, the seed of the wallets and, without an object store, the objects. */
+  directory: string;
+  host: string;
+  /** Of the gateway. */
+  port: number;
+  /** Of each service's gRPC server on 127.0.0.1, and of the byte hop of blobs. */
+  ports: Record<DatabaseService | 'bytes', number>;
+  operatorKey: string;
+  /** From which the secrets are derived with which the services sign their calls; none of them gets this one. */
+  internalSecret: string;
+  /** Absent: events go over Postgres. */
+  kafka?: { brokers: string[] };
+  /** Absent: objects are files. */
+  objectStore?: { endpoint: string; accessKey: string; secretKey: string; bucket: string };
+}
+
+/** The environment of each service: the one place that knows how they are told what they need. */
+export function environments(settings: ServicesSettings): Record<ServiceName, Record<string, string>> {
+  const { directory, ports, databaseUrls, kafka, objectStore, internalSecret } = settings;
+  const trust = trustEnvironments(internalSecret);
+  const at = (service: DatabaseService | 'bytes'): string => `127.0.0.1:${ports[service]}`;
+  const bus: Record<string, string> =
+    kafka === undefined
+      ? { BUS: 'postgres' }
+      : { BUS: 'kafka', KAFKA_BROKERS: kafka.brokers.join(','), KAFKA_TOPIC_PREFIX: topicPrefix };
+  const objects: Record<string, string> =
+    objectStore === undefined
+      ? { OBJECT_STORE: 'files', OBJECTS_DIR: path.join(directory, 'objects') }
+      : {
+          OBJECT_STORE: 's3',
+          S3_ENDPOINT: objectStore.endpoint,
+          S3_PUBLIC_ENDPOINT: objectStore.endpoint,
+          S3_ACCESS_KEY: objectStore.accessKey,
+          S3_SECRET_KEY: objectStore.secretKey,
+          S3_BUCKET: objectStore.bucket,
+        };
+  const common = (service: DatabaseService) => ({
+    LISTEN: at(service),
+    DATABASE_URL: databaseUrls[service],
+    ...trust[service],
+    ...bus,
+  });
+  return {
+    payments: common('payments'),
+    data: {
+      ...common('data'),
+      SKILLS_DIRECTORY: path.join(directory, 'skills'),
+      PUBLIC_URL: `http://127.0.0.1:${settings.port}`,
+    },
+    blobs: {
+      ...common('blobs'),
+      ...objects,
+      DATA_ADDRESS: at('data'),
+      HTTP_LISTEN: at('bytes'),
+    },
+    finance: {
+      ...common('finance'),
+      DATA_ADDRESS: at('data'),
+      BLOBS_ADDRESS: at('blobs'),
+      PAYMENTS_ADDRESS: at('payments'),
+      KEY_FILE: path.join(directory, 'wallet-seed'),
+    },
+    tasks: { ...common('tasks'), DATA_ADDRESS: at('data') },
+    gateway: {
+      HOST: settings.host,
+      PORT: String(settings.port),
+      OPERATOR_KEY: settings.operatorKey,
+      ...trust.gateway,
+      DATA_ADDRESS: at('data'),
+      BLOBS_ADDRESS: at('blobs'),
+      FINANCE_ADDRESS: at('finance'),
+      PAYMENTS_ADDRESS: at('payments'),
+      TASKS_ADDRESS: at('tasks'),
+      BLOBS_HTTP_ADDRESS: at('bytes'),
+    },
+  };
+}
+
+export interface RunningServices {
+  programs: Record<ServiceName, Program>;
+  /** The gateway first, then the others against the order in which they depend on each other. */
+  stop(): Promise<void>;
+}
+
+/** Starts one process per service and resolves when the gateway says that requests may come. */
+export async function startServices(run: Run, settings: ServicesSettings, sink?: LineSink): Promise<RunningServices> {
+  const environment = environments(settings);
+  const started: Program[] = [];
+  const stop = async (): Promise<void> => {
+    for (const program of [...started].reverse()) await program.stop(stopGraceMs);
+  };
+  const start = async (name: ServiceName): Promise<Program> => {
+    const main = path.join(__dirname, '../../..', name, 'dist/main.js');
+    const env = { ...inherited(), ...environment[name] };
+    const program = await startProgram(run, name, process.execPath, [main], { cwd: '/', env, sink });
+    started.push(program);
+    return program;
+  };
+  try {
+    const programs = {} as Record<ServiceName, Program>;
+    for (const wave of waves) {
+      for (const name of wave) programs[name] = await start(name);
+      for (const name of wave) await untilReady(programs[name], readyTimeoutMs, () => accepts(settings.ports[name]));
+    }
+    programs.gateway = await start('gateway');
+    await untilReady(programs.gateway, readyTimeoutMs, () => answersReady(settings));
+    return { programs, stop };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+/** Settings such as MAX_BLOB_BYTES reach all services; what the stack decides, and the operator's key, do not. */
+function inherited(): NodeJS.ProcessEnv {
+  const decided =
+    /^(OPERATOR_KEY|DATA_DIR|OBJECTS_DIR|OBJECT_STORE|BUS|KAFKA_.*|S3_.*|(INTERNAL|SERVICE)_SECRET.*|TRUSTED_CALLERS.*)$/;
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !decided.test(name)));
+}
+
+async function answersReady({ host, port }: ServicesSettings): Promise<boolean> {
+  const reachable = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host;
+  const probe = fetch(`http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}/readyz`, {
+    signal: AbortSignal.timeout(probeTimeoutMs),
+  });
+  return (await probe.catch(() => undefined))?.status === 200;
+}

@@ -1,0 +1,125 @@
+import path from 'node:path';
+import { openKafka } from '@granary/shared/bus/kafka';
+import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
+import { ConfigError } from '@granary/shared/config';
+import { newSecret } from '@granary/shared/ids';
+import { stopAll, type Running } from '@granary/shared/lifecycle';
+import { createLogger } from '@granary/shared/logger';
+import { databaseServices } from '../constellation';
+import { demoApp, type DemoApp } from '../demo-app';
+import { exists } from '../postgres/system-user';
+import { keptSecret } from '../secrets';
+import { startBackends, type Part } from './backends';
+import { startContainers } from './containers';
+import { choosePorts, isFree } from './ports';
+import type { LineSink, Program } from './programs';
+import { beginRun } from './runs';
+import { startServices, topicPrefix, type ServiceName, type ServicesSettings } from './services';
+
+const bucket = 'granary';
+
+export interface StackOptions {
+  /** Absolute path of a folder that the user of Postgres can enter, see `resolveDataDir`. */
+  dataDir: string;
+  host: string;
+  /** Of the gateway; 0 for any free one. */
+  port: number;
+  /** Absent: one is made and kept in the data directory. */
+  operatorKey?: string | undefined;
+  bus: 'postgres' | 'kafka';
+  store: 'files' | 'minio';
+  /** Postgres, Kafka and MinIO in containers, by `deploy/compose.yaml`. */
+  docker?: boolean;
+  /** Gets a line for the person who starts, now and then. */
+  say: (line: string) => void;
+  /** Gets what all the programs write. */
+  sink?: LineSink;
+  /** Ends an installation that is under way; the start then throws its reason. */
+  signal?: AbortSignal;
+}
+
+export interface Stack extends Running {
+  url: string;
+  operatorKey: string;
+  app: DemoApp;
+  parts: Part[];
+  services: Record<ServiceName, Program>;
+  /** Rejects, with a sentence and its last lines, when one of the programs ends by itself. */
+  failed: Promise<never>;
+}
+
+/**
+ * The stack that production has, on one machine: Postgres, Kafka and MinIO, and a process for each service. Throws a
+ * ConfigError for what the person who starts can mend.
+ */
+export async function startStack(options: StackOptions): Promise<Stack> {
+  const { dataDir, host, sink } = options;
+  let onFailure: (error: Error) => void = () => {};
+  const failed = new Promise<never>((_, reject) => {
+    onFailure = reject;
+  });
+  failed.catch(() => {});
+  const stops: Array<() => Promise<void>> = [];
+  try {
+    // First it ends what a killed run has left, which may hold ports and folders that are needed now.
+    const run = await beginRun();
+    stops.push(() => run.end());
+    const port = await gatewayPort(options);
+    const start = options.docker ? startContainers : startBackends;
+    if (!options.docker) await checkStore(dataDir, options.store);
+    const backends = await start({ ...options, run, onFailure });
+    stops.push(() => backends.stop());
+    if (backends.kafka) await makeTopics(backends.kafka.brokers);
+    const settings: ServicesSettings = {
+      ...{ host, port, directory: dataDir, databaseUrls: backends.databaseUrls },
+      ports: await servicePorts(),
+      operatorKey: options.operatorKey ?? (await keptSecret(dataDir, 'operator-key', 'op_')),
+      internalSecret: newSecret('internal_'),
+      ...(backends.kafka ? { kafka: backends.kafka } : {}),
+      ...(backends.objectStore ? { objectStore: { ...backends.objectStore, bucket } } : {}),
+    };
+    const services = await startServices(run, settings, sink);
+    stops.push(() => services.stop());
+    for (const program of Object.values(services.programs)) program.whenFailed(onFailure);
+    const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+    const { operatorKey, ports } = settings;
+    const app = await demoApp(url, operatorKey, dataDir);
+    const parts = [
+      ...backends.parts,
+      ...databaseServices.map((name) => ({ name, port: ports[name], pid: services.programs[name].pid })),
+      { name: 'gateway', port, pid: services.programs.gateway.pid },
+    ];
+    return { url, operatorKey, app, parts, services: services.programs, failed, stop: () => stopAll(stops) };
+  } catch (error) {
+    await stopAll(stops).catch(() => {});
+    throw error;
+  }
+}
+
+/** The step of a deployment that services count on when they start. */
+async function makeTopics(brokers: string[]): Promise<void> {
+  const kafka = openKafka({ brokers, clientId: 'granary-stack', log: createLogger('stack', 'error') });
+  await kafka.createTopics(kafkaTopics(topicPrefix), topicPartitions);
+}
+
+/** Blobs that lie in the one store are not in the other, and would look lost. */
+async function checkStore(dataDir: string, store: StackOptions['store']): Promise<void> {
+  const other = store === 'files' ? 'minio' : 'objects';
+  if (!(await exists(path.join(dataDir, other)))) return;
+  const option = store === 'files' ? 'minio' : 'files';
+  throw new ConfigError(
+    `The blobs of ${dataDir} are in ${other}/: start with --store ${option}, or on another directory.`,
+  );
+}
+
+async function gatewayPort({ host, port }: StackOptions): Promise<number> {
+  if (port === 0) return (await choosePorts(1))[0] ?? 0;
+  if (await isFree(host, port)) return port;
+  throw new ConfigError(`Port ${port} is taken. Choose another with --port, or 0 for any free one.`);
+}
+
+async function servicePorts(): Promise<ServicesSettings['ports']> {
+  const names = [...databaseServices, 'bytes'] as const;
+  const ports = await choosePorts(names.length);
+  return Object.fromEntries(names.map((name, i) => [name, ports[i]])) as ServicesSettings['ports'];
+}

@@ -1,0 +1,93 @@
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { access, constants } from 'node:fs/promises';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { ConfigError } from '@granary/shared/config';
+
+const run = promisify(execFile);
+
+const outputMaxBytes = 64 * 1024 * 1024;
+
+/** A tool of the machine is absent or too old; the message is one sentence that says which, and what it is needed for. */
+export class MissingToolError extends ConfigError {}
+
+export interface Java {
+  command: string;
+  /** All that it says of its version, to tell one Java from another. */
+  version: string;
+}
+
+const javaNeeded = 'Kafka needs Java 17 or newer (JAVA_HOME, or the command java)';
+const mavenNeeded = 'Kafka is fetched by Maven 3.6 or newer (the command mvn)';
+const goNeeded = 'MinIO is built by Go 1.21 or newer (the command go)';
+
+/** Finds the Java that runs Kafka. Throws a MissingToolError. */
+export async function findJava(env: NodeJS.ProcessEnv = process.env): Promise<Java> {
+  const ofHome = env.JAVA_HOME ? path.join(env.JAVA_HOME, 'bin/java') : undefined;
+  const command = ofHome !== undefined && existsSync(ofHome) ? ofHome : 'java';
+  // It says its version on the error output.
+  const version = (await ask(command, ['-version'], env, `Java is missing: ${javaNeeded}.`)).stderr;
+  const major = Number(/version "(\d+)/.exec(version)?.[1]);
+  if (!(major >= 17)) throw new MissingToolError(`Java is too old or unknown: ${javaNeeded}.`);
+  return { command, version };
+}
+
+/** Makes sure that there is Maven. Throws a MissingToolError. */
+export async function findMaven(env: NodeJS.ProcessEnv = process.env): Promise<void> {
+  await ask('mvn', ['--version'], env, `Maven is missing: ${mavenNeeded}.`);
+}
+
+/** Makes sure that there is a Go that can fetch the toolchain which MinIO asks for. Throws a MissingToolError. */
+export async function findGo(env: NodeJS.ProcessEnv = process.env): Promise<void> {
+  const { stdout } = await ask('go', ['version'], env, `Go is missing: ${goNeeded}.`);
+  const [, major, minor] = /go(\d+)\.(\d+)/.exec(stdout) ?? [];
+  if (Number(major) < 1 || (Number(major) === 1 && Number(minor) < 21)) {
+    throw new MissingToolError(`Go is too old: ${goNeeded}.`);
+  }
+}
+
+/** Runs a tool to its end; `signal` ends it. Throws an Error with the end of what it wrote. */
+export async function runTool(
+  command: string,
+  args: string[],
+  options: { cwd: string; env?: NodeJS.ProcessEnv; signal: AbortSignal | undefined },
+): Promise<string> {
+  try {
+    const { stdout } = await run(command, args, { ...options, maxBuffer: outputMaxBytes });
+    return stdout;
+  } catch (error) {
+    options.signal?.throwIfAborted();
+    const { stdout = '', stderr = '', message } = error as Error & { stdout?: string; stderr?: string };
+    const output = `${stdout}${stderr}`.trim().slice(-2000) || message;
+    throw new Error(`${path.basename(command)} ${args[0]} failed:\n${output}`, { cause: error });
+  }
+}
+
+/** Whether files can be made in the folder, or in the nearest one above it that is there. */
+export async function isWritable(directory: string): Promise<boolean> {
+  for (let folder = directory; ; folder = path.dirname(folder)) {
+    try {
+      await access(folder, constants.W_OK | constants.X_OK);
+      return true;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || folder === path.dirname(folder)) return false;
+    }
+  }
+}
+
+async function ask(
+  command: string,
+  args: string[],
+  env: NodeJS.ProcessEnv,
+  missing: string,
+): Promise<{ stdout: string; stderr: string }> {
+  try {
+    return await run(command, args, { env, cwd: '/' });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw new MissingToolError(missing, { cause: error });
+    throw new MissingToolError(`${missing} ${command} is there but fails: ${(error as Error).message.trim()}`, {
+      cause: error,
+    });
+  }
+}

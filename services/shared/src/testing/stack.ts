@@ -1,0 +1,60 @@
+/** Holds what the test run says of its Kafka and MinIO, as JSON of `TestStack`. */
+export const testStackVariable = 'GRANARY_TEST_STACK';
+
+export type StackPart = 'kafka' | 'minio';
+
+export interface TestStack {
+  /** Where the parts are asked for; nothing runs before it is. */
+  url: string;
+  /** For each part that cannot run here, the sentence that says why. */
+  missing: Partial<Record<StackPart, string>>;
+}
+
+/** A broker, without topics of its own and for the whole test run: give topics and groups names that nobody else has. */
+export interface TestKafka {
+  brokers: string[];
+}
+
+/** An object store, empty and for the whole test run: make buckets with names that nobody else has. */
+export interface TestMinio {
+  /** `http://host:port` */
+  endpoint: string;
+  accessKey: string;
+  secretKey: string;
+  /** Path of the program, for suites that need a server of their own to harm. */
+  program: string;
+}
+
+/**
+ * Jest's `describe` for suites that need those parts: where one is missing it is `describe.skip`, unless REQUIRE_STACK=1
+ * says that nothing may be missing; then the suite runs, and fails with the reason when it asks for the part.
+ */
+export function describeWith<D extends { skip: unknown }>(describe: D, ...parts: StackPart[]): D | D['skip'] {
+  const { missing } = readTestStack();
+  const isMissing = parts.some((part) => missing[part] !== undefined);
+  return isMissing && process.env['REQUIRE_STACK'] !== '1' ? describe.skip : describe;
+}
+
+/** The run's Kafka, started when it is first asked for. */
+export function kafkaForTests(): Promise<TestKafka> {
+  return ask<TestKafka>('kafka');
+}
+
+/** The run's MinIO, started when it is first asked for. */
+export function minioForTests(): Promise<TestMinio> {
+  return ask<TestMinio>('minio');
+}
+
+async function ask<T>(part: StackPart): Promise<T> {
+  const { url, missing } = readTestStack();
+  if (missing[part] !== undefined) throw new Error(missing[part]);
+  const response = await fetch(`${url}/${part}`);
+  if (response.status !== 200) throw new Error(await response.text());
+  return (await response.json()) as T;
+}
+
+function readTestStack(): TestStack {
+  const text = process.env[testStackVariable];
+  if (text === undefined) throw new Error(`${testStackVariable} is not set: run the tests through jest`);
+  return JSON.parse(text) as TestStack;
+}
