@@ -2,14 +2,16 @@ import { append } from '@granary/shared/bus/outbox';
 import { notFound } from '@granary/shared/errors';
 import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { empty, sql } from '@granary/shared/postgres/sql';
+import { violatedConstraint } from '@granary/shared/postgres/errors';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
+import { releaseObjects, shareObject } from './objects';
 
 export interface Blob {
   blobId: string;
   appId: string;
   collection: string;
   state: 'pending' | 'stored' | 'deleted';
-  /** null once its bytes are removed. */
+  /** null once a deleted blob has given its object up. */
   objectKey: string | null;
   sizeBytes: bigint;
   /** Hex. */
@@ -42,19 +44,39 @@ export interface NewBlob extends Pick<
   sizeBytes: number;
 }
 
-/** Writes down that an object belongs to a blob which data is about to commit. */
-export async function insertPending(db: Queryable, blob: NewBlob): Promise<void> {
-  await execute(
+/**
+ * Writes down a blob that data is about to commit, and answers the key of its object: the one that it brings, or one
+ * of the same app that has the same bytes already.
+ */
+export async function insertPending(db: Queryable, blob: NewBlob): Promise<string> {
+  const { appId, objectKey, sha256, sizeBytes } = blob;
+  const inserted = await row<{ objectKey: string }>(
     db,
-    sql`insert into blob (blob_id, app_id, app_number, collection, object_key, size_bytes, sha256, content_type, filename, ticket)
-      values (${blob.blobId}, ${blob.appId}, ${blob.appNumber}::bigint, ${blob.collection}, ${blob.objectKey},
-        ${blob.sizeBytes}, ${blob.sha256}, ${blob.contentType}, ${blob.filename}, ${blob.ticket})`,
+    sql`with shared as (
+        select object_key from object
+        where app_id = ${appId} and sha256 = ${sha256} and size_bytes = ${sizeBytes} and is_shared and released_at is null
+        for share),
+      own as (
+        insert into object (object_key, app_id, sha256, size_bytes)
+        select ${objectKey}, ${appId}, ${sha256}, ${sizeBytes} where not exists (select from shared))
+      insert into blob (blob_id, app_id, app_number, collection, object_key, size_bytes, sha256, content_type, filename, ticket)
+      values (${blob.blobId}, ${appId}, ${blob.appNumber}::bigint, ${blob.collection},
+        coalesce((select object_key from shared), ${objectKey}),
+        ${sizeBytes}, ${sha256}, ${blob.contentType}, ${blob.filename}, ${blob.ticket})
+      returning object_key as "objectKey"`,
   );
+  return inserted!.objectKey;
 }
 
 /** Forgets a blob that never became visible. */
-export async function forgetPending(db: Queryable, blobId: string): Promise<void> {
-  await execute(db, sql`delete from blob where blob_id = ${blobId} and state = 'pending'`);
+export async function forgetPending(pool: Pool, blobId: string): Promise<void> {
+  await retriedTransaction(pool, async (tx) => {
+    const forgotten = await row<{ objectKey: string }>(
+      tx,
+      sql`delete from blob where blob_id = ${blobId} and state = 'pending' returning object_key as "objectKey"`,
+    );
+    if (forgotten) await releaseObjects(tx, [forgotten.objectKey]);
+  });
 }
 
 export async function findBlob(
@@ -70,16 +92,36 @@ export async function findBlob(
   );
 }
 
-/** Data has committed it: from now on it counts. Doing so again changes nothing. */
+/** Data has committed it: from now on it counts, and others with the same bytes use its object. Again changes nothing. */
 export async function markStored(pool: Pool, blobId: string, commit: UploadCommit): Promise<void> {
-  await retriedTransaction(pool, async (tx) => {
-    const stored = await row<Change>(
-      tx,
-      sql`update blob set state = 'stored', tx_hash = ${commit.transactionHash}, height = ${commit.height}, stored_at = now()
-        where blob_id = ${blobId} and state = 'pending'
-        returning app_id as "appId", collection, size_bytes as "sizeBytes", 1::bigint as "blobCount"`,
-    );
-    if (stored) await changeUsage(tx, stored);
+  const mark = () =>
+    retriedTransaction(pool, async (tx) => {
+      const stored = await row<Change & { isShared: boolean }>(
+        tx,
+        sql`with stored as (
+            update blob set state = 'stored', tx_hash = ${commit.transactionHash}, height = ${commit.height}, stored_at = now()
+            where blob_id = ${blobId} and state = 'pending'
+            returning app_id, collection, size_bytes, sha256, object_key),
+          shared as (
+            update object set is_shared = true from stored
+            where object.object_key = stored.object_key and not object.is_shared and not exists (
+              select from object other
+              where other.app_id = stored.app_id and other.sha256 = stored.sha256
+                and other.size_bytes = stored.size_bytes and other.is_shared and other.released_at is null)
+            returning object.object_key)
+          select app_id as "appId", collection, size_bytes as "sizeBytes", 1::bigint as "blobCount",
+            exists (select from shared) or exists (
+              select from object where object.object_key = stored.object_key and is_shared) as "isShared"
+          from stored`,
+      );
+      if (!stored) return;
+      if (!stored.isShared) await shareObject(tx, blobId);
+      await changeUsage(tx, stored);
+    });
+  await mark().catch((error: unknown) => {
+    // Another blob with the same bytes was stored at the same moment; its object is seen when this is done again.
+    if (violatedConstraint(error) === 'object_of_content') return mark();
+    throw error;
   });
 }
 
@@ -188,17 +230,22 @@ export async function findDeleting(db: Queryable, ageMs: number, limit: number):
   );
 }
 
-/** Deleted blobs whose bytes are still there. */
-export async function findRemovable(db: Queryable, limit: number): Promise<Blob[]> {
-  return rows<Blob>(
-    db,
-    sql`select ${columns} from blob where state = 'deleted' and object_key is not null order by deleted_at limit ${limit}`,
-  );
-}
-
-export async function markRemoved(db: Queryable, blobIds: readonly string[]): Promise<void> {
-  await execute(
-    db,
-    sql`update blob set object_key = null where blob_id = any(${blobIds}::text[]) and state = 'deleted'`,
-  );
+/** Makes at most `limit` deleted blobs give up their objects, and releases those that no other blob uses. Answers how many. */
+export async function giveUpObjects(pool: Pool, limit: number): Promise<number> {
+  return retriedTransaction(pool, async (tx) => {
+    const given = await rows<{ objectKey: string }>(
+      tx,
+      sql`with deleted as (
+          select blob_id, object_key from blob where state = 'deleted' and object_key is not null
+          order by deleted_at limit ${limit} for update skip locked)
+        update blob set object_key = null from deleted where blob.blob_id = deleted.blob_id
+        returning deleted.object_key as "objectKey"`,
+    );
+    if (given.length > 0)
+      await releaseObjects(
+        tx,
+        given.map(({ objectKey }) => objectKey),
+      );
+    return given.length;
+  });
 }

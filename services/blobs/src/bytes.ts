@@ -1,8 +1,10 @@
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http';
+import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { ServiceError, unavailable, type StatusName } from '@granary/shared/errors';
-import { grantErrorHeader, grantHeader, verifyGrant } from '@granary/shared/grant';
+import { grantErrorHeader, grantHeader } from '@granary/shared/grant';
 import { toServiceError } from '@granary/shared/grpc/status';
+import type { ServerTrust } from '@granary/shared/trust/trust';
 import type { BlobsContext } from './context';
 import { download } from './download';
 import { upload } from './upload';
@@ -10,7 +12,7 @@ import { upload } from './upload';
 export interface BytesOptions {
   /** host:port, 0 for any free port. */
   listen: string;
-  secret: string;
+  trust: ServerTrust;
   maxBytes: number;
   transfersMax: number;
   idleTimeoutMs: number;
@@ -36,32 +38,34 @@ const socketBufferBytes = 256 * 1024;
  */
 export async function startBytes(context: BlobsContext, options: BytesOptions): Promise<Bytes> {
   let transfers = 0;
-  const server = createServer(
-    {
-      keepAliveTimeout: keepAliveTimeoutMs,
-      headersTimeout: headersTimeoutMs,
-      // An upload may take as long as it likes, as long as something moves.
-      requestTimeout: 0,
-      highWaterMark: socketBufferBytes,
-    },
-    (request, response) => {
-      const requestId = String(request.headers['x-request-id'] ?? '');
-      const transfer = async () => {
-        if (transfers >= options.transfersMax) throw unavailable('Too many transfers of blobs are under way');
-        transfers++;
-        try {
-          await serve(context, options, request, response, requestId);
-        } finally {
-          transfers--;
-        }
-      };
-      transfer().catch((error: unknown) => answerError(context, request, response, error, requestId));
-    },
-  );
+  const server = createHopServer(options.trust.tls, (request, response) => {
+    const requestId = String(request.headers['x-request-id'] ?? '');
+    const transfer = async () => {
+      if (transfers >= options.transfersMax) throw unavailable('Too many transfers of blobs are under way');
+      transfers++;
+      try {
+        await serve(context, options, request, response, requestId);
+      } finally {
+        transfers--;
+      }
+    };
+    transfer().catch((error: unknown) => answerError(context, request, response, error, requestId));
+  });
   server.timeout = options.idleTimeoutMs;
   const address = await listen(server, options.listen);
   context.log.info({ address }, 'listening for bytes');
   return { address, stop: () => stop(server) };
+}
+
+function createHopServer(tls: ServerTrust['tls'], listener: RequestListener): Server {
+  const limits = {
+    keepAliveTimeout: keepAliveTimeoutMs,
+    headersTimeout: headersTimeoutMs,
+    // An upload may take as long as it likes, as long as something moves.
+    requestTimeout: 0,
+    highWaterMark: socketBufferBytes,
+  };
+  return tls ? createTlsServer({ ...limits, ...tls }, listener) : createServer(limits, listener);
 }
 
 async function serve(
@@ -72,7 +76,7 @@ async function serve(
   requestId: string,
 ): Promise<void> {
   const header = request.headers[grantHeader];
-  const grant = verifyGrant(options.secret, typeof header === 'string' ? header : undefined);
+  const grant = options.trust.guard.grant(typeof header === 'string' ? header : undefined);
   const { method, url } = request;
   if (url === '/blob' && method === 'POST' && grant.op === 'upload') {
     const bounded = { ...grant, maxBytes: Math.min(grant.maxBytes, options.maxBytes) };

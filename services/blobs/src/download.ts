@@ -1,13 +1,17 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { ServiceError } from '@granary/shared/errors';
 import type { ReadGrant } from '@granary/shared/grant';
-import type { ByteRange } from '@granary/shared/objects/store';
+import type { ByteRange, ObjectStore } from '@granary/shared/objects/store';
 import { blobNotFound, findBlob, type Blob } from './blobs';
 import { wanted } from './conditions';
 import { contentDisposition } from './content';
 import type { BlobsContext } from './context';
 import { settleUpload } from './settling';
+
+/** The bytes never change, but the blob may be deleted and a public collection become private. */
+const cacheControl = 'private, no-cache';
 
 /** The blob, if it is visible: a blob is, from the moment that data has committed it. Throws BLOB_NOT_FOUND. */
 export async function findVisible(
@@ -45,25 +49,45 @@ export async function download(
     throw new ServiceError('OUT_OF_RANGE', 'RANGE_NOT_SATISFIABLE', message, { details: { size_bytes: sizeBytes } });
   }
   response.setHeader('ETag', etag);
-  // The bytes never change, but the blob may be deleted and a public collection become private.
-  response.setHeader('Cache-Control', 'private, no-cache');
+  response.setHeader('Cache-Control', cacheControl);
   if (answer.kind === 'not-modified') {
     response.writeHead(304).end();
     return;
   }
   const range = answer.kind === 'part' ? answer.range : undefined;
+  const location = request.method === 'GET' && sizeBytes > 0 ? await presignedUrl(context.store, blob) : undefined;
+  if (location !== undefined) {
+    response.writeHead(307, { Location: location, 'Content-Length': 0 }).end();
+    return;
+  }
   describe(response, blob, sizeBytes, range);
   if (request.method === 'HEAD' || sizeBytes === 0) {
     response.writeHead(200).end();
     return;
   }
-  const bytes = await context.store.read(blob.objectKey!, range);
-  if (!bytes) {
-    if (!(await findBlob(context.pool, grant.appId, grant.collection, grant.blobId))) throw blobNotFound();
-    throw new Error(`the object of blob ${blob.blobId} is gone`);
-  }
+  const bytes = await readBytes(context, blob, range);
   response.writeHead(range ? 206 : 200);
   await pipeline(bytes, response);
+}
+
+/** Reads the object of a blob, or the one that it shares with others since this was looked up. */
+async function readBytes(context: BlobsContext, blob: Blob, range: ByteRange | undefined): Promise<Readable> {
+  const bytes = await context.store.read(blob.objectKey!, range);
+  if (bytes) return bytes;
+  const again = await findBlob(context.pool, blob.appId, blob.collection, blob.blobId);
+  if (!again) throw blobNotFound();
+  const others = again.objectKey === blob.objectKey ? undefined : await context.store.read(again.objectKey!, range);
+  if (!others) throw new Error(`the object of blob ${blob.blobId} is gone`);
+  return others;
+}
+
+/** Where the store itself gives the blob out, if it does that. */
+async function presignedUrl(store: ObjectStore, blob: Blob): Promise<string | undefined> {
+  return store.presign?.(blob.objectKey!, {
+    contentType: blob.contentType,
+    contentDisposition: contentDisposition(blob.contentType, blob.filename),
+    cacheControl,
+  });
 }
 
 function describe(response: ServerResponse, blob: Blob, sizeBytes: number, range: ByteRange | undefined): void {

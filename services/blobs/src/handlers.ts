@@ -5,6 +5,7 @@ import type { StoreRequest } from '@granary/shared/gen/granary/data/v1/StoreRequ
 import { loadService } from '@granary/shared/grpc/protos';
 import type { Implementation } from '@granary/shared/grpc/server';
 import type { Call } from '@granary/shared/grpc/types';
+import type { AccessTo } from '@granary/shared/trust/access';
 import { askDeletion, markDeleted, withdrawDeletion } from './blobs';
 import { isOutcomeUnknown, type BlobsContext } from './context';
 import { findVisible } from './download';
@@ -15,6 +16,7 @@ export const blobsDefinition = loadService<BlobsDefinition>('blobs', 'Blobs');
 export function blobsImplementation(context: BlobsContext): Implementation<BlobsDefinition> {
   return {
     definition: blobsDefinition,
+    access: { gateway: '*' } satisfies AccessTo<BlobsDefinition>,
     handlers: {
       deleteBlob: async (request, call) => ({ height: await deleteBlob(context, request, call) }),
     },

@@ -10,15 +10,18 @@ import { loadService } from '@granary/shared/grpc/protos';
 import type { Implementation } from '@granary/shared/grpc/server';
 import { healthy, type Check } from '@granary/shared/health';
 import { stopAll } from '@granary/shared/lifecycle';
-import { openFilesystemStore } from '@granary/shared/objects/filesystem';
 import type { ObjectStore } from '@granary/shared/objects/store';
 import { startService, type Context, type Overrides, type Parts, type RunningService } from '@granary/shared/service';
+import { readableBy } from '@granary/shared/trust/subscribers';
 import { startBytes } from './bytes';
 import type { BlobsConfig } from './config';
 import type { BlobsContext } from './context';
 import { handleEvent } from './events';
 import { blobsImplementation } from './handlers';
+import { openObjectStore } from './object-store';
+import { installationId } from './objects';
 import { startSettling } from './settling';
+import { startSweeping } from './sweeping';
 
 export interface BlobsOverrides extends Overrides {
   /** Data in the same process, or at another address than the configuration's. */
@@ -32,24 +35,26 @@ export interface RunningBlobs extends RunningService {
 }
 
 const migrations = join(__dirname, '..', 'migrations');
-/** The disk is not asked more often than this. */
+/** The store is not asked more often than this. */
 const probeEveryMs = 3_000;
 
 export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides = {}): Promise<RunningBlobs> {
   const data = overrides.data ?? addressOf(config);
   const dataOutbox = overrides.dataOutbox ?? addressOf(config);
   let httpAddress = '';
-  const build = async ({ pool, log }: Context): Promise<Parts> => {
+  const build = async ({ pool, log, bus, trust }: Context): Promise<Parts> => {
     const stops: Array<() => Promise<void>> = [];
     try {
-      const store = await openFilesystemStore(config.OBJECTS_DIR);
+      const store = await openObjectStore(config, await installationId(pool));
+      stops.push(async () => store.close?.());
+      const credentials = () => trust.towards('data');
       const dataClient = openClient(loadService<DataDefinition>('data', 'Data'), data, {
-        log,
+        ...{ log, credentials },
         // Both carry a ticket, so repeating them changes nothing more.
         repeatable: ['commitUpload', 'store', 'getCommit'],
       });
       stops.push(async () => dataClient.close());
-      const outboxClient = openClient(outboxDefinition, dataOutbox, { log });
+      const outboxClient = openClient(outboxDefinition, dataOutbox, { log, credentials });
       stops.push(async () => outboxClient.close());
       const appended = createSignal();
       const context: BlobsContext = {
@@ -60,26 +65,31 @@ export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides 
       };
       const settling = startSettling(context);
       stops.push(() => settling.stop());
+      const sweeping = startSweeping(context, { everyMs: config.SWEEP_EVERY_MS, minAgeMs: config.SWEEP_AGE_MS });
+      stops.push(() => sweeping.stop());
       const consumer = startConsumer({
-        ...{ pool, log, name: 'blobs', topics: ['usage'] },
+        ...{ pool, log, bus, name: 'blobs', from: 'data', topics: ['usage'] },
         source: outboxClient.client,
         handle: handleEvent,
       });
       stops.push(() => consumer.stop());
       const bytes = await startBytes(context, {
         listen: config.HTTP_LISTEN,
-        secret: config.INTERNAL_SECRET,
+        trust: trust.server(),
         maxBytes: config.MAX_BLOB_BYTES,
         transfersMax: config.TRANSFERS_MAX,
         idleTimeoutMs: config.IDLE_TIMEOUT_MS,
       });
       stops.push(() => bytes.stop());
       httpAddress = bytes.address;
-      const implementations = [blobsImplementation(context), outboxImplementation({ pool, log, appended })];
+      const outbox = readableBy(['finance'], outboxImplementation({ pool, log, appended }));
+      const implementations = [blobsImplementation(context), outbox];
       return {
         implementations: implementations as unknown as Implementation[],
         checks: { object_store: probing(store), events: consumer.lag },
+        appended,
         stop: () => stopAll(stops),
+        failed: consumer.failed,
       };
     } catch (error) {
       await stopAll(stops).catch(() => {});

@@ -5,15 +5,15 @@ import { newCall } from '@granary/shared/grpc/types';
 import {
   findDeleting,
   findPending,
-  findRemovable,
   forgetPending,
+  giveUpObjects,
   markDeleted,
-  markRemoved,
   markStored,
   withdrawDeletion,
   type Blob,
 } from './blobs';
 import type { BlobsContext } from './context';
+import { findReleased, forgetReleased } from './objects';
 
 const batchSize = 100;
 const roundEveryMs = 2_000;
@@ -46,7 +46,6 @@ export async function settleUpload(context: BlobsContext, blob: Blob): Promise<b
     return true;
   }
   if (isCommitting || Date.now() - blob.createdAt.getTime() < context.pendingGraceMs) return false;
-  await context.store.delete(blob.objectKey!);
   await forgetPending(context.pool, blob.blobId);
   context.log.info({ blobId: blob.blobId, app: blob.appId }, 'gave up an upload that was never committed');
   return false;
@@ -63,16 +62,16 @@ async function settleDeletion(context: BlobsContext, blob: Blob): Promise<void> 
   }
 }
 
-/** Removes the bytes of blobs that are deleted. Answers how many. */
-export async function removeBytes(context: BlobsContext): Promise<number> {
-  const blobs = await findRemovable(context.pool, batchSize);
-  for (const blob of blobs) await context.store.delete(blob.objectKey!);
-  if (blobs.length > 0)
-    await markRemoved(
-      context.pool,
-      blobs.map((blob) => blob.blobId),
-    );
-  return blobs.length;
+/** Removes the bytes that no blob uses any more: those of deleted blobs, and of uploads that were given up. */
+export async function removeBytes(context: BlobsContext, isStopping: () => boolean = () => false): Promise<void> {
+  while (!isStopping() && (await giveUpObjects(context.pool, batchSize)) === batchSize);
+  for (;;) {
+    const keys = await findReleased(context.pool, batchSize);
+    if (keys.length === 0 || isStopping()) return;
+    // The rows go last, so that a crash in between leaves nothing that is not tried again.
+    for (const key of keys) await context.store.delete(key);
+    await forgetReleased(context.pool, keys);
+  }
 }
 
 async function round(context: BlobsContext, isStopping: () => boolean): Promise<void> {
@@ -84,7 +83,7 @@ async function round(context: BlobsContext, isStopping: () => boolean): Promise<
     if (isStopping()) return;
     await settleDeletion(context, blob);
   }
-  while (!isStopping() && (await removeBytes(context)) === batchSize);
+  await removeBytes(context, isStopping);
 }
 
 /** Settles what was left undecided, now and every few seconds, until it is stopped. */

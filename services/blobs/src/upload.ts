@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { ServiceError } from '@granary/shared/errors';
+import { ServiceError, unavailable } from '@granary/shared/errors';
 import type { UploadGrant } from '@granary/shared/grant';
 import type { CommitUploadRequest } from '@granary/shared/gen/granary/data/v1/CommitUploadRequest';
 import type { CommitUploadResponse } from '@granary/shared/gen/granary/data/v1/CommitUploadResponse';
@@ -9,6 +9,7 @@ import { storedFilename, storedType } from './content';
 import { dataTimeoutMs, isOutcomeUnknown, type BlobsContext } from './context';
 import { formOverheadBytes, metadataMaxBytes, receiveForm, receiveRaw, tooLarge, type ReceivedUpload } from './form';
 import { canonicalMetadata, contentHash } from './metadata';
+import { removeBytes } from './settling';
 
 /** The answer of endpoint 5. */
 export interface UploadAnswer {
@@ -34,11 +35,11 @@ export async function upload(
   const { object } = received;
   context.committing.add(grant.blobId);
   try {
-    const message = await prepare(context, received, grant).catch(async (error: unknown) => {
+    const message = await prepare(context, received, grant, requestId).catch(async (error: unknown) => {
       await object.discard();
       throw error;
     });
-    const committed = await commit(context, message, object.key, requestId);
+    const committed = await commit(context, message, requestId);
     return {
       ticket_id: committed.ticketId,
       blob_id: committed.blobId,
@@ -69,17 +70,27 @@ async function prepare(
   context: BlobsContext,
   received: ReceivedUpload,
   grant: UploadGrant,
+  requestId: string,
 ): Promise<CommitUploadRequest> {
   const { object, metadata } = received;
   const canonical = canonicalMetadata(metadata);
   const { appId, appNumber, collection, blobId } = grant;
   const contentType = storedType(received.contentType);
   const filename = storedFilename(received.filename);
-  await insertPending(context.pool, {
+  const startedMs = Date.now();
+  const objectKey = await insertPending(context.pool, {
     ...{ blobId, appId, appNumber, collection, contentType, filename },
     ...{ objectKey: object.key, sizeBytes: object.sizeBytes, sha256: object.sha256, ticket: grant.ticketId },
   });
-  await object.keep();
+  try {
+    if (objectKey === object.key) await object.keep();
+    else await object.discard();
+    refuseLate(context, startedMs);
+  } catch (error) {
+    // Data was never asked about this row, so there is nothing to settle.
+    await dropped(context, blobId, requestId, () => forgetPending(context.pool, blobId));
+    throw error;
+  }
   return {
     ...{ appId, appNumber, collection, blobId, contentType, metadata },
     ticketId: grant.ticketId,
@@ -96,22 +107,38 @@ async function prepare(
   };
 }
 
+/**
+ * A pending blob is given up at a certain age. Nothing may be committed any more by then, so an upload that stood still
+ * for too long (a process that was paused, a store that was away) is refused while there is time for a commit.
+ */
+function refuseLate(context: BlobsContext, startedMs: number): void {
+  const latestMs = startedMs + Math.max(context.pendingGraceMs - 2 * dataTimeoutMs, dataTimeoutMs);
+  if (Date.now() > latestMs) throw unavailable('Storing the blob took too long');
+}
+
+/** Drops an upload that was refused. Should that fail, its row is still there and is settled later. */
+async function dropped(
+  context: BlobsContext,
+  blobId: string,
+  requestId: string,
+  drop: () => Promise<void>,
+): Promise<void> {
+  await drop().catch((error: unknown) => {
+    context.log.warn({ err: error, requestId, blobId }, 'an upload that was refused is not removed yet');
+  });
+}
+
 async function commit(
   context: BlobsContext,
   message: CommitUploadRequest,
-  objectKey: string,
   requestId: string,
 ): Promise<CommitUploadResponse> {
   const { blobId } = message;
-  // Should this fail, the row is still there and is settled later.
-  const drop = async () => {
-    try {
-      await context.store.delete(objectKey);
+  const drop = () =>
+    dropped(context, blobId, requestId, async () => {
       await forgetPending(context.pool, blobId);
-    } catch (error) {
-      context.log.warn({ err: error, requestId, blobId }, 'an upload that was refused is not removed yet');
-    }
-  };
+      await removeBytes(context);
+    });
   let committed: CommitUploadResponse;
   try {
     committed = await context.data.commitUpload(message, newCall(requestId, dataTimeoutMs));

@@ -19,6 +19,7 @@ import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/shared/testing/database';
+import { callKey, secretOf } from '@granary/shared/trust/token';
 import { blobsConfig, type BlobsConfig } from '../src/config';
 import { blobsDefinition } from '../src/handlers';
 import { startBlobs, type RunningBlobs } from '../src/service';
@@ -35,6 +36,7 @@ export interface Answer {
 }
 
 export interface Bench {
+  store: TestStore;
   commits: Commits;
   pool: Pool;
   config: BlobsConfig;
@@ -50,9 +52,36 @@ export interface Bench {
     grant?: Partial<UploadGrant>,
   ): Promise<Answer>;
   read(blobId: string, headers?: Record<string, string>, method?: string): Promise<Answer>;
-  /** Files of the object store, those that are being taken in too. */
+  /** What the object store holds, what is being taken in too. */
   files(): Promise<string[]>;
   stop(): Promise<void>;
+}
+
+/** Where a bench keeps its objects: settings of the service, and a look at all that is there. */
+export interface TestStore {
+  settings: Record<string, string>;
+  /** Whether an upload can be seen among the contents as soon as something of it has arrived. */
+  showsArrivals: boolean;
+  contents(): Promise<string[]>;
+}
+
+async function filesStore(): Promise<TestStore> {
+  const directory = await mkdtemp(join(tmpdir(), 'granary-blobs-'));
+  return {
+    settings: { OBJECTS_DIR: directory },
+    showsArrivals: true,
+    contents: async () => {
+      const entries = await readdir(directory, { recursive: true, withFileTypes: true });
+      return entries.filter((entry) => entry.isFile() && entry.name !== 'probe').map((entry) => entry.name);
+    },
+  };
+}
+
+let openStore = filesStore;
+
+/** Lets the benches of this test file keep their objects elsewhere. */
+export function useStore(open: () => Promise<TestStore>): void {
+  openStore = open;
 }
 
 export const appId = 'cinema';
@@ -73,7 +102,8 @@ export function uploadGrant(changes: Partial<UploadGrant> = {}): UploadGrant {
 }
 
 export function signed(grant: Parameters<typeof signGrant>[1]): Record<string, string> {
-  return { [grantHeader]: signGrant(secret, grant), 'x-request-id': 'test' };
+  const key = callKey(secretOf(secret, 'gateway'), 'gateway', 'blobs');
+  return { [grantHeader]: signGrant(key, grant), 'x-request-id': 'test' };
 }
 
 /** A request to the internal listener that the caller writes to. */
@@ -101,7 +131,7 @@ export function answerOf(request: ClientRequest): Promise<Answer> {
 
 /** The service on a database and a directory of its own; the data service is its in-memory part, see commits.ts. */
 export async function startBench(changes: Partial<BlobsConfig> = {}): Promise<Bench> {
-  const directory = await mkdtemp(join(tmpdir(), 'granary-blobs-'));
+  const store = await openStore();
   const { url } = await testDatabase();
   const dataPool = createPool({ url: (await testDatabase()).url, size: 2, applicationName: 'test', log });
   await applyMigrations(dataPool, 'bus', busMigrations);
@@ -110,7 +140,7 @@ export async function startBench(changes: Partial<BlobsConfig> = {}): Promise<Be
   const dataOutbox = outboxImplementation({ pool: dataPool, log, appended });
   const pool = createPool({ url, size: 2, applicationName: 'test', log });
   const commits = commitsInMemory();
-  const environment = { DATABASE_URL: url, INTERNAL_SECRET: secret, OBJECTS_DIR: directory, LOG_LEVEL: 'silent' };
+  const environment = { DATABASE_URL: url, INTERNAL_SECRET: secret, LOG_LEVEL: 'silent', ...store.settings };
   const config = { ...readConfig(blobsConfig, environment), ...changes };
   const start = (with_: BlobsConfig) =>
     startBlobs(with_, {
@@ -121,6 +151,7 @@ export async function startBench(changes: Partial<BlobsConfig> = {}): Promise<Be
     });
 
   const bench: Bench = {
+    store,
     commits,
     pool,
     config,
@@ -155,10 +186,7 @@ export async function startBench(changes: Partial<BlobsConfig> = {}): Promise<Be
       request.end();
       return answerOf(request);
     },
-    files: async () => {
-      const entries = await readdir(directory, { recursive: true, withFileTypes: true });
-      return entries.filter((entry) => entry.isFile() && entry.name !== 'probe').map((entry) => entry.name);
-    },
+    files: () => store.contents(),
     stop: async () => {
       await bench.running.stop();
       await pool.end();

@@ -6,16 +6,26 @@ import { createLogger } from '@granary/shared/logger';
 import { newCall } from '@granary/shared/grpc/types';
 import { ServiceError } from '@granary/shared/errors';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
+import { openTrust } from '@granary/shared/trust/trust';
 import { ByteHop } from '@granary/gateway/byte-hop';
-import { blobsConfig } from '../src/config';
+import { blobsConfig, type BlobsConfig } from '../src/config';
 import { startBlobs } from '../src/service';
 import { appId, collection, uploadGrant } from './bench';
 import { commitsInMemory } from './commits';
 
-// A process with the service and the gateway's hop in it, whose memory and CPU a test measures. POST / uploads the
-// blob that x-blob-id names, GET / reads it; the parent asks for the figures by message.
+// A process with the service and the gateway's hop in it, or only one of them, whose memory and CPU a test measures.
+// POST / uploads the blob that x-blob-id names, GET / reads it; the parent asks for the figures by message.
 async function main(): Promise<void> {
   const config = readConfig(blobsConfig, process.env);
+  // The address of a service in another process, or "none" when this is to be the service alone.
+  const elsewhere = process.env['TEST_SERVICE_ADDRESS'];
+  const address = elsewhere === undefined || elsewhere === 'none' ? await startService(config) : elsewhere;
+  if (elsewhere === 'none') process.send?.({ address });
+  else startHop(config, address);
+  answerFigures();
+}
+
+async function startService(config: BlobsConfig): Promise<string> {
   const log = createLogger('blobs', 'silent');
   const none = { epoch: '0', xid: '0', pos: '0' };
   const running = await startBlobs(config, {
@@ -33,7 +43,12 @@ async function main(): Promise<void> {
       },
     },
   });
-  const hop = new ByteHop({ address: running.httpAddress, secret: config.INTERNAL_SECRET, idleTimeoutMs: 10_000 });
+  return running.httpAddress;
+}
+
+function startHop(config: BlobsConfig, address: string): void {
+  const credentials = openTrust('gateway', config, createLogger('gateway', 'silent')).towards('blobs');
+  const hop = new ByteHop({ address, credentials, idleTimeoutMs: 10_000 });
   const server = createServer((request, response) => {
     const blobId = String(request.headers['x-blob-id']);
     const call = newCall('test', 5_000);
@@ -51,6 +66,9 @@ async function main(): Promise<void> {
     });
   });
   server.listen(0, '127.0.0.1', () => process.send?.({ port: (server.address() as AddressInfo).port }));
+}
+
+function answerFigures(): void {
   let peakBytes = 0;
   setInterval(() => (peakBytes = Math.max(peakBytes, process.memoryUsage.rss())), 20).unref();
   process.on('message', () => {

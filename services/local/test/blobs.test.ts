@@ -1,5 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
+import { testBucket } from '@granary/shared/testing/minio-server';
+import { describeWith, minioForTests } from '@granary/shared/testing/stack';
 import { eventually, newApp, send, startGranary, type Body, type Granary, type TestApp } from './granary';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/) as string;
@@ -12,12 +14,19 @@ interface Uploaded {
   code?: string;
 }
 
-describe.each(['direct', 'wire'] as const)('blobs (%s)', (transport) => {
+const inFiles = () => Promise.resolve({});
+const onS3 = async () => testBucket(await minioForTests()).settings;
+
+describe('blobs in files (direct)', () => suite('direct', inFiles));
+describe('blobs in files (wire)', () => suite('wire', inFiles));
+describeWith(describe, 'minio')('blobs on S3 (wire)', () => suite('wire', onS3));
+
+function suite(transport: 'direct' | 'wire', settings: () => Promise<Record<string, string>>): void {
   let granary: Granary;
   let app: TestApp;
   let path: string;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await startGranary(transport, { settings: { blobs: await settings() } });
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {
@@ -231,4 +240,4 @@ describe.each(['direct', 'wire'] as const)('blobs (%s)', (transport) => {
     );
     expect((await app.list('files')).status).toBe(404);
   });
-});
+}

@@ -8,9 +8,10 @@ export interface ByteRange {
 }
 
 /**
- * Bytes that were taken in completely and would survive a power cut, but that nobody can read yet. `keep` makes them
- * an object; whatever was neither kept nor discarded when the process ends is thrown away at the next start. So the
- * key can be written down in between, and no crash leaves an object that nobody knows of.
+ * Bytes that were taken in completely but that nobody can read yet. `keep` makes them an object; once it resolves they
+ * survive a power cut. Whatever was neither kept nor discarded when the process ends is thrown away later. So the key
+ * can be written down in between, and no crash leaves an object that nobody knows of. `discard` after a `keep` that
+ * failed is fine; what it cannot remove is swept.
  */
 export interface ReceivedObject {
   key: string;
@@ -39,6 +40,22 @@ export interface ObjectStore {
   delete(key: string): Promise<void>;
   /** Writes and reads a few bytes; throws when that fails. */
   probe(): Promise<void>;
+  /**
+   * Throws away what crashes left: what was received and not kept, and objects that are not among the keys that
+   * `known` picks from those it is asked about. Nothing that is younger than `minAgeMs` is touched, for another
+   * process may be at work on it. Answers how many things it removed. Absent where a start leaves nothing to sweep.
+   */
+  sweep?(minAgeMs: number, known: (keys: readonly string[]) => Promise<ReadonlySet<string>>): Promise<number>;
+  /** A URL under which anybody can read an object for a while. Absent where there is none. */
+  presign?(key: string, headers: PresignedHeaders): Promise<string>;
+  close?(): void;
+}
+
+/** How an object that is read by a presigned URL is described to the reader. */
+export interface PresignedHeaders {
+  contentType: string;
+  contentDisposition: string;
+  cacheControl: string;
 }
 
 /** Counts and hashes what flows through. */

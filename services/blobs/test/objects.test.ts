@@ -1,0 +1,123 @@
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { applyMigrations, migrate } from '@granary/shared/postgres/migrate';
+import { busMigrations } from '@granary/shared/bus/migrations';
+import { createLogger } from '@granary/shared/logger';
+import { createPool, rows, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { transaction } from '@granary/shared/postgres/transaction';
+import { testDatabase } from '@granary/shared/testing/database';
+import { forgetPending, giveUpObjects, insertPending, markDeleted, markStored } from '../src/blobs';
+import { findReleased } from '../src/objects';
+
+const log = createLogger('blobs', 'silent');
+let pool: Pool;
+beforeAll(async () => {
+  pool = createPool({ url: (await testDatabase()).url, size: 6, applicationName: 'test', log });
+  await applyMigrations(pool, 'bus', busMigrations);
+  await migrate(pool, join(__dirname, '..', 'migrations'));
+});
+afterAll(() => pool.end());
+
+const commit = { transactionHash: 'ab'.repeat(32), height: 1n };
+
+/** An app of its own, and uploads of the same bytes to it. */
+function newApp() {
+  const appId = `app-${randomUUID()}`;
+  const pending = async (db: Queryable) => {
+    const [blobId, objectKey] = [randomUUID(), randomUUID()];
+    const used = await insertPending(db, {
+      ...{ blobId, appId, appNumber: '1', collection: 'c', objectKey, sha256: 'cd', sizeBytes: 5 },
+      ...{ contentType: 'text/plain', filename: null, ticket: randomUUID() },
+    });
+    return { blobId, own: objectKey, used };
+  };
+  const stored = async () => {
+    const blob = await pending(pool);
+    await markStored(pool, blob.blobId, commit);
+    return blob;
+  };
+  const keysInUse = async () => {
+    const found = await rows<{ key: string }>(
+      pool,
+      sql`select distinct object_key as key from blob where app_id = ${appId} and object_key is not null`,
+    );
+    return found.map(({ key }) => key);
+  };
+  return { appId, pending, stored, keysInUse };
+}
+
+/** Resolves once a statement of the pool waits for a lock of another. */
+async function somebodyWaits(): Promise<void> {
+  const deadline = Date.now() + 10_000;
+  for (;;) {
+    const { rowCount } = await pool.query(
+      `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+    );
+    if (rowCount !== 0) return;
+    if (Date.now() > deadline) throw new Error('nobody waits');
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+}
+
+test('an object that an upload is about to use is not released, although its last blob goes at the same moment', async () => {
+  const { pending, stored } = newApp();
+  const last = await stored();
+  await markDeleted(pool, last.blobId);
+  let releasing: Promise<number> | undefined;
+  const { used } = await transaction(pool, async (tx) => {
+    const blob = await pending(tx);
+    releasing = giveUpObjects(pool, 100);
+    await somebodyWaits();
+    return blob;
+  });
+  await releasing;
+  expect(used).toBe(last.own);
+  expect(await findReleased(pool, 1_000)).not.toContain(last.own);
+});
+
+test('an upload does not use an object that is being released', async () => {
+  const { appId, pending, stored } = newApp();
+  const last = await stored();
+  await markDeleted(pool, last.blobId);
+  let uploading: ReturnType<typeof pending> | undefined;
+  await transaction(pool, async (tx) => {
+    await tx.query(`update blob set object_key = null where app_id = '${appId}'`);
+    await tx.query(`update object set released_at = now() where app_id = '${appId}'`);
+    uploading = pending(pool);
+    await somebodyWaits();
+  });
+  const blob = (await uploading)!;
+  expect(blob.used).toBe(blob.own);
+});
+
+test('two that are stored at the same moment end up with one object, and the other is released', async () => {
+  const { pending, keysInUse } = newApp();
+  const blobs = await Promise.all([pending(pool), pending(pool), pending(pool), pending(pool)]);
+  expect(new Set(blobs.map(({ used }) => used)).size).toBe(4);
+  await Promise.all(blobs.map(({ blobId }) => markStored(pool, blobId, commit)));
+  const inUse = await keysInUse();
+  expect(inUse.length).toBe(1);
+  const released = await findReleased(pool, 1_000);
+  expect(blobs.map(({ own }) => own).filter((key) => released.includes(key)).length).toBe(3);
+  expect(released).not.toContain(inUse[0]);
+});
+
+test('an upload that is not stored shares its object with nobody, and one that is given up releases only its own', async () => {
+  const { pending, stored } = newApp();
+  const first = await pending(pool);
+  const second = await stored();
+  expect(second.used).toBe(second.own);
+  const third = await pending(pool);
+  expect(third.used).toBe(second.own);
+  await forgetPending(pool, first.blobId);
+  await forgetPending(pool, third.blobId);
+  const released = await findReleased(pool, 1_000);
+  expect([released.includes(first.own), released.includes(second.own)]).toEqual([true, false]);
+});
+
+test('the same bytes in another app have an object of their own', async () => {
+  const first = await newApp().stored();
+  const other = await newApp().stored();
+  expect([first.used, other.used]).toEqual([first.own, other.own]);
+});

@@ -1,0 +1,82 @@
+import type { IncomingMessage } from 'node:http';
+import { Readable } from 'node:stream';
+import { unavailable } from '../errors';
+import type { S3Bucket } from './minio';
+import type { ByteRange } from './store';
+
+/** Broken connections in a row, without a byte in between. */
+const resumptionsMax = 5;
+const bufferBytes = 256 * 1024;
+
+/**
+ * The bytes of an object, from an answer that has begun. When its connection breaks, or nothing comes although more is
+ * wanted, the rest is asked for, and given only if the object is still the same. When that does not succeed the stream
+ * fails; it never ends short.
+ */
+export class S3Download extends Readable {
+  private answer: IncomingMessage | undefined;
+  private position: number;
+  private readonly end: number;
+  private readonly etag: string | undefined;
+  private breaks = 0;
+
+  constructor(
+    private readonly bucket: S3Bucket,
+    private readonly key: string,
+    first: IncomingMessage,
+    range: ByteRange | undefined,
+  ) {
+    super({ highWaterMark: bufferBytes });
+    this.position = range?.start ?? 0;
+    this.end = range?.end ?? Number(first.headers['content-length']) - 1;
+    this.etag = first.headers.etag;
+    this.attach(first);
+  }
+
+  override _read(): void {
+    if (!this.answer?.isPaused()) return;
+    this.answer.setTimeout(this.bucket.idleTimeoutMs);
+    this.answer.resume();
+  }
+
+  override _destroy(error: Error | null, callback: (error: Error | null) => void): void {
+    this.answer?.destroy();
+    callback(error);
+  }
+
+  private attach(answer: IncomingMessage): void {
+    this.answer = answer;
+    answer.on('data', (chunk: Buffer) => {
+      this.position += chunk.length;
+      this.breaks = 0;
+      if (this.position > this.end + 1) return this.destroy(new Error('the object store answered more than asked'));
+      if (this.push(chunk)) return;
+      answer.pause();
+      // A reader may be as slow as it likes; only the store has a time limit.
+      answer.setTimeout(0);
+    });
+    // The close that follows says the same, once.
+    answer.on('error', () => {});
+    answer.once('close', () => {
+      if (this.destroyed) return;
+      this.answer = undefined;
+      if (this.position === this.end + 1) this.push(null);
+      else void this.resumeAfterBreak();
+    });
+  }
+
+  private async resumeAfterBreak(): Promise<void> {
+    try {
+      if (++this.breaks > resumptionsMax) throw unavailable('The object store cannot be reached');
+      const answer = await this.bucket.getRest(this.key, { start: this.position, end: this.end });
+      if (answer?.headers.etag !== this.etag) {
+        answer?.destroy();
+        throw new Error('the object changed while it was read');
+      }
+      if (this.destroyed) answer!.destroy();
+      else this.attach(answer!);
+    } catch (error) {
+      this.destroy(error as Error);
+    }
+  }
+}

@@ -1,0 +1,134 @@
+import { randomBytes } from 'node:crypto';
+import { ConfigError } from '../config';
+import { S3Bucket, type S3Options } from './minio';
+import { PartBuffers } from './part-buffers';
+import { S3Download } from './s3-download';
+import { receiveIntoS3 } from './s3-upload';
+import type { ObjectStore } from './store';
+
+export interface S3StoreOptions extends S3Options {
+  /** What all keys begin with, empty or ending in a slash. */
+  prefix: string;
+  /** Names whose objects these are. A bucket and prefix where another owner's are is refused. */
+  owner: string;
+  /** Where others reach the store; without it there are no presigned URLs. */
+  publicEndpoint?: string;
+  partBytes?: number;
+  partBuffersMax?: number;
+}
+
+const KEY = /^[0-9a-f]{2}\/[0-9a-f]{2}\/[0-9a-f]{32}$/;
+
+const defaultPartBytes = 8 * 1024 * 1024;
+/** With the size of a part, what all uploads together may hold in memory. */
+const defaultPartBuffersMax = 32;
+const bufferPatienceMs = 10_000;
+const presignedLifetimeS = 300;
+
+/**
+ * An object store in a bucket of S3, MinIO or their like, which any number of processes share. Below the prefix,
+ * `objects/` holds the objects by random keys, `uploads/` a note for each that arrives in parts, `owner` names
+ * whose they are, and `probe/` is for probes. Makes the
+ * bucket if it is not there. Throws a ConfigError when it cannot be used.
+ */
+export async function openS3Store(options: S3StoreOptions): Promise<ObjectStore> {
+  const { prefix } = options;
+  const bucket = new S3Bucket(options);
+  await bucket.ensure();
+  await claim(bucket, options);
+  const reader = options.publicEndpoint && new S3Bucket({ ...options, endpoint: options.publicEndpoint });
+  const buffers = new PartBuffers(
+    options.partBytes ?? defaultPartBytes,
+    options.partBuffersMax ?? defaultPartBuffersMax,
+    bufferPatienceMs,
+  );
+  const objects = `${prefix}objects/`;
+  const notes = `${prefix}uploads/`;
+  const probes = `${prefix}probe/`;
+  const probeKey = probes + randomBytes(16).toString('hex');
+  const pathOf = (key: string) => {
+    if (!KEY.test(key)) throw new RangeError('not a key of this store');
+    return objects + key;
+  };
+  return {
+    receive: async (source) => {
+      const key = newKey();
+      return { key, ...(await receiveIntoS3(bucket, buffers, { key: pathOf(key), noteKey: notes + key }, source)) };
+    },
+    read: async (key, range) => {
+      const answer = await bucket.get(pathOf(key), range);
+      return answer && new S3Download(bucket, pathOf(key), answer, range);
+    },
+    stat: async (key) => {
+      const sizeBytes = await bucket.size(pathOf(key));
+      return sizeBytes === undefined ? undefined : { sizeBytes };
+    },
+    delete: (key) => bucket.remove(pathOf(key)),
+    probe: () => probe(bucket, probeKey),
+    sweep: async (minAgeMs, known) => {
+      const before = new Date(Date.now() - minAgeMs);
+      const orphans = await removeOld(bucket, objects, before, async (keys) => {
+        const kept = await known(keys);
+        return keys.filter((key) => !kept.has(key));
+      });
+      const uploads = await removeOld(bucket, notes, before, async (keys) => {
+        for (const key of keys) await bucket.abortUploads(objects + key);
+        return keys;
+      });
+      await removeOld(bucket, probes, before, (keys) => Promise.resolve(keys));
+      return orphans + uploads;
+    },
+    ...(reader && { presign: (key, headers) => reader.presign(pathOf(key), presignedLifetimeS, headers) }),
+    close: () => bucket.close(),
+  };
+}
+
+function newKey(): string {
+  const name = randomBytes(16).toString('hex');
+  return `${name.slice(0, 2)}/${name.slice(2, 4)}/${name}`;
+}
+
+/** Writes down whose objects these are, or refuses to touch somebody else's: a sweep would remove them all. */
+async function claim(bucket: S3Bucket, options: S3StoreOptions): Promise<void> {
+  const key = `${options.prefix}owner`;
+  const before = await read(bucket, key);
+  if (!before) await bucket.put(key, Buffer.from(options.owner));
+  const owner = before ?? (await read(bucket, key));
+  if (owner?.toString() === options.owner) return;
+  throw new ConfigError(
+    `The bucket ${options.bucket} holds the blobs of another installation under "${options.prefix}": ` +
+      'each needs a bucket or a prefix of its own, and keeps it together with its database',
+  );
+}
+
+async function probe(bucket: S3Bucket, key: string): Promise<void> {
+  const content = randomBytes(16);
+  await bucket.put(key, content);
+  if (!(await read(bucket, key))?.equals(content)) {
+    throw new Error('the object store gave back other bytes than were written');
+  }
+}
+
+async function read(bucket: S3Bucket, key: string): Promise<Buffer | undefined> {
+  const answer = await bucket.get(key);
+  return answer && Buffer.concat((await answer.toArray()) as Buffer[]);
+}
+
+/** Removes, of what lies below a prefix and has not changed since, that which `choose` picks. Answers how many. */
+async function removeOld(
+  bucket: S3Bucket,
+  prefix: string,
+  before: Date,
+  choose: (names: readonly string[]) => Promise<readonly string[]>,
+): Promise<number> {
+  let count = 0;
+  for await (const page of bucket.listObjects(prefix)) {
+    const old = page.filter(({ changedAt }) => changedAt < before).map(({ key }) => key.slice(prefix.length));
+    if (old.length === 0) continue;
+    for (const name of await choose(old)) {
+      await bucket.remove(prefix + name);
+      count++;
+    }
+  }
+  return count;
+}

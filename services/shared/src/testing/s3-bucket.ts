@@ -1,0 +1,54 @@
+import { randomUUID } from 'node:crypto';
+import { S3Bucket } from '../objects/minio';
+import { openS3Store, type S3StoreOptions } from '../objects/s3-store';
+import type { ObjectStore } from '../objects/store';
+import type { TestMinio } from './stack';
+
+export const mebibyte = 1024 * 1024;
+/** The smallest that S3 allows. */
+export const partBytes = 5 * mebibyte;
+export const nothingKnown = () => Promise.resolve(new Set<string>());
+
+export async function* chunksOf(bytes: Buffer, size = 64 * 1024): AsyncGenerator<Buffer> {
+  for (let at = 0; at < bytes.length; at += size) yield await Promise.resolve(bytes.subarray(at, at + size));
+}
+
+export async function readAll(
+  store: ObjectStore,
+  key: string,
+  range?: { start: number; end: number },
+): Promise<Buffer> {
+  const stream = await store.read(key, range);
+  return Buffer.concat((await stream!.toArray()) as Buffer[]);
+}
+
+/** Options of a store on a bucket of its own. */
+export function storeOptions(minio: Omit<TestMinio, 'program'>, more: Partial<S3StoreOptions> = {}): S3StoreOptions {
+  const { endpoint, accessKey, secretKey } = minio;
+  return {
+    ...{ endpoint, accessKey, secretKey, region: 'us-east-1', bucket: `test-${randomUUID()}` },
+    ...{ prefix: 'blobs/', owner: 'the test', partBytes },
+    ...more,
+  };
+}
+
+/** A store on a bucket of its own, and what is in the bucket. */
+export async function openTestStore(minio: Omit<TestMinio, 'program'>, more: Partial<S3StoreOptions> = {}) {
+  const options = storeOptions(minio, more);
+  const store = await openS3Store(options);
+  const bucket = new S3Bucket({ ...options, endpoint: minio.endpoint });
+  const keysBelow = async (prefix: string) => {
+    const keys: string[] = [];
+    for await (const page of bucket.listObjects(prefix)) keys.push(...page.map(({ key }) => key.slice(prefix.length)));
+    return keys;
+  };
+  /** Uploads in parts that are under way, and the notes of such. */
+  const uploads = async () => {
+    const keys: string[] = [];
+    for await (const { key } of bucket.listUploads('')) keys.push(key);
+    return [...keys, ...(await keysBelow('blobs/uploads/'))];
+  };
+  /** Whether MinIO has parts for a key. It is asked by the whole key, for of others it knows nothing after a restart. */
+  const hasParts = async (key: string) => (await bucket.listUploads(`blobs/objects/${key}`).next()).done !== true;
+  return { store, options, objects: () => keysBelow('blobs/objects/'), uploads, hasParts };
+}
