@@ -9,6 +9,7 @@ import { openClient, type Target } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/grpc/protos';
 import type { Implementation } from '@granary/shared/grpc/server';
 import { startService, type Context, type Overrides, type Parts, type RunningService } from '@granary/shared/service';
+import type { AccessTo } from '@granary/shared/trust/access';
 import type { FinanceConfig } from './config';
 import { usageHandler, usageTopics } from './events';
 import { financeHandlers } from './handlers';
@@ -60,7 +61,7 @@ function findTargets(config: FinanceConfig, overrides: FinanceOverrides): Target
 }
 
 async function buildFinance(
-  { pool, log }: Context,
+  { pool, log, bus, trust }: Context,
   config: FinanceConfig,
   targets: Targets,
   now: () => Date,
@@ -70,24 +71,33 @@ async function buildFinance(
   const wallets = { pool, keys, addressPrefix: config.ADDRESS_PREFIX };
   await assertWalletOrigin(wallets);
 
-  const payments = openClient(paymentsDefinition, targets.payments, { log });
+  const payments = openClient(paymentsDefinition, targets.payments, {
+    ...{ log, credentials: () => trust.towards('payments') },
+  });
   const prices = createPrices({ pool, payments: payments.client, now, log });
-  const consume = (name: string, target: Target<OutboxDefinition>) => {
-    const outbox = openClient(outboxDefinition, target, { log });
+  const consume = (from: 'data' | 'blobs', target: Target<OutboxDefinition>) => {
+    const outbox = openClient(outboxDefinition, target, { log, credentials: () => trust.towards(from) });
     const handle = usageHandler(prices);
-    const consumer = startConsumer({ pool, log, name, source: outbox.client, topics: usageTopics, handle });
-    return { lag: consumer.lag, stop: () => consumer.stop().finally(() => outbox.close()) };
+    const consumer = startConsumer({
+      ...{ pool, log, bus, from, handle },
+      name: `finance-${from}`,
+      source: outbox.client,
+      topics: usageTopics,
+    });
+    return { ...consumer, stop: () => consumer.stop().finally(() => outbox.close()) };
   };
-  const data = consume('finance-data', targets.dataOutbox);
-  const blobs = consume('finance-blobs', targets.blobsOutbox);
+  const data = consume('data', targets.dataOutbox);
+  const blobs = consume('blobs', targets.blobsOutbox);
 
   const finance: Implementation<FinanceDefinition> = {
     definition: financeDefinition,
+    access: { gateway: '*' } satisfies AccessTo<FinanceDefinition>,
     handlers: financeHandlers({ wallets, prices, now }),
   };
   return {
     implementations: [finance],
     checks: { 'events of data': data.lag, 'events of blobs': blobs.lag },
+    failed: Promise.race([data.failed, blobs.failed]),
     stop: async () => {
       await Promise.all([data.stop(), blobs.stop()]);
       payments.close();

@@ -1,4 +1,6 @@
 import { z } from 'zod';
+import { telemetrySettings } from './telemetry/settings';
+import { trustSettings } from './trust/settings';
 
 /** What the person who starts a service can mend; its message is a sentence for that person. */
 export class ConfigError extends Error {
@@ -22,8 +24,10 @@ export function readConfig<S extends z.ZodObject>(
 /** A whole number of an environment variable, within bounds. */
 export const whole = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
 
-/** What every service reads: where it listens, its database, how loud its log is. */
+/** What every service reads: where it listens, whom it trusts, its database, how loud its log is, how events travel. */
 export const commonConfig = z.object({
+  ...trustSettings,
+  ...telemetrySettings,
   LISTEN: z
     .string()
     .regex(/^[^:\s]+:\d{1,5}$/, 'host:port is expected')
@@ -31,4 +35,15 @@ export const commonConfig = z.object({
   DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/ }),
   DATABASE_POOL_SIZE: whole(1, 100).default(8),
   LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
+  /** How events travel between services; every service of a deployment has the same. */
+  BUS: z.enum(['postgres', 'kafka']).default('postgres'),
+  KAFKA_BROKERS: z
+    .string()
+    .regex(/^[^:,\s]+:\d{1,5}(,[^:,\s]+:\d{1,5})*$/, 'host:port is expected, or several with commas between')
+    .optional(),
+  /** Begins the names of topics and groups. */
+  KAFKA_TOPIC_PREFIX: z
+    .string()
+    .regex(/^[A-Za-z0-9_-]{1,64}$/, 'letters, digits, _ and - are expected')
+    .default('granary'),
 });

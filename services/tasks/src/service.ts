@@ -9,6 +9,7 @@ import { openClient, type Target } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/grpc/protos';
 import type { Implementation } from '@granary/shared/grpc/server';
 import { startService, type Context, type Overrides, type Parts, type RunningService } from '@granary/shared/service';
+import type { AccessTo } from '@granary/shared/trust/access';
 import type { TasksConfig } from './config';
 import { tasksHandlers } from './handlers';
 import { handleJobEvent, tasksTopic } from './tasks';
@@ -37,27 +38,35 @@ function dataAt(config: TasksConfig): { address: string } {
 }
 
 function buildTasks(
-  { pool, log }: Context,
+  { pool, log, bus, trust }: Context,
   dataTarget: Target<DataDefinition>,
   outboxTarget: Target<OutboxDefinition>,
 ): Parts {
-  const data = openClient(dataDefinition, dataTarget, { log, repeatable: ['getCommit', 'getJob'] });
-  const outbox = openClient(outboxDefinition, outboxTarget, { log });
+  const credentials = () => trust.towards('data');
+  const data = openClient(dataDefinition, dataTarget, {
+    ...{ log, credentials },
+    repeatable: ['getCommit', 'getJob'],
+  });
+  const outbox = openClient(outboxDefinition, outboxTarget, { log, credentials });
   const consumer = startConsumer({
     pool,
     log,
+    bus,
     name: 'tasks-data',
+    from: 'data',
     source: outbox.client,
     topics: [tasksTopic],
     handle: handleJobEvent,
   });
   const tasks: Implementation<TasksDefinition> = {
     definition: tasksDefinition,
+    access: { gateway: '*' } satisfies AccessTo<TasksDefinition>,
     handlers: tasksHandlers({ pool, log, data: data.client }),
   };
   return {
     implementations: [tasks],
     checks: { 'events of data': consumer.lag },
+    failed: consumer.failed,
     stop: async () => {
       await consumer.stop();
       data.close();

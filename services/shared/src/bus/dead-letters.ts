@@ -1,8 +1,8 @@
 import type { Event } from '../gen/granary/events/v1/Event';
 import { execute, row, rows, type Connection, type Pool } from '../postgres/pool';
-import { sql } from '../postgres/sql';
+import { empty, sql } from '../postgres/sql';
 import { retriedTransaction } from '../postgres/transaction';
-import { applyAside, type Handle } from './inbox';
+import { applyAside, holdConsumer, type Handle } from './inbox';
 import { start } from './position';
 
 /** How many events a consumer has put aside, failed ones and those that wait behind them. */
@@ -41,17 +41,21 @@ function toEvent(found: DeadLetterRow): Event {
 }
 
 /**
- * Applies the events that a consumer has put aside, each in a transaction of its own, in order within their key; it
- * may run while the consumer does, and any number of times. A key whose next event still fails stays parked.
+ * Applies the events that a consumer has put aside, or only those of keys for which it was asked (`asked`), each in a
+ * transaction of its own, in order within their key; it may run while the consumer does, and any number of times. A
+ * key whose next event still fails stays parked.
  */
 export async function replayDeadLetters(
   pool: Pool,
   consumer: string,
   handle: Handle,
+  which: 'all' | 'asked' = 'all',
 ): Promise<{ applied: number; failedKeys: string[] }> {
   const keys = await rows<{ key: string }>(
     pool,
-    sql`select key from dead_letter where consumer = ${consumer} group by key order by min(number)`,
+    sql`select key from dead_letter where consumer = ${consumer}
+      ${which === 'asked' ? sql`and key in (select key from dead_letter where consumer = ${consumer} and replay_asked)` : empty}
+      group by key order by min(number)`,
   );
   const failedKeys: string[] = [];
   let applied = 0;
@@ -60,11 +64,17 @@ export async function replayDeadLetters(
       while (await retriedTransaction(pool, (tx) => replayNext(tx, consumer, key, handle))) applied++;
     } catch (error) {
       failedKeys.push(key);
-      await execute(
-        pool,
-        sql`update dead_letter set error = ${String(error)}, attempts = attempts + 1
-          where number = (select min(number) from dead_letter where consumer = ${consumer} and key = ${key})`,
-      );
+      await retriedTransaction(pool, async (tx) => {
+        await execute(
+          tx,
+          sql`update dead_letter set error = ${String(error)}, attempts = attempts + 1
+            where number = (select min(number) from dead_letter where consumer = ${consumer} and key = ${key})`,
+        );
+        await execute(
+          tx,
+          sql`update dead_letter set replay_asked = false where consumer = ${consumer} and key = ${key} and replay_asked`,
+        );
+      });
     }
   }
   return { applied, failedKeys };
@@ -72,8 +82,8 @@ export async function replayDeadLetters(
 
 /** False when the key has no more events. */
 async function replayNext(tx: Connection, consumer: string, key: string, handle: Handle): Promise<boolean> {
-  // Holds the consumer still, or it could apply an event of the key between the last replay and the end of parking.
-  await execute(tx, sql`select 1 from bus_cursor where consumer = ${consumer} for update`);
+  // Or the consumer could apply an event of the key between the last replay and the end of parking.
+  await holdConsumer(tx, consumer);
   const next = await row<DeadLetterRow>(
     tx,
     sql`select number, event_id, topic, key, agg_id, agg_seq, type, payload, at from dead_letter

@@ -44,3 +44,17 @@ export async function prepareOutbox(pool: Pool): Promise<bigint> {
     { statementTimeoutMs: 60_000 },
   );
 }
+
+/** A cluster that changes is noticed within this; nothing is lost meanwhile, for a new epoch is read from its start. */
+const epochSeenEveryMs = 1_000;
+
+/** Tells the epoch, of late or, when somebody knows a later one, of now. */
+export function watchEpoch(pool: Pool): (asked: string) => Promise<string> {
+  let known: { epoch: string; seenMs: number } | undefined;
+  return async (asked) => {
+    if (!known || BigInt(asked) > BigInt(known.epoch) || Date.now() - known.seenMs > epochSeenEveryMs) {
+      known = { epoch: (await prepareOutbox(pool)).toString(), seenMs: Date.now() };
+    }
+    return known.epoch;
+  };
+}

@@ -2,6 +2,9 @@ import type { Event } from '../gen/granary/events/v1/Event';
 import type { Position } from '../gen/granary/events/v1/Position';
 import { execute, row, rows, type Connection } from '../postgres/pool';
 import { join, sql } from '../postgres/sql';
+import { eventApplied } from '../telemetry/bus-metrics';
+import { traced } from '../telemetry/trace';
+import type { PartitionPlace } from './kafka';
 import { start } from './position';
 
 /** An event as its handler sees it. */
@@ -63,12 +66,27 @@ export async function loadCursor(tx: Pick<Connection, 'query'>, consumer: string
   return found ?? start;
 }
 
-/** Locks the consumer's place and moves it. Throws CursorMoved, without waiting, when it is not at `from`. */
-export async function moveCursor(tx: Connection, consumer: string, from: Position, to: Position): Promise<void> {
+/** In all that applies events of a consumer in parts (`shared`), or alone. */
+const consumerLock = (consumer: string) => sql`hashtextextended(${`bus ${consumer}`}, 0)`;
+
+/**
+ * Locks the consumer's place and moves it. With `alone` nobody else applies events of the consumer until the end of the
+ * transaction. Throws CursorMoved, without waiting for another copy, when it is not at `from`.
+ */
+export async function moveCursor(
+  tx: Connection,
+  consumer: string,
+  from: Position,
+  to: Position,
+  alone: boolean,
+): Promise<void> {
+  const lock = alone ? sql`pg_advisory_xact_lock(${consumerLock(consumer)})` : sql`1`;
   const locked = await row(
     tx,
-    sql`select 1 as here from bus_cursor where consumer = ${consumer} and epoch = ${from.epoch}::bigint
-      and xid = ${from.xid}::xid8 and pos = ${from.pos}::bigint for update skip locked`,
+    sql`with here as materialized (
+        select from bus_cursor where consumer = ${consumer} and epoch = ${from.epoch}::bigint
+          and xid = ${from.xid}::xid8 and pos = ${from.pos}::bigint for update skip locked)
+      select ${lock} from here`,
   );
   if (!locked) throw new CursorMoved('another copy is at work');
   if (from === to) return;
@@ -76,6 +94,32 @@ export async function moveCursor(tx: Connection, consumer: string, from: Positio
     tx,
     sql`update bus_cursor set epoch = ${to.epoch}::bigint, xid = ${to.xid}::xid8, pos = ${to.pos}::bigint, moved_at = now()
       where consumer = ${consumer}`,
+  );
+}
+
+/** Holds the consumer still: until the end of the transaction nobody else applies events of it. */
+export async function holdConsumer(tx: Connection, consumer: string): Promise<void> {
+  // In the order of moveCursor.
+  await execute(tx, sql`select from bus_cursor where consumer = ${consumer} for update`);
+  await execute(tx, sql`select pg_advisory_xact_lock(${consumerLock(consumer)})`);
+}
+
+/** Where a consumer stands in partitions of Kafka. */
+export async function loadPlaces(db: Pick<Connection, 'query'>, consumer: string): Promise<PartitionPlace[]> {
+  return rows<PartitionPlace>(db, sql`select topic, partition, next from bus_offset where consumer = ${consumer}`);
+}
+
+/**
+ * Locks the consumer's place in a partition and sets it, whatever it was: a topic that was made anew begins at 0.
+ * Until the end of the transaction nobody else applies events of the partition; of others they may.
+ */
+export async function setPlace(tx: Connection, consumer: string, place: PartitionPlace): Promise<void> {
+  await execute(
+    tx,
+    sql`with held as materialized (select pg_advisory_xact_lock_shared(${consumerLock(consumer)}))
+      insert into bus_offset (consumer, topic, partition, next)
+      select ${consumer}, ${place.topic}, ${place.partition}::int, ${place.next}::bigint from held
+      on conflict (consumer, topic, partition) do update set next = excluded.next, moved_at = now()`,
   );
 }
 
@@ -120,6 +164,22 @@ async function enterInbox(tx: Connection, consumer: string, events: readonly Eve
   );
   const ids = new Set(entered.map((each) => each.event_id));
   return events.filter((event) => ids.has(event.id));
+}
+
+/** Of these events those that the consumer has not dealt with. */
+export async function notInInbox(
+  db: Pick<Connection, 'query'>,
+  consumer: string,
+  events: readonly Event[],
+): Promise<Event[]> {
+  if (events.length === 0) return [];
+  const found = await rows<{ event_id: string }>(
+    db,
+    sql`select event_id from inbox
+      where consumer = ${consumer} and event_id = any(${events.map((event) => event.id)}::uuid[])`,
+  );
+  const ids = new Set(found.map((each) => each.event_id));
+  return events.filter((event) => !ids.has(event.id));
 }
 
 async function parkedKeys(tx: Connection, consumer: string, events: readonly Event[]): Promise<Set<string>> {
@@ -196,11 +256,19 @@ export async function applyEvents(
       if (Date.parse(event.at) < Date.now() - inboxRetentionMs) continue;
       throw new PoisonEvent(`the sequence number ${event.aggregateSequence} was used before, by another event`);
     }
-    await handle(tx, toBusEvent(event));
+    await applyTraced(tx, consumer, event, handle);
     sequences.set(aggregate, BigInt(event.aggregateSequence));
     applied.set(aggregate, event);
   }
   await saveSequences(tx, consumer, applied);
+}
+
+/** Applies one event, in a span of the trace that its publication belongs to. */
+async function applyTraced(tx: Connection, consumer: string, event: Event, handle: Handle): Promise<void> {
+  const { topic, at, trace } = event;
+  const [service = consumer] = consumer.split('-');
+  await traced({ service, name: `apply ${topic}`, kind: 'consumer' }, trace, async () => handle(tx, toBusEvent(event)));
+  eventApplied(consumer, topic, at);
 }
 
 /** Keeps an event that cannot be applied now; its key is parked from here on. */
@@ -233,7 +301,7 @@ export async function bury(
 
 /** Applies an event that was put aside, whatever its number: who replays has seen to what was missing. */
 export async function applyAside(tx: Connection, consumer: string, event: Event, handle: Handle): Promise<void> {
-  await handle(tx, toBusEvent(event));
+  await applyTraced(tx, consumer, event, handle);
   await saveSequences(tx, consumer, new Map([[aggregateOf(event), event]]));
 }
 

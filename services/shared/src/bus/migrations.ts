@@ -8,6 +8,7 @@ import type { Migration } from '../postgres/migrate';
  * far each consumer has come. Consuming: `bus_cursor` is the place of a consumer in its source, `inbox` the events
  * that it has dealt with, `bus_aggregate` the last sequence number of each aggregate, and `dead_letter` the events
  * that could not be applied, with those of the same key that came after them. A key is parked while it has a row there.
+ * With Kafka: `bus_offset` is the place of a consumer in each partition, `bus_lease` who relays.
  */
 export const busMigrations: readonly Migration[] = [
   {
@@ -82,6 +83,35 @@ create table dead_letter (
   unique (consumer, event_id)
 );
 create index dead_letter_key on dead_letter (consumer, key, number);
+`,
+  },
+  {
+    name: 'kafka',
+    text: `
+create table bus_offset (
+  consumer text collate "C" not null,
+  topic text collate "C" not null,
+  partition int not null,
+  next bigint not null,
+  moved_at timestamptz not null default now(),
+  primary key (consumer, topic, partition)
+);
+
+create table bus_lease (
+  name text collate "C" primary key,
+  holder uuid not null,
+  until timestamptz not null
+);
+
+alter table dead_letter add column replay_asked boolean not null default false;
+create index dead_letter_replay on dead_letter (consumer, key) where replay_asked;
+`,
+  },
+  {
+    name: 'trace',
+    text: `
+-- Of an event whose publication was traced, its traceparent.
+alter table outbox add column trace text;
 `,
   },
 ];

@@ -9,7 +9,8 @@ import type { Implementation } from '../grpc/server';
 import type { Logger } from '../logger';
 import { execute, rows, type Pool, type Queryable } from '../postgres/pool';
 import { sql } from '../postgres/sql';
-import { prepareOutbox } from './epoch';
+import { allEnded, startSpan } from '../telemetry/trace';
+import { watchEpoch } from './epoch';
 import { samePosition, start } from './position';
 import { createSignal, type Signal } from './signal';
 
@@ -29,6 +30,8 @@ export interface OutgoingEvent {
   aggregateSequence: bigint;
   type: string;
   payload: object;
+  /** The trace that tells of it, if there is one. */
+  trace?: string | undefined;
 }
 
 /** An event is a notice, not a document; Kafka's messages are small as well. */
@@ -37,8 +40,6 @@ const readLimitMax = 500;
 const waitMaxMs = 1_000;
 /** A reader's progress is written at most this often. */
 const readerSavedEveryMs = 1_000;
-/** A cluster that changes is noticed within this; nothing is lost meanwhile, for a new epoch is read from its start. */
-const epochSeenEveryMs = 1_000;
 const readerSeenEveryMs = 60_000;
 const trimRows = 5_000;
 const trimRounds = 20;
@@ -54,16 +55,21 @@ export async function append(tx: Queryable, events: readonly OutgoingEvent[]): P
     if (Buffer.byteLength(payload) > maxPayloadBytes)
       throw new RangeError(`${events[at]!.type}: an event is too large`);
   }
-  await execute(
+  const spans = events.map(({ topic, trace }) =>
+    startSpan({ service: 'bus', name: `publish ${topic}`, kind: 'producer' }, trace),
+  );
+  const inserted = execute(
     tx,
-    sql`insert into outbox (topic, key, agg_id, agg_seq, type, payload)
-      select topic, key, agg_id, agg_seq, type, payload
+    sql`insert into outbox (topic, key, agg_id, agg_seq, type, payload, trace)
+      select topic, key, agg_id, agg_seq, type, payload, trace
       from unnest(${events.map((event) => event.topic)}::text[], ${events.map((event) => event.key)}::text[],
         ${events.map((event) => event.aggregateId)}::text[], ${events.map((event) => event.aggregateSequence)}::bigint[],
-        ${events.map((event) => event.type)}::text[], ${payloads}::text[])
-        with ordinality as event (topic, key, agg_id, agg_seq, type, payload, at)
+        ${events.map((event) => event.type)}::text[], ${payloads}::text[],
+        ${spans.map((span) => span?.traceparent ?? null)}::text[])
+        with ordinality as event (topic, key, agg_id, agg_seq, type, payload, trace, at)
       order by event.at`,
   );
+  await allEnded(spans, inserted);
 }
 
 interface OutboxRow {
@@ -78,6 +84,7 @@ interface OutboxRow {
   /** null: of a topic that was not asked for. */
   payload: string | null;
   at: Date;
+  trace: string | null;
 }
 
 function toEvent(found: OutboxRow, epoch: string): Event {
@@ -91,6 +98,7 @@ function toEvent(found: OutboxRow, epoch: string): Event {
     type: found.type,
     payload: Buffer.from(found.payload ?? ''),
     at: found.at.toISOString(),
+    ...(found.trace !== null && { trace: found.trace }),
   };
 }
 
@@ -99,10 +107,10 @@ function toEvent(found: OutboxRow, epoch: string): Event {
  * belong before what can be seen now. `next` is where to go on from, past events of other topics too; it is `after`
  * itself when there is nothing.
  */
-async function readAfter(pool: Pool, after: Position, limit: number, topics: string[]): Promise<ReadResponse> {
+export async function readAfter(pool: Pool, after: Position, limit: number, topics: string[]): Promise<ReadResponse> {
   const found = await rows<OutboxRow & { settled: boolean }>(
     pool,
-    sql`select xid::text, pos, id, topic, key, agg_id, agg_seq, type, at, settled,
+    sql`select xid::text, pos, id, topic, key, agg_id, agg_seq, type, at, trace, settled,
         case when settled and (${topics.length === 0} or topic = any(${topics}::text[])) then payload end as payload
       from (
         select *, outbox.xid < pg_snapshot_xmin(pg_current_snapshot()) as settled from outbox
@@ -172,14 +180,7 @@ export function outboxImplementation(options: {
   const readers = new Map<string, { at: Position; savedMs: number }>();
   let trimmedMs = Date.now();
 
-  let known: { epoch: string; seenMs: number } | undefined;
-
-  const currentEpoch = async (asked: string): Promise<string> => {
-    if (!known || BigInt(asked) > BigInt(known.epoch) || Date.now() - known.seenMs > epochSeenEveryMs) {
-      known = { epoch: (await prepareOutbox(pool)).toString(), seenMs: Date.now() };
-    }
-    return known.epoch;
-  };
+  const currentEpoch = watchEpoch(pool);
   const remember = async (consumer: string, at: Position) => {
     const saved = readers.get(consumer);
     const agedMs = Date.now() - (saved?.savedMs ?? 0);
@@ -213,7 +214,7 @@ export function outboxImplementation(options: {
       readAggregate: async (request) => {
         const found = await rows<OutboxRow>(
           pool,
-          sql`select xid::text, pos, id, topic, key, agg_id, agg_seq, type, payload, at from outbox
+          sql`select xid::text, pos, id, topic, key, agg_id, agg_seq, type, payload, at, trace from outbox
             where topic = ${request.topic} and agg_id = ${request.aggregateId} and agg_seq > ${request.afterSequence}::bigint
             order by agg_seq limit ${Math.min(readLimitMax, Math.max(1, request.limit))}`,
         );

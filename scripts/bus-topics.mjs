@@ -1,0 +1,42 @@
+import { parseArgs } from 'node:util';
+import { fileURLToPath } from 'node:url';
+import path from 'node:path';
+
+const usage = `Makes the topics of Granary in Kafka that are missing; what is there is left alone.
+
+  npm run bus:topics -- [--brokers host:port,…] [--prefix name]
+
+  --brokers   KAFKA_BROKERS
+  --prefix    KAFKA_TOPIC_PREFIX, default granary
+`;
+
+/** Makes the topics that are missing, and says which. Needs the built services. */
+export async function makeTopics({ brokers, prefix, say }) {
+  const shared = (file) => import(`@granary/shared/${file}`);
+  const [{ openKafka }, { kafkaTopics, topicPartitions }, { createLogger }] = await Promise.all([
+    shared('bus/kafka'),
+    shared('bus/topics'),
+    shared('logger'),
+  ]);
+  const kafka = openKafka({ brokers, clientId: 'granary-topics', log: createLogger('topics', 'warn') });
+  const made = await kafka.createTopics(kafkaTopics(prefix), topicPartitions);
+  for (const topic of kafkaTopics(prefix)) say(`${topic}: ${made.includes(topic) ? 'made' : 'is there'}`);
+}
+
+if (process.argv[1] && path.resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
+  try {
+    const { values } = parseArgs({
+      options: { brokers: { type: 'string' }, prefix: { type: 'string' }, help: { type: 'boolean' } },
+    });
+    const brokers = values.brokers ?? process.env.KAFKA_BROKERS;
+    if (values.help) console.log(usage);
+    else if (!brokers) throw new Error(`Which brokers? Say --brokers or KAFKA_BROKERS.\n\n${usage}`);
+    else {
+      const prefix = values.prefix ?? process.env.KAFKA_TOPIC_PREFIX ?? 'granary';
+      await makeTopics({ brokers: brokers.split(','), prefix, say: console.log });
+    }
+  } catch (error) {
+    console.error(error.message);
+    process.exitCode = 1;
+  }
+}

@@ -1,0 +1,71 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+
+const usage = `Events that a consumer could not apply, with those of the same key that wait behind them.
+
+  npm run dead-letters -- list   [--consumer name] [--key key]
+  npm run dead-letters -- replay [--consumer name] [--key key]
+
+DATABASE_URL is that of the service which consumes (blobs, finance or tasks). \`replay\` asks the running service to
+apply them again, in order, and says what came of it: mend what was wrong first. A key that still fails stays parked.
+`;
+
+const answerTimeoutMs = 60_000;
+
+/** One line for each key. */
+function show(parked) {
+  for (const { consumer, key, events, since, type, error, attempts } of parked) {
+    console.log(
+      `${consumer} ${key}: ${events} events since ${since}, first ${type}, tried ${attempts} times: ${error}`,
+    );
+  }
+  const events = parked.reduce((sum, each) => sum + each.events, 0);
+  console.log(`${events} events of ${parked.length} keys are put aside`);
+}
+
+async function replay(pool, filter, { askForReplay, listParkedKeys }) {
+  console.log(`${await askForReplay(pool, filter)} events are to be applied again …`);
+  const deadline = Date.now() + answerTimeoutMs;
+  for (;;) {
+    const parked = await listParkedKeys(pool, filter);
+    const waiting = parked.filter((each) => each.replayAsked);
+    if (waiting.length === 0) {
+      show(parked);
+      if (parked.length > 0) process.exitCode = 1;
+      return;
+    }
+    if (Date.now() > deadline)
+      throw new Error(`${waiting.length} keys wait still: they are replayed when the service runs and gets to it`);
+    await delay(200);
+  }
+}
+
+async function main() {
+  const { values: filter, positionals } = parseArgs({
+    allowPositionals: true,
+    options: { consumer: { type: 'string' }, key: { type: 'string' } },
+  });
+  const [command] = positionals;
+  if (positionals.length !== 1 || !['list', 'replay'].includes(command)) throw new Error(usage);
+  if (!process.env.DATABASE_URL) throw new Error(`Which database? Say DATABASE_URL.\n\n${usage}`);
+  const [requests, { createPool }, { createLogger }] = await Promise.all([
+    import('@granary/shared/bus/dead-letter-requests'),
+    import('@granary/shared/postgres/pool'),
+    import('@granary/shared/logger'),
+  ]);
+  const log = createLogger('dead-letters', 'warn');
+  const pool = createPool({ url: process.env.DATABASE_URL, size: 1, applicationName: 'granary-dead-letters', log });
+  try {
+    if (command === 'list') show(await requests.listParkedKeys(pool, filter));
+    else await replay(pool, filter, requests);
+  } finally {
+    await pool.end();
+  }
+}
+
+try {
+  await main();
+} catch (error) {
+  console.error(error.message);
+  process.exitCode = 1;
+}

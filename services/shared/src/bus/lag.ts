@@ -1,0 +1,11 @@
+import type { Finding } from '../health';
+
+/** From here on being behind is worth a word in health. */
+export const behindMs = 5_000;
+
+export const degraded = (message: string): Finding => ({ status: 'DEGRADED', message });
+
+/** Whether something has lasted long enough to be said. */
+export function isBehind(sinceMs: number | undefined, allowedMs = behindMs): boolean {
+  return sinceMs !== undefined && Date.now() - sinceMs > allowedMs;
+}

@@ -1,0 +1,277 @@
+import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
+import { append } from '@granary/shared/bus/outbox';
+import { createSignal } from '@granary/shared/bus/signal';
+import type { Logger } from '@granary/shared/logger';
+import { row, type Pool } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { transaction } from '@granary/shared/postgres/transaction';
+import { describeWithKafka, kafkaForTests, type TestBroker } from './bus-broker';
+import { sharedBusTests } from './bus-suite';
+import {
+  appliedSequences,
+  count,
+  endWorlds,
+  kafkaBus,
+  log,
+  openPool,
+  publish,
+  publishedSequences,
+  record,
+  stopConsumer,
+  thing,
+  until,
+  upTo,
+  world,
+} from './bus-world';
+
+jest.setTimeout(120_000);
+
+/** The number of the last event that the relay is done with. */
+const relayedUpTo = async (publisher: Pool) =>
+  (await row<{ pos: bigint }>(publisher, sql`select pos from outbox_reader where consumer = 'kafka-relay'`))!.pos;
+
+describeWithKafka()('events through Kafka', () => {
+  let broker: TestBroker;
+  beforeAll(async () => {
+    broker = await kafkaForTests();
+  });
+  afterEach(async () => {
+    await endWorlds();
+    if (!broker.isUp()) await broker.start();
+  });
+  afterAll(() => broker?.stop());
+
+  sharedBusTests(() => kafkaBus(broker.address), 10);
+
+  test('are written while the broker is away, which health says, and all arrive when it is back', async () => {
+    const { publisher, subscriber, consume, relaying } = await world({ size: 8, bus: await kafkaBus(broker.address) });
+    const consumer = consume();
+    let writing = true;
+    const writers = Array.from({ length: 4 }, async (_, writer) => {
+      while (writing) {
+        await transaction(publisher, (tx) => publish(tx, `key-${writer}`, 5));
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    });
+    await until(async () => (await count(subscriber, 'applied')) > 50);
+    await broker.kill();
+    const { total: before } = await publishedSequences(publisher);
+    await until(async () => (await relaying!.check()).message === 'events wait, they cannot be sent to Kafka');
+    await until(async () => (await publishedSequences(publisher)).total > before + 100);
+    await broker.start();
+    await until(async () => (await relaying!.check()).status === 'HEALTHY');
+    writing = false;
+    await Promise.all(writers);
+    const { total, sequences } = await publishedSequences(publisher);
+    await until(async () => (await count(subscriber, 'applied')) >= total);
+    expect(await appliedSequences(subscriber)).toEqual(sequences);
+    await until(async () => (await consumer.lag()).status === 'HEALTHY');
+  }, 90_000);
+
+  test('that Kafka has lost with its disk come from the outbox, and a missing topic is said until it is made', async () => {
+    const bus = await kafkaBus(broker.address);
+    const { publisher, subscriber, consume, relaying } = await world({ bus });
+    const stopped = consume();
+    await transaction(publisher, (tx) => publish(tx, 'first', 20));
+    await until(async () => (await count(subscriber, 'applied')) === 20);
+    await stopConsumer(stopped);
+    // The relay is done with them, so nobody will send them again.
+    await transaction(publisher, (tx) => publish(tx, 'lost', 300));
+    await until(async () => (await relayedUpTo(publisher)) === 320n);
+    await broker.kill();
+    await broker.loseDisk();
+    await broker.start();
+
+    const consumer = consume({ kafkaTimes: { sessionTimeoutMs: 4_000, sweepAfterMs: 1_000 } });
+    await transaction(publisher, (tx) => publish(tx, 'later', 20));
+    await until(async () => (await count(subscriber, 'applied')) === 340);
+    await until(async () => (await consumer.lag()).status === 'DEGRADED');
+    const missing = `Kafka has no topic ${bus.prefix}.data.usage: npm run bus:topics makes it`;
+    await until(async () => (await consumer.lag()).message === missing);
+    await until(async () => (await relaying!.check()).message?.startsWith('Kafka has no topic') === true);
+    await bus.kafka.createTopics(kafkaTopics(bus.prefix), topicPartitions);
+    await until(async () => (await consumer.lag()).message !== missing);
+    await until(async () => (await relaying!.check()).status === 'HEALTHY');
+    await stopConsumer(consumer);
+    // What comes now comes through Kafka: the sweep is far away. The places that the database holds are beyond its end.
+    consume();
+    await transaction(publisher, (tx) => publish(tx, 'new', 20));
+    await until(async () => (await count(subscriber, 'applied')) === 360);
+    expect(await appliedSequences(subscriber)).toEqual({
+      ...{ first: upTo(20), lost: upTo(300), later: upTo(20), new: upTo(20) },
+    });
+  }, 120_000);
+
+  test('go on coming after the group has thrown a member out in the middle, and refused its offsets', async () => {
+    const refused: string[] = [];
+    const listening = Object.assign(Object.create(log) as Logger, {
+      debug: (_: object, message: string) => {
+        if (message.startsWith('Response OffsetCommit')) refused.push(message);
+      },
+    });
+    const bus = await kafkaBus(broker.address, { logger: listening });
+    const { publisher, subscriber, consume } = await world({ bus });
+    consume({
+      kafkaTimes: { sessionTimeoutMs: 1_000, sweepAfterMs: 600_000 },
+      handle: async (tx, event) => {
+        await record(tx, event);
+        // A process that is paused: no sign of life goes out.
+        if (event.aggregateSequence === 3n) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 3_000);
+      },
+    });
+    await transaction(publisher, (tx) => publish(tx, 'a', 5));
+    await until(async () => refused.length > 0);
+    await transaction(publisher, (tx) => publish(tx, 'a', 5));
+    await until(async () => (await count(subscriber, 'applied')) === 10);
+    expect(await appliedSequences(subscriber)).toEqual({ a: upTo(10) });
+  });
+
+  test('are read again when the database was restored, though the group is further', async () => {
+    const { publisher, subscriber, consume } = await world({ bus: await kafkaBus(broker.address) });
+    const consumer = consume();
+    await transaction(publisher, async (tx) => {
+      for (let key = 0; key < 12; key++) await publish(tx, `key-${key}`, 5);
+    });
+    await until(async () => (await count(subscriber, 'applied')) === 60);
+    await stopConsumer(consumer);
+    // The backup was made before anything was applied.
+    await subscriber.query('truncate applied, inbox, bus_aggregate; update bus_offset set next = 0');
+    consume();
+    await until(async () => (await count(subscriber, 'applied')) === 60);
+    expect(await appliedSequences(subscriber)).toEqual(
+      Object.fromEntries(Array.from({ length: 12 }, (_, key) => [`key-${key}`, upTo(5)])),
+    );
+  });
+
+  test('are sent by one of two copies; when it is paused the other one takes over, and what it sends late changes nothing', async () => {
+    const bus = await kafkaBus(broker.address);
+    const { publisher, subscriber, consume, relaying, relayOn, appended } = await world({
+      bus,
+      relay: { leaseMs: 1_000 },
+    });
+    await relaying!.stop();
+    const pausedPool = openPool(publisher.options.connectionString!, 2);
+    const goOn = createSignal();
+    const held = createSignal();
+    let sentLate = 0;
+    const isHeld = held.wait(20_000);
+    const paused = relayOn({
+      pool: pausedPool,
+      bus: {
+        ...bus,
+        kafka: {
+          ...bus.kafka,
+          openSender: async () => {
+            const sender = await bus.kafka.openSender();
+            return {
+              ...sender,
+              send: async (messages) => {
+                const resumed = goOn.wait(60_000);
+                held.notify();
+                await resumed;
+                await sender.send(messages);
+                sentLate += messages.length;
+              },
+            };
+          },
+        },
+      },
+    });
+    await transaction(publisher, (tx) => publish(tx, 'a', 50));
+    appended.notify();
+    await isHeld;
+    // From here on it cannot renew its lease, as if it did not run.
+    const query = jest.spyOn(pausedPool, 'query').mockImplementation(() => {
+      throw new Error('paused');
+    });
+    relayOn();
+    consume();
+    await until(async () => (await count(subscriber, 'applied')) === 50);
+    await transaction(publisher, (tx) => publish(tx, 'a', 50));
+    await until(async () => (await count(subscriber, 'applied')) === 100);
+    await until(async () => (await relayedUpTo(publisher)) === 100n);
+    query.mockRestore();
+    goOn.notify();
+    await until(async () => sentLate === 50);
+    await paused.stop();
+    expect(await relayedUpTo(publisher)).toBe(100n);
+    await transaction(publisher, (tx) => publish(tx, 'a', 50));
+    await until(async () => (await count(subscriber, 'applied')) === 150);
+    expect(await appliedSequences(subscriber)).toEqual({ a: upTo(150) });
+    // What it had in hand came twice, and nothing else: it has neither gone on nor moved the place back.
+    const ends = await bus.kafka.ranges([`${bus.prefix}.data.usage`]);
+    expect(ends.reduce((sum, { high }) => sum + Number(high), 0)).toBe(150 + 50);
+  });
+
+  test('of the largest size are sent in pieces that the broker takes', async () => {
+    const { publisher, subscriber, consume } = await world({ bus: await kafkaBus(broker.address) });
+    const lengths: number[] = [];
+    consume({ handle: async (_, event) => void lengths.push(String(event.payload['value']).length) });
+    const value = 'x'.repeat(65_000);
+    await transaction(publisher, (tx) =>
+      append(
+        tx,
+        Array.from({ length: 40 }, (_, at) => thing('large', BigInt(at + 1), value)),
+      ),
+    );
+    await until(
+      async () => (await row<{ seq: bigint }>(subscriber, sql`select last_seq as seq from bus_aggregate`))?.seq === 40n,
+    );
+    expect(new Set(lengths)).toEqual(new Set([65_000]));
+  });
+
+  test('come from the outbox when a client is stuck, which is replaced; and after three like it the consumer fails', async () => {
+    const bus = await kafkaBus(broker.address);
+    let members = 0;
+    const stuck = {
+      ...bus,
+      kafka: {
+        ...bus.kafka,
+        // As kafkajs is now and then: in the group, without an error, and without messages.
+        joinGroup: () => {
+          members++;
+          return {
+            ended: new Promise<never>(() => {}),
+            assignment: () =>
+              Array.from({ length: topicPartitions }, (_, partition) => ({
+                ...{ topic: `${bus.prefix}.data.usage`, partition, next: undefined },
+              })),
+            progressedMs: () => 0,
+            isBusy: () => false,
+            hasDealt: () => false,
+            stop: () => Promise.resolve(),
+          };
+        },
+      },
+    };
+    const { publisher, subscriber, consume } = await world({ bus });
+    const consumer = consume({
+      bus: stuck,
+      kafkaTimes: { stuckMs: 300, sweepAfterMs: 600_000, sessionTimeoutMs: 4_000 },
+    });
+    // Nothing is there yet, so nobody is stuck.
+    await until(async () => members === 1);
+    await transaction(publisher, (tx) => publish(tx, 'a', 5));
+    await expect(consumer.failed).rejects.toThrow('the consumer subscriber gets nowhere with Kafka');
+    expect(members).toBeGreaterThanOrEqual(3);
+    await stopConsumer(consumer);
+    consume({ bus: stuck, kafkaTimes: { stuckMs: 300, sweepAfterMs: 100, sessionTimeoutMs: 4_000 } });
+    await until(async () => (await count(subscriber, 'applied')) === 5);
+    expect(await appliedSequences(subscriber)).toEqual({ a: upTo(5) });
+  });
+
+  test('travel without a timer that is set into the past, of which Node warns', async () => {
+    const timers = jest.spyOn(globalThis, 'setTimeout');
+    try {
+      const { publisher, subscriber, consume } = await world({ bus: await kafkaBus(broker.address) });
+      consume();
+      await transaction(publisher, (tx) => publish(tx, 'a', 5));
+      await until(async () => (await count(subscriber, 'applied')) === 5);
+      await endWorlds();
+      expect(timers.mock.calls.filter(([, ms]) => Number(ms) < 0)).toEqual([]);
+      expect(timers.mock.calls.length).toBeGreaterThan(10);
+    } finally {
+      timers.mockRestore();
+    }
+  });
+});

@@ -1,0 +1,48 @@
+import { openKafka } from '@granary/shared/bus/kafka';
+import { startConsumer } from '@granary/shared/bus/consumer';
+import { outboxDefinition, outboxImplementation } from '@granary/shared/bus/outbox';
+import { startRelay } from '@granary/shared/bus/relay';
+import { createSignal } from '@granary/shared/bus/signal';
+import { openClient } from '@granary/shared/grpc/client';
+import { createLogger } from '@granary/shared/logger';
+import { createPool } from '@granary/shared/postgres/pool';
+import { record } from './bus-world';
+
+/** What a process that a test kills is to do. */
+export interface BusProcess {
+  role: 'relay' | 'consumer';
+  publisherUrl: string;
+  subscriberUrl: string;
+  /** Absent: the consumer reads the outbox. */
+  kafka?: { address: string; prefix: string } | undefined;
+}
+
+// A relay, or a copy of a consumer; it never ends by itself unless its parent does, or the consumer says that it must.
+const { role, publisherUrl, subscriberUrl, kafka } = JSON.parse(process.argv[2]!) as BusProcess;
+const log = createLogger(`bus-${role}`, process.env['BUS_TEST_LOG'] ?? 'silent');
+const pool = (url: string) => createPool({ url, size: 4, applicationName: 'bus-process', log });
+const publisher = pool(publisherUrl);
+const bus = kafka && {
+  kafka: openKafka({ brokers: [kafka.address], clientId: 'bus-process', log }),
+  prefix: kafka.prefix,
+};
+
+if (role === 'relay') {
+  startRelay({ pool: publisher, log, bus: bus!, service: 'data', appended: createSignal(), leaseMs: 1_500 });
+} else {
+  const { client: source } = openClient(
+    outboxDefinition,
+    { implementation: outboxImplementation({ pool: publisher, log }) },
+    { log },
+  );
+  const consumer = startConsumer({
+    ...{ pool: pool(subscriberUrl), log, bus, source, handle: record },
+    name: 'subscriber',
+    from: 'data',
+    topics: ['usage'],
+    kafkaTimes: { sessionTimeoutMs: 3_000, sweepAfterMs: 15_000 },
+  });
+  consumer.failed.catch(() => process.exit(1));
+}
+process.on('disconnect', () => process.exit());
+process.send!('ready');
