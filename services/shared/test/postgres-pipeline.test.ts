@@ -161,7 +161,7 @@ describe('steps that are sent in one go', () => {
     await pool.query('create table whole (id int4 unique deferrable initially deferred)');
     const insert = (id: number) => sql`insert into whole values (${id})`;
     const write = (last: number[]) =>
-      pipelinedTransaction(pool, sql`select 41 + ${1}::int4`, (tx, { rows: [answer] }) =>
+      pipelinedTransaction(pool, sql`select 41 + ${1}::int4`, (_, { rows: [answer] }) =>
         Promise.resolve({ result: answer![0], last: last.map(insert) }),
       );
     expect(await write([1, 2])).toBe('42');
