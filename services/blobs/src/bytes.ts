@@ -7,6 +7,7 @@ import { toServiceError } from '@granary/shared/grpc/status';
 import type { ServerTrust } from '@granary/shared/trust/trust';
 import type { BlobsContext } from './context';
 import { download } from './download';
+import { tracedTransfer } from './tracing';
 import { upload } from './upload';
 
 export interface BytesOptions {
@@ -44,7 +45,11 @@ export async function startBytes(context: BlobsContext, options: BytesOptions): 
       if (transfers >= options.transfersMax) throw unavailable('Too many transfers of blobs are under way');
       transfers++;
       try {
-        await serve(context, options, request, response, requestId);
+        const { traceparent } = request.headers;
+        const trace = typeof traceparent === 'string' ? traceparent : undefined;
+        await tracedTransfer(context, `${request.method} /blob`, trace, (within) =>
+          serve(within, options, request, response, requestId),
+        );
       } finally {
         transfers--;
       }

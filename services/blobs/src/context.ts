@@ -17,6 +17,8 @@ export interface BlobsContext {
   /** Blobs whose commit is under way in this process; nobody else decides about them meanwhile. */
   committing: Set<string>;
   pendingGraceMs: number;
+  /** Of the transfer at hand, if it is traced. */
+  trace?: string;
 }
 
 /** Long enough for several tries of a commit while data restarts. */

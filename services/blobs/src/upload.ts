@@ -3,13 +3,13 @@ import { ServiceError, unavailable } from '@granary/shared/errors';
 import type { UploadGrant } from '@granary/shared/grant';
 import type { CommitUploadRequest } from '@granary/shared/gen/granary/data/v1/CommitUploadRequest';
 import type { CommitUploadResponse } from '@granary/shared/gen/granary/data/v1/CommitUploadResponse';
-import { newCall } from '@granary/shared/grpc/types';
 import { forgetPending, insertPending, markStored } from './blobs';
 import { storedFilename, storedType } from './content';
 import { dataTimeoutMs, isOutcomeUnknown, type BlobsContext } from './context';
 import { formOverheadBytes, metadataMaxBytes, receiveForm, receiveRaw, tooLarge, type ReceivedUpload } from './form';
 import { canonicalMetadata, contentHash } from './metadata';
 import { removeBytes } from './settling';
+import { callWithin } from './tracing';
 
 /** The answer of endpoint 5. */
 export interface UploadAnswer {
@@ -141,7 +141,7 @@ async function commit(
     });
   let committed: CommitUploadResponse;
   try {
-    committed = await context.data.commitUpload(message, newCall(requestId, dataTimeoutMs));
+    committed = await context.data.commitUpload(message, callWithin(context, requestId, dataTimeoutMs));
   } catch (error) {
     if (!isOutcomeUnknown(error)) await drop();
     throw error;

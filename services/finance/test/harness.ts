@@ -18,11 +18,13 @@ import { applyMigrations, migrate } from '@granary/shared/postgres/migrate';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/shared/testing/database';
+import { openTrust } from '@granary/shared/trust/trust';
 import { readConfig } from '@granary/shared/config';
 import { financeConfig } from '../src/config';
 import { financeDefinition, startFinance } from '../src/service';
 
 export const log = createLogger('test', 'silent');
+const secret = 'a secret that the services share with each other';
 
 export const call = (): Call => newCall('test', 20_000);
 
@@ -114,6 +116,7 @@ export async function startTestFinance(environment: Record<string, string> = {})
         DATABASE_URL: url,
         KEY_FILE: keyFile,
         LOG_LEVEL: 'silent',
+        INTERNAL_SECRET: secret,
         ...environment,
         ...changes,
       }),
@@ -124,9 +127,11 @@ export async function startTestFinance(environment: Record<string, string> = {})
         blobsOutbox: { implementation: blobs.implementation },
       },
     );
+  const trust = openTrust('gateway', { INTERNAL_SECRET: secret }, log);
+  const credentials = () => trust.towards('finance');
   const connect = (address: string) => ({
-    finance: openClient(financeDefinition, { address }, { log }),
-    health: openClient(healthDefinition, { address }, { log }),
+    finance: openClient(financeDefinition, { address }, { log, credentials }),
+    health: openClient(healthDefinition, { address }, { log, credentials }),
   });
   let running = await start();
   let clients = connect(running.address!);

@@ -33,7 +33,7 @@ export interface ConstellationOptions {
   /** 0 for any free port. */
   port: number;
   operatorKey: string;
-  /** Signs the grants of the byte hop between gateway and blobs. */
+  /** From which the services derive those with which they sign their calls; over the byte hop they always do. */
   internalSecret: string;
   /** `direct`: callers call handlers. `wire`: over gRPC on loopback, as between processes. */
   transport: 'direct' | 'wire';
@@ -57,6 +57,7 @@ export async function startConstellation(options: ConstellationOptions): Promise
   const common = (service: DatabaseService) => ({
     DATABASE_URL: options.databaseUrls[service],
     LISTEN: '127.0.0.1:0',
+    INTERNAL_SECRET: options.internalSecret,
     ...options.settings?.[service],
   });
   const where = (service: RunningService): ServiceTarget =>
@@ -87,7 +88,6 @@ export async function startConstellation(options: ConstellationOptions): Promise
         readConfig(blobsConfig, {
           OBJECTS_DIR: join(directory, 'objects'),
           HTTP_LISTEN: '127.0.0.1:0',
-          INTERNAL_SECRET: options.internalSecret,
           ...common('blobs'),
         }),
         { ...overrides('blobs'), data: target(data, dataDefinition), dataOutbox },

@@ -3,11 +3,17 @@ import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1
 import { loadService } from '@granary/shared/grpc/protos';
 import type { Implementation } from '@granary/shared/grpc/server';
 import { startService, type Overrides, type RunningService } from '@granary/shared/service';
+import type { AccessTo } from '@granary/shared/trust/access';
 import type { PaymentsConfig } from './config';
 import { paymentsHandlers } from './handlers';
 import { setPrices } from './prices';
 
 export const paymentsDefinition = loadService<PaymentsDefinition>('payments', 'Payments');
+
+const access = {
+  gateway: ['quoteEncryptedIndex', 'verifyPayment'],
+  finance: ['getPrices'],
+} satisfies AccessTo<PaymentsDefinition>;
 
 export interface PaymentsOverrides extends Overrides {
   now?: () => Date;
@@ -27,6 +33,7 @@ export function startPayments(config: PaymentsConfig, overrides: PaymentsOverrid
     );
     const payments: Implementation<PaymentsDefinition> = {
       definition: paymentsDefinition,
+      access,
       handlers: paymentsHandlers({ pool }),
     };
     return { implementations: [payments] };

@@ -7,10 +7,13 @@ import { createLogger } from '@granary/shared/logger';
 import { createPool, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { testDatabase } from '@granary/shared/testing/database';
+import type { ServiceName } from '@granary/shared/trust/services';
+import { openTrust } from '@granary/shared/trust/trust';
 import { paymentsConfig } from '../src/config';
 import { paymentsDefinition, startPayments } from '../src/service';
 
 const log = createLogger('payments-test', 'silent');
+const secret = 'a secret that the services share with each other';
 const stops: Array<() => Promise<void>> = [];
 
 afterEach(async () => {
@@ -19,14 +22,23 @@ afterEach(async () => {
 
 type Transport = 'in one process' | 'over gRPC';
 
-async function start(transport: Transport, url: string, environment: Record<string, string> = {}, now = new Date()) {
-  const config = readConfig(paymentsConfig, { DATABASE_URL: url, ...environment });
+async function start(
+  transport: Transport,
+  url: string,
+  environment: Record<string, string> = {},
+  now = new Date(),
+  caller: ServiceName = 'finance',
+) {
+  const config = readConfig(paymentsConfig, { DATABASE_URL: url, INTERNAL_SECRET: secret, ...environment });
   const service = await startPayments(config, { log, listen: transport === 'over gRPC', now: () => now });
   const target: Target<PaymentsDefinition> =
     transport === 'over gRPC'
       ? { address: service.address! }
       : { implementation: service.implementations[0] as unknown as Implementation<PaymentsDefinition> };
-  const opened = openClient(paymentsDefinition, target, { log });
+  const opened = openClient(paymentsDefinition, target, {
+    log,
+    credentials: () => openTrust(caller, config, log).towards('payments'),
+  });
   stops.push(async () => {
     opened.close();
     await service.stop();
@@ -67,7 +79,7 @@ describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transpo
   });
 
   test('quotes and payments say that they are not implemented', async () => {
-    const payments = await start(transport, (await testDatabase()).url);
+    const payments = await start(transport, (await testDatabase()).url, {}, new Date(), 'gateway');
     const refusal = { code: 'UNIMPLEMENTED', reason: 'NOT_IMPLEMENTED' };
     await expect(payments.quoteEncryptedIndex({ appId: 'films' }, call())).rejects.toMatchObject(refusal);
     await expect(payments.verifyPayment({ body: Buffer.from('{}') }, call())).rejects.toMatchObject(refusal);

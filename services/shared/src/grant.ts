@@ -1,5 +1,4 @@
-import { createHmac, timingSafeEqual } from 'node:crypto';
-import { ServiceError } from './errors';
+import { createHmac, timingSafeEqual, type KeyObject } from 'node:crypto';
 
 /** The header that carries a grant. */
 export const grantHeader = 'x-granary-grant';
@@ -35,28 +34,30 @@ export type Grant = (UploadGrant | ReadGrant) & {
   expiresAtMs: number;
 };
 
-function sign(secret: string, payload: string): Buffer {
-  return createHmac('sha256', secret).update('granary grant\n').update(payload).digest();
+function sign(key: KeyObject, payload: string): Buffer {
+  return createHmac('sha256', key).update('granary grant\n').update(payload).digest();
 }
 
-/** Claims and their HMAC-SHA256 in one line of URL-safe text. */
-export function signGrant(secret: string, grant: Grant): string {
+/** Claims and their HMAC-SHA256, with the key for calls from the gateway to blobs, in one line of URL-safe text. */
+export function signGrant(key: KeyObject, grant: Grant): string {
   const payload = Buffer.from(JSON.stringify(grant)).toString('base64url');
-  return `${payload}.${sign(secret, payload).toString('base64url')}`;
+  return `${payload}.${sign(key, payload).toString('base64url')}`;
 }
 
-/** The claims of a grant. Throws UNAUTHENTICATED when it is not ours, was altered, or has expired. */
-export function verifyGrant(secret: string, text: string | undefined, nowMs = Date.now()): Grant {
+/** The claims of a grant; undefined when none of the keys has signed it, it was altered, or it has expired. */
+export function verifyGrant(
+  keys: readonly KeyObject[],
+  text: string | undefined,
+  nowMs = Date.now(),
+): Grant | undefined {
   const [payload = '', signature = '', ...rest] = (text ?? '').split('.');
-  const expected = sign(secret, payload);
   const given = Buffer.from(signature, 'base64url');
-  if (rest.length > 0 || given.length !== expected.length || !timingSafeEqual(given, expected)) throw refused();
-  // Only what this secret has signed is parsed, so its shape is the one that `signGrant` was given.
+  const signed = keys.some((key) => {
+    const expected = sign(key, payload);
+    return given.length === expected.length && timingSafeEqual(given, expected);
+  });
+  if (rest.length > 0 || !signed) return undefined;
+  // Only what such a key has signed is parsed, so its shape is the one that `signGrant` was given.
   const grant = JSON.parse(Buffer.from(payload, 'base64url').toString()) as Grant;
-  if (!(grant.expiresAtMs > nowMs)) throw refused();
-  return grant;
-}
-
-function refused(): ServiceError {
-  return new ServiceError('UNAUTHENTICATED', 'UNAUTHENTICATED', 'A valid grant is needed');
+  return grant.expiresAtMs > nowMs ? grant : undefined;
 }

@@ -4,9 +4,13 @@ import type { Status } from './gen/granary/health/v1/Status';
 import { loadService } from './grpc/protos';
 import type { Implementation } from './grpc/server';
 import type { Pool } from './postgres/pool';
+import type { AccessTo } from './trust/access';
 import { version } from './version';
 
 export const healthDefinition = loadService<HealthDefinition>('health', 'Health');
+
+/** The gateway answers to the outside for all of them; probes of an orchestrator look at the port. */
+export const healthAccess = { gateway: '*' } satisfies AccessTo<HealthDefinition>;
 
 export interface Finding {
   status: Exclude<Status, 'STATUS_UNSPECIFIED'>;

@@ -19,10 +19,12 @@ import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/shared/testing/database';
+import { openTrust } from '@granary/shared/trust/trust';
 import { tasksConfig } from '../src/config';
 import { startTasks, tasksDefinition } from '../src/service';
 
 const log = createLogger('tasks-test', 'silent');
+const secret = 'a secret that the services share with each other';
 const dataDefinition = loadService<DataDefinition>('data', 'Data');
 const stops: Array<() => Promise<void>> = [];
 
@@ -69,11 +71,11 @@ async function world(transport: 'in one process' | 'over gRPC') {
   const data = standIn.implementation();
   const dataOutbox = outboxImplementation({ pool, log });
   const DATABASE_URL = (await testDatabase()).url;
-  let environment: Record<string, string> = { DATABASE_URL };
+  let environment: Record<string, string> = { DATABASE_URL, INTERNAL_SECRET: secret };
   if (transport === 'over gRPC') {
     const server = await startServer('127.0.0.1:0', [data, dataOutbox], log);
     stops.push(() => server.stop());
-    environment = { DATABASE_URL, DATA_ADDRESS: server.address };
+    environment = { ...environment, DATA_ADDRESS: server.address };
   }
 
   const start = async () => {
@@ -83,10 +85,11 @@ async function world(transport: 'in one process' | 'over gRPC') {
       log,
       ...(direct && { listen: false, data: { implementation: data }, dataOutbox: { implementation: dataOutbox } }),
     });
+    const credentials = () => openTrust('gateway', config, log).towards('tasks');
     const target = (at: number): Target<never> =>
       direct ? { implementation: service.implementations[at] as Implementation<never> } : { address: service.address! };
-    const tasks = openClient<TasksDefinition>(tasksDefinition, target(0), { log });
-    const health = openClient<HealthDefinition>(healthDefinition, target(1), { log });
+    const tasks = openClient<TasksDefinition>(tasksDefinition, target(0), { log, credentials });
+    const health = openClient<HealthDefinition>(healthDefinition, target(1), { log, credentials });
     let stopped = false;
     const stop = async () => {
       if (stopped) return;

@@ -114,7 +114,7 @@ export async function startServices(run: Run, settings: ServicesSettings, sink?:
   };
   const start = async (name: ServiceName): Promise<Program> => {
     const main = path.join(__dirname, '../../..', name, 'dist/main.js');
-    const env = { ...inherited(), ...environment[name] };
+    const env = { ...inherited(), ...metricsListen(name), ...environment[name] };
     const program = await startProgram(run, name, process.execPath, [main], { cwd: '/', env, sink });
     started.push(program);
     return program;
@@ -137,8 +137,17 @@ export async function startServices(run: Run, settings: ServicesSettings, sink?:
 /** Settings such as MAX_BLOB_BYTES reach all services; what the stack decides, and the operator's key, do not. */
 function inherited(): NodeJS.ProcessEnv {
   const decided =
-    /^(OPERATOR_KEY|DATA_DIR|OBJECTS_DIR|OBJECT_STORE|BUS|KAFKA_.*|S3_.*|(INTERNAL|SERVICE)_SECRET.*|TRUSTED_CALLERS.*)$/;
+    /^(OPERATOR_KEY|DATA_DIR|OBJECTS_DIR|OBJECT_STORE|BUS|KAFKA_.*|S3_.*|(INTERNAL|SERVICE)_SECRET.*|TRUSTED_CALLERS.*|OTEL_SERVICE_NAME)$/;
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !decided.test(name)));
+}
+
+/** METRICS_LISTEN is the gateway's, and each other service has the next port. */
+function metricsListen(name: ServiceName): Record<string, string> {
+  const given = process.env['METRICS_LISTEN'] ?? '';
+  const [, host, port] = /^(.+):(\d+)$/.exec(given) ?? [];
+  if (!host || port === '0') return {};
+  const place = ['gateway', ...databaseServices].indexOf(name);
+  return { METRICS_LISTEN: `${host}:${Number(port) + place}` };
 }
 
 async function answersReady({ host, port }: ServicesSettings): Promise<boolean> {

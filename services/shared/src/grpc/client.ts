@@ -7,6 +7,10 @@ import {
 } from '@grpc/grpc-js';
 import { ServiceError } from '../errors';
 import type { Logger } from '../logger';
+import { asOurFault } from '../trust/guard';
+import { measuredCalls } from '../telemetry/rpc';
+import { appOf, tokenHeader } from '../trust/token';
+import type { CallCredentials } from '../trust/trust';
 import { runHandler, withinDeadline, type AnyHandler } from './run';
 import { maxMessageBytes, type Implementation } from './server';
 import { fromStatus } from './status';
@@ -31,6 +35,8 @@ export function targetOf<D extends ServiceDefinition>(target: ServiceTarget, def
 
 export interface ClientOptions {
   log: Logger;
+  /** `() => trust.towards(…)`, asked only for calls over the wire. Without it they are neither signed nor encrypted. */
+  credentials?: () => CallCredentials;
   /**
    * Methods that may be sent again when the service was UNAVAILABLE: reads, and calls that carry a ticket or an id
    * of their own. Everything else fails at once.
@@ -87,7 +93,8 @@ function direct(implementation: Implementation, log: Logger): Transport {
   };
 }
 
-function wire(address: string, { streamed = [], stream }: ClientOptions): Transport {
+function wire(address: string, { streamed = [], stream, ...options }: ClientOptions): Transport {
+  const own = options.credentials?.();
   const channelOptions = {
     'grpc.max_receive_message_length': maxMessageBytes,
     'grpc.max_send_message_length': maxMessageBytes,
@@ -95,13 +102,16 @@ function wire(address: string, { streamed = [], stream }: ClientOptions): Transp
     'grpc.max_reconnect_backoff_ms': 1_000,
     'grpc.keepalive_time_ms': 30_000,
   };
-  const connection = new GrpcClient(address, credentials.createInsecure(), channelOptions);
-  const streams = streamed.length > 0 ? openStreams(address, channelOptions, maxMessageBytes, stream) : undefined;
+  const connection = new GrpcClient(address, own?.channel ?? credentials.createInsecure(), channelOptions);
+  const streams = streamed.length > 0 ? openStreams(address, channelOptions, maxMessageBytes, stream, own) : undefined;
   return {
     method: (name, method) =>
-      streams && streamed.includes(name)
-        ? carried(streams, connection, method)
-        : (request, call) => unary(connection, method, request, call),
+      measuredCalls(
+        method.path,
+        streams && streamed.includes(name)
+          ? carried(streams, connection, method, own)
+          : (request: unknown, call: Call) => unary(connection, method, request, appOf(request), call, own),
+      ),
     ...(streams && { streamCounts: () => streams.counts() }),
     close: () => {
       streams?.close();
@@ -115,13 +125,15 @@ function carried(
   streams: StreamClient,
   connection: GrpcClient,
   method: MethodDefinition<unknown, unknown>,
+  own: CallCredentials | undefined,
 ): AnyHandler {
   const encoded = { ...method, requestSerialize: (bytes: unknown) => bytes as Buffer };
   return async (request, call) => {
     const bytes = method.requestSerialize(request);
-    if (bytes.length > maxRequestBytes || streams.unsupported()) return unary(connection, encoded, bytes, call);
-    const { appId } = request as { appId?: unknown };
-    const answer = await streams.send(method.path, bytes, typeof appId === 'string' ? appId : '', call);
+    const app = appOf(request);
+    if (bytes.length > maxRequestBytes || streams.unsupported())
+      return unary(connection, encoded, bytes, app, call, own);
+    const answer = await streams.send(method.path, bytes, app, call);
     return method.responseDeserialize(answer);
   };
 }
@@ -130,11 +142,15 @@ function unary(
   connection: GrpcClient,
   method: MethodDefinition<unknown, unknown>,
   request: unknown,
+  app: string,
   call: Call,
+  own: CallCredentials | undefined,
 ): Promise<unknown> {
   return new Promise((resolve, reject) => {
     const metadata = new Metadata();
     metadata.set('x-request-id', call.requestId);
+    if (call.trace !== undefined) metadata.set('traceparent', call.trace);
+    if (own) metadata.set(tokenHeader, own.token(method.path, app));
     const sent = connection.makeUnaryRequest(
       method.path,
       method.requestSerialize,
@@ -144,7 +160,7 @@ function unary(
       { deadline: call.deadlineMs },
       (error, response) => {
         call.signal.removeEventListener('abort', cancel);
-        if (error) reject(fromStatus(error));
+        if (error) reject(asOurFault(fromStatus(error)));
         else resolve(response);
       },
     );

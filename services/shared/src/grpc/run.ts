@@ -1,5 +1,6 @@
 import { ServiceError } from '../errors';
 import type { Logger } from '../logger';
+import { inSpan, methodMetrics } from '../telemetry/rpc';
 import { startWaiting, stopWaiting } from './deadlines';
 import { toServiceError } from './status';
 import type { Call } from './types';
@@ -19,11 +20,17 @@ export async function runHandler(
   log: Logger,
   method: string,
 ): Promise<unknown> {
+  const metrics = methodMetrics(method, 'server');
+  const beganAtMs = metrics.begin();
   try {
     if (Date.now() >= call.deadlineMs) throw deadlinePassed();
-    return await handler(request, call);
+    const result = await inSpan(method, call, (within) => handler(request, within));
+    metrics.end(beganAtMs, 'OK');
+    return result;
   } catch (error) {
-    throw toServiceError(error, log, call.requestId, method);
+    const known = toServiceError(error, log, call.requestId, method);
+    metrics.end(beganAtMs, known.code);
+    throw known;
   }
 }
 

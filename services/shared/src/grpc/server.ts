@@ -8,9 +8,14 @@ import {
 } from '@grpc/grpc-js';
 import type { ServiceError } from '../errors';
 import type { Logger } from '../logger';
+import type { Access, Limits } from '../trust/access';
+import type { ServerTrust } from '../trust/trust';
+import { admission, type Admission } from './admission';
+import { Cancellation } from './cancellation';
 import { runHandler, type AnyHandler } from './run';
 import { toStatus } from './status';
 import { carrierDefinition } from './stream';
+import { partsSerializer } from './stream-answer';
 import { carrier, type CarriedMethod, type CarrierCounts } from './stream-server';
 import type { Call, Handlers } from './types';
 
@@ -26,6 +31,9 @@ const defaultDeadlineMs = 30_000;
 export interface Implementation<D extends ServiceDefinition = ServiceDefinition> {
   definition: D;
   handlers: Handlers<D>;
+  /** Who may call it from another process. */
+  access?: Access;
+  limits?: Limits;
 }
 
 export interface GrpcServer {
@@ -36,19 +44,29 @@ export interface GrpcServer {
   stop(): Promise<void>;
 }
 
-/** Serves implementations on `listen` (host:port, 0 for any free port). */
-export async function startServer(listen: string, implementations: Implementation[], log: Logger): Promise<GrpcServer> {
+/**
+ * Serves implementations on `listen` (host:port, 0 for any free port), with `trust` only to those who may call them.
+ * Without it everybody may, unencrypted: that is for tests of what goes over the wire, services always have it.
+ */
+export async function startServer(
+  listen: string,
+  implementations: Implementation[],
+  log: Logger,
+  trust?: ServerTrust,
+): Promise<GrpcServer> {
+  const admitted = trust && admission(trust.guard, implementations);
   const server = new Server({
+    ...(admitted && { interceptors: [admitted.interceptor] }),
     'grpc.max_receive_message_length': maxMessageBytes,
     'grpc.max_send_message_length': maxMessageBytes,
     'grpc.keepalive_time_ms': 30_000,
   });
-  for (const { definition, handlers } of implementations)
-    server.addService(definition, unary(definition, handlers, log));
-  const streams = carrier(carriedMethods(implementations), maxMessageBytes, log);
+  for (const implementation of implementations)
+    server.addService(implementation.definition, unary(implementation, log, admitted));
+  const streams = carrier(carriedMethods(implementations, admitted), maxMessageBytes, log, admitted);
   server.addService(carrierDefinition, streams.handlers);
   const port = await new Promise<number>((resolve, reject) => {
-    server.bindAsync(listen, ServerCredentials.createInsecure(), (error, bound) =>
+    server.bindAsync(listen, trust?.credentials ?? ServerCredentials.createInsecure(), (error, bound) =>
       error ? reject(error) : resolve(bound),
     );
   });
@@ -63,54 +81,81 @@ export async function startServer(listen: string, implementations: Implementatio
 }
 
 /** Every method can be called through a stream; which ones are, the caller decides. */
-function carriedMethods(implementations: readonly Implementation[]): Map<string, CarriedMethod> {
+function carriedMethods(
+  implementations: readonly Implementation[],
+  admitted: Admission | undefined,
+): Map<string, CarriedMethod> {
   const methods = new Map<string, CarriedMethod>();
-  for (const { definition, handlers } of implementations) {
-    for (const [name, method] of Object.entries(definition)) {
+  for (const implementation of implementations) {
+    for (const [name, method] of Object.entries(implementation.definition)) {
       methods.set(method.path, {
-        handler: handlerOf(handlers, name, method.path),
+        handler: handlerOf(implementation, name, method.path, admitted),
         deserialize: method.requestDeserialize,
-        serialize: method.responseSerialize,
+        serialize: partsSerializer(method),
       });
     }
   }
   return methods;
 }
 
-function handlerOf(handlers: object, name: string, path: string): AnyHandler {
-  const handler = (handlers as Record<string, AnyHandler>)[name[0]!.toLowerCase() + name.slice(1)];
+function handlerOf(
+  { handlers, limits = {} }: Implementation,
+  name: string,
+  path: string,
+  admitted: Admission | undefined,
+): AnyHandler {
+  const functionName = name[0]!.toLowerCase() + name.slice(1);
+  const handler = (handlers as Record<string, AnyHandler>)[functionName];
   if (!handler) throw new Error(`no handler for ${path}`);
-  return handler;
+  const limit = limits[functionName];
+  if (!admitted || !limit) return handler;
+  return async (request, call) => {
+    if (!call.caller || !limit(request, call.caller)) throw admitted.deny(call.caller, path);
+    return handler(request, call);
+  };
 }
 
-function unary(definition: ServiceDefinition, handlers: object, log: Logger): UntypedServiceImplementation {
-  const implementation: UntypedServiceImplementation = {};
-  for (const [name, method] of Object.entries(definition)) {
-    const handler = handlerOf(handlers, name, method.path);
-    implementation[name] = (call: ServerUnaryCall<unknown, unknown>, answer: sendUnaryData<unknown>) => {
-      runHandler(handler, call.request, incomingCall(call), log, method.path).then(
+function unary(
+  implementation: Implementation,
+  log: Logger,
+  admitted: Admission | undefined,
+): UntypedServiceImplementation {
+  const served: UntypedServiceImplementation = {};
+  for (const [name, method] of Object.entries(implementation.definition)) {
+    const handler = handlerOf(implementation, name, method.path, admitted);
+    served[name] = (call: ServerUnaryCall<unknown, unknown>, answer: sendUnaryData<unknown>) => {
+      const admittedHandler: AnyHandler = (request, within) => {
+        if (admitted) within.caller = admitted.callerOf(call.metadata, request, method.path);
+        return handler(request, within);
+      };
+      runHandler(admittedHandler, call.request, incomingCall(call), log, method.path).then(
         (response) => answer(null, response),
         (error: ServiceError) => answer(toStatus(error)),
       );
     };
   }
-  return implementation;
+  return served;
 }
 
 function incomingCall(call: ServerUnaryCall<unknown, unknown>): Call {
   const deadline = Number(call.getDeadline());
-  const aborted = new AbortController();
-  call.on('cancelled', () => aborted.abort());
+  const signal = new Cancellation();
+  call.on('cancelled', () => signal.abort());
   return {
     requestId: call.metadata.get('x-request-id')[0]?.toString() ?? '',
+    trace: call.metadata.get('traceparent')[0]?.toString(),
     deadlineMs: Number.isFinite(deadline) ? deadline : Date.now() + defaultDeadlineMs,
-    signal: aborted.signal,
+    signal,
   };
 }
 
 function stop(server: Server): Promise<void> {
   return new Promise((resolve) => {
-    const cutOff = setTimeout(() => server.forceShutdown(), drainTimeoutMs);
+    const cutOff = setTimeout(() => {
+      server.forceShutdown();
+      // Its callback would wait for a peer that never closes its end of a connection.
+      resolve();
+    }, drainTimeoutMs);
     server.tryShutdown(() => {
       clearTimeout(cutOff);
       resolve();

@@ -47,7 +47,7 @@ export function fromFailure({ code, message, reason, details }: Failure): Servic
 }
 
 /** A ServiceError as gRPC carries it: status, message, and reason and details in the trailers. */
-export function toStatus(error: ServiceError): Partial<StatusObject> {
+export function toStatus(error: ServiceError): StatusObject {
   const { code, message, reason, details } = toFailure(error);
   const metadata = new Metadata();
   metadata.set(reasonKey, reason);

@@ -1,13 +1,16 @@
-import { status } from '@grpc/grpc-js';
+import { status, type ServiceError as GrpcError } from '@grpc/grpc-js';
 import { ServiceError, unavailable } from '../errors';
 import type { Batch } from '../gen/granary/stream/v1/Batch';
-import type { CallInput } from '../gen/granary/stream/v1/Call';
+import type { Call as Outgoing } from '../gen/granary/stream/v1/Call';
+import { asOurFault, callRefused } from '../trust/guard';
+import type { CallCredentials } from '../trust/trust';
+import { startWaiting, stopWaiting, type Waiting } from './deadlines';
 import { deadlinePassed } from './run';
-import { fromFailure } from './status';
+import { fromFailure, fromStatus } from './status';
 import { itemOverheadBytes, messageBytes, windowItems } from './stream';
 import { openLanes, type Stream } from './stream-lanes';
 import { fairQueue } from './stream-queue';
-import { neverAborted, type Call } from './types';
+import type { Call } from './types';
 
 /** What a client has under way; when nothing is, only streams are left, which stay open. */
 export interface StreamCounts {
@@ -44,15 +47,15 @@ interface Item {
   request: Buffer;
   key: string;
   call: Call;
-  timer: NodeJS.Timeout;
-  cancel?: () => void;
+  waiting: Waiting;
+  cancel: () => void;
   resolve: (answer: Buffer) => void;
   reject: (error: Error) => void;
   /** Once it has been sent. */
-  stream?: Stream<Item>;
+  stream: Stream<Item> | undefined;
   id: number;
   sentAtMs: number;
-  pieces?: Buffer[];
+  pieces: Buffer[] | undefined;
   answerBytes: number;
 }
 
@@ -74,10 +77,11 @@ export function openStreams(
   channelOptions: Record<string, string | number>,
   maxAnswerBytes: number,
   options: StreamOptions = {},
+  own?: CallCredentials,
 ): StreamClient {
   const { streams: count, renewAfterMs, waitingMax } = { ...defaults, ...options };
   const lanes = openLanes<Item>(
-    { address, channelOptions, count, renewAfterMs },
+    { address, channelOptions, count, renewAfterMs, own },
     { received, broken, changed: schedule },
   );
   const queue = fairQueue<Item>();
@@ -99,12 +103,24 @@ export function openStreams(
     if (queue.size >= waitingMax || queue.sizeOf(key) >= share || waitingBytes >= waitingBytesMax)
       return Promise.reject(new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', 'Too many requests wait'));
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => expire(item), Math.min(timeoutMs, longestTimeoutMs));
-      const item: Item = { path, request, key, call, timer, resolve, reject, id: 0, sentAtMs: 0, answerBytes: 0 };
-      if (call.signal !== neverAborted) {
-        item.cancel = () => giveUp(item, cancelled());
-        call.signal.addEventListener('abort', item.cancel, { once: true });
-      }
+      const waiting = startWaiting(timeoutMs, () => expire(item));
+      const cancel = () => giveUp(item, cancelled());
+      const item: Item = {
+        path,
+        request,
+        key,
+        call,
+        waiting,
+        cancel,
+        resolve,
+        reject,
+        stream: undefined,
+        id: 0,
+        sentAtMs: 0,
+        pieces: undefined,
+        answerBytes: 0,
+      };
+      call.signal.addEventListener('abort', cancel, { once: true });
       queue.add(key, item);
       waitingBytes += request.length;
       schedule();
@@ -125,8 +141,8 @@ export function openStreams(
 
   /** Leaves nothing of an item behind, wherever it is. */
   function settle(item: Item) {
-    clearTimeout(item.timer);
-    if (item.cancel) item.call.signal.removeEventListener('abort', item.cancel);
+    stopWaiting(item.waiting);
+    item.call.signal.removeEventListener('abort', item.cancel);
     const { stream, key, request } = item;
     if (!stream) {
       if (queue.remove(key, item)) waitingBytes -= request.length;
@@ -159,7 +175,7 @@ export function openStreams(
 
   /** Sends one message of what waits; false when there was nothing that may be sent now. */
   function fill(stream: Stream<Item>, nowMs: number): boolean {
-    const calls: CallInput[] = [];
+    const calls: Outgoing[] = [];
     let bytes = 0;
     const held = (key: string) => key !== '' && (inFlightOf.get(key) ?? 0) >= inFlightMax * shareOfOneApp;
     while (bytes < messageBytes && stream.inFlight.size < windowItems && inFlight < inFlightMax) {
@@ -175,7 +191,9 @@ export function openStreams(
       inFlight++;
       inFlightOf.set(key, (inFlightOf.get(key) ?? 0) + 1);
       const timeoutMs = Math.min(Math.max(0, call.deadlineMs - nowMs), longestTimeoutMs);
-      calls.push({ id: item.id, method, timeoutMs, requestId: call.requestId, request });
+      const sent: Outgoing = { id: item.id, method, timeoutMs, requestId: call.requestId, request };
+      if (call.trace !== undefined) sent.trace = call.trace;
+      calls.push(sent);
       bytes += request.length + itemOverheadBytes;
     }
     if (calls.length > 0) lanes.write(stream, calls, bytes);
@@ -189,7 +207,7 @@ export function openStreams(
       item.answerBytes += payload.length;
       if (failure) {
         settle(item);
-        item.reject(fromFailure(failure));
+        item.reject(asOurFault(fromFailure(failure)));
       } else if (item.answerBytes > maxAnswerBytes) {
         giveUp(item, new ServiceError('RESOURCE_EXHAUSTED', 'RESULT_TOO_LARGE', 'The result is too large'));
       } else if (more) {
@@ -201,12 +219,14 @@ export function openStreams(
     }
   }
 
-  /** Whatever ended the stream, its calls have got no answer: whether they had an effect is not known. */
-  function broken(stream: Stream<Item>, error: { code: number } | undefined) {
+  /** Unless it was refused from the start, its calls have got no answer: whether they had an effect is not known. */
+  function broken(stream: Stream<Item>, error: GrpcError | undefined) {
     if (error?.code === status.UNIMPLEMENTED) unsupportedUntilMs = Date.now() + unsupportedForMs;
+    const said = error && fromStatus(error);
+    const why = said?.reason === callRefused ? asOurFault(said) : unavailable('A service cannot be reached', error);
     for (const item of [...stream.inFlight.values()]) {
       settle(item);
-      item.reject(unavailable('A service cannot be reached', error));
+      item.reject(why);
     }
   }
 

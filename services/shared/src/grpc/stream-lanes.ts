@@ -1,8 +1,11 @@
 import { Client as GrpcClient, credentials, Metadata, type ClientDuplexStream } from '@grpc/grpc-js';
 import type { ServiceError as GrpcError } from '@grpc/grpc-js';
-import type { Batch, BatchInput } from '../gen/granary/stream/v1/Batch';
-import type { CallInput } from '../gen/granary/stream/v1/Call';
-import { carrierDefinition, unsentBytesMax, windowBytes, windowItems } from './stream';
+import type { Batch } from '../gen/granary/stream/v1/Batch';
+import type { Call } from '../gen/granary/stream/v1/Call';
+import { clockSkewMs, tokenHeader, tokenLifetimeMs } from '../trust/token';
+import type { CallCredentials } from '../trust/trust';
+import { carrierDefinition, renewMethod, unsentBytesMax, windowBytes, windowItems } from './stream';
+import type { OutgoingBatch } from './stream-codec';
 
 /** A place for a stream, with a connection of its own. */
 export interface Lane<Item> {
@@ -17,7 +20,7 @@ export interface Lane<Item> {
 /** One stream to one server; it gives way to another in its lane, and ends once its own calls have. */
 export interface Stream<Item> {
   lane: Lane<Item>;
-  duplex: ClientDuplexStream<BatchInput, Batch>;
+  duplex: ClientDuplexStream<OutgoingBatch, Batch>;
   inFlight: Map<number, Item>;
   requestBytes: number;
   lastId: number;
@@ -29,6 +32,8 @@ export interface Stream<Item> {
   peer?: string;
   draining: boolean;
   renewal: NodeJS.Timeout;
+  /** When the server is to be sent a new token. */
+  tokenDueMs: number;
 }
 
 export interface LaneOptions {
@@ -36,6 +41,8 @@ export interface LaneOptions {
   channelOptions: Record<string, string | number>;
   count: number;
   renewAfterMs: number;
+  /** Absent: its calls are neither signed nor encrypted. */
+  own?: CallCredentials | undefined;
 }
 
 /** What the owner of the lanes hears of their streams. */
@@ -50,7 +57,7 @@ export interface LaneEvents<Item> {
 export interface Lanes<Item> {
   /** The stream with the fewest calls that has room, opened if need be. */
   roomiest(nowMs: number): Stream<Item> | undefined;
-  write(stream: Stream<Item>, calls: CallInput[], bytes: number): void;
+  write(stream: Stream<Item>, calls: Call[], bytes: number): void;
   /** Nothing more is sent on it but cancellations. */
   retire(stream: Stream<Item>): void;
   /** A call on it has run out of time. */
@@ -67,10 +74,13 @@ const movesMax = 2;
 const doubtfulAfterBreakMs = 1_000;
 const doubtfulAfterSilenceMs = 5_000;
 
+/** So that it is good for a server whose clock is ahead. */
+const tokenRenewedAfterMs = tokenLifetimeMs - clockSkewMs;
+
 const { path: carryPath, requestSerialize, responseDeserialize } = carrierDefinition.Carry;
 
 export function openLanes<Item>(options: LaneOptions, events: LaneEvents<Item>): Lanes<Item> {
-  const { address, channelOptions, count, renewAfterMs } = options;
+  const { address, channelOptions, count, renewAfterMs, own } = options;
   const lanes = Array.from({ length: count }, (): Lane<Item> => ({
     connection: connect(),
     moves: 0,
@@ -80,7 +90,7 @@ export function openLanes<Item>(options: LaneOptions, events: LaneEvents<Item>):
   let renewals = 0;
 
   function connect(): GrpcClient {
-    return new GrpcClient(address, credentials.createInsecure(), {
+    return new GrpcClient(address, own?.channel ?? credentials.createInsecure(), {
       ...channelOptions,
       // Else the lanes would share a connection, and what stalls one would stall all.
       'grpc.use_local_subchannel_pool': 1,
@@ -93,7 +103,9 @@ export function openLanes<Item>(options: LaneOptions, events: LaneEvents<Item>):
 
   function openStream(lane: Lane<Item>): Stream<Item> {
     const { connection } = lane;
-    const duplex = connection.makeBidiStreamRequest(carryPath, requestSerialize, responseDeserialize, new Metadata());
+    const metadata = new Metadata();
+    if (own) metadata.set(tokenHeader, own.token(carryPath, ''));
+    const duplex = connection.makeBidiStreamRequest(carryPath, requestSerialize, responseDeserialize, metadata);
     const renew = () => {
       lane.moves = 0;
       retire(stream);
@@ -109,6 +121,7 @@ export function openLanes<Item>(options: LaneOptions, events: LaneEvents<Item>):
       heardAtMs: 0,
       draining: false,
       renewal: setTimeout(renew, renewAfterMs * (0.8 + 0.4 * Math.random())).unref(),
+      tokenDueMs: own ? Date.now() + tokenRenewedAfterMs : Infinity,
     };
     duplex.on('metadata', () => reached(stream, duplex.getPeer()));
     duplex.on('data', (batch: Batch) => {
@@ -151,12 +164,22 @@ export function openLanes<Item>(options: LaneOptions, events: LaneEvents<Item>):
     events.changed();
   }
 
-  function write(stream: Stream<Item>, calls: CallInput[], callBytes: number) {
+  /** Goes ahead of other calls, when the server's is about to run out. */
+  function tokenRenewal(stream: Stream<Item>): Call | undefined {
+    const nowMs = Date.now();
+    if (!own || nowMs < stream.tokenDueMs) return undefined;
+    stream.tokenDueMs = nowMs + tokenRenewedAfterMs;
+    const request = Buffer.from(own.token(carryPath, ''));
+    return { id: ++stream.lastId, method: renewMethod, timeoutMs: 0, requestId: '', request };
+  }
+
+  function write(stream: Stream<Item>, calls: Call[], callBytes: number) {
     const { cancelled } = stream;
     const bytes = callBytes + 4 * cancelled.length;
     stream.cancelled = [];
     stream.unsentBytes += bytes;
-    stream.duplex.write({ calls, cancelled }, () => {
+    const renewal = tokenRenewal(stream);
+    stream.duplex.write({ calls: renewal ? [renewal, ...calls] : calls, cancelled }, () => {
       const wasFull = stream.unsentBytes >= unsentBytesMax;
       stream.unsentBytes -= bytes;
       if (wasFull || stream.cancelled.length > 0) events.changed();

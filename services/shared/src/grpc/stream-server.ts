@@ -1,20 +1,24 @@
-import { Metadata, type ServerDuplexStream } from '@grpc/grpc-js';
+import { Metadata, type handleBidiStreamingCall, type ServerDuplexStream } from '@grpc/grpc-js';
 import { ServiceError } from '../errors';
-import type { BatchInput, Batch } from '../gen/granary/stream/v1/Batch';
+import type { Batch } from '../gen/granary/stream/v1/Batch';
 import type { Call as Incoming } from '../gen/granary/stream/v1/Call';
-import type { CarrierHandlers } from '../gen/granary/stream/v1/Carrier';
-import type { PieceInput } from '../gen/granary/stream/v1/Piece';
 import type { Logger } from '../logger';
+import { tokenOf, type Admission } from './admission';
+import { Cancellation } from './cancellation';
+import { startWaiting, stopWaiting, type Waiting } from './deadlines';
 import { runHandler, type AnyHandler } from './run';
-import { toFailure, toServiceError } from './status';
-import { itemOverheadBytes, messageBytes, pieceBytes, unsentBytesMax, windowItems } from './stream';
+import { toFailure, toServiceError, toStatus } from './status';
+import { itemOverheadBytes, messageBytes, pieceBytes, renewMethod, unsentBytesMax, windowItems } from './stream';
+import { sliceParts, type Parts } from './stream-answer';
+import { openPassport, type Passport } from './stream-passport';
+import { partsLength, type OutgoingBatch, type OutgoingPiece } from './stream-codec';
 import type { Call } from './types';
 
 /** A method that can be called through the stream. */
 export interface CarriedMethod {
   handler: AnyHandler;
   deserialize: (bytes: Buffer) => unknown;
-  serialize: (response: unknown) => Buffer;
+  serialize: (response: unknown) => Parts;
 }
 
 /** What a server has under way on its streams. */
@@ -25,13 +29,13 @@ export interface CarrierCounts {
 }
 
 export interface Carrier {
-  handlers: CarrierHandlers;
+  handlers: { Carry: handleBidiStreamingCall<Batch, OutgoingBatch> };
   /** Tells every caller to go on elsewhere; what they have sent here is still answered. */
   goAway(): void;
   counts(): CarrierCounts;
 }
 
-type Duplex = ServerDuplexStream<Batch, BatchInput>;
+type Duplex = ServerDuplexStream<Batch, OutgoingBatch>;
 
 /** From here on no more calls are read, until half of the answers has gone: the caller does not read them. */
 const answerBytesMax = 8 * 1024 * 1024;
@@ -43,25 +47,36 @@ interface Stream {
 
 interface Item {
   id: number;
-  timer?: NodeJS.Timeout;
-  /** Made when the handler asks for it, which few do. */
-  aborted?: AbortController;
-  /** Nobody waits for the answer any more. */
-  abandoned: boolean;
-  answer?: Buffer;
+  /** Aborted when nobody waits for the answer any more. */
+  signal: Cancellation;
+  waiting?: Waiting;
+  answer?: Parts;
+  answerBytes: number;
   /** How much of the answer has been sent. */
   sentBytes: number;
-  piece?: PieceInput;
+  piece?: OutgoingPiece;
 }
 
 /** The service's end of the streams. `maxAnswerBytes`: a larger answer becomes RESULT_TOO_LARGE, as it does in gRPC. */
-export function carrier(methods: ReadonlyMap<string, CarriedMethod>, maxAnswerBytes: number, log: Logger): Carrier {
+export function carrier(
+  methods: ReadonlyMap<string, CarriedMethod>,
+  maxAnswerBytes: number,
+  log: Logger,
+  admitted?: Admission,
+): Carrier {
   const streams = new Set<Stream>();
   let leaving = false;
   return {
     handlers: {
       Carry: (duplex: Duplex) => {
-        const stream = serve(duplex, methods, maxAnswerBytes, log, () => streams.delete(stream));
+        let passport: Passport<CarriedMethod> | undefined;
+        try {
+          passport = admitted && openPassport(admitted, tokenOf(duplex.metadata), methods);
+        } catch (error) {
+          duplex.emit('error', toStatus(error as ServiceError));
+          return;
+        }
+        const stream = serve(duplex, methods, passport, maxAnswerBytes, log, () => streams.delete(stream));
         streams.add(stream);
         if (leaving) stream.goAway();
       },
@@ -85,10 +100,12 @@ export function carrier(methods: ReadonlyMap<string, CarriedMethod>, maxAnswerBy
 function serve(
   duplex: Duplex,
   methods: ReadonlyMap<string, CarriedMethod>,
+  passport: Passport<CarriedMethod> | undefined,
   maxAnswerBytes: number,
   log: Logger,
   gone: () => void,
 ): Stream {
+  const { caller, methods: callable = methods } = passport ?? {};
   const running = new Map<number, Item>();
   // Answers that fit into a piece, and those that do not: each message takes of the first, then a piece of the second.
   let small: Item[] = [];
@@ -113,28 +130,24 @@ function serve(
   duplex.on('close', close);
   duplex.on('error', close);
 
-  function start({ id, method: path, timeoutMs, requestId, request }: Incoming) {
-    const item: Item = { id, abandoned: false, sentBytes: 0 };
+  function start({ id, method: path, timeoutMs, requestId, request, trace }: Incoming) {
+    const method = callable.get(path);
+    if (!method && path === renewMethod) return passport?.renew(request.toString());
+    const item: Item = { id, signal: new Cancellation(), answerBytes: 0, sentBytes: 0 };
     const full = running.size >= windowItems;
     running.set(id, item);
-    const method = methods.get(path);
+    const nowMs = Date.now();
     if (full) {
       fail(item, new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', 'Too many calls are under way'));
+    } else if (passport?.isExpired(nowMs)) {
+      fail(item, passport.expired());
+    } else if (!method && passport && methods.has(path)) {
+      fail(item, passport.deny(path));
     } else if (!method) {
       fail(item, new ServiceError('UNIMPLEMENTED', 'NOT_IMPLEMENTED', 'There is no such method'));
     } else {
-      item.timer = setTimeout(abandon, timeoutMs, item);
-      const call: Call = {
-        requestId,
-        deadlineMs: Date.now() + timeoutMs,
-        get signal() {
-          if (!item.aborted) {
-            item.aborted = new AbortController();
-            if (item.abandoned) item.aborted.abort();
-          }
-          return item.aborted.signal;
-        },
-      };
+      item.waiting = startWaiting(timeoutMs, () => abandon(item));
+      const call: Call = { requestId, deadlineMs: nowMs + timeoutMs, signal: item.signal, caller, trace };
       void run(item, method, request, call, path);
     }
   }
@@ -142,13 +155,15 @@ function serve(
   async function run(item: Item, method: CarriedMethod, request: Buffer, call: Call, path: string) {
     try {
       const response = await runHandler(method.handler, method.deserialize(request), call, log, path);
-      if (item.abandoned) return;
+      if (item.signal.aborted) return;
       const answer = method.serialize(response);
-      if (answer.length > maxAnswerBytes)
+      const bytes = partsLength(answer);
+      if (bytes > maxAnswerBytes)
         throw new ServiceError('RESOURCE_EXHAUSTED', 'RESULT_TOO_LARGE', 'The result is too large');
       item.answer = answer;
-      answerBytes += answer.length;
-      if (answer.length <= pieceBytes) pushSmall(item);
+      item.answerBytes = bytes;
+      answerBytes += bytes;
+      if (bytes <= pieceBytes) pushSmall(item);
       else large.push(item);
       schedule();
       pauseWhenFull();
@@ -158,7 +173,7 @@ function serve(
   }
 
   function fail(item: Item, error: ServiceError) {
-    if (item.abandoned) return;
+    if (item.signal.aborted) return;
     item.piece = { id: item.id, failure: toFailure(error) };
     pushSmall(item);
     schedule();
@@ -167,24 +182,23 @@ function serve(
 
   function pushSmall(item: Item) {
     // While nothing can be sent, those that nobody waits for must not pile up.
-    if (small.length >= 2 * windowItems) small = small.filter(({ abandoned }) => !abandoned);
+    if (small.length >= 2 * windowItems) small = small.filter(({ signal }) => !signal.aborted);
     small.push(item);
   }
 
   /** The caller has cancelled, its deadline has passed, or it has gone. */
   function abandon(item: Item | undefined) {
     if (!item) return;
-    item.abandoned = true;
     release(item);
-    item.aborted?.abort();
-    if (item.answer) answerBytes -= item.answer.length - item.sentBytes;
+    item.signal.abort();
+    if (item.answer) answerBytes -= item.answerBytes - item.sentBytes;
     delete item.answer;
     resumeWhenRoom();
     endWhenDone();
   }
 
   function release(item: Item) {
-    clearTimeout(item.timer);
+    if (item.waiting) stopWaiting(item.waiting);
     running.delete(item.id);
   }
 
@@ -203,21 +217,21 @@ function serve(
     endWhenDone();
   }
 
-  function nextPieces(): [PieceInput[], number] {
-    const pieces: PieceInput[] = [];
+  function nextPieces(): [OutgoingPiece[], number] {
+    const pieces: OutgoingPiece[] = [];
     let bytes = 0;
     let at = 0;
     for (; at < small.length && bytes < messageBytes; at++) {
       const item = small[at]!;
-      if (item.abandoned) continue;
+      if (item.signal.aborted) continue;
       const piece = item.piece ?? take(item);
       release(item);
       pieces.push(piece);
-      bytes += itemOverheadBytes + (piece.payload?.length ?? 0);
+      bytes += itemOverheadBytes + partsLength(piece.payload ?? []);
     }
     if (at > 0) small = small.slice(at);
     for (let item = large.shift(); item; item = large.shift()) {
-      if (item.abandoned) continue;
+      if (item.signal.aborted) continue;
       const piece = take(item);
       if (piece.more) large.push(item);
       else release(item);
@@ -228,14 +242,15 @@ function serve(
     return [pieces, bytes];
   }
 
-  function take(item: Item): PieceInput {
-    const payload = item.answer!.subarray(item.sentBytes, item.sentBytes + pieceBytes);
-    item.sentBytes += payload.length;
-    answerBytes -= payload.length;
-    return { id: item.id, payload, more: item.sentBytes < item.answer!.length };
+  function take(item: Item): OutgoingPiece {
+    const start = item.sentBytes;
+    item.sentBytes = Math.min(start + pieceBytes, item.answerBytes);
+    answerBytes -= item.sentBytes - start;
+    const payload = sliceParts(item.answer!, start, item.sentBytes);
+    return { id: item.id, payload, more: item.sentBytes < item.answerBytes };
   }
 
-  function send(batch: BatchInput, bytes: number) {
+  function send(batch: OutgoingBatch, bytes: number) {
     unsentBytes += bytes;
     duplex.write(batch, () => {
       unsentBytes -= bytes;

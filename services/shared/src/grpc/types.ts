@@ -13,7 +13,9 @@ export interface Call {
   /** Aborted when the caller has gone or the deadline has passed. */
   signal: CancelSignal;
   /** The service that calls, as its token says; absent for a call within the process. */
-  caller?: ServiceName;
+  caller?: ServiceName | undefined;
+  /** Of a call that is traced, what its spans belong to: see telemetry/trace.ts. */
+  trace?: string | undefined;
 }
 
 type KnownMethods<D extends ServiceDefinition> = {
@@ -46,7 +48,7 @@ export type ResponseOf<M extends AnyMethod> = Awaited<ReturnType<M>>;
 /** A call that starts here: `timeoutMs` from now, bounded by an earlier call that it belongs to. */
 export function newCall(requestId: string, timeoutMs: number, within?: Call): Call {
   const deadlineMs = Math.min(Date.now() + timeoutMs, within?.deadlineMs ?? Infinity);
-  return { requestId, deadlineMs, signal: within?.signal ?? neverAborted };
+  return { requestId, deadlineMs, signal: within?.signal ?? neverAborted, trace: within?.trace };
 }
 
 /**

@@ -1,0 +1,92 @@
+import type { KeyObject } from 'node:crypto';
+import { ServiceError } from '../errors';
+import { verifyGrant, type Grant } from '../grant';
+import type { Logger } from '../logger';
+import type { ServiceName } from './services';
+import { clockSkewMs, readToken, tokenLifetimeMs, type Claims } from './token';
+
+/** The reason of every refusal between services. It is nobody else's business, see `asOurFault`. */
+export const callRefused = 'CALL_REFUSED';
+
+/** Why a call was refused, for the log and the counts; the caller only learns whether it was believed. */
+export type Refusal =
+  | 'no token'
+  | 'malformed token'
+  | 'token for another service'
+  | 'unknown caller'
+  | 'wrong signature'
+  | 'expired token'
+  | 'token from the future'
+  | 'token for another app'
+  | 'not allowed'
+  | 'no valid grant';
+
+/** The same refusal is logged once in this time, with how often it happened meanwhile. */
+const loggedEveryMs = 10_000;
+
+/** Checks who calls a service. What it refuses is noted before it is thrown. */
+export interface Guard {
+  /** What a token says, once it is believed: its signature for this method, its audience, its time. UNAUTHENTICATED. */
+  authenticate(token: string | undefined, method: string): Claims;
+  /** Notes a refusal that was found elsewhere: PERMISSION_DENIED for what is not allowed, UNAUTHENTICATED for the rest. */
+  refuse(why: Refusal, method: string, caller?: ServiceName): ServiceError;
+  /** What the gateway has granted, see grant.ts. UNAUTHENTICATED. */
+  grant(text: string | undefined): Grant;
+  /** How many calls were refused since the start, by why. */
+  refusals(): ReadonlyMap<Refusal, number>;
+}
+
+/** `keys`: with which each caller may have signed; several while its secret is being changed. */
+export function createGuard(
+  service: ServiceName,
+  keys: ReadonlyMap<ServiceName, readonly KeyObject[]>,
+  log: Logger,
+  now: () => number = Date.now,
+): Guard {
+  const counts = new Map<Refusal, number>();
+  // Bounded: the keys are made of names of services, of methods that exist, and of refusals.
+  const logged = new Map<string, { atMs: number; since: number }>();
+
+  function refuse(why: Refusal, method: string, caller?: ServiceName): ServiceError {
+    counts.set(why, (counts.get(why) ?? 0) + 1);
+    const key = `${why} ${method} ${caller}`;
+    const before = logged.get(key);
+    if (before && now() - before.atMs < loggedEveryMs) before.since++;
+    else {
+      log.warn({ caller, method, why, times: 1 + (before?.since ?? 0) }, 'a call was refused');
+      logged.set(key, { atMs: now(), since: 0 });
+    }
+    return why === 'not allowed'
+      ? new ServiceError('PERMISSION_DENIED', callRefused, 'The caller may not do this')
+      : new ServiceError('UNAUTHENTICATED', callRefused, 'The caller is not known');
+  }
+
+  return {
+    authenticate: (text, method) => {
+      if (text === undefined || text === '') throw refuse('no token', method);
+      const token = readToken(text);
+      if (!token) throw refuse('malformed token', method);
+      const { caller, audience, expiresAtMs } = token.claims;
+      const callerKeys = keys.get(caller);
+      if (!callerKeys) throw refuse('unknown caller', method, caller);
+      if (audience !== service) throw refuse('token for another service', method, caller);
+      if (!token.isSignedBy(callerKeys, method)) throw refuse('wrong signature', method, caller);
+      if (expiresAtMs <= now()) throw refuse('expired token', method, caller);
+      if (expiresAtMs > now() + tokenLifetimeMs + clockSkewMs) throw refuse('token from the future', method, caller);
+      return token.claims;
+    },
+    refuse,
+    grant: (text) => {
+      const grant = verifyGrant(keys.get('gateway') ?? [], text, now());
+      if (!grant) throw refuse('no valid grant', '/blob');
+      return grant;
+    },
+    refusals: () => counts,
+  };
+}
+
+/** A refusal between services as whoever asked the first of them may see it: they have done nothing wrong. */
+export function asOurFault(error: ServiceError): ServiceError {
+  if (error.reason !== callRefused) return error;
+  return new ServiceError('INTERNAL', 'INTERNAL', 'Something went wrong on our side', { cause: error });
+}

@@ -1,0 +1,17 @@
+/** Every process that calls another one or is called. */
+export const serviceNames = ['gateway', 'data', 'blobs', 'finance', 'payments', 'tasks'] as const;
+export type ServiceName = (typeof serviceNames)[number];
+
+/** Who calls whom at all. What each may ask for is declared beside the handlers, see access.ts; a test compares the two. */
+export const callersOf: Readonly<Record<ServiceName, readonly ServiceName[]>> = {
+  gateway: [],
+  data: ['gateway', 'blobs', 'finance', 'tasks'],
+  blobs: ['gateway', 'finance'],
+  finance: ['gateway'],
+  payments: ['gateway', 'finance'],
+  tasks: ['gateway'],
+};
+
+export function isServiceName(text: string): text is ServiceName {
+  return (serviceNames as readonly string[]).includes(text);
+}

@@ -1,0 +1,77 @@
+import { createHmac, createSecretKey, timingSafeEqual, type KeyObject } from 'node:crypto';
+import { isServiceName, type ServiceName } from './services';
+
+/** Carries the token of a call; on a stream, of the caller. */
+export const tokenHeader = 'x-granary-token';
+
+export const tokenLifetimeMs = 60_000;
+/** How far the clocks of two machines may differ. A token is renewed that long before its end. */
+export const clockSkewMs = 30_000;
+
+/** What a token says. Its signature covers the method too, which is not in its text. */
+export interface Claims {
+  caller: ServiceName;
+  audience: ServiceName;
+  /** The app that the request is about; empty for a call that is about none, and for a whole stream. */
+  app: string;
+  expiresAtMs: number;
+}
+
+/** `v1.<caller>.<audience>.<seconds since the epoch>.<app in base64url>.<signature in base64url>` */
+const shape = /^(v1\.([a-z]{1,20})\.([a-z]{1,20})\.(\d{10})\.([\w-]*))\.([\w-]{43})$/;
+
+/**
+ * The key with which one service signs its calls to another one. It is derived from the caller's secret, one for each
+ * callee: who can check the calls of a service cannot make such calls to others.
+ */
+export function callKey(callerSecret: string, caller: ServiceName, callee: ServiceName): KeyObject {
+  return createSecretKey(
+    createHmac('sha256', callerSecret).update(`granary call key v1\n${caller}\n${callee}`).digest(),
+  );
+}
+
+/** The secret of one service where all of them are given the same one. */
+export function secretOf(internalSecret: string, service: ServiceName): string {
+  return createHmac('sha256', internalSecret).update(`granary service secret v1\n${service}`).digest('hex');
+}
+
+function signature(key: KeyObject, claims: string, method: string): Buffer {
+  return createHmac('sha256', key).update(`granary call\n${claims}\n${method}`).digest();
+}
+
+/** A token for one method (`/package.Service/Method`) and one app, for a minute. */
+export function signToken(
+  key: KeyObject,
+  { caller, audience, app, method }: { caller: ServiceName; audience: ServiceName; app: string; method: string },
+  nowMs = Date.now(),
+): string {
+  const expiresAt = Math.floor((nowMs + tokenLifetimeMs) / 1000);
+  const claims = `v1.${caller}.${audience}.${expiresAt}.${Buffer.from(app).toString('base64url')}`;
+  return `${claims}.${signature(key, claims, method).toString('base64url')}`;
+}
+
+export interface UncheckedToken {
+  claims: Claims;
+  /** Whether one of these keys has signed it, for this method. */
+  isSignedBy(keys: readonly KeyObject[], method: string): boolean;
+}
+
+/** What a text claims; undefined when it is no token. Nothing of it is to be believed before its signature. */
+export function readToken(text: string): UncheckedToken | undefined {
+  const [, signed = '', caller = '', audience = '', expiresAt, app = '', given = ''] = shape.exec(text) ?? [];
+  if (!isServiceName(caller) || !isServiceName(audience)) return undefined;
+  const bytes = Buffer.from(given, 'base64url');
+  return {
+    claims: {
+      ...{ caller, audience, expiresAtMs: Number(expiresAt) * 1000 },
+      app: Buffer.from(app, 'base64url').toString(),
+    },
+    isSignedBy: (keys, method) => keys.some((key) => timingSafeEqual(bytes, signature(key, signed, method))),
+  };
+}
+
+/** The app that a request is about; empty when it names none. */
+export function appOf(request: unknown): string {
+  const { appId } = request as { appId?: unknown };
+  return typeof appId === 'string' ? appId : '';
+}

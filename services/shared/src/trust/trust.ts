@@ -1,0 +1,115 @@
+import { createSecretKey, type KeyObject } from 'node:crypto';
+import type { ChannelCredentials, ServerCredentials } from '@grpc/grpc-js';
+import { ConfigError } from '../config';
+import { signGrant, type Grant } from '../grant';
+import type { Logger } from '../logger';
+import { readSetting } from './files';
+import { createGuard, type Guard } from './guard';
+import { callersOf, isServiceName, type ServiceName } from './services';
+import type { TrustSettings } from './settings';
+import { channelCredentials, readTls, serverCredentials, type Tls } from './tls';
+import { callKey, secretOf, signToken } from './token';
+
+/** What a service needs to call another one, and to know who calls it. */
+export interface Trust {
+  /** Throws a ConfigError when this service has no secret to sign with. */
+  towards(callee: ServiceName): CallCredentials;
+  /** For a service that listens. Throws a ConfigError when it knows no keys of callers, or lacks its certificate. */
+  server(): ServerTrust;
+}
+
+export interface CallCredentials {
+  channel: ChannelCredentials;
+  /** Of the byte hop; undefined without TLS. */
+  tls: Tls['client'] | undefined;
+  /** For one call: `method` is `/package.Service/Method`, `app` may be empty. */
+  token(method: string, app: string): string;
+  /** For one transfer of the byte hop. */
+  grant(grant: Grant): string;
+}
+
+export interface ServerTrust {
+  guard: Guard;
+  credentials: ServerCredentials;
+  /** Of the byte hop; undefined without TLS. */
+  tls: Tls['server'];
+}
+
+/**
+ * Reads what a service was told about trust: either one INTERNAL_SECRET that all services share, or a SERVICE_SECRET of
+ * its own and the keys of TRUSTED_CALLERS. A process whose services call each other directly needs neither until
+ * somebody listens. Throws a ConfigError, which never holds a value.
+ */
+export function openTrust(service: ServiceName, settings: TrustSettings, log: Logger): Trust {
+  const internalSecret = secretIn(settings, 'INTERNAL_SECRET');
+  const ownSecret = secretIn(settings, 'SERVICE_SECRET');
+  const trustedCallers = valueOf(settings, 'TRUSTED_CALLERS');
+  if (internalSecret !== undefined && (ownSecret ?? trustedCallers) !== undefined)
+    throw wrong('INTERNAL_SECRET', 'is one secret for all: it does not go with SERVICE_SECRET or TRUSTED_CALLERS');
+  const secret = internalSecret === undefined ? ownSecret : secretOf(internalSecret, service);
+  const keys = internalSecret === undefined ? parseCallers(trustedCallers) : keysFrom(internalSecret, service);
+  const tls = readTls(settings);
+  let served: ServerTrust | undefined;
+  return {
+    towards: (audience) => {
+      if (secret === undefined) throw wrong('SERVICE_SECRET', 'it or INTERNAL_SECRET is needed to call other services');
+      const key = callKey(secret, service, audience);
+      return {
+        channel: channelCredentials(tls?.client),
+        tls: tls?.client,
+        token: (method, app) => signToken(key, { caller: service, audience, app, method }),
+        grant: (grant) => signGrant(key, grant),
+      };
+    },
+    server: () => {
+      if (!keys) throw wrong('TRUSTED_CALLERS', 'it or INTERNAL_SECRET is needed where other services call');
+      if (tls && !tls.server) throw wrong('TLS_CERT_FILE', 'is needed where other services call');
+      served ??= {
+        guard: createGuard(service, keys, log),
+        credentials: serverCredentials(tls?.server),
+        tls: tls?.server,
+      };
+      return served;
+    },
+  };
+}
+
+type Keys = ReadonlyMap<ServiceName, readonly KeyObject[]>;
+
+function keysFrom(internalSecret: string, callee: ServiceName): Keys {
+  return new Map(
+    callersOf[callee].map((caller) => [caller, [callKey(secretOf(internalSecret, caller), caller, callee)]]),
+  );
+}
+
+/** A caller may stand there twice while its secret is being changed. */
+function parseCallers(text: string | undefined): Keys | undefined {
+  if (text === undefined) return undefined;
+  const keys = new Map<ServiceName, KeyObject[]>();
+  for (const entry of text.split(/[\s,]+/).filter((part) => part !== '')) {
+    const [name = '', key = ''] = entry.split(':');
+    if (!isServiceName(name) || !/^[0-9a-f]{64}$/.test(key))
+      throw wrong('TRUSTED_CALLERS', 'name:key is expected, with commas between, the key as 64 hexadecimal digits');
+    keys.set(name, [...(keys.get(name) ?? []), createSecretKey(Buffer.from(key, 'hex'))]);
+  }
+  return keys;
+}
+
+type Setting = 'INTERNAL_SECRET' | 'SERVICE_SECRET' | 'TRUSTED_CALLERS';
+
+/** A setting that is given as it is or in a file. */
+function valueOf(settings: TrustSettings, name: Setting): string | undefined {
+  const [value, path] = [settings[name], settings[`${name}_FILE`]];
+  if (value !== undefined && path !== undefined) throw wrong(name, `either it or ${name}_FILE is expected`);
+  return path === undefined ? value : readSetting(`${name}_FILE`, path).toString().trim();
+}
+
+function secretIn(settings: TrustSettings, name: Setting): string | undefined {
+  const secret = valueOf(settings, name);
+  if (secret !== undefined && secret.length < 32) throw wrong(name, 'at least 32 characters are needed');
+  return secret;
+}
+
+function wrong(name: string, why: string): ConfigError {
+  return new ConfigError(`The configuration is wrong:\n  ${name}: ${why}`);
+}
