@@ -18,6 +18,10 @@ export class Budget {
   give(bytes: number): void {
     this.usedBytes -= bytes;
   }
+
+  counts(): { usedBytes: number; limitBytes: number } {
+    return { usedBytes: this.usedBytes, limitBytes: this.limitBytes };
+  }
 }
 
 export interface BodyLimits {

@@ -1,5 +1,7 @@
 import { z } from 'zod';
 import { commonConfig, whole } from '@granary/shared/config';
+import { telemetrySettings } from '@granary/shared/telemetry/settings';
+import { trustSettings } from '@granary/shared/trust/settings';
 
 const address = z.string().regex(/^[^\s]+:\d{1,5}$/, 'host:port or dns:///name:port is expected');
 
@@ -19,8 +21,8 @@ export const gatewayConfig = z.object({
   PORT: whole(0, 65_535).default(8080),
   LOG_LEVEL: commonConfig.shape.LOG_LEVEL,
   OPERATOR_KEY: z.string().min(16, 'at least 16 characters are needed'),
-  /** Shared with the blobs service, for the internal HTTP hop of the bytes. */
-  INTERNAL_SECRET: z.string().min(32, 'at least 32 characters are needed'),
+  ...trustSettings,
+  ...telemetrySettings,
   DATA_ADDRESS: address.optional(),
   BLOBS_ADDRESS: address.optional(),
   FINANCE_ADDRESS: address.optional(),
@@ -37,6 +39,8 @@ export const gatewayConfig = z.object({
   /** Requests worked on at once, blobs apart; as many again may wait for `QUEUE_TIMEOUT_MS`. */
   CONCURRENCY: whole(1, 100_000).default(512),
   QUEUE_TIMEOUT_MS: whole(0, 60_000).default(1_000),
+  /** Short requests of one app worked on at once while requests of other apps come too. */
+  APP_CONCURRENCY: whole(1, 100_000).default(16),
   /** Uploads and downloads of blobs under way at once. */
   STREAM_CONCURRENCY: whole(1, 100_000).default(256),
   REQUEST_TIMEOUT_MS: whole(100, 600_000).default(10_000),

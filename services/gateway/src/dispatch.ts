@@ -18,6 +18,7 @@ import {
   type Route,
   type RouteRequest,
 } from './route';
+import type { Share } from './shares';
 import { validate } from './validation';
 import { verifyWalletSignature } from './wallet-signature';
 
@@ -75,6 +76,7 @@ async function serve(context: Context, route: Route, request: Request, response:
   const gate = gateOf(context, route);
   // To wait for nothing would still cost a turn of the queue of promises, here and below.
   if (gate && !gate.tryEnter()) await gate.enter();
+  let share: Share | undefined;
   try {
     if (response.destroyed) throw clientGone();
     const found = callerOf(context, route, request, path, newCallOf(context, exchange));
@@ -84,14 +86,23 @@ async function serve(context: Context, route: Route, request: Request, response:
     checkPath(path);
     const query = queryOf(route.query, queryText(request));
     const { body, tree } = route.body ? await bodyOf(context, route.body, request, response) : noBody;
+    const entered = sharedBy(route, exchange) ? context.shares.enter(exchange.appId!) : undefined;
+    share = entered instanceof Promise ? await entered : entered;
+    if (response.destroyed) throw clientGone();
     // Time begins when the whole request is there.
     const call = newCallOf(context, exchange);
     const served = new ServedRequest(call, caller, path, query, body, tree, request, response, route.path);
     const answer = await route.handle(context, served);
     if (answer && !response.destroyed) send(request, response, answer, context.budget);
   } finally {
+    share?.leave();
     gate?.leave();
   }
+}
+
+/** Whether a request is one of those of which each app has its share: not what is urgent, and not bytes of blobs. */
+function sharedBy(route: Route, { appId }: Exchange): boolean {
+  return appId !== undefined && !route.urgent && route.body?.kind !== 'stream';
 }
 
 /** Blobs have a gate of their own: their transfers are long, and slow readers of them must not hold up the others. */
@@ -100,8 +111,9 @@ function gateOf(context: Context, route: Route): Gate | undefined {
   return route.body?.kind === 'stream' ? context.streamGate : context.gate;
 }
 
-function newCallOf(context: Context, { requestId, gone }: Exchange): Call {
-  return { requestId, deadlineMs: Date.now() + context.config.REQUEST_TIMEOUT_MS, signal: gone };
+function newCallOf(context: Context, { requestId, gone, span }: Exchange): Call {
+  const deadlineMs = Date.now() + context.config.REQUEST_TIMEOUT_MS;
+  return { requestId, deadlineMs, signal: gone, trace: span?.traceparent };
 }
 
 class ServedRequest implements RouteRequest {

@@ -39,6 +39,10 @@ export class Gate {
     });
   }
 
+  counts(): { inside: number; waiting: number; limit: number } {
+    return { inside: this.inside, waiting: this.line.length, limit: this.limit };
+  }
+
   leave(): void {
     const next = this.line.shift();
     if (next) next.enter();

@@ -1,7 +1,16 @@
 import { z } from 'zod';
 import { version } from '@granary/shared/version';
 import type { Access } from './auth';
-import { pathParameters, type Body, type PathParameter, type Query, type ResponseDoc, type Route } from './route';
+import {
+  pathParameters,
+  type Body,
+  type JsonBody,
+  type PathParameter,
+  type Query,
+  type RawBody,
+  type ResponseDoc,
+  type Route,
+} from './route';
 
 type Json = Record<string, unknown>;
 
@@ -24,7 +33,11 @@ export function openapiDocument(routes: readonly Route[]): Json {
       const path = `${prefix}${route.path}`;
       const operation = operationOf(route, schemas);
       if (at > 0)
-        Object.assign(operation, { operationId: `${route.id}_${at + 1}`, summary: `${route.summary} (alias)` });
+        Object.assign(operation, {
+          operationId: `${route.id}_${at + 1}`,
+          summary: `${route.summary} (alias)`,
+          'x-alias-of': route.id,
+        });
       (paths[path] ??= {})[route.method.toLowerCase()] = operation;
     }
   }
@@ -50,12 +63,17 @@ const securitySchemes = {
   appKeyBearer: { type: 'http', scheme: 'bearer', description: 'The same key as a bearer token' },
   appKeyOlder: header('X-API-Key', 'The same key, for older clients'),
   operatorKey: header('X-Operator-Key', 'The key of the person who runs the service'),
-  wallet: header('X-Signature', 'ADR-036 signature, with X-Wallet-Address, X-Timestamp and X-Pubkey'),
+  walletAddress: header('X-Wallet-Address', 'The address that signs the request'),
+  walletTimestamp: header('X-Timestamp', 'When it was signed'),
+  walletPubkey: header('X-Pubkey', 'The public key of the address'),
+  walletSignature: header('X-Signature', 'The signature, by ADR-036'),
 };
 
 const headers = {
   RequestId: { description: 'Id of the request, also in our log', schema: { type: 'string' } },
 };
+
+const signedByWallet = { walletAddress: [], walletTimestamp: [], walletPubkey: [], walletSignature: [] };
 
 const anyAppKey = [{ appKey: [] }, { appKeyBearer: [] }, { appKeyOlder: [] }];
 
@@ -68,7 +86,7 @@ function securityOf(access: Access): Json[] {
     case 'operator':
       return [{ operatorKey: [] }];
     case 'wallet':
-      return [{ wallet: [] }, { operatorKey: [] }];
+      return [signedByWallet, { operatorKey: [] }];
     case 'app':
       return access.operator ? [...anyAppKey, { operatorKey: [] }] : anyAppKey;
   }
@@ -94,8 +112,8 @@ function operationOf(route: Route, schemas: Json): Json {
 
 function pathParameterDocs(path: string): Json[] {
   return [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => {
-    const { pattern } = pathParameters[name as PathParameter];
-    return { name, in: 'path', required: true, schema: { type: 'string', pattern: pattern.source } };
+    const { pattern, example } = pathParameters[name as PathParameter];
+    return { name, in: 'path', required: true, schema: { type: 'string', pattern: pattern.source }, example };
   });
 }
 
@@ -122,13 +140,10 @@ function headerDocs(headers: Route['headers'] = {}): Json[] {
 function requestBody(body: Body, schemas: Json): Json | undefined {
   switch (body.kind) {
     case 'json':
-      return {
-        required: body.optional !== true,
-        content: { 'application/json': { schema: toSchema(body.schema, 'input', schemas) } },
-      };
+      return { required: body.optional !== true, content: { 'application/json': mediaType(body, schemas) } };
     case 'raw': {
-      const schema = toSchema(body.schema, 'input', schemas);
-      return { required: true, content: Object.fromEntries(body.contentTypes.map((type) => [type, { schema }])) };
+      const content = body.contentTypes.map((type) => [type, mediaType(body, schemas)]);
+      return { required: true, content: Object.fromEntries(content) as Json };
     }
     case 'stream': {
       const content = Object.entries(body.schemas).map(([type, schema]) => [
@@ -138,6 +153,10 @@ function requestBody(body: Body, schemas: Json): Json | undefined {
       return content.length === 0 ? undefined : { required: true, content: Object.fromEntries(content) as Json };
     }
   }
+}
+
+function mediaType({ schema, example }: JsonBody | RawBody, schemas: Json): Json {
+  return { schema: toSchema(schema, 'input', schemas), ...(example !== undefined && { example }) };
 }
 
 function responsesOf(route: Route, schemas: Json): Json {
@@ -181,11 +200,7 @@ function commonResponses({ auth, body, path, query }: Route): Record<number, Res
 function toSchema(schema: z.ZodType, io: 'input' | 'output', schemas: Json): Json {
   const { $schema: _, $defs, ...rest } = z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as Json;
   for (const [name, definition] of Object.entries(($defs ?? {}) as Json)) schemas[name] = relocate(definition);
-  const id = schema.meta()?.id;
-  if (id === undefined) return relocate(rest) as Json;
-  const { id: _id, ...named } = rest;
-  schemas[id] = relocate(named);
-  return { $ref: `#/components/schemas/${id}` };
+  return relocate(rest) as Json;
 }
 
 function relocate(value: unknown): unknown {

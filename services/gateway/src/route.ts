@@ -10,6 +10,7 @@ import type { ByteHop } from './byte-hop';
 import type { Clients } from './clients';
 import type { GatewayConfig } from './config';
 import type { Gate } from './gate';
+import type { AppShares } from './shares';
 import type { Health } from './health';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
@@ -26,30 +27,43 @@ export interface Context {
   budget: Budget;
   gate: Gate;
   streamGate: Gate;
+  shares: AppShares;
   /** How every service is, as of half a second ago at most. */
   health: (requestId: string) => Promise<Health>;
   /** True from the first moment of a stop. */
   isDraining: () => boolean;
   /** The published document, as it is sent. */
   openapi: Buffer;
+  /** The same for people. */
+  docs: Answer;
 }
 
 const name = /^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/;
 const token = /^[A-Za-z0-9_-]{1,128}$/;
 
-/** The names that stand in paths: what they may be, and what is not found when they are not. */
+/** The names that stand in paths: what they may be, for example, and what is not found when they are not. */
 export const pathParameters = {
-  app_id: { pattern: /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/, reason: 'APP_NOT_FOUND', noun: 'application' },
-  collection: { pattern: name, reason: 'COLLECTION_NOT_FOUND', noun: 'collection' },
-  view_name: { pattern: name, reason: 'VIEW_NOT_FOUND', noun: 'view' },
-  query_name: { pattern: name, reason: 'QUERY_NOT_FOUND', noun: 'query' },
-  index_name: { pattern: /^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u, reason: 'INDEX_NOT_FOUND', noun: 'index' },
-  blob_id: { pattern: token, reason: 'BLOB_NOT_FOUND', noun: 'blob' },
-  key_id: { pattern: token, reason: 'KEY_NOT_FOUND', noun: 'key' },
-  ticket_id: { pattern: token, reason: 'TASK_NOT_FOUND', noun: 'task' },
-  document_id: { pattern: /^[^\0]{1,512}$/, reason: 'DOCUMENT_NOT_FOUND', noun: 'document' },
-  height: { pattern: /^\d{1,16}$/, reason: 'COMMIT_NOT_FOUND', noun: 'commit' },
-  user_address: { pattern: /^[A-Za-z0-9]{1,128}$/, reason: 'ADDRESS_NOT_FOUND', noun: 'address' },
+  app_id: {
+    pattern: /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/,
+    example: 'demo',
+    reason: 'APP_NOT_FOUND',
+    noun: 'application',
+  },
+  collection: { pattern: name, example: 'notes', reason: 'COLLECTION_NOT_FOUND', noun: 'collection' },
+  view_name: { pattern: name, example: 'by_stars', reason: 'VIEW_NOT_FOUND', noun: 'view' },
+  query_name: { pattern: name, example: 'with_stars', reason: 'QUERY_NOT_FOUND', noun: 'query' },
+  index_name: {
+    pattern: /^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u,
+    example: 'by_stars',
+    reason: 'INDEX_NOT_FOUND',
+    noun: 'index',
+  },
+  blob_id: { pattern: token, example: 'BLOB_ID', reason: 'BLOB_NOT_FOUND', noun: 'blob' },
+  key_id: { pattern: token, example: 'KEY_ID', reason: 'KEY_NOT_FOUND', noun: 'key' },
+  ticket_id: { pattern: token, example: 'TICKET_ID', reason: 'TASK_NOT_FOUND', noun: 'task' },
+  document_id: { pattern: /^[^\0]{1,512}$/, example: 'first', reason: 'DOCUMENT_NOT_FOUND', noun: 'document' },
+  height: { pattern: /^\d{1,16}$/, example: '1', reason: 'COMMIT_NOT_FOUND', noun: 'commit' },
+  user_address: { pattern: /^[A-Za-z0-9]{1,128}$/, example: 'ADDRESS', reason: 'ADDRESS_NOT_FOUND', noun: 'address' },
 } as const;
 export type PathParameter = keyof typeof pathParameters;
 
@@ -59,6 +73,8 @@ type NamesIn<P extends string> = P extends `${string}{${infer Name}}${infer Rest
 export interface JsonBody<S extends z.ZodType = z.ZodType> {
   kind: 'json';
   schema: S;
+  /** For the document, where the least that the schema demands would say little. */
+  example?: unknown;
   limitBytes: number;
   /** True: no body is `{}`. */
   optional?: boolean;
@@ -67,6 +83,7 @@ export interface JsonBody<S extends z.ZodType = z.ZodType> {
 export interface RawBody {
   kind: 'raw';
   schema: z.ZodType;
+  example?: unknown;
   contentTypes: readonly string[];
   limitBytes: number;
 }

@@ -124,6 +124,19 @@ test('the document is OpenAPI 3.1 in its structure', async () => {
   for (const [, reference] of JSON.stringify(document).matchAll(/"\$ref":"([^"]*)"/g)) {
     expect(document).toHaveProperty(reference!.slice(2).split('/'));
   }
+  // A schema that is only a reference would say nothing, and to itself it would never end.
+  for (const schema of Object.values(document.components['schemas']!)) expect(schema).not.toHaveProperty('$ref');
+});
+
+test('the document is also a page for people, under both prefixes, in which nothing runs', async () => {
+  for (const path of ['/docs', '/api/docs']) {
+    const response = await get(path);
+    expect(response.status).toBe(200);
+    expect(response.headers.get('content-type')).toBe('text/html; charset=utf-8');
+    expect(response.headers.get('content-security-policy')).toMatch(/^default-src 'none'; style-src 'sha256-[^' ]+';/);
+    const page = await response.text();
+    for (const route of routes) expect(page).toContain(`<article id="${route.id}">`);
+  }
 });
 
 test('the 22 documented endpoints are in the document, at their paths', async () => {

@@ -1,4 +1,5 @@
 import { commonConfig, whole } from '@granary/shared/config';
+import { telemetrySettings } from '@granary/shared/telemetry/settings';
 import { z } from 'zod';
 
 export const localConfig = z.object({
@@ -8,6 +9,7 @@ export const localConfig = z.object({
   DATA_DIR: z.string().min(1).optional(),
   /** Absent: one is made and kept in the data directory. */
   OPERATOR_KEY: z.string().min(16, 'at least 16 characters are needed').optional(),
+  ...telemetrySettings,
   LOG_LEVEL: commonConfig.shape.LOG_LEVEL.default('warn'),
 });
 

@@ -2,6 +2,7 @@ import { ConfigError } from '@granary/shared/config';
 import { newSecret } from '@granary/shared/ids';
 import { stopAll, type Running } from '@granary/shared/lifecycle';
 import type { Logger } from '@granary/shared/logger';
+import { startTelemetry } from '@granary/shared/telemetry/telemetry';
 import type { LocalConfig } from './config';
 import { databaseServices, startConstellation, type Constellation, type DatabaseService } from './constellation';
 import { curlLines, demoApp } from './demo-app';
@@ -27,6 +28,8 @@ export async function startLocal(config: LocalConfig, log: Logger, say: (line: s
   failed.catch(() => {});
   const stops: Array<() => Promise<void>> = [];
   try {
+    const telemetry = await startTelemetry('granary', config, log);
+    stops.push(() => telemetry.stop());
     const postgres = await startPostgres({
       dataDir,
       log: { info: (text) => log.info(text), warn: (text) => log.warn(text) },

@@ -144,6 +144,9 @@ export const blobRoutes: readonly Route[] = [
     responses: {
       200: { description: 'The whole blob', schema: file, contentType: '*/*' },
       206: { description: 'The range that was asked for', schema: file, contentType: '*/*' },
+      307: {
+        description: 'The bytes are at the address in Location, for five minutes (only where this is configured)',
+      },
       304: { description: 'The blob is the one that If-None-Match names' },
       404: { description: 'There is no such blob' },
       412: { description: 'The blob is not the one that If-Match names' },

@@ -72,6 +72,7 @@ export const collectionRoutes = [
     body: {
       kind: 'json',
       schema: z.strictObject({ name: nameSchema, ...definition }),
+      example: { name: 'diary', access_policy: { read: 'private' } },
       limitBytes: limits.definitionBytes,
     },
     responses: {
@@ -149,6 +150,7 @@ export const collectionRoutes = [
     body: {
       kind: 'json',
       schema: z.strictObject({ name: nameSchema.nullish(), ...definition }),
+      example: { access_policy: { read: 'private' } },
       limitBytes: limits.definitionBytes,
     },
     responses: { 200: { description: 'The collection', schema: collectionSchema } },
@@ -250,6 +252,7 @@ export const collectionRoutes = [
       kind: 'raw',
       contentTypes: ['application/json'],
       schema: z.strictObject({ data: z.union([objectSchema, z.array(objectSchema)]) }),
+      example: { data: [{ id: 'first', text: 'Hello', stars: 5 }] },
       limitBytes: limits.documentsBytes,
     },
     responses: { 200: { description: 'What was found', schema: objectSchema } },
@@ -269,6 +272,7 @@ export const collectionRoutes = [
     body: {
       kind: 'json',
       schema: z.strictObject({ retention_days: z.int().min(1).max(36_500).nullable() }),
+      example: { retention_days: 30 },
       limitBytes: limits.smallBytes,
     },
     responses: { 200: { description: 'The collection', schema: collectionSchema } },

@@ -42,6 +42,7 @@ export const documentRoutes = [
       kind: 'raw',
       contentTypes: ['application/json'],
       schema: storeSchema,
+      example: { root: 'demo::notes', data: [{ id: 'first', text: 'Hello', stars: 5 }] },
       limitBytes: limits.documentsBytes,
     },
     responses: {
@@ -87,7 +88,13 @@ export const documentRoutes = [
     summary: 'Query the documents of a collection or a view',
     tag: 'Documents',
     auth: { kind: 'app', permission: 'Read' },
-    body: { kind: 'raw', contentTypes: ['application/json'], schema: listSchema, limitBytes: limits.definitionBytes },
+    body: {
+      kind: 'raw',
+      contentTypes: ['application/json'],
+      schema: listSchema,
+      example: { root: 'demo::notes', find: { stars: { gte: 4 } }, sort: ['-stars'], limit: 10 },
+      limitBytes: limits.definitionBytes,
+    },
     responses: { 200: { description: 'A page of documents', schema: recordsSchema } },
     handle: async ({ clients }, { caller, body, call }) =>
       jsonBytes(200, (await clients.data.listDocuments({ appId: caller.appId, body }, call)).json),

@@ -96,6 +96,17 @@ export const healthRoutes = [
   }),
   route({
     method: 'GET',
+    path: '/docs',
+    prefixes: ['', '/api'],
+    id: 'getDocs',
+    summary: 'Read this document as a page',
+    tag,
+    auth,
+    responses: { 200: { description: 'The page', schema: z.string(), contentType: 'text/html' } },
+    handle: ({ docs }) => Promise.resolve(docs),
+  }),
+  route({
+    method: 'GET',
     path: '/apps/{app_id}/health',
     id: 'getApplicationHealth',
     summary: 'Read what the service can do for an application',

@@ -83,7 +83,12 @@ export const indexRoutes = [
     description: 'The collection is created where it is missing. The same definition again answers 200.',
     tag,
     auth: admin,
-    body: { kind: 'json', schema: createSchema, limitBytes: limits.definitionBytes },
+    body: {
+      kind: 'json',
+      schema: createSchema,
+      example: { name: 'by_stars', collection: 'notes', field_name: 'stars', index_type: 'number' },
+      limitBytes: limits.definitionBytes,
+    },
     responses: {
       200: { description: 'It was there already', schema: indexSchema.extend({ updated: z.literal(true) }) },
       201: { description: 'The index, ready', schema: indexSchema },

@@ -84,7 +84,17 @@ export const queryRoutes = [
     summary: 'Create a predefined query',
     tag,
     auth: { kind: 'app', permission: 'Write' },
-    body: { kind: 'json', schema: createSchema, limitBytes: limits.definitionBytes },
+    body: {
+      kind: 'json',
+      schema: createSchema,
+      example: {
+        name: 'with_stars',
+        source_collection: 'notes',
+        base_query: { sort: '-stars' },
+        parameters: [{ name: 'stars', field_path: 'stars', default: 5 }],
+      },
+      limitBytes: limits.definitionBytes,
+    },
     responses: {
       201: { description: 'The query', schema: querySchema },
       409: { description: 'ALREADY_EXISTS' },

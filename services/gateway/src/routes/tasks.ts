@@ -62,5 +62,11 @@ const shared = {
 
 export const taskRoutes = [
   route({ ...shared, path: '/tasks/{ticket_id}', id: 'getTask' }),
-  route({ ...shared, path: '/task/{ticket_id}', prefixes: ['', '/api'], id: 'getTaskAlias' }),
+  route({
+    ...shared,
+    path: '/task/{ticket_id}',
+    prefixes: ['', '/api'],
+    id: 'getTaskAlias',
+    summary: 'The same at another path',
+  }),
 ];

@@ -94,7 +94,16 @@ export const viewRoutes = [
     summary: 'Create a materialized view',
     tag,
     auth: mayWrite,
-    body: { kind: 'json', schema: createSchema, limitBytes: limits.definitionBytes },
+    body: {
+      kind: 'json',
+      schema: createSchema,
+      example: {
+        name: 'by_stars',
+        source_collections: ['notes'],
+        query: { group_by: 'stars', aggregate: { notes: { $count: '*' } } },
+      },
+      limitBytes: limits.definitionBytes,
+    },
     responses: {
       202: { description: 'It is being built', schema: ticketSchema.extend({ view_name: z.string() }) },
       409: { description: 'ALREADY_EXISTS' },

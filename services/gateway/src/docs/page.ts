@@ -1,0 +1,118 @@
+import { hash } from 'node:crypto';
+import type { Answer } from '../answer';
+import type { OpenapiDocument, Schema, SecurityScheme } from './document';
+import { markup, Markup, prose, table } from './markup';
+import { headerOf, methodOf, operationArticle, type Entry } from './operation';
+import { fieldTable, typeOf } from './schema-table';
+import { style } from './style';
+
+/** Nothing but the page itself and its own style; no script. */
+const contentSecurityPolicy = [
+  "default-src 'none'",
+  `style-src 'sha256-${hash('sha256', style, 'base64')}'`,
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+/** The document of `openapiDocument` as a page for people, ready to be sent. */
+export function docsPage(published: Record<string, unknown>): Answer {
+  const page = render(published as unknown as OpenapiDocument);
+  const headers = {
+    'Content-Type': 'text/html; charset=utf-8',
+    'Content-Security-Policy': contentSecurityPolicy,
+  };
+  return { status: 200, body: Buffer.from(page.text), headers };
+}
+
+function render(document: OpenapiDocument): Markup {
+  const { title, version, description } = document.info;
+  const { schemas, securitySchemes } = document.components;
+  const groups = groupsOf(document);
+  return markup`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${title} API ${version}</title>
+<style>${new Markup(style)}</style>
+</head>
+<body>
+<nav aria-label="Contents"><ul>
+<li><a href="#begin">${title}</a></li>
+${groups.map(({ tag, entries }) => navigation(tag, entries))}
+<li><a href="#schemas">Schemas</a></li>
+</ul></nav>
+<main>
+<h1 id="begin">${title} API <small>${version}</small></h1>
+<p>${prose(description)}</p>
+<p>This page is made from <a href="/openapi.json">/openapi.json</a>. Its examples are commands for a shell in which <code>URL</code> is the address of the service (<code>URL=http://127.0.0.1:8080</code>) and each key that they name is set (<code>APP_KEY=app_…</code>).</p>
+<h2 id="authentication">Authentication</h2>
+${authentication(securitySchemes)}
+${groups.map(
+  ({ tag, entries }) => markup`<section>
+<h2 id="${anchorOf(tag)}">${tag}</h2>
+${entries.map((entry) => operationArticle(entry, securitySchemes))}
+</section>
+`,
+)}
+<h2 id="schemas">Schemas</h2>
+${Object.entries(schemas).map(([name, schema]) => schemaArticle(name, schema))}
+</main>
+</body>
+</html>
+`;
+}
+
+function authentication(schemes: Record<string, SecurityScheme>): Markup {
+  const rows = Object.entries(schemes).map(([id, scheme]) => [headerOf(scheme), id, prose(scheme.description ?? '')]);
+  return table('fields', ['Header', 'Name', 'About'], rows);
+}
+
+function schemaArticle(name: string, schema: Schema): Markup {
+  return markup`<article id="schema-${name}">
+<h3><a href="#schema-${name}">${name}</a></h3>
+${fieldTable(schema) ?? typeOf(schema)}
+</article>
+`;
+}
+
+/** The operations by tag; a tag of which nothing works yet comes last. */
+function groupsOf({ paths, tags }: OpenapiDocument): Array<{ tag: string; entries: Entry[] }> {
+  const entries = new Map<string, Entry>();
+  const aliases: Array<{ path: string; id: string; of: string }> = [];
+  for (const [path, operations] of Object.entries(paths)) {
+    for (const [method, operation] of Object.entries(operations)) {
+      const { operationId: id, 'x-alias-of': of } = operation;
+      if (of === undefined) entries.set(id, { method, path, operation, aliases: [] });
+      else aliases.push({ path, id, of });
+    }
+  }
+  for (const { path, id, of } of aliases) entries.get(of)!.aliases.push({ path, id });
+  const isPlanned = ({ entries }: { entries: Entry[] }): number => Number(entries.every(hasNoSuccess));
+  return tags
+    .map(({ name: tag }) => ({
+      tag,
+      entries: [...entries.values()].filter(({ operation }) => operation.tags[0] === tag),
+    }))
+    .sort((one, other) => isPlanned(one) - isPlanned(other));
+}
+
+function hasNoSuccess({ operation }: Entry): boolean {
+  return !Object.keys(operation.responses).some((status) => status.startsWith('2'));
+}
+
+function anchorOf(tag: string): string {
+  return `tag-${tag.toLowerCase().replace(/[^a-z0-9]+/g, '-')}`;
+}
+
+function navigation(tag: string, entries: readonly Entry[]): Markup {
+  const lines = entries.map(
+    ({ method, operation: { operationId: id, summary } }) =>
+      markup`<li><a href="#${id}">${methodOf(method)}<span>${summary}</span></a></li>
+`,
+  );
+  return markup`<li><a href="#${anchorOf(tag)}">${tag}</a><ul>
+${lines}</ul></li>
+`;
+}

@@ -1,0 +1,136 @@
+import { overloaded } from './problem';
+
+/** An app counts as being there for so long after its last request. */
+const activeMs = 1_000;
+/** A request that takes longer waits for others and not for this process: it no longer counts. */
+const lentMs = 50;
+
+export interface ShareLimits {
+  /** Requests of one app that are worked on at a time while other apps are there. */
+  share: number;
+  /** Requests of one app that may wait for that; beyond, they are refused with OVERLOADED. */
+  lineMax: number;
+  /** How long they may wait. */
+  timeoutMs: number;
+}
+
+interface App {
+  id: string;
+  /** Its requests inside that count, in the order in which they came. */
+  inside: Set<Share>;
+  line: Waiting[];
+}
+
+interface Waiting {
+  sinceMs: number;
+  enter: (share: Share) => void;
+  refuse: () => void;
+}
+
+/** A place inside, to be left again. */
+export class Share {
+  constructor(
+    readonly app: App,
+    readonly sinceMs: number,
+    private readonly left: (share: Share) => void,
+  ) {}
+
+  leave(): void {
+    this.left(this);
+  }
+}
+
+/**
+ * What the apps of a process may take of it. An app that is alone may take everything. Where there are others, all of
+ * them wait for whatever is under way at the moment, so each app has only so many short requests under way: one that
+ * floods waits for itself.
+ */
+export class AppShares {
+  private readonly apps = new Map<string, App>();
+  /** The app of the last request, and the last one of another. */
+  private last = { id: '', atMs: -Infinity };
+  private lastOther = { id: '', atMs: -Infinity };
+  private waiting = 0;
+  private sweeping: NodeJS.Timeout | undefined;
+  private readonly left = (share: Share) => this.leave(share);
+
+  constructor(
+    private readonly limits: ShareLimits,
+    private readonly now: () => number = () => performance.now(),
+  ) {}
+
+  /** Throws OVERLOADED when too many of the app wait, and when one has waited too long. */
+  enter(appId: string): Share | Promise<Share> {
+    const nowMs = this.now();
+    this.see(appId, nowMs);
+    let app = this.apps.get(appId);
+    if (!app) {
+      app = { id: appId, inside: new Set(), line: [] };
+      this.apps.set(appId, app);
+    }
+    if (app.line.length === 0 && this.mayEnter(app, nowMs)) return this.admit(app, nowMs);
+    if (app.line.length >= this.limits.lineMax) throw overloaded();
+    const { line } = app;
+    return new Promise((resolve, reject) => {
+      line.push({ sinceMs: nowMs, enter: resolve, refuse: () => reject(overloaded()) });
+      this.waiting += 1;
+      this.sweeping ??= setInterval(() => this.sweep(), lentMs / 2);
+    });
+  }
+
+  private see(appId: string, nowMs: number): void {
+    if (this.last.id === appId) {
+      this.last.atMs = nowMs;
+      return;
+    }
+    this.lastOther = this.last;
+    this.last = { id: appId, atMs: nowMs };
+  }
+
+  private mayEnter(app: App, nowMs: number): boolean {
+    if (app.inside.size < this.limits.share) return true;
+    const other = this.last.id === app.id ? this.lastOther : this.last;
+    if (nowMs - other.atMs > activeMs) return true;
+    for (const share of app.inside) {
+      if (nowMs - share.sinceMs <= lentMs) break;
+      app.inside.delete(share);
+    }
+    return app.inside.size < this.limits.share;
+  }
+
+  private admit(app: App, nowMs: number): Share {
+    const share = new Share(app, nowMs, this.left);
+    app.inside.add(share);
+    return share;
+  }
+
+  private leave(share: Share): void {
+    const { app } = share;
+    app.inside.delete(share);
+    if (app.line.length > 0) this.admitWaiting(app, this.now());
+    // One that had been inside for long may leave when all others of its app have gone, and come anew.
+    if (app.inside.size === 0 && app.line.length === 0 && this.apps.get(app.id) === app) this.apps.delete(app.id);
+  }
+
+  private admitWaiting(app: App, nowMs: number): void {
+    while (app.line.length > 0 && this.mayEnter(app, nowMs)) {
+      app.line.shift()!.enter(this.admit(app, nowMs));
+      this.waiting -= 1;
+    }
+  }
+
+  /** Lets those in whose place is free because somebody has been inside for long, and refuses who has waited too long. */
+  private sweep(): void {
+    const nowMs = this.now();
+    for (const app of this.apps.values()) {
+      this.admitWaiting(app, nowMs);
+      while (app.line.length > 0 && nowMs - app.line[0]!.sinceMs > this.limits.timeoutMs) {
+        app.line.shift()!.refuse();
+        this.waiting -= 1;
+      }
+    }
+    if (this.waiting > 0) return;
+    clearInterval(this.sweeping);
+    this.sweeping = undefined;
+  }
+}
