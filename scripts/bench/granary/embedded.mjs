@@ -1,17 +1,27 @@
 import { startConstellation } from '@granary/local/constellation';
+import { readConfig } from '@granary/shared/config';
 import { createLogger } from '@granary/shared/logger';
+import { telemetrySchema } from '@granary/shared/telemetry/settings';
+import { startTelemetry } from '@granary/shared/telemetry/telemetry';
 import { serve } from '../child.mjs';
 
 /** Granary as `npm start` runs it: all six services in this process. */
 let running;
+let telemetry;
 
 serve({
   start: async ({ databaseUrls, directory, operatorKey, internalSecret }) => {
+    const log = createLogger('bench', 'error');
+    // Off, unless the environment of the measurement says something else.
+    telemetry = await startTelemetry('granary', readConfig(telemetrySchema, process.env), log);
     running = await startConstellation({
       ...{ databaseUrls, directory, operatorKey, internalSecret },
-      ...{ host: '127.0.0.1', port: 0, transport: 'direct', log: createLogger('bench', 'error') },
+      ...{ host: '127.0.0.1', port: 0, transport: 'direct', log },
     });
     return { port: running.port };
   },
-  stop: () => running?.stop(),
+  stop: async () => {
+    await running?.stop();
+    await telemetry?.stop();
+  },
 });

@@ -8,11 +8,12 @@ import { readJson, toText, type JsonValue } from '@granary/shared/json/value';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { requireCollection, type CollectionHandle } from './catalog';
 import { nextLink, resultsJson } from './commits';
-import type { App, Committer } from './committer';
+import type { App } from './committer';
 import { toIdempotencyKey } from './idempotency';
 import { isName } from './names';
 import { prepareBody, prepareOwnDocument, readStoreRoot, refusing, rulesOf, type PreparedDocument } from './prepare';
 import { SCHEMA_VIOLATION } from './schema';
+import type { Committing } from './tracing';
 import type { BuiltLink, Write } from './write-queue';
 
 /** The app of a message; its number came with the caller's verified key. */
@@ -25,7 +26,7 @@ const appOf = (request: { appId: string; appNumber: string }): App => ({
  * Stores the documents of a `/store` body: all of them commit together or not at all. Throws VALIDATION_FAILED,
  * MALFORMED_JSON, SCHEMA_VIOLATION, UNIQUE_VIOLATION, FORBIDDEN (another app's root), IDEMPOTENCY_KEY_REUSED.
  */
-export async function storeDocuments(committer: Committer, request: StoreRequest): Promise<StoreResponse> {
+export async function storeDocuments(committer: Committing, request: StoreRequest): Promise<StoreResponse> {
   const app = appOf(request);
   const { body } = request;
   const collection = readStoreRoot(body, app.appId);
@@ -98,7 +99,7 @@ const uploadFields = [
  * Makes an upload visible: a commit of its own for the bytes, then one for its metadata document, in one transaction.
  * Throws what storing the metadata document throws.
  */
-export async function commitUpload(committer: Committer, request: CommitUploadRequest): Promise<CommitUploadResponse> {
+export async function commitUpload(committer: Committing, request: CommitUploadRequest): Promise<CommitUploadResponse> {
   const app = appOf(request);
   if (!isName(request.collection))
     throw invalid('The collection is not valid', { collection: ['is not a valid name'] });

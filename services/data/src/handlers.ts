@@ -20,11 +20,14 @@ import { getJob } from './jobs';
 import { createQuery, deleteQuery, getQuery, listQueries, runQuery, type PredefinedQuery } from './queries';
 import { listDocuments, readCollection, type ReadContext } from './query/documents-read';
 import { getSkills, putSkills, type SkillsContext } from './skills';
+import { committerFor } from './tracing';
+import type { UsagePublisher } from './usage';
 import { createView, deleteView, getView, listViews, readView, refreshView } from './views';
 
 export interface HandlerContext extends SkillsContext, ReadContext {
   queries: Recent<PredefinedQuery>;
   committer: Committer;
+  usage: UsagePublisher;
   /** Called after a change that may have put a job into the queue. */
   wakeWorker: () => void;
 }
@@ -34,7 +37,7 @@ const applicationsPageMax = 1_000;
 
 /** Every method of the service: message → input, call, result → message. */
 export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> {
-  const { pool, fast, readers, queries, committer, wakeWorker } = context;
+  const { pool, fast, readers, queries, committer, usage, wakeWorker } = context;
   /** For what changes the catalog of an app, and may have put a job into the queue. */
   const changing = async <T>(appId: string, result: Promise<T>): Promise<T> => {
     try {
@@ -74,8 +77,8 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     setRetention: (request) => changing(request.appId, setRetention(pool, request)),
     validateDocuments: async (request) => ({ json: await validateDocuments(pool, request) }),
 
-    store: (request) => storeDocuments(committer, request),
-    commitUpload: (request) => commitUpload(committer, request),
+    store: (request, call) => storeDocuments(committerFor(committer, usage, call), request),
+    commitUpload: (request, call) => commitUpload(committerFor(committer, usage, call), request),
     getCommit: ({ ticketId }) => getCommit(fast, ticketId),
     listDocuments: async (request, call) => ({ json: await listDocuments(context, request, call) }),
     readCollection: async (request, call) => ({ json: await readCollection(context, request, call) }),

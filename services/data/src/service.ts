@@ -7,6 +7,7 @@ import type { Logger } from '@granary/shared/logger';
 import { Lane } from '@granary/shared/postgres/lane';
 import { createPool } from '@granary/shared/postgres/pool';
 import { startService, type Overrides, type RunningService } from '@granary/shared/service';
+import { observeLane } from '@granary/shared/telemetry/pool-metrics';
 import { readableBy } from '@granary/shared/trust/subscribers';
 import { dataAccess } from './access';
 import { Committer } from './committer';
@@ -61,6 +62,7 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
         log,
       });
       const lane = createLane(config, log);
+      const unobserveLane = observeLane('granary-data-lane', lane);
       const usage = new UsagePublisher(pool, log, notify);
       const committer = new Committer(pool, log, Math.max(1, Math.floor(config.DATABASE_POOL_SIZE / 2)), (changed) => {
         for (const number of changed) usage.touch(number);
@@ -85,6 +87,7 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
         queries: recentQueries(fast),
         log,
         committer,
+        usage,
         skillsDirectory: config.SKILLS_DIRECTORY,
         get publicUrl() {
           return overrides.publicUrl?.() ?? config.PUBLIC_URL;
@@ -107,6 +110,7 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
           await worker.stop();
           await committer.stop();
           await usage.stop();
+          unobserveLane();
           await lane.end();
           await fast.end();
         },

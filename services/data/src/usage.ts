@@ -11,6 +11,10 @@ const publishEveryMs = 200;
 const publishBatch = 500;
 /** How often all collections are looked through, for what a copy that was killed had not told. */
 const sweepEveryMs = 60_000;
+/** Traces that wait for their event; beyond, one ends with its write. */
+const tracesMax = 1_000;
+
+const nameOf = (appId: string, collection: string) => `${appId}/${collection}`;
 
 /**
  * Tells by event what collections use, soon after their counters have changed. The counters are kept by each commit in
@@ -18,6 +22,8 @@ const sweepEveryMs = 60_000;
  */
 export class UsagePublisher {
   private readonly changed = new Set<bigint>();
+  /** Of writes that are traced, by collection; with an event that tells of several writes the last one counts. */
+  private readonly traces = new Map<string, string>();
   private sweptAtMs = 0;
   private running = Promise.resolve();
   private readonly timer: NodeJS.Timeout;
@@ -37,6 +43,11 @@ export class UsagePublisher {
     this.changed.add(collectionNumber);
   }
 
+  /** The same for one of a write that is traced, once that is committed: the event that tells of it says so. */
+  touchTraced(appId: string, collection: string, trace: string): void {
+    if (this.traces.size < tracesMax) this.traces.set(nameOf(appId, collection), trace);
+  }
+
   /** Tells what is left to tell. */
   async stop(): Promise<void> {
     clearInterval(this.timer);
@@ -51,7 +62,10 @@ export class UsagePublisher {
     for (const number of numbers) this.changed.delete(number);
     try {
       if (await this.publish(sweeps ? undefined : numbers)) this.afterPublish();
-      if (sweeps) this.sweptAtMs = Date.now();
+      if (!sweeps) return;
+      this.sweptAtMs = Date.now();
+      // What is left tells of nothing: its collection uses as much as before, or is gone.
+      this.traces.clear();
     } catch (error) {
       for (const number of numbers) this.changed.add(number);
       this.log.warn({ err: error }, 'usage was not published, trying again');
@@ -80,8 +94,12 @@ export class UsagePublisher {
       const at = new Date();
       await append(
         tx,
-        found.map((usage) => usageEvent(usage.app_id, usage.collection_name, usage, at)),
+        found.map((usage) => ({
+          ...usageEvent(usage.app_id, usage.collection_name, usage, at),
+          trace: this.traces.get(nameOf(usage.app_id, usage.collection_name)),
+        })),
       );
+      for (const { app_id, collection_name } of found) this.traces.delete(nameOf(app_id, collection_name));
       return found.length > 0;
     });
   }

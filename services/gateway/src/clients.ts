@@ -10,6 +10,7 @@ import { loadService } from '@granary/shared/grpc/protos';
 import type { Client, ServiceDefinition } from '@granary/shared/grpc/types';
 import { healthDefinition } from '@granary/shared/health';
 import type { Logger } from '@granary/shared/logger';
+import type { Trust } from '@granary/shared/trust/trust';
 import type { GatewayConfig } from './config';
 
 export const serviceNames = ['data', 'blobs', 'finance', 'payments', 'tasks'] as const;
@@ -51,6 +52,7 @@ const streamed: Partial<Record<ServiceName, readonly string[]>> = {
 export function openClients(
   config: GatewayConfig,
   targets: Partial<Record<ServiceName, ServiceTarget>>,
+  trust: Trust,
   log: Logger,
 ): Clients {
   const found = findTargets(config, targets);
@@ -58,9 +60,10 @@ export function openClients(
   const openWith = <D extends ServiceDefinition>(
     service: ServiceName,
     definition: D,
-    options: Omit<ClientOptions, 'log'>,
+    options: Pick<ClientOptions, 'repeatable' | 'streamed'>,
   ) => {
-    const opened = openClient(definition, targetOf(found[service], definition), { log, ...options });
+    const credentials = () => trust.towards(service);
+    const opened = openClient(definition, targetOf(found[service], definition), { log, credentials, ...options });
     closes.push(() => opened.close());
     return opened.client;
   };

@@ -1,5 +1,6 @@
 import type { Response } from 'express';
 import type { Cancellation } from '@granary/shared/grpc/cancellation';
+import type { Span } from '@granary/shared/telemetry/trace';
 
 /** What is known about one request while it is answered; in `response.locals`. */
 export interface Exchange {
@@ -9,6 +10,8 @@ export interface Exchange {
   readonly headers: readonly string[];
   /** Aborted when the client has gone before it had its answer. */
   readonly gone: Cancellation;
+  /** Of a request that is traced. */
+  span: Span | undefined;
   /** The path of the route, without values. */
   route: string | undefined;
   appId: string | undefined;

@@ -8,6 +8,7 @@ import type { Answer } from './answer';
 import { discardRest, type Budget } from './body';
 import type { GatewayConfig } from './config';
 import { exchangeOf, type Exchange } from './exchange';
+import { requestBegins, requestEnds } from './observe';
 import { internalProblem, methodNotAllowed, problemOf, problemText } from './problem';
 import type { Context } from './route';
 
@@ -40,6 +41,7 @@ export function begin(context: Pick<Context, 'config' | 'log' | 'isDraining' | '
       startedAtMs: performance.now(),
       headers: ['X-Request-Id', requestId, 'X-Content-Type-Options', 'nosniff', ...cors(request)],
       gone: new Cancellation(),
+      span: undefined,
       route: undefined,
       appId: undefined,
       code: undefined,
@@ -48,6 +50,7 @@ export function begin(context: Pick<Context, 'config' | 'log' | 'isDraining' | '
       heldBytes: 0,
     };
     response.locals = exchange;
+    requestBegins(request, exchange);
     if (context.isDraining()) response.setHeader('Connection', 'close');
     response.once('close', () => end(request, response, exchange));
     if (!response.socket) closeWithConnection(request.socket, response);
@@ -125,6 +128,7 @@ function ending({ config, log, budget }: Pick<Context, 'config' | 'log' | 'budge
     const isCut = !response.writableFinished;
     if (isCut) exchange.gone.abort();
     if (exchange.heldBytes > 0) budget.give(exchange.heldBytes);
+    requestEnds(request, response, exchange);
     if (!lines.isLevelEnabled('info')) return;
     lines.info(
       {
@@ -136,6 +140,7 @@ function ending({ config, log, budget }: Pick<Context, 'config' | 'log' | 'budge
         ms: Math.round((performance.now() - exchange.startedAtMs) * 10) / 10,
         app: exchange.appId,
         ip: ipOf(request),
+        ...(exchange.span && { traceId: exchange.span.traceparent.slice(3, 35) }),
         ...(isCut && { cut: true }),
       },
       'request',

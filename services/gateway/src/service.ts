@@ -5,18 +5,23 @@ import express, { type Express } from 'express';
 import type { ServiceTarget } from '@granary/shared/grpc/client';
 import type { Running } from '@granary/shared/lifecycle';
 import { createLogger, type Logger } from '@granary/shared/logger';
+import { startTelemetry, type Telemetry } from '@granary/shared/telemetry/telemetry';
+import { openTrust } from '@granary/shared/trust/trust';
 import { hashKey, keyLookup } from './auth';
 import { Budget, expectsContinue } from './body';
 import { ByteHop } from './byte-hop';
 import { openClients, type ServiceName } from './clients';
 import type { GatewayConfig } from './config';
 import { createRouter } from './dispatch';
+import { docsPage } from './docs/page';
 import { Gate } from './gate';
 import { healthOf } from './health';
 import { begin, errorHandler, newRequestId, notFoundHandler } from './middleware';
+import { observeLimits } from './observe';
 import { openapiDocument } from './openapi';
 import type { Context } from './route';
 import { routes } from './routes';
+import { AppShares } from './shares';
 
 /** What a test or the single process may replace. */
 export interface Overrides {
@@ -37,17 +42,23 @@ const drainTimeoutMs = 4_000;
 /** Starts the gateway. It answers at once, also while the services behind it cannot be reached. */
 export async function startGateway(config: GatewayConfig, overrides: Overrides = {}): Promise<RunningGateway> {
   const log = overrides.log ?? createLogger('gateway', config.LOG_LEVEL);
-  const clients = openClients(config, overrides.targets ?? {}, log);
+  const trust = openTrust('gateway', config, log);
+  const clients = openClients(config, overrides.targets ?? {}, trust, log);
   const byteHop = new ByteHop({
     address: config.BLOBS_HTTP_ADDRESS,
-    secret: config.INTERNAL_SECRET,
+    credentials: trust.towards('blobs'),
     idleTimeoutMs: config.IDLE_TIMEOUT_MS,
   });
-  const close = () => {
+  let telemetry: Telemetry | undefined;
+  let unobserve = () => {};
+  const close = async () => {
     byteHop.close();
     clients.close();
+    unobserve();
+    await telemetry?.stop();
   };
   let draining = false;
+  const document = openapiDocument(routes);
   const context: Context = {
     config,
     clients,
@@ -58,15 +69,24 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
     budget: new Budget(config.BODY_BUDGET_BYTES),
     gate: new Gate(config.CONCURRENCY, config.QUEUE_TIMEOUT_MS),
     streamGate: new Gate(config.STREAM_CONCURRENCY, config.QUEUE_TIMEOUT_MS),
+    shares: new AppShares({
+      share: config.APP_CONCURRENCY,
+      // So that one app cannot fill the gate.
+      lineMax: Math.ceil(config.CONCURRENCY / 2),
+      timeoutMs: config.QUEUE_TIMEOUT_MS,
+    }),
     health: healthOf(clients),
     isDraining: () => draining,
-    openapi: Buffer.from(JSON.stringify(openapiDocument(routes))),
+    openapi: Buffer.from(JSON.stringify(document)),
+    docs: docsPage(document),
   };
+  unobserve = observeLimits(context);
   const server = createHttpServer(createApp(context), config);
   try {
+    telemetry = await startTelemetry('granary-gateway', config, log);
     await listen(server, config);
   } catch (error) {
-    close();
+    await close();
     throw error;
   }
   const { port } = server.address() as AddressInfo;
@@ -79,7 +99,7 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
       draining = true;
       await delay(config.DRAIN_DELAY_MS);
       await drain(server);
-      close();
+      await close();
     },
   };
 }

@@ -224,7 +224,10 @@ async function tlsSettings() {
     };
   };
   const settings = await Promise.all(serviceNames.map(async (name) => [name, await settingsOf(name)] as const));
-  return { authority, settings: Object.fromEntries(settings) as Record<ServiceName, Record<string, string>> };
+  return {
+    authority,
+    settings: Object.fromEntries(settings) as unknown as Record<ServiceName, Record<string, string>>,
+  };
 }
 
 test('with certificates everywhere the whole works, bytes too', async () => {

@@ -11,6 +11,14 @@ export function createLogger(service: string, level: string): Logger {
     level,
     base: { service },
     timestamp: pino.stdTimeFunctions.isoTime,
-    redact: ['*.authorization', '*["x-app-key"]', '*["x-api-key"]', '*["x-operator-key"]', '*["x-agent-key"]'],
+    redact: [
+      '*.authorization',
+      '*["x-granary-token"]',
+      '*["x-granary-grant"]',
+      '*["x-app-key"]',
+      '*["x-api-key"]',
+      '*["x-operator-key"]',
+      '*["x-agent-key"]',
+    ],
   });
 }

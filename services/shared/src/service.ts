@@ -1,15 +1,24 @@
 import type { Check } from './health';
-import { databaseCheck, healthImplementation } from './health';
+import { databaseCheck, healthAccess, healthImplementation } from './health';
+import { openBus, type Bus, type BusConfig } from './bus/bus';
 import { prepareOutbox } from './bus/epoch';
 import { busMigrations } from './bus/migrations';
+import { startRelay } from './bus/relay';
+import type { Signal } from './bus/signal';
 import { startServer, type Implementation } from './grpc/server';
 import { stopAll, type Running } from './lifecycle';
 import { createLogger, type Logger } from './logger';
 import { applyMigrations, migrate } from './postgres/migrate';
 import { assertSafePostgres, createPool, type Pool } from './postgres/pool';
+import { observeBus } from './telemetry/bus-metrics';
+import { startTelemetry } from './telemetry/telemetry';
+import type { TelemetrySettings } from './telemetry/settings';
+import type { ServiceName } from './trust/services';
+import type { TrustSettings } from './trust/settings';
+import { openTrust, type Trust } from './trust/trust';
 
 /** What the configuration of every service holds, see `commonConfig`. */
-export interface CommonConfig {
+export interface CommonConfig extends BusConfig, TelemetrySettings, TrustSettings {
   LISTEN: string;
   DATABASE_URL: string;
   DATABASE_POOL_SIZE: number;
@@ -26,12 +35,18 @@ export interface Overrides {
 export interface Context {
   pool: Pool;
   log: Logger;
+  /** For `startConsumer`. */
+  bus: Bus;
+  /** For clients of other services. */
+  trust: Trust;
 }
 
 /** What a service is made of, once its database is ready. */
 export interface Parts {
   implementations: Implementation[];
   checks?: Record<string, Check>;
+  /** Of a service that publishes events: what it notifies after it has appended some. */
+  appended?: Signal;
   /** Ends workers and whatever else holds the process alive; runs before the pool closes. */
   stop?: () => Promise<void>;
   failed?: Promise<never>;
@@ -49,7 +64,7 @@ export interface RunningService extends Running {
  * (see bus/migrations.ts), before its own migrations run.
  */
 export async function startService(
-  name: string,
+  name: ServiceName,
   config: CommonConfig,
   migrations: string,
   overrides: Overrides,
@@ -57,28 +72,39 @@ export async function startService(
   options: { bus?: boolean } = {},
 ): Promise<RunningService> {
   const log = overrides.log ?? createLogger(name, config.LOG_LEVEL);
+  const telemetry = await startTelemetry(`granary-${name}`, config, log);
   const pool = createPool({
     url: config.DATABASE_URL,
     size: config.DATABASE_POOL_SIZE,
     applicationName: `granary-${name}`,
     log,
   });
-  const stops: Array<() => Promise<void>> = [() => pool.end()];
+  const stops: Array<() => Promise<void>> = [() => telemetry.stop(), () => pool.end()];
   try {
+    const bus = openBus(config, name, log);
+    const trust = openTrust(name, config, log);
     await assertSafePostgres(pool);
     if (options.bus) {
       await applyMigrations(pool, 'bus', busMigrations);
       await prepareOutbox(pool);
+      const unobserve = observeBus(name, pool);
+      stops.push(async () => unobserve());
     }
     await migrate(pool, migrations);
-    const parts = await build({ pool, log });
+    const parts = await build({ pool, log, bus, trust });
     if (parts.stop) stops.push(parts.stop);
-    const health = healthImplementation({ database: databaseCheck(pool), ...parts.checks });
+    const checks: Record<string, Check> = { database: databaseCheck(pool), ...parts.checks };
+    if (bus && parts.appended) {
+      const relay = startRelay({ pool, log, bus, service: name, appended: parts.appended });
+      stops.push(() => relay.stop());
+      checks.relay = relay.check;
+    }
+    const health = { ...healthImplementation(checks), access: healthAccess };
     const implementations = [...parts.implementations, health as unknown as Implementation];
     const running: RunningService = { implementations, stop: () => stopAll(stops) };
     if (parts.failed) running.failed = parts.failed;
     if (overrides.listen !== false) {
-      const server = await startServer(config.LISTEN, implementations, log);
+      const server = await startServer(config.LISTEN, implementations, log, trust.server());
       stops.push(() => server.stop());
       running.address = server.address;
       log.info({ address: server.address }, 'listening');

@@ -146,7 +146,7 @@ function metricsListen(name: ServiceName): Record<string, string> {
   const given = process.env['METRICS_LISTEN'] ?? '';
   const [, host, port] = /^(.+):(\d+)$/.exec(given) ?? [];
   if (!host || port === '0') return {};
-  const place = ['gateway', ...databaseServices].indexOf(name);
+  const place = ['gateway', ...waves.flat()].indexOf(name);
   return { METRICS_LISTEN: `${host}:${Number(port) + place}` };
 }
 

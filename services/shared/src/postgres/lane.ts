@@ -152,6 +152,13 @@ export class Lane {
     return best;
   }
 
+  /** Connections, statements in flight on them, and statements that wait for a place. */
+  counts(): { busy: number; idle: number; inFlight: number; waiting: number } {
+    const busy = this.#connections.filter((connection) => connection.inFlight > 0).length;
+    const waiting = this.#waiting.size + this.#again.size;
+    return { busy, idle: this.#connections.length - busy, inFlight: this.#inFlight(), waiting };
+  }
+
   #inFlight(): number {
     return this.#connections.reduce((sum, connection) => sum + connection.inFlight, 0);
   }

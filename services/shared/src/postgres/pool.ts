@@ -1,6 +1,7 @@
 import pg from 'pg';
 import type { Logger } from '../logger';
 import { unavailable } from '../errors';
+import { observePool } from '../telemetry/pool-metrics';
 import { statementName } from './prepared';
 import type { Sql } from './sql';
 
@@ -51,6 +52,7 @@ export function createPool(options: PoolOptions): Pool {
   const pool = new pg.Pool({ ...connectionConfig(options), max: options.size, idleTimeoutMillis: 30_000, types });
   // An idle connection that breaks is replaced; the error says only that Postgres went away.
   pool.on('error', (error) => options.log.warn({ err: error }, 'an idle database connection broke'));
+  observePool(options.applicationName, pool);
   return pool;
 }
 

@@ -1,0 +1,49 @@
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { ConfigError } from '../config';
+import { renderMetrics } from './metrics';
+import { watchProcess } from './process-metrics';
+
+export interface MetricsServer {
+  /** host:port, with the port that was really taken. */
+  address: string;
+  stop(): Promise<void>;
+}
+
+/**
+ * Answers `GET /metrics` on a port of its own. Who can reach it is a matter of the network: it asks for no key. Throws a
+ * ConfigError when it cannot have the port.
+ */
+export async function startMetricsServer(listen: string): Promise<MetricsServer> {
+  const server = createServer({ maxHeaderSize: 8 * 1024, requestTimeout: 10_000 }, (request, response) => {
+    const isKnown = request.method === 'GET' && request.url?.split('?')[0] === '/metrics';
+    if (!isKnown) {
+      response.writeHead(404).end();
+      return;
+    }
+    renderMetrics().then(
+      (text) => response.writeHead(200, { 'Content-Type': 'text/plain; version=0.0.4; charset=utf-8' }).end(text),
+      () => response.destroy(),
+    );
+  });
+  const colon = listen.lastIndexOf(':');
+  const host = listen.slice(0, colon);
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) =>
+      reject(
+        new ConfigError(`The configuration is wrong:\n  METRICS_LISTEN: ${listen} cannot be taken (${error.code})`),
+      ),
+    );
+    server.listen(Number(listen.slice(colon + 1)), host, resolve);
+  });
+  const unwatch = watchProcess();
+  return {
+    address: `${host}:${(server.address() as AddressInfo).port}`,
+    stop: async () => {
+      unwatch();
+      const closed = new Promise((resolve) => server.close(resolve));
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}

@@ -1,0 +1,91 @@
+import { ServiceError } from '../errors';
+import { counters, gauges, histograms, type Counter, type Histogram } from './metrics';
+import { ended, startSpan } from './trace';
+
+const labels = ['method', 'direction'];
+const handled = counters({
+  name: 'granary_rpc_requests_total',
+  help: 'Calls between services that have ended.',
+  labels: [...labels, 'code'],
+});
+const durations = histograms({
+  name: 'granary_rpc_request_duration_seconds',
+  help: 'How long calls between services took.',
+  labels,
+});
+const inFlight = gauges({ name: 'granary_rpc_in_flight', help: 'Calls between services under way.', labels });
+
+/** `server`: its handler, for callers in the same process too. `client`: a call over the wire, each attempt for itself. */
+type Direction = 'server' | 'client';
+
+/** Counts and times the calls of one method. */
+export class MethodMetrics {
+  private readonly duration: Histogram;
+  private readonly inFlight: Counter;
+  private readonly byCode = new Map<string, Counter>();
+
+  constructor(
+    private readonly method: string,
+    private readonly direction: Direction,
+  ) {
+    this.duration = durations.with(method, direction);
+    this.inFlight = inFlight.with(method, direction);
+  }
+
+  /** Answers what `end` wants to know. */
+  begin(): number {
+    this.inFlight.value += 1;
+    return performance.now();
+  }
+
+  /** `code`: a name of gRPC. */
+  end(beganAtMs: number, code: string): void {
+    this.inFlight.value -= 1;
+    this.duration.observe((performance.now() - beganAtMs) / 1_000);
+    let counter = this.byCode.get(code);
+    if (!counter) this.byCode.set(code, (counter = handled.with(this.method, this.direction, code)));
+    counter.add();
+  }
+}
+
+const known = { server: new Map<string, MethodMetrics>(), client: new Map<string, MethodMetrics>() };
+
+/** Of the method at a path, `/package.Service/Method`. */
+export function methodMetrics(path: string, direction: Direction): MethodMetrics {
+  let metrics = known[direction].get(path);
+  if (!metrics) known[direction].set(path, (metrics = new MethodMetrics(path.slice(1), direction)));
+  return metrics;
+}
+
+/** Counts and times what a client sends. */
+export function measuredCalls<A extends unknown[], T>(
+  path: string,
+  send: (...args: A) => Promise<T>,
+): (...args: A) => Promise<T> {
+  const metrics = methodMetrics(path, 'client');
+  return async (...args) => {
+    const beganAtMs = metrics.begin();
+    try {
+      const result = await send(...args);
+      metrics.end(beganAtMs, 'OK');
+      return result;
+    } catch (error) {
+      metrics.end(beganAtMs, error instanceof ServiceError ? error.code : 'INTERNAL');
+      throw error;
+    }
+  };
+}
+
+/** `granary.data.v1.Data/Store` is done by `data`. */
+const serviceOf = (path: string): string => path.split('.')[1] ?? 'unknown';
+
+/** Runs a handler in a span of its own when the call is traced; the call that the handler sees belongs to that. */
+export function inSpan<C extends { trace?: string | undefined }, T>(
+  path: string,
+  call: C,
+  handler: (call: C) => Promise<T>,
+): Promise<T> {
+  if (call.trace === undefined) return handler(call);
+  const span = startSpan({ service: serviceOf(path), name: path.slice(1), kind: 'server' }, call.trace);
+  return span ? ended(span, handler({ ...call, trace: span.traceparent })) : handler(call);
+}

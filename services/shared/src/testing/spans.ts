@@ -1,0 +1,45 @@
+import { createLogger } from '../logger';
+import { openSdk } from '../telemetry/sdk';
+import type { Sampler } from '../telemetry/settings';
+import { useTracer } from '../telemetry/trace';
+
+export interface SeenSpan {
+  name: string;
+  /** The part of Granary that made it. */
+  service: string;
+  traceId: string;
+  spanId: string;
+  parentSpanId: string | undefined;
+  attributes: Record<string, unknown>;
+  failed: boolean;
+}
+
+export interface SpanCollector {
+  /** Those that have ended. */
+  spans(): SeenSpan[];
+  stop(): Promise<void>;
+}
+
+/** Traces everything that runs in this process, into memory. */
+export async function collectSpans(sampler: Sampler, ratio = 1): Promise<SpanCollector> {
+  const { api, tracing } = await import('@opentelemetry/sdk-node');
+  const exporter = new tracing.InMemorySpanExporter();
+  const sdk = await openSdk({ name: 'granary-test', log: createLogger('test', 'silent'), exporter });
+  useTracer({ tracer: sdk.tracer, sampler, ratio });
+  return {
+    spans: () =>
+      exporter.getFinishedSpans().map((span) => ({
+        name: span.name,
+        service: span.instrumentationScope.name.replace('granary-', ''),
+        traceId: span.spanContext().traceId,
+        spanId: span.spanContext().spanId,
+        parentSpanId: span.parentSpanContext?.spanId,
+        attributes: { ...span.attributes },
+        failed: span.status.code === api.SpanStatusCode.ERROR,
+      })),
+    stop: async () => {
+      useTracer(undefined);
+      await sdk.stop();
+    },
+  };
+}
