@@ -31,20 +31,20 @@ const repeatable: Record<ServiceName, readonly string[]> = {
   data: [
     ...['getApplication', 'listApplications', 'verifyKey', 'listKeys'],
     ...['getCollection', 'listCollections', 'getCollectionStats', 'validateDocuments'],
-    ...['store', 'commitUpload', 'getCommit', 'listDocuments', 'readCollection'],
+    ...['store', 'listDocuments', 'readCollection'],
     ...['createIndex', 'listIndexes', 'getIndex', 'rebuildIndex'],
     ...['createView', 'listViews', 'getView', 'refreshView', 'readView'],
-    ...['listQueries', 'getQuery', 'runQuery', 'getSkills', 'getJob'],
+    ...['listQueries', 'getQuery', 'runQuery', 'getSkills'],
   ],
   blobs: ['deleteBlob'],
   finance: ['getWallet', 'getPayoutInfo', 'listPayouts', 'getRetentionCost', 'listTransactions'],
-  payments: ['getPrices', 'verifyPayment'],
+  payments: ['verifyPayment'],
   tasks: ['getTask'],
 };
 
 /** What is asked often and is small: over the wire these calls travel together. All of them are repeatable. */
 const streamed: Partial<Record<ServiceName, readonly string[]>> = {
-  data: ['verifyKey', 'store', 'getCommit', 'listDocuments', 'readCollection', 'readView', 'runQuery'],
+  data: ['verifyKey', 'store', 'listDocuments', 'readCollection', 'readView', 'runQuery'],
   tasks: ['getTask'],
 };
 

@@ -66,7 +66,7 @@ describe('tracing', () => {
     expect(within.slice(3, 35)).toBe(root.slice(3, 35));
     expect(within).not.toBe(root);
     expect(collector.posts.map(({ path }) => path)).toEqual(['/v1/traces']);
-    const [{ body }] = collector.posts as [{ body: string }];
+    const { body } = collector.posts[0]!;
     for (const told of ['granary-test', 'granary-gateway', 'granary-data', 'commit', '23505']) {
       expect(body).toContain(told);
     }
