@@ -29,6 +29,11 @@ export interface App {
   appId: string;
 }
 
+/** A look for the tickets of writes that may have been committed before; done once the tickets have been read. */
+interface Search {
+  isDone: boolean;
+}
+
 /** What became of the writes of a batch that were not simply refused. */
 type Outcomes = Map<Waiting, Committed | ServiceError>;
 
@@ -123,7 +128,7 @@ export class Committer {
   private async attemptRetried(app: App, batch: Waiting[]): Promise<void> {
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.attempt(app, batch, false);
+        return await this.attempt(app, batch);
       } catch (error) {
         if (!isRetryable(error) || attempt >= attemptsMax) throw error;
         await pause(attempt);
@@ -142,7 +147,7 @@ export class Committer {
   /** Gives the error that it failed with, if it did. */
   private async commitAlone(app: App, one: Waiting): Promise<unknown> {
     try {
-      await this.attempt(app, [one], true);
+      await this.attempt(app, [one], { isDone: false });
       return undefined;
     } catch (error) {
       if (error instanceof CommitUnknownError) await this.resolveUnknown(app, [one], error);
@@ -159,10 +164,13 @@ export class Committer {
     );
     const untilMs = Date.now() + unknownForMs;
     for (let attempt = 1; Date.now() < untilMs; attempt++) {
+      const search: Search = { isDone: false };
       try {
-        return await this.attempt(app, batch, true);
+        return await this.attempt(app, batch, search);
       } catch (error) {
-        if (!(error instanceof CommitUnknownError) && !isTemporary(error)) {
+        // As long as nobody has looked, an error says nothing of what was committed before it.
+        const hasLooked = search.isDone || error instanceof ServiceError;
+        if (hasLooked && !(error instanceof CommitUnknownError) && !isTemporary(error)) {
           if (batch.length === 1) return batch[0]!.reject(refusal(error));
           return this.commitEach(app, batch);
         }
@@ -175,13 +183,13 @@ export class Committer {
   }
 
   /** One transaction for a batch. Settles every write of it, or throws and settles none. */
-  private async attempt(app: App, batch: Waiting[], lookForTickets: boolean): Promise<void> {
+  private async attempt(app: App, batch: Waiting[], search?: Search): Promise<void> {
     const isBulk = batch.reduce((sum, { write }) => sum + write.bytes, 0) > longBatchBytes;
     const placed: Placed = new Map();
     const { outcomes, changed } = await pipelinedTransaction(
       this.pool,
       headToLock(app.number),
-      (tx, answer) => this.writeBatch(tx, app, toLockedHead(answer), batch, lookForTickets, placed),
+      (tx, answer) => this.writeBatch(tx, app, toLockedHead(answer), batch, search, placed),
       isBulk ? { statementTimeoutMs: bulkStatementTimeoutMs } : {},
     ).catch((error: unknown) => {
       throw uniqueViolation(error, placed) ?? error;
@@ -200,13 +208,16 @@ export class Committer {
     app: App,
     locked: LockedHead,
     batch: Waiting[],
-    lookForTickets: boolean,
+    search: Search | undefined,
     placed: Placed,
   ): Promise<{ result: { outcomes: Outcomes; changed: bigint[] }; last: Step[] }> {
     // Read under the lock, so that times follow heights as far as clocks agree.
     const at = new Date();
     const outcomes: Outcomes = new Map();
-    if (lookForTickets) await this.findDone(tx, app, batch, outcomes);
+    if (search) {
+      await this.findDone(tx, app, batch, outcomes);
+      search.isDone = true;
+    }
     await this.answerRepeated(tx, app, batch, outcomes);
     const open = batch.filter((one) => !outcomes.has(one));
     const handles = await this.currentHandles(tx, app, locked.catalogRevision, open);
@@ -247,7 +258,7 @@ export class Committer {
       }
     }
     // A write that is repeated may be refused by what has changed since it was committed.
-    if (refused.length > 0 && !lookForTickets) await this.findDone(tx, app, refused, outcomes);
+    if (refused.length > 0 && !search) await this.findDone(tx, app, refused, outcomes);
     const changed: bigint[] = [];
     const last: Step[] = [];
     if (commits.length === 0) return { result: { outcomes, changed }, last };

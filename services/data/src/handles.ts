@@ -25,8 +25,8 @@ export class WriterHandles {
   get(app: { number: bigint; appId: string }, collection: string): Promise<CollectionHandle | undefined> {
     const key = `${app.number}/${collection}`;
     const known = this.entries.get(key);
-    if (known && Date.now() - known.atMs < freshMs) return known.handle;
-    const entry: Entry = { handle: findCollection(this.pool, app, collection), atMs: Date.now() };
+    if (known && performance.now() - known.atMs < freshMs) return known.handle;
+    const entry: Entry = { handle: findCollection(this.pool, app, collection), atMs: performance.now() };
     this.put(key, entry);
     entry.handle.then(
       (found) => (entry.found = found),
@@ -45,7 +45,7 @@ export class WriterHandles {
 
   /** Remembers a handle of the committed catalog. */
   keep(found: CollectionHandle): void {
-    this.put(`${found.appNumber}/${found.name}`, { handle: Promise.resolve(found), found, atMs: Date.now() });
+    this.put(`${found.appNumber}/${found.name}`, { handle: Promise.resolve(found), found, atMs: performance.now() });
   }
 
   forget(appNumber: bigint, collection: string): void {
@@ -76,8 +76,8 @@ export class Recent<T> {
   get(appId: string, name: string): Promise<T | undefined> {
     const key = `${appId}/${name}`;
     const known = this.entries.get(key);
-    if (known && Date.now() - known.atMs < readerFreshMs) return known.found;
-    const entry = { found: this.find(appId, name), atMs: Date.now() };
+    if (known && performance.now() - known.atMs < readerFreshMs) return known.found;
+    const entry = { found: this.find(appId, name), atMs: performance.now() };
     this.entries.delete(key);
     this.entries.set(key, entry);
     if (this.entries.size > handlesMax) this.entries.delete(this.entries.keys().next().value!);

@@ -38,16 +38,17 @@ export class Turns {
    * who has gone before his turn.
    */
   async run<T>(appId: string, signal: CancelSignal, work: () => Promise<T>): Promise<T> {
+    if (signal.aborted) throw callerGone();
     const app = this.apps.get(appId) ?? { running: 0, waiting: [], lastTurn: 0 };
     this.apps.set(appId, app);
     if (this.mayRun(app)) this.begin(app);
-    else await this.wait(app, signal);
+    else await this.wait(appId, app, signal);
     try {
       return await work();
     } finally {
       this.running -= 1;
       app.running -= 1;
-      if (app.running === 0 && app.waiting.length === 0) this.apps.delete(appId);
+      this.forgetIdle(appId, app);
       this.next();
     }
   }
@@ -62,14 +63,15 @@ export class Turns {
     app.lastTurn = ++this.turns;
   }
 
-  private wait(app: App, signal: CancelSignal): Promise<void> {
+  private wait(appId: string, app: App, signal: CancelSignal): Promise<void> {
     if (app.waiting.length >= this.limits.waitingMax) {
       throw new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', 'Too many reads of this app are waiting');
     }
     return new Promise((resolve, reject) => {
       const leave = () => {
         app.waiting.splice(app.waiting.indexOf(waiting), 1);
-        reject(new ServiceError('CANCELLED', 'CANCELLED', 'The caller has gone'));
+        this.forgetIdle(appId, app);
+        reject(callerGone());
       };
       const waiting = {
         start: () => {
@@ -80,6 +82,10 @@ export class Turns {
       app.waiting.push(waiting);
       signal.addEventListener('abort', leave, { once: true });
     });
+  }
+
+  private forgetIdle(appId: string, app: App): void {
+    if (app.running === 0 && app.waiting.length === 0) this.apps.delete(appId);
   }
 
   private next(): void {
@@ -93,3 +99,5 @@ export class Turns {
     next.waiting.shift()!.start();
   }
 }
+
+const callerGone = () => new ServiceError('CANCELLED', 'CANCELLED', 'The caller has gone');

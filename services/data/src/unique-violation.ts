@@ -15,8 +15,9 @@ export function uniqueViolation(
     const at = handle.indexes.findIndex((index) => index.number === number);
     const index = handle.indexes[at];
     if (!index) continue;
-    const detail = String((error as { detail?: unknown }).detail);
-    const same = documents.filter(({ document }) => detail.includes(`)=(${document.uniques?.[at] ?? ''}) `));
+    // `Key (column)=(value) already exists.`, in the language of the server.
+    const [, value] = /\)=\(([^]*)\)[^)]*$/.exec(String((error as { detail?: unknown }).detail)) ?? [];
+    const same = documents.filter(({ document }) => document.uniques?.[at] === value);
     // Of two documents of one call with the value, the second is one too many in any case.
     const place = (same[1] ?? same[0])?.place ?? 0;
     const fields = handle.indexes.slice(at, at + index.uniqueParts).map(({ fieldName }) => fieldName);

@@ -206,6 +206,26 @@ test('a record that is selected from is read by the index too, and the cursor kn
   expect(second.records).toEqual(['4', '3', '2', '1'].map((id) => ({ id })));
 });
 
+test('an id beside another field is found, also where an index has both', async () => {
+  const app = await fixture.newApp();
+  await app.createCollection('c');
+  await app.createComposite('c', ['a', 'id']);
+  await app.createComposite('c', ['id', 'b']);
+  const ids = ['first', '123', 'true', '1.0', '"first"', 'null'];
+  await app.store(
+    'c',
+    ids.map((id) => `{"id":${JSON.stringify(id)},"a":"x","b":1}`),
+  );
+  for (const id of ids) {
+    for (const more of [{ a: 'x' }, { b: 1 }]) {
+      const page = await app.list({ root: `${app.appId}::c`, find: { ...more, id }, select: ['id'] });
+      expect([page.records, page['total']]).toEqual([[{ id }], 1]);
+    }
+    const page = await app.read('readCollection', 'c', { a: 'x', id, select: 'id' });
+    expect(page.records).toEqual([{ id }]);
+  }
+});
+
 test('fields with odd names make no request look like another', async () => {
   const app = await fixture.newApp();
   await app.createCollection('c');

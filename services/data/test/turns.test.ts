@@ -62,4 +62,6 @@ test('who has gone is passed over, and who finds too many of his app waiting is 
   await settle();
   expect(await Promise.all([first, third, fifth, other])).toEqual(['first', 'third', 'fifth', 'other']);
   expect(begun).toEqual(['first', 'other', 'third', 'fifth']);
+  await expect(ask('a', 'late', gone)).rejects.toMatchObject({ code: 'CANCELLED' });
+  expect(begun).toHaveLength(4);
 });

@@ -75,7 +75,10 @@ interface Entry {
  * Looks up keys in the data service. Answers are kept for a moment; parallel questions about one key are one. Only
  * hashes of keys are held and sent.
  */
-export function keyLookup(data: Pick<Client<DataDefinition>, 'verifyKey'>, now: () => number = Date.now): KeyLookup {
+export function keyLookup(
+  data: Pick<Client<DataDefinition>, 'verifyKey'>,
+  now: () => number = () => performance.now(),
+): KeyLookup {
   const known = new Map<string, Entry>();
   // Apart from the others, so that a flood of invented keys cannot push real ones out.
   const unknown = new Map<string, Entry>();

@@ -106,6 +106,8 @@ function makePlan(source: Source, page: PageRequest, equalities: readonly Equali
   if (new Set(names).size < names.length) return undefined;
   const isAfter = page.after !== undefined;
   if (names.length === 1 && new Compiler(source).isId(equalities[0]!.path)) return isAfter ? undefined : byId(source);
+  // Ids are compared with their column, not with the key that a composite index has of them.
+  if (source.hasIdColumn && names.includes('id')) return undefined;
 
   const { terms, descending } = decidingTerms(source, page.sort);
   // What is fixed to one value decides nothing.

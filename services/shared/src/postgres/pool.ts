@@ -41,6 +41,8 @@ export function connectionConfig(options: Omit<PoolOptions, 'size' | 'log'>): pg
     application_name: options.applicationName,
     connectionTimeoutMillis: 5_000,
     keepAlive: true,
+    // Else a host that has vanished is noticed after two hours.
+    keepAliveInitialDelayMillis: 10_000,
     statement_timeout: options.statementTimeoutMs ?? statementTimeoutMs,
     lock_timeout: 5_000,
     idle_in_transaction_session_timeout: 15_000,
