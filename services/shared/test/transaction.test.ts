@@ -2,7 +2,7 @@ import { CommitUnknownError, transaction } from '@granary/shared/postgres/transa
 import type { Pool } from '@granary/shared/postgres/pool';
 
 /** A pool whose connection answers COMMIT with an error, and is there afterwards or not. */
-function poolOf(atCommit: unknown, isAlive: boolean): { pool: Pool; released: boolean[] } {
+function poolOf(atCommit: Error, isAlive: boolean): { pool: Pool; released: boolean[] } {
   const released: boolean[] = [];
   const query = (text: string) => {
     if (text === 'commit') return Promise.reject(atCommit);
