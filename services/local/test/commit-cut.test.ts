@@ -1,6 +1,8 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { Client } from 'pg';
 import { startPostgresProxy, type CommitFate, type PostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { testDatabase } from '@granary/shared/testing/database';
-import { newApp, startGranary, type Granary, type StoreAnswer } from './granary';
+import { eventually, newApp, startGranary, type Granary, type StoreAnswer } from './granary';
 
 const cutsWanted = 100;
 const writers = 6;
@@ -62,4 +64,37 @@ describe('the connection to Postgres, cut at COMMIT', () => {
     const last = (await app.store('films', [{ id: 'last' }])).body.results[0]!.celestia_height;
     expect(last).toBe(ids.length + 1);
   });
+});
+
+test('a write whose COMMIT got no answer is not called failed while its ticket cannot be looked for', async () => {
+  const { url } = await testDatabase();
+  const admin = new Client({ connectionString: url });
+  await admin.connect();
+  let away: Promise<unknown> | undefined;
+  const proxy = await startPostgresProxy(url, () => {
+    if (!isArmed) return 'pass';
+    isArmed = false;
+    // Waits for the transaction whose COMMIT this is, and comes before the next one.
+    away = admin.query('alter table head rename to head_away');
+    return 'cut after';
+  });
+  let isArmed = false;
+  const granary = await startGranary('direct', { databaseUrls: { data: proxy.url } });
+  try {
+    const app = await newApp(granary);
+    await app.store('films', [{ id: 'first' }]);
+    isArmed = true;
+    const written = app.store('films', [{ id: 'second' }]);
+    await eventually(() => Promise.resolve(away !== undefined));
+    await away;
+    await delay(300);
+    await admin.query('alter table head_away rename to head');
+    expect(await written).toMatchObject({ status: 202, body: { results: [{ id: 'second' }] } });
+    const { body } = await app.list<{ id: string }>('films', { include_history: true });
+    expect(body.records.map(({ id }) => id)).toEqual(['first', 'second']);
+  } finally {
+    await granary.stop();
+    await proxy.stop();
+    await admin.end();
+  }
 });
