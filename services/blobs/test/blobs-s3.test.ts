@@ -1,8 +1,9 @@
 import { newDocumentId } from '@granary/shared/ids';
 import { openS3Store } from '@granary/shared/objects/s3-store';
-import { startOwnMinio, testBucket } from '@granary/shared/testing/minio-server';
+import { testBucket } from '@granary/shared/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/shared/testing/stack';
 import { installationId } from '../src/objects';
+import { startOwnMinio } from '../../local/test/own-minio';
 import { eventually, startBench, useStore } from './bench';
 import { blobsSuite } from './suite';
 

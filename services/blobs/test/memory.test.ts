@@ -5,7 +5,7 @@ import { request as send, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { testDatabase } from '@granary/shared/testing/database';
-import { testBucket } from '@granary/shared/testing/minio-server';
+import { testBucket } from '@granary/shared/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/shared/testing/stack';
 import { secret } from './bench';
 

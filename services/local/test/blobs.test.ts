@@ -1,6 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
-import { testBucket } from '@granary/shared/testing/minio-server';
+import { testBucket } from '@granary/shared/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/shared/testing/stack';
 import { eventually, newApp, send, startGranary, type Body, type Granary, type TestApp } from './granary';
 

@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -19,21 +18,8 @@ export interface TestBroker {
   stop(): Promise<void>;
 }
 
-const found = (command: string, argument: string) => spawnSync(command, [argument], { stdio: 'ignore' }).status === 0;
-
-/**
- * `describe`, or `describe.skip` on a machine without Java or Maven, and then this says so. Throws instead where nothing
- * may be skipped (REQUIRE_STACK=1).
- */
-export function describeWithKafka(): typeof describe.skip {
-  if (found('java', '-version') && found('mvn', '--version')) return describe;
-  const message = 'Java 17 or Maven is missing';
-  if (process.env['REQUIRE_STACK'] === '1') throw new Error(`${message}, and REQUIRE_STACK is 1`);
-  console.warn(`${message}: tests that need Kafka are SKIPPED`);
-  return describe.skip;
-}
-
-export async function kafkaForTests(): Promise<TestBroker> {
+/** A Kafka of its own for a test, so that it may be harmed. */
+export async function startOwnKafka(): Promise<TestBroker> {
   const run = await beginRun();
   const installation = await prepareKafka(run, () => undefined);
   const directory = await mkdtemp(join(tmpdir(), `granary-test-${process.pid}-`));

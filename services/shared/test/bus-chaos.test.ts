@@ -1,4 +1,5 @@
-import { describeWithKafka, kafkaForTests } from './bus-broker';
+import { describeWith } from '@granary/shared/testing/stack';
+import { startOwnKafka } from './bus-broker';
 import { causeChaos, type ChaosOptions } from './bus-chaos';
 import { endWorlds } from './bus-world';
 
@@ -30,11 +31,11 @@ test(
   timeoutMs,
 );
 
-describeWithKafka()('through Kafka', () => {
+describeWith(describe, 'kafka')('through Kafka', () => {
   test(
     'no event is lost, doubled or out of order while relays, consumers, the broker and Postgres are killed again and again',
     async () => {
-      const broker = await kafkaForTests();
+      const broker = await startOwnKafka();
       try {
         const killed = await surviveChaos(broker);
         expect(Object.values(killed).reduce((sum, kills) => sum + kills)).toBeGreaterThanOrEqual(size.kills);

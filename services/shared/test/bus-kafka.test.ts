@@ -5,7 +5,8 @@ import type { Logger } from '@granary/shared/logger';
 import { row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { describeWithKafka, kafkaForTests, type TestBroker } from './bus-broker';
+import { describeWith } from '@granary/shared/testing/stack';
+import { startOwnKafka, type TestBroker } from './bus-broker';
 import { sharedBusTests } from './bus-suite';
 import {
   appliedSequences,
@@ -17,6 +18,7 @@ import {
   publish,
   publishedSequences,
   record,
+  sendingBy,
   stopConsumer,
   thing,
   until,
@@ -30,10 +32,10 @@ jest.setTimeout(120_000);
 const relayedUpTo = async (publisher: Pool) =>
   (await row<{ pos: bigint }>(publisher, sql`select pos from outbox_reader where consumer = 'kafka-relay'`))!.pos;
 
-describeWithKafka()('events through Kafka', () => {
+describeWith(describe, 'kafka')('events through Kafka', () => {
   let broker: TestBroker;
   beforeAll(async () => {
-    broker = await kafkaForTests();
+    broker = await startOwnKafka();
   });
   afterEach(async () => {
     await endWorlds();
@@ -157,25 +159,13 @@ describeWithKafka()('events through Kafka', () => {
     const isHeld = held.wait(20_000);
     const paused = relayOn({
       pool: pausedPool,
-      bus: {
-        ...bus,
-        kafka: {
-          ...bus.kafka,
-          openSender: async () => {
-            const sender = await bus.kafka.openSender();
-            return {
-              ...sender,
-              send: async (messages) => {
-                const resumed = goOn.wait(60_000);
-                held.notify();
-                await resumed;
-                await sender.send(messages);
-                sentLate += messages.length;
-              },
-            };
-          },
-        },
-      },
+      bus: sendingBy(bus, async (messages, send) => {
+        const resumed = goOn.wait(60_000);
+        held.notify();
+        await resumed;
+        await send(messages);
+        sentLate += messages.length;
+      }),
     });
     await transaction(publisher, (tx) => publish(tx, 'a', 50));
     appended.notify();

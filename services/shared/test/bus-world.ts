@@ -3,7 +3,7 @@ import type { KafkaBus } from '@granary/shared/bus/bus';
 import { startConsumer, type Consumer, type ConsumerOptions } from '@granary/shared/bus/consumer';
 import { prepareOutbox } from '@granary/shared/bus/epoch';
 import type { Handle } from '@granary/shared/bus/inbox';
-import { openKafka } from '@granary/shared/bus/kafka';
+import { openKafka, type KafkaMessage, type Sender } from '@granary/shared/bus/kafka';
 import { busMigrations } from '@granary/shared/bus/migrations';
 import { append, outboxDefinition, outboxImplementation, type OutgoingEvent } from '@granary/shared/bus/outbox';
 import { startRelay, type Relay, type RelayOptions } from '@granary/shared/bus/relay';
@@ -122,24 +122,24 @@ export async function world({ size = 4, bus: given, relay, loses = () => false }
   return { publisher, subscriber, appended, source, consume, relaying, relayOn };
 }
 
+/** The same Kafka, whose senders send by way of `send`; it is given how they would send without it. */
+export function sendingBy(
+  bus: KafkaBus,
+  send: (messages: readonly KafkaMessage[], original: Sender['send']) => Promise<void>,
+): KafkaBus {
+  const openSender = async (): Promise<Sender> => {
+    const sender = await bus.kafka.openSender();
+    return { ...sender, send: (messages) => send(messages, (each) => sender.send(each)) };
+  };
+  return { ...bus, kafka: { ...bus.kafka, openSender } };
+}
+
 /** The same Kafka, but some messages are never sent. */
 function losing(bus: KafkaBus, loses: NonNullable<WorldOptions['loses']>): KafkaBus {
-  return {
-    ...bus,
-    kafka: {
-      ...bus.kafka,
-      openSender: async () => {
-        const sender = await bus.kafka.openSender();
-        return {
-          ...sender,
-          send: async (messages) => {
-            const left = messages.filter(({ key, headers }) => !loses({ key, sequence: Number(headers['sequence']) }));
-            if (left.length > 0) await sender.send(left);
-          },
-        };
-      },
-    },
-  };
+  return sendingBy(bus, async (messages, send) => {
+    const left = messages.filter(({ key, headers }) => !loses({ key, sequence: Number(headers['sequence']) }));
+    if (left.length > 0) await send(left);
+  });
 }
 
 export const record: Handle = async (tx, event) => {

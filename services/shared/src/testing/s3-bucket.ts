@@ -52,3 +52,23 @@ export async function openTestStore(minio: Omit<TestMinio, 'program'>, more: Par
   const hasParts = async (key: string) => (await bucket.listUploads(`blobs/objects/${key}`).next()).done !== true;
   return { store, options, objects: () => keysBelow('blobs/objects/'), uploads, hasParts };
 }
+
+/** A new bucket: the settings of a service that uses it, and all that is in it but the notes of the store. */
+export function testBucket(minio: Omit<TestMinio, 'program'>) {
+  const { endpoint, accessKey, secretKey } = minio;
+  const bucket = `test-${randomUUID()}`;
+  const look = new S3Bucket({ endpoint, accessKey, secretKey, bucket, region: 'us-east-1' });
+  return {
+    settings: {
+      ...{ OBJECT_STORE: 's3', S3_ENDPOINT: endpoint, S3_BUCKET: bucket },
+      ...{ S3_ACCESS_KEY: accessKey, S3_SECRET_KEY: secretKey },
+    },
+    showsArrivals: false,
+    contents: async () => {
+      const keys: string[] = [];
+      for await (const page of look.listObjects('objects/')) keys.push(...page.map(({ key }) => key));
+      for await (const page of look.listObjects('uploads/')) keys.push(...page.map(({ key }) => key));
+      return keys;
+    },
+  };
+}

@@ -2,10 +2,10 @@ import { randomBytes } from 'node:crypto';
 import { createServer, request as send, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { startOwnMinio, type OwnMinio } from '../testing/minio-server';
-import { chunksOf, mebibyte, nothingKnown, openTestStore, partBytes, readAll } from '../testing/s3-bucket';
-import { describeWith } from '../testing/stack';
-import { openS3Store } from './s3-store';
+import { startOwnMinio, type OwnMinio } from '../../local/test/own-minio';
+import { chunksOf, mebibyte, nothingKnown, openTestStore, partBytes, readAll } from '../src/testing/s3-bucket';
+import { describeWith } from '../src/testing/stack';
+import { openS3Store } from '../src/objects/s3-store';
 
 /** Waits until something holds. */
 async function eventually(holds: () => Promise<boolean> | boolean): Promise<void> {
