@@ -25,7 +25,7 @@ export function transaction<T>(
     await tx.query(begin(options));
     if (options.statementTimeoutMs !== undefined) await tx.query(statementTimeout(options.statementTimeoutMs));
     const result = await work(tx);
-    await commit(tx, () => tx.query('commit').then(({ command }) => command));
+    await commit(() => tx.query('commit').then(({ command }) => command));
     return result;
   });
 }
@@ -46,7 +46,7 @@ export function pipelinedTransaction<T>(
       options.statementTimeoutMs === undefined ? [] : [trusted(statementTimeout(options.statementTimeoutMs))];
     const answers = await pipeline(tx, [trusted(begin(options)), ...timeout, first]);
     const { result, last } = await work(tx, answers.at(-1)!);
-    await commit(tx, async () => (await pipeline(tx, [...last, sql`commit`])).at(-1)?.completion);
+    await commit(async () => (await pipeline(tx, [...last, sql`commit`])).at(-1)?.completion);
     return result;
   });
 }
@@ -61,7 +61,8 @@ async function onConnection<T>(pool: Pool, work: (tx: Connection) => Promise<T>)
     return await work(tx);
   } catch (error) {
     usable = !(error instanceof CommitUnknownError) && (await rollback(tx));
-    throw error;
+    if (!(error instanceof CommitRefused)) throw error;
+    throw usable ? error.cause : new CommitUnknownError(error.cause);
   } finally {
     tx.removeListener('error', ignore);
     tx.release(!usable);
@@ -74,22 +75,21 @@ const begin = ({ isolation, readOnly }: TransactionOptions): string =>
 const statementTimeout = (timeoutMs: number): string =>
   `set local statement_timeout = ${Math.max(1, Math.trunc(timeoutMs))}`;
 
+/** What Postgres answered to COMMIT, when it did not end the connection with it. */
+class CommitRefused extends Error {}
+
 /** `send` sends COMMIT and gives the command that Postgres completed. */
-async function commit(tx: Connection, send: () => Promise<string | undefined>): Promise<void> {
-  const command = await send().catch(async (error: unknown) => {
-    throw (await isRefusal(tx, error)) ? error : new CommitUnknownError(error);
+async function commit(send: () => Promise<string | undefined>): Promise<void> {
+  const command = await send().catch((error: unknown) => {
+    // Nothing was sent.
+    if (error instanceof TypeError || error instanceof RangeError) throw error;
+    if (sqlState(error) === undefined || isConnectionError(error)) throw new CommitUnknownError(error);
+    // Definite if Postgres is there for the next statement: what goes down with the connection may have come after
+    // the commit record.
+    throw new CommitRefused('COMMIT was refused', { cause: error });
   });
   // Postgres answers COMMIT of a failed transaction with ROLLBACK, and calls that a success.
   if (command !== 'COMMIT') throw new Error('a failed transaction was committed');
-}
-
-/**
- * Whether an error says that COMMIT did not happen: Postgres refused it and is there for the next statement, or nothing
- * was sent. One that goes down with the connection may have come after the commit record.
- */
-async function isRefusal(tx: Connection, error: unknown): Promise<boolean> {
-  if (error instanceof TypeError || error instanceof RangeError) return true;
-  return sqlState(error) !== undefined && !isConnectionError(error) && (await rollback(tx));
 }
 
 function rollback(tx: Connection): Promise<boolean> {
