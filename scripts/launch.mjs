@@ -35,11 +35,23 @@ export function readFlags(script, args, flags, help) {
   return true;
 }
 
+/** Makes the project ready to be run from its folder: packages installed, everything built. */
+export async function prepare(root) {
+  // The default data directory lies in the project, wherever it is started from.
+  process.chdir(root);
+  if (process.env.npm_lifecycle_event) endWithNpm();
+  // Only now, for an older Node could not read these.
+  const { installWhenNeeded } = await import('./install.mjs');
+  await installWhenNeeded(root, (text) => console.error(text));
+  const { build } = await import('./build.mjs');
+  await build();
+}
+
 /**
  * A Node that npm started ends with it. npm passes signals on to the shell between them, which does not pass them on;
  * and a kill passes on nothing.
  */
-export function endWithNpm() {
+function endWithNpm() {
   const ancestors = () => {
     const parent = process.ppid;
     const [, name, grandparent] = /\((.*)\) \S (\d+)/s.exec(read(`/proc/${parent}/stat`)) ?? [];

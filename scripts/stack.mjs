@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { checkNode, endWithNpm, readFlags } from './launch.mjs';
+import { checkNode, prepare, readFlags } from './launch.mjs';
 
 const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 
@@ -32,12 +32,7 @@ const flags = {
 async function stack() {
   checkNode();
   if (!readFlags('stack', process.argv.slice(2), flags, help)) return;
-  process.chdir(root);
-  if (process.env.npm_lifecycle_event) endWithNpm();
-  const { installWhenNeeded } = await import('./install.mjs');
-  await installWhenNeeded(root, (text) => console.error(text));
-  const { build } = await import('./build.mjs');
-  await build();
+  await prepare(root);
   await import(pathToFileURL(path.join(root, 'services/local/dist/stack/main.js')).href);
 }
 

@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { checkNode, endWithNpm, readFlags } from './launch.mjs';
+import { checkNode, prepare, readFlags } from './launch.mjs';
 
 const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 
@@ -18,15 +18,7 @@ const flags = { '--port': 'PORT', '--data-dir': 'DATA_DIR', '--operator-key': 'O
 async function start() {
   checkNode();
   if (!readFlags('start', process.argv.slice(2), flags, help)) return;
-  // The default data directory lies in the project, wherever it is started from.
-  process.chdir(root);
-  if (process.env.npm_lifecycle_event) endWithNpm();
-
-  // Only now, for an older Node could not read these.
-  const { installWhenNeeded } = await import('./install.mjs');
-  await installWhenNeeded(root, (text) => console.error(text));
-  const { build } = await import('./build.mjs');
-  await build();
+  await prepare(root);
 
   // Ctrl-C arrives twice, from the terminal and through npm. Until the services listen for signals the first ends us;
   // from then on they stop once, and these listeners keep the second from cutting that short.
