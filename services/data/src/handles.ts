@@ -1,3 +1,4 @@
+import { setBounded } from '@granary/shared/bounded';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { findApp, findCollection, type CollectionHandle } from './catalog';
 
@@ -15,7 +16,7 @@ interface Entry {
 
 /**
  * Handles of collections for writers, who learn under the lock of the app's head whether the catalog has moved on
- * since. Readers look their handle up each time: its counters must be those of the last commit.
+ * since.
  */
 export class WriterHandles {
   private readonly entries = new Map<string, Entry>();
@@ -53,9 +54,7 @@ export class WriterHandles {
   }
 
   private put(key: string, entry: Entry): void {
-    this.entries.delete(key);
-    this.entries.set(key, entry);
-    if (this.entries.size > handlesMax) this.entries.delete(this.entries.keys().next().value!);
+    setBounded(this.entries, key, entry, handlesMax);
   }
 }
 
@@ -78,9 +77,7 @@ export class Recent<T> {
     const known = this.entries.get(key);
     if (known && performance.now() - known.atMs < readerFreshMs) return known.found;
     const entry = { found: this.find(appId, name), atMs: performance.now() };
-    this.entries.delete(key);
-    this.entries.set(key, entry);
-    if (this.entries.size > handlesMax) this.entries.delete(this.entries.keys().next().value!);
+    setBounded(this.entries, key, entry, handlesMax);
     // What is not there may be made at any moment, by any write.
     const forget = () => this.entries.get(key) === entry && this.entries.delete(key);
     entry.found.then((found) => found ?? forget(), forget);

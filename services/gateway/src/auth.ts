@@ -1,5 +1,6 @@
 import { hash as digest, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
+import { setBounded } from '@granary/shared/bounded';
 import { forbidden } from '@granary/shared/errors';
 import { neverAborted } from '@granary/shared/grpc/cancellation';
 import type { Call, Client } from '@granary/shared/grpc/types';
@@ -85,12 +86,12 @@ export function keyLookup(
 
   const ask = (id: string, hash: Buffer, call: Call): Promise<AppCaller | undefined> => {
     const entry: Entry = { sentAtMs: now(), caller: verify(data, hash, call) };
-    insert(known, id, entry);
+    setBounded(known, id, entry, cacheSize);
     entry.caller.then(
       (caller) => {
         if (caller || known.get(id) !== entry) return;
         known.delete(id);
-        insert(unknown, id, entry);
+        setBounded(unknown, id, entry, cacheSize);
       },
       () => {
         if (known.get(id) === entry) known.delete(id);
@@ -111,12 +112,6 @@ export function keyLookup(
       return ask(id, hash, { ...call, signal: neverAborted });
     },
   };
-}
-
-function insert(cache: Map<string, Entry>, id: string, entry: Entry): void {
-  cache.delete(id);
-  cache.set(id, entry);
-  if (cache.size > cacheSize) cache.delete(cache.keys().next().value as string);
 }
 
 async function verify(

@@ -1,21 +1,22 @@
 import type { Lane } from '../postgres/lane';
 import type { Pool } from '../postgres/pool';
-import { addSource, type Sample } from './metrics';
+import { addSource, type Sample, type Source } from './metrics';
 
 const labels = ['pool'];
+const families: Source['families'] = [
+  {
+    name: 'granary_pg_connections',
+    help: 'Connections to Postgres, by what they do.',
+    labels: [...labels, 'state'],
+    type: 'gauge',
+  },
+  { name: 'granary_pg_waiting', help: 'What waits for a connection or a place on one.', labels, type: 'gauge' },
+];
 
 /** Has the connections of a pool counted until it ends. `name` is the application name that Postgres sees. */
 export function observePool(name: string, pool: Pool): void {
   const remove = addSource({
-    families: [
-      {
-        name: 'granary_pg_connections',
-        help: 'Connections to Postgres, by what they do.',
-        labels: [...labels, 'state'],
-        type: 'gauge',
-      },
-      { name: 'granary_pg_waiting', help: 'What waits for a connection or a place on one.', labels, type: 'gauge' },
-    ],
+    families,
     collect: () => {
       if (pool.ended) remove();
       return {
@@ -33,13 +34,7 @@ export function observePool(name: string, pool: Pool): void {
 export function observeLane(name: string, lane: Lane): () => void {
   return addSource({
     families: [
-      {
-        name: 'granary_pg_connections',
-        help: 'Connections to Postgres, by what they do.',
-        labels: [...labels, 'state'],
-        type: 'gauge',
-      },
-      { name: 'granary_pg_waiting', help: 'What waits for a connection or a place on one.', labels, type: 'gauge' },
+      ...families,
       { name: 'granary_pg_in_flight', help: 'Statements that Postgres has not answered yet.', labels, type: 'gauge' },
     ],
     collect: () => {
