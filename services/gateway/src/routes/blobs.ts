@@ -4,7 +4,7 @@ import type { Call } from '@granary/shared/grpc/types';
 import { newDocumentId, newTicket } from '@granary/shared/ids';
 import { json, jsonBytes } from '../answer';
 import { hasPermission, type AppCaller, type Caller } from '../auth';
-import { idempotencyKey } from '../idempotency';
+import { idempotencyHeader, idempotencyKey } from '../idempotency';
 import { tooLarge, unauthenticated } from '../problem';
 import { route, type Context, type Route, type RouteRequest } from '../route';
 
@@ -118,6 +118,10 @@ export const blobRoutes: readonly Route[] = [
       'whose id is the blob_id.',
     tag: 'Blobs',
     auth: { kind: 'app', permission: 'Write' },
+    headers: {
+      ...idempotencyHeader,
+      'X-Blob-Metadata': 'Of a raw body: a JSON object, at most 64 KiB, fields of the metadata document',
+    },
     body: { kind: 'stream', schemas: { 'multipart/form-data': form, '*/*': file } },
     responses: {
       202: { description: 'Stored', schema: uploaded },
@@ -140,6 +144,12 @@ export const blobRoutes: readonly Route[] = [
       'Everything but raster images, audio and video is served as an attachment.',
     tag: 'Blobs',
     auth: { kind: 'reader' },
+    headers: {
+      Range: 'One range of bytes, like `bytes=0-1023`; of several the whole blob is answered',
+      'If-Range': 'The ETag that the range is meant for; of another blob the whole is answered',
+      'If-None-Match': 'ETags, or `*`: 304 when the blob has one of them',
+      'If-Match': 'ETags, or `*`: 412 when the blob has none of them',
+    },
     body: { kind: 'stream', schemas: {} },
     responses: {
       200: { description: 'The whole blob', schema: file, contentType: '*/*' },

@@ -19,6 +19,8 @@ const createSchema = z.strictObject({
   field_name: fieldSchema.nullish().describe('Dotted for a nested field; needed unless there are `fields`'),
   index_type: z
     .string()
+    // For the document, which would say `string` only: it describes what comes in.
+    .meta({ enum: [...indexTypes] })
     .transform((text) => text.toLowerCase())
     .pipe(z.enum(indexTypes))
     .describe('Case-insensitive'),
@@ -42,7 +44,7 @@ const indexSchema = z
     collection: z.string(),
     field_name: z.string(),
     fields: z.array(z.string()).optional().describe('Of a composite index, in its order'),
-    index_type: z.string(),
+    index_type: z.enum(indexTypes),
     unique: z.boolean(),
     status: z.enum(['building', 'ready', 'failed']),
     error: z.string().nullable(),
