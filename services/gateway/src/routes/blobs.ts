@@ -120,7 +120,9 @@ export const blobRoutes: readonly Route[] = [
     auth: { kind: 'app', permission: 'Write' },
     headers: {
       ...idempotencyHeader,
-      'X-Blob-Metadata': 'Of a raw body: a JSON object, at most 64 KiB, fields of the metadata document',
+      'X-Blob-Metadata':
+        'Of a raw body: a JSON object, the fields of the metadata document. The headers have 16 KiB together; what is ' +
+        'larger comes as the part `metadata`.',
     },
     body: { kind: 'stream', schemas: { 'multipart/form-data': form, '*/*': file } },
     responses: {

@@ -2,24 +2,26 @@ import type { KeyObject } from 'node:crypto';
 import { ServiceError } from '../errors';
 import { verifyGrant, type Grant } from '../grant';
 import type { Logger } from '../logger';
+import { counters } from '../telemetry/metrics';
 import type { ServiceName } from './services';
 import { clockSkewMs, readToken, tokenLifetimeMs, type Claims } from './token';
 
 /** The reason of every refusal between services. It is nobody else's business, see `asOurFault`. */
 export const callRefused = 'CALL_REFUSED';
 
+const refusals = [
+  ...['no token', 'malformed token', 'token for another service', 'unknown caller', 'wrong signature'],
+  ...['expired token', 'token from the future', 'token for another app', 'not allowed', 'no valid grant'],
+] as const;
+
 /** Why a call was refused, for the log and the counts; the caller only learns whether it was believed. */
-export type Refusal =
-  | 'no token'
-  | 'malformed token'
-  | 'token for another service'
-  | 'unknown caller'
-  | 'wrong signature'
-  | 'expired token'
-  | 'token from the future'
-  | 'token for another app'
-  | 'not allowed'
-  | 'no valid grant';
+export type Refusal = (typeof refusals)[number];
+
+const refused = counters({
+  name: 'granary_calls_refused_total',
+  help: 'Calls between services that were refused.',
+  labels: ['service', 'reason'],
+});
 
 /** The same refusal is logged once in this time, with how often it happened meanwhile. */
 const loggedEveryMs = 10_000;
@@ -44,11 +46,14 @@ export function createGuard(
   now: () => number = Date.now,
 ): Guard {
   const counts = new Map<Refusal, number>();
+  // Each is told from the start, so that the first one of a kind shows as an increase.
+  for (const why of refusals) refused.with(service, why);
   // Bounded: the keys are made of names of services, of methods that exist, and of refusals.
   const logged = new Map<string, { atMs: number; since: number }>();
 
   function refuse(why: Refusal, method: string, caller?: ServiceName): ServiceError {
     counts.set(why, (counts.get(why) ?? 0) + 1);
+    refused.with(service, why).add();
     const key = `${why} ${method} ${caller}`;
     const before = logged.get(key);
     if (before && now() - before.atMs < loggedEveryMs) before.since++;
