@@ -1,3 +1,4 @@
+import { availableParallelism } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
 import { settle } from './measure.mjs';
 import { median, table } from './report.mjs';
@@ -15,12 +16,15 @@ const flood = [
   { call: 'run', run: 'point', connections: 32, statuses: floodStatuses },
   { call: 'run', run: 'largePage', connections: 32, statuses: floodStatuses },
 ];
+// What the system takes from anybody beside whom all processors are busy: no answer of Granary's, so nothing is wanted.
+const spin = { call: 'spin', threads: availableParallelism() };
 const bulk = { call: 'run', run: 'bulk', connections: 4, requestsMax: 500, documents: bulkSize };
 
 /**
  * What is measured alone and beside neighbours: an app that sends requests of `run` at a fixed rate which leaves time to
- * spare, over more connections than it needs, so that its latency says what the neighbours take from it. `wanted` bounds
- * p99 beside them, as a multiple of that alone. A neighbour is another app, or the same one where it says so.
+ * spare, over more connections than it needs, all of them open before, so that its latency says what the neighbours
+ * take from it. `wanted` bounds p99 beside them, as a multiple of that alone. A neighbour is another app, or the same
+ * one where it says so.
  */
 export const besideCases = {
   fairness: {
@@ -29,6 +33,7 @@ export const besideCases = {
     neighbours: [
       { title: 'a slow reader: 8 connections, pages of 10,000 at 16 KiB/s', loads: [trickle] },
       { title: 'a flood: 64 connections, point reads and pages of 1,000', loads: flood },
+      { title: 'a process that keeps all processors busy and asks nothing of Granary', loads: [spin] },
     ],
   },
   mixed: {
@@ -48,7 +53,7 @@ export const besideCases = {
  */
 export async function measureBeside(tools, side, name, { rounds, seconds }) {
   const { neighbours, ...load } = besideCases[name];
-  const own = { call: 'run', ...load };
+  const own = { call: 'run', greeting: '/livez', ...load };
   const other = await neighbourOf(tools, side);
   const measured = { alone: [], beside: Object.fromEntries(neighbours.map(({ title }) => [title, []])) };
   await runLoad(tools.load, side, own, leadSeconds);

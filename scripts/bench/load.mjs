@@ -1,5 +1,6 @@
 import { connect } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
 import { bodyOf, categoryCount, categoryName, ownerCount, ownerName, renumberDocument } from './documents.mjs';
 import { serve } from './child.mjs';
 
@@ -13,10 +14,12 @@ const sipMs = 50;
  * `run` takes `{port, method, path, headers, body, statuses, connections, seconds, requestsMax, firstNumber}`. A path
  * may hold `{owner}` or `{category}`, which go through all values. A body is `{prefix, suffix, documents}` with fresh
  * documents in each request, or `{bytes}`. With `perSecond` requests are due at that rate, and one for which no
- * connection is free waits: that counts to its latency. Answers `{requests, refused, elapsedMs, p50Ms, p99Ms, bytes}`.
+ * connection is free waits: that counts to its latency. Time begins when all connections are open, and with `greeting`,
+ * a path, when a HEAD of that has been answered on each. Answers `{requests, refused, elapsedMs, p50Ms, p99Ms, bytes}`.
  */
 async function run(load) {
   const nextRequest = requestsOf(load);
+  const sockets = await Promise.all(Array.from({ length: load.connections }, () => open(load)));
   const state = { requests: 0, refused: undefined, bytes: 0, latenciesMs: [], started: 0 };
   const startedMs = performance.now();
   const endsMs = startedMs + load.seconds * 1000;
@@ -28,7 +31,7 @@ async function run(load) {
     state.started++;
     return dueMs;
   };
-  await Promise.all(Array.from({ length: load.connections }, () => drive(load, nextRequest(), nextDueMs, state)));
+  await Promise.all(sockets.map((socket) => drive(socket, load, nextRequest(), nextDueMs, state)));
   const elapsedMs = performance.now() - startedMs;
   const latencies = Float64Array.from(state.latenciesMs).sort();
   const at = (share) => latencies[Math.min(latencies.length - 1, Math.floor(latencies.length * share))];
@@ -79,10 +82,30 @@ function pathsOf(path) {
   return Array.from({ length: categoryCount }, (_, i) => path.replace('{category}', categoryName(i)));
 }
 
-/** Sends requests on one connection, each after the answer to the last and not before it is due. */
-function drive({ port, statuses }, nextRequest, nextDueMs, state) {
+/**
+ * Opens a connection. For the client it is open before the server has accepted it, and Node accepts one connection in
+ * each turn of its event loop: only an answer tells that this is over.
+ */
+function open({ port, greeting }) {
   return new Promise((resolve, reject) => {
     const socket = connect({ port, host: '127.0.0.1', noDelay: true });
+    const settled = () => resolve(socket.removeAllListeners('data'));
+    let answer = '';
+    socket.on('error', reject).on('close', () => reject(new Error('A connection was closed before it was used.')));
+    socket.on('connect', () => {
+      if (!greeting) return settled();
+      socket.write(`HEAD ${greeting} HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`);
+    });
+    socket.on('data', (chunk) => {
+      answer += chunk.latin1Slice();
+      if (answer.endsWith('\r\n\r\n')) settled();
+    });
+  });
+}
+
+/** Sends requests on a connection, each after the answer to the last and not before it is due. */
+function drive(socket, { statuses }, nextRequest, nextDueMs, state) {
+  return new Promise((resolve, reject) => {
     let sentMs = 0;
     let head = '';
     let missing = 0;
@@ -132,7 +155,8 @@ function drive({ port, statuses }, nextRequest, nextDueMs, state) {
       goOn();
     };
     const broken = () => reject(new Error('A connection was closed before its answer had come.'));
-    socket.on('connect', goOn).on('data', take).on('error', reject).on('close', broken);
+    socket.on('data', take).on('error', reject).on('close', broken);
+    goOn();
   });
 }
 
@@ -158,4 +182,12 @@ async function trickle({ connections, seconds, bytesPerSecond, ...load }) {
   return { bytes };
 }
 
-serve({ run, trickle });
+/** Keeps so many processors busy, with nothing that concerns anybody else. */
+async function spin({ threads, seconds }) {
+  const workers = Array.from({ length: threads }, () => new Worker('for (;;);', { eval: true }));
+  await delay(seconds * 1000);
+  await Promise.all(workers.map((worker) => worker.terminate()));
+  return {};
+}
+
+serve({ run, trickle, spin });

@@ -9,7 +9,7 @@ const freshMs = 500;
 
 interface Entry {
   handle: Promise<CollectionHandle | undefined>;
-  /** What `handle` gave. */
+  /** What `handle` gave, and before that what the look-up before it gave. */
   found?: CollectionHandle | undefined;
   atMs: number;
 }
@@ -27,7 +27,8 @@ export class WriterHandles {
     const key = `${app.number}/${collection}`;
     const known = this.entries.get(key);
     if (known && performance.now() - known.atMs < freshMs) return known.handle;
-    const entry: Entry = { handle: findCollection(this.pool, app, collection), atMs: performance.now() };
+    const handle = findCollection(this.pool, app, collection);
+    const entry: Entry = { handle, found: known?.found, atMs: performance.now() };
     this.put(key, entry);
     entry.handle.then(
       (found) => (entry.found = found),
@@ -60,34 +61,89 @@ export class WriterHandles {
 
 /** How old may be what a reader gets: another copy's change of the catalog is seen after as long. */
 const readerFreshMs = 250;
+/** What is asked for at this age is looked up again meanwhile, so that nobody waits where reads keep coming. */
+const renewAfterMs = 150;
+
+interface Found<T> {
+  found: Promise<T | undefined>;
+  /** When its look-up began. */
+  atMs: number;
+  /** A look-up is under way that will take its place. */
+  isRenewing: boolean;
+}
+
+/** A look-up under way, and the one that begins after it. */
+interface LookUp<T> {
+  found: Promise<T | undefined>;
+  next: Promise<T | undefined> | undefined;
+}
 
 /**
  * What readers looked up lately, by app and name, so that a read is one statement. This process forgets what it
  * changes itself; counters may be old, so whoever answers with those looks again.
  */
 export class Recent<T> {
-  private readonly entries = new Map<string, { found: Promise<T | undefined>; atMs: number }>();
+  private readonly entries = new Map<string, Found<T>>();
+  private readonly lookUps = new Map<string, LookUp<T>>();
 
   /** `find` gives undefined for what is not there. */
-  constructor(private readonly find: (appId: string, name: string) => Promise<T | undefined>) {}
+  constructor(
+    private readonly find: (appId: string, name: string) => Promise<T | undefined>,
+    private readonly now: () => number = () => performance.now(),
+  ) {}
 
   /** Throws what `find` throws. */
   get(appId: string, name: string): Promise<T | undefined> {
     const key = `${appId}/${name}`;
+    const nowMs = this.now();
     const known = this.entries.get(key);
-    if (known && performance.now() - known.atMs < readerFreshMs) return known.found;
-    const entry = { found: this.find(appId, name), atMs: performance.now() };
-    setBounded(this.entries, key, entry, handlesMax);
-    // What is not there may be made at any moment, by any write.
-    const forget = () => this.entries.get(key) === entry && this.entries.delete(key);
-    entry.found.then((found) => found ?? forget(), forget);
-    return entry.found;
+    const ageMs = known ? nowMs - known.atMs : Infinity;
+    if (!known || ageMs >= readerFreshMs) return this.keep(key, this.find(appId, name), nowMs);
+    if (ageMs >= renewAfterMs && !known.isRenewing) this.renew(key, known, this.find(appId, name), nowMs);
+    return known.found;
+  }
+
+  /**
+   * As it is now: by a look-up that begins after the call. Those who come during one share the next, so that many of
+   * them do not hold up the look-ups of others. Throws what `find` throws.
+   */
+  getNow(appId: string, name: string): Promise<T | undefined> {
+    const key = `${appId}/${name}`;
+    const lookUp = () => this.lookUp(key, appId, name);
+    const current = this.lookUps.get(key);
+    return current ? (current.next ??= current.found.then(lookUp, lookUp)) : lookUp();
   }
 
   /** After a change of an app's catalog, and before a read that found it wanting is tried again. */
   forget(appId: string): void {
     const prefix = `${appId}/`;
     for (const key of this.entries.keys()) if (key.startsWith(prefix)) this.entries.delete(key);
+  }
+
+  private keep(key: string, found: Promise<T | undefined>, atMs: number): Promise<T | undefined> {
+    const entry = { found, atMs, isRenewing: false };
+    setBounded(this.entries, key, entry, handlesMax);
+    // What is not there may be made at any moment, by any write.
+    const forget = () => this.entries.get(key) === entry && this.entries.delete(key);
+    found.then((value) => value ?? forget(), forget);
+    return found;
+  }
+
+  private renew(key: string, known: Found<T>, found: Promise<T | undefined>, atMs: number): void {
+    known.isRenewing = true;
+    found.then(
+      // Unless it was forgotten meanwhile: then this may be what is out of date.
+      () => void (this.entries.get(key) === known && this.keep(key, found, atMs)),
+      () => (known.isRenewing = false),
+    );
+  }
+
+  private lookUp(key: string, appId: string, name: string): Promise<T | undefined> {
+    const current: LookUp<T> = { found: this.find(appId, name), next: undefined };
+    this.lookUps.set(key, current);
+    const over = () => this.lookUps.get(key) === current && this.lookUps.delete(key);
+    current.found.then(over, over);
+    return current.found;
   }
 }
 

@@ -1,21 +1,34 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { CancelSignal } from '@granary/shared/grpc/cancellation';
+import type { Presence } from '@granary/shared/presence';
+
+/** A work that takes longer no longer counts to its app's share, so that one of them does not hold up all others. */
+const lentMs = 250;
 
 export interface TurnLimits {
   /** Works at a time. */
   limit: number;
   /** Works of one app at a time. */
   appLimit: number;
+  /** The same while other apps are there, of those works that have just begun. */
+  share: number;
   /** Works of one app that may wait; beyond, a caller is told to come back. */
   waitingMax: number;
 }
 
 interface Waiting {
-  start: () => void;
+  start: (running: Running) => void;
+}
+
+/** A work under way. */
+interface Running {
+  sinceMs: number;
 }
 
 interface App {
-  running: number;
+  id: string;
+  /** In the order in which they began. */
+  running: Set<Running>;
   waiting: Waiting[];
   /** The number of its last turn; 0: it has had none lately. */
   lastTurn: number;
@@ -23,15 +36,21 @@ interface App {
 
 /**
  * Shares among apps what they would else take from each other: so many works run at a time, so many of one app, and
- * when one ends the next is of the app whose turn was longest ago.
+ * when one ends the next is of the app whose turn was longest ago. Works take from others not only their places but
+ * time of the processors, so an app has fewer at a time while others are there.
  */
 export class Turns {
   /** Apps with anything running or waiting. */
   private readonly apps = new Map<string, App>();
   private running = 0;
   private turns = 0;
+  private looking: NodeJS.Timeout | undefined;
 
-  constructor(private readonly limits: TurnLimits) {}
+  constructor(
+    private readonly limits: TurnLimits,
+    private readonly presence: Presence,
+    private readonly now: () => number = () => performance.now(),
+  ) {}
 
   /**
    * Runs a work when its turn comes. Throws TOO_MANY_REQUESTS when too many of the app wait, and CANCELLED for a caller
@@ -39,64 +58,82 @@ export class Turns {
    */
   async run<T>(appId: string, signal: CancelSignal, work: () => Promise<T>): Promise<T> {
     if (signal.aborted) throw callerGone();
-    const app = this.apps.get(appId) ?? { running: 0, waiting: [], lastTurn: 0 };
+    const app = this.apps.get(appId) ?? { id: appId, running: new Set(), waiting: [], lastTurn: 0 };
     this.apps.set(appId, app);
-    if (this.mayRun(app)) this.begin(app);
-    else await this.wait(appId, app, signal);
+    const running = this.mayRun(app) ? this.begin(app) : await this.wait(app, signal);
     try {
       return await work();
     } finally {
       this.running -= 1;
-      app.running -= 1;
-      this.forgetIdle(appId, app);
+      app.running.delete(running);
+      this.forgetIdle(app);
       this.next();
     }
   }
 
-  private mayRun(app: App): boolean {
-    return this.running < this.limits.limit && app.running < this.limits.appLimit;
+  private mayRun({ id, running }: App): boolean {
+    const { limit, appLimit, share } = this.limits;
+    if (this.running >= limit || running.size >= appLimit) return false;
+    if (running.size < share) return true;
+    const nowMs = this.now();
+    if (this.presence.isAlone(id, nowMs)) return true;
+    let young = 0;
+    for (const { sinceMs } of running) if (nowMs - sinceMs < lentMs) young += 1;
+    return young < share;
   }
 
-  private begin(app: App): void {
+  private begin(app: App): Running {
+    const running = { sinceMs: this.now() };
     this.running += 1;
-    app.running += 1;
+    app.running.add(running);
     app.lastTurn = ++this.turns;
+    return running;
   }
 
-  private wait(appId: string, app: App, signal: CancelSignal): Promise<void> {
+  private wait(app: App, signal: CancelSignal): Promise<Running> {
     if (app.waiting.length >= this.limits.waitingMax) {
       throw new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', 'Too many reads of this app are waiting');
     }
     return new Promise((resolve, reject) => {
       const leave = () => {
         app.waiting.splice(app.waiting.indexOf(waiting), 1);
-        this.forgetIdle(appId, app);
+        this.forgetIdle(app);
         reject(callerGone());
       };
       const waiting = {
-        start: () => {
+        start: (running: Running) => {
           signal.removeEventListener('abort', leave);
-          resolve();
+          resolve(running);
         },
       };
       app.waiting.push(waiting);
       signal.addEventListener('abort', leave, { once: true });
+      // That others have gone, or that a work takes long, nobody tells.
+      this.looking ??= setInterval(() => this.look(), lentMs / 2);
     });
   }
 
-  private forgetIdle(appId: string, app: App): void {
-    if (app.running === 0 && app.waiting.length === 0) this.apps.delete(appId);
+  private look(): void {
+    while (this.next());
+    for (const { waiting } of this.apps.values()) if (waiting.length > 0) return;
+    clearInterval(this.looking);
+    this.looking = undefined;
   }
 
-  private next(): void {
+  private forgetIdle(app: App): void {
+    if (app.running.size === 0 && app.waiting.length === 0) this.apps.delete(app.id);
+  }
+
+  /** Begins the next work; false when there is none that may begin. */
+  private next(): boolean {
     let next: App | undefined;
     for (const app of this.apps.values()) {
       if (app.waiting.length === 0 || !this.mayRun(app)) continue;
       if (next === undefined || app.lastTurn < next.lastTurn) next = app;
     }
-    if (next === undefined) return;
-    this.begin(next);
-    next.waiting.shift()!.start();
+    if (next === undefined) return false;
+    next.waiting.shift()!.start(this.begin(next));
+    return true;
   }
 }
 

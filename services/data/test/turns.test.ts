@@ -1,5 +1,15 @@
 import { Cancellation, neverAborted } from '@granary/shared/grpc/cancellation';
-import { Turns } from '../src/turns';
+import { Presence } from '@granary/shared/presence';
+import { Turns, type TurnLimits } from '../src/turns';
+
+let nowMs = 0;
+beforeEach(() => {
+  nowMs = 0;
+});
+
+/** Turns of apps whose share is their limit, if nothing else is said. */
+const turnsOf = (limits: Omit<TurnLimits, 'share'> & { share?: number }, presence = new Presence()) =>
+  new Turns({ share: limits.appLimit, ...limits }, presence, () => nowMs);
 
 /** Works that end when they are told to, and the order in which they began. */
 function works(turns: Turns) {
@@ -23,7 +33,7 @@ function works(turns: Turns) {
 }
 
 test('an app that asks for much waits for itself, not the others for it', async () => {
-  const { begun, ask, settle, endNext } = works(new Turns({ limit: 3, appLimit: 2, waitingMax: 100 }));
+  const { begun, ask, settle, endNext } = works(turnsOf({ limit: 3, appLimit: 2, waitingMax: 100 }));
   const asked = Array.from({ length: 10 }, (_, at) => ask('flood', `flood ${at}`));
   asked.push(ask('calm', 'calm 0'), ask('calm', 'calm 1'), ask('other', 'other 0'));
   await settle();
@@ -40,7 +50,7 @@ test('an app that asks for much waits for itself, not the others for it', async 
 });
 
 test('a place is given back by a work that fails', async () => {
-  const turns = new Turns({ limit: 1, appLimit: 1, waitingMax: 1 });
+  const turns = turnsOf({ limit: 1, appLimit: 1, waitingMax: 1 });
   for (let round = 0; round < 3; round++) {
     await expect(turns.run('a', neverAborted, () => Promise.reject(new Error('no')))).rejects.toThrow('no');
   }
@@ -48,7 +58,7 @@ test('a place is given back by a work that fails', async () => {
 });
 
 test('who has gone is passed over, and who finds too many of his app waiting is told so', async () => {
-  const { begun, ask, settle, endNext } = works(new Turns({ limit: 1, appLimit: 1, waitingMax: 2 }));
+  const { begun, ask, settle, endNext } = works(turnsOf({ limit: 1, appLimit: 1, waitingMax: 2 }));
   const gone = new Cancellation();
   const first = ask('a', 'first');
   const second = ask('a', 'second', gone);
@@ -64,4 +74,54 @@ test('who has gone is passed over, and who finds too many of his app waiting is 
   expect(begun).toEqual(['first', 'other', 'third', 'fifth']);
   await expect(ask('a', 'late', gone)).rejects.toMatchObject({ code: 'CANCELLED' });
   expect(begun).toHaveLength(4);
+});
+
+test('while others are there an app has its share, and all that it may have once it is alone', async () => {
+  const presence = new Presence();
+  const { begun, ask, settle, endNext } = works(
+    turnsOf({ limit: 4, appLimit: 3, share: 1, waitingMax: 100 }, presence),
+  );
+  presence.see('calm', 0);
+  presence.see('flood', 0);
+  const asked = Array.from({ length: 5 }, (_, at) => ask('flood', `flood ${at}`));
+  asked.push(ask('calm', 'calm'));
+  await settle();
+  expect(begun).toEqual(['flood 0', 'calm']);
+  await endNext();
+  expect(begun.slice(2)).toEqual(['flood 1']);
+  // A second after the others were seen last.
+  nowMs = 1_001;
+  presence.see('flood', nowMs);
+  await endNext();
+  expect(begun.slice(3)).toEqual(['flood 2']);
+  asked.push(ask('flood', 'flood 5'));
+  await settle();
+  expect(begun.slice(4)).toEqual(['flood 5']);
+  for (let left = 7 - 2; left > 0; left--) await endNext();
+  expect((await Promise.all(asked)).sort()).toEqual([...begun].sort());
+  expect(begun).toHaveLength(7);
+});
+
+test('a work that takes long does not hold up the others of its app, as far as that may have any', async () => {
+  const presence = new Presence();
+  const { begun, ask, settle, endNext } = works(
+    turnsOf({ limit: 4, appLimit: 2, share: 1, waitingMax: 100 }, presence),
+  );
+  presence.see('calm', 0);
+  presence.see('flood', 0);
+  const asked = [ask('flood', 'slow'), ask('flood', 'flood 1'), ask('flood', 'flood 2')];
+  await settle();
+  expect(begun).toEqual(['slow']);
+  nowMs = 250;
+  presence.see('calm', nowMs);
+  presence.see('flood', nowMs);
+  // Turns look by the real clock.
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect(begun).toEqual(['slow', 'flood 1']);
+  nowMs = 500;
+  presence.see('calm', nowMs);
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect(begun).toEqual(['slow', 'flood 1']);
+  for (let left = 3; left > 0; left--) await endNext();
+  expect(await Promise.all(asked)).toEqual(['slow', 'flood 1', 'flood 2']);
 });

@@ -1,7 +1,6 @@
+import { Presence } from '@granary/shared/presence';
 import { overloaded } from './problem';
 
-/** An app counts as being there for so long after its last request. */
-const activeMs = 1_000;
 /** A request that takes longer waits for others and not for this process: it no longer counts. */
 const lentMs = 50;
 
@@ -47,9 +46,7 @@ export class Share {
  */
 export class AppShares {
   private readonly apps = new Map<string, App>();
-  /** The app of the last request, and the last one of another. */
-  private last = { id: '', atMs: -Infinity };
-  private lastOther = { id: '', atMs: -Infinity };
+  private readonly presence = new Presence();
   private waiting = 0;
   private sweeping: NodeJS.Timeout | undefined;
   private readonly left = (share: Share) => this.leave(share);
@@ -62,7 +59,7 @@ export class AppShares {
   /** Throws OVERLOADED when too many of the app wait, and when one has waited too long. */
   enter(appId: string): Share | Promise<Share> {
     const nowMs = this.now();
-    this.see(appId, nowMs);
+    this.presence.see(appId, nowMs);
     let app = this.apps.get(appId);
     if (!app) {
       app = { id: appId, inside: new Set(), line: [] };
@@ -78,19 +75,9 @@ export class AppShares {
     });
   }
 
-  private see(appId: string, nowMs: number): void {
-    if (this.last.id === appId) {
-      this.last.atMs = nowMs;
-      return;
-    }
-    this.lastOther = this.last;
-    this.last = { id: appId, atMs: nowMs };
-  }
-
   private mayEnter(app: App, nowMs: number): boolean {
     if (app.inside.size < this.limits.share) return true;
-    const other = this.last.id === app.id ? this.lastOther : this.last;
-    if (nowMs - other.atMs > activeMs) return true;
+    if (this.presence.isAlone(app.id, nowMs)) return true;
     for (const share of app.inside) {
       if (nowMs - share.sinceMs <= lentMs) break;
       app.inside.delete(share);

@@ -1,6 +1,7 @@
 import type { CancelSignal } from '@granary/shared/grpc/cancellation';
 import type { Lane } from '@granary/shared/postgres/lane';
 import type { Pool, Queryable } from '@granary/shared/postgres/pool';
+import { Presence } from '@granary/shared/presence';
 import { Turns } from '../turns';
 
 /** Reads by one index. */
@@ -24,6 +25,8 @@ export interface SharedDatabases {
 }
 
 export interface ReadTurns {
+  /** Sees every app that reads, whether or not it has to take turns. */
+  presence: Presence;
   longPages: Turns;
   scans: Turns;
 }
@@ -31,13 +34,16 @@ export interface ReadTurns {
 /** Reads of one app that may wait for their turn. */
 const waitingMax = 1_000;
 
-/** Turns such that neither the lane nor the pool, of so many connections, is ever full of one app's long reads. */
+/**
+ * Turns such that neither the lane nor the pool, of so many connections, is ever full of one app's long reads, and that
+ * beside other apps one has no more than a quarter of the scans, each of which can keep a processor busy.
+ */
 export function readTurns(laneSize: number, poolSize: number): ReadTurns {
   const scans = Math.max(1, Math.floor(poolSize / 2));
-  return {
-    longPages: new Turns({ limit: laneSize, appLimit: Math.max(1, laneSize - 1), waitingMax }),
-    scans: new Turns({ limit: scans, appLimit: Math.max(1, scans - 1), waitingMax }),
-  };
+  const presence = new Presence();
+  const turnsOf = (limit: number, share: number) =>
+    new Turns({ limit, appLimit: Math.max(1, limit - 1), share: Math.max(1, share), waitingMax }, presence);
+  return { presence, longPages: turnsOf(laneSize, laneSize - 1), scans: turnsOf(scans, Math.floor(scans / 4)) };
 }
 
 /** The databases as a call of one app may use them: what may take long takes its turn among the apps. */
@@ -46,7 +52,9 @@ export class AppDatabases implements ReadDatabases {
     private readonly shared: SharedDatabases,
     private readonly appId: string,
     private readonly signal: CancelSignal,
-  ) {}
+  ) {
+    shared.turns.presence.see(appId, performance.now());
+  }
 
   get lane(): IndexReads {
     return this.shared.lane;

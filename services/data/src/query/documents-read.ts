@@ -3,7 +3,7 @@ import type { Call } from '@granary/shared/grpc/types';
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { readJson } from '@granary/shared/json/value';
-import { COLLECTION_NOT_FOUND, findApp, findCollection, type CollectionHandle } from '../catalog';
+import { COLLECTION_NOT_FOUND, findApp, type CollectionHandle } from '../catalog';
 import type { ReaderHandles } from '../handles';
 import { refusing } from '../prepare';
 import { findView } from '../views';
@@ -92,13 +92,13 @@ export interface ReadContext extends SharedDatabases {
 }
 
 /** The handle of a collection: as it is now, where its counters are part of the answer, else as it was lately. */
-export async function handleOf(
+export function handleOf(
   db: ReadContext,
   appId: string,
   name: string,
   isFresh: boolean,
 ): Promise<CollectionHandle | undefined> {
-  return isFresh ? findCollection(db.fast, await findApp(db.fast, appId), name) : db.readers.get(appId, name);
+  return isFresh ? db.readers.getNow(appId, name) : db.readers.get(appId, name);
 }
 
 async function findRoot(
