@@ -60,7 +60,7 @@ const plans = new WeakMap<Source, Map<string, IndexPlan | null>>();
 
 /**
  * A page that one index gives alone: the matches of equalities on its first fields, in the order of those that follow,
- * or of the ids where none do. What Postgres does for it grows with the page only. The statement depends on what the
+ * or of the ids where none do; or all documents in the order of its only field. What Postgres does for it grows with the page only. The statement depends on what the
  * request names, not on its values, so it is made once. Undefined where the general way has to be gone.
  */
 export function indexRead(source: Source, page: PageRequest): IndexRead | undefined {
@@ -72,10 +72,10 @@ export function indexRead(source: Source, page: PageRequest): IndexRead | undefi
   return plan && values ? { plan, values } : undefined;
 }
 
-/** The conditions where all of them are equalities. */
+/** The conditions where all of them are equalities; none where there are none. */
 function equalitiesOf(find: Condition): readonly Equality[] | undefined {
   if (find.kind === 'is') return [find];
-  if (find.kind !== 'and' || find.conditions.length === 0) return undefined;
+  if (find.kind !== 'and') return undefined;
   return find.conditions.every((condition) => condition.kind === 'is') ? find.conditions : undefined;
 }
 
@@ -114,6 +114,8 @@ function makePlan(source: Source, page: PageRequest, equalities: readonly Equali
   const free = [...terms.keys()].filter((at) => !names.includes(terms[at]!.path.join('.')));
   if (free.some((at) => terms[at]!.descending !== descending)) return undefined;
   const wanted = free.map((at) => terms[at]!.path.join('.'));
+  // Of all documents only a single field tells quickly whether there are any without it.
+  if (names.length === 0 && wanted.length !== 1) return undefined;
   const index = source.indexes.find(
     ({ fields }) =>
       fields.length === names.length + wanted.length &&
