@@ -4,7 +4,7 @@ import type { Batch } from '@granary/shared/gen/granary/stream/v1/Batch';
 import type { CarrierDefinition } from '@granary/shared/gen/granary/stream/v1/Carrier';
 import { loadService } from '@granary/shared/grpc/protos';
 import { carrierDefinition } from '@granary/shared/grpc/stream';
-import { partsSerializer, sliceParts } from '@granary/shared/grpc/stream-answer';
+import { answerDeserializer, partsSerializer, sliceParts } from '@granary/shared/grpc/stream-answer';
 import { decodeBatch, encodeBatch, type OutgoingBatch, type OutgoingPiece } from '@granary/shared/grpc/stream-codec';
 import { content, dataDefinition } from './stream-fixture';
 
@@ -125,9 +125,10 @@ test.each([
   expect(() => decodeBatch(Buffer.from(bytes))).toThrow(RangeError);
 });
 
+type AnyMethod = Parameters<typeof partsSerializer>[0];
+const { ListDocuments, Store } = dataDefinition as unknown as Record<'ListDocuments' | 'Store', AnyMethod>;
+
 test('an answer in parts is the message that protobufjs writes, and a page is not copied for it', () => {
-  type AnyMethod = Parameters<typeof partsSerializer>[0];
-  const { ListDocuments, Store } = dataDefinition as unknown as Record<'ListDocuments' | 'Store', AnyMethod>;
   for (const json of [Buffer.alloc(0), Buffer.from('{}'), content(37_000), content(300_000)]) {
     const parts = partsSerializer(ListDocuments)({ json });
     expectSame(Buffer.concat(parts), ListDocuments.responseSerialize({ json }));
@@ -135,6 +136,22 @@ test('an answer in parts is the message that protobufjs writes, and a page is no
   }
   const stored = { ticketId: 'ticket', resultsJson: Buffer.from('[]') };
   expectSame(Buffer.concat(partsSerializer(Store)(stored)), Store.responseSerialize(stored));
+});
+
+test('an answer is what protobufjs reads, and a page is a view of what came', () => {
+  const read = answerDeserializer(ListDocuments);
+  const page = ListDocuments.responseSerialize({ json: content(37_000) });
+  const other = ListDocuments.responseSerialize({ json: content(5) });
+  const later = Buffer.from([0x78, 0x05]);
+  // Whole, twice over, with fields of a later release, empty, and without the field.
+  const messages = [[page], [page, other], [page, later], [later, page], [Buffer.from([0x0a, 0x00])], []];
+  for (const came of messages.map((parts) => Buffer.concat(parts)))
+    expectSame(read(came), ListDocuments.responseDeserialize(came));
+  expect((read(page) as { json: Buffer }).json.buffer).toBe(page.buffer);
+  const cut = [page.subarray(0, page.length - 1), page.subarray(0, 2), page.subarray(0, 1), Buffer.from([0x80])];
+  for (const came of cut) expect(() => read(came)).toThrow(RangeError);
+  const stored = Store.responseSerialize({ ticketId: 'ticket', resultsJson: Buffer.from('[]') });
+  expectSame(answerDeserializer(Store)(stored), Store.responseDeserialize(stored));
 });
 
 test('slices of parts are slices of the whole', () => {

@@ -1,6 +1,6 @@
 import type { MethodDefinition } from '@grpc/grpc-js';
 import type { MessageTypeDefinition } from '@grpc/proto-loader';
-import { bytesHead } from './stream-codec';
+import { bytesHead, readOnlyBytes } from './stream-codec';
 
 /** The bytes of an encoded message, in parts that are copied together only when they are sent. */
 export type Parts = readonly Buffer[];
@@ -20,6 +20,19 @@ export function partsSerializer(method: MethodDefinition<unknown, unknown>): (re
   };
 }
 
+/**
+ * Decodes the answers of a method. Where the message is one field of bytes, that is a view of what came, as protobufjs
+ * gives it, without the objects that protobufjs makes on the way. Throws when it is no message of protobuf.
+ */
+export function answerDeserializer(method: MethodDefinition<unknown, unknown>): (bytes: Buffer) => unknown {
+  const field = onlyBytesField(method);
+  if (!field) return (bytes) => method.responseDeserialize(bytes);
+  return (bytes) => {
+    const value = readOnlyBytes(field.number, bytes);
+    return value ? { [field.name]: value } : method.responseDeserialize(bytes);
+  };
+}
+
 /** What the description of a message says of its fields. */
 interface FieldDescription {
   name: string;
@@ -33,7 +46,9 @@ function onlyBytesField(method: MethodDefinition<unknown, unknown>): FieldDescri
   const { responseType } = method as { responseType?: MessageTypeDefinition<object, object> };
   const { field: fields = [] } = (responseType?.type ?? {}) as { field?: FieldDescription[] };
   const [field] = fields;
-  const fits = fields.length === 1 && field?.type === 'TYPE_BYTES' && field.label === 'LABEL_OPTIONAL';
+  const isBytes = field?.type === 'TYPE_BYTES' && field.label === 'LABEL_OPTIONAL';
+  // A name of several words is spelt otherwise in TypeScript.
+  const fits = fields.length === 1 && isBytes && !field.name.includes('_');
   return fits ? field : undefined;
 }
 

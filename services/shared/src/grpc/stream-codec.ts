@@ -125,6 +125,14 @@ function writeFailure(target: Buffer, start: number, { code, message, reason, de
   return writeBytes(target, at, tags.failure.details, details);
 }
 
+/** The bytes of `field` as a view, when the message in `bytes` is this field once and nothing else. */
+export function readOnlyBytes(field: number, bytes: Buffer): Buffer | undefined {
+  const cursor: Cursor = { bytes, at: 0, end: bytes.length };
+  if (bytes.length === 0 || readVarint(cursor) !== tag(field) || cursor.at === bytes.length) return undefined;
+  const length = readVarint(cursor);
+  return cursor.at + length === bytes.length ? bytes.subarray(cursor.at) : undefined;
+}
+
 /** What stands before the bytes of a field. */
 export function bytesHead(field: number, length: number): Buffer {
   const head = Buffer.allocUnsafe(varintSize(tag(field)) + varintSize(length));

@@ -37,9 +37,10 @@ export function fairQueue<T>(): FairQueue<T> {
     take: (held) => {
       for (const [key, items] of waiting) {
         if (held(key)) continue;
-        const [item] = items as Set<T> & Iterable<T>;
-        remove(key, item as T);
-        if (items.size > 0) {
+        const item = items.values().next().value as T;
+        remove(key, item);
+        // A key that is alone has its turn again, wherever it stands.
+        if (items.size > 0 && waiting.size > 1) {
           waiting.delete(key);
           waiting.set(key, items);
         }

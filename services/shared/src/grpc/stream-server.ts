@@ -246,7 +246,9 @@ function serve(
     const start = item.sentBytes;
     item.sentBytes = Math.min(start + pieceBytes, item.answerBytes);
     answerBytes -= item.sentBytes - start;
-    const payload = sliceParts(item.answer!, start, item.sentBytes);
+    // Most answers go whole, and their parts as they are.
+    const whole = item.answerBytes <= pieceBytes;
+    const payload = whole ? item.answer! : sliceParts(item.answer!, start, item.sentBytes);
     return { id: item.id, payload, more: item.sentBytes < item.answerBytes };
   }
 
