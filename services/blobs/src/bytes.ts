@@ -4,6 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { ServiceError, unavailable, type StatusName } from '@granary/shared/errors';
 import { grantErrorHeader, grantHeader } from '@granary/shared/grant';
 import { toServiceError } from '@granary/shared/grpc/status';
+import { drainHttp } from '@granary/shared/http-drain';
 import type { ServerTrust } from '@granary/shared/trust/trust';
 import type { BlobsContext } from './context';
 import { download } from './download';
@@ -17,11 +18,15 @@ export interface BytesOptions {
   maxBytes: number;
   transfersMax: number;
   idleTimeoutMs: number;
+  /** Time that transfers under way have to finish when it stops. */
+  drainTimeoutMs: number;
 }
 
 export interface Bytes {
   /** host:port, with the port that was really taken. */
   address: string;
+  /** From here on each connection ends with the answer that is under way on it, so that callers go elsewhere. */
+  leave(): void;
   stop(): Promise<void>;
 }
 
@@ -30,7 +35,6 @@ const keepAliveTimeoutMs = 120_000;
 const headersTimeoutMs = 10_000;
 /** How long a sender that was refused may go on sending before it is cut off; its answer must reach it first. */
 const lingerMs = 5_000;
-const drainTimeoutMs = 5_000;
 const socketBufferBytes = 256 * 1024;
 
 /**
@@ -39,7 +43,9 @@ const socketBufferBytes = 256 * 1024;
  */
 export async function startBytes(context: BlobsContext, options: BytesOptions): Promise<Bytes> {
   let transfers = 0;
+  let leaving = false;
   const server = createHopServer(options.trust.tls, (request, response) => {
+    if (leaving) response.setHeader('Connection', 'close');
     const requestId = String(request.headers['x-request-id'] ?? '');
     const transfer = async () => {
       if (transfers >= options.transfersMax) throw unavailable('Too many transfers of blobs are under way');
@@ -59,7 +65,13 @@ export async function startBytes(context: BlobsContext, options: BytesOptions): 
   server.timeout = options.idleTimeoutMs;
   const address = await listen(server, options.listen);
   context.log.info({ address }, 'listening for bytes');
-  return { address, stop: () => stop(server) };
+  return {
+    address,
+    leave: () => {
+      leaving = true;
+    },
+    stop: () => drainHttp(server, options.drainTimeoutMs),
+  };
 }
 
 function createHopServer(tls: ServerTrust['tls'], listener: RequestListener): Server {
@@ -143,16 +155,5 @@ function listen(server: Server, address: string): Promise<string> {
     server.listen(Number(address.slice(colon + 1)), host, () =>
       resolve(`${host}:${(server.address() as AddressInfo).port}`),
     );
-  });
-}
-
-function stop(server: Server): Promise<void> {
-  return new Promise((resolve) => {
-    const cutOff = setTimeout(() => server.closeAllConnections(), drainTimeoutMs);
-    server.close(() => {
-      clearTimeout(cutOff);
-      resolve();
-    });
-    server.closeIdleConnections();
   });
 }

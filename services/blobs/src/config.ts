@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { commonConfig, whole } from '@granary/shared/config';
+import { commonConfig, grpcAddress, whole } from '@granary/shared/config';
 
 const isOrigin = (text: string) => URL.canParse(text) && new URL(text).origin === text.replace(/\/$/, '');
 const origin = z.url({ protocol: /^https?$/ }).refine(isOrigin, 'scheme, host and port alone are expected');
@@ -41,7 +41,7 @@ export const blobsConfig = commonConfig
     /** Age from which what the store holds without anybody knowing of it is removed; longer than any upload can take. */
     SWEEP_AGE_MS: whole(60_000, 30 * 86_400_000).default(86_400_000),
     SWEEP_EVERY_MS: whole(1_000, 86_400_000).default(6 * 3_600_000),
-    DATA_ADDRESS: z.string().optional(),
+    DATA_ADDRESS: grpcAddress.optional(),
   })
   .superRefine((config, context) => {
     const need = (name: keyof typeof config, why: string) => {

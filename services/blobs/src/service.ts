@@ -79,6 +79,7 @@ export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides 
         maxBytes: config.MAX_BLOB_BYTES,
         transfersMax: config.TRANSFERS_MAX,
         idleTimeoutMs: config.IDLE_TIMEOUT_MS,
+        drainTimeoutMs: config.DRAIN_TIMEOUT_MS,
       });
       stops.push(() => bytes.stop());
       httpAddress = bytes.address;
@@ -88,6 +89,7 @@ export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides 
         implementations: implementations as unknown as Implementation[],
         checks: { object_store: probing(store), events: consumer.lag },
         appended,
+        leaving: () => bytes.leave(),
         stop: () => stopAll(stops),
         failed: consumer.failed,
       };

@@ -86,7 +86,10 @@ async function round(context: BlobsContext, isStopping: () => boolean): Promise<
   await removeBytes(context, isStopping);
 }
 
-/** Settles what was left undecided, now and every few seconds, until it is stopped. */
+/**
+ * Settles what was left undecided, now and every few seconds, until it is stopped. All copies of the service may do so at
+ * once: each step asks data, and changes a row only from the state that it was decided in.
+ */
 export function startSettling(context: BlobsContext): { stop(): Promise<void> } {
   const stopped = new AbortController();
   const run = async () => {

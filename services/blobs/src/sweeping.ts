@@ -1,10 +1,10 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { startChore } from '@granary/shared/postgres/chores';
 import type { BlobsContext } from './context';
 import { knownKeys } from './objects';
 
 /**
- * Removes what crashes left in a store that several processes share, now and every so often, until it is stopped.
- * Several copies may do so at the same time.
+ * Removes what crashes left in a store that several processes share, every so often, until it is stopped. One copy of the
+ * service at a time does so, for it lists all of the store.
  */
 export function startSweeping(
   context: BlobsContext,
@@ -12,28 +12,13 @@ export function startSweeping(
 ): { stop(): Promise<void> } {
   const { store, pool, log } = context;
   if (!store.sweep) return { stop: () => Promise.resolve() };
-  const stopped = new AbortController();
-  const sweep = async () => {
+  const run = async (stopping: AbortSignal) => {
     const count = await store.sweep!(options.minAgeMs, (keys) => {
       // A stop need not wait for all of the store.
-      stopped.signal.throwIfAborted();
+      stopping.throwIfAborted();
       return knownKeys(pool, keys);
     });
     if (count > 0) log.warn({ count }, 'removed from the object store what nobody knew of');
   };
-  const run = async () => {
-    while (!stopped.signal.aborted) {
-      await sweep().catch((error: unknown) => {
-        if (!stopped.signal.aborted) log.warn({ err: error }, 'the object store was not swept, trying again');
-      });
-      await delay(options.everyMs, undefined, { signal: stopped.signal }).catch(() => {});
-    }
-  };
-  const running = run();
-  return {
-    stop: async () => {
-      stopped.abort();
-      await running;
-    },
-  };
+  return startChore({ pool, log, name: 'sweep', everyMs: options.everyMs, run });
 }

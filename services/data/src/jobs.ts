@@ -90,7 +90,10 @@ interface OpenJob {
   started: boolean;
 }
 
-/** Works through the queue until stopped: `concurrency` jobs at a time, oldest first. */
+/**
+ * Works through the queue until stopped: `concurrency` jobs at a time, oldest first. All copies of the service do so at
+ * once: each job is taken by one (skip locked), which renews its hold of it.
+ */
 export class JobWorker {
   private readonly stopping = new AbortController();
   private readonly loops: Array<Promise<void>>;

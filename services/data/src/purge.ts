@@ -17,9 +17,10 @@ const purgeBatchesMax = 250;
 
 /**
  * Removes the documents that are past the retention of their collection, with their history. The commits that stored
- * them stay: the chain can still be checked, only the texts are gone. Blobs hear of it by event.
+ * them stay: the chain can still be checked, only the texts are gone. Blobs hear of it by event. `stopping` ends it
+ * between two transactions. The lock of the app's head keeps two copies of the service apart.
  */
-export async function purgeExpired(pool: Pool, log: Logger): Promise<void> {
+export async function purgeExpired(pool: Pool, log: Logger, stopping?: AbortSignal): Promise<void> {
   const collections = await rows<{ app_number: bigint; app_id: string; name: string }>(
     pool,
     sql`select c.app_number, a.app_id, c.name from collection c join application a on a.number = c.app_number
@@ -27,7 +28,7 @@ export async function purgeExpired(pool: Pool, log: Logger): Promise<void> {
   );
   for (const { app_number: number, app_id: appId, name } of collections) {
     try {
-      for (let batch = 0; batch < purgeBatchesMax; batch++) {
+      for (let batch = 0; batch < purgeBatchesMax && !stopping?.aborted; batch++) {
         if ((await purgeBatch(pool, { number, appId }, name)) < purgeBatchDocuments) break;
       }
     } catch (error) {

@@ -4,6 +4,7 @@ import { outboxImplementation } from '@granary/shared/bus/outbox';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import { loadService } from '@granary/shared/grpc/protos';
 import type { Logger } from '@granary/shared/logger';
+import { startChore } from '@granary/shared/postgres/chores';
 import { Lane } from '@granary/shared/postgres/lane';
 import { createPool } from '@granary/shared/postgres/pool';
 import { startService, type Overrides, type RunningService } from '@granary/shared/service';
@@ -97,10 +98,13 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
           notify();
         },
       });
-      const housework = every(config.HOUSEWORK_EVERY_MS, log, async () => {
-        await trimAnswers(pool);
-        await purgeExpired(pool, log);
-        notify();
+      const housework = startChore({
+        ...{ pool, log, name: 'housework', everyMs: config.HOUSEWORK_EVERY_MS },
+        run: async (stopping) => {
+          await trimAnswers(pool);
+          await purgeExpired(pool, log, stopping);
+          notify();
+        },
       });
       return {
         implementations: [{ definition: dataDefinition, handlers, access: dataAccess }, outbox],
@@ -130,18 +134,4 @@ function createLane(config: DataConfig, log: Logger): Lane {
     settings: indexReadSettings,
     log,
   });
-}
-
-/** Runs a task again and again with a pause between; a failure is logged and the next time comes. */
-function every(pauseMs: number, log: Logger, task: () => Promise<void>): { stop(): Promise<void> } {
-  let running = Promise.resolve();
-  const timer = setInterval(() => {
-    running = running.then(task).catch((error: unknown) => log.warn({ err: error }, 'housework failed'));
-  }, pauseMs);
-  return {
-    stop: () => {
-      clearInterval(timer);
-      return running;
-    },
-  };
 }

@@ -9,7 +9,10 @@ import { usageColumns, usageEvent, type UsageRow } from './collections';
 const publishEveryMs = 200;
 /** Collections that one transaction tells of. */
 const publishBatch = 500;
-/** How often all collections are looked through, for what a copy that was killed had not told. */
+/**
+ * How often all collections are looked through, for what a copy that was killed had not told. All copies may do so at
+ * once: each passes over the rows that another tells of.
+ */
 const sweepEveryMs = 60_000;
 /** Traces that wait for their event; beyond, one ends with its write. */
 const tracesMax = 1_000;

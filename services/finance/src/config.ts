@@ -1,8 +1,7 @@
 import { z } from 'zod';
-import { commonConfig } from '@granary/shared/config';
+import { commonConfig, grpcAddress } from '@granary/shared/config';
 
-/** host:port, or what gRPC can resolve. */
-const address = z.string().min(1).optional();
+const address = grpcAddress.optional();
 
 /** The environment of the finance service. An address may be absent only when that service is in the same process. */
 export const financeConfig = commonConfig.extend({

@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { Agent, request, type ClientRequest, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Agent as TlsAgent, request as requestOverTls } from 'node:https';
 import { ServiceError, unavailable, type ErrorDetails, type StatusName } from '@granary/shared/errors';
@@ -6,9 +7,10 @@ import type { Call } from '@granary/shared/grpc/types';
 import { asOurFault } from '@granary/shared/trust/guard';
 import type { CallCredentials } from '@granary/shared/trust/trust';
 import { clientGone } from './body';
+import { BytePeers, type BytePeer } from './byte-peers';
 
 export interface ByteHopOptions {
-  /** host:port of the internal HTTP listener of the blobs service. */
+  /** host:port of the internal HTTP listener of the blobs service, or several with commas between. */
   address: string;
   /** Sign the grants and, with TLS, say whom to believe that it is the blobs service. */
   credentials: Pick<CallCredentials, 'grant' | 'tls'>;
@@ -49,16 +51,13 @@ type HopHeaders = Record<string, string | string[]>;
  */
 export class ByteHop {
   private readonly agent: Agent;
-  private readonly host: string;
-  private readonly port: number;
+  private readonly peers: BytePeers;
 
   constructor(private readonly options: ByteHopOptions) {
     const { tls } = options.credentials;
     const pooled = { keepAlive: true, maxSockets: connectionsMax, timeout: idleConnectionMs };
     this.agent = tls ? new TlsAgent({ ...pooled, ...tls }) : new Agent(pooled);
-    const colon = options.address.lastIndexOf(':');
-    this.host = options.address.slice(0, colon);
-    this.port = Number(options.address.slice(colon + 1));
+    this.peers = new BytePeers(options.address);
   }
 
   close(): void {
@@ -70,16 +69,28 @@ export class ByteHop {
    * refuses, even while the body is still coming; the rest of it is then left unread.
    */
   async upload(incoming: IncomingMessage, grant: UploadGrant, call: Call): Promise<Buffer> {
-    const upstream = this.open('POST', copy(incoming, uploadHeaders), grant, call);
+    // The body is not touched before a copy says that it goes on, so until then another one can be asked.
+    const headers = { ...copy(incoming, uploadHeaders), expect: '100-continue' };
+    let upstream: ClientRequest | undefined;
+    let stopPumping = () => {};
     const onGone = () => {
-      if (!incoming.complete) upstream.destroy(clientGone());
+      if (!incoming.complete) upstream?.destroy(clientGone());
     };
     incoming.on('error', onGone).on('close', onGone);
-    const stopPumping = pump(incoming, upstream);
     try {
-      // The client may have left before anybody listened.
-      if (incoming.destroyed) onGone();
-      const response = await answerOf(upstream);
+      const answer = await this.ask(async (peer) => {
+        // The client may have left before anybody listened.
+        if (incoming.destroyed) throw clientGone();
+        upstream = this.open(peer, 'POST', headers, grant, call);
+        upstream.flushHeaders();
+        const coming = answerOf(upstream);
+        // It fails with what is thrown here, or is waited for below.
+        coming.catch(() => {});
+        await Promise.race([once(upstream, 'continue'), coming]);
+        return { coming };
+      });
+      stopPumping = pump(incoming, upstream!);
+      const response = await answer.coming;
       const body = await readAll(response);
       if (response.statusCode === 202) return body;
       throw rebuilt(response, body);
@@ -89,7 +100,7 @@ export class ByteHop {
       incoming.off('close', onGone);
       stopPumping();
       // A connection on which a request was not sent to its end cannot be used again.
-      if (!upstream.writableFinished) upstream.destroy();
+      if (upstream && !upstream.writableFinished) upstream.destroy();
     }
   }
 
@@ -100,15 +111,14 @@ export class ByteHop {
   async read(incoming: IncomingMessage, outgoing: ServerResponse, grant: ReadGrant, call: Call): Promise<void> {
     const method = incoming.method === 'HEAD' ? 'HEAD' : 'GET';
     const headers = copy(incoming, readHeaders);
-    let upstream = this.open(method, headers, grant, call);
-    const onGone = () => upstream.destroy(clientGone());
+    let upstream: ClientRequest | undefined;
+    const onGone = () => upstream?.destroy(clientGone());
     outgoing.once('close', onGone);
     try {
-      upstream.end();
-      const response = await answerOf(upstream).catch((error: unknown) => {
-        // The listener had closed the idle connection; nothing of the answer was seen, so asking again is safe.
-        if (!upstream.reusedSocket || outgoing.destroyed) throw error;
-        upstream = this.open(method, headers, grant, call);
+      // As long as nothing of an answer was seen, another copy may be asked.
+      const response = await this.ask((peer) => {
+        if (outgoing.destroyed) throw clientGone();
+        upstream = this.open(peer, method, headers, grant, call);
         upstream.end();
         return answerOf(upstream);
       });
@@ -123,15 +133,38 @@ export class ByteHop {
       throw explained(error);
     } finally {
       outgoing.off('close', onGone);
-      upstream.destroy();
+      upstream?.destroy();
     }
   }
 
-  private open(method: string, headers: HopHeaders, grant: UploadGrant | ReadGrant, call: Call): ClientRequest {
+  /**
+   * Begins a transfer with one copy after the other, until one takes it. `begin` fails without anything having been
+   * done; what it throws itself, and what a copy answers, is not tried elsewhere.
+   */
+  private async ask<T>(begin: (peer: BytePeer) => Promise<T>): Promise<T> {
+    const peers = await this.peers.inTurn();
+    for (let attempt = 1; ; attempt++) {
+      const peer = peers[(attempt - 1) % peers.length]!;
+      try {
+        return await begin(peer);
+      } catch (error) {
+        if (error instanceof ServiceError || attempt > peers.length) throw error;
+        this.peers.doubt(peer);
+      }
+    }
+  }
+
+  private open(
+    peer: BytePeer,
+    method: string,
+    headers: HopHeaders,
+    grant: UploadGrant | ReadGrant,
+    call: Call,
+  ): ClientRequest {
     const { credentials, idleTimeoutMs } = this.options;
     const send = credentials.tls ? requestOverTls : request;
     const upstream = send({
-      ...{ agent: this.agent, host: this.host, port: this.port, method, path: '/blob' },
+      ...{ ...peer, agent: this.agent, method, path: '/blob' },
       headers: {
         ...headers,
         'x-request-id': call.requestId,

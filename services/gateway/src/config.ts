@@ -1,9 +1,7 @@
 import { z } from 'zod';
-import { commonConfig, whole } from '@granary/shared/config';
+import { commonConfig, grpcAddress, leavingSettings, whole } from '@granary/shared/config';
 import { telemetrySettings } from '@granary/shared/telemetry/settings';
 import { trustSettings } from '@granary/shared/trust/settings';
-
-const address = z.string().regex(/^[^\s]+:\d{1,5}$/, 'host:port or dns:///name:port is expected');
 
 /** `false`, `true`, a number of hops, or a comma-separated list of addresses and networks: Express's `trust proxy`. */
 const trustProxy = z
@@ -23,13 +21,16 @@ export const gatewayConfig = z.object({
   OPERATOR_KEY: z.string().min(16, 'at least 16 characters are needed'),
   ...trustSettings,
   ...telemetrySettings,
-  DATA_ADDRESS: address.optional(),
-  BLOBS_ADDRESS: address.optional(),
-  FINANCE_ADDRESS: address.optional(),
-  PAYMENTS_ADDRESS: address.optional(),
-  TASKS_ADDRESS: address.optional(),
-  /** host:port of the internal HTTP listener of the blobs service. */
-  BLOBS_HTTP_ADDRESS: address,
+  ...leavingSettings,
+  DATA_ADDRESS: grpcAddress.optional(),
+  BLOBS_ADDRESS: grpcAddress.optional(),
+  FINANCE_ADDRESS: grpcAddress.optional(),
+  PAYMENTS_ADDRESS: grpcAddress.optional(),
+  TASKS_ADDRESS: grpcAddress.optional(),
+  /** host:port of the internal HTTP listener of the blobs service, or several with commas between. */
+  BLOBS_HTTP_ADDRESS: z
+    .string()
+    .regex(/^[^\s,/]+:\d{1,5}(,[^\s,/]+:\d{1,5})*$/, 'host:port is expected, or several with commas between'),
   /** `*`, or the allowed origins separated by commas. */
   CORS_ORIGINS: z.string().min(1).default('*'),
   TRUST_PROXY: trustProxy,
@@ -50,8 +51,6 @@ export const gatewayConfig = z.object({
   /** A connection on which nothing moves for this long is cut. */
   IDLE_TIMEOUT_MS: whole(1_000, 3_600_000).default(60_000),
   KEEP_ALIVE_TIMEOUT_MS: whole(0, 3_600_000).default(65_000),
-  /** From `/readyz` saying 503 to the end of listening, for balancers to notice. */
-  DRAIN_DELAY_MS: whole(0, 60_000).default(0),
 });
 
 export type GatewayConfig = Readonly<z.infer<typeof gatewayConfig>>;

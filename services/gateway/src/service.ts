@@ -3,7 +3,8 @@ import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import express, { type Express } from 'express';
 import type { ServiceTarget } from '@granary/shared/grpc/client';
-import type { Running } from '@granary/shared/lifecycle';
+import { drainHttp } from '@granary/shared/http-drain';
+import { leavingMs, type Running } from '@granary/shared/lifecycle';
 import { createLogger, type Logger } from '@granary/shared/logger';
 import { startTelemetry, type Telemetry } from '@granary/shared/telemetry/telemetry';
 import { openTrust } from '@granary/shared/trust/trust';
@@ -36,8 +37,6 @@ export interface RunningGateway extends Running {
 
 /** The largest request line and headers together. */
 const headerBytesMax = 16 * 1024;
-/** How long requests under way may go on once the gateway stops. */
-const drainTimeoutMs = 4_000;
 
 /** Starts the gateway. It answers at once, also while the services behind it cannot be reached. */
 export async function startGateway(config: GatewayConfig, overrides: Overrides = {}): Promise<RunningGateway> {
@@ -95,10 +94,11 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
   return {
     url,
     port,
+    leavingMs: leavingMs(config),
     stop: async () => {
       draining = true;
       await delay(config.DRAIN_DELAY_MS);
-      await drain(server);
+      await drainHttp(server, config.DRAIN_TIMEOUT_MS);
       await close();
     },
   };
@@ -218,16 +218,4 @@ function listen(server: Server, { HOST, PORT }: GatewayConfig): Promise<void> {
       resolve();
     });
   });
-}
-
-/** Takes no more, lets what is under way finish, then cuts what is left. */
-async function drain(server: Server): Promise<void> {
-  const cutOff = setTimeout(() => server.closeAllConnections(), drainTimeoutMs);
-  // A connection becomes idle when its answer is sent, which nothing announces.
-  const sweep = setInterval(() => server.closeIdleConnections(), 50);
-  await new Promise<void>((resolve) => {
-    server.close(() => resolve());
-  });
-  clearInterval(sweep);
-  clearTimeout(cutOff);
 }

@@ -24,10 +24,27 @@ export function readConfig<S extends z.ZodObject>(
 /** A whole number of an environment variable, within bounds. */
 export const whole = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
 
+/** How a process leaves that other processes send requests to. */
+export const leavingSettings = {
+  /** From the signal to stop until nothing new is taken, for those who send requests to notice. */
+  DRAIN_DELAY_MS: whole(0, 60_000).default(0),
+  /** Time that requests under way then have to finish; what is left after it is cut. */
+  DRAIN_TIMEOUT_MS: whole(0, 3_600_000).default(10_000),
+};
+
+/** `host:port` or `dns:///name:port`, every address of the name; or the addresses, with commas between. */
+export const grpcAddress = z
+  .string()
+  .regex(
+    /^([^\s,]+:\d{1,5}|\d+(\.\d+){3}:\d{1,5}(,\d+(\.\d+){3}:\d{1,5})+)$/,
+    'host:port, dns:///name:port, or several IPv4 addresses with ports and commas between are expected',
+  );
+
 /** What every service reads: where it listens, whom it trusts, its database, how loud its log is, how events travel. */
 export const commonConfig = z.object({
   ...trustSettings,
   ...telemetrySettings,
+  ...leavingSettings,
   LISTEN: z
     .string()
     .regex(/^[^:\s]+:\d{1,5}$/, 'host:port is expected')

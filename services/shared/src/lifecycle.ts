@@ -5,9 +5,17 @@ import type { Logger } from './logger';
 export interface Running {
   stop(): Promise<void>;
   failed?: Promise<never>;
+  /** How much of the time of a stop goes to those who send requests: they are to notice, and to get their answers. */
+  leavingMs?: number;
 }
 
-/** Longest time that a stop may take before what is left is cut off. */
+/** What a process says of how it leaves, see `leavingSettings`. */
+export interface Leaving {
+  DRAIN_DELAY_MS: number;
+  DRAIN_TIMEOUT_MS: number;
+}
+
+/** Longest time that a stop may take beside that before what is left is cut off. */
 const stopTimeoutMs = 20_000;
 
 /** The listeners stay: Ctrl-C under npm arrives twice, and the second must not cut the stop short. */
@@ -38,7 +46,7 @@ export async function runUntilSignalled(
       },
     );
     log.info({ why }, 'stopping');
-    setTimeout(() => process.exit(1), stopTimeoutMs).unref();
+    setTimeout(() => process.exit(1), stopTimeoutMs + (running.leavingMs ?? 0)).unref();
     await running.stop();
     log.info('stopped');
   } catch (error) {
@@ -47,6 +55,9 @@ export async function runUntilSignalled(
     else log.fatal({ err: error }, 'could not start');
   }
 }
+
+/** For `Running`. */
+export const leavingMs = ({ DRAIN_DELAY_MS, DRAIN_TIMEOUT_MS }: Leaving): number => DRAIN_DELAY_MS + DRAIN_TIMEOUT_MS;
 
 /** Stops in reverse order of starting; the first error is thrown after everything was tried. */
 export async function stopAll(stops: Array<() => Promise<void>>): Promise<void> {

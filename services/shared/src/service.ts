@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Check } from './health';
 import { databaseCheck, healthAccess, healthImplementation } from './health';
 import { openBus, type Bus, type BusConfig } from './bus/bus';
@@ -6,7 +7,7 @@ import { busMigrations } from './bus/migrations';
 import { startRelay } from './bus/relay';
 import type { Signal } from './bus/signal';
 import { startServer, type Implementation } from './grpc/server';
-import { stopAll, type Running } from './lifecycle';
+import { leavingMs, stopAll, type Leaving, type Running } from './lifecycle';
 import { createLogger, type Logger } from './logger';
 import { applyMigrations, migrate } from './postgres/migrate';
 import { assertSafePostgres, createPool, type Pool } from './postgres/pool';
@@ -18,7 +19,7 @@ import type { TrustSettings } from './trust/settings';
 import { openTrust, type Trust } from './trust/trust';
 
 /** What the configuration of every service holds, see `commonConfig`. */
-export interface CommonConfig extends BusConfig, TelemetrySettings, TrustSettings {
+export interface CommonConfig extends BusConfig, Leaving, TelemetrySettings, TrustSettings {
   LISTEN: string;
   DATABASE_URL: string;
   DATABASE_POOL_SIZE: number;
@@ -47,6 +48,8 @@ export interface Parts {
   checks?: Record<string, Check>;
   /** Of a service that publishes events: what it notifies after it has appended some. */
   appended?: Signal;
+  /** Called when the service is told to stop, before it waits for callers to notice and while it still serves. */
+  leaving?: () => void;
   /** Ends workers and whatever else holds the process alive; runs before the pool closes. */
   stop?: () => Promise<void>;
   failed?: Promise<never>;
@@ -60,8 +63,8 @@ export interface RunningService extends Running {
 
 /**
  * The one way in which a service with a database starts: pool, safety of Postgres, migrations, its own parts, gRPC
- * server with health. Stops in reverse order. With `bus` its database has the tables of events, `outbox` and the rest
- * (see bus/migrations.ts), before its own migrations run.
+ * server with health. Stops in reverse order, after it has served on for DRAIN_DELAY_MS. With `bus` its database has the
+ * tables of events, `outbox` and the rest (see bus/migrations.ts), before its own migrations run.
  */
 export async function startService(
   name: ServiceName,
@@ -104,9 +107,16 @@ export async function startService(
     const running: RunningService = { implementations, stop: () => stopAll(stops) };
     if (parts.failed) running.failed = parts.failed;
     if (overrides.listen !== false) {
-      const server = await startServer(config.LISTEN, implementations, log, trust.server());
+      const drainTimeoutMs = config.DRAIN_TIMEOUT_MS;
+      const server = await startServer(config.LISTEN, implementations, log, trust.server(), { drainTimeoutMs });
       stops.push(() => server.stop());
       running.address = server.address;
+      running.leavingMs = leavingMs(config);
+      running.stop = async () => {
+        parts.leaving?.();
+        await delay(config.DRAIN_DELAY_MS);
+        await stopAll(stops);
+      };
       log.info({ address: server.address }, 'listening');
     }
     return running;

@@ -1,4 +1,4 @@
-// eslint-disable-next-line no-restricted-imports -- servers of ours set no age of connections; what is between them and a client may
+// eslint-disable-next-line no-restricted-imports -- ours give connections minutes, and what is between a server and a client may give them less
 import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { maxMessageBytes } from '@granary/shared/grpc/server';
 import { carrierDefinition } from '@granary/shared/grpc/stream';

@@ -147,5 +147,7 @@ export async function tcpProxy(target: string) {
       near.unpipe(far).pipe(far);
     },
     connections: () => pairs.length,
+    /** Ends all connections. */
+    cut,
   };
 }

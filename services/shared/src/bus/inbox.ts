@@ -305,7 +305,10 @@ export async function applyAside(tx: Connection, consumer: string, event: Event,
   await saveSequences(tx, consumer, new Map([[aggregateOf(event), event]]));
 }
 
-/** Forgets a part of what was dealt with long ago; the ids of events carry the time. */
+/**
+ * Forgets a part of what was dealt with long ago; the ids of events carry the time. Copies of the service may do so at
+ * once: each finds less.
+ */
 export async function trimInbox(tx: Pick<Connection, 'query'>, consumer: string): Promise<void> {
   await execute(
     tx,

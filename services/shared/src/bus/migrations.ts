@@ -8,7 +8,8 @@ import type { Migration } from '../postgres/migrate';
  * far each consumer has come. Consuming: `bus_cursor` is the place of a consumer in its source, `inbox` the events
  * that it has dealt with, `bus_aggregate` the last sequence number of each aggregate, and `dead_letter` the events
  * that could not be applied, with those of the same key that came after them. A key is parked while it has a row there.
- * With Kafka: `bus_offset` is the place of a consumer in each partition, `bus_lease` who relays.
+ * With Kafka: `bus_offset` is the place of a consumer in each partition. `bus_lease` says who relays, and which copy of a
+ * service does what only one does at a time (see postgres/lease.ts).
  */
 export const busMigrations: readonly Migration[] = [
   {

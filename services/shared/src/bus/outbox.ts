@@ -139,7 +139,8 @@ async function saveReader(pool: Pool, consumer: string, at: Position): Promise<v
 
 /**
  * Removes events that are older than the retention and that every consumer that ever read here has passed, oldest
- * first. A consumer that is gone for good must be deleted from outbox_reader, or nothing is removed any more.
+ * first. A consumer that is gone for good must be deleted from outbox_reader, or nothing is removed any more. Copies of
+ * the service may do so at once: of a row that another has removed nothing is left to remove.
  */
 async function trim(pool: Pool, epoch: string, retentionMs: number): Promise<void> {
   for (let round = 0; round < trimRounds; round++) {

@@ -4,6 +4,7 @@ import {
   Metadata,
   type MethodDefinition,
   type ServiceDefinition,
+  type ServiceError as GrpcError,
 } from '@grpc/grpc-js';
 import { ServiceError } from '../errors';
 import type { Logger } from '../logger';
@@ -15,10 +16,14 @@ import { runHandler, withinDeadline, type AnyHandler } from './run';
 import { maxMessageBytes, type Implementation } from './server';
 import { fromStatus } from './status';
 import { maxRequestBytes } from './stream';
+import { answerDeserializer } from './stream-answer';
 import { openStreams, type StreamClient, type StreamCounts, type StreamOptions } from './stream-client';
 import type { Call, Client } from './types';
 
-/** How a caller reaches a service: in the same process, or at a gRPC address (`dns:///name:port`, `host:port`). */
+/**
+ * How a caller reaches a service: in the same process, or at a gRPC address: `host:port`, `dns:///name:port`, or several
+ * addresses with commas between, see `grpcAddress`. Calls go to all copies in turn.
+ */
 export type Target<D extends ServiceDefinition> = { implementation: Implementation<D> } | { address: string };
 
 /** Where a whole service is: at an address, or in this process (what its start gave as `implementations`). */
@@ -39,7 +44,7 @@ export interface ClientOptions {
   credentials?: () => CallCredentials;
   /**
    * Methods that may be sent again when the service was UNAVAILABLE: reads, and calls that carry a ticket or an id
-   * of their own. Everything else fails at once.
+   * of their own. Everything else is sent again only as long as no copy has taken it.
    */
   repeatable?: readonly string[];
   /** Methods whose calls are small and many: over the wire they travel together on one stream, see stream.ts. */
@@ -66,7 +71,8 @@ export function openClient<D extends ServiceDefinition>(
   for (const [name, method] of Object.entries(definition)) {
     const functionName = name[0]!.toLowerCase() + name.slice(1);
     const send = transport.method(functionName, method);
-    client[functionName] = options.repeatable?.includes(functionName) ? repeated(send) : send;
+    const maySendAgain = options.repeatable?.includes(functionName) ? isUnavailable : isNotTaken;
+    client[functionName] = repeated(send, maySendAgain);
   }
   return {
     client: client as Client<D>,
@@ -93,14 +99,24 @@ function direct(implementation: Implementation, log: Logger): Transport {
   };
 }
 
-function wire(address: string, { streamed = [], stream, ...options }: ClientOptions): Transport {
+/** The same as grpc-js writes it. */
+function channelTarget(address: string): string {
+  return /^[\d.:]+,/.test(address) ? `ipv4:${address}` : address;
+}
+
+function wire(addresses: string, { streamed = [], stream, ...options }: ClientOptions): Transport {
   const own = options.credentials?.();
+  const address = channelTarget(addresses);
   const channelOptions = {
     'grpc.max_receive_message_length': maxMessageBytes,
     'grpc.max_send_message_length': maxMessageBytes,
     'grpc.initial_reconnect_backoff_ms': 50,
-    'grpc.max_reconnect_backoff_ms': 1_000,
+    // A copy that comes back is soon used, also before the next one goes.
+    'grpc.max_reconnect_backoff_ms': 500,
     'grpc.keepalive_time_ms': 30_000,
+    'grpc.service_config': JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] }),
+    // Names are looked up when a connection is lost, at most as often as this: the copies may be others by then.
+    'grpc.dns_min_time_between_resolutions_ms': 2_000,
   };
   const connection = new GrpcClient(address, own?.channel ?? credentials.createInsecure(), channelOptions);
   const streams = streamed.length > 0 ? openStreams(address, channelOptions, maxMessageBytes, stream, own) : undefined;
@@ -127,6 +143,7 @@ function carried(
   method: MethodDefinition<unknown, unknown>,
   own: CallCredentials | undefined,
 ): AnyHandler {
+  const deserialize = answerDeserializer(method);
   const encoded = { ...method, requestSerialize: (bytes: unknown) => bytes as Buffer };
   return async (request, call) => {
     const bytes = method.requestSerialize(request);
@@ -134,7 +151,7 @@ function carried(
     if (bytes.length > maxRequestBytes || streams.unsupported())
       return unary(connection, encoded, bytes, app, call, own);
     const answer = await streams.send(method.path, bytes, app, call);
-    return method.responseDeserialize(answer);
+    return deserialize(answer);
   };
 }
 
@@ -170,16 +187,36 @@ function unary(
   });
 }
 
-/** Sends again while the service is UNAVAILABLE and there is time, with growing, jittered pauses. */
-function repeated(send: AnyHandler): AnyHandler {
+const isUnavailable = (error: ServiceError): boolean => error.code === 'UNAVAILABLE';
+
+/** How grpc-js says that no server has begun with a call: it was never sent, or the server was going and refused it. */
+const notTaken = /^(round_robin: )?No connection established|^Name resolution failed|^Stream refused by server/;
+
+/** Nobody can have done anything about the call. */
+function isNotTaken(error: ServiceError): boolean {
+  const { cause } = error;
+  return isUnavailable(error) && cause instanceof Error && notTaken.test((cause as Partial<GrpcError>).details ?? '');
+}
+
+/** A call is sent again for so long, several times as long as a copy that has come back may go unnoticed, … */
+const patienceMs = 2_500;
+/** … and at least so often, however slow everything is. */
+const attemptsMin = 8;
+
+/** Sends again what failed so that it may be, while there is time, with growing, jittered pauses. */
+function repeated(send: AnyHandler, maySendAgain: (error: ServiceError) => boolean): AnyHandler {
   return async (request, call) => {
+    let patientUntilMs: number | undefined;
     for (let attempt = 1; ; attempt++) {
       try {
         return await send(request, call);
       } catch (error) {
-        const pauseMs = Math.random() * Math.min(1_000, 25 * 2 ** attempt);
-        const hopeless = attempt >= 8 || call.signal.aborted || Date.now() + pauseMs >= call.deadlineMs;
-        if (!(error instanceof ServiceError) || error.code !== 'UNAVAILABLE' || hopeless) throw error;
+        const nowMs = Date.now();
+        patientUntilMs ??= nowMs + patienceMs;
+        const pauseMs = Math.random() * Math.min(500, 25 * 2 ** attempt);
+        const isEnough = attempt >= attemptsMin && nowMs + pauseMs >= patientUntilMs;
+        const hopeless = isEnough || call.signal.aborted || nowMs + pauseMs >= call.deadlineMs;
+        if (hopeless || !(error instanceof ServiceError) || !maySendAgain(error)) throw error;
         await new Promise((resolve) => setTimeout(resolve, pauseMs));
       }
     }

@@ -22,8 +22,13 @@ import type { Call, Handlers } from './types';
 /** The largest message either way: a result of 32 MiB and what is around it. */
 export const maxMessageBytes = 40 * 1024 * 1024;
 
-/** Time that calls under way have to finish when a server stops. */
-const drainTimeoutMs = 5_000;
+/**
+ * Age at which a connection is given up in favour of a new one: when it goes, callers look again where the copies of
+ * the service are, so that a copy that has come gets its share. What is under way goes on over the old one.
+ */
+const connectionAgeMs = 5 * 60_000;
+/** Longer than any call, and than a stream goes on before it is renewed. */
+const connectionAgeGraceMs = 10 * 60_000;
 /** For a caller that sets no deadline. */
 const defaultDeadlineMs = 30_000;
 
@@ -44,6 +49,13 @@ export interface GrpcServer {
   stop(): Promise<void>;
 }
 
+export interface ServerOptions {
+  /** Time that calls under way have to finish when the server stops. */
+  drainTimeoutMs?: number;
+  /** What tests shorten. */
+  connectionAgeMs?: number;
+}
+
 /**
  * Serves implementations on `listen` (host:port, 0 for any free port), with `trust` only to those who may call them.
  * Without it everybody may, unencrypted: that is for tests of what goes over the wire, services always have it.
@@ -53,6 +65,7 @@ export async function startServer(
   implementations: Implementation[],
   log: Logger,
   trust?: ServerTrust,
+  options: ServerOptions = {},
 ): Promise<GrpcServer> {
   const admitted = trust && admission(trust.guard, implementations);
   const server = new Server({
@@ -60,6 +73,8 @@ export async function startServer(
     'grpc.max_receive_message_length': maxMessageBytes,
     'grpc.max_send_message_length': maxMessageBytes,
     'grpc.keepalive_time_ms': 30_000,
+    'grpc.max_connection_age_ms': options.connectionAgeMs ?? connectionAgeMs,
+    'grpc.max_connection_age_grace_ms': connectionAgeGraceMs,
   });
   for (const implementation of implementations)
     server.addService(implementation.definition, unary(implementation, log, admitted));
@@ -74,8 +89,10 @@ export async function startServer(
     address: `${listen.slice(0, listen.lastIndexOf(':'))}:${port}`,
     streamCounts: () => streams.counts(),
     stop: () => {
+      const stopped = stop(server, options.drainTimeoutMs ?? 5_000);
+      // In this order, so that callers open their next stream on a connection that is not about to go.
       streams.goAway();
-      return stop(server);
+      return stopped;
     },
   };
 }
@@ -149,7 +166,8 @@ function incomingCall(call: ServerUnaryCall<unknown, unknown>): Call {
   };
 }
 
-function stop(server: Server): Promise<void> {
+/** Takes no new connections and calls, sends callers elsewhere, and waits for what is under way. */
+function stop(server: Server, drainTimeoutMs: number): Promise<void> {
   return new Promise((resolve) => {
     const cutOff = setTimeout(() => {
       server.forceShutdown();

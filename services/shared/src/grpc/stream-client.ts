@@ -59,7 +59,7 @@ interface Item {
   answerBytes: number;
 }
 
-const defaults: Required<StreamOptions> = { streams: 2, renewAfterMs: 5 * 60_000, waitingMax: 8_192 };
+const defaults: Required<StreamOptions> = { streams: 2, renewAfterMs: 60_000, waitingMax: 8_192 };
 
 /**
  * An app may have no more than this of the window, so that there is room for another at once, and of those that wait.

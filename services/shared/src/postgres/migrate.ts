@@ -7,6 +7,7 @@ import { retriedTransaction } from './transaction';
 const NAME = /^(\d{4})_[a-z0-9_]+\.sql$/;
 // Any fixed number will do, as long as everything that migrates a database takes the same.
 const migrationLock = 7_265_001;
+const statementTimeoutMs = 60_000;
 
 export interface Migration {
   name: string;
@@ -34,21 +35,29 @@ export async function migrate(pool: Pool, directory: string): Promise<void> {
 
 /** The same from memory. Each source (the service itself, a part of `shared`) numbers its migrations by itself. */
 export async function applyMigrations(pool: Pool, source: string, migrations: readonly Migration[]): Promise<void> {
-  await retriedTransaction(pool, (tx) => prepare(tx));
+  const options = { statementTimeoutMs };
+  await retriedTransaction(pool, (tx) => prepare(tx), options);
   for (const [at, migration] of migrations.entries()) {
-    await retriedTransaction(pool, (tx) => apply(tx, source, migration, at + 1), { statementTimeoutMs: 60_000 });
+    await retriedTransaction(pool, (tx) => apply(tx, source, migration, at + 1), options);
   }
 }
 
-async function prepare(tx: Connection): Promise<void> {
+/** Waits for another copy that migrates as long as one of its migrations may take; a migration itself does not wait so. */
+async function lock(tx: Connection): Promise<void> {
+  await tx.query('set local lock_timeout = 0');
   await tx.query(`select pg_advisory_xact_lock(${migrationLock})`);
+  await tx.query('set local lock_timeout to default');
+}
+
+async function prepare(tx: Connection): Promise<void> {
+  await lock(tx);
   await tx.query(`create table if not exists migration (
     source text, number int, name text not null, checksum text not null, applied_at timestamptz not null default now(),
     primary key (source, number))`);
 }
 
 async function apply(tx: Connection, source: string, migration: Migration, number: number): Promise<void> {
-  await tx.query(`select pg_advisory_xact_lock(${migrationLock})`);
+  await lock(tx);
   const checksum = createHash('sha256').update(migration.text).digest('hex');
   const { rows } = await tx.query<{ checksum: string }>(
     'select checksum from migration where source = $1 and number = $2',

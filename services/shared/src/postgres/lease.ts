@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { execute, type Pool } from '../postgres/pool';
-import { sql, type Sql } from '../postgres/sql';
+import { execute, type Pool } from './pool';
+import { sql, type Sql } from './sql';
 
 /**
  * The right to do something that one copy of a service does at a time, by a row in its database. Whoever holds it may
@@ -13,11 +13,14 @@ export interface Lease {
   isHeld(): boolean;
   /** A statement that renews the lease and has one row if it is held, to be the first part of a `with`. */
   fence(): Sql;
-  /** Gives it back, so that another copy need not wait for its end. */
-  release(): Promise<void>;
+  /** Gives it back, so that another copy need not wait for its end; or, with `restMs`, lets nobody have it for so long. */
+  release(restMs?: number): Promise<void>;
 }
 
-/** The lease of that name, for `ttlMs` at a time. Nothing is taken yet. */
+/**
+ * The lease of that name, for `ttlMs` at a time, in a database with the tables of events (see bus/migrations.ts). Nothing
+ * is taken yet.
+ */
 export function createLease(pool: Pool, name: string, ttlMs: number): Lease {
   const holder = randomUUID();
   const end = sql`clock_timestamp() + ${ttlMs} * interval '1 millisecond'`;
@@ -38,9 +41,17 @@ export function createLease(pool: Pool, name: string, ttlMs: number): Lease {
     fence: () =>
       sql`update bus_lease set until = ${end}
         where name = ${name} and holder = ${holder} and until >= clock_timestamp() returning 1`,
-    release: async () => {
+    release: async (restMs) => {
       untilMs = 0;
-      await execute(pool, sql`delete from bus_lease where name = ${name} and holder = ${holder}`);
+      const mine = sql`name = ${name} and holder = ${holder}`;
+      // Nobody is the holder of one that rests.
+      await execute(
+        pool,
+        restMs === undefined
+          ? sql`delete from bus_lease where ${mine}`
+          : sql`update bus_lease set holder = ${randomUUID()}, until = clock_timestamp() + ${restMs} * interval '1 millisecond'
+              where ${mine}`,
+      );
     },
   };
 }

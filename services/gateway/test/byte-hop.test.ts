@@ -1,0 +1,131 @@
+import { createServer, request as send, type IncomingMessage, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { ServiceError } from '@granary/shared/errors';
+import type { ReadGrant, UploadGrant } from '@granary/shared/grant';
+import { newCall } from '@granary/shared/grpc/types';
+import { ByteHop } from '../src/byte-hop';
+
+const stops: Array<() => unknown> = [];
+afterEach(async () => {
+  for (const stop of stops.splice(0).reverse()) await stop();
+});
+
+/** What stands for a copy of the blobs service: takes in and gives out, and counts. */
+async function startCopy(port = 0) {
+  const taken: string[] = [];
+  const server = createServer((request, response) => {
+    void readAll(request).then((body) => {
+      taken.push(body);
+      if (request.method === 'POST') response.writeHead(202).end(JSON.stringify({ bytes: body.length }));
+      else response.writeHead(200, { 'content-type': 'text/plain' }).end('a blob');
+    });
+  });
+  const address = `127.0.0.1:${await listen(server, port)}`;
+  const stop = async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  };
+  stops.push(stop);
+  return { server, taken, address, stop };
+}
+
+/** One that takes connections and hangs up on the first line of a request, as one does that ends at that moment. */
+async function startHangUp() {
+  let requests = 0;
+  const server = createServer();
+  const hangUp = ({ socket }: IncomingMessage) => {
+    requests++;
+    socket.destroy();
+  };
+  server.on('checkContinue', hangUp).on('request', hangUp);
+  const address = `127.0.0.1:${await listen(server, 0)}`;
+  stops.push(() => server.close());
+  return { address, requests: () => requests };
+}
+
+async function listen(server: Server, port: number): Promise<number> {
+  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+  return (server.address() as AddressInfo).port;
+}
+
+async function readAll(stream: IncomingMessage): Promise<string> {
+  const chunks = (await stream.toArray()) as Buffer[];
+  return Buffer.concat(chunks).toString();
+}
+
+/** The gateway's part: an HTTP server whose requests go through the hop. */
+async function startFront(addresses: string[]) {
+  const credentials = { grant: () => 'a grant', tls: undefined };
+  const hop = new ByteHop({ address: addresses.join(','), credentials, idleTimeoutMs: 5_000 });
+  const server = createServer((request, response) => {
+    const call = newCall('test', 5_000);
+    const moved =
+      request.method === 'POST'
+        ? hop.upload(request, {} as UploadGrant, call).then((body) => void response.writeHead(202).end(body))
+        : hop.read(request, response, {} as ReadGrant, call);
+    moved.catch((error: unknown) => response.writeHead(500).end(error instanceof ServiceError ? error.code : 'other'));
+  });
+  const port = await listen(server, 0);
+  stops.push(
+    () => hop.close(),
+    () => server.close(),
+    () => server.closeAllConnections(),
+  );
+  return (method: 'GET' | 'POST', body = '') =>
+    new Promise<{ status: number | undefined; text: string }>((resolve, reject) => {
+      send({ port, host: '127.0.0.1', method, agent: false }, (response) => {
+        readAll(response).then((text) => resolve({ status: response.statusCode, text }), reject);
+      })
+        .on('error', reject)
+        .end(body);
+    });
+}
+
+test('uploads and downloads go to all copies in turn', async () => {
+  const copies = [await startCopy(), await startCopy(), await startCopy()];
+  const ask = await startFront(copies.map(({ address }) => address));
+  for (let at = 0; at < 6; at++) {
+    expect(await ask('POST', 'x'.repeat(at))).toEqual({ status: 202, text: `{"bytes":${at}}` });
+    expect(await ask('GET')).toEqual({ status: 200, text: 'a blob' });
+  }
+  expect(copies.map(({ taken }) => taken.length)).toEqual([4, 4, 4]);
+});
+
+test('what a copy does not take goes whole to another, once', async () => {
+  const gone = await startCopy();
+  await gone.stop();
+  const [copy, hangUp] = [await startCopy(), await startHangUp()];
+  const ask = await startFront([gone.address, hangUp.address, copy.address]);
+  const body = 'x'.repeat(1_000_000);
+  for (let at = 0; at < 5; at++) {
+    expect(await ask('POST', body)).toEqual({ status: 202, text: '{"bytes":1000000}' });
+    expect(await ask('GET')).toEqual({ status: 200, text: 'a blob' });
+  }
+  expect(hangUp.requests()).toBeGreaterThan(0);
+  expect(copy.taken.filter((each) => each === body)).toHaveLength(5);
+  expect(copy.taken).toHaveLength(10);
+});
+
+test('a copy that has ended between two transfers costs neither an upload nor a download', async () => {
+  const [one, other] = [await startCopy(), await startCopy()];
+  const ask = await startFront([one.address, other.address]);
+  // Both have idle connections now.
+  for (let at = 0; at < 4; at++) expect((await ask('POST', 'before')).status).toBe(202);
+  await one.stop();
+  for (let at = 0; at < 4; at++) {
+    expect((await ask('POST', 'after')).status).toBe(202);
+    expect((await ask('GET')).status).toBe(200);
+  }
+  const again = await startCopy(Number(one.address.split(':')[1]));
+  await other.stop();
+  expect((await ask('POST', 'the other')).status).toBe(202);
+  expect(again.taken).toContain('the other');
+});
+
+test('without any copy a transfer is refused as UNAVAILABLE', async () => {
+  const copy = await startCopy();
+  await copy.stop();
+  const ask = await startFront([copy.address]);
+  expect(await ask('POST', 'x')).toEqual({ status: 500, text: 'UNAVAILABLE' });
+  expect(await ask('GET')).toEqual({ status: 500, text: 'UNAVAILABLE' });
+});

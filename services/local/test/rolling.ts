@@ -1,0 +1,123 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { openKafka } from '@granary/shared/bus/kafka';
+import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
+import { createLogger } from '@granary/shared/logger';
+import { testDatabase } from '@granary/shared/testing/database';
+import { kafkaForTests, minioForTests } from '@granary/shared/testing/stack';
+import { databaseServices } from '../src/constellation';
+import { accepts, choosePorts } from '../src/stack/ports';
+import { startProgram, untilReady, type LineSink, type Program } from '../src/stack/programs';
+import { beginRun, type Run } from '../src/stack/runs';
+import { environments, type ServiceName, type ServicesSettings } from '../src/stack/services';
+import { operatorKey } from './granary';
+
+/** In the order in which they are replaced. */
+export const services: readonly ServiceName[] = [...databaseServices, 'gateway'];
+
+/** Everything in two copies, each a process of its own, on a Postgres, a Kafka and a MinIO that they share. */
+export interface TwoOfEach {
+  /** Of the gateways. */
+  urls: readonly string[];
+  /** Ends a copy by SIGTERM, waits for its end, and starts another in its place. */
+  replace(service: ServiceName, copy: number): Promise<void>;
+  /** The metrics of a copy, as text. */
+  metrics(service: ServiceName, copy: number): Promise<string>;
+  stop(): Promise<void>;
+}
+
+type Ports = Record<ServiceName | 'bytes', number>;
+
+const copies = [0, 1] as const;
+const startTimeoutMs = 60_000;
+const stopTimeoutMs = 35_000;
+const fromSource = path.join(__dirname, 'from-source.js');
+
+/** With TEST_LOG_LEVEL what the services write is shown. */
+const logLevel = process.env['TEST_LOG_LEVEL'];
+const show: LineSink | undefined = logLevel
+  ? (name, line) => void process.stderr.write(`${name.padEnd(10)} | ${line}\n`)
+  : undefined;
+
+/** What callers are told: where both copies of everything are. */
+function addressesOf(ports: readonly Ports[]): Record<string, string> {
+  const at = (service: keyof Ports) => ports.map((each) => `127.0.0.1:${each[service]}`).join(',');
+  const grpc = databaseServices.map((service) => [`${service.toUpperCase()}_ADDRESS`, at(service)] as const);
+  return { ...Object.fromEntries(grpc), BLOBS_HTTP_ADDRESS: at('bytes') };
+}
+
+/** Starts all of them at once, on empty databases. */
+export async function startTwoOfEach(): Promise<TwoOfEach> {
+  const [kafka, minio] = await Promise.all([kafkaForTests(), minioForTests()]);
+  const name = `rolling-${randomUUID()}`;
+  const log = createLogger('rolling', 'error');
+  await openKafka({ brokers: kafka.brokers, clientId: name, log }).createTopics(kafkaTopics(name), topicPartitions);
+  const directory = await mkdtemp(path.join(tmpdir(), 'granary-rolling-'));
+  const urls = await Promise.all(databaseServices.map(async (each) => [each, (await testDatabase()).url] as const));
+  const ports = await Promise.all(copies.map(choosePortsOfAll));
+  const metricsPorts = await Promise.all(copies.map(choosePortsOfAll));
+  const addresses = addressesOf(ports);
+  const common = {
+    ...{ directory, operatorKey, host: '127.0.0.1', internalSecret: 'internal-secret-of-the-tests-0123456789' },
+    databaseUrls: Object.fromEntries(urls) as ServicesSettings['databaseUrls'],
+    kafka: { brokers: kafka.brokers, topicPrefix: name },
+    objectStore: { endpoint: minio.endpoint, accessKey: minio.accessKey, secretKey: minio.secretKey, bucket: name },
+  };
+  const environmentOf = (service: ServiceName, copy: number): NodeJS.ProcessEnv => ({
+    ...process.env,
+    ...environments({ ...common, port: ports[copy]!.gateway, ports: ports[copy]! })[service],
+    ...addresses,
+    // Both copies of all services share one small Postgres here.
+    DATABASE_POOL_SIZE: '4',
+    METRICS_LISTEN: `127.0.0.1:${metricsPorts[copy]![service]}`,
+    // What a balancer needs to see that a gateway goes.
+    DRAIN_DELAY_MS: service === 'gateway' ? '1000' : '200',
+    LOG_LEVEL: logLevel ?? 'warn',
+  });
+  const run = await beginRun();
+  const programs = new Map<string, Program>();
+  const start = async (service: ServiceName, copy: number): Promise<void> => {
+    const env = environmentOf(service, copy);
+    const program = await startService(run, service, copy, env);
+    programs.set(`${service} ${copy}`, program);
+    await untilReady(program, startTimeoutMs, () => accepts(ports[copy]![service]));
+  };
+  const stop = async () => {
+    await Promise.all([...programs.values()].map((program) => program.stop(stopTimeoutMs)));
+    await run.end();
+    await rm(directory, { recursive: true, force: true });
+  };
+  try {
+    await Promise.all(services.flatMap((service) => copies.map((copy) => start(service, copy))));
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return {
+    urls: ports.map(({ gateway }) => `http://127.0.0.1:${gateway}`),
+    replace: async (service, copy) => {
+      const old = programs.get(`${service} ${copy}`)!;
+      old.kill('SIGTERM');
+      const end = await old.ended;
+      if (!end.includes('exit code 0')) throw new Error(`${end}. Its last lines:\n${old.lastLines()}`);
+      await start(service, copy);
+    },
+    metrics: async (service, copy) => (await fetch(`http://127.0.0.1:${metricsPorts[copy]![service]}/metrics`)).text(),
+    stop,
+  };
+}
+
+/** From the sources, so that it is never older than they are. */
+function startService(run: Run, service: ServiceName, copy: number, env: NodeJS.ProcessEnv): Promise<Program> {
+  const main = path.join(__dirname, '../..', service, 'src/main.ts');
+  const args = ['--conditions', 'source', '--require', fromSource, main];
+  return startProgram(run, `${service} ${copy}`, process.execPath, args, { cwd: '/', env, sink: show });
+}
+
+async function choosePortsOfAll(): Promise<Ports> {
+  const names = [...services, 'bytes'] as const;
+  const ports = await choosePorts(names.length);
+  return Object.fromEntries(names.map((each, at) => [each, ports[at]!])) as Ports;
+}
