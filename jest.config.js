@@ -1,7 +1,18 @@
-/** @type {import('jest').Config} */
-module.exports = {
+/** Suites of services/local that are not about what is behind the front door, or that harm what it stands on. */
+const notOnStack = {
+  'blobs-away.test.ts': 'kills and freezes a MinIO of its own',
+  'commit-cut.test.ts': 'cuts the commits of one process',
+  'crash.test.ts': 'kills npm start',
+  'postgres.test.ts': 'is about the Postgres that npm start brings along',
+  'rolling.test.ts': 'starts copies of processes of its own',
+  'stack-parts.test.ts': 'is about Kafka and MinIO themselves',
+  'stack-run.test.ts': 'is about npm run stack itself',
+  'traces.test.ts': 'collects the spans of its own process',
+  'trust.test.ts': 'starts services with secrets and certificates of its own',
+};
+
+const common = {
   roots: ['<rootDir>/services'],
-  testMatch: ['<rootDir>/services/*/src/**/*.test.ts', '<rootDir>/services/*/test/**/*.test.ts'],
   modulePathIgnorePatterns: ['<rootDir>/services/[^/]+/dist/'],
   transform: {
     '\\.ts$': [
@@ -19,6 +30,25 @@ module.exports = {
   testEnvironmentOptions: { customExportConditions: ['source', 'node', 'require', 'default'] },
   globalSetup: '<rootDir>/services/local/test/global-setup.ts',
   globalTeardown: '<rootDir>/services/local/test/global-teardown.ts',
+};
+
+/** @type {import('jest').Config} */
+module.exports = {
   maxWorkers: 2,
   testTimeout: 60_000,
+  projects: [
+    {
+      ...common,
+      displayName: 'embedded',
+      testMatch: ['<rootDir>/services/*/src/**/*.test.ts', '<rootDir>/services/*/test/**/*.test.ts'],
+    },
+    // The same suites once more, each on a process per service, Kafka and MinIO.
+    {
+      ...common,
+      displayName: 'stack',
+      testMatch: ['<rootDir>/services/local/test/*.test.ts'],
+      testPathIgnorePatterns: Object.keys(notOnStack).map((name) => `/services/local/test/${name}$`),
+      setupFilesAfterEnv: ['<rootDir>/services/local/test/stack-pass.ts'],
+    },
+  ],
 };

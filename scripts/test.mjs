@@ -41,10 +41,13 @@ async function installStack() {
   const missing = Object.values(await installParts(console.log));
   if (missing.length === 0) return;
   if (process.env.REQUIRE_STACK === '1') throw new Error(missing.join('\n'));
-  for (const reason of missing) console.log(`ITS TESTS ARE SKIPPED: ${reason}`);
+  for (const reason of missing) console.log(`ITS TESTS, AND ALL TESTS ON A STACK, ARE SKIPPED: ${reason}`);
 }
 
-/** Every test of jest counts; so does a file that cannot even be loaded. */
+/**
+ * Every test of jest counts, and those of the front door twice: its lines say whether a suite ran `embedded` or on a
+ * `stack`. So does a file that cannot even be loaded.
+ */
 async function jest(args) {
   console.log('\n── jest');
   const folder = mkdtempSync(path.join(os.tmpdir(), 'granary-jest-'));

@@ -1,5 +1,5 @@
 import { badInputs, placeholder, shop, type BadInput } from './bad-input-table';
-import { eventually, newApp, operatorKey, send, startGranary, type Granary, type TestApp } from './granary';
+import { eventually, newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
 import { expectProblem } from './problem-shape';
 import { closeConnections, sendRaw, type RawAnswer } from './raw-http';
 
@@ -13,7 +13,7 @@ test('the table names each bad input once, and there are many', () => {
   expect(inputs.filter((input, at) => inputs.indexOf(input) !== at)).toEqual([]);
 });
 
-describe.each(['direct', 'wire'] as const)('a bad input (%s)', (transport) => {
+describe.each(transports)('a bad input (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   let blobId: string;

@@ -2,7 +2,18 @@ import { createHash, randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
 import { testBucket } from '@granary/shared/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/shared/testing/stack';
-import { eventually, newApp, send, startGranary, type Body, type Granary, type TestApp } from './granary';
+import {
+  eventually,
+  isOnStack,
+  newApp,
+  send,
+  startGranary,
+  transports,
+  type Body,
+  type Granary,
+  type TestApp,
+  type Transport,
+} from './granary';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/) as string;
 const text = expect.stringMatching(/\S/) as string;
@@ -14,14 +25,14 @@ interface Uploaded {
   code?: string;
 }
 
-const inFiles = () => Promise.resolve({});
+/** Files in one process, S3 on a stack. */
+const byDefault = () => Promise.resolve({});
 const onS3 = async () => testBucket(await minioForTests()).settings;
 
-describe('blobs in files (direct)', () => suite('direct', inFiles));
-describe('blobs in files (wire)', () => suite('wire', inFiles));
-describeWith(describe, 'minio')('blobs on S3 (wire)', () => suite('wire', onS3));
+describe.each(transports)('blobs (%s)', (transport) => suite(transport, byDefault));
+if (!isOnStack) describeWith(describe, 'minio')('blobs on S3 (wire)', () => suite('wire', onS3));
 
-function suite(transport: 'direct' | 'wire', settings: () => Promise<Record<string, string>>): void {
+function suite(transport: Transport, settings: () => Promise<Record<string, string>>): void {
   let granary: Granary;
   let app: TestApp;
   let path: string;

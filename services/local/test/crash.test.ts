@@ -50,6 +50,14 @@ async function postmasterPid(dataDir: string): Promise<number> {
 }
 
 const writers = 6;
+/** Of them so many write bulks, which are copied while others are under way. */
+const bulkWriters = 3;
+const bulkCount = 150;
+const padding = 'x'.repeat(1_000);
+
+/** The ids of one write: of a bulk, those of its documents. */
+const idsOf = (write: string): string[] =>
+  write.startsWith('bulk') ? Array.from({ length: bulkCount }, (_, n) => `${write}/${n}`) : [write];
 
 /** Writers that go on until told to stop; what was answered with 202 must be there for ever. */
 class Writing {
@@ -60,12 +68,12 @@ class Writing {
   constructor(granary: () => Started, round: string) {
     this.loops = Array.from({ length: writers }, async (_, writer) => {
       for (let n = 0; !this.stopped; n++) {
-        const id = `${round}-${writer}-${n}`;
+        const id = `${writer < bulkWriters ? 'bulk' : 'one'}-${round}-${writer}-${n}`;
         const { url, app } = granary();
         // A connection that is refused or cut has no answer: nothing is known of that write.
         const answer = await send<StoreAnswer>(url, 'POST', '/store', {
           key: app.key,
-          body: { root: `${app.appId}::writes`, data: [{ id, n }] },
+          body: { root: `${app.appId}::writes`, data: idsOf(id).map((one) => ({ id: one, n, padding })) },
         }).catch(() => undefined);
         if (answer?.status === 202) this.acknowledged.add(id);
         else await new Promise((resolve) => setTimeout(resolve, 10));
@@ -155,14 +163,17 @@ describe('kill -9 in the middle of writes', () => {
         await writing.stop();
         const ids = await eventually(async () => all().catch(() => undefined));
         expect(new Set(ids).size).toBe(ids.length);
-        const missing = [...writing.acknowledged].filter((id) => !ids.includes(id));
+        const writes = new Set(ids.map((id) => id.split('/')[0]!));
+        const missing = [...writing.acknowledged].filter((id) => !writes.has(id));
         expect(missing).toEqual([]);
+        // All of a bulk is there or nothing.
+        expect(ids).toHaveLength([...writes].flatMap(idsOf).length);
         const { url, app } = granary;
         const last = await send<StoreAnswer>(url, 'POST', '/store', {
           key: app.key,
           body: { root: `${app.appId}::writes`, data: [{ id: `${what}${round}-last` }] },
         });
-        expect(last.body.results[0]!.celestia_height).toBe(ids.length + 1);
+        expect(last.body.results[0]!.celestia_height).toBe(writes.size + 1);
       }
     },
   );

@@ -1,8 +1,17 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { Client } from 'pg';
-import { eventually, newApp, send, startGranary, type Granary, type StoreAnswer, type TestApp } from './granary';
+import {
+  eventually,
+  newApp,
+  send,
+  startGranary,
+  transports,
+  type Granary,
+  type StoreAnswer,
+  type TestApp,
+} from './granary';
 
-describe.each(['direct', 'wire'] as const)('documents (%s)', (transport) => {
+describe.each(transports)('documents (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {

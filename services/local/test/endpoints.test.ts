@@ -1,14 +1,24 @@
 import { routes } from '@granary/gateway/routes';
 import type { Route } from '@granary/gateway/route';
 import { version } from '@granary/shared/version';
-import { eventually, newApp, operatorKey, send, startGranary, type Body, type Granary, type TestApp } from './granary';
+import {
+  eventually,
+  newApp,
+  operatorKey,
+  send,
+  startGranary,
+  transports,
+  type Body,
+  type Granary,
+  type TestApp,
+} from './granary';
 import { newWallet, signedHeaders } from './wallet-signing';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/) as string;
 const text = expect.stringMatching(/\S/) as string;
 const count = expect.any(Number) as number;
 
-describe.each(['direct', 'wire'] as const)('the documented endpoints (%s)', (transport) => {
+describe.each(transports)('the documented endpoints (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   /** Of the app, under the documented prefix. */

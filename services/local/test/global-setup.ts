@@ -35,10 +35,9 @@ export default async function globalSetup(): Promise<void> {
   globals.testStack = await startStackServer();
   const { url, missing } = globals.testStack;
   process.env.GRANARY_TEST_STACK = JSON.stringify({ url, missing });
+  const fate = process.env.REQUIRE_STACK === '1' ? 'FAILING' : 'SKIPPED';
   for (const [part, reason] of Object.entries(missing)) {
-    console.warn(
-      `TESTS OF ${part.toUpperCase()} ARE ${process.env.REQUIRE_STACK === '1' ? 'FAILING' : 'SKIPPED'}: ${reason}`,
-    );
+    console.warn(`TESTS OF ${part.toUpperCase()}, AND ALL TESTS ON A STACK, ARE ${fate}: ${reason}`);
   }
 }
 

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createLogger } from '@granary/shared/logger';
+import { startTelemetry } from '@granary/shared/telemetry/telemetry';
 import { testDatabase } from '@granary/shared/testing/database';
 import {
   databaseServices,
@@ -10,6 +11,7 @@ import {
   type ConstellationOptions,
   type DatabaseService,
 } from '../src/constellation';
+import { startStackGranary } from './stack-granary';
 
 export const operatorKey = 'operator-key-of-the-tests';
 
@@ -20,51 +22,71 @@ export interface Answer<T = Record<string, unknown>> {
   text: string;
 }
 
+/** In one process, by calls or over gRPC; or as a stack: a process for each service, on Kafka and MinIO. */
+export type Transport = 'direct' | 'wire' | 'stack';
+
+/** Jest runs the suites of the front door twice, see jest.config.js: on the first two, and on a stack. */
+export const isOnStack = process.env['GRANARY_TEST_PASS'] === 'stack';
+export const transports: readonly Transport[] = isOnStack ? ['stack'] : ['direct', 'wire'];
+
 export interface Granary {
   url: string;
   databaseUrls: Record<DatabaseService, string>;
-  directory: string;
+  /** host:port of each process that tells metrics; in one process none does unless it was asked for. */
+  metricsAddresses: string[];
   /** Stops it and starts it again on the same databases. */
   restart(): Promise<void>;
   stop(): Promise<void>;
 }
 
-/** The whole of Granary on fresh databases of the suite's Postgres, seen through HTTP only. */
-export async function startGranary(
-  transport: 'direct' | 'wire',
-  options: Pick<ConstellationOptions, 'settings'> & { databaseUrls?: Partial<Record<DatabaseService, string>> } = {},
-): Promise<Granary> {
+export interface GranaryOptions extends Pick<ConstellationOptions, 'settings'> {
+  databaseUrls?: Partial<Record<DatabaseService, string>>;
+  /** Has one process tell its metrics; those of a stack always do. */
+  metrics?: boolean;
+}
+
+/**
+ * The whole of Granary on fresh databases of the suite's Postgres, seen through HTTP only. In the pass on a stack it is
+ * one, whatever `transport` says.
+ */
+export async function startGranary(transport: Transport, options: GranaryOptions = {}): Promise<Granary> {
   const directory = await mkdtemp(join(tmpdir(), 'granary-suite-'));
   const urls = await Promise.all(
     databaseServices.map(async (service) => [service, (await testDatabase()).url] as const),
   );
   const databaseUrls = { ...(Object.fromEntries(urls) as Record<DatabaseService, string>), ...options.databaseUrls };
-  const start = () =>
-    startConstellation({
-      databaseUrls,
-      directory,
-      host: '127.0.0.1',
-      port: 0,
-      operatorKey,
-      internalSecret: 'internal-secret-of-the-tests-0123456789',
-      transport,
-      log: createLogger('test', process.env['TEST_LOG_LEVEL'] ?? 'silent'),
-      settings: options.settings ?? {},
-    });
+  const common = {
+    ...{ databaseUrls, directory, operatorKey },
+    internalSecret: 'internal-secret-of-the-tests-0123456789',
+    settings: options.settings ?? {},
+  };
+  const removeDirectory = () => rm(directory, { recursive: true, force: true });
+  if (isOnStack || transport === 'stack') {
+    const stack = await startStackGranary(common);
+    return { ...stack, databaseUrls, stop: () => stack.stop().finally(removeDirectory) };
+  }
+
+  const log = createLogger('test', process.env['TEST_LOG_LEVEL'] ?? 'silent');
+  // Services of this process that start later tell theirs there too.
+  const telemetry = options.metrics
+    ? await startTelemetry('granary-test', { METRICS_LISTEN: '127.0.0.1:0' }, log)
+    : undefined;
+  const start = () => startConstellation({ ...common, host: '127.0.0.1', port: 0, transport, log });
   let running = await start();
   return {
     get url() {
       return running.url;
     },
     databaseUrls,
-    directory,
+    metricsAddresses: telemetry?.metricsAddress === undefined ? [] : [telemetry.metricsAddress],
     restart: async () => {
       await running.stop();
       running = await start();
     },
     stop: async () => {
       await running.stop();
-      await rm(directory, { recursive: true, force: true });
+      await telemetry?.stop();
+      await removeDirectory();
     },
   };
 }

@@ -4,7 +4,7 @@ import { readConfig } from '@granary/shared/config';
 import { createLogger } from '@granary/shared/logger';
 import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { testDatabase } from '@granary/shared/testing/database';
-import { eventually, newApp, operatorKey, send, startGranary } from './granary';
+import { eventually, newApp, operatorKey, send, startGranary, transports } from './granary';
 
 interface Health {
   status: string;
@@ -14,7 +14,7 @@ interface Health {
 
 const services = ['gateway', 'data', 'blobs', 'finance', 'payments', 'tasks'];
 
-describe.each(['direct', 'wire'] as const)('health (%s)', (transport) => {
+describe.each(transports)('health (%s)', (transport) => {
   test('all six services with what they need are healthy; with its database gone data is not, and says so', async () => {
     const proxy = await startPostgresProxy((await testDatabase()).url, () => 'pass');
     const granary = await startGranary(transport, { databaseUrls: { data: proxy.url } });

@@ -1,4 +1,4 @@
-import { newApp, send, startGranary, type Granary, type Task, type TestApp } from './granary';
+import { newApp, send, startGranary, transports, type Granary, type Task, type TestApp } from './granary';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT/) as string;
 const text = expect.stringMatching(/\S/) as string;
@@ -10,7 +10,7 @@ interface Made {
   status?: string;
 }
 
-describe.each(['direct', 'wire'] as const)('indexes (%s)', (transport) => {
+describe.each(transports)('indexes (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   let path: string;

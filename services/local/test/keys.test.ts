@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
-import { eventually, newApp, operatorKey, send, startGranary, type Granary, type TestApp } from './granary';
+import { eventually, newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT/) as string;
 const text = expect.stringMatching(/\S/) as string;
@@ -10,7 +10,7 @@ interface MadeKey {
   key_id: string;
 }
 
-describe.each(['direct', 'wire'] as const)('keys (%s)', (transport) => {
+describe.each(transports)('keys (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   let path: string;

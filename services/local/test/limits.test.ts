@@ -1,5 +1,14 @@
 import { connect, type Socket } from 'node:net';
-import { eventually, newApp, send, startGranary, type Granary, type StoreAnswer, type TestApp } from './granary';
+import {
+  eventually,
+  newApp,
+  send,
+  startGranary,
+  transports,
+  type Granary,
+  type StoreAnswer,
+  type TestApp,
+} from './granary';
 import { expectProblem } from './problem-shape';
 import { closeConnections, exchangeBytes, parseAnswer, sendRaw } from './raw-http';
 
@@ -8,7 +17,7 @@ const nested = (levels: number) => `${'{"a":'.repeat(levels)}1${'}'.repeat(level
 /** JSON text of exactly so many bytes: white space is part of a body. */
 const padded = (text: string, size: number) => `${text.slice(0, -1)}${' '.repeat(size - Buffer.byteLength(text))}}`;
 
-describe.each(['direct', 'wire'] as const)('limits (%s)', (transport) => {
+describe.each(transports)('limits (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   let root: string;

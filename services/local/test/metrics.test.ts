@@ -1,7 +1,5 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createLogger } from '@granary/shared/logger';
-import { startTelemetry, type Telemetry } from '@granary/shared/telemetry/telemetry';
 import { eventually, newApp, startGranary, type Granary, type TestApp } from './granary';
 
 const root = join(__dirname, '../../..');
@@ -39,24 +37,24 @@ function labelsIn(expr: string, legend: string): string[] {
 describe('metrics', () => {
   let granary: Granary;
   let app: TestApp;
-  let telemetry: Telemetry;
   beforeAll(async () => {
-    telemetry = await startTelemetry('granary-test', { METRICS_LISTEN: '127.0.0.1:0' }, createLogger('test', 'silent'));
-    granary = await startGranary('wire');
+    granary = await startGranary('wire', { metrics: true });
     app = await newApp(granary);
     await app.store('measured', [{ n: 1 }]);
     await app.list('measured');
   });
-  afterAll(async () => {
-    await granary.stop();
-    await telemetry.stop();
-  });
+  afterAll(() => granary.stop());
 
-  const scrape = async () => {
-    const answer = await fetch(`http://${telemetry.metricsAddress}/metrics`);
+  const scrapeOne = async (address: string) => {
+    const answer = await fetch(`http://${address}/metrics`);
     expect(answer.status).toBe(200);
     expect(answer.headers.get('content-type')).toBe('text/plain; version=0.0.4; charset=utf-8');
     return answer.text();
+  };
+  /** What all processes tell. */
+  const scrape = async () => {
+    expect(granary.metricsAddresses).not.toEqual([]);
+    return (await Promise.all(granary.metricsAddresses.map(scrapeOne))).join('\n');
   };
   const valueOf = (text: string, series: string) =>
     Number(
@@ -146,8 +144,10 @@ describe('metrics', () => {
   });
 
   it('there is nothing else at the port, and the API does not serve metrics', async () => {
-    expect((await fetch(`http://${telemetry.metricsAddress}/`)).status).toBe(404);
-    expect((await fetch(`http://${telemetry.metricsAddress}/metrics`, { method: 'POST' })).status).toBe(404);
+    for (const address of granary.metricsAddresses) {
+      expect((await fetch(`http://${address}/`)).status).toBe(404);
+      expect((await fetch(`http://${address}/metrics`, { method: 'POST' })).status).toBe(404);
+    }
     expect((await fetch(`${granary.url}/metrics`)).status).toBe(404);
   });
 });

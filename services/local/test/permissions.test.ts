@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { routes } from '@granary/gateway/routes';
 import type { Route } from '@granary/gateway/route';
-import { eventually, newApp, operatorKey, send, startGranary, type Granary, type TestApp } from './granary';
+import { eventually, newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
 import { expectProblem } from './problem-shape';
 import { closeConnections, sendRaw, type RawAnswer } from './raw-http';
 import { newWallet, signedHeaders } from './wallet-signing';
@@ -84,7 +84,7 @@ test('every route of an app is served under both prefixes', () => {
   for (const { path, prefixes } of both) expect([path, [...prefixes].sort()]).toEqual([path, ['', '/api']]);
 });
 
-describe.each(['direct', 'wire'] as const)('who may do what (%s)', (transport) => {
+describe.each(transports)('who may do what (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   let other: TestApp;

@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import crypto from 'node:crypto';
 import { once } from 'node:events';
 import { chmod, mkdir, mkdtemp, readFile, readdir, rm, utimes, writeFile } from 'node:fs/promises';
 import os from 'node:os';
@@ -9,6 +10,7 @@ import { prepareKafka, startKafka, type Kafka } from '../src/stack/kafka-broker'
 import { kafkaVersion } from '../src/stack/kafka-files';
 import { askKafka } from '../src/stack/kafka-probe';
 import { prepareMinio, startMinio } from '../src/stack/minio-server';
+import { choosePorts, isFree } from '../src/stack/ports';
 import { identify, isAlive } from '../src/stack/processes';
 import { beginRun, type Run } from '../src/stack/runs';
 import { findGo, findJava, findMaven } from '../src/stack/tools';
@@ -188,6 +190,17 @@ describe('what a run leaves', () => {
     }
     expect((await readdir(cache)).sort()).toEqual(['other', 'part']);
   });
+});
+
+test('a port that was chosen belongs to who chose it, even before anything listens there', async () => {
+  const [port = 0] = await choosePorts(1);
+  const draw = jest.spyOn(crypto, 'randomInt').mockImplementation(() => port);
+  try {
+    expect(await isFree('127.0.0.1', port)).toBe(true);
+    await expect(choosePorts(1)).rejects.toThrow('No free port');
+  } finally {
+    draw.mockRestore();
+  }
 });
 
 test('the containers run the versions that run without them', async () => {

@@ -2,27 +2,36 @@ import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
-import type { StackPart, TestKafka, TestMinio, TestStack } from '@granary/shared/testing/stack';
+import type { TestKafka, TestMinio, TestStack } from '@granary/shared/testing/stack';
 import { findMissingParts } from '../src/stack/install';
 import { prepareKafka, startKafka } from '../src/stack/kafka-broker';
 import { prepareMinio, startMinio } from '../src/stack/minio-server';
 import { beginRun } from '../src/stack/runs';
+import { runTool } from '../src/stack/tools';
 
 export interface StackServer extends TestStack {
   stop(): Promise<void>;
 }
 
+/** What each path answers with. */
+interface Answers {
+  kafka: TestKafka;
+  minio: TestMinio;
+  build: object;
+}
+
+const root = path.join(__dirname, '../../..');
 const silent = (): void => undefined;
 
 /**
- * Lends out one Kafka and one MinIO for a whole test run: it belongs to jest's main process, and the workers ask it over
- * HTTP. Each part is started by the first who asks.
+ * Lends out one Kafka and one MinIO for a whole test run, and builds the services once: it belongs to jest's main
+ * process, and the workers ask it over HTTP. Each is made for the first who asks.
  */
 export async function startStackServer(): Promise<StackServer> {
   const missing = await findMissingParts();
   const run = await beginRun();
   const stops: Array<() => Promise<void>> = [];
-  const start: Record<StackPart, () => Promise<TestKafka | TestMinio>> = {
+  const start: { [What in keyof Answers]: () => Promise<Answers[What]> } = {
     kafka: async () => {
       const installation = await prepareKafka(run, silent);
       const kafka = await startKafka(installation, { run, directory: path.join(run.directory, 'kafka') });
@@ -36,14 +45,18 @@ export async function startStackServer(): Promise<StackServer> {
       const { endpoint, accessKey, secretKey } = minio;
       return { endpoint, accessKey, secretKey, program };
     },
+    build: async () => {
+      await runTool(process.execPath, ['scripts/build.mjs'], { cwd: root, signal: undefined });
+      return {};
+    },
   };
-  const started: Partial<Record<StackPart, Promise<TestKafka | TestMinio>>> = {};
+  const started: Partial<Record<keyof Answers, Promise<Answers[keyof Answers]>>> = {};
   // Others on this machine do not know the way.
   const secret = randomBytes(16).toString('hex');
   const server = createServer((request, response) => {
-    const [, part] = new RegExp(`^/${secret}/(kafka|minio)$`).exec(request.url ?? '') ?? [];
-    if (part !== 'kafka' && part !== 'minio') return void response.writeHead(404).end();
-    (started[part] ??= start[part]()).then(
+    const [, what] = new RegExp(`^/${secret}/(kafka|minio|build)$`).exec(request.url ?? '') ?? [];
+    if (what !== 'kafka' && what !== 'minio' && what !== 'build') return void response.writeHead(404).end();
+    (started[what] ??= start[what]()).then(
       (result) => response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(result)),
       (error: Error) => response.writeHead(500).end(error.message),
     );

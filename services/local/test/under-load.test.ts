@@ -5,6 +5,7 @@ import {
   operatorKey,
   send,
   startGranary,
+  transports,
   type Granary,
   type StoreAnswer,
   type TestApp,
@@ -13,7 +14,7 @@ import {
 /** What the contract lets a caller see whose app or collection changes under the hands of others. */
 const expected = new Set([200, 201, 202, 400, 404, 409, 422]);
 
-describe.each(['direct', 'wire'] as const)('many at once (%s)', (transport) => {
+describe.each(transports)('many at once (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   let path: string;

@@ -1,9 +1,9 @@
-import { newApp, send, startGranary, type Granary, type TestApp } from './granary';
+import { newApp, send, startGranary, transports, type Granary, type TestApp } from './granary';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT/) as string;
 const text = expect.stringMatching(/\S/) as string;
 
-describe.each(['direct', 'wire'] as const)('views and predefined queries (%s)', (transport) => {
+describe.each(transports)('views and predefined queries (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {

@@ -1,12 +1,12 @@
 import { bech32 } from '@scure/base';
-import { eventually, newApp, operatorKey, send, startGranary, type Granary, type TestApp } from './granary';
+import { eventually, newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
 import { newWallet } from './wallet-signing';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT/) as string;
 const text = expect.stringMatching(/\S/) as string;
 const nothing = { balance: 0, locked_balance: 0, pending_payouts: 0, available_balance: 0 };
 
-describe.each(['direct', 'wire'] as const)('money of an app (%s)', (transport) => {
+describe.each(transports)('money of an app (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   let path: string;

@@ -3,7 +3,7 @@ import path from 'node:path';
 import { exists } from '../postgres/system-user';
 import { brokerProperties, jvmOptions } from './kafka-files';
 import { classPath, formatData, installKafka, type KafkaInstallation } from './kafka-install';
-import { askKafka } from './kafka-probe';
+import { askKafka, coordinatesGroups } from './kafka-probe';
 import { choosePorts } from './ports';
 import { startProgram, untilReady, type LineSink, type Program } from './programs';
 import type { Run } from './runs';
@@ -63,9 +63,11 @@ export async function startKafka(
   const args = [...jvmOptions, ...archive, ...moreJvmOptions, ...classPath, 'kafka.Kafka', properties];
   const env = { PATH: process.env.PATH, JAVA_HOME: process.env.JAVA_HOME };
   const program = await startProgram(run, 'kafka', java.command, args, { cwd: folder, env, sink });
-  await untilReady(program, readyTimeoutMs, async () => {
-    const cluster = await askKafka(port, probeTimeoutMs).catch(() => undefined);
-    return cluster !== undefined && cluster.brokers > 0 && cluster.controller >= 0;
-  });
+  await untilReady(program, readyTimeoutMs, () => isServing(port).catch(() => false));
   return { brokers: [`127.0.0.1:${port}`], port, program, stop: () => program.stop(stopGraceMs) };
+}
+
+async function isServing(port: number): Promise<boolean> {
+  const { brokers, controller } = await askKafka(port, probeTimeoutMs);
+  return brokers > 0 && controller >= 0 && (await coordinatesGroups(port, probeTimeoutMs));
 }

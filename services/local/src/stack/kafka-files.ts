@@ -49,11 +49,19 @@ export const pom = `<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>
 `;
 
+/**
+ * What is left out belongs to every start: that the one controller has become active, and that it was asked before it
+ * was, which is asked again.
+ */
 export const loggingProperties = `status = error
 appender.out.type = Console
 appender.out.name = out
 appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d{ISO8601} %p %c{1} %m%n
+appender.out.filter.start.type = RegexFilter
+appender.out.filter.start.regex = .*(Performing controller activation|apiKey=CONTROLLER_REGISTRATION).*
+appender.out.filter.start.onMatch = DENY
+appender.out.filter.start.onMismatch = NEUTRAL
 rootLogger.level = WARN
 rootLogger.appenderRef.out.ref = out
 `;

@@ -1,7 +1,9 @@
 import { connect } from 'node:net';
 
-const metadataKey = 3;
-const metadataVersion = 1;
+/** Requests of Kafka's protocol: key and version. */
+const metadata = [3, 1] as const;
+const findCoordinator = [10, 0] as const;
+const describeGroups = [15, 0] as const;
 const answerMaxBytes = 1024 * 1024;
 
 /** What a broker says of its cluster. */
@@ -17,8 +19,34 @@ export interface KafkaCluster {
  * when there is no answer within `timeoutMs`.
  */
 export function askKafka(port: number, timeoutMs: number): Promise<KafkaCluster> {
+  return ask(port, timeoutMs, metadata, int32(0), readMetadata);
+}
+
+/**
+ * Whether the broker coordinates groups of consumers. When it is asked for the first time it makes the topic for that,
+ * and until it has read it members of groups are turned away. Throws like `askKafka`.
+ */
+export async function coordinatesGroups(port: number, timeoutMs: number): Promise<boolean> {
+  const group = text('granary-probe');
+  const errorOfFind = await ask(port, timeoutMs, findCoordinator, group, (answer) => answer.readInt16BE(4));
+  if (errorOfFind !== 0) return false;
+  const groups = Buffer.concat([int32(1), group]);
+  const errorOfGroup = await ask(port, timeoutMs, describeGroups, groups, (answer) => answer.readInt16BE(8));
+  return errorOfGroup === 0;
+}
+
+/** `read` gets the answer from its correlation id on. */
+function ask<T>(
+  port: number,
+  timeoutMs: number,
+  [key, version]: readonly [number, number],
+  body: Buffer,
+  read: (answer: Buffer) => T,
+): Promise<T> {
   return new Promise((resolve, reject) => {
-    const socket = connect(port, '127.0.0.1', () => socket.write(metadataRequest()));
+    // Key, version, correlation id, client id.
+    const request = Buffer.concat([int16(key), int16(version), int32(1), text('granary'), body]);
+    const socket = connect(port, '127.0.0.1', () => socket.write(Buffer.concat([int32(request.length), request])));
     let received = Buffer.alloc(0);
     const fail = (error: Error): void => {
       socket.destroy();
@@ -36,7 +64,7 @@ export function askKafka(port: number, timeoutMs: number): Promise<KafkaCluster>
         if (received.length < 4 + size) return;
         socket.destroy();
         try {
-          resolve(readMetadata(received.subarray(4, 4 + size)));
+          resolve(read(received.subarray(4, 4 + size)));
         } catch (error) {
           reject(new Error(`What listens on port ${port} is not Kafka.`, { cause: error }));
         }
@@ -44,33 +72,36 @@ export function askKafka(port: number, timeoutMs: number): Promise<KafkaCluster>
   });
 }
 
-/** Length, then: key, version, correlation id, client id, and an empty list of topics. */
-function metadataRequest(): Buffer {
-  const client = Buffer.from('granary');
-  const request = Buffer.alloc(4 + 2 + 2 + 4 + 2 + client.length + 4);
-  request.writeInt32BE(request.length - 4, 0);
-  request.writeInt16BE(metadataKey, 4);
-  request.writeInt16BE(metadataVersion, 6);
-  request.writeInt32BE(1, 8);
-  request.writeInt16BE(client.length, 12);
-  client.copy(request, 14);
-  return request;
+function int16(value: number): Buffer {
+  const bytes = Buffer.alloc(2);
+  bytes.writeInt16BE(value);
+  return bytes;
+}
+
+function int32(value: number): Buffer {
+  const bytes = Buffer.alloc(4);
+  bytes.writeInt32BE(value);
+  return bytes;
+}
+
+function text(value: string): Buffer {
+  return Buffer.concat([int16(Buffer.byteLength(value)), Buffer.from(value)]);
 }
 
 /** Correlation id, brokers (node id, host, port, rack), controller id, topics. */
 function readMetadata(answer: Buffer): KafkaCluster {
   let at = 4;
-  const int32 = (): number => answer.readInt32BE((at += 4) - 4);
+  const nextInt32 = (): number => answer.readInt32BE((at += 4) - 4);
   const skipText = (): void => {
     const length = answer.readInt16BE(at);
     at += 2 + Math.max(0, length);
   };
-  const brokers = int32();
+  const brokers = nextInt32();
   for (let i = 0; i < brokers; i++) {
-    int32();
+    nextInt32();
     skipText();
-    int32();
+    nextInt32();
     skipText();
   }
-  return { brokers, controller: int32() };
+  return { brokers, controller: nextInt32() };
 }

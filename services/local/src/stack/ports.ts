@@ -1,4 +1,5 @@
 import { randomInt } from 'node:crypto';
+import { createSocket } from 'node:dgram';
 import { connect, createServer } from 'node:net';
 
 /**
@@ -10,15 +11,35 @@ const lowest = 20_000;
 const beyondHighest = 32_000;
 const tries = 100;
 
-/** Answers `count` different ports of 127.0.0.1 that are free now. Throws when none are found. */
+/**
+ * Answers `count` ports of 127.0.0.1 that are free now, and that nobody else who chooses them so gets as long as this
+ * process runs. Throws when none are found.
+ */
 export async function choosePorts(count: number): Promise<number[]> {
   const ports: number[] = [];
   for (let i = 0; i < tries * count && ports.length < count; i++) {
     const port = randomInt(lowest, beyondHighest);
-    if (!ports.includes(port) && (await isFree('127.0.0.1', port))) ports.push(port);
+    if ((await isFree('127.0.0.1', port)) && (await claim(port))) ports.push(port);
   }
   if (ports.length < count) throw new Error(`No free port between ${lowest} and ${beyondHighest} was found.`);
   return ports;
+}
+
+/**
+ * Takes the UDP port of the same number for as long as this process runs; answers whether it was to be had. Nobody uses
+ * it: it keeps others from choosing the TCP port before the program for which it was chosen listens there. They would
+ * take each other's services for their own.
+ */
+function claim(port: number): Promise<boolean> {
+  const socket = createSocket('udp4').unref();
+  return new Promise((resolve) => {
+    socket
+      .once('error', () => {
+        socket.close();
+        resolve(false);
+      })
+      .bind({ port, address: '127.0.0.1', exclusive: true }, () => resolve(true));
+  });
 }
 
 /** Whether one could listen there now. */

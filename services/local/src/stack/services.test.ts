@@ -14,7 +14,7 @@ const settings: ServicesSettings = {
   operatorKey: 'the key of the operator',
   internalSecret: 'a secret that no service gets to see',
 };
-const kafka = { brokers: ['127.0.0.1:9092'] };
+const kafka = { brokers: ['127.0.0.1:9092'], topicPrefix: 'granary' };
 const objectStore = { endpoint: 'http://127.0.0.1:9000', accessKey: 'a', secretKey: 's', bucket: 'granary' };
 
 /** What a service is given with one option or the other. */

@@ -7,16 +7,13 @@ import type { Run } from './runs';
 
 export type ServiceName = DatabaseService | 'gateway';
 
-/** Begins the names of topics and groups in Kafka. */
-export const topicPrefix = 'granary';
-
 /** Started one after the other, so that nobody calls a service that is not there yet. */
 const waves: DatabaseService[][] = [['payments', 'data'], ['blobs'], ['finance', 'tasks']];
 
 const readyTimeoutMs = 60_000;
 const probeTimeoutMs = 2000;
 /** A little more than a service gives itself. */
-const stopGraceMs = 22_000;
+const stopGraceMs = 32_000;
 
 /** What the services are given: where everything is, and where to keep what lies beside the databases. */
 export interface ServicesSettings {
@@ -31,10 +28,12 @@ export interface ServicesSettings {
   operatorKey: string;
   /** From which the secrets are derived with which the services sign their calls; none of them gets this one. */
   internalSecret: string;
-  /** Absent: events go over Postgres. */
-  kafka?: { brokers: string[] };
+  /** Absent: events go over Postgres. The prefix begins the names of topics and groups. */
+  kafka?: { brokers: string[]; topicPrefix: string };
   /** Absent: objects are files. */
   objectStore?: { endpoint: string; accessKey: string; secretKey: string; bucket: string };
+  /** Settings of single services beyond these, by the names of their environment. */
+  settings?: Partial<Record<ServiceName, Record<string, string>>>;
 }
 
 /** The environment of each service: the one place that knows how they are told what they need. */
@@ -45,7 +44,7 @@ export function environments(settings: ServicesSettings): Record<ServiceName, Re
   const bus: Record<string, string> =
     kafka === undefined
       ? { BUS: 'postgres' }
-      : { BUS: 'kafka', KAFKA_BROKERS: kafka.brokers.join(','), KAFKA_TOPIC_PREFIX: topicPrefix };
+      : { BUS: 'kafka', KAFKA_BROKERS: kafka.brokers.join(','), KAFKA_TOPIC_PREFIX: kafka.topicPrefix };
   const objects: Record<string, string> =
     objectStore === undefined
       ? { OBJECT_STORE: 'files', OBJECTS_DIR: path.join(directory, 'objects') }
@@ -114,7 +113,7 @@ export async function startServices(run: Run, settings: ServicesSettings, sink?:
   };
   const start = async (name: ServiceName): Promise<Program> => {
     const main = path.join(__dirname, '../../..', name, 'dist/main.js');
-    const env = { ...inherited(), ...metricsListen(name), ...environment[name] };
+    const env = { ...inherited(), ...metricsListen(name), ...environment[name], ...settings.settings?.[name] };
     const program = await startProgram(run, name, process.execPath, [main], { cwd: '/', env, sink });
     started.push(program);
     return program;

@@ -14,9 +14,10 @@ import { startContainers } from './containers';
 import { choosePorts, isFree } from './ports';
 import type { LineSink, Program } from './programs';
 import { beginRun } from './runs';
-import { startServices, topicPrefix, type ServiceName, type ServicesSettings } from './services';
+import { startServices, type ServiceName, type ServicesSettings } from './services';
 
 const bucket = 'granary';
+const topicPrefix = 'granary';
 
 export interface StackOptions {
   /** Absolute path of a folder that the user of Postgres can enter, see `resolveDataDir`. */
@@ -69,13 +70,13 @@ export async function startStack(options: StackOptions): Promise<Stack> {
     if (!options.docker) await checkStore(dataDir, options.store);
     const backends = await start({ ...options, run, onFailure });
     stops.push(() => backends.stop());
-    if (backends.kafka) await makeTopics(backends.kafka.brokers);
+    if (backends.kafka) await makeTopics(backends.kafka.brokers, topicPrefix);
     const settings: ServicesSettings = {
       ...{ host, port, directory: dataDir, databaseUrls: backends.databaseUrls },
       ports: await servicePorts(),
       operatorKey: options.operatorKey ?? (await keptSecret(dataDir, 'operator-key', 'op_')),
       internalSecret: newSecret('internal_'),
-      ...(backends.kafka ? { kafka: backends.kafka } : {}),
+      ...(backends.kafka ? { kafka: { ...backends.kafka, topicPrefix } } : {}),
       ...(backends.objectStore ? { objectStore: { ...backends.objectStore, bucket } } : {}),
     };
     const services = await startServices(run, settings, sink);
@@ -97,9 +98,9 @@ export async function startStack(options: StackOptions): Promise<Stack> {
 }
 
 /** The step of a deployment that services count on when they start. */
-async function makeTopics(brokers: string[]): Promise<void> {
+export async function makeTopics(brokers: string[], prefix: string): Promise<void> {
   const kafka = openKafka({ brokers, clientId: 'granary-stack', log: createLogger('stack', 'error') });
-  await kafka.createTopics(kafkaTopics(topicPrefix), topicPartitions);
+  await kafka.createTopics(kafkaTopics(prefix), topicPartitions);
 }
 
 /** Blobs that lie in the one store are not in the other, and would look lost. */
@@ -118,7 +119,8 @@ async function gatewayPort({ host, port }: StackOptions): Promise<number> {
   throw new ConfigError(`Port ${port} is taken. Choose another with --port, or 0 for any free one.`);
 }
 
-async function servicePorts(): Promise<ServicesSettings['ports']> {
+/** Ports for each service, see `choosePorts`. */
+export async function servicePorts(): Promise<ServicesSettings['ports']> {
   const names = [...databaseServices, 'bytes'] as const;
   const ports = await choosePorts(names.length);
   return Object.fromEntries(names.map((name, i) => [name, ports[i]])) as ServicesSettings['ports'];

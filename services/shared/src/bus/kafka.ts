@@ -99,6 +99,7 @@ const partitionBytesMax = 1024 * 1024;
 /** What a client that hangs may hold up a stop. */
 const closeTimeoutMs = 5_000;
 const alignRetryMs = 500;
+const topicPollMs = 50;
 
 // On every answer kafkajs sets a timer to look for requests that wait, also when none do, and then with a negative time,
 // of which Node warns since 24. Without the timer nothing is missed: a request that has to wait sets it.
@@ -145,11 +146,18 @@ export function openKafka(options: { brokers: readonly string[]; clientId: strin
       if (missing.length === 0) return [];
       await asAdmin((admin) =>
         admin.createTopics({
-          waitForLeaders: true,
+          waitForLeaders: false,
           topics: missing.map((topic) => ({ topic, numPartitions: partitions })),
         }),
       );
-      return missing;
+      // kafkajs's own wait fails when the controller has made them and the broker has not heard of it yet.
+      const deadlineMs = Date.now() + requestTimeoutMs;
+      for (;;) {
+        const unheard = await missingTopics(missing);
+        if (unheard.length === 0) return missing;
+        if (Date.now() > deadlineMs) throw new Error(`Kafka does not show the topics it made: ${unheard.join(', ')}`);
+        await delay(topicPollMs);
+      }
     },
     ranges: (topics) =>
       asAdmin(async (admin) => {

@@ -30,9 +30,13 @@ export interface TestMinio {
  * says that nothing may be missing; then the suite runs, and fails with the reason when it asks for the part.
  */
 export function describeWith<D extends { skip: unknown }>(describe: D, ...parts: StackPart[]): D | D['skip'] {
+  return isSkippedWithout(...parts) ? describe.skip : describe;
+}
+
+/** Whether one of the parts is missing, and may be. */
+export function isSkippedWithout(...parts: StackPart[]): boolean {
   const { missing } = readTestStack();
-  const isMissing = parts.some((part) => missing[part] !== undefined);
-  return isMissing && process.env['REQUIRE_STACK'] !== '1' ? describe.skip : describe;
+  return parts.some((part) => missing[part] !== undefined) && process.env['REQUIRE_STACK'] !== '1';
 }
 
 /** The run's Kafka, started when it is first asked for. */
@@ -45,10 +49,15 @@ export function minioForTests(): Promise<TestMinio> {
   return ask<TestMinio>('minio');
 }
 
-async function ask<T>(part: StackPart): Promise<T> {
+/** Sees to it that what the services' processes run is what the sources say. The first who asks has it built. */
+export async function builtServices(): Promise<void> {
+  await ask('build');
+}
+
+async function ask<T>(what: StackPart | 'build'): Promise<T> {
   const { url, missing } = readTestStack();
-  if (missing[part] !== undefined) throw new Error(missing[part]);
-  const response = await fetch(`${url}/${part}`);
+  if (what !== 'build' && missing[what] !== undefined) throw new Error(missing[what]);
+  const response = await fetch(`${url}/${what}`);
   if (response.status !== 200) throw new Error(await response.text());
   return (await response.json()) as T;
 }
