@@ -54,13 +54,11 @@ export interface CommitRow {
   userAddress: string | null;
 }
 
-/** One statement that writes links and moves the head to the last of them. */
+/** One statement that writes links. */
 export function insertCommits(appNumber: bigint, commits: readonly CommitRow[], at: Date): Sql {
-  const last = commits.at(-1)!.link;
   const texts = (of: (commit: CommitRow) => string | null) => textArray(commits.map(of));
   // An array of arrays must be rectangular in Postgres, so each list of ids travels as the text of an array.
-  return sql`with moved as (update head set height = ${last.height}, hash = ${last.hash} where app_number = ${appNumber})
-        insert into ${commitsTable(appNumber)} (height, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address, at)
+  return sql`insert into ${commitsTable(appNumber)} (height, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address, at)
         select height, hash, content_hash, ticket_id, operation, collection, namespace, ids::text[], user_address, ${at}
         from unnest(${int8Array(commits.map(({ link }) => Number(link.height)))}::int8[],
             ${byteaArray(commits.map(({ link }) => link.hash))}::bytea[],

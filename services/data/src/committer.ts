@@ -1,22 +1,16 @@
 import type { Logger } from '@granary/shared/logger';
 import { ServiceError, unavailable } from '@granary/shared/errors';
 import { fromPostgres, isConnectionError, isRetryable, violatedConstraint } from '@granary/shared/postgres/errors';
-import type { Connection, Pool } from '@granary/shared/postgres/pool';
-import type { Step } from '@granary/shared/postgres/pipeline';
-import { CommitUnknownError, pipelinedTransaction } from '@granary/shared/postgres/transaction';
-import { findCollections, type CollectionHandle } from './catalog';
-import { addCollection } from './collections';
-import { findCommitted, insertCommits, type Committed, type CommitRow, type Link } from './commits';
-import { WriterHandles } from './handles';
-import { headToLock, toLockedHead, type Head, type LockedHead } from './head';
-import { findAnswer, keepingAnswer } from './idempotency';
+import type { Pool } from '@granary/shared/postgres/pool';
+import { CommitUnknownError } from '@granary/shared/postgres/transaction';
+import type { App, Placed } from './batch';
+import { BatchWriter, type Search, type Written } from './batch-writer';
+import type { Committed } from './commits';
+import { Flight } from './flight';
+import type { WriterHandles } from './handles';
 import { uniqueViolation, UniqueViolationError } from './unique-violation';
-import { WriteQueue, type Waiting, type Write } from './write-queue';
-import { writeDocuments, type PlacedDocument } from './write';
+import { isBulk, WriteQueue, type Waiting, type Write } from './write-queue';
 
-/** A statement of a batch that is larger may take longer than others: 10,000 documents under 64 indexes take seconds. */
-const longBatchBytes = 1024 * 1024;
-const bulkStatementTimeoutMs = 30_000;
 /** Bytes of writes that may wait, of all apps of this copy together. */
 const allWaitingBytesMax = 256 * 1024 * 1024;
 /** Attempts at a batch that collided with something as a whole. */
@@ -24,28 +18,23 @@ const attemptsMax = 3;
 /** How long an unknown outcome is looked for before the caller is told that it is unknown. */
 const unknownForMs = 30_000;
 
-export interface App {
-  number: bigint;
-  appId: string;
+/** After a bulk that was begun early in vain so many batches of its app are not begun early. */
+const waryFor = 16;
+
+/** A batch that has its turn. */
+interface Taken {
+  batch: Waiting[];
+  flight: Flight;
+  /** What was begun while the batch before it was under way; gives undefined when nothing came of it. */
+  early?: Promise<Written | undefined>;
 }
-
-/** A look for the tickets of writes that may have been committed before; done once the tickets have been read. */
-interface Search {
-  isDone: boolean;
-}
-
-/** What became of the writes of a batch that were not simply refused. */
-type Outcomes = Map<Waiting, Committed | ServiceError>;
-
-/** The documents of a transaction by their collection. */
-type Placed = Map<CollectionHandle, PlacedDocument[]>;
 
 /**
  * Group commit: the writes of one app that wait while a transaction runs go together in the next one. Each has a
  * height, an answer and a failure of its own; an app costs one disk flush per batch instead of one per write.
  */
 export class Committer {
-  readonly handles: WriterHandles;
+  private readonly writer: BatchWriter;
   private readonly queues = new Map<bigint, WriteQueue>();
   private readonly running = new Set<Promise<void>>();
   private free: number;
@@ -54,14 +43,18 @@ export class Committer {
 
   /** `concurrency` batches, of different apps, run at a time. */
   constructor(
-    private readonly pool: Pool,
+    pool: Pool,
     private readonly log: Logger,
     concurrency: number,
     /** Hears which collections a transaction has changed, once it is committed. */
     private readonly afterCommit: (collectionNumbers: readonly bigint[]) => void,
   ) {
-    this.handles = new WriterHandles(pool);
+    this.writer = new BatchWriter(pool);
     this.free = concurrency;
+  }
+
+  get handles(): WriterHandles {
+    return this.writer.handles;
   }
 
   /** Commits a write. Throws the ServiceError that refused it, UNAVAILABLE when nothing is known of it. */
@@ -87,15 +80,36 @@ export class Committer {
   private async drain(app: App, queue: WriteQueue): Promise<void> {
     // Writes of the same turn of the event loop make the first batch.
     await new Promise((resolve) => setImmediate(resolve));
-    while (queue.size > 0) {
-      await this.turn();
-      const batch = queue.takeBatch();
-      for (const { write } of batch) this.waitingBytes -= write.bytes;
-      await this.commit(app, batch)
+    let taken: Taken | undefined;
+    let wary = 0;
+    while (taken || queue.size > 0) {
+      if (!taken) await this.turn();
+      const { batch, flight, early } = taken ?? this.take(queue);
+      wary -= 1;
+      const isEarlyNext = wary < 0 && isBulk(batch) && queue.isBulkNext && this.free > 0;
+      taken = isEarlyNext ? this.takeEarly(app, queue, flight) : undefined;
+      if (early && !(await early.catch(() => true)) && flight.isPlanned) wary = waryFor;
+      await this.commit(app, batch, flight, early)
         .catch((error: unknown) => batch.forEach(({ reject }) => reject(error)))
         .finally(() => this.endTurn());
     }
     this.queues.delete(app.number);
+  }
+
+  private take(queue: WriteQueue): Taken {
+    const batch = queue.takeBatch();
+    for (const { write } of batch) this.waitingBytes -= write.bytes;
+    return { batch, flight: new Flight() };
+  }
+
+  /** Takes a bulk and its turn while the batch before it is under way. */
+  private takeEarly(app: App, queue: WriteQueue, before: Flight): Taken {
+    this.free -= 1;
+    const taken = this.take(queue);
+    const early = this.writer.early(app, taken.batch, before, taken.flight);
+    // Whoever takes it from here hears of what it throws.
+    early.catch(() => {});
+    return { ...taken, early };
   }
 
   private turn(): Promise<void> | undefined {
@@ -113,9 +127,13 @@ export class Committer {
   }
 
   /** Commits a batch; one that fails is tried again write by write, so that each fails alone. */
-  private async commit(app: App, batch: Waiting[]): Promise<void> {
+  private async commit(app: App, batch: Waiting[], flight: Flight, early?: Taken['early']): Promise<void> {
     try {
-      await this.attemptRetried(app, batch);
+      await this.firstAttempt(app, batch, flight, early).catch((error: unknown) => {
+        flight.ended(false);
+        if (!isRetryable(error)) throw error;
+        return this.attemptAgain(app, batch);
+      });
     } catch (error) {
       if (error instanceof CommitUnknownError) await this.resolveUnknown(app, batch, error);
       else if (isTemporary(error)) batch.forEach(({ reject }) => reject(refusal(error)));
@@ -124,14 +142,23 @@ export class Committer {
     }
   }
 
+  /** By the shortest way that there is for it. */
+  private async firstAttempt(app: App, batch: Waiting[], flight: Flight, early: Taken['early']): Promise<void> {
+    const placed: Placed = new Map();
+    const written = (await early) ?? (await naming(placed, this.writer.atForeseenHead(app, batch, placed)));
+    if (!written) return this.attempt(app, batch, undefined, flight);
+    flight.ended(true);
+    this.settle(app, batch, written);
+  }
+
   /** A lock that was not given, or a deadlock, is no write's fault: again together, one by one would wait as often. */
-  private async attemptRetried(app: App, batch: Waiting[]): Promise<void> {
-    for (let attempt = 1; ; attempt++) {
+  private async attemptAgain(app: App, batch: Waiting[]): Promise<void> {
+    for (let attempt = 2; ; attempt++) {
+      await pause(attempt - 1);
       try {
         return await this.attempt(app, batch);
       } catch (error) {
         if (!isRetryable(error) || attempt >= attemptsMax) throw error;
-        await pause(attempt);
       }
     }
   }
@@ -163,9 +190,11 @@ export class Committer {
       'a commit got no answer, looking for its tickets',
     );
     const untilMs = Date.now() + unknownForMs;
+    let isFenced = false;
     for (let attempt = 1; Date.now() < untilMs; attempt++) {
       const search: Search = { isDone: false };
       try {
+        isFenced ||= await this.writer.fence(app);
         return await this.attempt(app, batch, search);
       } catch (error) {
         // As long as nobody has looked, an error says nothing of what was committed before it.
@@ -183,163 +212,33 @@ export class Committer {
   }
 
   /** One transaction for a batch. Settles every write of it, or throws and settles none. */
-  private async attempt(app: App, batch: Waiting[], search?: Search): Promise<void> {
-    const isBulk = batch.reduce((sum, { write }) => sum + write.bytes, 0) > longBatchBytes;
+  private async attempt(app: App, batch: Waiting[], search?: Search, flight?: Flight): Promise<void> {
     const placed: Placed = new Map();
-    const { outcomes, changed } = await pipelinedTransaction(
-      this.pool,
-      headToLock(app.number),
-      (tx, answer) => this.writeBatch(tx, app, toLockedHead(answer), batch, search, placed),
-      isBulk ? { statementTimeoutMs: bulkStatementTimeoutMs } : {},
-    ).catch((error: unknown) => {
-      throw uniqueViolation(error, placed) ?? error;
-    });
-    for (const one of batch) {
-      const outcome = outcomes.get(one);
-      if (outcome instanceof ServiceError) one.reject(outcome);
-      else one.resolve(outcome!);
-    }
+    const written = await naming(placed, this.writer.underLock(app, batch, search, placed, flight));
+    flight?.ended(true);
+    this.settle(app, batch, written);
+  }
+
+  /** Answers the writes of a batch; while others wait, once those are on their way: Postgres need not wait for answers. */
+  private settle(app: App, batch: Waiting[], { outcomes, changed }: Written): void {
+    const answer = () => {
+      for (const one of batch) {
+        const outcome = outcomes.get(one);
+        if (outcome instanceof ServiceError) one.reject(outcome);
+        else one.resolve(outcome!);
+      }
+    };
     this.afterCommit(changed);
-  }
-
-  /** What is left to be done goes with COMMIT; `placed` is filled with the documents of that. */
-  private async writeBatch(
-    tx: Connection,
-    app: App,
-    locked: LockedHead,
-    batch: Waiting[],
-    search: Search | undefined,
-    placed: Placed,
-  ): Promise<{ result: { outcomes: Outcomes; changed: bigint[] }; last: Step[] }> {
-    // Read under the lock, so that times follow heights as far as clocks agree.
-    const at = new Date();
-    const outcomes: Outcomes = new Map();
-    if (search) {
-      await this.findDone(tx, app, batch, outcomes);
-      search.isDone = true;
-    }
-    await this.answerRepeated(tx, app, batch, outcomes);
-    const open = batch.filter((one) => !outcomes.has(one));
-    const handles = await this.currentHandles(tx, app, locked.catalogRevision, open);
-    const refused: Waiting[] = [];
-
-    let head: Head = locked;
-    const commits: CommitRow[] = [];
-    for (const one of open) {
-      const { write } = one;
-      try {
-        const built = write.build(handles.get(write.collection), head);
-        if (!handles.has(write.collection))
-          handles.set(write.collection, await addCollection(tx, app, { name: write.collection }, at));
-        const handle = handles.get(write.collection)!;
-        head = built.at(-1)!.link;
-        const namespace = handle.namespace ?? `${app.appId}::${handle.name}`;
-        const documents = placed.get(handle) ?? [];
-        placed.set(handle, documents);
-        for (const [at, { link, documents: ofLink }] of built.entries()) {
-          const ticketId = at === 0 ? write.ticketId : null;
-          commits.push({
-            link,
-            ticketId,
-            operation: write.operation,
-            collection: handle.name,
-            namespace,
-            userAddress: write.userAddress,
-          });
-          const height = Number(link.height);
-          ofLink.forEach((document, place) => documents.push({ document, height, place }));
-        }
-        outcomes.set(one, toCommitted(write, namespace, built[0]!.link));
-      } catch (error) {
-        // An error of Postgres has ended the transaction; a refusal before any statement has not.
-        if (!(error instanceof ServiceError)) throw error;
-        outcomes.set(one, error);
-        refused.push(one);
-      }
-    }
-    // A write that is repeated may be refused by what has changed since it was committed.
-    if (refused.length > 0 && !search) await this.findDone(tx, app, refused, outcomes);
-    const changed: bigint[] = [];
-    const last: Step[] = [];
-    if (commits.length === 0) return { result: { outcomes, changed }, last };
-    for (const [handle, documents] of placed) {
-      if (documents.length === 0) continue;
-      last.push(...(await writeDocuments(tx, handle, documents, at)));
-      changed.push(handle.number);
-    }
-    last.push(insertCommits(app.number, commits, at));
-    for (const one of open) {
-      if (one.write.idempotency && !(outcomes.get(one) instanceof ServiceError)) {
-        last.push(keepingAnswer(one.write.idempotency, one.write.ticketId, at));
-      }
-    }
-    return { result: { outcomes, changed }, last };
-  }
-
-  private async findDone(tx: Connection, app: App, batch: Waiting[], outcomes: Outcomes): Promise<void> {
-    const done = await findCommitted(
-      tx,
-      app.number,
-      batch.map(({ write }) => write.ticketId),
-    );
-    for (const one of batch) {
-      const committed = done.get(one.write.ticketId);
-      if (committed) outcomes.set(one, committed);
-    }
-  }
-
-  /** Under the lock of the head nobody else can keep an answer for this app, so looking is enough. */
-  private async answerRepeated(tx: Connection, app: App, batch: Waiting[], outcomes: Outcomes): Promise<void> {
-    for (const one of batch) {
-      const key = one.write.idempotency;
-      if (!key || outcomes.has(one)) continue;
-      try {
-        const ticketId = await findAnswer(tx, key);
-        if (ticketId === undefined) continue;
-        const committed = (await findCommitted(tx, app.number, [ticketId])).get(ticketId);
-        if (committed) outcomes.set(one, committed);
-      } catch (error) {
-        if (!(error instanceof ServiceError)) throw error;
-        outcomes.set(one, error);
-      }
-    }
-  }
-
-  /** The handles that the open writes need, as the catalog is at the locked revision. One statement for all that are not known. */
-  private async currentHandles(
-    tx: Connection,
-    app: App,
-    revision: bigint,
-    open: readonly Waiting[],
-  ): Promise<Map<string, CollectionHandle>> {
-    const handles = new Map<string, CollectionHandle>();
-    const unknown: string[] = [];
-    for (const name of new Set(open.map(({ write }) => write.collection))) {
-      const known = this.handles.known(app.number, name);
-      if (known?.revision === revision) handles.set(name, known);
-      else unknown.push(name);
-    }
-    if (unknown.length === 0) return handles;
-    for (const name of unknown) this.handles.forget(app.number, name);
-    for (const handle of await findCollections(tx, app, unknown)) {
-      handles.set(handle.name, handle);
-      this.handles.keep(handle);
-    }
-    return handles;
+    if (this.queues.get(app.number)?.size) setImmediate(answer);
+    else answer();
   }
 }
 
-function toCommitted(write: Write, namespace: string, link: Link): Committed {
-  return {
-    ticketId: write.ticketId,
-    operation: write.operation,
-    collection: write.collection,
-    namespace,
-    height: link.height,
-    hash: link.hash,
-    ids: link.entries.map(({ id }) => id),
-  };
-}
+/** Tells a unique index that was violated by its fields and the place of the document. */
+const naming = <T>(placed: Placed, written: Promise<T>): Promise<T> =>
+  written.catch((error: unknown) => {
+    throw uniqueViolation(error, placed) ?? error;
+  });
 
 /** What is no fault of a write: the database could not be reached, or was busy with others. */
 const isTemporary = (error: unknown): boolean => isConnectionError(error) || isRetryable(error);

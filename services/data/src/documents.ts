@@ -8,7 +8,7 @@ import { readJson, toText, type JsonValue } from '@granary/shared/json/value';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { requireCollection, type CollectionHandle } from './catalog';
 import { nextLink, resultsJson } from './commits';
-import type { App } from './committer';
+import type { App } from './batch';
 import { toIdempotencyKey } from './idempotency';
 import { isName } from './names';
 import { prepareBody, prepareOwnDocument, readStoreRoot, refusing, rulesOf, type PreparedDocument } from './prepare';

@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { notFound } from '@granary/shared/errors';
-import { execute, row, type Connection } from '@granary/shared/postgres/pool';
+import { sqlState } from '@granary/shared/postgres/errors';
+import { execute, row, type Connection, type Queryable } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import type { StepAnswer } from '@granary/shared/postgres/pipeline';
 import { APP_NOT_FOUND } from './catalog';
@@ -41,10 +42,29 @@ export function toLockedHead({ rows }: StepAnswer): LockedHead {
   return { height: BigInt(height), hash: Buffer.from(hash.slice(2), 'hex'), catalogRevision: BigInt(revision) };
 }
 
+/** Moves a head on that is locked. */
+export const moveHead = (appNumber: bigint, to: Head): Sql =>
+  sql`update head set height = ${to.height}, hash = ${to.hash} where app_number = ${appNumber}`;
+
+/**
+ * Locks a head and moves it on from where it is expected to be. Fails with an error that isHeadElsewhere() knows when
+ * it is not there, or gone.
+ */
+export const moveHeadFrom = (appNumber: bigint, from: LockedHead, to: Head): Sql =>
+  sql`with moved as (
+        update head set height = ${to.height}, hash = ${to.hash}
+        where app_number = ${appNumber} and height = ${from.height} and hash = ${from.hash}
+          and catalog_revision = ${from.catalogRevision}
+        returning 1)
+      select 1 / count(*) from moved`;
+
+/** A division by zero, which is how a statement without a function of its own can end those that travel behind it. */
+export const isHeadElsewhere = (error: unknown): boolean => sqlState(error) === '22012';
+
 const noSuchApp = () => notFound(APP_NOT_FOUND, 'There is no such app');
 
-/** Tells writers and readers that what they know of the app's catalog is old. The head must be locked. */
-export async function growCatalogRevision(tx: Connection, appNumber: bigint): Promise<void> {
+/** Tells writers and readers that what they know of the app's catalog is old. Whoever changes it has locked the head. */
+export async function growCatalogRevision(tx: Queryable, appNumber: bigint): Promise<void> {
   await execute(tx, sql`update head set catalog_revision = catalog_revision + 1 where app_number = ${appNumber}`);
 }
 

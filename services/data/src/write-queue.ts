@@ -43,6 +43,9 @@ export interface Waiting {
   reject: (error: unknown) => void;
 }
 
+/** Whether a batch is one write that is too large to share it. */
+export const isBulk = ([first]: readonly Waiting[]): boolean => first !== undefined && first.write.bytes > bulkBytes;
+
 /**
  * The writes of one app that wait. Bulks and batches of small writes take turns where both wait, so that a small one
  * waits for one bulk and not for all that came before it.
@@ -63,13 +66,18 @@ export class WriteQueue {
       throw new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', 'Too many writes of this app are waiting');
     }
     this.bytes += one.write.bytes;
-    if (one.write.bytes > bulkBytes) this.bulks.push(one);
+    if (isBulk([one])) this.bulks.push(one);
     else this.small.push(one);
+  }
+
+  /** Whether the next batch is a bulk. */
+  get isBulkNext(): boolean {
+    return this.bulks.length > 0 && (this.small.length === 0 || !this.bulkWasLast);
   }
 
   /** Takes the writes of the next batch; none when nothing waits. */
   takeBatch(): Waiting[] {
-    this.bulkWasLast = this.bulks.length > 0 && (this.small.length === 0 || !this.bulkWasLast);
+    this.bulkWasLast = this.isBulkNext;
     const batch = this.bulkWasLast ? [this.bulks.shift()!] : this.takeSmall();
     for (const { write } of batch) this.bytes -= write.bytes;
     return batch;

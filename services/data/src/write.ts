@@ -61,8 +61,8 @@ export async function writeDocuments(
   placed: readonly PlacedDocument[],
   at: Date,
 ): Promise<Step[]> {
+  if (areFew(placed)) return [upsertDocuments(handle, placed, at)];
   const repeated = repeatedIds(placed);
-  if (placed.length < copyFrom) return [upsert(handle, placed, repeated, at)];
   // Under the lock nobody else adds an id.
   const known = await knownIds(tx, handle, placed);
   const isNew = ({ document: { id } }: PlacedDocument) => !known.has(id) && !repeated.has(id);
@@ -70,8 +70,26 @@ export async function writeDocuments(
   if (added.length < copyFrom) return [upsert(handle, placed, repeated, at)];
   const others = added.length === placed.length ? [] : placed.filter((one) => !isNew(one));
   const steps: Step[] = others.length === 0 ? [] : [upsert(handle, others, repeated, at)];
-  return [...steps, copyAdded(handle, added, at), countAdded(handle, added, at)];
+  const { copied, counted } = copyDocuments(handle, added, at);
+  return [...steps, copied, counted];
 }
+
+/** What writes documents of which none is known: `counted` follows under the lock of the head, `copied` may go before. */
+export const copyDocuments = (
+  handle: CollectionHandle,
+  added: readonly PlacedDocument[],
+  at: Date,
+): { copied: Step; counted: Step } => ({
+  copied: copyAdded(handle, added, at),
+  counted: countAdded(handle, added, at),
+});
+
+/** Whether documents of one collection are so few that nothing must be looked up before they are written. */
+export const areFew = ({ length }: { length: number }): boolean => length < copyFrom;
+
+/** The statement that writes a few documents of one collection, known or not. The head of the app must be locked. */
+export const upsertDocuments = (handle: CollectionHandle, placed: readonly PlacedDocument[], at: Date): Sql =>
+  upsert(handle, placed, repeatedIds(placed), at);
 
 function repeatedIds(placed: readonly PlacedDocument[]): Set<string> {
   const seen = new Set<string>();

@@ -1,98 +1,11 @@
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from 'pg';
-import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
-import { newCall, type Handlers } from '@granary/shared/grpc/types';
-import { runHandler, type AnyHandler } from '@granary/shared/grpc/run';
 import { newTicket } from '@granary/shared/ids';
-import { createLogger } from '@granary/shared/logger';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/shared/testing/database';
 import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
-import { dataConfig } from '../src/config';
 import { purgeExpired } from '../src/purge';
-import { dataDefinition, startData } from '../src/service';
-
-type Service = Handlers<DataDefinition>;
-type Methods = { [M in keyof Service]: (request: Parameters<Service[M]>[0]) => ReturnType<Service[M]> };
-
-interface Copy {
-  methods: Methods;
-  stop(): Promise<void>;
-}
-
-const log = createLogger('data', process.env['TEST_LOG_LEVEL'] ?? 'silent');
-
-/** One copy of the data service; its methods fail as they do for a caller, with a ServiceError. */
-async function startCopy(url: string, poolSize = 10): Promise<Copy> {
-  const skills = await mkdtemp(join(tmpdir(), 'granary-skills-'));
-  const config = dataConfig.parse({
-    LISTEN: '127.0.0.1:0',
-    DATABASE_URL: url,
-    DATABASE_POOL_SIZE: String(poolSize),
-    LOG_LEVEL: 'silent',
-    SKILLS_DIRECTORY: skills,
-    PUBLIC_URL: 'http://granary.test/',
-  });
-  const service = await startData(config, { log, listen: false });
-  const found = service.implementations.find(({ definition }) => (definition as unknown) === dataDefinition);
-  const methods = Object.fromEntries(
-    Object.entries(found!.handlers as unknown as Record<string, AnyHandler>).map(([name, handler]) => [
-      name,
-      (request: unknown) => runHandler(handler, request, newCall('test', 60_000), log, name),
-    ]),
-  ) as unknown as Methods;
-  return {
-    methods,
-    stop: async () => {
-      await service.stop();
-      await rm(skills, { recursive: true, force: true });
-    },
-  };
-}
-
-const noIdempotency = { caller: '', method: '', path: '', key: '', contentHash: Buffer.alloc(0) };
-
-interface App {
-  appId: string;
-  number: bigint;
-}
-
-async function newApp({ methods }: Copy): Promise<App> {
-  const { application } = await methods.createApplication({
-    name: 'Test',
-    description: '',
-    idempotency: noIdempotency,
-  });
-  return { appId: application!.appId, number: BigInt(application!.number) };
-}
-
-function storeRequest(app: App, collection: string, data: string | object[], more: object = {}) {
-  const text = typeof data === 'string' ? data : JSON.stringify(data);
-  return {
-    appId: app.appId,
-    appNumber: app.number.toString(),
-    ticketId: newTicket('c', app.number),
-    body: Buffer.from(`{"root":"${app.appId}::${collection}","data":${text}}`),
-    idempotency: noIdempotency,
-    ...more,
-  };
-}
-
-const fields = (rules: object) => JSON.stringify({ fields: rules });
-
-async function eventually<T>(ask: () => Promise<T | undefined | false>, timeoutMs = 30_000): Promise<T> {
-  const untilMs = Date.now() + timeoutMs;
-  for (;;) {
-    const found = await ask();
-    if (found !== undefined && found !== false) return found;
-    if (Date.now() > untilMs) throw new Error('it did not happen in time');
-    await delay(25);
-  }
-}
+import { eventually, fields, log, newApp, startCopy, storeRequest, type App, type Copy } from './write-fixture';
 
 describe('the write path of two copies on one database', () => {
   let url: string;

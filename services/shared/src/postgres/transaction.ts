@@ -1,7 +1,7 @@
 import type { Connection, Pool } from './pool';
 import { CommitUnknownError, isConnectionError, isRetryable, sqlState } from './errors';
 import { pipeline, type Step, type StepAnswer } from './pipeline';
-import { sql, trusted, type Sql } from './sql';
+import { sql, trusted } from './sql';
 
 export { CommitUnknownError };
 
@@ -37,7 +37,7 @@ export function transaction<T>(
  */
 export function pipelinedTransaction<T>(
   pool: Pool,
-  first: Sql,
+  first: Step,
   work: (tx: Connection, answer: StepAnswer) => Promise<{ result: T; last: readonly Step[] }>,
   options: TransactionOptions = {},
 ): Promise<T> {
@@ -49,6 +49,16 @@ export function pipelinedTransaction<T>(
     await commit(async () => (await pipeline(tx, [...last, sql`commit`])).at(-1)?.completion);
     return result;
   });
+}
+
+/**
+ * A transaction in one journey to Postgres: the steps travel between BEGIN and COMMIT. One that fails ends it, and is
+ * thrown. Throws CommitUnknownError when the connection broke, for COMMIT was sent with the rest.
+ */
+export function oneTripTransaction(pool: Pool, steps: readonly Step[]): Promise<void> {
+  return onConnection(pool, (tx) =>
+    commit(async () => (await pipeline(tx, [trusted(begin({})), ...steps, sql`commit`])).at(-1)?.completion),
+  );
 }
 
 async function onConnection<T>(pool: Pool, work: (tx: Connection) => Promise<T>): Promise<T> {

@@ -1,0 +1,428 @@
+import { createHash } from 'node:crypto';
+import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import { Client } from 'pg';
+import { createPool, type Pool } from '@granary/shared/postgres/pool';
+import { testDatabase } from '@granary/shared/testing/database';
+import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
+import { purgeExpired } from '../src/purge';
+import { eventually, fields, log, newApp, startCopy, storeRequest, type App, type Copy } from './write-fixture';
+
+/** So many documents of this size are a bulk. */
+const bulkCount = 150;
+const padding = 'x'.repeat(1_000);
+
+const bulk = (name: string, more: (n: number) => object = () => ({})) =>
+  Array.from({ length: bulkCount }, (_, n) => ({ id: `${name}-${n}`, n, padding, ...more(n) }));
+
+interface Stored {
+  results: Array<{ celestia_height: number }>;
+}
+
+describe('writes of one app that overlap', () => {
+  let url: string;
+  let pool: Pool;
+  let one: Copy;
+  let two: Copy;
+  let app: App;
+  beforeAll(async () => {
+    ({ url } = await testDatabase());
+    pool = createPool({ url, size: 3, applicationName: 'test', log });
+    one = await startCopy(url);
+    two = await startCopy(url);
+  });
+  afterAll(async () => {
+    await one.stop();
+    await two.stop();
+    await pool.end();
+  });
+  beforeEach(async () => {
+    app = await newApp(one);
+    for (const name of ['films', 'other']) await makeCollection(name, {});
+    // Handles of both collections are known from here on, and the head is.
+    await store('films', [{ id: 'first' }]);
+    await store('other', [{ id: 'first' }]);
+  });
+  afterEach(() => checkChain());
+
+  const makeCollection = (name: string, rules: object) =>
+    one.methods.createCollection({ appId: app.appId, name, schemaJson: fields(rules), readAccess: 'public' });
+  /** The height of what was stored. */
+  const store = async (collection: string, data: object[], copy = one) => {
+    const { resultsJson } = await copy.methods.store(storeRequest(app, collection, data));
+    const { results } = JSON.parse(`{"results":${resultsJson.toString()}}`) as Stored;
+    return results[0]!.celestia_height;
+  };
+  const collectionNumber = async (name: string) => {
+    const { rows } = await pool.query<{ number: bigint }>(
+      'select number from collection where app_number = $1 and name = $2',
+      [app.number, name],
+    );
+    return rows[0]!.number;
+  };
+  /** How many documents of that name there are, and how many versions before the last ones. */
+  const countOf = async (collection: string, name: string) => {
+    const number = await collectionNumber(collection);
+    const { rows } = await pool.query<{ documents: number; versions: number }>(
+      `select (select count(*)::int from a_${app.number}.c_${number} where id like $1) as documents,
+              (select count(*)::int from a_${app.number}.h_${number} where id like $1) as versions`,
+      [`${name}-%`],
+    );
+    return rows[0]!;
+  };
+  const whole = { documents: bulkCount, versions: 0 };
+
+  /** Each link follows from the one before it, none is missing, and the head is at the last; counters tell what is there. */
+  async function checkChain(): Promise<void> {
+    const { rows } = await pool.query<{ height: bigint; hash: Buffer; content_hash: Buffer }>(
+      `select height, hash, content_hash from a_${app.number}.commits order by height`,
+    );
+    let previous: Buffer = Buffer.alloc(32);
+    for (const [at, { height, hash, content_hash: content }] of rows.entries()) {
+      expect(height).toBe(BigInt(at + 1));
+      const bytes = Buffer.alloc(8);
+      bytes.writeBigUInt64BE(height);
+      expect(hash).toEqual(createHash('sha256').update(previous).update(bytes).update(content).digest());
+      previous = hash;
+    }
+    const head = await pool.query<{ height: bigint; hash: Buffer }>(
+      'select height, hash from head where app_number = $1',
+      [app.number],
+    );
+    expect(head.rows).toEqual([{ height: BigInt(rows.length), hash: previous }]);
+    const collections = await pool.query<{ number: bigint; rows: number; versions: number; bytes: number }>(
+      `select number, row_count::int as rows, version_count::int as versions, size_bytes::int as bytes
+       from collection where app_number = $1`,
+      [app.number],
+    );
+    for (const { number, ...counters } of collections.rows) {
+      const found = await pool.query(
+        `select (select count(*)::int from a_${app.number}.c_${number}) as rows,
+                (select count(*)::int from a_${app.number}.h_${number}) as versions,
+                (select coalesce(sum(octet_length(body)), 0)::int
+                 from (select body from a_${app.number}.c_${number} union all select body from a_${app.number}.h_${number})) as bytes`,
+      );
+      expect(found.rows).toEqual([counters]);
+    }
+  }
+
+  /** Keeps what writes to a collection waiting, after its documents are written. */
+  async function holdCounters(collection: string): Promise<{ release: () => Promise<void> }> {
+    const client = new Client({ connectionString: url });
+    await client.connect();
+    await client.query('begin');
+    await client.query('select from collection where number = $1 for update', [await collectionNumber(collection)]);
+    return {
+      release: async () => {
+        await client.query('commit');
+        await client.end();
+      },
+    };
+  }
+
+  const session = (where: string) =>
+    eventually(async () => {
+      const { rows } = await pool.query<{ pid: number }>(
+        `select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and ${where}`,
+      );
+      return rows[0]?.pid;
+    });
+  /** The transaction that waits for the counters of its collection. */
+  const waitsForCounters = () => session(`wait_event_type = 'Lock' and query like 'update collection%'`);
+  /** A transaction that has copied its documents before the one ahead of it has ended. */
+  const hasCopiedEarly = () => session(`state = 'idle in transaction' and query like 'copy a_${app.number}.%'`);
+
+  /**
+   * A bulk that is held up under the lock of the head, and one behind it that has been copied already. Both are of one
+   * collection: what is known of two may be of different age, and then the second could come first.
+   */
+  async function overlapping(copy = one): Promise<{
+    release: () => Promise<void>;
+    first: Promise<unknown>;
+    second: Promise<unknown>;
+  }> {
+    const { release } = await holdCounters('films');
+    const outcome = (stored: Promise<number>) => stored.catch((error: unknown) => error);
+    const first = outcome(store('films', bulk('a'), copy));
+    const second = outcome(store('films', bulk('b'), copy));
+    await waitsForCounters();
+    await hasCopiedEarly();
+    return { release, first, second };
+  }
+
+  test('a bulk is copied while the one before it is under way, and commits after it', async () => {
+    const { release, first, second } = await overlapping();
+    expect(await countOf('films', 'b')).toEqual({ documents: 0, versions: 0 });
+    await release();
+    expect([await first, await second]).toEqual([3, 4]);
+    expect(await countOf('films', 'a')).toEqual(whole);
+    expect(await countOf('films', 'b')).toEqual(whole);
+  });
+
+  test('a bulk that was copied early is written anew when the one before it is refused', async () => {
+    const { release, first, second } = await overlapping();
+    await pool.query('select pg_cancel_backend($1)', [await waitsForCounters()]);
+    expect(await first).toMatchObject({ code: 'DEADLINE_EXCEEDED' });
+    await release();
+    expect(await second).toBe(3);
+    expect(await countOf('films', 'a')).toEqual({ documents: 0, versions: 0 });
+    expect(await countOf('films', 'b')).toEqual(whole);
+  });
+
+  test('a bulk that was copied early follows one whose COMMIT got no answer, once that is found or written', async () => {
+    const { release, first, second } = await overlapping();
+    await pool.query('select pg_terminate_backend($1)', [await waitsForCounters()]);
+    await waitsForCounters();
+    await release();
+    expect([await first, await second]).toEqual([3, 4]);
+    expect(await countOf('films', 'a')).toEqual(whole);
+    expect(await countOf('films', 'b')).toEqual(whole);
+  });
+
+  test('a bulk whose early copy is lost with its connection is written once', async () => {
+    const { release, first, second } = await overlapping();
+    await pool.query('select pg_terminate_backend($1)', [await hasCopiedEarly()]);
+    await release();
+    expect([await first, await second]).toEqual([3, 4]);
+    expect(await countOf('films', 'b')).toEqual(whole);
+  });
+
+  test('a write of another copy comes between two bulks of which the second was copied early', async () => {
+    const { release, first, second } = await overlapping();
+    const between = store('films', [{ id: 'b-7', by: 'two' }], two);
+    await session(`wait_event_type = 'Lock' and query like '%head%'`);
+    await release();
+    const heights = [await first, await between, await second];
+    expect(heights[0]).toBe(3);
+    expect(new Set(heights)).toEqual(new Set([3, 4, 5]));
+    expect(await countOf('films', 'b')).toEqual({ documents: bulkCount, versions: 1 });
+  });
+
+  test('a change of the catalog comes between two bulks, and the second has the keys of the new index', async () => {
+    const { release, first, second } = await overlapping();
+    const changed = one.methods.createIndex({
+      ...{ appId: app.appId, appNumber: app.number.toString(), name: 'n', collection: 'films', fieldName: 'n' },
+      ...{ fields: [], indexType: 'number', unique: false, ticketId: '' },
+    });
+    await session(`wait_event_type = 'Lock' and query like '%head%'`);
+    await release();
+    await Promise.all([first, second, changed]);
+    const { rows } = await pool.query<{ number: bigint }>('select number from document_index where app_number = $1', [
+      app.number,
+    ]);
+    const wrong = await pool.query(
+      `select id from a_${app.number}.c_${await collectionNumber('films')}
+       where k_${rows[0]!.number} is distinct from body::jsonb -> 'n'`,
+    );
+    expect(wrong.rows).toEqual([]);
+    expect(await countOf('films', 'b')).toEqual(whole);
+  });
+
+  test('a bulk that was copied early obeys a schema that has come between', async () => {
+    const proxy = await startHoldingProxy(url);
+    const copy = await startCopy(proxy.url);
+    try {
+      await store('films', [{ id: 'ready' }], copy);
+      const { release, first, second } = await overlapping(copy);
+      const committed = proxy.holdAnswerOfCommit();
+      await release();
+      await committed;
+      const schemaJson = fields({ n: { type: 'string' } });
+      await one.methods.updateCollection({ appId: app.appId, name: 'films', schemaJson });
+      void proxy.release();
+      expect(await first).toBe(4);
+      expect(await second).toMatchObject({ reason: 'SCHEMA_VIOLATION' });
+    } finally {
+      await copy.stop();
+      await proxy.stop();
+    }
+  });
+
+  test('bulks in a row may hold the same ids, known ids, unique values and refused documents', async () => {
+    await makeCollection('users', { email: { type: 'string', unique: true } });
+    const email = (n: number) => ({ email: `e${n}` });
+    await store('users', bulk('known', email));
+    const outcomes = await Promise.all(
+      [
+        store('films', bulk('a')),
+        store('films', bulk('a')),
+        store('other', bulk('b')),
+        // The values are taken by others, the ids are known, and one document does not fit the schema.
+        store('users', bulk('new', email)),
+        store('users', bulk('known', email)),
+        store('users', [...bulk('odd'), { id: 'odd-last', email: 7 }]),
+        store('films', [...bulk('a'), ...bulk('c')]),
+        store('other', bulk('d')),
+        store('films', [{ id: 'a-0' }]),
+      ].map((stored) =>
+        stored.then(
+          () => 'stored',
+          ({ reason }: { reason: string }) => reason,
+        ),
+      ),
+    );
+    const stored = 'stored';
+    expect(outcomes).toEqual([
+      stored,
+      stored,
+      stored,
+      'UNIQUE_VIOLATION',
+      stored,
+      'SCHEMA_VIOLATION',
+      stored,
+      stored,
+      stored,
+    ]);
+    expect(await countOf('films', 'a')).toEqual({ documents: bulkCount, versions: 2 * bulkCount + 1 });
+    expect(await countOf('films', 'c')).toEqual(whole);
+    expect(await countOf('other', 'b')).toEqual(whole);
+    expect(await countOf('other', 'd')).toEqual(whole);
+    expect(await countOf('users', 'known')).toEqual({ documents: bulkCount, versions: bulkCount });
+    expect(await countOf('users', 'new')).toEqual({ documents: 0, versions: 0 });
+  });
+
+  test('two copies that load one app at once, small writes among the bulks, get along', async () => {
+    await Promise.all(
+      [one, two].map((copy, at) =>
+        Promise.all(
+          Array.from({ length: 4 }, async (_, writer) => {
+            for (let n = 0; n < 6; n++) {
+              await store('films', bulk(`${at}-${writer}-${n}`), copy);
+              await store('films', [{ id: `small-${at}-${writer}-${n}` }], copy);
+            }
+          }),
+        ),
+      ),
+    );
+    for (const at of [0, 1]) expect((await countOf('films', `${at}`)).documents).toBe(24 * bulkCount);
+    expect(await countOf('films', 'small')).toEqual({ documents: 48, versions: 0 });
+    expect((await one.methods.getApplication({ appId: app.appId })).height).toBe('98');
+  });
+
+  test('bulks and small writes whose COMMIT is cut are stored once each', async () => {
+    let armed = false;
+    let seen = 0;
+    const proxy = await startPostgresProxy(url, () => {
+      const fates = ['pass', 'pass', 'cut after', 'pass', 'cut before'] as const;
+      return armed ? fates[seen++ % fates.length]! : 'pass';
+    });
+    const copy = await startCopy(proxy.url);
+    try {
+      await store('films', [{ id: 'ready' }], copy);
+      armed = true;
+      await Promise.all(
+        Array.from({ length: 6 }, async (_, writer) => {
+          for (let n = 0; n < 5; n++) {
+            const request = storeRequest(app, 'films', writer === 0 ? [{ id: `s-${n}` }] : bulk(`${writer}-${n}`));
+            await eventually(() =>
+              copy.methods.store(request).then(
+                () => true,
+                ({ code }: { code: string }) => {
+                  expect(code).toBe('UNAVAILABLE');
+                  return false;
+                },
+              ),
+            );
+          }
+        }),
+      );
+      armed = false;
+      expect(seen).toBeGreaterThan(20);
+      for (const writer of [1, 2, 3, 4, 5]) {
+        expect(await countOf('films', `${writer}`)).toEqual({ documents: 5 * bulkCount, versions: 0 });
+      }
+      expect(await countOf('films', 's')).toEqual({ documents: 5, versions: 0 });
+      expect((await one.methods.getApplication({ appId: app.appId })).height).toBe('33');
+    } finally {
+      armed = false;
+      await copy.stop();
+      await proxy.stop();
+    }
+  });
+
+  test('a write that was refused after its COMMIT got no answer is not stored by what Postgres had not read yet', async () => {
+    await makeCollection('users', { email: { type: 'string', unique: true } });
+    await store('users', [{ id: 'old', email: 'x' }]);
+    await one.methods.setRetention({ appId: app.appId, collection: 'users', retentionDays: 1 });
+    const proxy = await startHoldingProxy(url);
+    const copy = await startCopy(proxy.url);
+    try {
+      await store('users', [{ id: 'ready', email: 'ready' }], copy);
+      proxy.holdTransaction();
+      await expect(store('users', [{ id: 'late', email: 'x' }], copy)).rejects.toMatchObject({
+        reason: 'UNIQUE_VIOLATION',
+      });
+      // The value becomes free without a commit, and without a change of the catalog.
+      await pool.query(
+        `update a_${app.number}.c_${await collectionNumber('users')} set updated_at = now() - interval '9 days' where id = 'old'`,
+      );
+      await purgeExpired(pool, log);
+      expect(await proxy.release()).toMatch(/division by zero/);
+      await expect(store('users', [{ id: 'new', email: 'x' }])).resolves.toBe(5);
+    } finally {
+      await copy.stop();
+      await proxy.stop();
+    }
+  });
+});
+
+interface HoldingProxy {
+  url: string;
+  /** Keeps the next transaction that is sent in one go from Postgres, and cuts its client off. */
+  holdTransaction(): void;
+  /** Keeps the next answer to a COMMIT from its client; resolves when it has come. */
+  holdAnswerOfCommit(): Promise<void>;
+  /** Sends what was held on its way; gives what Postgres answers next. */
+  release(): Promise<string>;
+  stop(): Promise<void>;
+}
+
+async function startHoldingProxy(target: string): Promise<HoldingProxy> {
+  const { hostname, port } = new URL(target);
+  const sockets = new Set<Socket>();
+  let armed: 'transaction' | 'answer' | undefined;
+  let onHeld = () => {};
+  let held: { upstream: Socket; to: Socket; bytes: Buffer } | undefined;
+  const server = createServer((client) => {
+    const upstream = connect(Number(port), hostname);
+    for (const socket of [client, upstream]) {
+      socket.setNoDelay(true);
+      sockets.add(socket);
+      socket.on('error', () => {});
+    }
+    const hold = (to: Socket, bytes: Buffer) => {
+      armed = undefined;
+      held = { upstream, to, bytes };
+      onHeld();
+    };
+    client.on('data', (chunk) => {
+      const isWhole = chunk.includes('begin isolation') && chunk.includes('\0commit\0');
+      if (armed !== 'transaction' || !isWhole) return upstream.write(chunk);
+      hold(upstream, chunk);
+      return client.destroy();
+    });
+    upstream.on('data', (chunk) =>
+      armed === 'answer' && chunk.includes('COMMIT\0') ? hold(client, chunk) : client.write(chunk),
+    );
+    client.on('close', () => held?.upstream === upstream || upstream.destroy());
+    upstream.on('close', () => client.destroy());
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return {
+    url: Object.assign(new URL(target), { host: `127.0.0.1:${(server.address() as AddressInfo).port}` }).href,
+    holdTransaction: () => (armed = 'transaction'),
+    holdAnswerOfCommit: () => {
+      armed = 'answer';
+      return new Promise((resolve) => (onHeld = resolve));
+    },
+    release: () => {
+      const { upstream, to, bytes } = held!;
+      held = undefined;
+      to.write(bytes);
+      return new Promise<string>((resolve) => upstream.once('data', (chunk) => resolve(chunk.toString())));
+    },
+    stop: async () => {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+}
