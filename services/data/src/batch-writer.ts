@@ -16,6 +16,7 @@ import {
   type Placed,
 } from './batch';
 import type { CollectionHandle } from './catalog';
+import { countBatch } from './commit-metrics';
 import { insertCommits } from './commits';
 import type { Flight, Plan } from './flight';
 import { ForeseenHeads } from './foreseen-heads';
@@ -76,6 +77,7 @@ export class BatchWriter {
   async atForeseenHead(app: App, batch: Waiting[], placed: Placed): Promise<Written | undefined> {
     // Of many documents the known ids are looked up first.
     if (isBulk(batch) || !areFew(batch)) return undefined;
+    const beganAtMs = performance.now();
     const head = this.heads.of(app.number);
     const built = head && (await this.build(app, head, batch, placed));
     if (!built || ![...placed.values()].every(areFew)) return undefined;
@@ -91,6 +93,7 @@ export class BatchWriter {
       throw error;
     }
     this.heads.left(app.number, built.left);
+    countBatch('foreseen', batch, beganAtMs);
     return built;
   }
 
@@ -107,6 +110,7 @@ export class BatchWriter {
     const [[handle, documents]] = [...placed] as [[CollectionHandle, PlacedDocument[]]];
     if (!canBeCopiedBeside(plan, handle, documents)) return undefined;
     flight.planned({ head: built.left, placed });
+    const beganAtMs = performance.now();
     const { copied, counted } = copyDocuments(handle, documents, built.at);
     const last = [
       ...[earlyLockTimeout, moveHeadFrom(app.number, plan.head, built.left), usualLockTimeout],
@@ -125,6 +129,7 @@ export class BatchWriter {
       return undefined;
     }
     this.heads.left(app.number, built.left);
+    countBatch('early', batch, beganAtMs);
     return built;
   }
 
@@ -136,6 +141,7 @@ export class BatchWriter {
     placed: Placed,
     flight: Flight | undefined,
   ): Promise<Written> {
+    const beganAtMs = performance.now();
     const { left, ...written } = await pipelinedTransaction(
       this.pool,
       headToLock(app.number),
@@ -149,6 +155,7 @@ export class BatchWriter {
       timeoutOf(batch),
     );
     this.heads.left(app.number, left);
+    countBatch('locked', batch, beganAtMs);
     return written;
   }
 

@@ -5,6 +5,7 @@ import type { Pool } from '@granary/shared/postgres/pool';
 import { CommitUnknownError } from '@granary/shared/postgres/transaction';
 import type { App, Placed } from './batch';
 import { BatchWriter, type Search, type Written } from './batch-writer';
+import { waitingBytes } from './commit-metrics';
 import type { Committed } from './commits';
 import { Flight } from './flight';
 import type { WriterHandles } from './handles';
@@ -65,6 +66,7 @@ export class Committer {
       const queue = known ?? new WriteQueue();
       queue.add({ write, resolve, reject });
       this.waitingBytes += write.bytes;
+      waitingBytes.value += write.bytes;
       if (known) return;
       this.queues.set(app.number, queue);
       const run = this.drain(app, queue).finally(() => this.running.delete(run));
@@ -98,7 +100,9 @@ export class Committer {
 
   private take(queue: WriteQueue): Taken {
     const batch = queue.takeBatch();
-    for (const { write } of batch) this.waitingBytes -= write.bytes;
+    const bytes = batch.reduce((sum, { write }) => sum + write.bytes, 0);
+    this.waitingBytes -= bytes;
+    waitingBytes.value -= bytes;
     return { batch, flight: new Flight() };
   }
 

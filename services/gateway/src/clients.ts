@@ -44,7 +44,7 @@ const repeatable: Record<ServiceName, readonly string[]> = {
 
 /** What is asked often and is small: over the wire these calls travel together. All of them are repeatable. */
 const streamed: Partial<Record<ServiceName, readonly string[]>> = {
-  data: ['verifyKey', 'store', 'listDocuments', 'readCollection', 'readView', 'runQuery'],
+  data: ['verifyKey', 'getCollection', 'store', 'listDocuments', 'readCollection', 'readView', 'runQuery'],
   tasks: ['getTask'],
 };
 
