@@ -11,6 +11,9 @@ export interface TestBroker {
   isUp(): boolean;
   /** Ends it like a power cut; what it had acknowledged stays. */
   kill(): Promise<void>;
+  /** Keeps it from running, while its connections stay open, until it is resumed. */
+  freeze(): void;
+  resume(): void;
   /** Brings it back on the same port and directory. */
   start(): Promise<void>;
   /** Takes away all that it has; it must not be running. */
@@ -32,6 +35,8 @@ export async function startOwnKafka(): Promise<TestBroker> {
       kafka.program.kill('SIGKILL');
       await kafka.program.ended;
     },
+    freeze: () => kafka.program.kill('SIGSTOP'),
+    resume: () => kafka.program.kill('SIGCONT'),
     start: async () => {
       kafka = await startKafka(installation, { run, directory, port });
     },

@@ -17,6 +17,10 @@ export interface BusProcess {
   kafka?: { address: string; prefix: string } | undefined;
 }
 
+/** A consumer is killed in the middle of its work: once it has had so many events, or after a while. */
+const readyEvents = 1_000;
+const readyMs = 4_000;
+
 // A relay, or a copy of a consumer; it never ends by itself unless its parent does, or the consumer says that it must.
 const { role, publisherUrl, subscriberUrl, kafka } = JSON.parse(process.argv[2]!) as BusProcess;
 const log = createLogger(`bus-${role}`, process.env['BUS_TEST_LOG'] ?? 'silent');
@@ -27,22 +31,32 @@ const bus = kafka && {
   prefix: kafka.prefix,
 };
 
+/** Tells the parent that it may be killed. */
+const ready = () => process.send!('ready');
+
 if (role === 'relay') {
   startRelay({ pool: publisher, log, bus: bus!, service: 'data', appended: createSignal(), leaseMs: 1_500 });
+  ready();
 } else {
   const { client: source } = openClient(
     outboxDefinition,
     { implementation: outboxImplementation({ pool: publisher, log }) },
     { log },
   );
+  let events = 0;
   const consumer = startConsumer({
-    ...{ pool: pool(subscriberUrl), log, bus, source, handle: record },
+    ...{ pool: pool(subscriberUrl), log, bus, source },
+    handle: (tx, event) => {
+      events++;
+      if (events === readyEvents) ready();
+      return record(tx, event);
+    },
     name: 'subscriber',
     from: 'data',
     topics: ['usage'],
     kafkaTimes: { sessionTimeoutMs: 3_000, sweepAfterMs: 15_000 },
   });
   consumer.failed.catch(() => process.exit(1));
+  setTimeout(ready, readyMs);
 }
 process.on('disconnect', () => process.exit());
-process.send!('ready');

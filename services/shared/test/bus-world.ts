@@ -43,9 +43,10 @@ export function openPool(url: string, size: number): Pool {
 }
 
 export const publisherTables = `create table counter (name text primary key, seq bigint not null);
-  create table noise (number bigint generated always as identity)`;
+  create table noise (number bigint generated always as identity);
+  create table written (write bigint)`;
 export const subscriberTables =
-  'create table applied (number bigint generated always as identity, key text, seq bigint, value bigint)';
+  'create table applied (number bigint generated always as identity, id uuid, key text, seq bigint, value bigint)';
 
 export async function prepareDatabase(pool: Pool, tables: string): Promise<void> {
   await applyMigrations(pool, 'bus', busMigrations);
@@ -145,8 +146,8 @@ function losing(bus: KafkaBus, loses: NonNullable<WorldOptions['loses']>): Kafka
 export const record: Handle = async (tx, event) => {
   await execute(
     tx,
-    sql`insert into applied (key, seq, value)
-      values (${event.key}, ${event.aggregateSequence}, ${String(event.payload['value'])}::bigint)`,
+    sql`insert into applied (id, key, seq, value)
+      values (${event.id}, ${event.key}, ${event.aggregateSequence}, ${String(event.payload['value'])}::bigint)`,
   );
 };
 
@@ -161,8 +162,16 @@ export function thing(key: string, sequence: bigint, value: unknown = sequence.t
   };
 }
 
-/** Publishes the next events of a key, in a transaction that takes their numbers under the lock of the key. */
-export async function publish(tx: Connection, key: string, count: number): Promise<void> {
+/**
+ * Publishes the next events of a key, in a transaction that takes their numbers under the lock of the key. Answers the
+ * first of these; `valueOf` makes the value of the event at a place among them.
+ */
+export async function publish(
+  tx: Connection,
+  key: string,
+  count: number,
+  valueOf?: (at: number) => bigint,
+): Promise<bigint> {
   const counter = await row<{ seq: bigint }>(
     tx,
     sql`insert into counter (name, seq) values (${key}, ${count})
@@ -171,15 +180,16 @@ export async function publish(tx: Connection, key: string, count: number): Promi
   const first = counter!.seq - BigInt(count) + 1n;
   await append(
     tx,
-    Array.from({ length: count }, (_, at) => thing(key, first + BigInt(at))),
+    Array.from({ length: count }, (_, at) => thing(key, first + BigInt(at), valueOf?.(at).toString())),
   );
+  return first;
 }
 
-export async function until(condition: () => Promise<boolean>, timeoutMs = 60_000): Promise<void> {
+export async function until(condition: () => Promise<boolean>, timeoutMs = 60_000, everyMs = 20): Promise<void> {
   const deadlineMs = Date.now() + timeoutMs;
   while (!(await condition())) {
     if (Date.now() > deadlineMs) throw new Error('it did not come to pass in time');
-    await new Promise((resolve) => setTimeout(resolve, 20));
+    await new Promise((resolve) => setTimeout(resolve, everyMs));
   }
 }
 

@@ -54,6 +54,9 @@ export function createPool(options: PoolOptions): Pool {
   const pool = new pg.Pool({ ...connectionConfig(options), max: options.size, idleTimeoutMillis: 30_000, types });
   // An idle connection that breaks is replaced; the error says only that Postgres went away.
   pool.on('error', (error) => options.log.warn({ err: error }, 'an idle database connection broke'));
+  // It can also break after the pool has let go of it and before whoever gets it listens; without a listener of ours
+  // that would end the process. The next statement reports it.
+  pool.on('connect', (connection) => connection.on('error', () => {}));
   observePool(options.applicationName, pool);
   return pool;
 }

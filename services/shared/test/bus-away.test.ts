@@ -1,0 +1,106 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { observeBus } from '@granary/shared/telemetry/bus-metrics';
+import { renderMetrics } from '@granary/shared/telemetry/metrics';
+import { describeWith } from '@granary/shared/testing/stack';
+import { startOwnKafka, type TestBroker } from './bus-broker';
+import { Ledger } from './bus-ledger';
+import { count, endWorlds, kafkaBus, until, world } from './bus-world';
+
+const isLong = process.env['TEST_LONG'] === '1';
+const beforeMs = 5_000;
+const awayMs = isLong ? 300_000 : 20_000;
+const drainTimeoutMs = isLong ? 300_000 : 120_000;
+const load = { writers: 6, pauseMs: 50 };
+
+/** How a broker is away. A dead one refuses connections; a frozen one takes them, and later answers all at once. */
+const faults = {
+  dead: {
+    begin: (broker: TestBroker) => broker.kill(),
+    end: (broker: TestBroker) => broker.start(),
+  },
+  frozen: {
+    begin: async (broker: TestBroker) => broker.freeze(),
+    end: async (broker: TestBroker) => broker.resume(),
+  },
+};
+
+/** What the metrics of a service say of the events that its relay has not sent; they count up to 10,000. */
+async function pendingEvents(service: string): Promise<number> {
+  const name = `granary_outbox_pending_events{service="${service}",reader="kafka-relay"} `;
+  const line = (await renderMetrics()).split('\n').find((each) => each.startsWith(name));
+  return Number(line?.slice(name.length));
+}
+
+/** Writes before, while and after a broker is away, and answers what was seen when all had arrived. */
+async function survive(fault: keyof typeof faults, broker: TestBroker) {
+  const { publisher, subscriber, consume, relaying } = await world({
+    ...{ size: load.writers + 6, bus: await kafkaBus(broker.address) },
+  });
+  const unobserve = observeBus(fault, publisher);
+  try {
+    const consumer = consume();
+    const ledger = new Ledger(publisher, publisher);
+    const writers = ledger.startLoad(load);
+    await until(async () => (await count(subscriber, 'applied')) > 0);
+    writers.tookMs.length = 0;
+    await delay(beforeMs);
+    const before = writers.tookMs.splice(0);
+
+    await faults[fault].begin(broker);
+    const isOver = delay(awayMs);
+    await until(async () => (await relaying!.check()).message?.startsWith('events wait') === true);
+    const pendingEarly = await pendingEvents(fault);
+    await isOver;
+    const during = writers.tookMs.splice(0);
+    const pendingLate = await pendingEvents(fault);
+
+    await faults[fault].end(broker);
+    await until(async () => (await relaying!.check()).status === 'HEALTHY', drainTimeoutMs);
+    await writers.stop();
+    await until(async () => (await pendingEvents(fault)) === 0, drainTimeoutMs, 250);
+    const events = await ledger.eventCount();
+    await until(async () => (await count(subscriber, 'applied')) >= events, drainTimeoutMs, 250);
+    await until(async () => (await consumer.lag()).status === 'HEALTHY');
+    const times = `${describeTimes(before)} before, ${describeTimes(during)} meanwhile`;
+    console.log(`${fault}: ${events} events; writes: ${times}`);
+    return {
+      ...{ before, during, pendingEarly, pendingLate },
+      writes: ledger.counts(),
+      problems: await ledger.findProblems(subscriber),
+    };
+  } finally {
+    unobserve();
+  }
+}
+
+function describeTimes(tookMs: readonly number[]): string {
+  const sorted = [...tookMs].sort((a, b) => a - b);
+  const at = (share: number) => sorted[Math.floor((sorted.length - 1) * share)]!.toFixed(1);
+  return `${sorted.length} of ${at(0.5)} ms (p99 ${at(0.99)}, at most ${at(1)})`;
+}
+
+describeWith(describe, 'kafka')('while the broker is away', () => {
+  test(
+    'writes go on being acknowledged, metrics and health tell of what waits, and then all of it arrives in order',
+    async () => {
+      const names = Object.keys(faults) as Array<keyof typeof faults>;
+      const brokers = await Promise.all(names.map(startOwnKafka));
+      try {
+        const all = await Promise.all(names.map((fault, at) => survive(fault, brokers[at]!)));
+        for (const { before, during, pendingEarly, pendingLate, writes, problems } of all) {
+          expect(problems).toEqual([]);
+          expect(writes).toMatchObject({ failed: 0, unknown: 0 });
+          // It was away for at least four times as long as what went before.
+          expect(during.length).toBeGreaterThan(before.length);
+          expect(pendingEarly).toBeGreaterThan(0);
+          expect(pendingLate).toBeGreaterThan(pendingEarly);
+        }
+      } finally {
+        for (const broker of brokers) broker.resume();
+        await endWorlds();
+        await Promise.all(brokers.map((broker) => broker.stop()));
+      }
+    },
+    beforeMs + awayMs + 4 * drainTimeoutMs,
+  );
+});
