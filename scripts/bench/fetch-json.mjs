@@ -1,6 +1,6 @@
-/** Calls with JSON and answers JSON; an answer of another status than expected is an Error that holds it. */
+/** Calls with JSON, or the bytes of a Buffer, and answers JSON; an answer of another status than expected is an Error that holds it. */
 export async function fetchJson(url, { body, headers = {}, statuses = [200] } = {}) {
-  const sent = body && { method: 'POST', body: JSON.stringify(body) };
+  const sent = body && { method: 'POST', body: Buffer.isBuffer(body) ? body : JSON.stringify(body) };
   const response = await fetch(url, { ...sent, headers: { 'Content-Type': 'application/json', ...headers } });
   const text = await response.text();
   if (!statuses.includes(response.status)) throw new Error(`${url} answered ${response.status}: ${text.slice(0, 500)}`);

@@ -1,5 +1,6 @@
 import path from 'node:path';
 import { besideCases } from './beside.mjs';
+import { ownCases } from './own-cases.mjs';
 import { runs } from './runs.mjs';
 import { sideTitles } from './sides.mjs';
 
@@ -19,6 +20,10 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
                        fairness: an app beside a slow reader and beside a flood of another app
                        mixed: single inserts beside a bulk load of another and of the same app
                        memory: what processes hold after many requests; takes minutes
+                       or parts of it with processes of their own:
+                       events: the bus, on both transports; Kafka needs Java
+                       objects: blobs of 1 and 100 MiB on MinIO, beside its client alone
+                       tracing: one request in a hundred traced, beside none
   --requests <n>       requests of the case memory                                 (default 1000000)
   --sides <sides>      ${`of ${Object.keys(sideTitles).join(', ')}`.padEnd(58)}  (default all)
   --documents <n>      documents to read from, in thousands whole                  (default 100000)
@@ -32,7 +37,7 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
 /** The options of the command line; undefined when help is asked for. Throws an Error for what it does not know. */
 export function readOptions(args) {
   const options = {
-    ...{ rounds: 3, seconds: 3, warmUpSeconds: 1, only: Object.keys(runs), sides: Object.keys(sideTitles) },
+    ...{ rounds: 3, seconds: 3, warmUpSeconds: 5, only: Object.keys(runs), sides: Object.keys(sideTitles) },
     ...{ documents: 100_000, requests: 1_000_000, composite: true, build: true },
   };
   // npm changes to the project's folder and says where the user was; relative paths mean that place.
@@ -62,7 +67,7 @@ export function readOptions(args) {
         options.seconds = number();
         break;
       case '--only':
-        options.only = among([...Object.keys(runs), ...cases], value(), flag);
+        options.only = among([...Object.keys(runs), ...cases, ...Object.keys(ownCases)], value(), flag);
         break;
       case '--sides':
         options.sides = among(Object.keys(sideTitles), value(), flag);
@@ -93,9 +98,13 @@ export function readOptions(args) {
     }
   }
   options.cases = options.only.filter((name) => cases.includes(name));
-  options.only = options.only.filter((name) => !cases.includes(name));
+  options.ownCases = options.only.filter((name) => name in ownCases);
+  options.only = options.only.filter((name) => name in runs);
   if (options.only.length === 0) options.sides = options.sides.filter((name) => granarySides.includes(name));
-  if (options.sides.length === 0) throw new Error(`The cases ${cases.join(', ')} are of ${granarySides.join(', ')}.`);
+  if (options.only.length === 0 && options.cases.length === 0) options.sides = [];
+  else if (options.sides.length === 0) {
+    throw new Error(`The cases ${cases.join(', ')} are of ${granarySides.join(', ')}.`);
+  }
   if (options.profile && !options.sides.includes(options.profile)) options.sides.push(options.profile);
   return options;
 }

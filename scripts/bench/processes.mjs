@@ -8,9 +8,10 @@ const stopTimeoutMs = 25_000;
 /** The unit in which Linux counts processor time, for everybody who reads it: USER_HZ. */
 const tickUs = 10_000;
 
-/** A child process that answers calls, see child.mjs. `file` lies in this folder. */
-export function startProcess(file) {
-  const child = fork(path.join(here, file), [], { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+/** A child process that answers calls, see child.mjs. `file` lies in this folder; `env` is added to our own. */
+export function startProcess(file, env = {}) {
+  const options = { stdio: ['ignore', 'inherit', 'inherit', 'ipc'], env: { ...process.env, ...env } };
+  const child = fork(path.join(here, file), [], options);
   const waiting = new Map();
   let lastId = 0;
   const exited = new Promise((resolve) => {

@@ -22,18 +22,19 @@ const starts = { embedded: startEmbedded, split: startSplit, usual: startBaselin
  * Starts one side, with databases of its own on the shared Postgres. Answers what the rest needs to know of it:
  * `requests` by name of the run, `processes` by name, `count(collection)`, and `prefix`, with which the names of its
  * databases begin. `wantsComposite` says whether to try a composite index. `started` is told of each process at once,
- * so that it can be stopped even when the start fails later on.
+ * so that it can be stopped even when the start fails later on. The same side may be started again `as` another one,
+ * with the settings of another object store, or with an environment of its own.
  */
-export async function startSide(name, { postgres, directory, wantsComposite, started }) {
-  const own = path.join(directory, name);
+export async function startSide(name, { as = name, postgres, directory, wantsComposite, started, objectStore, env }) {
+  const own = path.join(directory, as);
   await mkdir(own);
-  const prefix = `bench_${name}`;
+  const prefix = `bench_${as}`;
   const start = (process, file) => {
-    const child = startProcess(file);
+    const child = startProcess(file, env);
     started(child);
     return { process, child };
   };
-  const side = await starts[name]({ name, postgres, directory: own, prefix, start });
+  const side = await starts[name]({ name, postgres, directory: own, prefix, start, objectStore });
   const notes = side.prepare ? await side.prepare(wantsComposite) : [];
   const pids = Object.fromEntries(side.children.map(({ process, child }) => [process, child.pid]));
   // Numbers of new documents; those of the load come before.
@@ -57,11 +58,11 @@ async function startEmbedded({ postgres, directory, prefix, start }) {
   return granarySide(port, [embedded], secrets);
 }
 
-async function startSplit({ postgres, directory, prefix, start }) {
+async function startSplit({ postgres, directory, prefix, start, objectStore }) {
   const secrets = makeSecrets();
   const databaseUrls = await serviceDatabases(postgres, prefix);
   const backends = start('services', 'granary/services.mjs');
-  const where = await backends.child.call('start', { databaseUrls, directory, ...secrets });
+  const where = await backends.child.call('start', { databaseUrls, directory, objectStore, ...secrets });
   const gateway = start('gateway', 'granary/gateway.mjs');
   const { port } = await gateway.child.call('start', { ...where, ...secrets });
   return granarySide(port, [gateway, backends], secrets);
@@ -83,8 +84,8 @@ async function serviceDatabases(postgres, prefix) {
 async function granarySide(port, children, { operatorKey }) {
   const url = `http://127.0.0.1:${port}`;
   const openApp = (app) => makeApp(url, app, operatorKey);
-  const { requests, prepare, count } = await openApp(app);
-  return { port, url, children, requests, prepare, count, openApp };
+  const { requests, prepare, count, blobRequests } = await openApp(app);
+  return { port, url, children, requests, prepare, count, blobRequests, openApp };
 }
 
 /** An application with its key: the requests of its runs, what makes its collections, and what counts documents. */
@@ -123,5 +124,17 @@ async function makeApp(url, app, operatorKey) {
     const stats = await fetchJson(`${collections}/${collection}/stats`, { headers });
     return stats.document_count;
   };
-  return { requests, prepare, count };
+  /** Uploads of so many bytes, and downloads of one that is made now. */
+  const blobRequests = (bytes) => {
+    const upload = { ...requests.blob, body: { bytes } };
+    const download = async () => {
+      const { blob_id: id } = await fetchJson(`${url}${upload.path}`, {
+        body: Buffer.alloc(bytes, 1),
+        ...{ headers: upload.headers, statuses: upload.statuses },
+      });
+      return { method: 'GET', path: `${upload.path}/${id}`, headers: {}, statuses: [200] };
+    };
+    return { upload: () => upload, download };
+  };
+  return { requests, prepare, count, blobRequests };
 }

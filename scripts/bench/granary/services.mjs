@@ -19,7 +19,8 @@ import { serve } from '../child.mjs';
 /** Data and the other services behind the gateway. Each listens for it; among themselves they call each other. */
 const stops = [];
 
-async function start({ databaseUrls, directory, internalSecret }) {
+/** `objectStore`: the settings of blobs for it; by default files in `directory`. */
+async function start({ databaseUrls, directory, internalSecret, objectStore }) {
   const overrides = { log: createLogger('bench', 'error'), listen: true };
   const address = {};
   const startOne = async (name, startService, schema, settings, targets) => {
@@ -40,7 +41,7 @@ async function start({ databaseUrls, directory, internalSecret }) {
   const dataSettings = { SKILLS_DIRECTORY: path.join(directory, 'skills'), DATABASE_POOL_SIZE: '16' };
   const data = await startOne('data', startData, dataConfig, dataSettings, {});
   const toData = { data: inProcess(data, dataDefinition), dataOutbox: inProcess(data, outboxDefinition) };
-  const blobsSettings = { OBJECTS_DIR: path.join(directory, 'objects') };
+  const blobsSettings = objectStore ?? { OBJECTS_DIR: path.join(directory, 'objects') };
   const blobs = await startOne('blobs', startBlobs, blobsConfig, blobsSettings, toData);
   const toFinance = {
     payments: inProcess(payments, paymentsDefinition),

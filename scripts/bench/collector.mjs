@@ -1,0 +1,21 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { serve } from './child.mjs';
+
+/** Takes what a process tells of its traces, by OTLP over HTTP, and throws it away. */
+let exports = 0;
+const server = createServer((request, response) => {
+  exports++;
+  request.resume().on('end', () => response.end());
+});
+
+serve({
+  start: async () => {
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    return { endpoint: `http://127.0.0.1:${server.address().port}` };
+  },
+  /** How many times spans were sent. */
+  exports: () => exports,
+  stop: () => server.close(),
+});

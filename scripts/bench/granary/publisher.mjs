@@ -1,0 +1,128 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import pg from 'pg';
+import { prepareOutbox } from '@granary/shared/bus/epoch';
+import { openKafka } from '@granary/shared/bus/kafka';
+import { busMigrations } from '@granary/shared/bus/migrations';
+import { append, outboxImplementation } from '@granary/shared/bus/outbox';
+import { startRelay } from '@granary/shared/bus/relay';
+import { createSignal } from '@granary/shared/bus/signal';
+import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
+import { startServer } from '@granary/shared/grpc/server';
+import { createLogger } from '@granary/shared/logger';
+import { applyMigrations } from '@granary/shared/postgres/migrate';
+import { createPool } from '@granary/shared/postgres/pool';
+import { transaction } from '@granary/shared/postgres/transaction';
+import { serve } from '../child.mjs';
+
+/** A service that publishes: writers, its outbox over gRPC, and with Kafka the relay. */
+const writers = 16;
+const keysOfWriter = 4;
+const eventsOfTransaction = 20;
+/** Events of a transaction when the delay is measured. */
+const pacedEvents = 5;
+
+const log = createLogger('bench', 'error');
+const appended = createSignal();
+const sequences = new Map();
+let pool;
+let server;
+let relay;
+let listener;
+/** When the commits were acknowledged whose effects are waited for. */
+const waiting = new Map();
+let delaysMs = [];
+
+/** The next events of a key, in a transaction of their own. Only one writer knows a key. */
+async function publish(key, count, isTold) {
+  const last = sequences.get(key) ?? 0n;
+  const events = Array.from({ length: count }, (_, at) => ({
+    ...{ topic: 'usage', key, aggregateId: key, aggregateSequence: last + BigInt(at) + 1n, type: 'thing.changed' },
+    payload: { app: 'bench', collection: key, bytes: '123456', isTold },
+  }));
+  await transaction(pool, (tx) => append(tx, events));
+  sequences.set(key, last + BigInt(count));
+  const committedMs = performance.now();
+  appended.notify();
+  if (isTold) for (const { aggregateSequence } of events) waitFor(`${key} ${aggregateSequence}`, committedMs);
+}
+
+/** The word of an effect can come before the acknowledgement of the commit that caused it. */
+function waitFor(event, committedMs) {
+  if (waiting.delete(event)) delaysMs.push(0);
+  else waiting.set(event, committedMs);
+}
+
+function told({ payload: event }) {
+  const committedMs = waiting.get(event);
+  if (committedMs === undefined) waiting.set(event, undefined);
+  else {
+    waiting.delete(event);
+    delaysMs.push(performance.now() - committedMs);
+  }
+}
+
+serve({
+  /** Answers the address of the outbox. `kafka` is `{address, prefix}`; without it consumers read the outbox. */
+  start: async ({ databaseUrl, subscriberUrl, kafka }) => {
+    pool = createPool({ url: databaseUrl, size: writers + 4, applicationName: 'bench-publisher', log });
+    await applyMigrations(pool, 'bus', busMigrations);
+    await prepareOutbox(pool);
+    server = await startServer('127.0.0.1:0', [outboxImplementation({ pool, log, appended })], log);
+    if (kafka) {
+      const client = openKafka({ brokers: [kafka.address], clientId: 'bench-publisher', log });
+      await client.createTopics(kafkaTopics(kafka.prefix), topicPartitions);
+      const bus = { kafka: client, prefix: kafka.prefix };
+      relay = startRelay({ pool, log, bus, service: 'data', appended });
+    }
+    listener = new pg.Client({ connectionString: subscriberUrl });
+    await listener.connect();
+    listener.on('notification', told);
+    await listener.query('listen applied');
+    return { address: server.address };
+  },
+
+  /** Publishes as fast as it can for so long, 1 to 20 events in a transaction. Answers how many there were. */
+  publishFor: async (seconds) => {
+    const endsMs = performance.now() + seconds * 1000;
+    let events = 0;
+    const write = async (_, writer) => {
+      while (performance.now() < endsMs) {
+        const key = `${writer}-${Math.floor(Math.random() * keysOfWriter)}`;
+        const count = 1 + Math.floor(Math.random() * eventsOfTransaction);
+        await publish(key, count, false);
+        events += count;
+      }
+    };
+    await Promise.all(Array.from({ length: writers }, write));
+    return { events };
+  },
+
+  /** Publishes at a fixed rate for so long. Answers the delays from commit to commit, ascending, of all events. */
+  publishAt: async ({ perSecond, seconds }) => {
+    delaysMs = [];
+    const startedMs = performance.now();
+    const transactions = Math.ceil((perSecond * seconds) / pacedEvents);
+    const free = Array.from({ length: writers }, (_, writer) => `paced-${writer}`);
+    const running = new Set();
+    for (let at = 0; at < transactions; at++) {
+      await delay(startedMs + (at * pacedEvents * 1000) / perSecond - performance.now());
+      while (free.length === 0) await Promise.race(running);
+      const key = free.shift();
+      const one = publish(key, pacedEvents, true).then(() => {
+        free.push(key);
+        running.delete(one);
+      });
+      running.add(one);
+    }
+    await Promise.all(running);
+    while (delaysMs.length < transactions * pacedEvents) await delay(10);
+    return delaysMs.sort((a, b) => a - b);
+  },
+
+  stop: async () => {
+    await relay?.stop();
+    await server?.stop();
+    await listener?.end();
+    await pool?.end();
+  },
+});

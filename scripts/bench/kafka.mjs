@@ -1,0 +1,28 @@
+import path from 'node:path';
+import { prepareKafka, startKafka } from '@granary/local/stack/kafka-broker';
+import { beginRun } from '@granary/local/stack/runs';
+import { MissingToolError } from '@granary/local/stack/tools';
+import { serve } from './child.mjs';
+
+/** A Kafka of its own. It ends with this process. */
+let run;
+let kafka;
+
+serve({
+  /** Answers its address and process id, or the sentence that says what is `missing` on this machine. */
+  start: async (directory) => {
+    run = await beginRun();
+    try {
+      const installation = await prepareKafka(run, (line) => console.error(line));
+      kafka = await startKafka(installation, { run, directory: path.join(directory, 'kafka') });
+      return { address: kafka.brokers[0], pid: kafka.program.pid };
+    } catch (error) {
+      if (error instanceof MissingToolError) return { missing: error.message };
+      throw error;
+    }
+  },
+  stop: async () => {
+    await kafka?.stop();
+    await run?.end();
+  },
+});

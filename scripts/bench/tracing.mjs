@@ -1,0 +1,82 @@
+import { measure, settle } from './measure.mjs';
+import { startProcess } from './processes.mjs';
+import { median, table } from './report.mjs';
+import { bulkSize, runs } from './runs.mjs';
+import { startSide } from './sides.mjs';
+
+const ratio = 0.01;
+/** What a traced process may be slower by. */
+const wanted = 0.15;
+const documents = 20_000;
+const warmUpSeconds = 2;
+const measuredRuns = ['point', 'insert'];
+/** The SDK sends what has gathered at least this often. */
+const exportMs = 1_000;
+
+export const tracingTitle = `tracing: one request in ${1 / ratio} traced, beside none`;
+
+/**
+ * Starts Granary twice, each in one process: one tells a collector of the requests that it traces, the other traces
+ * nothing. Both take turns. Answers by run `{off, on, slower, dearer}`: medians of requests in a second, and of what the
+ * rounds show as the part of the rate that is lost, and of processor time that is added.
+ */
+export async function measureTracing(tools, { rounds, seconds }) {
+  const { directory, started, postgres, postgresPid } = tools;
+  const collector = startProcess('collector.mjs');
+  started(collector);
+  const { endpoint } = await collector.call('start');
+  const env = {
+    ...{ OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_BSP_SCHEDULE_DELAY: String(exportMs) },
+    ...{ OTEL_TRACES_SAMPLER: 'traceidratio', OTEL_TRACES_SAMPLER_ARG: String(ratio) },
+  };
+  const sides = {
+    off: await startSide('embedded', { as: 'tracing_off', postgres, directory, started }),
+    on: await startSide('embedded', { as: 'tracing_on', postgres, directory, started, env }),
+  };
+  const both = Object.values(sides);
+  for (const side of both) await load(tools, side);
+  await postgres.call('tidy');
+  const measured = {};
+  for (const run of measuredRuns) {
+    for (const side of both) await measure(tools, side, run, warmUpSeconds);
+    const results = [];
+    for (let round = 0; round < rounds; round++) {
+      const result = {};
+      // Neither is always the first.
+      for (const name of round % 2 === 0 ? ['off', 'on'] : ['on', 'off']) {
+        await settle(both, postgresPid);
+        result[name] = await measure(tools, sides[name], run, seconds);
+      }
+      results.push(result);
+    }
+    const cpu = ({ cpuUs }) => Object.values(cpuUs).reduce((sum, us) => sum + us, 0);
+    measured[run] = {
+      off: median(results.map(({ off }) => off.perSecond)),
+      on: median(results.map(({ on }) => on.perSecond)),
+      slower: median(results.map(({ off, on }) => 1 - on.perSecond / off.perSecond)),
+      dearer: median(results.map(({ off, on }) => cpu(on) / cpu(off) - 1)),
+    };
+  }
+  if ((await collector.call('exports')) === 0) throw new Error('Nothing was told of any trace.');
+  return measured;
+}
+
+async function load(tools, side) {
+  const { refused } = await tools.load.call('run', {
+    ...side.requests.load,
+    ...{ port: side.port, connections: 4, seconds: 600, firstNumber: 0, requestsMax: documents / bulkSize },
+  });
+  if (refused !== undefined) throw new Error(`${side.name} refused a request of the load: ${refused}`);
+  side.accepted = { documents, writes: 0, files: 0 };
+}
+
+/** A table of what was measured. */
+export function tracingLines(measured) {
+  const percent = (share) => `${(share * 100).toFixed(0)} %`;
+  const rows = Object.entries(measured).map(([run, { off, on, slower, dearer }]) => [
+    `${run}, ${runs[run].connections} at once`,
+    ...[off.toFixed(0), on.toFixed(0), percent(slower), percent(dearer), ''],
+  ]);
+  const header = ['', 'off, requests/s', 'on, requests/s', 'slower by', 'dearer in CPU by', ''];
+  return ['', `${tracingTitle} (wanted: slower by less than ${percent(wanted)})`, ...table([header, ...rows])];
+}
