@@ -4,6 +4,7 @@ import { Agent as TlsAgent, request as requestOverTls } from 'node:https';
 import { ServiceError, unavailable, type ErrorDetails, type StatusName } from '@granary/shared/errors';
 import { grantErrorHeader, grantHeader, type ReadGrant, type UploadGrant } from '@granary/shared/grant';
 import type { Call } from '@granary/shared/grpc/types';
+import { flow, pump } from '@granary/shared/pump';
 import { asOurFault } from '@granary/shared/trust/guard';
 import type { CallCredentials } from '@granary/shared/trust/trust';
 import { clientGone } from './body';
@@ -24,8 +25,6 @@ const grantLifetimeMs = 30_000;
 const idleConnectionMs = 30_000;
 const connectionsMax = 1_024;
 const answerMaxBytes = 64 * 1024;
-/** What may wait to be written to a slow receiver, per transfer. */
-const bufferBytes = 256 * 1024;
 
 const uploadHeaders = ['content-type', 'content-length', 'content-encoding', 'x-blob-metadata'] as const;
 const readHeaders = ['range', 'if-range', 'if-match', 'if-none-match'] as const;
@@ -192,54 +191,6 @@ function answerOf(upstream: ClientRequest): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     upstream.once('response', resolve).once('error', reject);
     upstream.once('close', () => reject(new Error('the connection was closed before the answer')));
-  });
-}
-
-/**
- * Moves bytes as `pipe` does, at the pace of the slower side, for two thirds of its processor time: a socket is read
- * 64 KiB at a time and several times in one turn of the event loop, and what came in one turn is written by one system
- * call. The answer stops it; what was not read by then stays unread.
- */
-function pump(source: IncomingMessage, sink: ClientRequest | ServerResponse): () => void {
-  let turn: NodeJS.Immediate | undefined;
-  const flush = () => {
-    if (!turn) return;
-    clearImmediate(turn);
-    turn = undefined;
-    sink.uncork();
-  };
-  const onData = (chunk: Buffer) => {
-    if (!turn) {
-      sink.cork();
-      turn = setImmediate(flush);
-    }
-    // The sink asks for a pause at its own mark, which a single chunk reaches.
-    if (!sink.write(chunk) && sink.writableLength >= bufferBytes) source.pause();
-  };
-  const onDrain = () => void source.resume();
-  const onEnd = () => {
-    flush();
-    sink.end();
-  };
-  source.on('data', onData).on('end', onEnd);
-  sink.on('drain', onDrain);
-  return () => {
-    source.off('data', onData).off('end', onEnd).pause();
-    sink.off('drain', onDrain);
-    flush();
-  };
-}
-
-/** Passes on an answer whose head is sent; what goes wrong from here on can only end the connection. */
-function flow(response: IncomingMessage, outgoing: ServerResponse): Promise<void> {
-  return new Promise((resolve) => {
-    outgoing.once('close', resolve).once('finish', resolve);
-    response.once('error', () => outgoing.destroy());
-    response.once('close', () => {
-      if (!response.complete) outgoing.destroy();
-    });
-    pump(response, outgoing);
-    if (outgoing.destroyed) resolve();
   });
 }
 
