@@ -38,10 +38,15 @@ import { isBulk, type Waiting } from './write-queue';
 const longBatchBytes = 1024 * 1024;
 const bulkStatementTimeoutMs = 30_000;
 /**
- * How long a batch that was begun early waits for the lock of the head. The one before it has ended, so only others
- * can hold it, and they may be waiting for the table that this one has written to.
+ * How long a batch that is begun early waits for a lock. Whoever holds it may wait for the batch before this one, which
+ * this one waits for: that cycle Postgres does not see.
  */
-const earlyLockTimeout = trusted(`set local lock_timeout = '5ms'`);
+const earlyLockTimeoutMs = 200;
+/**
+ * How long it then waits for the lock of the head. The batch before it has ended, so only others can hold it, and they
+ * may be waiting for the table that this one has written to.
+ */
+const earlyHeadTimeout = trusted(`set local lock_timeout = '5ms'`);
 const usualLockTimeout = trusted('set local lock_timeout to default');
 
 /** A look for the tickets of writes that may have been committed before; done once the tickets have been read. */
@@ -97,6 +102,12 @@ export class BatchWriter {
     return built;
   }
 
+  /** Whether there is nothing yet that keeps a write from being begun early. */
+  mayBeEarly(app: App, { write }: Waiting): boolean {
+    const handle = this.handles.known(app.number, write.collection);
+    return !write.idempotency && handle !== undefined && !hasUnique(handle);
+  }
+
   /**
    * Copies a bulk while the batch before it is still under way, and commits it once that has ended as planned: Postgres
    * compares the head under the lock. Undefined when that cannot be, or something came in between; then nothing was
@@ -113,7 +124,7 @@ export class BatchWriter {
     const beganAtMs = performance.now();
     const { copied, counted } = copyDocuments(handle, documents, built.at);
     const last = [
-      ...[earlyLockTimeout, moveHeadFrom(app.number, plan.head, built.left), usualLockTimeout],
+      ...[earlyHeadTimeout, moveHeadFrom(app.number, plan.head, built.left), usualLockTimeout],
       ...[counted, insertCommits(app.number, built.links.commits, built.at)],
     ];
     const commit = async () => {
@@ -121,7 +132,7 @@ export class BatchWriter {
       return { result: built, last };
     };
     try {
-      await pipelinedTransaction(this.pool, copied, commit, timeoutOf(batch));
+      await pipelinedTransaction(this.pool, copied, commit, { ...timeoutOf(batch), lockTimeoutMs: earlyLockTimeoutMs });
     } catch (error) {
       if (error instanceof CommitUnknownError) throw error;
       flight.ended(false);
@@ -234,7 +245,7 @@ class NotAsPlanned extends Error {}
  * in common, and no unique value can be.
  */
 function canBeCopiedBeside({ placed }: Plan, handle: CollectionHandle, documents: readonly PlacedDocument[]): boolean {
-  if (areFew(documents) || handle.indexes.some(({ unique }) => unique)) return false;
+  if (areFew(documents) || hasUnique(handle)) return false;
   for (const [{ number }, others] of placed) {
     if (number !== handle.number) continue;
     const ids = new Set(others.map(({ document }) => document.id));
@@ -242,6 +253,8 @@ function canBeCopiedBeside({ placed }: Plan, handle: CollectionHandle, documents
   }
   return true;
 }
+
+const hasUnique = ({ indexes }: CollectionHandle): boolean => indexes.some(({ unique }) => unique);
 
 const timeoutOf = (batch: readonly Waiting[]): { statementTimeoutMs?: number } =>
   batch.reduce((sum, { write }) => sum + write.bytes, 0) > longBatchBytes

@@ -22,12 +22,14 @@ const unknownForMs = 30_000;
 /** After a bulk that was begun early in vain so many batches of its app are not begun early. */
 const waryFor = 16;
 
-/** A batch that has its turn. */
+/** A batch that was taken out of the queue. */
 interface Taken {
   batch: Waiting[];
   flight: Flight;
   /** What was begun while the batch before it was under way; gives undefined when nothing came of it. */
   early?: Promise<Written | undefined>;
+  /** The turn of what was begun early; given back when nothing comes of it before the batch has its own. */
+  turn?: 'lent' | 'its own' | 'given back';
 }
 
 /**
@@ -82,14 +84,14 @@ export class Committer {
   private async drain(app: App, queue: WriteQueue): Promise<void> {
     // Writes of the same turn of the event loop make the first batch.
     await new Promise((resolve) => setImmediate(resolve));
-    let taken: Taken | undefined;
+    let next: Taken | undefined;
     let wary = 0;
-    while (taken || queue.size > 0) {
-      if (!taken) await this.turn();
-      const { batch, flight, early } = taken ?? this.take(queue);
+    while (next || queue.size > 0) {
+      if (next?.turn === 'lent') next.turn = 'its own';
+      else await this.turn();
+      const { batch, flight, early } = next ?? this.take(queue);
       wary -= 1;
-      const isEarlyNext = wary < 0 && isBulk(batch) && queue.isBulkNext && this.free > 0;
-      taken = isEarlyNext ? this.takeEarly(app, queue, flight) : undefined;
+      next = wary < 0 && isBulk(batch) ? this.takeEarly(app, queue, flight) : undefined;
       if (early && !(await early.catch(() => true)) && flight.isPlanned) wary = waryFor;
       await this.commit(app, batch, flight, early)
         .catch((error: unknown) => batch.forEach(({ reject }) => reject(error)))
@@ -106,14 +108,22 @@ export class Committer {
     return { batch, flight: new Flight() };
   }
 
-  /** Takes a bulk and its turn while the batch before it is under way. */
-  private takeEarly(app: App, queue: WriteQueue, before: Flight): Taken {
+  /** Takes the bulk that is next while the batch before it is under way, if a turn stays free for other apps. */
+  private takeEarly(app: App, queue: WriteQueue, before: Flight): Taken | undefined {
+    if (this.free < 2 || !queue.nextBulk || !this.writer.mayBeEarly(app, queue.nextBulk)) return undefined;
     this.free -= 1;
-    const taken = this.take(queue);
-    const early = this.writer.early(app, taken.batch, before, taken.flight);
-    // Whoever takes it from here hears of what it throws.
-    early.catch(() => {});
-    return { ...taken, early };
+    const taken: Taken = { ...this.take(queue), turn: 'lent' };
+    taken.early = this.writer.early(app, taken.batch, before, taken.flight);
+    taken.early.then(
+      (written) => {
+        if (written || taken.turn !== 'lent') return;
+        taken.turn = 'given back';
+        this.endTurn();
+      },
+      // Whoever takes it from here hears of what it throws.
+      () => {},
+    );
+    return taken;
   }
 
   private turn(): Promise<void> | undefined {

@@ -70,15 +70,17 @@ export class WriteQueue {
     else this.small.push(one);
   }
 
-  /** Whether the next batch is a bulk. */
-  get isBulkNext(): boolean {
-    return this.bulks.length > 0 && (this.small.length === 0 || !this.bulkWasLast);
+  /** The bulk that is the next batch, if that is one. */
+  get nextBulk(): Waiting | undefined {
+    return this.small.length === 0 || !this.bulkWasLast ? this.bulks[0] : undefined;
   }
 
   /** Takes the writes of the next batch; none when nothing waits. */
   takeBatch(): Waiting[] {
-    this.bulkWasLast = this.isBulkNext;
-    const batch = this.bulkWasLast ? [this.bulks.shift()!] : this.takeSmall();
+    const bulk = this.nextBulk;
+    if (bulk) this.bulks.shift();
+    this.bulkWasLast = bulk !== undefined;
+    const batch = bulk ? [bulk] : this.takeSmall();
     for (const { write } of batch) this.bytes -= write.bytes;
     return batch;
   }

@@ -14,6 +14,9 @@ const padding = 'x'.repeat(1_000);
 const bulk = (name: string, more: (n: number) => object = () => ({})) =>
   Array.from({ length: bulkCount }, (_, n) => ({ id: `${name}-${n}`, n, padding, ...more(n) }));
 
+/** As large, but few. */
+const large = Array.from({ length: 3 }, (_, n) => ({ id: `large-${n}`, padding: padding.repeat(100) }));
+
 interface Stored {
   results: Array<{ celestia_height: number }>;
 }
@@ -52,10 +55,10 @@ describe('writes of one app that overlap', () => {
     const { results } = JSON.parse(`{"results":${resultsJson.toString()}}`) as Stored;
     return results[0]!.celestia_height;
   };
-  const collectionNumber = async (name: string) => {
+  const collectionNumber = async (name: string, of = app) => {
     const { rows } = await pool.query<{ number: bigint }>(
       'select number from collection where app_number = $1 and name = $2',
-      [app.number, name],
+      [of.number, name],
     );
     return rows[0]!.number;
   };
@@ -106,11 +109,11 @@ describe('writes of one app that overlap', () => {
   }
 
   /** Keeps what writes to a collection waiting, after its documents are written. */
-  async function holdCounters(collection: string): Promise<{ release: () => Promise<void> }> {
+  async function holdCounters(collection: string, of = app): Promise<{ release: () => Promise<void> }> {
     const client = new Client({ connectionString: url });
     await client.connect();
     await client.query('begin');
-    await client.query('select from collection where number = $1 for update', [await collectionNumber(collection)]);
+    await client.query('select from collection where number = $1 for update', [await collectionNumber(collection, of)]);
     return {
       release: async () => {
         await client.query('commit');
@@ -184,6 +187,35 @@ describe('writes of one app that overlap', () => {
     await release();
     expect([await first, await second]).toEqual([3, 4]);
     expect(await countOf('films', 'b')).toEqual(whole);
+  });
+
+  test.each([
+    ['there are only two', 4, 0, bulk('behind')],
+    ['the one behind it turns out not to be one for an early copy', 6, 1, large],
+  ])('a bulk that is held up leaves other apps their turns, where %s', async (_, poolSize, othersHeldUp, behind) => {
+    const copy = await startCopy(url, poolSize);
+    const storeIn = (of: App, data: object[]) => copy.methods.store(storeRequest(of, 'films', data));
+    const others = await Promise.all(Array.from({ length: othersHeldUp + 1 }, () => newApp(copy)));
+    for (const each of [app, ...others]) await storeIn(each, [{ id: 'known' }]);
+    const held = [app, ...others.slice(1)];
+    const locks = await Promise.all(held.map((each) => holdCounters('films', each)));
+    const writes = [
+      storeIn(app, bulk('held')),
+      storeIn(app, behind),
+      ...others.slice(1).map((each) => storeIn(each, [{}])),
+    ];
+    await eventually(async () => {
+      const { rows } = await pool.query(
+        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      );
+      return rows.length === held.length || undefined;
+    });
+    // It would wait for as long as they are held up.
+    await storeIn(others[0]!, [{ id: 'passes' }]);
+    for (const { release } of locks) await release();
+    await Promise.all(writes);
+    expect(await countOf('films', 'held')).toEqual(whole);
+    await copy.stop();
   });
 
   test('a write of another copy comes between two bulks of which the second was copied early', async () => {

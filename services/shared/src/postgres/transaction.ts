@@ -10,6 +10,8 @@ export interface TransactionOptions {
   readOnly?: boolean;
   /** Replaces the connection's own statement timeout for this transaction. */
   statementTimeoutMs?: number;
+  /** Replaces the connection's own lock timeout for this transaction. */
+  lockTimeoutMs?: number;
 }
 
 /**
@@ -21,11 +23,10 @@ export function transaction<T>(
   work: (tx: Connection) => Promise<T>,
   options: TransactionOptions = {},
 ): Promise<T> {
-  return onConnection(pool, async (tx) => {
-    await tx.query(begin(options));
-    if (options.statementTimeoutMs !== undefined) await tx.query(statementTimeout(options.statementTimeoutMs));
+  return onConnection(pool, async (tx, isLost) => {
+    for (const statement of begin(options)) await tx.query(statement);
     const result = await work(tx);
-    await commit(() => tx.query('commit').then(({ command }) => command));
+    await commit(isLost, () => tx.query('commit').then(({ command }) => command));
     return result;
   });
 }
@@ -41,12 +42,10 @@ export function pipelinedTransaction<T>(
   work: (tx: Connection, answer: StepAnswer) => Promise<{ result: T; last: readonly Step[] }>,
   options: TransactionOptions = {},
 ): Promise<T> {
-  return onConnection(pool, async (tx) => {
-    const timeout =
-      options.statementTimeoutMs === undefined ? [] : [trusted(statementTimeout(options.statementTimeoutMs))];
-    const answers = await pipeline(tx, [trusted(begin(options)), ...timeout, first]);
+  return onConnection(pool, async (tx, isLost) => {
+    const answers = await pipeline(tx, [...begin(options).map(trusted), first]);
     const { result, last } = await work(tx, answers.at(-1)!);
-    await commit(async () => (await pipeline(tx, [...last, sql`commit`])).at(-1)?.completion);
+    await commit(isLost, async () => (await pipeline(tx, [...last, sql`commit`])).at(-1)?.completion);
     return result;
   });
 }
@@ -56,40 +55,52 @@ export function pipelinedTransaction<T>(
  * thrown. Throws CommitUnknownError when the connection broke, for COMMIT was sent with the rest.
  */
 export function oneTripTransaction(pool: Pool, steps: readonly Step[]): Promise<void> {
-  return onConnection(pool, (tx) =>
-    commit(async () => (await pipeline(tx, [trusted(begin({})), ...steps, sql`commit`])).at(-1)?.completion),
+  return onConnection(pool, (tx, isLost) =>
+    commit(
+      isLost,
+      async () => (await pipeline(tx, [...begin({}).map(trusted), ...steps, sql`commit`])).at(-1)?.completion,
+    ),
   );
 }
 
-async function onConnection<T>(pool: Pool, work: (tx: Connection) => Promise<T>): Promise<T> {
+/** What the connection was lost by while nothing was under way on it. */
+type IsLost = () => Error | undefined;
+
+async function onConnection<T>(pool: Pool, work: (tx: Connection, isLost: IsLost) => Promise<T>): Promise<T> {
   const tx = await pool.connect();
-  // Without a listener an error between two statements would end the process; the next statement reports it.
-  const ignore = () => {};
-  tx.on('error', ignore);
+  let lostBy: Error | undefined;
+  const note = (error: Error) => (lostBy = error);
+  tx.on('error', note);
   let usable = true;
   try {
-    return await work(tx);
+    return await work(tx, () => lostBy);
   } catch (error) {
     usable = !(error instanceof CommitUnknownError) && (await rollback(tx));
     if (!(error instanceof CommitRefused)) throw error;
     throw usable ? error.cause : new CommitUnknownError(error.cause);
   } finally {
-    tx.removeListener('error', ignore);
+    tx.removeListener('error', note);
     tx.release(!usable);
   }
 }
 
-const begin = ({ isolation, readOnly }: TransactionOptions): string =>
-  `begin isolation level ${isolation ?? 'read committed'}${readOnly ? ' read only' : ''}`;
+const begin = ({ isolation, readOnly, statementTimeoutMs, lockTimeoutMs }: TransactionOptions): string[] => [
+  `begin isolation level ${isolation ?? 'read committed'}${readOnly ? ' read only' : ''}`,
+  ...(statementTimeoutMs === undefined ? [] : [setLocal('statement_timeout', statementTimeoutMs)]),
+  ...(lockTimeoutMs === undefined ? [] : [setLocal('lock_timeout', lockTimeoutMs)]),
+];
 
-const statementTimeout = (timeoutMs: number): string =>
-  `set local statement_timeout = ${Math.max(1, Math.trunc(timeoutMs))}`;
+/** Of 0 milliseconds Postgres would make no limit. */
+const setLocal = (name: string, ms: number): string => `set local ${name} = ${Math.max(1, Math.trunc(ms))}`;
 
 /** What Postgres answered to COMMIT, when it did not end the connection with it. */
 class CommitRefused extends Error {}
 
 /** `send` sends COMMIT and gives the command that Postgres completed. */
-async function commit(send: () => Promise<string | undefined>): Promise<void> {
+async function commit(isLost: IsLost, send: () => Promise<string | undefined>): Promise<void> {
+  const lostBy = isLost();
+  // COMMIT is not sent any more.
+  if (lostBy) throw lostBy;
   const command = await send().catch((error: unknown) => {
     // Nothing was sent.
     if (error instanceof TypeError || error instanceof RangeError) throw error;
