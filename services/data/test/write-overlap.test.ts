@@ -204,14 +204,20 @@ describe('writes of one app that overlap', () => {
       storeIn(app, behind),
       ...others.slice(1).map((each) => storeIn(each, [{}])),
     ];
-    await eventually(async () => {
-      const { rows } = await pool.query(
-        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+    const heldUp = async () => {
+      const { rows } = await pool.query<{ since: string }>(
+        `select pid || ' ' || query_start as since from pg_stat_activity
+         where datname = current_database() and wait_event_type = 'Lock' order by pid`,
       );
-      return rows.length === held.length || undefined;
+      return rows.map(({ since }) => since);
+    };
+    const before = await eventually(async () => {
+      const found = await heldUp();
+      return found.length === held.length && found;
     });
-    // It would wait for as long as they are held up.
     await storeIn(others[0]!, [{ id: 'passes' }]);
+    // Not after one of them had given up.
+    expect(await heldUp()).toEqual(before);
     for (const { release } of locks) await release();
     await Promise.all(writes);
     expect(await countOf('films', 'held')).toEqual(whole);
