@@ -61,7 +61,6 @@ async function bench(options) {
     if (earlier) console.log(`compared with ${earlier.at}: ${machineLine(earlier.machine)}`);
     for (const line of resultLines(results, earlier?.results)) console.log(line);
     if (options.only.length > 0) for (const line of memoryLines(results)) console.log(line);
-    for (const line of caseLines(cases)) console.log(line);
     const out = options.out ?? defaultOut();
     mkdirSync(path.dirname(out), { recursive: true });
     const notes = Object.fromEntries(sides.map((side) => [side.name, side.notes]));
@@ -123,7 +122,10 @@ async function measureAll(tools, sides, options) {
   return measurements;
 }
 
-/** `{case: {side: what was measured}}` of the sides that are Granary; `{case: what was measured}` of cases of their own. */
+/**
+ * `{case: {side: what was measured}}` of the sides that are Granary; `{case: what was measured}` of cases of their own.
+ * Each is told as soon as it is known.
+ */
 async function measureCases(tools, sides, options) {
   const { cases, rounds, seconds, requests } = options;
   const measured = {};
@@ -137,20 +139,20 @@ async function measureCases(tools, sides, options) {
           ? await measureBeside(tools, side, name, { rounds, seconds })
           : await measureMemory(tools, side, requests);
     }
+    for (const line of caseLines(name, measured[name])) console.log(line);
   }
   for (const name of options.ownCases) {
     checkInterrupted();
     note(name);
     measured[name] = await ownCases[name].measure(tools, options);
+    for (const line of caseLines(name, measured[name])) console.log(line);
   }
   return measured;
 }
 
-function caseLines(cases) {
-  return Object.entries(cases).flatMap(([name, results]) => {
-    if (name in ownCases) return ownCases[name].lines(results);
-    return name in besideCases ? besideLines(name, results) : memoryGrowthLines(results);
-  });
+function caseLines(name, results) {
+  if (name in ownCases) return ownCases[name].lines(results);
+  return name in besideCases ? besideLines(name, results) : memoryGrowthLines(results);
 }
 
 /** After everything else, for a profiler takes its share. */

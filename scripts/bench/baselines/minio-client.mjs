@@ -12,16 +12,17 @@ let bucket;
 let lastNumber = 0;
 
 /** A body that comes as from a socket, every one with other bytes. */
-function* chunksOf(sizeBytes) {
+function* chunksOf(sizeBytes, number) {
   const chunk = Buffer.alloc(chunkBytes, 'All work and no play. ');
   const first = Buffer.from(chunk);
-  first.writeUInt32LE(++lastNumber, 0);
+  first.writeUInt32LE(number, 0);
   for (let at = 0; at < sizeBytes; at += chunkBytes) yield at === 0 ? first : chunk;
 }
 
 async function upload(sizeBytes) {
-  const key = `object-${lastNumber + 1}`;
-  await client.putObject(bucket, key, Readable.from(chunksOf(sizeBytes), { objectMode: false }), sizeBytes);
+  const number = ++lastNumber;
+  const key = `object-${number}`;
+  await client.putObject(bucket, key, Readable.from(chunksOf(sizeBytes, number), { objectMode: false }), sizeBytes);
   return key;
 }
 
