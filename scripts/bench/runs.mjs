@@ -31,7 +31,7 @@ export const runs = {
   },
   blob: {
     title: 'blob: upload of 1 MiB, durable when it is answered',
-    ...{ connections: 8, requestsMax: 300, unit: 'MiB', perRequest: 1, target: 'gateway at most 2,000 µs', files: 1 },
+    ...{ connections: 8, requestsMax: 1_000, unit: 'MiB', perRequest: 1, target: 'gateway at most 2,000 µs', files: 1 },
   },
 };
 
