@@ -83,11 +83,8 @@ test('of several starts at once on a fresh directory exactly one runs', async ()
   const dataDir = await temporaryFolder();
   const holders = await Promise.all([hold(dataDir), hold(dataDir), hold(dataDir)]);
   const owners = holders.filter((holder) => holder.error === undefined);
-  expect(owners).toHaveLength(1);
-  expect(holders.map((holder) => holder.error).filter((error) => error !== undefined)).toEqual([
-    `Granary is already running on ${dataDir}.`,
-    `Granary is already running on ${dataDir}.`,
-  ]);
+  const refused = `Granary is already running on ${dataDir}.`;
+  expect(holders.map(({ error }) => error ?? 'runs').sort()).toEqual([refused, refused, 'runs']);
   expect(isRunning(owners[0]?.pid ?? 0)).toBe(true);
   owners[0]?.child.kill('SIGTERM');
   if (owners[0]) await once(owners[0].child, 'exit');

@@ -53,10 +53,16 @@ export async function openCluster(dataDir: string): Promise<Cluster> {
   };
 }
 
-/** Removes what crashed starts left. Only for the holder of the lock: nobody else's cluster can come into place now. */
+/**
+ * Removes what crashed starts left. Only for the holder of the lock: nobody else's cluster can come into place now. A
+ * start that was slower may still write into its folder; it removes that itself when it finds the cluster in place.
+ */
 export async function sweepStaging(dataDir: string): Promise<void> {
   for (const name of await readdir(dataDir)) {
-    if (name.startsWith(stagingPrefix)) await rm(path.join(dataDir, name), { recursive: true, force: true });
+    if (!name.startsWith(stagingPrefix)) continue;
+    await rm(path.join(dataDir, name), { recursive: true, force: true }).catch((error: unknown) => {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOTEMPTY') throw error;
+    });
   }
 }
 
@@ -124,7 +130,8 @@ async function initialize(
     const detail = (error as { stderr?: string }).stderr?.trim() ?? (error as Error).message;
     throw new ConfigError(`A Postgres cluster could not be made in ${dataDir}: ${detail}`, { cause: error });
   } finally {
-    await rm(staging, { recursive: true, force: true });
+    // Whoever has the cluster by now may be sweeping the same folder.
+    await rm(staging, { recursive: true, force: true, maxRetries: 5 });
   }
 }
 
