@@ -5,7 +5,7 @@ import path from 'node:path';
 import { besideCases, besideLines, measureBeside } from './bench/beside.mjs';
 import { measureMemory, memoryGrowthLines } from './bench/endurance.mjs';
 import { describeMachine, machineLine } from './bench/machine.mjs';
-import { measure, settle } from './bench/measure.mjs';
+import { loadDocuments, measure, settle } from './bench/measure.mjs';
 import { help, readOptions } from './bench/options.mjs';
 import { ownCases } from './bench/own-cases.mjs';
 import { startProcess } from './bench/processes.mjs';
@@ -15,9 +15,6 @@ import { bulkSize, runs } from './bench/runs.mjs';
 import { sideTitles, startSide } from './bench/sides.mjs';
 import { verifySides, verifyWrites } from './bench/verify.mjs';
 import { build } from './build.mjs';
-
-const loadConnections = 4;
-const loadTimeoutSeconds = 600;
 
 class Interrupted extends Error {}
 
@@ -82,12 +79,7 @@ async function startSides({ postgres, load, directory, started }, options) {
   for (const name of options.sides) {
     checkInterrupted();
     const side = await startSide(name, { postgres, directory, started, wantsComposite: options.composite });
-    const { requests, refused, elapsedMs } = await load.call('run', {
-      ...side.requests.load,
-      ...{ port: side.port, connections: loadConnections, seconds: loadTimeoutSeconds, firstNumber: 0 },
-      requestsMax: options.documents / bulkSize,
-    });
-    if (refused !== undefined) throw new Error(`${name} refused a request of the load: ${refused}`);
+    const { requests, elapsedMs } = await loadDocuments(load, side, options.documents);
     const storedCount = requests * bulkSize;
     const rate = Math.round((storedCount * 1000) / elapsedMs);
     const loaded = `${storedCount.toLocaleString('en-US')} documents in ${(elapsedMs / 1000).toFixed(1)} s (${rate}/s)`;

@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { setTimeout as delay } from 'node:timers/promises';
-import { settle } from './measure.mjs';
+import { loadDocuments, settle } from './measure.mjs';
 import { median, table } from './report.mjs';
 import { bulkSize } from './runs.mjs';
 
@@ -90,11 +90,7 @@ async function neighbourOf({ load }, side) {
   if (side.neighbour) return side.neighbour;
   const { requests, prepare } = await side.openApp('neighbour');
   await prepare(false);
-  const { refused } = await load.call('run', {
-    ...requests.load,
-    ...{ port: side.port, connections: 4, seconds: 600, firstNumber: 0, requestsMax: neighbourDocuments / bulkSize },
-  });
-  if (refused !== undefined) throw new Error(`${side.name} refused a request of the load: ${refused}`);
+  await loadDocuments(load, { name: side.name, port: side.port, requests }, neighbourDocuments);
   side.neighbour = { port: side.port, requests, nextNumber: side.nextNumber, accepted: { writes: 0 } };
   return side.neighbour;
 }

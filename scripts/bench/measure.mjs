@@ -1,7 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { postgresTimeUs, postgresUsage, processorTimeUs, residentMib } from './processes.mjs';
-import { runs } from './runs.mjs';
+import { bulkSize, runs } from './runs.mjs';
 
+const loadConnections = 4;
+const loadTimeoutSeconds = 600;
 const settleTimeoutMs = 3_000;
 const settleStepMs = 100;
 /** Share of one core below which everything counts as quiet. */
@@ -73,4 +75,15 @@ export async function settle(sides, postgresPid) {
     if (takenUs <= settleStepMs * 1000 * quietShare) return;
     last = now;
   }
+}
+
+/** Stores so many documents through the API, in bulks. Throws when one is refused; answers what the load tells. */
+export async function loadDocuments(load, { name, port, requests }, documents) {
+  const result = await load.call('run', {
+    ...requests.load,
+    ...{ port, connections: loadConnections, seconds: loadTimeoutSeconds, firstNumber: 0 },
+    requestsMax: documents / bulkSize,
+  });
+  if (result.refused !== undefined) throw new Error(`${name} refused a request of the load: ${result.refused}`);
+  return result;
 }

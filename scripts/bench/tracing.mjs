@@ -1,7 +1,7 @@
-import { measure, settle } from './measure.mjs';
+import { loadDocuments, measure, settle } from './measure.mjs';
 import { startProcess } from './processes.mjs';
 import { median, table } from './report.mjs';
-import { bulkSize, runs } from './runs.mjs';
+import { runs } from './runs.mjs';
 import { startSide } from './sides.mjs';
 
 const ratio = 0.01;
@@ -34,7 +34,10 @@ export async function measureTracing(tools, { rounds, seconds }) {
     on: await startSide('embedded', { as: 'tracing_on', postgres, directory, started, env }),
   };
   const both = Object.values(sides);
-  for (const side of both) await load(tools, side);
+  for (const side of both) {
+    await loadDocuments(tools.load, side, documents);
+    side.accepted = { documents, writes: 0, files: 0 };
+  }
   await postgres.call('tidy');
   const measured = {};
   for (const run of measuredRuns) {
@@ -59,15 +62,6 @@ export async function measureTracing(tools, { rounds, seconds }) {
   }
   if ((await collector.call('exports')) === 0) throw new Error('Nothing was told of any trace.');
   return measured;
-}
-
-async function load(tools, side) {
-  const { refused } = await tools.load.call('run', {
-    ...side.requests.load,
-    ...{ port: side.port, connections: 4, seconds: 600, firstNumber: 0, requestsMax: documents / bulkSize },
-  });
-  if (refused !== undefined) throw new Error(`${side.name} refused a request of the load: ${refused}`);
-  side.accepted = { documents, writes: 0, files: 0 };
 }
 
 /** A table of what was measured. */
