@@ -66,6 +66,7 @@ async function survive(fault: keyof typeof faults, broker: TestBroker) {
     return {
       ...{ before, during, pendingEarly, pendingLate },
       writes: ledger.counts(),
+      errors: ledger.errors(),
       problems: await ledger.findProblems(subscriber),
     };
   } finally {
@@ -87,8 +88,9 @@ describeWith(describe, 'kafka')('while the broker is away', () => {
       const brokers = await Promise.all(names.map(startOwnKafka));
       try {
         const all = await Promise.all(names.map((fault, at) => survive(fault, brokers[at]!)));
-        for (const { before, during, pendingEarly, pendingLate, writes, problems } of all) {
+        for (const { before, during, pendingEarly, pendingLate, writes, errors, problems } of all) {
           expect(problems).toEqual([]);
+          expect(errors).toEqual([]);
           expect(writes).toMatchObject({ failed: 0, unknown: 0 });
           // It was away for at least four times as long as what went before.
           expect(during.length).toBeGreaterThan(before.length);

@@ -11,6 +11,8 @@ interface Write {
   /** The number of its first event; undefined: it did not get that far. */
   first?: bigint;
   outcome: Outcome;
+  /** Why it failed. */
+  error?: unknown;
 }
 
 /** What a writer was told. `failed`: before COMMIT was sent; `unknown`: there was no answer to it. */
@@ -55,7 +57,7 @@ export class Ledger {
       write.outcome = 'acknowledged';
     } catch (error) {
       if (error instanceof ChangedMind) write.outcome = 'rolled back';
-      else if (!(error instanceof CommitUnknownError)) write.outcome = 'failed';
+      else if (!(error instanceof CommitUnknownError)) Object.assign(write, { outcome: 'failed', error });
     }
     return write;
   }
@@ -65,6 +67,11 @@ export class Ledger {
     const counts = { acknowledged: 0, 'rolled back': 0, failed: 0, unknown: 0 };
     for (const { outcome } of this.writes) counts[outcome]++;
     return counts;
+  }
+
+  /** Why writes failed. */
+  errors(): unknown[] {
+    return this.writes.filter(({ outcome }) => outcome === 'failed').map(({ error }) => error);
   }
 
   /** How many events must be applied by now, if no writer is at work. */
