@@ -35,6 +35,8 @@ const settings = {
   max_connections: '200',
   shared_buffers: '128MB',
   max_wal_size: '1GB',
+  // Files of the log are kept to be used again: to make a new one, commits wait for 16 MiB of zeros.
+  min_wal_size: '1GB',
   random_page_cost: '1.1',
   jit: 'off',
   timezone: 'UTC',
