@@ -1,8 +1,9 @@
 import { ServiceError } from '@granary/shared/errors';
-import type { Step } from '@granary/shared/postgres/pipeline';
+import { pipeline, type Step } from '@granary/shared/postgres/pipeline';
 import type { Connection, Pool } from '@granary/shared/postgres/pool';
 import { trusted } from '@granary/shared/postgres/sql';
 import { CommitUnknownError, oneTripTransaction, pipelinedTransaction } from '@granary/shared/postgres/transaction';
+import type { Copying } from './ahead';
 import {
   answerRepeated,
   buildLinks,
@@ -16,9 +17,9 @@ import {
   type Placed,
 } from './batch';
 import type { CollectionHandle } from './catalog';
+import type { CopyTurns } from './copy-turns';
 import { countBatch } from './commit-metrics';
 import { insertCommits } from './commits';
-import type { Flight, Plan } from './flight';
 import { ForeseenHeads } from './foreseen-heads';
 import { WriterHandles } from './handles';
 import {
@@ -30,7 +31,7 @@ import {
   toLockedHead,
   type LockedHead,
 } from './head';
-import { keepingAnswer } from './idempotency';
+import { findAnswer, keepingAnswer } from './idempotency';
 import { areFew, copyDocuments, upsertDocuments, writeDocuments, type PlacedDocument } from './write';
 import { isBulk, type Waiting } from './write-queue';
 
@@ -38,16 +39,13 @@ import { isBulk, type Waiting } from './write-queue';
 const longBatchBytes = 1024 * 1024;
 const bulkStatementTimeoutMs = 30_000;
 /**
- * How long a batch that is begun early waits for a lock. Whoever holds it may wait for the batch before this one, which
- * this one waits for: that cycle Postgres does not see.
+ * How long a bulk that is copied ahead waits for a lock. Whoever holds it may hold the head as well, or wait for what has
+ * been copied, and a batch must not wait for that.
  */
-const earlyLockTimeoutMs = 200;
-/**
- * How long it then waits for the lock of the head. The batch before it has ended, so only others can hold it, and they
- * may be waiting for the table that this one has written to.
- */
-const earlyHeadTimeout = trusted(`set local lock_timeout = '5ms'`);
+const aheadLockTimeoutMs = 200;
 const usualLockTimeout = trusted('set local lock_timeout to default');
+/** Ordinals that are left out before that of a bulk, for the commits that may come while it is copied. */
+const ordinalsLeftOut = 2n ** 14n;
 
 /** A look for the tickets of writes that may have been committed before; done once the tickets have been read. */
 export interface Search {
@@ -71,7 +69,10 @@ export class BatchWriter {
   readonly handles: WriterHandles;
   private readonly heads = new ForeseenHeads();
 
-  constructor(private readonly pool: Pool) {
+  constructor(
+    private readonly pool: Pool,
+    private readonly copyTurns: CopyTurns,
+  ) {
     this.handles = new WriterHandles(pool);
   }
 
@@ -80,8 +81,8 @@ export class BatchWriter {
    * cannot be, or the head is another; then nothing was done. `placed` is filled with the documents.
    */
   async atForeseenHead(app: App, batch: Waiting[], placed: Placed): Promise<Written | undefined> {
-    // Of many documents the known ids are looked up first.
-    if (isBulk(batch) || !areFew(batch)) return undefined;
+    // Of many documents the known ids are looked up first, and of a key what it was used for.
+    if (!areFew(batch) || batch.some((one) => isBulk(one) || one.write.idempotency)) return undefined;
     const beganAtMs = performance.now();
     const head = this.heads.of(app.number);
     const built = head && (await this.build(app, head, batch, placed));
@@ -102,56 +103,77 @@ export class BatchWriter {
     return built;
   }
 
-  /** Whether there is nothing yet that keeps a write from being begun early. */
-  mayBeEarly(app: App, { write }: Waiting): boolean {
+  /**
+   * An ordinal for a bulk that is to be copied ahead of its turn, after `last`, that of the one before it; undefined
+   * when something keeps it from that. Other writes may wait for it because of its ids and for nothing else.
+   */
+  ordinalAhead(app: App, { write }: Waiting, last: bigint): bigint | undefined {
     const handle = this.handles.known(app.number, write.collection);
-    return !write.idempotency && handle !== undefined && !hasUnique(handle);
+    const head = this.heads.last(app.number);
+    const ids = write.ids();
+    if (!handle || !head || !ids || hasUnique(handle) || areFew(ids) || hasRepeated(ids)) return undefined;
+    return (head.ordinal > last ? head.ordinal : last) + ordinalsLeftOut;
   }
 
   /**
-   * Copies a bulk while the batch before it is still under way, and commits it once that has ended as planned: Postgres
-   * compares the head under the lock. Undefined when that cannot be, or something came in between; then nothing was
+   * Copies a bulk without the lock of the head, tells whether it is there, and commits it once its turn has come, if
+   * the head is still below its ordinal and the catalog the same. Undefined when nothing came of it; then nothing was
    * done. Throws CommitUnknownError.
    */
-  async early(app: App, batch: Waiting[], before: Flight, flight: Flight): Promise<Written | undefined> {
-    const plan = await before.plan;
+  async ahead(
+    app: App,
+    bulk: Waiting,
+    ordinal: bigint,
+    { copied: tellCopied, turn }: Copying,
+  ): Promise<Written | undefined> {
+    const known = this.heads.last(app.number);
     const placed: Placed = new Map();
-    const built = plan && (await this.build(app, plan.head, batch, placed));
-    if (!built || placed.size !== 1) return undefined;
+    const from = (head: LockedHead): LockedHead => ({ ...head, ordinal: ordinal - 1n });
+    if (!known || !(await this.build(app, from(known), [bulk], placed)) || placed.size !== 1) return undefined;
     const [[handle, documents]] = [...placed] as [[CollectionHandle, PlacedDocument[]]];
-    if (!canBeCopiedBeside(plan, handle, documents)) return undefined;
-    flight.planned({ head: built.left, placed });
+    const { copied, counted } = await copyDocuments(handle, documents, new Date());
+    await this.copyTurns.take();
     const beganAtMs = performance.now();
-    const { copied, counted } = copyDocuments(handle, documents, built.at);
-    const last = [
-      ...[earlyHeadTimeout, moveHeadFrom(app.number, plan.head, built.left), usualLockTimeout],
-      ...[counted, insertCommits(app.number, built.links.commits, built.at)],
-    ];
-    const commit = async () => {
-      if (!(await before.end)) throw new NotAsPlanned();
+    const endCopying = once(() => this.copyTurns.end());
+    const finish = async (tx: Connection) => {
+      endCopying();
+      tellCopied();
+      await turn;
+      const foreseen = bulk.write.idempotency ? undefined : this.heads.of(app.number);
+      const head = foreseen ?? (await this.lockForAhead(tx, app, bulk));
+      const built = head.ordinal < ordinal ? await this.build(app, from(head), [bulk], new Map()) : undefined;
+      if (!built || head.catalogRevision !== handle.revision) throw new NotAsPlanned();
+      const moved = foreseen ? moveHeadFrom(app.number, foreseen, built.left) : moveHead(app.number, built.left);
+      const commits = insertCommits(app.number, built.links.commits, built.at);
+      const last = [moved, usualLockTimeout, counted, commits, ...answersKept([bulk], built.at)];
       return { result: built, last };
     };
+    const options = { ...timeoutOf([bulk]), lockTimeoutMs: aheadLockTimeoutMs };
     try {
-      await pipelinedTransaction(this.pool, copied, commit, { ...timeoutOf(batch), lockTimeoutMs: earlyLockTimeoutMs });
+      const built = await pipelinedTransaction(this.pool, copied, finish, options);
+      this.heads.left(app.number, built.left);
+      countBatch('ahead', [bulk], beganAtMs);
+      return built;
     } catch (error) {
       if (error instanceof CommitUnknownError) throw error;
-      flight.ended(false);
-      // Whatever it was, with the batch before it out of the way it does not come again or says what it is.
+      // Whatever it was, under the lock it does not come again or says what it is.
       return undefined;
+    } finally {
+      endCopying();
     }
-    this.heads.left(app.number, built.left);
-    countBatch('early', batch, beganAtMs);
-    return built;
+  }
+
+  /** Gives the head under its lock. Throws when the write has an answer already. */
+  private async lockForAhead(tx: Connection, app: App, { write }: Waiting): Promise<LockedHead> {
+    const answers = await pipeline(tx, [headToLock(app.number)]);
+    const locked = toLockedHead(answers.at(-1)!);
+    this.heads.found(app.number, locked);
+    if (write.idempotency && (await findAnswer(tx, write.idempotency)) !== undefined) throw new NotAsPlanned();
+    return locked;
   }
 
   /** In two journeys: the first locks the head and reads it, the second writes. */
-  async underLock(
-    app: App,
-    batch: Waiting[],
-    search: Search | undefined,
-    placed: Placed,
-    flight: Flight | undefined,
-  ): Promise<Written> {
+  async underLock(app: App, batch: Waiting[], search: Search | undefined, placed: Placed): Promise<Written> {
     const beganAtMs = performance.now();
     const { left, ...written } = await pipelinedTransaction(
       this.pool,
@@ -160,7 +182,6 @@ export class BatchWriter {
         const locked = toLockedHead(answer);
         this.heads.found(app.number, locked);
         const { last, ...result } = await this.writeUnderLock(tx, app, locked, batch, search, placed);
-        if (result.left) flight?.planned({ head: result.left, placed });
         return { result, last };
       },
       timeoutOf(batch),
@@ -213,17 +234,13 @@ export class BatchWriter {
       changed.push(handle.number);
     }
     last.push(moveHead(app.number, head), insertCommits(app.number, commits, at));
-    for (const one of open) {
-      if (one.write.idempotency && !(outcomes.get(one) instanceof ServiceError)) {
-        last.push(keepingAnswer(one.write.idempotency, one.write.ticketId, at));
-      }
-    }
+    const done = open.filter((one) => !(outcomes.get(one) instanceof ServiceError));
+    last.push(...answersKept(done, at));
     return { outcomes, changed, left, last };
   }
 
   /** The links of a batch after a head that is not locked yet; undefined when something must be looked up for them. */
   private async build(app: App, from: LockedHead, batch: Waiting[], placed: Placed): Promise<Built | undefined> {
-    if (batch.some(({ write }) => write.idempotency)) return undefined;
     const { handles, unknown } = knownHandles(this.handles, app, from.catalogRevision, batch);
     if (unknown.length > 0) return undefined;
     // Nobody moves the head between the commit before this one and this one, so times follow heights here too.
@@ -237,22 +254,23 @@ export class BatchWriter {
   }
 }
 
-/** The batch before a transaction that was begun early did not end as planned. */
+/** The head or the catalog is not as it must be for what was copied ahead. */
 class NotAsPlanned extends Error {}
 
-/**
- * Whether documents can be copied while those of a plan are written. Neither may wait for the other: they have no id
- * in common, and no unique value can be.
- */
-function canBeCopiedBeside({ placed }: Plan, handle: CollectionHandle, documents: readonly PlacedDocument[]): boolean {
-  if (areFew(documents) || hasUnique(handle)) return false;
-  for (const [{ number }, others] of placed) {
-    if (number !== handle.number) continue;
-    const ids = new Set(others.map(({ document }) => document.id));
-    if (documents.some(({ document }) => ids.has(document.id))) return false;
-  }
-  return true;
+const answersKept = (writes: readonly Waiting[], at: Date): Step[] =>
+  writes.flatMap(({ write: { idempotency, ticketId } }) =>
+    idempotency ? [keepingAnswer(idempotency, ticketId, at)] : [],
+  );
+
+function once(effect: () => void): () => void {
+  let isDone = false;
+  return () => {
+    if (!isDone) effect();
+    isDone = true;
+  };
 }
+
+const hasRepeated = (ids: readonly string[]): boolean => new Set(ids).size < ids.length;
 
 const hasUnique = ({ indexes }: CollectionHandle): boolean => indexes.some(({ unique }) => unique);
 

@@ -57,8 +57,8 @@ export async function buildLinks(
         const { operation, userAddress } = write;
         const ticketId = at === 0 ? write.ticketId : null;
         commits.push({ link, ticketId, operation, collection: handle.name, namespace, userAddress });
-        const height = Number(link.height);
-        ofLink.forEach((document, place) => documents.push({ document, height, place }));
+        const ordinal = Number(link.ordinal);
+        ofLink.forEach((document, place) => documents.push({ document, ordinal, place }));
       }
       outcomes.set(one, toCommitted(write, namespace, built[0]!.link));
     } catch (error) {

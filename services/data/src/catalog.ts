@@ -72,7 +72,7 @@ export interface CollectionHandle {
   revision: bigint;
 }
 
-/** The latest version of each document: a row has id, body, version, deleted, created_at, updated_at, height, place, and the keys. */
+/** The latest version of each document: a row has id, body, version, deleted, created_at, updated_at, ordinal, place, and the keys. */
 export const documentsTable = (of: Pick<CollectionHandle, 'appNumber' | 'number'>): Sql =>
   named('a_', of.appNumber, '.c_', of.number);
 

@@ -81,13 +81,13 @@ export async function addCollection(
     tx,
     sql`create table ${documentsTable(table)} (
           id text collate "C" primary key, body text not null, version bigint not null, deleted boolean not null,
-          created_at timestamptz not null, updated_at timestamptz not null, height bigint not null, place int not null)`,
+          created_at timestamptz not null, updated_at timestamptz not null, ordinal bigint not null, place int not null)`,
   );
   await execute(
     tx,
     sql`create table ${historyTable(table)} (
           id text collate "C" not null, body text not null, version bigint not null, deleted boolean not null,
-          created_at timestamptz not null, updated_at timestamptz not null, height bigint not null, place int not null,
+          created_at timestamptz not null, updated_at timestamptz not null, ordinal bigint not null, place int not null,
           primary key (id, version))`,
   );
   if (schema) await addSchemaIndexes(tx, { ...table, name: input.name }, schema, at);

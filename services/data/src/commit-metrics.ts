@@ -1,7 +1,7 @@
 import { counters, gauges, histograms } from '@granary/shared/telemetry/metrics';
 
-/** `foreseen`: in one journey; `early`: begun while the batch before it was under way; `locked`: in two journeys. */
-export type Way = 'foreseen' | 'early' | 'locked';
+/** `foreseen`: in one journey; `ahead`: a bulk that was copied before its turn; `locked`: in two journeys. */
+export type Way = 'foreseen' | 'ahead' | 'locked';
 
 const labels = ['way'];
 const durations = histograms({
@@ -27,7 +27,7 @@ export function countBatch(way: Way, batch: readonly unknown[], beganAtMs: numbe
   writes.with(way).add(batch.length);
 }
 
-for (const way of ['foreseen', 'early', 'locked'] as const) {
+for (const way of ['foreseen', 'ahead', 'locked'] as const) {
   durations.with(way);
   writes.with(way);
 }

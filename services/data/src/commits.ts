@@ -31,17 +31,24 @@ export async function createCommitsTable(tx: Connection, appNumber: bigint): Pro
   await execute(
     tx,
     sql`create table ${commitsTable(appNumber)} (
-          height bigint primary key, hash bytea not null, content_hash bytea not null, ticket_id text collate "C" unique,
+          height bigint primary key, ordinal bigint not null, hash bytea not null, content_hash bytea not null, ticket_id text collate "C" unique,
           operation text not null, collection text not null, namespace text not null, ids text[] not null,
           user_address text, at timestamptz not null)`,
   );
 }
 
+/** What a link is made of, wherever it comes to stand. */
+export type LinkContent = Pick<Link, 'content' | 'entries'>;
+
+export const linkContent = (collection: string, entries: readonly Entry[]): LinkContent => ({
+  content: contentHash(collection, entries),
+  entries,
+});
+
 /** The next link after a head. */
-export function nextLink(head: Head, collection: string, entries: readonly Entry[]): Link {
-  const content = contentHash(collection, entries);
+export function nextLink(head: Head, { content, entries }: LinkContent): Link {
   const height = head.height + 1n;
-  return { height, hash: linkHash(head.hash, height, content), content, entries };
+  return { height, ordinal: head.ordinal + 1n, hash: linkHash(head.hash, height, content), content, entries };
 }
 
 export interface CommitRow {
@@ -58,15 +65,16 @@ export interface CommitRow {
 export function insertCommits(appNumber: bigint, commits: readonly CommitRow[], at: Date): Sql {
   const texts = (of: (commit: CommitRow) => string | null) => textArray(commits.map(of));
   // An array of arrays must be rectangular in Postgres, so each list of ids travels as the text of an array.
-  return sql`insert into ${commitsTable(appNumber)} (height, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address, at)
-        select height, hash, content_hash, ticket_id, operation, collection, namespace, ids::text[], user_address, ${at}
+  return sql`insert into ${commitsTable(appNumber)} (height, ordinal, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address, at)
+        select height, ordinal, hash, content_hash, ticket_id, operation, collection, namespace, ids::text[], user_address, ${at}
         from unnest(${int8Array(commits.map(({ link }) => Number(link.height)))}::int8[],
+            ${int8Array(commits.map(({ link }) => Number(link.ordinal)))}::int8[],
             ${byteaArray(commits.map(({ link }) => link.hash))}::bytea[],
             ${byteaArray(commits.map(({ link }) => link.content))}::bytea[], ${texts(({ ticketId }) => ticketId)}::text[],
             ${texts(({ operation }) => operation)}::text[], ${texts(({ collection }) => collection)}::text[],
             ${texts(({ namespace }) => namespace)}::text[], ${texts(({ link }) => arrayText(link.entries))}::text[],
             ${texts(({ userAddress }) => userAddress)}::text[])
-          as c(height, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address)`;
+          as c(height, ordinal, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address)`;
 }
 
 /** The ids of a link as the text of a Postgres array: each in quotes, with a backslash before quotes and backslashes. */

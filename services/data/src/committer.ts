@@ -3,11 +3,12 @@ import { ServiceError, unavailable } from '@granary/shared/errors';
 import { fromPostgres, isConnectionError, isRetryable, violatedConstraint } from '@granary/shared/postgres/errors';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { CommitUnknownError } from '@granary/shared/postgres/transaction';
+import { Ahead, concerns, type Copying } from './ahead';
 import type { App, Placed } from './batch';
 import { BatchWriter, type Search, type Written } from './batch-writer';
 import { waitingBytes } from './commit-metrics';
 import type { Committed } from './commits';
-import { Flight } from './flight';
+import type { CopyTurns } from './copy-turns';
 import type { WriterHandles } from './handles';
 import { uniqueViolation, UniqueViolationError } from './unique-violation';
 import { isBulk, WriteQueue, type Waiting, type Write } from './write-queue';
@@ -19,17 +20,20 @@ const attemptsMax = 3;
 /** How long an unknown outcome is looked for before the caller is told that it is unknown. */
 const unknownForMs = 30_000;
 
-/** After a bulk that was begun early in vain so many batches of its app are not begun early. */
+/** Bulks of one app that are copied at a time, ahead of their turn. */
+const aheadMax = 2;
+/** After a bulk that was copied ahead in vain so many of its app are not. */
 const waryFor = 16;
 
-/** A batch that was taken out of the queue. */
-interface Taken {
-  batch: Waiting[];
-  flight: Flight;
-  /** What was begun while the batch before it was under way; gives undefined when nothing came of it. */
-  early?: Promise<Written | undefined>;
-  /** The turn of what was begun early; given back when nothing comes of it before the batch has its own. */
-  turn?: 'lent' | 'its own' | 'given back';
+/** The writes of an app. */
+interface Writes {
+  queue: WriteQueue;
+  /** The batch that is under way. */
+  batch: readonly Waiting[];
+  /** The bulks that are copied ahead; the first may be under way. */
+  ahead: Ahead[];
+  /** How many bulks are not to be copied ahead, because it was in vain. */
+  wary: number;
 }
 
 /**
@@ -38,7 +42,7 @@ interface Taken {
  */
 export class Committer {
   private readonly writer: BatchWriter;
-  private readonly queues = new Map<bigint, WriteQueue>();
+  private readonly apps = new Map<bigint, Writes>();
   private readonly running = new Set<Promise<void>>();
   private free: number;
   private waitingBytes = 0;
@@ -49,10 +53,11 @@ export class Committer {
     pool: Pool,
     private readonly log: Logger,
     concurrency: number,
+    private readonly copyTurns: CopyTurns,
     /** Hears which collections a transaction has changed, once it is committed. */
     private readonly afterCommit: (collectionNumbers: readonly bigint[]) => void,
   ) {
-    this.writer = new BatchWriter(pool);
+    this.writer = new BatchWriter(pool, copyTurns);
     this.free = concurrency;
   }
 
@@ -64,14 +69,17 @@ export class Committer {
   submit(app: App, write: Write): Promise<Committed> {
     if (this.waitingBytes >= allWaitingBytesMax) throw unavailable('Too many writes are waiting');
     return new Promise((resolve, reject) => {
-      const known = this.queues.get(app.number);
-      const queue = known ?? new WriteQueue();
-      queue.add({ write, resolve, reject });
+      const known = this.apps.get(app.number);
+      const writes = known ?? { queue: new WriteQueue(), batch: [], ahead: [], wary: 0 };
+      const waiting = { write, resolve, reject };
+      writes.queue.add(waiting);
+      if (!isBulk(waiting)) this.copyTurns.note();
       this.waitingBytes += write.bytes;
       waitingBytes.value += write.bytes;
+      this.copyAhead(app, writes);
       if (known) return;
-      this.queues.set(app.number, queue);
-      const run = this.drain(app, queue).finally(() => this.running.delete(run));
+      this.apps.set(app.number, writes);
+      const run = this.drain(app, writes).finally(() => this.running.delete(run));
       this.running.add(run);
     });
   }
@@ -81,49 +89,82 @@ export class Committer {
     await Promise.all(this.running);
   }
 
-  private async drain(app: App, queue: WriteQueue): Promise<void> {
+  /**
+   * Commits the batches of an app, one after the other. Small writes and bulks take turns, so that a small one waits
+   * for one bulk and not for all that came before it; and only for the end of that one, where it was copied ahead.
+   */
+  private async drain(app: App, writes: Writes): Promise<void> {
+    const { queue, ahead } = writes;
     // Writes of the same turn of the event loop make the first batch.
     await new Promise((resolve) => setImmediate(resolve));
-    let next: Taken | undefined;
-    let wary = 0;
-    while (next || queue.size > 0) {
-      if (next?.turn === 'lent') next.turn = 'its own';
-      else await this.turn();
-      const { batch, flight, early } = next ?? this.take(queue);
-      wary -= 1;
-      next = wary < 0 && isBulk(batch) ? this.takeEarly(app, queue, flight) : undefined;
-      if (early && !(await early.catch(() => true)) && flight.isPlanned) wary = waryFor;
-      await this.commit(app, batch, flight, early)
-        .catch((error: unknown) => batch.forEach(({ reject }) => reject(error)))
-        .finally(() => this.endTurn());
+    let bulkWasLast = false;
+    while (queue.size + ahead.length > 0) {
+      this.copyAhead(app, writes);
+      const [first] = ahead;
+      const isBulkDue = first ? first.isSettled : queue.nextBulk !== undefined;
+      const isHeld = (write: Write) => ahead.some((each) => each.holds(write));
+      const small: Waiting[] = isBulkDue && !bulkWasLast ? [] : this.taken(queue.takeSmall(isHeld));
+      bulkWasLast = small.length === 0 && isBulkDue;
+      if (small.length > 0) await this.commitInTurn(app, writes, small);
+      else if (isBulkDue) await (first ? this.commitAhead(app, writes) : this.commitBulk(app, writes));
+      else await Promise.race([queue.added(), first?.settled]);
     }
-    this.queues.delete(app.number);
+    this.apps.delete(app.number);
   }
 
-  private take(queue: WriteQueue): Taken {
-    const batch = queue.takeBatch();
+  /** Begins to copy the bulks that are next, as long as a turn stays free for other apps. */
+  private copyAhead(app: App, { queue, batch, ahead, wary }: Writes): void {
+    // A write that is held must not wait for bulks that came after it.
+    while (wary === 0 && ahead.length < aheadMax && this.free > 1 && !queue.isHolding) {
+      const next = queue.nextBulk;
+      if (!next) return;
+      const ids = new Set(next.write.ids());
+      const before = [...batch, ...ahead.map((each) => each.bulk)];
+      if (before.some(({ write }) => concerns(write, next.write.collection, ids))) return;
+      const ordinal = this.writer.ordinalAhead(app, next, ahead.at(-1)?.ordinal ?? 0n);
+      if (ordinal === undefined) return;
+      this.free -= 1;
+      const [bulk] = this.taken([queue.takeBulk()]);
+      const write = (copying: Copying) => this.writer.ahead(app, bulk!, ordinal, copying);
+      ahead.push(new Ahead(bulk!, ids, ordinal, write, () => this.endTurn()));
+    }
+  }
+
+  private commitBulk(app: App, writes: Writes): Promise<void> {
+    writes.wary = Math.max(0, writes.wary - 1);
+    return this.commitInTurn(app, writes, this.taken([writes.queue.takeBulk()]));
+  }
+
+  /** Commits the first of those that are copied ahead. If nothing comes of it, the others must be out of its way. */
+  private async commitAhead(app: App, writes: Writes): Promise<void> {
+    const [first, ...others] = writes.ahead as [Ahead, ...Ahead[]];
+    if (first.isLost) await this.turn();
+    await this.commit(app, [first.bulk], async () => {
+      const written = await first.commit();
+      if (written) return written;
+      writes.wary = waryFor;
+      await Promise.all(others.map((each) => each.abandon()));
+      return undefined;
+    });
+    writes.ahead.shift();
+    this.endTurn();
+  }
+
+  private async commitInTurn(app: App, writes: Writes, batch: Waiting[]): Promise<void> {
+    writes.batch = batch;
+    await this.turn();
+    const placed: Placed = new Map();
+    await this.commit(app, batch, () => naming(placed, this.writer.atForeseenHead(app, batch, placed)));
+    writes.batch = [];
+    this.endTurn();
+  }
+
+  /** Counts writes out that are no longer waiting. */
+  private taken(batch: Waiting[]): Waiting[] {
     const bytes = batch.reduce((sum, { write }) => sum + write.bytes, 0);
     this.waitingBytes -= bytes;
     waitingBytes.value -= bytes;
-    return { batch, flight: new Flight() };
-  }
-
-  /** Takes the bulk that is next while the batch before it is under way, if a turn stays free for other apps. */
-  private takeEarly(app: App, queue: WriteQueue, before: Flight): Taken | undefined {
-    if (this.free < 2 || !queue.nextBulk || !this.writer.mayBeEarly(app, queue.nextBulk)) return undefined;
-    this.free -= 1;
-    const taken: Taken = { ...this.take(queue), turn: 'lent' };
-    taken.early = this.writer.early(app, taken.batch, before, taken.flight);
-    taken.early.then(
-      (written) => {
-        if (written || taken.turn !== 'lent') return;
-        taken.turn = 'given back';
-        this.endTurn();
-      },
-      // Whoever takes it from here hears of what it throws.
-      () => {},
-    );
-    return taken;
+    return batch;
   }
 
   private turn(): Promise<void> | undefined {
@@ -140,29 +181,34 @@ export class Committer {
     else this.free += 1;
   }
 
-  /** Commits a batch; one that fails is tried again write by write, so that each fails alone. */
-  private async commit(app: App, batch: Waiting[], flight: Flight, early?: Taken['early']): Promise<void> {
+  /**
+   * Commits a batch, first by the shortest way that there may be for it. One that fails is tried again write by write,
+   * so that each fails alone. Never throws.
+   */
+  private async commit(app: App, batch: Waiting[], shortest: () => Promise<Written | undefined>): Promise<void> {
     try {
-      await this.firstAttempt(app, batch, flight, early).catch((error: unknown) => {
-        flight.ended(false);
+      await this.firstAttempt(app, batch, shortest).catch((error: unknown) => {
         if (!isRetryable(error)) throw error;
         return this.attemptAgain(app, batch);
       });
     } catch (error) {
-      if (error instanceof CommitUnknownError) await this.resolveUnknown(app, batch, error);
-      else if (isTemporary(error)) batch.forEach(({ reject }) => reject(refusal(error)));
-      else if (batch.length > 1 || mayBeRepeated(error)) await this.commitEach(app, batch);
-      else batch[0]!.reject(refusal(error));
+      await this.afterFailure(app, batch, error).catch((failure: unknown) =>
+        batch.forEach(({ reject }) => reject(failure)),
+      );
     }
   }
 
-  /** By the shortest way that there is for it. */
-  private async firstAttempt(app: App, batch: Waiting[], flight: Flight, early: Taken['early']): Promise<void> {
-    const placed: Placed = new Map();
-    const written = (await early) ?? (await naming(placed, this.writer.atForeseenHead(app, batch, placed)));
-    if (!written) return this.attempt(app, batch, undefined, flight);
-    flight.ended(true);
-    this.settle(app, batch, written);
+  private async afterFailure(app: App, batch: Waiting[], error: unknown): Promise<void> {
+    if (error instanceof CommitUnknownError) await this.resolveUnknown(app, batch, error);
+    else if (isTemporary(error)) batch.forEach(({ reject }) => reject(refusal(error)));
+    else if (batch.length > 1 || mayBeRepeated(error)) await this.commitEach(app, batch);
+    else batch[0]!.reject(refusal(error));
+  }
+
+  private async firstAttempt(app: App, batch: Waiting[], shortest: () => Promise<Written | undefined>): Promise<void> {
+    const written = await shortest();
+    if (written) this.settle(app, batch, written);
+    else await this.attempt(app, batch);
   }
 
   /** A lock that was not given, or a deadlock, is no write's fault: again together, one by one would wait as often. */
@@ -226,10 +272,9 @@ export class Committer {
   }
 
   /** One transaction for a batch. Settles every write of it, or throws and settles none. */
-  private async attempt(app: App, batch: Waiting[], search?: Search, flight?: Flight): Promise<void> {
+  private async attempt(app: App, batch: Waiting[], search?: Search): Promise<void> {
     const placed: Placed = new Map();
-    const written = await naming(placed, this.writer.underLock(app, batch, search, placed, flight));
-    flight?.ended(true);
+    const written = await naming(placed, this.writer.underLock(app, batch, search, placed));
     this.settle(app, batch, written);
   }
 
@@ -243,7 +288,7 @@ export class Committer {
       }
     };
     this.afterCommit(changed);
-    if (this.queues.get(app.number)?.size) setImmediate(answer);
+    if (this.apps.get(app.number)?.queue.size) setImmediate(answer);
     else answer();
   }
 }

@@ -7,14 +7,26 @@ import { invalid, ServiceError } from '@granary/shared/errors';
 import { readJson, toText, type JsonValue } from '@granary/shared/json/value';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { requireCollection, type CollectionHandle } from './catalog';
-import { nextLink, resultsJson } from './commits';
+import { linkContent, nextLink, resultsJson, type LinkContent } from './commits';
 import type { App } from './batch';
 import { toIdempotencyKey } from './idempotency';
 import { isName } from './names';
-import { prepareBody, prepareOwnDocument, readStoreRoot, refusing, rulesOf, type PreparedDocument } from './prepare';
+import {
+  prepareBody,
+  prepareLargeBody,
+  prepareOwnDocument,
+  readLargeStoreRoot,
+  readStoreRoot,
+  refusing,
+  rulesOf,
+  type PreparedDocument,
+} from './prepare';
 import { SCHEMA_VIOLATION } from './schema';
 import type { Committing } from './tracing';
 import type { BuiltLink, Write } from './write-queue';
+
+/** A smaller body is read in less than a slice. */
+const slicedFromBytes = 128 * 1024;
 
 /** The app of a message; its number came with the caller's verified key. */
 const appOf = (request: { appId: string; appNumber: string }): App => ({
@@ -29,9 +41,11 @@ const appOf = (request: { appId: string; appNumber: string }): App => ({
 export async function storeDocuments(committer: Committing, request: StoreRequest): Promise<StoreResponse> {
   const app = appOf(request);
   const { body } = request;
-  const collection = readStoreRoot(body, app.appId);
+  const isLarge = body.length > slicedFromBytes;
+  const collection = isLarge ? await readLargeStoreRoot(body, app.appId) : readStoreRoot(body, app.appId);
   // Read before the lock is taken; again under it only if the catalog has moved on.
-  let prepared = prepareAhead(body, await committer.handles.get(app, collection));
+  const handle = await committer.handles.get(app, collection);
+  let prepared = isLarge ? await prepareLargeAhead(collection, body, handle) : prepareAhead(collection, body, handle);
   if (prepared?.documents.length === 0) throw invalid('There is nothing to store', { data: ['must not be empty'] });
   const write: Write = {
     ticketId: request.ticketId,
@@ -40,10 +54,10 @@ export async function storeDocuments(committer: Committing, request: StoreReques
     userAddress: request.userAddress ?? null,
     idempotency: toIdempotencyKey(request.idempotency),
     bytes: Math.max(body.length, prepared ? sizeOf(prepared.documents) : 0),
+    ids: () => prepared?.documents.map(({ id }) => id),
     build: (handle, head): BuiltLink[] => {
-      if (!prepared || !isSameState(prepared.handle, handle)) prepared = prepareFor(body, handle);
-      const { documents } = prepared;
-      return [{ link: nextLink(head, collection, documents), documents }];
+      if (!prepared || !isSameState(prepared.handle, handle)) prepared = prepareFor(collection, body, handle);
+      return [{ link: nextLink(head, prepared.content), documents: prepared.documents }];
     },
   };
   const committed = await committer.submit(app, write);
@@ -52,26 +66,53 @@ export async function storeDocuments(committer: Committing, request: StoreReques
 
 interface PreparedBody {
   documents: PreparedDocument[];
+  content: LinkContent;
   /** What they were prepared for. */
   handle: CollectionHandle | undefined;
 }
 
-const prepareFor = (body: Buffer, handle: CollectionHandle | undefined): PreparedBody => ({
-  documents: prepareBody(body, rulesOf(handle)),
-  handle,
-});
+const prepareFor = (collection: string, body: Buffer, handle: CollectionHandle | undefined): PreparedBody =>
+  preparedBody(collection, prepareBody(body, rulesOf(handle)), handle);
+
+const preparedBody = (
+  collection: string,
+  documents: PreparedDocument[],
+  handle: CollectionHandle | undefined,
+): PreparedBody => ({ documents, content: linkContent(collection, documents), handle });
+
+/** What can be read before the lock is taken. */
+function prepareAhead(
+  collection: string,
+  body: Buffer,
+  handle: CollectionHandle | undefined,
+): PreparedBody | undefined {
+  try {
+    return prepareFor(collection, body, handle);
+  } catch (error) {
+    return unlessFinal(error);
+  }
+}
+
+/** The same for a large body, while which others have their turns. */
+async function prepareLargeAhead(
+  collection: string,
+  body: Buffer,
+  handle: CollectionHandle | undefined,
+): Promise<PreparedBody | undefined> {
+  try {
+    return preparedBody(collection, await prepareLargeBody(body, rulesOf(handle)), handle);
+  } catch (error) {
+    return unlessFinal(error);
+  }
+}
 
 /**
- * What can be read before the lock is taken. That a document does not fit the schema is not final then: the schema
- * may have changed, or the write be a repeated one that has an answer.
+ * That a document does not fit the schema is not final before the lock is taken: the schema may have changed, or the
+ * write be a repeated one that has an answer. Throws any other error.
  */
-function prepareAhead(body: Buffer, handle: CollectionHandle | undefined): PreparedBody | undefined {
-  try {
-    return prepareFor(body, handle);
-  } catch (error) {
-    if (error instanceof ServiceError && error.reason === SCHEMA_VIOLATION) return undefined;
-    throw error;
-  }
+function unlessFinal(error: unknown): undefined {
+  if (error instanceof ServiceError && error.reason === SCHEMA_VIOLATION) return undefined;
+  throw error;
 }
 
 /** A revision that was seen in a transaction that was rolled back comes again, the number of a collection does not. */
@@ -111,15 +152,15 @@ export async function commitUpload(committer: Committing, request: CommitUploadR
     userAddress: null,
     idempotency: toIdempotencyKey(request.idempotency),
     bytes: request.metadata.length,
+    ids: () => [request.blobId],
     build: (handle, head): BuiltLink[] => {
-      const upload = nextLink(head, request.collection, [
-        { id: request.blobId, sha256: Buffer.from(request.sha256, 'hex') },
-      ]);
+      const bytes = { id: request.blobId, sha256: Buffer.from(request.sha256, 'hex') };
+      const upload = nextLink(head, linkContent(request.collection, [bytes]));
       const text = metadataText(request, upload.hash.toString('hex'), upload.height, custom);
       const document = prepareOwnDocument(Buffer.from(text), rulesOf(handle));
       return [
         { link: upload, documents: [] },
-        { link: nextLink(upload, request.collection, [document]), documents: [document] },
+        { link: nextLink(upload, linkContent(request.collection, [document])), documents: [document] },
       ];
     },
   };

@@ -26,6 +26,11 @@ export class ForeseenHeads {
     return app && app.found >= trustedAfter ? app.head : undefined;
   }
 
+  /** Where the last commit of this copy left the head, or found it; undefined when that is not known. */
+  last(appNumber: bigint): LockedHead | undefined {
+    return this.apps.get(appNumber)?.head;
+  }
+
   /** The head was found so, under its lock. */
   found(appNumber: bigint, head: LockedHead): void {
     const app = this.apps.get(appNumber);

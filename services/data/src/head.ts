@@ -9,6 +9,8 @@ import { APP_NOT_FOUND } from './catalog';
 /** The last link of an app's hash chain. */
 export interface Head {
   height: bigint;
+  /** Grows with the height, by one or more: the place of the commit among all of the app, which its documents carry. */
+  ordinal: bigint;
   hash: Buffer;
 }
 
@@ -26,25 +28,34 @@ export const genesisHash = Buffer.alloc(32);
  * Throws APP_NOT_FOUND.
  */
 export async function lockHead(tx: Connection, appNumber: bigint): Promise<LockedHead> {
-  const found = await row<{ height: bigint; hash: Buffer; catalog_revision: bigint }>(tx, headToLock(appNumber));
+  const found = await row<{ height: bigint; ordinal: bigint; hash: Buffer; catalog_revision: bigint }>(
+    tx,
+    headToLock(appNumber),
+  );
   if (!found) throw noSuchApp();
-  return { height: found.height, hash: found.hash, catalogRevision: found.catalog_revision };
+  const { height, ordinal, hash, catalog_revision: catalogRevision } = found;
+  return { height, ordinal, hash, catalogRevision };
 }
 
 /** The statement of lockHead, and its answer where that comes as texts. Throws APP_NOT_FOUND. */
 export const headToLock = (appNumber: bigint): Sql =>
-  sql`select height, hash, catalog_revision from head where app_number = ${appNumber} for update`;
+  sql`select height, ordinal, hash, catalog_revision from head where app_number = ${appNumber} for update`;
 
 export function toLockedHead({ rows }: StepAnswer): LockedHead {
-  const [height, hash, revision] = rows[0] ?? [];
-  if (!height || !hash || !revision) throw noSuchApp();
+  const [height, ordinal, hash, revision] = rows[0] ?? [];
+  if (!height || !ordinal || !hash || !revision) throw noSuchApp();
   // A bytea comes as \x and its hex digits.
-  return { height: BigInt(height), hash: Buffer.from(hash.slice(2), 'hex'), catalogRevision: BigInt(revision) };
+  return {
+    height: BigInt(height),
+    ordinal: BigInt(ordinal),
+    hash: Buffer.from(hash.slice(2), 'hex'),
+    catalogRevision: BigInt(revision),
+  };
 }
 
 /** Moves a head on that is locked. */
 export const moveHead = (appNumber: bigint, to: Head): Sql =>
-  sql`update head set height = ${to.height}, hash = ${to.hash} where app_number = ${appNumber}`;
+  sql`update head set height = ${to.height}, ordinal = ${to.ordinal}, hash = ${to.hash} where app_number = ${appNumber}`;
 
 /**
  * Locks a head and moves it on from where it is expected to be. Fails with an error that isHeadElsewhere() knows when
@@ -52,7 +63,7 @@ export const moveHead = (appNumber: bigint, to: Head): Sql =>
  */
 export const moveHeadFrom = (appNumber: bigint, from: LockedHead, to: Head): Sql =>
   sql`with moved as (
-        update head set height = ${to.height}, hash = ${to.hash}
+        update head set height = ${to.height}, ordinal = ${to.ordinal}, hash = ${to.hash}
         where app_number = ${appNumber} and height = ${from.height} and hash = ${from.hash}
           and catalog_revision = ${from.catalogRevision}
         returning 1)

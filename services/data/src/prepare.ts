@@ -9,6 +9,7 @@ import {
 } from '@granary/shared/json/document';
 import { JsonError } from '@granary/shared/json/error';
 import { JsonReader } from '@granary/shared/json/reader';
+import { atOnce, inSlices, type Steps } from '@granary/shared/slices';
 import type { CollectionHandle, IndexDescriptor } from './catalog';
 import { sha256 } from './head';
 import { isName } from './names';
@@ -79,43 +80,61 @@ export function rulesOf(handle: CollectionHandle | undefined): DocumentRules {
  * further than the root, which usually comes first. Throws MALFORMED_JSON, VALIDATION_FAILED, or FORBIDDEN when the
  * root names another app than the caller's.
  */
-export function readStoreRoot(body: Buffer, appId: string): string {
-  return refusing(() => {
-    const reader = openObject(body);
-    while (reader.nextMember()) {
-      if (reader.key() === 'root' && reader.peekType() === 'string') return collectionOf(reader.readString(), appId);
-      reader.skipValue();
-    }
-    reader.end();
-    throw invalid('The request is not valid', { root: ['is required and must be a string like app::collection'] });
-  });
+export const readStoreRoot = (body: Buffer, appId: string): string => readAtOnce(rootSteps(body, appId));
+
+/** The same of a large body, while others have their turns where the root comes late. */
+export const readLargeStoreRoot = (body: Buffer, appId: string): Promise<string> =>
+  readInSlices(rootSteps(body, appId), { goesFirst: true });
+
+function* rootSteps(body: Buffer, appId: string): Steps<string> {
+  const reader = openObject(body);
+  while (reader.nextMember()) {
+    const type = reader.peekType();
+    if (type === 'string' && reader.key() === 'root') return collectionOf(reader.readString(), appId);
+    if (type === 'array') yield* skippingSteps(reader);
+    else reader.skipValue();
+  }
+  reader.end();
+  throw invalid('The request is not valid', { root: ['is required and must be a string like app::collection'] });
+}
+
+/** Skips the array that the reader stands at; yields after each element. */
+function* skippingSteps(reader: JsonReader): Steps<void> {
+  for (reader.enterArray(); reader.nextElement(); yield) reader.skipValue();
 }
 
 /**
  * Reads and validates a whole body `{"root"?: …, "data": [object, …]}` and every document in it, in one pass over its
  * bytes. With `single`, data may be one object too. Throws a ServiceError that names each place that is wrong.
  */
-export function prepareBody(body: Buffer, rules: DocumentRules, options: { single?: true } = {}): PreparedDocument[] {
-  return refusing(() => {
-    const reader = openObject(body);
-    const problems: FieldMessages = {};
-    let prepared: PreparedDocument[] | undefined;
-    while (reader.nextMember()) {
-      const key = reader.key();
-      const type = reader.peekType();
-      if (key === 'data' && (type === 'array' || (type === 'object' && options.single))) {
-        prepared = type === 'array' ? prepareDocuments(reader, rules) : [prepareSingle(reader, rules)];
-        continue;
-      }
-      if (key === 'data') problems['data'] = ['must be an array of objects'];
-      else if (key !== 'root') problems[key] = ['is not a known field'];
-      reader.skipValue();
+export const prepareBody = (body: Buffer, rules: DocumentRules, options?: { single?: true }): PreparedDocument[] =>
+  readAtOnce(bodySteps(body, rules, options));
+
+/** The same of a large body, while others have their turns. */
+export const prepareLargeBody = (body: Buffer, rules: DocumentRules): Promise<PreparedDocument[]> =>
+  readInSlices(bodySteps(body, rules));
+
+/** Yields after each document. */
+function* bodySteps(body: Buffer, rules: DocumentRules, options: { single?: true } = {}): Steps<PreparedDocument[]> {
+  const reader = openObject(body);
+  const problems: FieldMessages = {};
+  let prepared: PreparedDocument[] | undefined;
+  while (reader.nextMember()) {
+    const key = reader.key();
+    const type = reader.peekType();
+    if (key === 'data' && (type === 'array' || (type === 'object' && options.single))) {
+      prepared = type === 'array' ? yield* documentSteps(reader, rules) : [prepareSingle(reader, rules)];
+      continue;
     }
-    reader.end();
-    if (!prepared && !problems['data']) problems['data'] = ['is required and missing'];
-    if (prepared && Object.keys(problems).length === 0) return prepared;
-    throw invalid('The request is not valid', problems);
-  });
+    if (key === 'data') problems['data'] = ['must be an array of objects'];
+    else if (key !== 'root') problems[key] = ['is not a known field'];
+    if (type === 'array') yield* skippingSteps(reader);
+    else reader.skipValue();
+  }
+  reader.end();
+  if (!prepared && !problems['data']) problems['data'] = ['is required and missing'];
+  if (prepared && Object.keys(problems).length === 0) return prepared;
+  throw invalid('The request is not valid', problems);
 }
 
 function openObject(body: Buffer): JsonReader {
@@ -143,7 +162,7 @@ function prepareSingle(reader: JsonReader, rules: DocumentRules): PreparedDocume
 }
 
 /** Reads the array of documents that the reader stands at. */
-function prepareDocuments(reader: JsonReader, rules: DocumentRules): PreparedDocument[] {
+function* documentSteps(reader: JsonReader, rules: DocumentRules): Steps<PreparedDocument[]> {
   const prepared: PreparedDocument[] = [];
   const violations = new Violations();
   let bytes = 0;
@@ -154,13 +173,14 @@ function prepareDocuments(reader: JsonReader, rules: DocumentRules): PreparedDoc
       throw invalid('A call may not hold so many documents', { data: [message] }, 'LIMIT_EXCEEDED');
     }
     const document = readDocument(reader, rules.watch);
-    const next = prepareDocument(reader.bytes, document, rules, violations, `data[${prepared.length}]`);
+    const next = prepareDocument(reader.bytes, document, rules, violations, prepared.length);
     prepared.push(next);
     bytes += next.body.length;
     if (bytes > preparedMaxBytes) {
       const message = `may have at most ${preparedMaxBytes} bytes together with the defaults of the schema`;
       throw invalid('A call may not store so much', { data: [message] }, 'LIMIT_EXCEEDED');
     }
+    yield;
   }
   violations.throwAny();
   return prepared;
@@ -184,10 +204,10 @@ function prepareDocument(
   document: ScannedDocument,
   rules: DocumentRules,
   violations: Violations,
-  path: string,
+  place: Place,
 ): PreparedDocument {
   // A soft delete needs no more than an id.
-  const defaults = document.deleted ? noDefaults : checkFields(bytes, document, rules, violations, path);
+  const defaults = document.deleted ? noDefaults : checkFields(bytes, document, rules, violations, place);
   const id = document.id ?? newDocumentId();
   const body = spliceText(bytes, document, { id, defaults });
   const hasOwnKeys = hasIndexInside(rules, defaults);
@@ -209,7 +229,7 @@ function checkFields(
   document: ScannedDocument,
   rules: DocumentRules,
   violations: Violations,
-  path: string,
+  place: Place,
 ): readonly Default[] {
   if (rules.fields.length === 0) return noDefaults;
   const defaults: Default[] = [];
@@ -218,7 +238,7 @@ function checkFields(
     const capture = document.captures[firstField + at];
     // The id that is missing will be made, and a string.
     if (name === 'id' && document.id === null) continue;
-    for (const problem of fieldProblems(rule, bytes, capture)) violations.add(`${path}.${name}`, problem);
+    for (const problem of fieldProblems(rule, bytes, capture)) violations.add(place, name, problem);
     if (capture === undefined && rule.defaultText !== undefined)
       defaults.push({ key: name, jsonText: rule.defaultText });
   }
@@ -282,13 +302,18 @@ export function keysOfStored(bytes: Buffer, rules: DocumentRules): Pick<Prepared
   };
 }
 
+/** Where a document stands: at an index of data, or at a path. */
+type Place = number | string;
+
 class Violations {
   private readonly messages: FieldMessages = {};
   private count = 0;
 
-  add(path: string, message: string): void {
+  add(place: Place, fieldName: string, message: string): void {
     this.count += 1;
-    if (this.count <= messagesMax) (this.messages[path] ??= []).push(message);
+    if (this.count > messagesMax) return;
+    const path = `${typeof place === 'number' ? `data[${place}]` : place}.${fieldName}`;
+    (this.messages[path] ??= []).push(message);
   }
 
   throwAny(): void {
@@ -305,20 +330,34 @@ class Violations {
 }
 
 /** Turns what the JSON reader refuses into the answer for the caller; `base` is where the read text stands in the body. */
-export function refusing<T>(read: () => T, base = ''): T {
+export function refusing<T>(read: () => T, base?: string): T {
   try {
     return read();
   } catch (error) {
-    if (!(error instanceof JsonError)) throw error;
-    switch (error.reason) {
-      case 'MALFORMED':
-      case 'INVALID_UTF8':
-      case 'BYTE_ORDER_MARK':
-        throw new ServiceError('INVALID_ARGUMENT', 'MALFORMED_JSON', error.message, { cause: error });
-      case 'TOO_LARGE':
-        throw new ServiceError('RESOURCE_EXHAUSTED', 'DOCUMENT_TOO_LARGE', error.message, { cause: error });
-      default:
-        throw invalid('The request is not valid', { [base + (error.path ?? '')]: [error.message] });
-    }
+    throw toRefusal(error, base);
+  }
+}
+
+const readAtOnce = <T>(steps: Steps<T>): T => refusing(() => atOnce(steps));
+
+async function readInSlices<T>(steps: Steps<T>, options?: { goesFirst: true }): Promise<T> {
+  try {
+    return await inSlices(steps, options);
+  } catch (error) {
+    throw toRefusal(error);
+  }
+}
+
+function toRefusal(error: unknown, base = ''): unknown {
+  if (!(error instanceof JsonError)) return error;
+  switch (error.reason) {
+    case 'MALFORMED':
+    case 'INVALID_UTF8':
+    case 'BYTE_ORDER_MARK':
+      return new ServiceError('INVALID_ARGUMENT', 'MALFORMED_JSON', error.message, { cause: error });
+    case 'TOO_LARGE':
+      return new ServiceError('RESOURCE_EXHAUSTED', 'DOCUMENT_TOO_LARGE', error.message, { cause: error });
+    default:
+      return invalid('The request is not valid', { [base + (error.path ?? '')]: [error.message] });
   }
 }

@@ -12,6 +12,7 @@ import { observeLane } from '@granary/shared/telemetry/pool-metrics';
 import { readableBy } from '@granary/shared/trust/subscribers';
 import { dataAccess } from './access';
 import { Committer } from './committer';
+import { CopyTurns } from './copy-turns';
 import type { DataConfig } from './config';
 import { dropAppJob, dropCollectionJob } from './drops';
 import { dataHandlers } from './handlers';
@@ -65,7 +66,10 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
       const lane = createLane(config, log);
       const unobserveLane = observeLane('granary-data-lane', lane);
       const usage = new UsagePublisher(pool, log, notify);
-      const committer = new Committer(pool, log, Math.max(1, Math.floor(config.DATABASE_POOL_SIZE / 2)), (changed) => {
+      const batches = Math.max(1, Math.floor(config.DATABASE_POOL_SIZE / 2));
+      // There are as many lanes as the database has cores; one is left to small writes.
+      const copyTurns = new CopyTurns(Math.max(1, config.LANE_SIZE - 1));
+      const committer = new Committer(pool, log, batches, copyTurns, (changed) => {
         for (const number of changed) usage.touch(number);
       });
       const worker = new JobWorker(

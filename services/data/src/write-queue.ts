@@ -29,6 +29,8 @@ export interface Write {
   idempotency: IdempotencyKey | undefined;
   /** Size of what is to be written, or of what the caller sent if that is not known yet. */
   bytes: number;
+  /** The ids of its documents; undefined while they are not known. */
+  ids: () => readonly string[] | undefined;
   /**
    * The links of this write after `head`, for a collection as it is now (undefined: it will be made). Has no effect
    * but its result, for it runs again when a batch does; throws a ServiceError to refuse this write alone.
@@ -43,18 +45,17 @@ export interface Waiting {
   reject: (error: unknown) => void;
 }
 
-/** Whether a batch is one write that is too large to share it. */
-export const isBulk = ([first]: readonly Waiting[]): boolean => first !== undefined && first.write.bytes > bulkBytes;
+/** Whether a write is too large to share a batch. */
+export const isBulk = ({ write }: Waiting): boolean => write.bytes > bulkBytes;
 
-/**
- * The writes of one app that wait. Bulks and batches of small writes take turns where both wait, so that a small one
- * waits for one bulk and not for all that came before it.
- */
+/** The writes of one app that wait: bulks, and small ones that share batches. */
 export class WriteQueue {
   private small: Waiting[] = [];
   private readonly bulks: Waiting[] = [];
-  private bulkWasLast = false;
   private bytes = 0;
+  /** Whether a small write was left because it is held. */
+  isHolding = false;
+  private tellAdded = () => {};
 
   get size(): number {
     return this.small.length + this.bulks.length;
@@ -66,37 +67,45 @@ export class WriteQueue {
       throw new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', 'Too many writes of this app are waiting');
     }
     this.bytes += one.write.bytes;
-    if (isBulk([one])) this.bulks.push(one);
+    if (isBulk(one)) this.bulks.push(one);
     else this.small.push(one);
+    this.tellAdded();
   }
 
-  /** The bulk that is the next batch, if that is one. */
+  /** Resolves when the next write is added. */
+  added(): Promise<void> {
+    return new Promise((resolve) => (this.tellAdded = resolve));
+  }
+
   get nextBulk(): Waiting | undefined {
-    return this.small.length === 0 || !this.bulkWasLast ? this.bulks[0] : undefined;
+    return this.bulks[0];
   }
 
-  /** Takes the writes of the next batch; none when nothing waits. */
-  takeBatch(): Waiting[] {
-    const bulk = this.nextBulk;
-    if (bulk) this.bulks.shift();
-    this.bulkWasLast = bulk !== undefined;
-    const batch = bulk ? [bulk] : this.takeSmall();
-    for (const { write } of batch) this.bytes -= write.bytes;
-    return batch;
+  /** Takes the next bulk. */
+  takeBulk(): Waiting {
+    const bulk = this.bulks.shift()!;
+    this.bytes -= bulk.write.bytes;
+    return bulk;
   }
 
-  /** A second use of an Idempotency-Key waits for the batch after the first. */
-  private takeSmall(): Waiting[] {
+  /**
+   * Takes the small writes of the next batch; none when none may be written now. A second use of an Idempotency-Key
+   * waits for the batch after the first, and so does a write that is held.
+   */
+  takeSmall(isHeld: (write: Write) => boolean): Waiting[] {
     const batch: Waiting[] = [];
     const left: Waiting[] = [];
     const keys: IdempotencyKey[] = [];
     let bytes = 0;
     let closed = false;
+    this.isHolding = false;
     for (const one of this.small) {
       const { bytes: size, idempotency } = one.write;
       const repeated = idempotency !== undefined && keys.some((key) => sameKey(key, idempotency));
       closed ||= batch.length >= batchWritesMax || (batch.length > 0 && bytes + size > batchBytesMax);
-      if (closed || repeated) {
+      const held = isHeld(one.write);
+      this.isHolding ||= held;
+      if (closed || repeated || held) {
         left.push(one);
         continue;
       }
@@ -105,6 +114,7 @@ export class WriteQueue {
       if (idempotency) keys.push(idempotency);
     }
     this.small = left;
+    this.bytes -= bytes;
     return batch;
   }
 }

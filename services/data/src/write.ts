@@ -10,10 +10,10 @@ import { keyText } from './scalar';
 /** New documents of one collection are copied, not upserted, from so many on: then the look for known ids pays. */
 const copyFrom = 100;
 
-/** A document with its place in the order of all writes: the height of its commit and its place in that. */
+/** A document with its place in the order of all writes: the ordinal of its commit and its place in that. */
 export interface PlacedDocument {
   document: PreparedDocument;
-  height: number;
+  ordinal: number;
   place: number;
 }
 
@@ -70,17 +70,17 @@ export async function writeDocuments(
   if (added.length < copyFrom) return [upsert(handle, placed, repeated, at)];
   const others = added.length === placed.length ? [] : placed.filter((one) => !isNew(one));
   const steps: Step[] = others.length === 0 ? [] : [upsert(handle, others, repeated, at)];
-  const { copied, counted } = copyDocuments(handle, added, at);
+  const { copied, counted } = await copyDocuments(handle, added, at);
   return [...steps, copied, counted];
 }
 
 /** What writes documents of which none is known: `counted` follows under the lock of the head, `copied` may go before. */
-export const copyDocuments = (
+export const copyDocuments = async (
   handle: CollectionHandle,
   added: readonly PlacedDocument[],
   at: Date,
-): { copied: Step; counted: Step } => ({
-  copied: copyAdded(handle, added, at),
+): Promise<{ copied: Step; counted: Step }> => ({
+  copied: await copyAdded(handle, added, at),
   counted: countAdded(handle, added, at),
 });
 
@@ -136,20 +136,20 @@ function upsert(
       select * from unnest(${textArray(latest.map(({ document }) => document.id))}::text[],
           ${textArray(latest.map(({ document }) => document.body))}::text[], ${int8Array(counts)}::int8[],
           ${boolArray(latest.map(({ document }) => document.deleted))}::bool[],
-          ${int8Array(latest.map(({ height }) => height))}::int8[], ${int4Array(latest.map(({ place }) => place))}::int4[]${arrays})
-        as i(id, body, version, deleted, height, place${names})
+          ${int8Array(latest.map(({ ordinal }) => ordinal))}::int8[], ${int4Array(latest.map(({ place }) => place))}::int4[]${arrays})
+        as i(id, body, version, deleted, ordinal, place${names})
     ), written as (
-      insert into ${documents} as t (id, body, version, deleted, created_at, updated_at, height, place${names})
-      select id, body, version, deleted, ${at}::timestamptz, ${at}::timestamptz, height, place${values} from input
+      insert into ${documents} as t (id, body, version, deleted, created_at, updated_at, ordinal, place${names})
+      select id, body, version, deleted, ${at}::timestamptz, ${at}::timestamptz, ordinal, place${values} from input
       on conflict (id) do update set
         body = excluded.body, version = t.version + excluded.version, deleted = excluded.deleted,
-        updated_at = excluded.updated_at, height = excluded.height, place = excluded.place${updates}
+        updated_at = excluded.updated_at, ordinal = excluded.ordinal, place = excluded.place${updates}
       returning new.id, new.version, new.deleted, new.created_at, old.id as old_id, old.body as old_body, old.version as old_version,
         old.deleted as old_deleted, old.created_at as old_created_at, old.updated_at as old_updated_at,
-        old.height as old_height, old.place as old_place
+        old.ordinal as old_ordinal, old.place as old_place
     ), replaced as (
-      insert into ${history} (id, body, version, deleted, created_at, updated_at, height, place)
-      select old_id, old_body, old_version, old_deleted, old_created_at, old_updated_at, old_height, old_place
+      insert into ${history} (id, body, version, deleted, created_at, updated_at, ordinal, place)
+      select old_id, old_body, old_version, old_deleted, old_created_at, old_updated_at, old_ordinal, old_place
       from written where old_id is not null
     )${earlier.length === 0 ? empty : earlierVersions(history, earlier, at)}
     update collection set
@@ -162,27 +162,27 @@ function upsert(
 
 function earlierVersions(history: Sql, earlier: readonly EarlierVersion[], at: Date): Sql {
   return sql`, earlier as (
-      insert into ${history} (id, body, version, deleted, created_at, updated_at, height, place)
-      select e.id, e.body, w.version - e.back, e.deleted, w.created_at, ${at}, e.height, e.place
+      insert into ${history} (id, body, version, deleted, created_at, updated_at, ordinal, place)
+      select e.id, e.body, w.version - e.back, e.deleted, w.created_at, ${at}, e.ordinal, e.place
       from unnest(${textArray(earlier.map(({ document }) => document.id))}::text[],
           ${textArray(earlier.map(({ document }) => document.body))}::text[], ${int8Array(earlier.map(({ back }) => back))}::int8[],
           ${boolArray(earlier.map(({ document }) => document.deleted))}::bool[],
-          ${int8Array(earlier.map(({ height }) => height))}::int8[], ${int4Array(earlier.map(({ place }) => place))}::int4[])
-        as e(id, body, back, deleted, height, place) join written w on w.id = e.id)`;
+          ${int8Array(earlier.map(({ ordinal }) => ordinal))}::int8[], ${int4Array(earlier.map(({ place }) => place))}::int4[])
+        as e(id, body, back, deleted, ordinal, place) join written w on w.id = e.id)`;
 }
 
 /** Inserts documents of which none is known. */
-function copyAdded(handle: CollectionHandle, added: readonly PlacedDocument[], at: Date): Step {
+function copyAdded(handle: CollectionHandle, added: readonly PlacedDocument[], at: Date): Promise<Step> {
   const { documents, keys, names } = layoutOf(handle);
-  const columns = sql`id, body, version, deleted, created_at, updated_at, height, place${names}`;
-  const writeRow = (writer: BinaryWriter, { document, height, place }: PlacedDocument) => {
+  const columns = sql`id, body, version, deleted, created_at, updated_at, ordinal, place${names}`;
+  const writeRow = (writer: BinaryWriter, { document, ordinal, place }: PlacedDocument) => {
     writer.textField(document.id);
     writer.textField(document.body);
     writer.int8Field(1);
     writer.boolField(document.deleted);
     writer.instantField(at);
     writer.instantField(at);
-    writer.int8Field(height);
+    writer.int8Field(ordinal);
     writer.int4Field(place);
     for (const { write } of keys) write(writer, document);
   };

@@ -164,7 +164,7 @@ describe('the write path of two copies on one database', () => {
           )
         ).rows.map(
           // The columns of keys have other numbers in another collection.
-          ({ created_at: _created, updated_at: _updated, height: _height, place: _place, ...rest }) =>
+          ({ created_at: _created, updated_at: _updated, ordinal: _ordinal, place: _place, ...rest }) =>
             Object.values(rest),
         );
       const counters = await pool.query(

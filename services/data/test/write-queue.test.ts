@@ -10,20 +10,35 @@ function waiting(ticketId: string, bytes: number, key?: string): Waiting {
   return { write: write as unknown as Write, resolve: () => {}, reject: () => {} };
 }
 
+const tickets = (batch: readonly Waiting[]): string[] => batch.map(({ write }) => write.ticketId);
+const nobody = () => false;
+
 function batches(queue: WriteQueue): string[][] {
   const taken: string[][] = [];
-  while (queue.size > 0) taken.push(queue.takeBatch().map(({ write }) => write.ticketId));
+  while (queue.size > 0) taken.push(tickets(queue.takeSmall(nobody)));
   return taken;
 }
 
-test('a small write waits for one bulk, not for all that came before it, and bulks are not held up either', () => {
+test('bulks are taken one by one, small writes together, and those that are held wait', () => {
   const queue = new WriteQueue();
-  for (const name of ['b1', 'b2', 'b3']) queue.add(waiting(name, bulk));
-  expect(queue.takeBatch().map(({ write }) => write.ticketId)).toEqual(['b1']);
-  for (const name of ['s1', 's2']) queue.add(waiting(name, small));
-  expect(queue.takeBatch().map(({ write }) => write.ticketId)).toEqual(['s1', 's2']);
-  queue.add(waiting('s3', small));
-  expect(batches(queue)).toEqual([['b2'], ['s3'], ['b3']]);
+  for (const name of ['b1', 'b2']) queue.add(waiting(name, bulk));
+  for (const name of ['s1', 's2', 's3']) queue.add(waiting(name, small));
+  expect(tickets(queue.takeSmall(({ ticketId }) => ticketId === 's2'))).toEqual(['s1', 's3']);
+  expect(tickets([queue.nextBulk!, queue.takeBulk(), queue.takeBulk()])).toEqual(['b1', 'b1', 'b2']);
+  expect(queue.nextBulk).toBeUndefined();
+  expect(tickets(queue.takeSmall(nobody))).toEqual(['s2']);
+  expect(queue.size).toBe(0);
+});
+
+test('whoever waits for a write hears of the next one', async () => {
+  const queue = new WriteQueue();
+  const heard: string[] = [];
+  const added = queue.added().then(() => heard.push('added'));
+  await Promise.resolve();
+  expect(heard).toEqual([]);
+  queue.add(waiting('a', small));
+  await added;
+  expect(heard).toEqual(['added']);
 });
 
 test('a batch closes at 500 writes and at 1 MiB', () => {
@@ -52,7 +67,7 @@ test('what does not fit is refused, and fits once there is room', () => {
   for (let at = 0; at < 5_000; at++) queue.add(waiting(`t${at}`, 10));
   const refused = 'Too many writes of this app are waiting';
   expect(() => queue.add(waiting('more', 10))).toThrow(refused);
-  queue.takeBatch();
+  queue.takeSmall(nobody);
   queue.add(waiting('more', 10));
   const heavy = new WriteQueue();
   for (let at = 0; at < 13; at++) heavy.add(waiting(`t${at}`, 5 * 1024 * 1024));

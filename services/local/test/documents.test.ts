@@ -318,9 +318,13 @@ async function expectChain(url: string, appId: string, length: number): Promise<
       appId,
     ]);
     const schema = `a_${apps[0]!.number}`;
-    const { rows: commits } = await client.query<{ height: string; hash: Buffer; collection: string; ids: string[] }>(
-      `select height, hash, collection, ids from ${schema}.commits order by height`,
-    );
+    const { rows: commits } = await client.query<{
+      height: string;
+      ordinal: string;
+      hash: Buffer;
+      collection: string;
+      ids: string[];
+    }>(`select height, ordinal, hash, collection, ids from ${schema}.commits order by height`);
     const texts = new Map<string, string>();
     const { rows: collections } = await client.query<{ number: string }>(
       'select number from collection where app_number = $1',
@@ -328,10 +332,10 @@ async function expectChain(url: string, appId: string, length: number): Promise<
     );
     for (const { number } of collections) {
       for (const table of [`c_${number}`, `h_${number}`]) {
-        const { rows } = await client.query<{ height: string; place: number; body: string }>(
-          `select height, place, body from ${schema}.${table}`,
+        const { rows } = await client.query<{ ordinal: string; place: number; body: string }>(
+          `select ordinal, place, body from ${schema}.${table}`,
         );
-        for (const { height, place, body } of rows) texts.set(`${height}/${place}`, body);
+        for (const { ordinal, place, body } of rows) texts.set(`${ordinal}/${place}`, body);
       }
     }
     const sha256 = (...parts: Array<Buffer | string>) => {
@@ -350,7 +354,7 @@ async function expectChain(url: string, appId: string, length: number): Promise<
       const parts = commit.ids.flatMap((id, place) => [
         prefixed(Buffer.from(commit.collection)),
         prefixed(Buffer.from(id)),
-        prefixed(sha256(texts.get(`${commit.height}/${place}`)!)),
+        prefixed(sha256(texts.get(`${commit.ordinal}/${place}`)!)),
       ]);
       const height = Buffer.alloc(8);
       height.writeBigUInt64BE(BigInt(commit.height));

@@ -59,7 +59,7 @@ describe('steps that are sent in one go', () => {
       at: new Date(place % 2 === 0 ? -1_000_000_007 * place : 1_763_683_200_123 + place),
     }));
     const columns = { names: sql`place, text, bytes, json, number, flag, at`, count: 7 };
-    const copy = copyInto(trusted('copied'), columns, given, (writer, value) => {
+    const copy = await copyInto(trusted('copied'), columns, given, (writer, value) => {
       writer.int4Field(value.place);
       writer.textField(value.text);
       writer.textField(Buffer.from(value.bytes));
@@ -114,8 +114,11 @@ describe('steps that are sent in one go', () => {
         writer.int4Field(id);
         writer.textField('x'.repeat(100_000));
       });
-    const noTable = copyInto(trusted('missing'), { names: sql`id`, count: 1 }, Array(9).fill(7), (writer, id: number) =>
-      writer.int4Field(id),
+    const noTable = await copyInto(
+      trusted('missing'),
+      { names: sql`id`, count: 1 },
+      Array(9).fill(7),
+      (writer, id: number) => writer.int4Field(id),
     );
     const duplicate = { code: '23505', constraint: 'steps_pkey' };
     const client = await pool.connect();
@@ -127,14 +130,14 @@ describe('steps that are sent in one go', () => {
         ...duplicate,
         detail: `Key (id)=(${first}) already exists.`,
       });
-      await expect(pipeline(client, [copy([first, first + 2, first]), last])).rejects.toMatchObject({
+      await expect(pipeline(client, [await copy([first, first + 2, first]), last])).rejects.toMatchObject({
         ...duplicate,
         detail: `Key (id)=(${first}) already exists.`,
       });
       await expect(pipeline(client, [noTable, last])).rejects.toMatchObject({ code: '42P01' });
       const answers = await pipeline(client, [
         insert(first),
-        copy([first + 3, first + 4]),
+        await copy([first + 3, first + 4]),
         sql`select id from steps order by id desc`,
       ]);
       expect(answers.map(({ completion }) => completion).slice(0, 2)).toEqual(['INSERT 0 1', 'COPY 2']);

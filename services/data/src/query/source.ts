@@ -80,9 +80,9 @@ function makeSource(handle: CollectionHandle, { includeHistory, includeDeleted }
   );
   for (const { field, column } of ranked.sort((a, b) => b.rank - a.rank)) if (field !== 'id') keys.set(field, column);
   const table = includeHistory
-    ? sql`(select id, body, version, deleted, height, place from ${documentsTable(handle)}
+    ? sql`(select id, body, version, deleted, ordinal, place from ${documentsTable(handle)}
            union all
-           select id, body, version, deleted, height, place from ${historyTable(handle)}) t`
+           select id, body, version, deleted, ordinal, place from ${historyTable(handle)}) t`
     : sql`${documentsTable(handle)} t`;
   const latest = includeDeleted ? handle.rowCount : handle.rowCount - handle.deletedCount;
   return {

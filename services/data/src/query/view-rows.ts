@@ -51,7 +51,7 @@ function aggregateValue(compiler: Compiler, { operator, path }: Aggregate): Sql 
   // Anything but a number would be an error, and Postgres may look at the argument before the filter.
   const isNumber = sql`jsonb_typeof(${compiler.value(path)}) = 'number'`;
   const number = sql`case when ${isNumber} then ${compiler.value(path)}::numeric end`;
-  const placed = sql`row(t.height, to_jsonb(t.place), ${value})::keyed_value`;
+  const placed = sql`row(t.ordinal, to_jsonb(t.place), ${value})::keyed_value`;
   const sorted = sql`row(sort_rank(${value}), ${compiler.sortValue(path)}, ${value})::keyed_value`;
   switch (operator) {
     case 'count':

@@ -1,3 +1,4 @@
+import { inSlices, type Steps } from '../slices';
 import { BinaryWriter } from './binary';
 import { sql, type Sql } from './sql';
 
@@ -20,31 +21,34 @@ export interface CopyIn {
 
 /**
  * A COPY of rows into a table, the cheapest way to insert many: no plan, no parameters, whole pages at a time. The
- * format is binary, so bytes travel as they are. `writeRow` writes each of the named columns as one field.
+ * format is binary, so bytes travel as they are. `writeRow` writes each of the named columns as one field. Others have
+ * their turns meanwhile, but no other long work, for a COPY is part of a transaction.
  */
-export function copyInto<T>(
+export async function copyInto<T>(
   table: Sql,
   columns: { names: Sql; count: number },
   rows: readonly T[],
   writeRow: (writer: BinaryWriter, row: T) => void,
-): CopyIn {
+): Promise<CopyIn> {
   return {
     statement: sql`copy ${table} (${columns.names}) from stdin (format binary)`,
-    messages: rowMessages(rows, columns.count, writeRow),
+    messages: await inSlices(messageSteps(rows, columns.count, writeRow), { goesFirst: true }),
   };
 }
 
-function rowMessages<T>(
+/** Yields after each message. */
+function* messageSteps<T>(
   rows: readonly T[],
   columnCount: number,
   writeRow: (writer: BinaryWriter, row: T) => void,
-): Buffer[] {
+): Steps<Buffer[]> {
   const messages: Buffer[] = [];
   let writer = beginMessage();
   writer.raw(fileHead);
   for (const row of rows) {
     if (writer.length >= messageBytes) {
       messages.push(endMessage(writer));
+      yield;
       writer = beginMessage();
     }
     writer.int16(columnCount);
