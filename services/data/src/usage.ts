@@ -1,8 +1,7 @@
-import { append } from '@granary/shared/bus/outbox';
+import { appendPassed } from '@granary/shared/bus/outbox';
 import type { Logger } from '@granary/shared/logger';
 import { rows, type Pool } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
-import { retriedTransaction } from '@granary/shared/postgres/transaction';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { usageColumns, usageEvent, type UsageRow } from './collections';
 
 /** Commits of this time are told in one event: a usage event carries absolute numbers, so the last one tells all. */
@@ -64,7 +63,7 @@ export class UsagePublisher {
     if (numbers.length === 0 && !sweeps) return;
     for (const number of numbers) this.changed.delete(number);
     try {
-      if (await this.publish(sweeps ? undefined : numbers)) this.afterPublish();
+      if ((await this.publish(sweeps ? undefined : numbers)) > 0) this.afterPublish();
       if (!sweeps) return;
       this.sweptAtMs = Date.now();
       // What is left tells of nothing: its collection uses as much as before, or is gone.
@@ -75,35 +74,47 @@ export class UsagePublisher {
     }
   }
 
-  /**
-   * The event and the counters that it tells are one transaction. A row that a commit holds is passed over: once that
-   * is through, the collection has changed again. Undefined: all collections that have changed.
-   */
-  private publish(numbers: readonly bigint[] | undefined): Promise<boolean> {
-    const which = numbers === undefined ? sql`true` : sql`c.number = any(${numbers.map(String)}::int8[])`;
-    return retriedTransaction(this.pool, async (tx) => {
-      const found = await rows<UsageRow & { collection_name: string; app_id: string }>(
-        tx,
-        sql`with dirty as (
-              select c.number as dirty_number, c.name, a.app_id from collection c join application a on a.number = c.app_number
-              where ${which} and c.deleted_at is null and a.deleted_at is null
-                and (c.row_count - c.deleted_count, c.size_bytes) is distinct from (c.published_documents, c.published_bytes)
-              order by c.number limit ${publishBatch} for no key update of c skip locked)
-            update collection c set usage_sequence = usage_sequence + 1,
-              published_documents = row_count - deleted_count, published_bytes = size_bytes
-            from dirty d where c.number = d.dirty_number
-            returning ${usageColumns}, d.name as collection_name, d.app_id`,
-      );
-      const at = new Date();
-      await append(
-        tx,
-        found.map((usage) => ({
-          ...usageEvent(usage.app_id, usage.collection_name, usage, at),
-          trace: this.traces.get(nameOf(usage.app_id, usage.collection_name)),
-        })),
-      );
-      for (const { app_id, collection_name } of found) this.traces.delete(nameOf(app_id, collection_name));
-      return found.length > 0;
-    });
+  /** Undefined: all collections that have changed. Answers how many were told of. */
+  private async publish(numbers: readonly bigint[] | undefined): Promise<number> {
+    const which = numbers === undefined ? sql`true` : sql`number = any(${numbers.map(String)}::int8[])`;
+    const found = await rows<UsageRow & { collection_name: string; app_id: string }>(
+      this.pool,
+      sql`select ${usageColumns}, name as collection_name, app_id
+          from collection join (select number as app_number, app_id from application where deleted_at is null) app using (app_number)
+          where ${which} and deleted_at is null
+            and (row_count - deleted_count, size_bytes) is distinct from (published_documents, published_bytes)
+          order by number limit ${publishBatch}`,
+    );
+    const at = new Date();
+    const events = found.map((usage) => ({
+      ...usageEvent(usage.app_id, usage.collection_name, { ...usage, usage_sequence: usage.usage_sequence + 1n }, at),
+      trace: this.traces.get(nameOf(usage.app_id, usage.collection_name)),
+    }));
+    const told = await appendPassed(this.pool, telling(found), events);
+    // The others are held by a commit, which touches them anew, or by another copy, which may know less.
+    if (told < found.length) for (const { number } of found) this.changed.add(number);
+    else for (const { app_id, collection_name } of found) this.traces.delete(nameOf(app_id, collection_name));
+    return told;
   }
+}
+
+/**
+ * Notes in the catalog what is told of collections, where nobody else has told of them since it was read. In one
+ * statement with the events, so that a commit that must count has to wait for nothing but its end.
+ */
+function telling(found: readonly UsageRow[]): Sql {
+  const column = (of: (usage: UsageRow) => bigint) => sql`${found.map((usage) => of(usage).toString())}::int8[]`;
+  return sql`
+    held as (
+      select c.number, told.place, told.documents, told.size_bytes
+      from unnest(${column(({ number }) => number)}, ${column((usage) => usage.usage_sequence)},
+          ${column(({ documents }) => documents)}, ${column((usage) => usage.size_bytes)})
+          with ordinality as told (number, usage_sequence, documents, size_bytes, place)
+        join collection c on c.number = told.number and c.usage_sequence = told.usage_sequence
+      where c.deleted_at is null order by c.number for no key update of c skip locked
+    ), passed as (
+      update collection c set usage_sequence = c.usage_sequence + 1,
+        published_documents = held.documents, published_bytes = held.size_bytes
+      from held where c.number = held.number returning held.place
+    )`;
 }

@@ -8,7 +8,7 @@ import { loadService } from '../grpc/protos';
 import type { Implementation } from '../grpc/server';
 import type { Logger } from '../logger';
 import { execute, rows, type Pool, type Queryable } from '../postgres/pool';
-import { sql } from '../postgres/sql';
+import { empty, sql, type Sql } from '../postgres/sql';
 import { allEnded, startSpan } from '../telemetry/trace';
 import { watchEpoch } from './epoch';
 import { samePosition, start } from './position';
@@ -49,7 +49,24 @@ const trimRounds = 20;
  * may `notify` the signal that it gave to `outboxImplementation`.
  */
 export async function append(tx: Queryable, events: readonly OutgoingEvent[]): Promise<void> {
-  if (events.length === 0) return;
+  await insert(tx, events, { conditions: empty, where: empty });
+}
+
+/**
+ * The same in one statement with a change, for those events that it is made for: `conditions` are the common table
+ * expressions of the change, of which `passed` has the places of these events as `place`, from 1. Answers how many.
+ */
+export function appendPassed(tx: Queryable, conditions: Sql, events: readonly OutgoingEvent[]): Promise<number> {
+  const where = sql`where event.at in (select place from passed)`;
+  return insert(tx, events, { conditions: sql`with ${conditions}`, where });
+}
+
+async function insert(
+  tx: Queryable,
+  events: readonly OutgoingEvent[],
+  { conditions, where }: { conditions: Sql; where: Sql },
+): Promise<number> {
+  if (events.length === 0) return 0;
   const payloads = events.map((event) => JSON.stringify(event.payload));
   for (const [at, payload] of payloads.entries()) {
     if (Buffer.byteLength(payload) > maxPayloadBytes)
@@ -60,16 +77,16 @@ export async function append(tx: Queryable, events: readonly OutgoingEvent[]): P
   );
   const inserted = execute(
     tx,
-    sql`insert into outbox (topic, key, agg_id, agg_seq, type, payload, trace)
+    sql`${conditions} insert into outbox (topic, key, agg_id, agg_seq, type, payload, trace)
       select topic, key, agg_id, agg_seq, type, payload, trace
       from unnest(${events.map((event) => event.topic)}::text[], ${events.map((event) => event.key)}::text[],
         ${events.map((event) => event.aggregateId)}::text[], ${events.map((event) => event.aggregateSequence)}::bigint[],
         ${events.map((event) => event.type)}::text[], ${payloads}::text[],
         ${spans.map((span) => span?.traceparent ?? null)}::text[])
         with ordinality as event (topic, key, agg_id, agg_seq, type, payload, trace, at)
-      order by event.at`,
+      ${where} order by event.at`,
   );
-  await allEnded(spans, inserted);
+  return allEnded(spans, inserted);
 }
 
 interface OutboxRow {
