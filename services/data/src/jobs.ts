@@ -98,6 +98,7 @@ export class JobWorker {
   private readonly stopping = new AbortController();
   private readonly loops: Array<Promise<void>>;
   private readonly sleepers = new Set<() => void>();
+  private isBlind = false;
 
   constructor(
     private readonly context: Omit<JobContext, 'stopping'>,
@@ -123,15 +124,27 @@ export class JobWorker {
 
   private async work(): Promise<void> {
     while (!this.stopping.signal.aborted) {
-      const job = await this.take().catch((error: unknown) => {
-        this.context.log.warn({ err: error }, 'could not look for jobs');
-        return undefined;
-      });
+      const job = await this.look();
       if (job)
         await this.run(job).catch((error: unknown) =>
           this.context.log.warn({ err: error, ticket: job.ticket_id }, 'a job was left'),
         );
       else await this.pause();
+    }
+  }
+
+  /** The next job, if there is one. That none can be looked for is said once and not at each look. */
+  private async look(): Promise<OpenJob | undefined> {
+    const { log } = this.context;
+    try {
+      const job = await this.take();
+      if (this.isBlind) log.info('jobs can be looked for again');
+      this.isBlind = false;
+      return job;
+    } catch (error) {
+      if (!this.isBlind) log.warn({ err: error }, 'could not look for jobs, trying again');
+      this.isBlind = true;
+      return undefined;
     }
   }
 
@@ -179,10 +192,9 @@ export class JobWorker {
       const interrupted = error instanceof JobInterruptedError;
       const temporary = interrupted || isConnectionError(error) || isRetryable(error);
       const final = error instanceof ServiceError || (job.attempts >= attemptsMax && !temporary);
-      log[interrupted ? 'debug' : 'warn'](
-        { err: error, ticket: job.ticket_id, kind: job.kind, attempt: job.attempts, final },
-        'job failed',
-      );
+      // What a job was asked for and cannot be is for the caller, who reads it in the task.
+      const level = interrupted ? 'debug' : error instanceof ServiceError ? 'info' : 'warn';
+      log[level]({ err: error, ticket: job.ticket_id, kind: job.kind, attempt: job.attempts, final }, 'job failed');
       if (final) {
         const text = error instanceof ServiceError ? error.message : 'The job failed repeatedly';
         await this.record(job, 'Failed', { message: text, error: text });
