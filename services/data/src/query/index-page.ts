@@ -30,7 +30,7 @@ export class IndexPageReader implements RowReader<Page | undefined> {
     this.#plan = plan;
     this.#limit = asked - 1;
     this.#projection = projection;
-    this.#records = new RecordsWriter(plan.sizeBytes);
+    this.#records = new RecordsWriter(plan.answerSize.expected(this.#limit));
   }
 
   row(row: Row): void {
@@ -49,7 +49,7 @@ export class IndexPageReader implements RowReader<Page | undefined> {
   end(): Page | undefined {
     if (!this.#isPlaced || !this.#isComplete()) return undefined;
     const hasMore = this.#rows > this.#limit;
-    this.#plan.sizeBytes = Math.ceil(this.#records.length * 1.25);
+    this.#plan.answerSize.learn(this.#records.count, this.#records.length, this.#rows >= this.#limit);
     return { records: this.#records, hasMore, last: hasMore ? { body: this.#last ?? this.#records.last } : undefined };
   }
 

@@ -1,4 +1,6 @@
+import { setBounded } from '@granary/shared/bounded';
 import { empty, join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
+import { AnswerSize } from './answer-size';
 import { Compiler } from './compile';
 import { isCompound, mayExceedKey } from './cursor';
 import type { Condition } from './find';
@@ -41,11 +43,8 @@ export interface IndexPlan {
   fixed: readonly number[];
   /** The places of the fields that follow among the terms of its order. */
   free: readonly number[];
-  /** About what an answer has: as much as the last one, and some more. */
-  sizeBytes: number;
+  answerSize: AnswerSize;
 }
-
-const firstSizeBytes = 4_096;
 
 /** A statement of a plan, with the values of one request. */
 export interface IndexRead {
@@ -57,6 +56,10 @@ type Equality = Extract<Condition, { kind: 'is' }>;
 
 /** A source lives as long as what is known of its collection holds, and its plans with it. */
 const plans = new WeakMap<Source, Map<string, IndexPlan | null>>();
+
+/** By source and shape, for longer than the plans: where its counters matter, a read has a source of its own. */
+const answerSizes = new Map<string, AnswerSize>();
+const answerSizesMax = 4_096;
 
 /**
  * A page that one index gives alone: the matches of equalities on its first fields, in the order of those that follow,
@@ -85,7 +88,7 @@ function planFor(source: Source, page: PageRequest, equalities: readonly Equalit
   const shape = shapeOf(page, equalities);
   let plan = known.get(shape);
   if (plan === undefined) {
-    plan = makePlan(source, page, equalities) ?? null;
+    plan = makePlan(source, page, equalities, answerSizeOf(`${source.identity}\0${shape}`)) ?? null;
     if (known.size >= plansMax) known.clear();
     known.set(shape, plan);
   }
@@ -101,11 +104,23 @@ function shapeOf({ sort, after }: PageRequest, equalities: readonly Equality[]):
   return shape;
 }
 
-function makePlan(source: Source, page: PageRequest, equalities: readonly Equality[]): IndexPlan | undefined {
+function answerSizeOf(kind: string): AnswerSize {
+  let size = answerSizes.get(kind);
+  if (!size) setBounded(answerSizes, kind, (size = new AnswerSize()), answerSizesMax);
+  return size;
+}
+
+function makePlan(
+  source: Source,
+  page: PageRequest,
+  equalities: readonly Equality[],
+  answerSize: AnswerSize,
+): IndexPlan | undefined {
   const names = equalities.map(({ path }) => path.join('.'));
   if (new Set(names).size < names.length) return undefined;
   const isAfter = page.after !== undefined;
-  if (names.length === 1 && new Compiler(source).isId(equalities[0]!.path)) return isAfter ? undefined : byId(source);
+  if (names.length === 1 && new Compiler(source).isId(equalities[0]!.path))
+    return isAfter ? undefined : byId(source, answerSize);
   // Ids are compared with their column, not with the key that a composite index has of them.
   if (source.hasIdColumn && names.includes('id')) return undefined;
 
@@ -130,7 +145,7 @@ function makePlan(source: Source, page: PageRequest, equalities: readonly Equali
     ...(free.length === 0 ? inOrderOfIds(source, columns.fixed, order) : inOrder(source, columns, order)),
     fixed,
     free,
-    sizeBytes: firstSizeBytes,
+    answerSize,
   };
 }
 
@@ -165,12 +180,12 @@ function bodyOf(keys: readonly Sql[]): Sql {
 /** A limit and an offset, the parameters from that number on. */
 const cutOf = (number: number): Sql => sql`limit ${parameter(number)}::int8 offset ${parameter(number + 1)}::int8`;
 
-function byId(source: Source): IndexPlan | undefined {
+function byId(source: Source, answerSize: AnswerSize): IndexPlan | undefined {
   if (source.tieColumn) return undefined;
   const where = whereOf(source, sql`t.id = ${parameter(1)}`);
   return {
     text: sql`select ${bodyOf([])} from ${source.table} where ${where} ${cutOf(2)}`.compile().text,
-    ...{ rest: 'none', fixed: [0], free: [], sizeBytes: firstSizeBytes },
+    ...{ rest: 'none', fixed: [0], free: [], answerSize },
   };
 }
 
