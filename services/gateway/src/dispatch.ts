@@ -77,6 +77,7 @@ async function serve(context: Context, route: Route, request: Request, response:
   // To wait for nothing would still cost a turn of the queue of promises, here and below.
   if (gate && !gate.tryEnter()) await gate.enter();
   let share: Share | undefined;
+  let answerBytes = 0;
   try {
     if (response.destroyed) throw clientGone();
     const found = callerOf(context, route, request, path, newCallOf(context, exchange));
@@ -93,9 +94,10 @@ async function serve(context: Context, route: Route, request: Request, response:
     const call = newCallOf(context, exchange);
     const served = new ServedRequest(call, caller, path, query, body, tree, request, response, route.path);
     const answer = await route.handle(context, served);
+    answerBytes = answer?.body?.length ?? 0;
     if (answer && !response.destroyed) send(request, response, answer, context.budget);
   } finally {
-    share?.leave();
+    share?.leave(answerBytes);
     gate?.leave();
   }
 }

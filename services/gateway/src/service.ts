@@ -24,6 +24,9 @@ import type { Context } from './route';
 import { routes } from './routes';
 import { AppShares } from './shares';
 
+/** What the answers of one app that are worked on may have together, while other apps are there. */
+const sharedAnswerBytes = 512 * 1024;
+
 /** What a test or the single process may replace. */
 export interface Overrides {
   log?: Logger;
@@ -70,6 +73,7 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
     streamGate: new Gate(config.STREAM_CONCURRENCY, config.QUEUE_TIMEOUT_MS),
     shares: new AppShares({
       share: config.APP_CONCURRENCY,
+      answerBytes: sharedAnswerBytes,
       // So that one app cannot fill the gate.
       lineMax: Math.ceil(config.CONCURRENCY / 2),
       timeoutMs: config.QUEUE_TIMEOUT_MS,

@@ -2,7 +2,7 @@ import { AppShares, type Share } from './shares';
 
 let nowMs = 0;
 const sharesOf = (share: number, more: { lineMax?: number; timeoutMs?: number } = {}) =>
-  new AppShares({ share, lineMax: 100, timeoutMs: 60_000, ...more }, () => nowMs);
+  new AppShares({ share, answerBytes: 1_000, lineMax: 100, timeoutMs: 60_000, ...more }, () => nowMs);
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 /** Asks for places and keeps those that it got, in order. */
@@ -20,9 +20,9 @@ function visitors(shares: AppShares) {
         () => refused.push(name),
       );
     },
-    go: async (name: string) => {
+    go: async (name: string, answerBytes = 0) => {
       const at = inside.findIndex((one) => one.name === name);
-      inside.splice(at, 1)[0]!.share.leave();
+      inside.splice(at, 1)[0]!.share.leave(answerBytes);
       await settle();
     },
   };
@@ -64,7 +64,7 @@ test('what takes long gives its place to others of its app, and leaving later ha
   come('a', 'slow');
   come('a', 'a1');
   expect(inside()).toEqual(['b0', 'slow']);
-  nowMs = 60;
+  nowMs = 251;
   // The sweep runs by the real clock.
   await new Promise((resolve) => setTimeout(resolve, 60));
   expect(inside()).toEqual(['b0', 'slow', 'a1']);
@@ -73,6 +73,31 @@ test('what takes long gives its place to others of its app, and leaving later ha
   expect(inside()).toEqual(['b0', 'a1']);
   await go('a1');
   expect(inside()).toEqual(['b0', 'a2']);
+});
+
+test('an app with large answers has a smaller share, but always one, and the whole again once they are small', async () => {
+  const { inside, come, go } = visitors(sharesOf(4));
+  come('b', 'b0');
+  const ofA = () => inside().filter((name) => name !== 'b0');
+  come('a', 'keeps it known');
+  for (let at = 0; at < 20; at++) {
+    come('a', 'large');
+    await go('large', 450);
+  }
+  for (let at = 1; at <= 6; at++) come('a', `a${at}`);
+  expect(ofA()).toEqual(['keeps it known', 'a1']);
+  await go('a1', 90_000);
+  await go('keeps it known', 90_000);
+  expect(ofA()).toEqual(['a2']);
+  for (const name of ['a2', 'a3', 'a4', 'a5']) await go(name);
+  expect(ofA()).toEqual(['a6']);
+  for (let at = 7; at < 70; at++) {
+    come('a', `a${at}`);
+    await go(`a${at - 1}`);
+  }
+  for (let at = 70; at < 80; at++) come('a', `a${at}`);
+  expect(ofA()).toEqual(['a69', 'a70', 'a71', 'a72']);
+  while (ofA().length > 0) await go(ofA()[0]!);
 });
 
 test('a line that is full refuses, and so does one that does not move; the next finds a place again', async () => {

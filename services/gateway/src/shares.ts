@@ -2,11 +2,16 @@ import { Presence } from '@granary/shared/presence';
 import { overloaded } from './problem';
 
 /** A request that takes longer waits for others and not for this process: it no longer counts. */
-const lentMs = 50;
+const lentMs = 250;
+const sweepEveryMs = 25;
+/** How much the last answer of an app counts in what its answers are expected to have. */
+const lastAnswerWeight = 1 / 8;
 
 export interface ShareLimits {
   /** Requests of one app that are worked on at a time while other apps are there. */
   share: number;
+  /** Bytes that their answers may have together, going by the last ones; one request is worked on in any case. */
+  answerBytes: number;
   /** Requests of one app that may wait for that; beyond, they are refused with OVERLOADED. */
   lineMax: number;
   /** How long they may wait. */
@@ -18,6 +23,8 @@ interface App {
   /** Its requests inside that count, in the order in which they came. */
   inside: Set<Share>;
   line: Waiting[];
+  /** What its last answers had in the mean. */
+  meanAnswerBytes: number;
 }
 
 interface Waiting {
@@ -31,25 +38,26 @@ export class Share {
   constructor(
     readonly app: App,
     readonly sinceMs: number,
-    private readonly left: (share: Share) => void,
+    private readonly left: (share: Share, answerBytes: number) => void,
   ) {}
 
-  leave(): void {
-    this.left(this);
+  /** `answerBytes`: of the answer that was sent. */
+  leave(answerBytes: number): void {
+    this.left(this, answerBytes);
   }
 }
 
 /**
  * What the apps of a process may take of it. An app that is alone may take everything. Where there are others, all of
- * them wait for whatever is under way at the moment, so each app has only so many short requests under way: one that
- * floods waits for itself.
+ * them wait for whatever is under way at the moment, so each app has only so many short requests under way, fewer where
+ * its answers are large: one that floods waits for itself.
  */
 export class AppShares {
   private readonly apps = new Map<string, App>();
   private readonly presence = new Presence();
   private waiting = 0;
   private sweeping: NodeJS.Timeout | undefined;
-  private readonly left = (share: Share) => this.leave(share);
+  private readonly left = (share: Share, answerBytes: number) => this.leave(share, answerBytes);
 
   constructor(
     private readonly limits: ShareLimits,
@@ -62,7 +70,7 @@ export class AppShares {
     this.presence.see(appId, nowMs);
     let app = this.apps.get(appId);
     if (!app) {
-      app = { id: appId, inside: new Set(), line: [] };
+      app = { id: appId, inside: new Set(), line: [], meanAnswerBytes: 0 };
       this.apps.set(appId, app);
     }
     if (app.line.length === 0 && this.mayEnter(app, nowMs)) return this.admit(app, nowMs);
@@ -71,18 +79,24 @@ export class AppShares {
     return new Promise((resolve, reject) => {
       line.push({ sinceMs: nowMs, enter: resolve, refuse: () => reject(overloaded()) });
       this.waiting += 1;
-      this.sweeping ??= setInterval(() => this.sweep(), lentMs / 2);
+      this.sweeping ??= setInterval(() => this.sweep(), sweepEveryMs);
     });
   }
 
   private mayEnter(app: App, nowMs: number): boolean {
-    if (app.inside.size < this.limits.share) return true;
+    const share = this.shareOf(app);
+    if (app.inside.size < share) return true;
     if (this.presence.isAlone(app.id, nowMs)) return true;
     for (const share of app.inside) {
       if (nowMs - share.sinceMs <= lentMs) break;
       app.inside.delete(share);
     }
-    return app.inside.size < this.limits.share;
+    return app.inside.size < share;
+  }
+
+  private shareOf({ meanAnswerBytes }: App): number {
+    const { share, answerBytes } = this.limits;
+    return meanAnswerBytes * share <= answerBytes ? share : Math.max(1, Math.floor(answerBytes / meanAnswerBytes));
   }
 
   private admit(app: App, nowMs: number): Share {
@@ -91,9 +105,10 @@ export class AppShares {
     return share;
   }
 
-  private leave(share: Share): void {
+  private leave(share: Share, answerBytes: number): void {
     const { app } = share;
     app.inside.delete(share);
+    app.meanAnswerBytes += lastAnswerWeight * (answerBytes - app.meanAnswerBytes);
     if (app.line.length > 0) this.admitWaiting(app, this.now());
     // One that had been inside for long may leave when all others of its app have gone, and come anew.
     if (app.inside.size === 0 && app.line.length === 0 && this.apps.get(app.id) === app) this.apps.delete(app.id);
