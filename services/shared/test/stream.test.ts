@@ -225,7 +225,8 @@ test('a request that is too large for the stream is a call of its own', async ()
   expect(counts()).toMatchObject({ streams: 0 });
 });
 
-test('20,000 calls of every kind leave no slot, timer, listener or promise behind', async () => {
+test('100,000 calls of every kind leave no slot, timer, listener or promise behind', async () => {
+  const callsMax = 100_000;
   const service = wishes();
   const server = await serve(service.implementation);
   const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
@@ -261,7 +262,7 @@ test('20,000 calls of every kind leave no slot, timer, listener or promise behin
   const count = (outcome: string) => (outcomes[outcome] = (outcomes[outcome] ?? 0) + 1);
   let started = 0;
   const caller = async () => {
-    while (started++ < 20_000) {
+    while (started++ < callsMax) {
       await one().then(
         () => count('ok'),
         (error: ServiceError) => count(error.code),
@@ -271,8 +272,8 @@ test('20,000 calls of every kind leave no slot, timer, listener or promise behin
   await Promise.all(Array.from({ length: 200 }, caller));
 
   expect(Object.keys(outcomes).sort()).toEqual(['CANCELLED', 'DEADLINE_EXCEEDED', 'FAILED_PRECONDITION', 'ok']);
-  expect(Object.values(outcomes).reduce((sum, times) => sum + times)).toBe(20_000);
-  expect(outcomes.ok).toBeGreaterThan(10_000);
+  expect(Object.values(outcomes).reduce((sum, times) => sum + times)).toBe(callsMax);
+  expect(outcomes.ok).toBeGreaterThan(callsMax / 2);
   expect(counts()).toMatchObject(idle);
   expect(getEventListeners(shared.signal, 'abort')).toEqual([]);
   await eventually(() => service.running() === 0);
@@ -281,7 +282,7 @@ test('20,000 calls of every kind leave no slot, timer, listener or promise behin
   await stops.pop()!();
   await eventually(() => counts().streams === 0 && server.streamCounts().streams === 0);
   await eventually(() => timers() <= timersBefore);
-});
+}, 240_000);
 
 test('an app that floods is refused beyond its share, and the calls of another go through between its own', async () => {
   const service = wishes();
