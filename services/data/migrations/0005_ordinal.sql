@@ -1,5 +1,5 @@
 -- Documents carried the height of their commit. A bulk is written before its height is known, so they carry an ordinal
--- instead: it grows with the height, but may leave numbers out.
+-- instead: it grows with the height, but may leave numbers out. Commits from before have none: it was their height.
 alter table head add column ordinal bigint not null default 0;
 update head set ordinal = height;
 
@@ -13,8 +13,6 @@ begin
   loop
     if found.name = 'commits' then
       execute format('alter table %I.commits add column ordinal bigint', found.app);
-      execute format('update %I.commits set ordinal = height', found.app);
-      execute format('alter table %I.commits alter column ordinal set not null', found.app);
     elsif found.name ~ '^[ch]_[0-9]+$' then
       execute format('alter table %I.%I rename column height to ordinal', found.app, found.name);
     end if;

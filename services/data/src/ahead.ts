@@ -7,8 +7,10 @@ import type { Waiting, Write } from './write-queue';
  */
 const turnTimeoutMs = 1_000;
 
-/** What the transaction of a bulk tells when it has copied its documents, and what it then waits for. */
+/** What the writer of a bulk tells of its copying, and what it then waits for. */
 export interface Copying {
+  /** False when it is not wanted any more. */
+  begins: () => boolean;
   copied: () => void;
   /** Rejected when its turn will not come. */
   turn: Promise<void>;
@@ -16,9 +18,14 @@ export interface Copying {
 
 class NoTurn extends Error {}
 
-/** Whether a write has a document in common with those of a collection, or may have. */
-export const concerns = (write: Write, collection: string, ids: ReadonlySet<string>): boolean =>
-  write.collection === collection && (write.ids()?.some((id) => ids.has(id)) ?? true);
+/** Whether two writes have a document in common, or may have. */
+export function concern(one: Write, other: Write): boolean {
+  if (one.collection !== other.collection) return false;
+  const [few, many] = [one.ids(), other.ids()].sort((a, b) => (a?.set.size ?? 0) - (b?.set.size ?? 0));
+  if (!few || !many) return true;
+  for (const id of few.set) if (many.set.has(id)) return true;
+  return false;
+}
 
 /** A bulk that is copied ahead of its turn, in a transaction that waits for it. */
 export class Ahead {
@@ -28,22 +35,24 @@ export class Ahead {
   isLost = false;
   readonly settled: Promise<void>;
   private readonly written: Promise<Written | undefined>;
+  private readonly ended: Promise<void>;
+  private hasBegun = false;
   private hasTurn = false;
+  private isRefused = false;
   private giveTurn!: () => void;
-  private refuseTurn!: (error: Error) => void;
+  private rejectTurn!: (error: Error) => void;
   private timer: NodeJS.Timeout | undefined;
 
   /** `lost` hears when nothing comes of it before its turn. */
   constructor(
     readonly bulk: Waiting,
-    private readonly ids: ReadonlySet<string>,
     readonly ordinal: bigint,
     write: (copying: Copying) => Promise<Written | undefined>,
     lost: () => void,
   ) {
     const turn = new Promise<void>((resolve, reject) => {
       this.giveTurn = resolve;
-      this.refuseTurn = reject;
+      this.rejectTurn = reject;
     });
     // It may be refused before anybody waits for it.
     turn.catch(() => {});
@@ -51,10 +60,11 @@ export class Ahead {
     this.settled = new Promise((resolve) => (settle = resolve));
     const copied = () => {
       this.isSettled = true;
-      this.timer = setTimeout(() => this.refuseTurn(new NoTurn()), turnTimeoutMs);
+      this.timer = setTimeout(() => this.refuse(), turnTimeoutMs);
       settle();
     };
-    this.written = write({ copied, turn });
+    const begins = () => (this.hasBegun = !this.isRefused);
+    this.written = write({ begins, copied, turn });
     const ended = () => {
       clearTimeout(this.timer);
       this.isSettled = true;
@@ -63,12 +73,12 @@ export class Ahead {
       this.isLost = true;
       lost();
     };
-    this.written.then(ended, ended);
+    this.ended = this.written.then(ended, ended);
   }
 
   /** Whether a write must wait for it. */
   holds(write: Write): boolean {
-    return concerns(write, this.bulk.write.collection, this.ids);
+    return concern(this.bulk.write, write);
   }
 
   /** Its turn has come. Undefined when nothing came of it; then nothing was done. Throws CommitUnknownError. */
@@ -78,9 +88,14 @@ export class Ahead {
     return this.written;
   }
 
-  /** Ends it without effect. */
+  /** Ends it without effect; resolves when nothing of it is in anybody's way. */
   async abandon(): Promise<void> {
-    this.refuseTurn(new NoTurn());
-    await this.written;
+    this.refuse();
+    if (this.hasBegun) await this.ended;
+  }
+
+  private refuse(): void {
+    this.isRefused = true;
+    this.rejectTurn(new NoTurn());
   }
 }

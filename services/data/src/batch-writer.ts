@@ -32,7 +32,15 @@ import {
   type LockedHead,
 } from './head';
 import { findAnswer, keepingAnswer } from './idempotency';
-import { areFew, copyDocuments, upsertDocuments, writeDocuments, type PlacedDocument } from './write';
+import {
+  areFew,
+  copyDocuments,
+  copyFrom,
+  countCopied,
+  upsertDocuments,
+  writeDocuments,
+  type PlacedDocument,
+} from './write';
 import { isBulk, type Waiting } from './write-queue';
 
 /** A statement of a batch that is larger may take longer than others: 10,000 documents under 64 indexes take seconds. */
@@ -110,8 +118,9 @@ export class BatchWriter {
   ordinalAhead(app: App, { write }: Waiting, last: bigint): bigint | undefined {
     const handle = this.handles.known(app.number, write.collection);
     const head = this.heads.last(app.number);
+    if (!handle || !head || hasUnique(handle)) return undefined;
     const ids = write.ids();
-    if (!handle || !head || !ids || hasUnique(handle) || areFew(ids) || hasRepeated(ids)) return undefined;
+    if (!ids || ids.count < copyFrom || ids.set.size < ids.count) return undefined;
     return (head.ordinal > last ? head.ordinal : last) + ordinalsLeftOut;
   }
 
@@ -124,17 +133,16 @@ export class BatchWriter {
     app: App,
     bulk: Waiting,
     ordinal: bigint,
-    { copied: tellCopied, turn }: Copying,
+    { begins, copied: tellCopied, turn }: Copying,
   ): Promise<Written | undefined> {
     const known = this.heads.last(app.number);
     const placed: Placed = new Map();
     const from = (head: LockedHead): LockedHead => ({ ...head, ordinal: ordinal - 1n });
     if (!known || !(await this.build(app, from(known), [bulk], placed)) || placed.size !== 1) return undefined;
     const [[handle, documents]] = [...placed] as [[CollectionHandle, PlacedDocument[]]];
-    const { copied, counted } = await copyDocuments(handle, documents, new Date());
     await this.copyTurns.take();
-    const beganAtMs = performance.now();
     const endCopying = once(() => this.copyTurns.end());
+    const beganAtMs = performance.now();
     const finish = async (tx: Connection) => {
       endCopying();
       tellCopied();
@@ -145,11 +153,14 @@ export class BatchWriter {
       if (!built || head.catalogRevision !== handle.revision) throw new NotAsPlanned();
       const moved = foreseen ? moveHeadFrom(app.number, foreseen, built.left) : moveHead(app.number, built.left);
       const commits = insertCommits(app.number, built.links.commits, built.at);
+      const counted = countCopied(handle, documents, built.at);
       const last = [moved, usualLockTimeout, counted, commits, ...answersKept([bulk], built.at)];
       return { result: built, last };
     };
     const options = { ...timeoutOf([bulk]), lockTimeoutMs: aheadLockTimeoutMs };
     try {
+      if (!begins()) return undefined;
+      const copied = await copyDocuments(handle, documents, new Date());
       const built = await pipelinedTransaction(this.pool, copied, finish, options);
       this.heads.left(app.number, built.left);
       countBatch('ahead', [bulk], beganAtMs);
@@ -269,8 +280,6 @@ function once(effect: () => void): () => void {
     isDone = true;
   };
 }
-
-const hasRepeated = (ids: readonly string[]): boolean => new Set(ids).size < ids.length;
 
 const hasUnique = ({ indexes }: CollectionHandle): boolean => indexes.some(({ unique }) => unique);
 

@@ -3,7 +3,7 @@ import { ServiceError, unavailable } from '@granary/shared/errors';
 import { fromPostgres, isConnectionError, isRetryable, violatedConstraint } from '@granary/shared/postgres/errors';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { CommitUnknownError } from '@granary/shared/postgres/transaction';
-import { Ahead, concerns, type Copying } from './ahead';
+import { Ahead, concern, type Copying } from './ahead';
 import type { App, Placed } from './batch';
 import { BatchWriter, type Search, type Written } from './batch-writer';
 import { waitingBytes } from './commit-metrics';
@@ -74,14 +74,24 @@ export class Committer {
       const waiting = { write, resolve, reject };
       writes.queue.add(waiting);
       if (!isBulk(waiting)) this.copyTurns.note();
-      this.waitingBytes += write.bytes;
-      waitingBytes.value += write.bytes;
+      this.count(write.bytes);
       this.copyAhead(app, writes);
       if (known) return;
       this.apps.set(app.number, writes);
       const run = this.drain(app, writes).finally(() => this.running.delete(run));
       this.running.add(run);
     });
+  }
+
+  /** Counts the body of a write among what waits while it is read. Throws UNAVAILABLE when too much does already. */
+  async holding<T>(bytes: number, read: () => Promise<T>): Promise<T> {
+    if (this.waitingBytes >= allWaitingBytesMax) throw unavailable('Too many writes are waiting');
+    this.count(bytes);
+    try {
+      return await read();
+    } finally {
+      this.count(-bytes);
+    }
   }
 
   /** Waits for what was submitted. */
@@ -118,15 +128,14 @@ export class Committer {
     while (wary === 0 && ahead.length < aheadMax && this.free > 1 && !queue.isHolding) {
       const next = queue.nextBulk;
       if (!next) return;
-      const ids = new Set(next.write.ids());
-      const before = [...batch, ...ahead.map((each) => each.bulk)];
-      if (before.some(({ write }) => concerns(write, next.write.collection, ids))) return;
       const ordinal = this.writer.ordinalAhead(app, next, ahead.at(-1)?.ordinal ?? 0n);
       if (ordinal === undefined) return;
+      const before = [...batch, ...ahead.map(({ bulk }) => bulk)];
+      if (before.some(({ write }) => concern(write, next.write))) return;
       this.free -= 1;
-      const [bulk] = this.taken([queue.takeBulk()]);
-      const write = (copying: Copying) => this.writer.ahead(app, bulk!, ordinal, copying);
-      ahead.push(new Ahead(bulk!, ids, ordinal, write, () => this.endTurn()));
+      const bulk = queue.takeBulk();
+      const write = (copying: Copying) => this.writer.ahead(app, bulk, ordinal, copying);
+      ahead.push(new Ahead(bulk, ordinal, write, () => this.endTurn()));
     }
   }
 
@@ -137,13 +146,14 @@ export class Committer {
 
   /** Commits the first of those that are copied ahead. If nothing comes of it, the others must be out of its way. */
   private async commitAhead(app: App, writes: Writes): Promise<void> {
-    const [first, ...others] = writes.ahead as [Ahead, ...Ahead[]];
+    const first = writes.ahead[0]!;
+    this.taken([first.bulk]);
     if (first.isLost) await this.turn();
     await this.commit(app, [first.bulk], async () => {
       const written = await first.commit();
       if (written) return written;
       writes.wary = waryFor;
-      await Promise.all(others.map((each) => each.abandon()));
+      await Promise.all(writes.ahead.slice(1).map((each) => each.abandon()));
       return undefined;
     });
     writes.ahead.shift();
@@ -161,10 +171,13 @@ export class Committer {
 
   /** Counts writes out that are no longer waiting. */
   private taken(batch: Waiting[]): Waiting[] {
-    const bytes = batch.reduce((sum, { write }) => sum + write.bytes, 0);
-    this.waitingBytes -= bytes;
-    waitingBytes.value -= bytes;
+    this.count(-batch.reduce((sum, { write }) => sum + write.bytes, 0));
     return batch;
+  }
+
+  private count(bytes: number): void {
+    this.waitingBytes += bytes;
+    waitingBytes.value += bytes;
   }
 
   private turn(): Promise<void> | undefined {

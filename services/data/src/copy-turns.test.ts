@@ -57,3 +57,25 @@ test('when small writes have not come for a while, all that wait may copy', asyn
   await end();
   expect(taken).toEqual([1, 2, 3]);
 });
+
+test('nobody waits for ever for one who is stuck', async () => {
+  jest.useFakeTimers();
+  try {
+    const { turns, taken, take, end } = fixture(1);
+    turns.note();
+    await take(1, 2, 3);
+    await jest.advanceTimersByTimeAsync(999);
+    expect(taken).toEqual([1]);
+    await jest.advanceTimersByTimeAsync(1);
+    expect(taken).toEqual([1, 2, 3]);
+    // All three copy now, and each ends for himself.
+    await take(4);
+    await end();
+    await end();
+    expect(taken).toEqual([1, 2, 3]);
+    await end();
+    expect(taken).toEqual([1, 2, 3, 4]);
+  } finally {
+    jest.useRealTimers();
+  }
+});

@@ -1,5 +1,7 @@
 /** After a small write came, copying is held back for so long. */
 const heldBackMs = 1_000;
+/** Nobody waits longer for his turn: whoever has it may be stuck. */
+const waitMaxMs = 1_000;
 
 /**
  * Turns at copying bulks ahead. What is copied takes a processor of the database; while small writes come, some are
@@ -8,7 +10,7 @@ const heldBackMs = 1_000;
 export class CopyTurns {
   private copying = 0;
   private smallAtMs = -Infinity;
-  private readonly line: Array<() => void> = [];
+  private readonly line = new Set<() => void>();
 
   /** `beside`: how many may copy at a time while small writes come. */
   constructor(
@@ -21,20 +23,29 @@ export class CopyTurns {
     this.smallAtMs = this.now();
   }
 
-  /** Resolves when a turn has come; each must be ended. */
+  /** Resolves when a turn has come, or has not for long; each must be ended. */
   take(): Promise<void> {
-    if (this.mayCopy()) {
+    if (this.line.size === 0 && this.mayCopy()) {
       this.copying += 1;
       return Promise.resolve();
     }
-    return new Promise((resolve) => this.line.push(resolve));
+    return new Promise((resolve) => {
+      const begin = () => {
+        clearTimeout(timer);
+        this.line.delete(begin);
+        this.copying += 1;
+        resolve();
+      };
+      const timer = setTimeout(begin, waitMaxMs);
+      this.line.add(begin);
+    });
   }
 
   end(): void {
     this.copying -= 1;
-    while (this.line.length > 0 && this.mayCopy()) {
-      this.copying += 1;
-      this.line.shift()!();
+    for (const begin of this.line) {
+      if (!this.mayCopy()) return;
+      begin();
     }
   }
 

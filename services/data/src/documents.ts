@@ -23,7 +23,7 @@ import {
 } from './prepare';
 import { SCHEMA_VIOLATION } from './schema';
 import type { Committing } from './tracing';
-import type { BuiltLink, Write } from './write-queue';
+import type { BuiltLink, DocumentIds, Write } from './write-queue';
 
 /** A smaller body is read in less than a slice. */
 const slicedFromBytes = 128 * 1024;
@@ -45,7 +45,9 @@ export async function storeDocuments(committer: Committing, request: StoreReques
   const collection = isLarge ? await readLargeStoreRoot(body, app.appId) : readStoreRoot(body, app.appId);
   // Read before the lock is taken; again under it only if the catalog has moved on.
   const handle = await committer.handles.get(app, collection);
-  let prepared = isLarge ? await prepareLargeAhead(collection, body, handle) : prepareAhead(collection, body, handle);
+  let prepared = isLarge
+    ? await committer.holding(body.length, () => prepareLargeAhead(collection, body, handle))
+    : prepareAhead(collection, body, handle);
   if (prepared?.documents.length === 0) throw invalid('There is nothing to store', { data: ['must not be empty'] });
   const write: Write = {
     ticketId: request.ticketId,
@@ -54,7 +56,7 @@ export async function storeDocuments(committer: Committing, request: StoreReques
     userAddress: request.userAddress ?? null,
     idempotency: toIdempotencyKey(request.idempotency),
     bytes: Math.max(body.length, prepared ? sizeOf(prepared.documents) : 0),
-    ids: () => prepared?.documents.map(({ id }) => id),
+    ids: () => prepared && (prepared.ids ??= idsOf(prepared.documents)),
     build: (handle, head): BuiltLink[] => {
       if (!prepared || !isSameState(prepared.handle, handle)) prepared = prepareFor(collection, body, handle);
       return [{ link: nextLink(head, prepared.content), documents: prepared.documents }];
@@ -67,6 +69,8 @@ export async function storeDocuments(committer: Committing, request: StoreReques
 interface PreparedBody {
   documents: PreparedDocument[];
   content: LinkContent;
+  /** Once somebody has asked for them. */
+  ids?: DocumentIds;
   /** What they were prepared for. */
   handle: CollectionHandle | undefined;
 }
@@ -119,6 +123,11 @@ function unlessFinal(error: unknown): undefined {
 const isSameState = (a: CollectionHandle | undefined, b: CollectionHandle | undefined): boolean =>
   a?.number === b?.number && a?.revision === b?.revision;
 
+const idsOf = (documents: readonly PreparedDocument[]): DocumentIds => ({
+  set: new Set(documents.map(({ id }) => id)),
+  count: documents.length,
+});
+
 /** Bytes that are to be written, with something for the row of each document. */
 const sizeOf = (documents: readonly PreparedDocument[]): number =>
   documents.reduce((sum, { body }) => sum + body.length + 64, 0);
@@ -152,7 +161,7 @@ export async function commitUpload(committer: Committing, request: CommitUploadR
     userAddress: null,
     idempotency: toIdempotencyKey(request.idempotency),
     bytes: request.metadata.length,
-    ids: () => [request.blobId],
+    ids: () => ({ set: new Set([request.blobId]), count: 1 }),
     build: (handle, head): BuiltLink[] => {
       const bytes = { id: request.blobId, sha256: Buffer.from(request.sha256, 'hex') };
       const upload = nextLink(head, linkContent(request.collection, [bytes]));

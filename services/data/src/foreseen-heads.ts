@@ -44,10 +44,18 @@ export class ForeseenHeads {
     this.set(appNumber, { head, found: this.apps.get(appNumber)?.found ?? trustedAfter });
   }
 
-  private set(appNumber: bigint, app: Foreseen): void {
-    setBounded(this.apps, appNumber, app, headsMax);
+  private set(appNumber: bigint, { head, found }: Foreseen): void {
+    setBounded(this.apps, appNumber, { head: head && bare(head), found }, headsMax);
   }
 }
+
+/** A head may be a link, with the documents that it has: those are not kept. */
+const bare = ({ height, ordinal, hash, catalogRevision }: LockedHead): LockedHead => ({
+  height,
+  ordinal,
+  hash,
+  catalogRevision,
+});
 
 const isSame = (a: LockedHead, b: LockedHead): boolean =>
   a.height === b.height && a.catalogRevision === b.catalogRevision && a.hash.equals(b.hash);

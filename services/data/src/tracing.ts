@@ -4,7 +4,7 @@ import type { Committer } from './committer';
 import type { UsagePublisher } from './usage';
 
 /** What writing needs of the committer. */
-export type Committing = Pick<Committer, 'handles' | 'submit'>;
+export type Committing = Pick<Committer, 'handles' | 'submit' | 'holding'>;
 
 /**
  * The committer for one call. A write that is traced has a span from its submission to the end of its transaction,
@@ -15,6 +15,7 @@ export function committerFor(committer: Committer, usage: UsagePublisher, { trac
   const attributes = { 'db.system.name': 'postgresql' };
   return {
     handles: committer.handles,
+    holding: (bytes, work) => committer.holding(bytes, work),
     submit: (app, write) =>
       traced({ service: 'data', name: 'commit', kind: 'client', attributes }, trace, async (within) => {
         const committed = await committer.submit(app, write);

@@ -20,6 +20,12 @@ export interface BuiltLink {
   documents: readonly PreparedDocument[];
 }
 
+export interface DocumentIds {
+  set: ReadonlySet<string>;
+  /** Documents, of which two may have the same id. */
+  count: number;
+}
+
 /** One call that changes documents: it commits whole or not at all, whatever shares its batch. */
 export interface Write {
   ticketId: string;
@@ -30,7 +36,7 @@ export interface Write {
   /** Size of what is to be written, or of what the caller sent if that is not known yet. */
   bytes: number;
   /** The ids of its documents; undefined while they are not known. */
-  ids: () => readonly string[] | undefined;
+  ids: () => DocumentIds | undefined;
   /**
    * The links of this write after `head`, for a collection as it is now (undefined: it will be made). Has no effect
    * but its result, for it runs again when a batch does; throws a ServiceError to refuse this write alone.

@@ -8,7 +8,7 @@ import type { PreparedDocument } from './prepare';
 import { keyText } from './scalar';
 
 /** New documents of one collection are copied, not upserted, from so many on: then the look for known ids pays. */
-const copyFrom = 100;
+export const copyFrom = 100;
 
 /** A document with its place in the order of all writes: the ordinal of its commit and its place in that. */
 export interface PlacedDocument {
@@ -70,19 +70,8 @@ export async function writeDocuments(
   if (added.length < copyFrom) return [upsert(handle, placed, repeated, at)];
   const others = added.length === placed.length ? [] : placed.filter((one) => !isNew(one));
   const steps: Step[] = others.length === 0 ? [] : [upsert(handle, others, repeated, at)];
-  const { copied, counted } = await copyDocuments(handle, added, at);
-  return [...steps, copied, counted];
+  return [...steps, await copyDocuments(handle, added, at), countCopied(handle, added, at)];
 }
-
-/** What writes documents of which none is known: `counted` follows under the lock of the head, `copied` may go before. */
-export const copyDocuments = async (
-  handle: CollectionHandle,
-  added: readonly PlacedDocument[],
-  at: Date,
-): Promise<{ copied: Step; counted: Step }> => ({
-  copied: await copyAdded(handle, added, at),
-  counted: countAdded(handle, added, at),
-});
 
 /** Whether documents of one collection are so few that nothing must be looked up before they are written. */
 export const areFew = ({ length }: { length: number }): boolean => length < copyFrom;
@@ -171,8 +160,8 @@ function earlierVersions(history: Sql, earlier: readonly EarlierVersion[], at: D
         as e(id, body, back, deleted, ordinal, place) join written w on w.id = e.id)`;
 }
 
-/** Inserts documents of which none is known. */
-function copyAdded(handle: CollectionHandle, added: readonly PlacedDocument[], at: Date): Promise<Step> {
+/** Inserts documents of which none is known; may go before the lock of the head is held. */
+export function copyDocuments(handle: CollectionHandle, added: readonly PlacedDocument[], at: Date): Promise<Step> {
   const { documents, keys, names } = layoutOf(handle);
   const columns = sql`id, body, version, deleted, created_at, updated_at, ordinal, place${names}`;
   const writeRow = (writer: BinaryWriter, { document, ordinal, place }: PlacedDocument) => {
@@ -189,8 +178,8 @@ function copyAdded(handle: CollectionHandle, added: readonly PlacedDocument[], a
   return copyInto(documents, { names: columns, count: 8 + keys.length }, added, writeRow);
 }
 
-/** The counters of the catalog for documents that were inserted. */
-function countAdded(handle: CollectionHandle, added: readonly PlacedDocument[], at: Date): Sql {
+/** The counters of the catalog for documents that were copied, under the lock of the head. */
+export function countCopied(handle: CollectionHandle, added: readonly PlacedDocument[], at: Date): Sql {
   const deleted = added.filter(({ document }) => document.deleted).length;
   return sql`update collection set row_count = row_count + ${added.length}::int8, deleted_count = deleted_count + ${deleted}::int8,
                size_bytes = size_bytes + ${sizeOf(added)}::int8, last_write_at = ${at}

@@ -114,6 +114,11 @@ describe('writes of one app that overlap', () => {
          where c.ids[version.place + 1] is distinct from version.id`,
       );
       expect(astray.rows).toEqual([]);
+      const last = await pool.query(
+        `select c.name from collection c where c.number = ${number}
+         and c.last_write_at is distinct from (select max(at) from a_${app.number}.commits where collection = c.name)`,
+      );
+      expect(last.rows).toEqual([]);
     }
   }
 
