@@ -122,7 +122,10 @@ function rawStream(address: string, token: string | undefined) {
 
 const honest = { caller: 'gateway', audience: 'data', app: '', method: store.path } as const;
 const key = keyOf('gateway', 'data');
-const withLast = (token: string, last: string) => token.slice(0, -1) + last;
+/** With another signature. */
+const altered = (token: string) => token.slice(0, -1) + (token.endsWith('A') ? 'E' : 'A');
+/** With the same one, in which a bit is set that means nothing. */
+const spelledAnew = (token: string) => token.slice(0, -1) + String.fromCharCode(token.charCodeAt(token.length - 1) + 1);
 
 const refusedTokens: Array<[what: string, token: (method: string) => string | undefined]> = [
   ['no token', () => undefined],
@@ -154,7 +157,8 @@ const refusedTokens: Array<[what: string, token: (method: string) => string | un
     'one that was forged',
     (method) => signToken(callKey('a guess that is as long as a secret', 'gateway', 'data'), { ...honest, method }),
   ],
-  ['one that was altered', (method) => withLast(signToken(key, { ...honest, method }), '_')],
+  ['one that was altered', (method) => altered(signToken(key, { ...honest, method }))],
+  ['one that is spelled in another way', (method) => spelledAnew(signToken(key, { ...honest, method }))],
   [
     'one that was lengthened',
     (method) => signToken(key, { ...honest, method }).replace(/\.(\d{10})\./, (_, end) => `.${Number(end) + 9}.`),
@@ -551,8 +555,7 @@ test('a grant is good on any copy of blobs, until it expires, and only when the 
   const elsewhere = signGrant(keyOf('gateway', 'data'), grant);
   const finances = signGrant(keyOf('finance', 'blobs'), grant);
   const token = signToken(keyOf('gateway', 'blobs'), { ...honest, audience: 'blobs' });
-  const altered = withLast(signed, signed.endsWith('A') ? 'E' : 'A');
-  for (const text of [undefined, '', elsewhere, finances, token, altered, `${signed}.x`])
+  for (const text of [undefined, '', elsewhere, finances, token, altered(signed), `${signed}.x`])
     expect(() => copies[0]!.grant(text)).toThrow('not known');
   nowMs += 30_000;
   expect(() => copies[1]!.grant(signed)).toThrow('not known');

@@ -3,9 +3,7 @@ import { copyInto } from './copy';
 import { sql, trusted } from './sql';
 
 const copyNumbers = (numbers: readonly number[]) =>
-  copyInto(trusted('numbers'), { names: sql`number`, count: 1 }, numbers, (writer, number) =>
-    writer.int4Field(number),
-  );
+  copyInto(trusted('numbers'), { names: sql`number`, count: 1 }, numbers, (writer, number) => writer.int4Field(number));
 
 /** What stands in the messages, each of which says how long it is. */
 function contentOf(messages: readonly Buffer[]): Buffer {

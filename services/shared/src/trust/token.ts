@@ -17,8 +17,11 @@ export interface Claims {
   expiresAtMs: number;
 }
 
-/** `v1.<caller>.<audience>.<seconds since the epoch>.<app in base64url>.<signature in base64url>` */
-const shape = /^(v1\.([a-z]{1,20})\.([a-z]{1,20})\.(\d{10})\.([\w-]*))\.([\w-]{43})$/;
+/**
+ * `v1.<caller>.<audience>.<seconds since the epoch>.<app in base64url>.<signature in base64url>`. The last character of
+ * a signature has two bits that mean nothing; they are 0, so that each token has one spelling.
+ */
+const shape = /^(v1\.([a-z]{1,20})\.([a-z]{1,20})\.(\d{10})\.([\w-]*))\.([\w-]{42}[AEIMQUYcgkosw048])$/;
 
 /**
  * The key with which one service signs its calls to another one. It is derived from the caller's secret, one for each
