@@ -23,8 +23,9 @@ export interface Blob {
   createdAt: Date;
 }
 
-/** The commit that made a blob visible. */
-export interface UploadCommit {
+/** A blob, and the commit that made it visible. */
+export interface StoredUpload {
+  blobId: string;
   transactionHash: string;
   height: bigint;
 }
@@ -92,31 +93,42 @@ export async function findBlob(
   );
 }
 
-/** Data has committed it: from now on it counts, and others with the same bytes use its object. Again changes nothing. */
-export async function markStored(pool: Pool, blobId: string, commit: UploadCommit): Promise<void> {
+/**
+ * Data has committed these: from now on they count, and others with the same bytes use their objects. Again changes
+ * nothing.
+ */
+export async function markStored(pool: Pool, uploads: readonly StoredUpload[]): Promise<void> {
   const mark = () =>
     retriedTransaction(pool, async (tx) => {
-      const stored = await row<Change & { isShared: boolean }>(
+      const changes = await rows<Change & { notShared: string[] }>(
         tx,
         sql`with stored as (
-            update blob set state = 'stored', tx_hash = ${commit.transactionHash}, height = ${commit.height}, stored_at = now()
-            where blob_id = ${blobId} and state = 'pending'
-            returning app_id, collection, size_bytes, sha256, object_key),
+            update blob set state = 'stored', tx_hash = upload.tx_hash, height = upload.height, stored_at = now()
+            from unnest(${uploads.map(({ blobId }) => blobId)}::text[],
+                ${uploads.map(({ transactionHash }) => transactionHash)}::text[],
+                ${uploads.map(({ height }) => height)}::bigint[]) as upload (blob_id, tx_hash, height)
+            where blob.blob_id = upload.blob_id and state = 'pending'
+            returning blob.blob_id, app_id, collection, size_bytes, sha256, object_key),
+          first as (
+            select distinct on (app_id, sha256, size_bytes) app_id, sha256, size_bytes, object_key
+            from stored order by app_id, sha256, size_bytes, blob_id),
           shared as (
-            update object set is_shared = true from stored
-            where object.object_key = stored.object_key and not object.is_shared and not exists (
+            update object set is_shared = true from first
+            where object.object_key = first.object_key and not object.is_shared and not exists (
               select from object other
-              where other.app_id = stored.app_id and other.sha256 = stored.sha256
-                and other.size_bytes = stored.size_bytes and other.is_shared and other.released_at is null)
+              where other.app_id = first.app_id and other.sha256 = first.sha256
+                and other.size_bytes = first.size_bytes and other.is_shared and other.released_at is null)
             returning object.object_key)
-          select app_id as "appId", collection, size_bytes as "sizeBytes", 1::bigint as "blobCount",
-            exists (select from shared) or exists (
-              select from object where object.object_key = stored.object_key and is_shared) as "isShared"
-          from stored`,
+          select app_id as "appId", collection, sum(size_bytes)::bigint as "sizeBytes", count(*) as "blobCount",
+            coalesce(array_agg(blob_id) filter (where not (
+              object_key in (select object_key from shared) or exists (
+                select from object where object.object_key = stored.object_key and is_shared))), '{}') as "notShared"
+          from stored group by app_id, collection order by app_id, collection`,
       );
-      if (!stored) return;
-      if (!stored.isShared) await shareObject(tx, blobId);
-      await changeUsage(tx, stored);
+      for (const change of changes) {
+        for (const blobId of change.notShared) await shareObject(tx, blobId);
+        await changeUsage(tx, change);
+      }
     });
   await mark().catch((error: unknown) => {
     // Another blob with the same bytes was stored at the same moment; its object is seen when this is done again.
@@ -185,16 +197,13 @@ interface Change {
 /** Counts a change and tells others what the collection holds now: absolute values, so that hearing it twice is harmless. */
 async function changeUsage(tx: Connection, change: Change): Promise<void> {
   const { appId, collection } = change;
-  await execute(
-    tx,
-    sql`insert into blob_usage (app_id, collection, size_bytes, blob_count, sequence) values (${appId}, ${collection}, 0, 0, 0)
-      on conflict do nothing`,
-  );
   const usage = await row<{ sizeBytes: bigint; blobCount: bigint; sequence: bigint; at: Date }>(
     tx,
-    sql`update blob_usage set size_bytes = size_bytes + ${change.sizeBytes}, blob_count = blob_count + ${change.blobCount},
-        sequence = sequence + 1
-      where app_id = ${appId} and collection = ${collection}
+    // What is inserted is checked even where there is a row already, and of less there is always one.
+    sql`insert into blob_usage as usage (app_id, collection, size_bytes, blob_count, sequence)
+      values (${appId}, ${collection}, greatest(0, ${change.sizeBytes}::bigint), greatest(0, ${change.blobCount}::bigint), 1)
+      on conflict (app_id, collection) do update set size_bytes = usage.size_bytes + ${change.sizeBytes}::bigint,
+        blob_count = usage.blob_count + ${change.blobCount}::bigint, sequence = usage.sequence + 1
       returning size_bytes as "sizeBytes", blob_count as "blobCount", sequence, clock_timestamp() as at`,
   );
   await append(tx, [

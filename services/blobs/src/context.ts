@@ -5,6 +5,7 @@ import type { Client } from '@granary/shared/grpc/types';
 import type { Logger } from '@granary/shared/logger';
 import type { ObjectStore } from '@granary/shared/objects/store';
 import type { Pool } from '@granary/shared/postgres/pool';
+import type { Marking } from './marking';
 
 /** What every part of the service works with. */
 export interface BlobsContext {
@@ -16,6 +17,7 @@ export interface BlobsContext {
   appended: Signal;
   /** Blobs whose commit is under way in this process; nobody else decides about them meanwhile. */
   committing: Set<string>;
+  markStored: Marking;
   pendingGraceMs: number;
   /** Of the transfer at hand, if it is traced. */
   trace?: string;

@@ -18,6 +18,7 @@ import type { BlobsConfig } from './config';
 import type { BlobsContext } from './context';
 import { handleEvent } from './events';
 import { blobsImplementation } from './handlers';
+import { createMarking } from './marking';
 import { openObjectStore } from './object-store';
 import { installationId } from './objects';
 import { startSettling } from './settling';
@@ -61,6 +62,7 @@ export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides 
         ...{ pool, log, store, appended },
         data: dataClient.client,
         committing: new Set(),
+        markStored: createMarking(pool),
         pendingGraceMs: config.PENDING_GRACE_MS,
       };
       const settling = startSettling(context);

@@ -38,10 +38,8 @@ export async function settleUpload(context: BlobsContext, blob: Blob): Promise<b
   const isCommitting = context.committing.has(blob.blobId);
   const commit = await findCommit(context, blob.ticket);
   if (commit) {
-    await markStored(context.pool, blob.blobId, {
-      transactionHash: commit.transactionHash,
-      height: BigInt(commit.height),
-    });
+    const { transactionHash, height } = commit;
+    await markStored(context.pool, [{ blobId: blob.blobId, transactionHash, height: BigInt(height) }]);
     context.appended.notify();
     return true;
   }

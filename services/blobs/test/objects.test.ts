@@ -8,6 +8,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/shared/testing/database';
 import { forgetPending, giveUpObjects, insertPending, markDeleted, markStored } from '../src/blobs';
+import { createMarking } from '../src/marking';
 import { findReleased } from '../src/objects';
 
 const log = createLogger('blobs', 'silent');
@@ -34,7 +35,7 @@ function newApp() {
   };
   const stored = async () => {
     const blob = await pending(pool);
-    await markStored(pool, blob.blobId, commit);
+    await markStored(pool, [{ blobId: blob.blobId, ...commit }]);
     return blob;
   };
   const keysInUse = async () => {
@@ -95,12 +96,62 @@ test('two that are stored at the same moment end up with one object, and the oth
   const { pending, keysInUse } = newApp();
   const blobs = await Promise.all([pending(pool), pending(pool), pending(pool), pending(pool)]);
   expect(new Set(blobs.map(({ used }) => used)).size).toBe(4);
-  await Promise.all(blobs.map(({ blobId }) => markStored(pool, blobId, commit)));
+  await Promise.all(blobs.map(({ blobId }) => markStored(pool, [{ blobId, ...commit }])));
   const inUse = await keysInUse();
   expect(inUse.length).toBe(1);
   const released = await findReleased(pool, 1_000);
   expect(blobs.map(({ own }) => own).filter((key) => released.includes(key)).length).toBe(3);
   expect(released).not.toContain(inUse[0]);
+});
+
+test('those with the same bytes that are marked together end up with one object as well', async () => {
+  const { pending, keysInUse } = newApp();
+  const before = await pending(pool);
+  const blobs = await Promise.all([pending(pool), pending(pool), pending(pool)]);
+  await markStored(
+    pool,
+    [before, ...blobs].map(({ blobId }) => ({ blobId, ...commit })),
+  );
+  const inUse = await keysInUse();
+  expect(inUse.length).toBe(1);
+  const released = await findReleased(pool, 1_000);
+  expect([before, ...blobs].filter(({ own }) => released.includes(own)).length).toBe(3);
+  expect(released).not.toContain(inUse[0]);
+});
+
+test('uploads that are marked beside each other are each counted once, and others hear of the sum last', async () => {
+  const { appId, pending } = newApp();
+  const markOne = createMarking(pool);
+  const blobs = await Promise.all(Array.from({ length: 20 }, () => pending(pool)));
+  const mark = ({ blobId }: { blobId: string }) => markOne(appId, 'c', { blobId, ...commit });
+  await Promise.all(blobs.map(mark));
+  // Again changes nothing.
+  await Promise.all(blobs.map(mark));
+  const states = await rows<{ state: string }>(pool, sql`select distinct state from blob where app_id = ${appId}`);
+  expect(states).toEqual([{ state: 'stored' }]);
+  const events = await rows<{ sequence: bigint; payload: string }>(
+    pool,
+    sql`select agg_seq as sequence, payload::text from outbox where key = ${appId} order by agg_seq`,
+  );
+  expect(events.map(({ sequence }) => Number(sequence))).toEqual(events.map((_, at) => at + 1));
+  expect(JSON.parse(events.at(-1)!.payload)).toMatchObject({ blob_count: 20, size_bytes: 100 });
+});
+
+test('uploads whose marking fails do not hold up those that come after them', async () => {
+  const { appId, pending } = newApp();
+  const markOne = createMarking(pool);
+  const [broken, whole] = [await pending(pool), await pending(pool)];
+  const failing = markOne(appId, 'c', { blobId: broken.blobId, transactionHash: '\0', height: 1n });
+  failing.catch(() => {});
+  // The first one is under way, so this is the next batch.
+  await Promise.resolve();
+  await markOne(appId, 'c', { blobId: whole.blobId, ...commit });
+  await expect(failing).rejects.toThrow();
+  const stored = await rows<{ id: string }>(
+    pool,
+    sql`select blob_id as id from blob where app_id = ${appId} and state = 'stored'`,
+  );
+  expect(stored).toEqual([{ id: whole.blobId }]);
 });
 
 test('an upload that is not stored shares its object with nobody, and one that is given up releases only its own', async () => {

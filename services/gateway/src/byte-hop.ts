@@ -1,10 +1,11 @@
 import { once } from 'node:events';
-import { Agent, request, type ClientRequest, type IncomingMessage, type ServerResponse } from 'node:http';
+import { request, type Agent, type ClientRequest, type IncomingMessage, type ServerResponse } from 'node:http';
 import { Agent as TlsAgent, request as requestOverTls } from 'node:https';
 import { ServiceError, unavailable, type ErrorDetails, type StatusName } from '@granary/shared/errors';
 import { grantErrorHeader, grantHeader, type ReadGrant, type UploadGrant } from '@granary/shared/grant';
 import type { Call } from '@granary/shared/grpc/types';
 import { flow, pump } from '@granary/shared/pump';
+import { ReadingAgent } from '@granary/shared/reading-agent';
 import { asOurFault } from '@granary/shared/trust/guard';
 import type { CallCredentials } from '@granary/shared/trust/trust';
 import { clientGone } from './body';
@@ -55,7 +56,7 @@ export class ByteHop {
   constructor(private readonly options: ByteHopOptions) {
     const { tls } = options.credentials;
     const pooled = { keepAlive: true, maxSockets: connectionsMax, timeout: idleConnectionMs };
-    this.agent = tls ? new TlsAgent({ ...pooled, ...tls }) : new Agent(pooled);
+    this.agent = tls ? new TlsAgent({ ...pooled, ...tls }) : new ReadingAgent(pooled);
     this.peers = new BytePeers(options.address);
   }
 

@@ -4,6 +4,7 @@ import * as https from 'node:https';
 import { Client, S3Error } from 'minio';
 import { ConfigError } from '../config';
 import { ServiceError, unavailable } from '../errors';
+import { ReadingAgent } from '../reading-agent';
 import type { ByteRange, PresignedHeaders } from './store';
 
 export interface S3Options {
@@ -56,7 +57,7 @@ export class S3Bucket {
     const { protocol, hostname, port } = new URL(options.endpoint);
     const isSecure = protocol === 'https:';
     const agentOptions = { keepAlive: true, timeout: idleConnectionMs };
-    this.agent = isSecure ? new https.Agent(agentOptions) : new http.Agent(agentOptions);
+    this.agent = isSecure ? new https.Agent(agentOptions) : new ReadingAgent(agentOptions);
     this.name = options.bucket;
     this.idleTimeoutMs = options.idleTimeoutMs ?? defaultIdleTimeoutMs;
     this.transferPatienceMs = options.transferPatienceMs ?? defaultTransferPatienceMs;

@@ -28,3 +28,20 @@ test('whoever waits for too long is refused for now, and does not take a buffer 
   buffers.give(only);
   expect(buffers.tryTake()).toBe(only);
 });
+
+test('buffers that were needed at once serve the next ones, and most of them go when nobody comes', async () => {
+  jest.useFakeTimers();
+  try {
+    const buffers = new PartBuffers(10, 8, 60_000);
+    const takeAll = () => Array.from({ length: 8 }, () => buffers.tryTake()!);
+    const first = new Set(takeAll());
+    for (const buffer of first) buffers.give(buffer);
+    const second = takeAll();
+    expect(second.every((buffer) => first.has(buffer))).toBe(true);
+    for (const buffer of second) buffers.give(buffer);
+    await jest.advanceTimersByTimeAsync(5_000);
+    expect(takeAll().filter((buffer) => first.has(buffer)).length).toBe(4);
+  } finally {
+    jest.useRealTimers();
+  }
+});

@@ -1,7 +1,12 @@
 import { unavailable } from '../errors';
 
-/** Buffers that are kept although nobody needs them. */
-const freeMax = 4;
+/** Buffers that are kept although nobody has needed them for a while. */
+const keptFree = 4;
+/**
+ * And for so long all of them: a large buffer that is made for each upload costs a collection of garbage every few
+ * uploads.
+ */
+const keptMs = 1_000;
 
 /**
  * The memory in which parts of uploads are gathered: at most `count` buffers of `sizeBytes` exist, whatever is under
@@ -11,6 +16,7 @@ export class PartBuffers {
   private readonly free: Buffer[] = [];
   private readonly waiting: Array<(buffer: Buffer) => void> = [];
   private taken = 0;
+  private trimming: NodeJS.Timeout | undefined;
 
   constructor(
     readonly sizeBytes: number,
@@ -47,7 +53,8 @@ export class PartBuffers {
     const next = this.waiting.shift();
     if (next) return next(buffer);
     this.taken--;
-    if (this.free.length < freeMax) this.free.push(buffer);
+    this.free.push(buffer);
+    if (this.free.length > keptFree) this.trimming ??= setTimeout(() => this.trim(), keptMs).unref();
   }
 
   /** Gives back the right to a buffer that a broken request may still refer to. */
@@ -55,5 +62,10 @@ export class PartBuffers {
     const next = this.waiting.shift();
     if (next) return next(Buffer.allocUnsafeSlow(this.sizeBytes));
     this.taken--;
+  }
+
+  private trim(): void {
+    this.trimming = undefined;
+    this.free.splice(0, this.free.length - keptFree);
   }
 }
