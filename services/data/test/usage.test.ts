@@ -1,24 +1,16 @@
-import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/shared/testing/database';
-import { eventually, log, newApp, startCopy, storeRequest, type App, type Copy } from './write-fixture';
+import type { Pool } from '@granary/shared/postgres/pool';
+import { eventually, newApp, startTwoCopies, storeRequest, type App, type Copy } from './write-fixture';
 
 describe('what collections use', () => {
-  let url: string;
   let pool: Pool;
   let one: Copy;
   let two: Copy;
   let app: App;
+  let stop: () => Promise<void>;
   beforeAll(async () => {
-    ({ url } = await testDatabase());
-    pool = createPool({ url, size: 2, applicationName: 'test', log });
-    one = await startCopy(url);
-    two = await startCopy(url);
+    ({ pool, one, two, stop } = await startTwoCopies());
   });
-  afterAll(async () => {
-    await one.stop();
-    await two.stop();
-    await pool.end();
-  });
+  afterAll(() => stop());
   beforeEach(async () => {
     app = await newApp(one);
   });

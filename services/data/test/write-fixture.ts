@@ -7,6 +7,8 @@ import { newCall, type Handlers } from '@granary/shared/grpc/types';
 import { runHandler, type AnyHandler } from '@granary/shared/grpc/run';
 import { newTicket } from '@granary/shared/ids';
 import { createLogger } from '@granary/shared/logger';
+import { createPool, type Pool } from '@granary/shared/postgres/pool';
+import { testDatabase } from '@granary/shared/testing/database';
 import { dataConfig } from '../src/config';
 import { dataDefinition, startData } from '../src/service';
 
@@ -46,6 +48,29 @@ export async function startCopy(url: string, poolSize = 10): Promise<Copy> {
       await rm(skills, { recursive: true, force: true });
     },
   };
+}
+
+export interface TwoCopies {
+  url: string;
+  /** For the test itself. */
+  pool: Pool;
+  one: Copy;
+  two: Copy;
+  stop: () => Promise<void>;
+}
+
+/** Two copies of the data service on one new database. */
+export async function startTwoCopies(): Promise<TwoCopies> {
+  const { url } = await testDatabase();
+  const pool = createPool({ url, size: 3, applicationName: 'test', log });
+  const one = await startCopy(url);
+  const two = await startCopy(url);
+  const stop = async () => {
+    await one.stop();
+    await two.stop();
+    await pool.end();
+  };
+  return { url, pool, one, two, stop };
 }
 
 export const noIdempotency = { caller: '', method: '', path: '', key: '', contentHash: Buffer.alloc(0) };

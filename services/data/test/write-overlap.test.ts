@@ -1,11 +1,20 @@
 import { createHash } from 'node:crypto';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { Client } from 'pg';
-import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/shared/testing/database';
+import type { Pool } from '@granary/shared/postgres/pool';
 import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { purgeExpired } from '../src/purge';
-import { eventually, fields, log, newApp, startCopy, storeRequest, type App, type Copy } from './write-fixture';
+import {
+  eventually,
+  fields,
+  log,
+  newApp,
+  startCopy,
+  startTwoCopies,
+  storeRequest,
+  type App,
+  type Copy,
+} from './write-fixture';
 
 /** So many documents of this size are a bulk. */
 const bulkCount = 150;
@@ -27,17 +36,11 @@ describe('writes of one app that overlap', () => {
   let one: Copy;
   let two: Copy;
   let app: App;
+  let stop: () => Promise<void>;
   beforeAll(async () => {
-    ({ url } = await testDatabase());
-    pool = createPool({ url, size: 3, applicationName: 'test', log });
-    one = await startCopy(url);
-    two = await startCopy(url);
+    ({ url, pool, one, two, stop } = await startTwoCopies());
   });
-  afterAll(async () => {
-    await one.stop();
-    await two.stop();
-    await pool.end();
-  });
+  afterAll(() => stop());
   beforeEach(async () => {
     app = await newApp(one);
     for (const name of ['films', 'other']) await makeCollection(name, {});

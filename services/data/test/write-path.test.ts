@@ -1,11 +1,21 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { newTicket } from '@granary/shared/ids';
-import { createPool, type Pool } from '@granary/shared/postgres/pool';
+import type { Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/shared/testing/database';
 import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { purgeExpired } from '../src/purge';
-import { eventually, fields, log, newApp, startCopy, storeRequest, type App, type Copy } from './write-fixture';
+import {
+  eventually,
+  fields,
+  log,
+  newApp,
+  startCopy,
+  startTwoCopies,
+  storeRequest,
+  type App,
+  type Copy,
+} from './write-fixture';
 
 describe('the write path of two copies on one database', () => {
   let url: string;
@@ -13,17 +23,11 @@ describe('the write path of two copies on one database', () => {
   let two: Copy;
   let pool: Pool;
   let app: App;
+  let stop: () => Promise<void>;
   beforeAll(async () => {
-    ({ url } = await testDatabase());
-    one = await startCopy(url);
-    two = await startCopy(url);
-    pool = createPool({ url, size: 2, applicationName: 'test', log });
+    ({ url, pool, one, two, stop } = await startTwoCopies());
   });
-  afterAll(async () => {
-    await pool.end();
-    await one.stop();
-    await two.stop();
-  });
+  afterAll(() => stop());
   beforeEach(async () => {
     app = await newApp(one);
   });
