@@ -555,11 +555,11 @@ test('a grant is good on any copy of blobs, until it expires, and only when the 
   const elsewhere = signGrant(keyOf('gateway', 'data'), grant);
   const finances = signGrant(keyOf('finance', 'blobs'), grant);
   const token = signToken(keyOf('gateway', 'blobs'), { ...honest, audience: 'blobs' });
-  for (const text of [undefined, '', elsewhere, finances, token, altered(signed), `${signed}.x`])
+  for (const text of [undefined, '', elsewhere, finances, token, altered(signed), spelledAnew(signed), `${signed}.x`])
     expect(() => copies[0]!.grant(text)).toThrow('not known');
   nowMs += 30_000;
   expect(() => copies[1]!.grant(signed)).toThrow('not known');
-  expect(copies[0]!.refusals().get('no valid grant')).toBe(7);
+  expect(copies[0]!.refusals().get('no valid grant')).toBe(8);
   expect(lines).toHaveLength(2);
   expect(text()).not.toContain(signed.slice(0, 30));
 });
