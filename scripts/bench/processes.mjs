@@ -8,9 +8,12 @@ const stopTimeoutMs = 25_000;
 /** The unit in which Linux counts processor time, for everybody who reads it: USER_HZ. */
 const tickUs = 10_000;
 
-/** A child process that answers calls, see child.mjs. `file` lies in this folder; `env` is added to our own. */
-export function startProcess(file, env = {}) {
-  const options = { stdio: ['ignore', 'inherit', 'inherit', 'ipc'], env: { ...process.env, ...env } };
+/**
+ * A child process that answers calls, see child.mjs. `file` lies in this folder; `env` is added to our own, and
+ * `execArgv` are flags of Node.
+ */
+export function startProcess(file, env = {}, execArgv = []) {
+  const options = { stdio: ['ignore', 'inherit', 'inherit', 'ipc'], env: { ...process.env, ...env }, execArgv };
   const child = fork(path.join(here, file), [], options);
   const waiting = new Map();
   let lastId = 0;

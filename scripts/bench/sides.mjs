@@ -16,6 +16,9 @@ export const sideTitles = {
   bare: 'node:http, pg, prepared statements, text passed through',
 };
 
+/** What `npm start` starts Granary with; the baselines are as Node is by itself. */
+const nodeFlags = ['--v8-pool-size=0'];
+
 const starts = { embedded: startEmbedded, split: startSplit, usual: startBaseline, bare: startBaseline };
 
 /**
@@ -30,7 +33,7 @@ export async function startSide(name, { as = name, postgres, directory, wantsCom
   await mkdir(own);
   const prefix = `bench_${as}`;
   const start = (process, file) => {
-    const child = startProcess(file, env);
+    const child = startProcess(file, env, file.startsWith('granary/') ? nodeFlags : []);
     started(child);
     return { process, child };
   };

@@ -1,5 +1,6 @@
 import { startConstellation } from '@granary/local/constellation';
 import { readConfig } from '@granary/shared/config';
+import { collectSeldom } from '@granary/shared/heap';
 import { createLogger } from '@granary/shared/logger';
 import { telemetrySchema } from '@granary/shared/telemetry/settings';
 import { startTelemetry } from '@granary/shared/telemetry/telemetry';
@@ -11,6 +12,7 @@ let telemetry;
 
 serve({
   start: async ({ databaseUrls, directory, operatorKey, internalSecret }) => {
+    collectSeldom();
     const log = createLogger('bench', 'error');
     // Off, unless the environment of the measurement says something else.
     telemetry = await startTelemetry('granary', readConfig(telemetrySchema, process.env), log);

@@ -1,6 +1,7 @@
 import { gatewayConfig } from '@granary/gateway/config';
 import { startGateway } from '@granary/gateway/service';
 import { readConfig } from '@granary/shared/config';
+import { collectSeldom } from '@granary/shared/heap';
 import { createLogger } from '@granary/shared/logger';
 import { serve } from '../child.mjs';
 
@@ -9,6 +10,7 @@ let running;
 
 serve({
   start: async ({ address, blobsHttpAddress, operatorKey, internalSecret }) => {
+    collectSeldom();
     const services = ['DATA', 'BLOBS', 'FINANCE', 'PAYMENTS', 'TASKS'];
     const addresses = Object.fromEntries(services.map((name) => [`${name}_ADDRESS`, address[name.toLowerCase()]]));
     const config = readConfig(gatewayConfig, {

@@ -9,6 +9,7 @@ import { paymentsConfig } from '@granary/payments/config';
 import { paymentsDefinition, startPayments } from '@granary/payments/service';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { readConfig } from '@granary/shared/config';
+import { collectSeldom } from '@granary/shared/heap';
 import { targetOf } from '@granary/shared/grpc/client';
 import { stopAll } from '@granary/shared/lifecycle';
 import { createLogger } from '@granary/shared/logger';
@@ -21,6 +22,7 @@ const stops = [];
 
 /** `objectStore`: the settings of blobs for it; by default files in `directory`. */
 async function start({ databaseUrls, directory, internalSecret, objectStore }) {
+  collectSeldom();
   const overrides = { log: createLogger('bench', 'error'), listen: true };
   const address = {};
   const startOne = async (name, startService, schema, settings, targets) => {

@@ -1,4 +1,5 @@
 import { ConfigError } from './config';
+import { collectSeldom } from './heap';
 import type { Logger } from './logger';
 
 /** Something that runs until it is stopped. `failed` settles (by rejecting) only if it cannot go on by itself. */
@@ -36,6 +37,7 @@ export async function runUntilSignalled(
   explain?: (message: string) => void,
 ): Promise<void> {
   try {
+    collectSeldom();
     const signalled = untilSignal();
     const running = await start();
     const why = await Promise.race([signalled, running.failed ?? new Promise<never>(() => {})]).catch(

@@ -1,4 +1,5 @@
 import path from 'node:path';
+import { nodeFlags } from '@granary/shared/heap';
 import { trustEnvironments } from '@granary/shared/trust/environments';
 import type { DatabaseService } from '../constellation';
 import { accepts } from './ports';
@@ -114,7 +115,7 @@ export async function startServices(run: Run, settings: ServicesSettings, sink?:
   const start = async (name: ServiceName): Promise<Program> => {
     const main = path.join(__dirname, '../../..', name, 'dist/main.js');
     const env = { ...inherited(), ...metricsListen(name), ...environment[name], ...settings.settings?.[name] };
-    const program = await startProgram(run, name, process.execPath, [main], { cwd: '/', env, sink });
+    const program = await startProgram(run, name, process.execPath, [...nodeFlags, main], { cwd: '/', env, sink });
     started.push(program);
     return program;
   };
