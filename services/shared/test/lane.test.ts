@@ -3,7 +3,7 @@ import { Pool } from 'pg';
 import { fromPostgres, isConnectionError, sqlState } from '@granary/shared/postgres/errors';
 import type { Lane, LaneOptions, LaneValue, Row } from '@granary/shared/postgres/lane';
 import { testDatabase } from '@granary/shared/testing/database';
-import { allTexts, eventually, openLane, readOne, run, said } from './lane-fixture';
+import { allTexts, eventually, oneText, openLane, readOne, run, said } from './lane-fixture';
 
 const open: Lane[] = [];
 let url: string;
@@ -252,6 +252,18 @@ test('statements that are slow together are spread over the connections that the
   await eventually(async () => (await backends()) === 2 || undefined);
   await Promise.all(slow);
   expect(await backends()).toBe(2);
+});
+
+test('short statements go round a long one that says so', async () => {
+  const reader = lane({ size: 2 });
+  const both = [1, 2].map(() => readOne(reader, 'select pg_sleep(0.2)'));
+  await eventually(async () => (await backends()) === 2 || undefined);
+  await Promise.all(both);
+  const ended: string[] = [];
+  const long = reader.read('select pg_sleep(1)', [], oneText(), 32).then(() => ended.push('long'));
+  const short = Array.from({ length: 20 }, () => readOne(reader, 'select 1').then(() => ended.push('short')));
+  await Promise.all([long, ...short]);
+  expect(ended).toEqual([...Array<string>(20).fill('short'), 'long']);
 });
 
 test('what is too much is refused, what fits is answered', async () => {

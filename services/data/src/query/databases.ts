@@ -33,6 +33,8 @@ export interface ReadTurns {
 
 /** Reads of one app that may wait for their turn. */
 const waitingMax = 1_000;
+/** A long page takes as long as so many short reads, roughly. */
+const longPageWeight = 32;
 
 /**
  * Turns such that neither the lane nor the pool, of so many connections, is ever full of one app's long reads, and that
@@ -64,7 +66,7 @@ export class AppDatabases implements ReadDatabases {
     const { lane, turns } = this.shared;
     return {
       read: (text, values, reader) =>
-        turns.longPages.run(this.appId, this.signal, () => lane.read(text, values, reader)),
+        turns.longPages.run(this.appId, this.signal, () => lane.read(text, values, reader, longPageWeight)),
     };
   }
 

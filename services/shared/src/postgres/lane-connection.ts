@@ -28,6 +28,8 @@ export interface LaneStatement {
   readonly name: string | undefined;
   readonly values: readonly LaneValue[];
   readonly reader: RowReader<unknown>;
+  /** As how many short reads it counts when the next one chooses a connection. */
+  readonly weight: number;
   readonly resolve: (result: unknown) => void;
   readonly reject: (error: unknown) => void;
   /** It was refused because of what its name stood for: it is parsed again, and if that does not help it fails. */
@@ -69,6 +71,7 @@ export class LaneConnection {
   /** What is prepared, or will be by what is in flight; the one that was used last comes last. */
   readonly #names = new Set<string>();
   readonly #sent = new Queue<LaneStatement>();
+  #load = 0;
   #quietTicks = 0;
   #broken: Error | undefined;
 
@@ -111,6 +114,11 @@ export class LaneConnection {
     return this.#sent.size;
   }
 
+  /** The weight of what is in flight. */
+  get load(): number {
+    return this.#load;
+  }
+
   /** Writes a statement; it is sent by the next `flush`. A value that cannot be written rejects it. */
   add(statement: LaneStatement): void {
     const before = this.#writer.position;
@@ -130,6 +138,7 @@ export class LaneConnection {
     }
     if (this.#sent.size === 0) this.#quietTicks = 0;
     this.#sent.push(statement);
+    this.#load += statement.weight;
   }
 
   #prepare(name: string, text: string): void {
@@ -166,6 +175,7 @@ export class LaneConnection {
     this.#socket.destroy();
     this.#row.clear();
     const lost = this.#sent.drain();
+    this.#load = 0;
     for (const statement of lost) statement.reject(error);
     this.#events.closed(this, error, lost.length);
   }
@@ -186,6 +196,7 @@ export class LaneConnection {
           name: undefined,
           values: [Object.keys(settings), Object.values(settings)],
           reader: { row: () => {}, end: () => undefined },
+          weight: 1,
           resolve,
           reject,
           ...unsent(),
@@ -275,6 +286,7 @@ export class LaneConnection {
     const statement = this.#sent.first();
     if (!statement?.answered) throw unexpected(readyForQuery);
     this.#sent.shift();
+    this.#load -= statement.weight;
     if (statement.renewed && !statement.parsed) this.#events.again(Object.assign(statement, unsent(true)));
     else settle(statement);
     // Somebody has said begin: what follows would be in that transaction.

@@ -81,13 +81,23 @@ export class Lane {
   /**
    * Runs a read-only statement; `text` has `$n`. Rejects with the errors that `query` of a pool gives, so `sqlState`,
    * `isConnectionError` and `fromPostgres` tell what they mean; with OVERLOADED when too many wait; with what the
-   * reader throws. `reader.row` may have been called before a failure, and `end` is called only without one.
+   * reader throws. `reader.row` may have been called before a failure, and `end` is called only without one. `weight`
+   * is about how many short reads take as long: those that come after it go over another connection meanwhile.
    */
-  read<T>(text: string, values: readonly LaneValue[], reader: RowReader<T>): Promise<T> {
+  read<T>(text: string, values: readonly LaneValue[], reader: RowReader<T>, weight = 1): Promise<T> {
     return new Promise<unknown>((resolve, reject) => {
       const refusal = this.#refusal();
       if (refusal) return reject(refusal);
-      this.#waiting.push({ text, name: this.#names.nameOf(text), values, reader, resolve, reject, ...unsent() });
+      this.#waiting.push({
+        text,
+        name: this.#names.nameOf(text),
+        values,
+        reader,
+        weight,
+        resolve,
+        reject,
+        ...unsent(),
+      });
       this.#schedule();
     }) as Promise<T>;
   }
@@ -147,7 +157,7 @@ export class Lane {
   #leastBusy(): LaneConnection | undefined {
     let best: LaneConnection | undefined;
     for (const connection of this.#connections) {
-      if (connection.inFlight < (best?.inFlight ?? this.#window)) best = connection;
+      if (connection.inFlight < this.#window && connection.load < (best?.load ?? Infinity)) best = connection;
     }
     return best;
   }
