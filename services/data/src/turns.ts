@@ -4,6 +4,12 @@ import type { Presence } from '@granary/shared/presence';
 
 /** A work that takes longer no longer counts to its app's share, so that one of them does not hold up all others. */
 const lentMs = 250;
+/**
+ * Beside other apps a work is followed by a rest of its place, so many times as long as the work took: what it gave has
+ * then to be put together and sent, here and in the gateway, and others are to find processors that are free.
+ */
+const restShare = 3;
+const restMaxMs = 200;
 
 export interface TurnLimits {
   /** Works at a time. */
@@ -27,7 +33,7 @@ interface Running {
 
 interface App {
   id: string;
-  /** In the order in which they began. */
+  /** In the order in which they began; those that rest are among them. */
   running: Set<Running>;
   waiting: Waiting[];
   /** The number of its last turn; 0: it has had none lately. */
@@ -65,10 +71,25 @@ export class Turns {
       return await work();
     } finally {
       this.running -= 1;
-      app.running.delete(running);
-      this.forgetIdle(app);
+      this.rest(app, running);
       this.next();
     }
+  }
+
+  /** For the app the place is free after a rest, for the others it is at once. */
+  private rest(app: App, running: Running): void {
+    const nowMs = this.now();
+    const restMs = Math.min((nowMs - running.sinceMs) * restShare, restMaxMs);
+    if (restMs === 0 || this.presence.isAlone(app.id, nowMs)) return this.leave(app, running);
+    setTimeout(() => {
+      this.leave(app, running);
+      this.next();
+    }, restMs);
+  }
+
+  private leave(app: App, running: Running): void {
+    app.running.delete(running);
+    this.forgetIdle(app);
   }
 
   private mayRun({ id, running }: App): boolean {

@@ -26,6 +26,7 @@ function works(turns: Turns) {
     ask,
     settle,
     endNext: async () => {
+      while (ends.length === 0) await settle();
       ends.shift()!();
       await settle();
     },
@@ -124,4 +125,46 @@ test('a work that takes long does not hold up the others of its app, as far as t
   expect(begun).toEqual(['slow', 'flood 1']);
   for (let left = 3; left > 0; left--) await endNext();
   expect(await Promise.all(asked)).toEqual(['slow', 'flood 1', 'flood 2']);
+});
+
+test('beside others a place rests three times as long as its work took, for its own app, and not for ever', async () => {
+  jest.useFakeTimers({ doNotFake: ['setImmediate'] });
+  try {
+    const presence = new Presence();
+    const { begun, ask, settle, endNext } = works(turnsOf({ limit: 2, appLimit: 1, waitingMax: 100 }, presence));
+    presence.see('calm', 0);
+    presence.see('flood', 0);
+    const asked = [ask('flood', 'flood 0'), ask('flood', 'flood 1'), ask('flood', 'flood 2'), ask('calm', 'calm 0')];
+    asked.push(ask('calm', 'calm 1'));
+    nowMs = 10;
+    await endNext();
+    expect(begun).toEqual(['flood 0', 'calm 0']);
+    jest.advanceTimersByTime(29);
+    await settle();
+    expect(begun).toEqual(['flood 0', 'calm 0']);
+    jest.advanceTimersByTime(1);
+    await settle();
+    expect(begun.slice(2)).toEqual(['flood 1']);
+    await endNext();
+    // What one app rests the other does not wait for.
+    nowMs = 900;
+    await endNext();
+    jest.advanceTimersByTime(199);
+    await settle();
+    expect(begun.slice(3)).toEqual(['calm 1']);
+    jest.advanceTimersByTime(1);
+    await settle();
+    expect(begun.slice(4)).toEqual(['flood 2']);
+    // Who is alone does not rest.
+    nowMs = 2_000;
+    presence.see('flood', nowMs);
+    asked.push(ask('flood', 'flood 3'));
+    await endNext();
+    await endNext();
+    expect(begun.slice(5)).toEqual(['flood 3']);
+    await endNext();
+    expect((await Promise.all(asked)).sort()).toEqual([...begun].sort());
+  } finally {
+    jest.useRealTimers();
+  }
 });
