@@ -140,8 +140,7 @@ export class BatchWriter {
     const from = (head: LockedHead): LockedHead => ({ ...head, ordinal: ordinal - 1n });
     if (!known || !(await this.build(app, from(known), [bulk], placed)) || placed.size !== 1) return undefined;
     const [[handle, documents]] = [...placed] as [[CollectionHandle, PlacedDocument[]]];
-    await this.copyTurns.take();
-    const endCopying = once(() => this.copyTurns.end());
+    const endCopying = await this.copyTurns.take();
     const beganAtMs = performance.now();
     const finish = async (tx: Connection) => {
       endCopying();
@@ -149,7 +148,7 @@ export class BatchWriter {
       await turn;
       const foreseen = bulk.write.idempotency ? undefined : this.heads.of(app.number);
       const head = foreseen ?? (await this.lockForAhead(tx, app, bulk));
-      const built = head.ordinal < ordinal ? await this.build(app, from(head), [bulk], new Map()) : undefined;
+      const built = head.ordinal < ordinal ? await this.build(app, from(head), [bulk]) : undefined;
       if (!built || head.catalogRevision !== handle.revision) throw new NotAsPlanned();
       const moved = foreseen ? moveHeadFrom(app.number, foreseen, built.left) : moveHead(app.number, built.left);
       const commits = insertCommits(app.number, built.links.commits, built.at);
@@ -250,8 +249,12 @@ export class BatchWriter {
     return { outcomes, changed, left, last };
   }
 
-  /** The links of a batch after a head that is not locked yet; undefined when something must be looked up for them. */
-  private async build(app: App, from: LockedHead, batch: Waiting[], placed: Placed): Promise<Built | undefined> {
+  /**
+   * The links of a batch after a head that is not locked yet; undefined when something must be looked up for them.
+   * `placed` is filled with the documents, unless those of before are still the ones: they depend on the catalog and the
+   * ordinal alone, the links on the head.
+   */
+  private async build(app: App, from: LockedHead, batch: Waiting[], placed?: Placed): Promise<Built | undefined> {
     const { handles, unknown } = knownHandles(this.handles, app, from.catalogRevision, batch);
     if (unknown.length > 0) return undefined;
     // Nobody moves the head between the commit before this one and this one, so times follow heights here too.
@@ -260,7 +263,7 @@ export class BatchWriter {
     const links = await buildLinks(app, from, batch, handles, { outcomes, placed }, neverMade);
     // A write that is refused may have been committed before.
     if (links.refused.length > 0) return undefined;
-    const changed = [...placed.keys()].map(({ number }) => number);
+    const changed = [...handles.values()].map(({ number }) => number);
     return { outcomes, changed, links, left: { ...links.head, catalogRevision: from.catalogRevision }, at };
   }
 }
@@ -272,14 +275,6 @@ const answersKept = (writes: readonly Waiting[], at: Date): Step[] =>
   writes.flatMap(({ write: { idempotency, ticketId } }) =>
     idempotency ? [keepingAnswer(idempotency, ticketId, at)] : [],
   );
-
-function once(effect: () => void): () => void {
-  let isDone = false;
-  return () => {
-    if (!isDone) effect();
-    isDone = true;
-  };
-}
 
 const hasUnique = ({ indexes }: CollectionHandle): boolean => indexes.some(({ unique }) => unique);
 

@@ -29,15 +29,15 @@ export interface BatchLinks {
 }
 
 /**
- * Builds the links of writes, one after the other, and fills in their documents and outcomes. `make` makes a
- * collection that `handles` lacks. A refusal is the outcome of its write; any other error is thrown.
+ * Builds the links of writes, one after the other, and fills in their outcomes, and their documents where `placed` is
+ * given. `make` makes a collection that `handles` lacks. A refusal is the outcome of its write; any other error is thrown.
  */
 export async function buildLinks(
   app: App,
   from: Head,
   writes: readonly Waiting[],
   handles: Map<string, CollectionHandle>,
-  { outcomes, placed }: { outcomes: Outcomes; placed: Placed },
+  { outcomes, placed }: { outcomes: Outcomes; placed: Placed | undefined },
   make: (name: string) => Promise<CollectionHandle>,
 ): Promise<BatchLinks> {
   const refused: Waiting[] = [];
@@ -51,12 +51,13 @@ export async function buildLinks(
       handles.set(write.collection, handle);
       head = built.at(-1)!.link;
       const namespace = handle.namespace ?? `${app.appId}::${handle.name}`;
-      const documents = placed.get(handle) ?? [];
-      placed.set(handle, documents);
+      const documents = placed?.get(handle) ?? [];
+      placed?.set(handle, documents);
       for (const [at, { link, documents: ofLink }] of built.entries()) {
         const { operation, userAddress } = write;
         const ticketId = at === 0 ? write.ticketId : null;
         commits.push({ link, ticketId, operation, collection: handle.name, namespace, userAddress });
+        if (!placed) continue;
         const ordinal = Number(link.ordinal);
         ofLink.forEach((document, place) => documents.push({ document, ordinal, place }));
       }
@@ -79,7 +80,7 @@ function toCommitted(write: Write, namespace: string, link: Link): Committed {
     namespace,
     height: link.height,
     hash: link.hash,
-    ids: link.entries.map(({ id }) => id),
+    ids: link.ids,
   };
 }
 

@@ -10,7 +10,8 @@ import { TASK_NOT_FOUND } from './jobs';
 /** One link of an app's hash chain: what was stored, at which height, under which hash. */
 export interface Link extends Head {
   content: Buffer;
-  entries: readonly Entry[];
+  /** Of what was stored, in order. */
+  ids: readonly string[];
 }
 
 /** A commit as it was or will be answered for: of an upload's two links this is the first, its document is the second. */
@@ -38,17 +39,17 @@ export async function createCommitsTable(tx: Connection, appNumber: bigint): Pro
 }
 
 /** What a link is made of, wherever it comes to stand. */
-export type LinkContent = Pick<Link, 'content' | 'entries'>;
+export type LinkContent = Pick<Link, 'content' | 'ids'>;
 
 export const linkContent = (collection: string, entries: readonly Entry[]): LinkContent => ({
   content: contentHash(collection, entries),
-  entries,
+  ids: entries.map(({ id }) => id),
 });
 
 /** The next link after a head. */
-export function nextLink(head: Head, { content, entries }: LinkContent): Link {
+export function nextLink(head: Head, { content, ids }: LinkContent): Link {
   const height = head.height + 1n;
-  return { height, ordinal: head.ordinal + 1n, hash: linkHash(head.hash, height, content), content, entries };
+  return { height, ordinal: head.ordinal + 1n, hash: linkHash(head.hash, height, content), content, ids };
 }
 
 export interface CommitRow {
@@ -72,14 +73,17 @@ export function insertCommits(appNumber: bigint, commits: readonly CommitRow[], 
             ${byteaArray(commits.map(({ link }) => link.hash))}::bytea[],
             ${byteaArray(commits.map(({ link }) => link.content))}::bytea[], ${texts(({ ticketId }) => ticketId)}::text[],
             ${texts(({ operation }) => operation)}::text[], ${texts(({ collection }) => collection)}::text[],
-            ${texts(({ namespace }) => namespace)}::text[], ${texts(({ link }) => arrayText(link.entries))}::text[],
+            ${texts(({ namespace }) => namespace)}::text[], ${texts(({ link }) => arrayText(link.ids))}::text[],
             ${texts(({ userAddress }) => userAddress)}::text[])
           as c(height, ordinal, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address)`;
 }
 
-/** The ids of a link as the text of a Postgres array: each in quotes, with a backslash before quotes and backslashes. */
-const arrayText = (entries: readonly Entry[]): string =>
-  `{${entries.map(({ id }) => `"${/["\\]/.test(id) ? id.replace(/["\\]/g, '\\$&') : id}"`).join(',')}}`;
+/**
+ * The ids of a link, of which there is one at least, as the text of a Postgres array: each in quotes, with a backslash
+ * before quotes and backslashes. Joined by all that is between two of them, which makes no other text of each.
+ */
+const arrayText = (ids: readonly string[]): string =>
+  `{"${ids.map((id) => (/["\\]/.test(id) ? id.replace(/["\\]/g, '\\$&') : id)).join('","')}"}`;
 
 interface StoredCommit {
   ticket_id: string;
@@ -113,10 +117,13 @@ export async function findCommitted(
   return new Map(found.map((stored) => [stored.ticket_id, toCommitted(stored)]));
 }
 
-/** The results of a commit as JSON text: for each document its id, and the height and hash of the commit. */
+/**
+ * The results of a commit as JSON text: for each document, of which there is one at least, its id, and the height and
+ * hash of the commit.
+ */
 export function resultsJson({ ids, height, hash, namespace }: Committed): Buffer {
   const tail = `,"celestia_height":${height},"blob_id":"${hash.toString('hex')}","namespace":${JSON.stringify(namespace)}}`;
-  return Buffer.from(`[${ids.map((id) => `{"id":${JSON.stringify(id)}${tail}`).join(',')}]`);
+  return Buffer.from(`[{"id":${ids.map((id) => JSON.stringify(id)).join(`${tail},{"id":`)}${tail}]`);
 }
 
 /** The commit of a ticket. Throws TASK_NOT_FOUND for any other text. */

@@ -8,6 +8,7 @@ import { readJson, toText, type JsonValue } from '@granary/shared/json/value';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { requireCollection, type CollectionHandle } from './catalog';
 import { linkContent, nextLink, resultsJson, type LinkContent } from './commits';
+import type { Entry } from './head';
 import type { App } from './batch';
 import { toIdempotencyKey } from './idempotency';
 import { isName } from './names';
@@ -41,13 +42,10 @@ const appOf = (request: { appId: string; appNumber: string }): App => ({
 export async function storeDocuments(committer: Committing, request: StoreRequest): Promise<StoreResponse> {
   const app = appOf(request);
   const { body } = request;
-  const isLarge = body.length > slicedFromBytes;
-  const collection = isLarge ? await readLargeStoreRoot(body, app.appId) : readStoreRoot(body, app.appId);
+  const collection = isLarge(body) ? await readLargeStoreRoot(body, app.appId) : readStoreRoot(body, app.appId);
   // Read before the lock is taken; again under it only if the catalog has moved on.
   const handle = await committer.handles.get(app, collection);
-  let prepared = isLarge
-    ? await committer.holding(body.length, () => prepareLargeAhead(collection, body, handle))
-    : prepareAhead(collection, body, handle);
+  let prepared = await prepareAhead(committer, collection, body, handle);
   if (prepared?.documents.length === 0) throw invalid('There is nothing to store', { data: ['must not be empty'] });
   const write: Write = {
     ticketId: request.ticketId,
@@ -56,7 +54,7 @@ export async function storeDocuments(committer: Committing, request: StoreReques
     userAddress: request.userAddress ?? null,
     idempotency: toIdempotencyKey(request.idempotency),
     bytes: Math.max(body.length, prepared ? sizeOf(prepared.documents) : 0),
-    ids: () => prepared && (prepared.ids ??= idsOf(prepared.documents)),
+    ids: () => prepared && (prepared.ids ??= idsOf(prepared.content)),
     build: (handle, head): BuiltLink[] => {
       if (!prepared || !isSameState(prepared.handle, handle)) prepared = prepareFor(collection, body, handle);
       return [{ link: nextLink(head, prepared.content), documents: prepared.documents }];
@@ -65,6 +63,8 @@ export async function storeDocuments(committer: Committing, request: StoreReques
   const committed = await committer.submit(app, write);
   return { ticketId: committed.ticketId, resultsJson: resultsJson(committed) };
 }
+
+const isLarge = (body: Buffer): boolean => body.length > slicedFromBytes;
 
 interface PreparedBody {
   documents: PreparedDocument[];
@@ -82,55 +82,42 @@ const preparedBody = (
   collection: string,
   documents: PreparedDocument[],
   handle: CollectionHandle | undefined,
-): PreparedBody => ({ documents, content: linkContent(collection, documents), handle });
+): PreparedBody => ({ documents, content: linkContent(collection, documents.map(toEntry)), handle });
 
-/** What can be read before the lock is taken. */
-function prepareAhead(
-  collection: string,
-  body: Buffer,
-  handle: CollectionHandle | undefined,
-): PreparedBody | undefined {
-  try {
-    return prepareFor(collection, body, handle);
-  } catch (error) {
-    return unlessFinal(error);
-  }
-}
+const toEntry = ({ id, sha256 }: PreparedDocument): Entry => ({ id, sha256: Buffer.from(sha256, 'latin1') });
 
-/** The same for a large body, while which others have their turns. */
-async function prepareLargeAhead(
+/**
+ * What can be read before the lock is taken; a large body while others have their turns. That a document does not fit
+ * the schema is not final by then: the schema may have changed, or the write be a repeated one that has an answer.
+ * Throws any other error.
+ */
+async function prepareAhead(
+  committer: Committing,
   collection: string,
   body: Buffer,
   handle: CollectionHandle | undefined,
 ): Promise<PreparedBody | undefined> {
   try {
-    return preparedBody(collection, await prepareLargeBody(body, rulesOf(handle)), handle);
+    const rules = rulesOf(handle);
+    const documents = isLarge(body)
+      ? await committer.holding(body.length, () => prepareLargeBody(body, rules))
+      : prepareBody(body, rules);
+    return preparedBody(collection, documents, handle);
   } catch (error) {
-    return unlessFinal(error);
+    if (error instanceof ServiceError && error.reason === SCHEMA_VIOLATION) return undefined;
+    throw error;
   }
-}
-
-/**
- * That a document does not fit the schema is not final before the lock is taken: the schema may have changed, or the
- * write be a repeated one that has an answer. Throws any other error.
- */
-function unlessFinal(error: unknown): undefined {
-  if (error instanceof ServiceError && error.reason === SCHEMA_VIOLATION) return undefined;
-  throw error;
 }
 
 /** A revision that was seen in a transaction that was rolled back comes again, the number of a collection does not. */
 const isSameState = (a: CollectionHandle | undefined, b: CollectionHandle | undefined): boolean =>
   a?.number === b?.number && a?.revision === b?.revision;
 
-const idsOf = (documents: readonly PreparedDocument[]): DocumentIds => ({
-  set: new Set(documents.map(({ id }) => id)),
-  count: documents.length,
-});
+const idsOf = ({ ids }: LinkContent): DocumentIds => ({ set: new Set(ids), count: ids.length });
 
 /** Bytes that are to be written, with something for the row of each document. */
 const sizeOf = (documents: readonly PreparedDocument[]): number =>
-  documents.reduce((sum, { body }) => sum + body.length + 64, 0);
+  documents.reduce((sum, { start, end }) => sum + end - start + 64, 0);
 
 /** Fields that the service writes into the metadata document of an upload. */
 const uploadFields = [
@@ -169,7 +156,7 @@ export async function commitUpload(committer: Committing, request: CommitUploadR
       const document = prepareOwnDocument(Buffer.from(text), rulesOf(handle));
       return [
         { link: upload, documents: [] },
-        { link: nextLink(upload, linkContent(request.collection, [document])), documents: [document] },
+        { link: nextLink(upload, linkContent(request.collection, [toEntry(document)])), documents: [document] },
       ];
     },
   };

@@ -1,7 +1,9 @@
+import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { countTurns } from '@granary/shared/testing/event-loop';
 import type { CollectionHandle, IndexDescriptor } from './catalog';
-import { prepareBody, prepareLargeBody, readLargeStoreRoot, readStoreRoot, rulesOf } from './prepare';
+import { keysOfStored, prepareBody, prepareLargeBody, readLargeStoreRoot, readStoreRoot, rulesOf } from './prepare';
+import { keyAt, keyText } from './scalar';
 import { parseSchema } from './schema';
 
 const index = (number: bigint, fieldName: string, unique = false): IndexDescriptor => ({
@@ -96,4 +98,43 @@ describe('a body that is read in slices', () => {
       turns.stop();
     }
   });
+});
+
+test('a document has the hash and the keys of its text with id and defaults, wherever that stands', () => {
+  const schema = parseSchema('{"fields":{"kind":{"type":"string"},"a":{"type":"object","default":{"b":"usual"}}}}');
+  const indexes = [index(1n, 'n'), index(2n, 'email', true), index(3n, 'a.b'), index(4n, 'kind'), index(5n, 'id')];
+  const ofSchema = rulesOf({ ...handle, schema, indexes });
+  const ofNone = rulesOf({ ...handle, schema: undefined, indexes });
+  const member = (key: string, value: fc.Arbitrary<string>) =>
+    fc.option(
+      value.map((text) => `"${key}":${text}`),
+      { nil: undefined },
+    );
+  const texts = fc.string({ maxLength: 400 }).map((text) => JSON.stringify(text));
+  const document = fc
+    .tuple(
+      member('id', fc.constantFrom('7', 'null', '"seven"')),
+      member('n', fc.constantFrom('1.50', '1e3', 'true', 'null', '[1]')),
+      member('email', texts),
+      member('a', fc.constantFrom('{"b":1}', '{"b":"\\u0041"}', '{}')),
+      member('kind', texts),
+      member('deleted', fc.constantFrom('true', 'false')),
+    )
+    .map((members) => `{${members.filter((text) => text !== undefined).join(' , ')}}`);
+  fc.assert(
+    fc.property(fc.array(document, { minLength: 1, maxLength: 4 }), fc.constantFrom(ofSchema, ofNone), (all, rules) => {
+      for (const prepared of prepareBody(Buffer.from(`{"data":[${all.join(',')}]}`), rules)) {
+        const text = prepared.text.subarray(prepared.start, prepared.end);
+        const given = rules === ofSchema && !prepared.deleted ? ['a', 'id'] : ['id'];
+        expect(Object.keys(JSON.parse(text.toString()) as object)).toEqual(expect.arrayContaining(given));
+        expect(JSON.parse(text.toString())).toHaveProperty('id', prepared.id);
+        expect(Buffer.from(prepared.sha256, 'latin1')).toEqual(createHash('sha256').update(text).digest());
+        const stored = keysOfStored(text, rules);
+        expect(indexes.map((_, at) => keyText(prepared.source, keyAt(prepared.keys, at)))).toEqual(
+          stored.keys.map((key) => keyText(text, key)),
+        );
+        expect(indexes.map((_, at) => prepared.uniques?.[at] ?? null)).toEqual(stored.uniques);
+      }
+    }),
+  );
 });

@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { ServiceError, invalid, forbidden, type FieldMessages } from '@granary/shared/errors';
 import { newDocumentId } from '@granary/shared/ids';
 import {
@@ -11,10 +12,9 @@ import { JsonError } from '@granary/shared/json/error';
 import { JsonReader } from '@granary/shared/json/reader';
 import { atOnce, inSlices, type Steps } from '@granary/shared/slices';
 import type { CollectionHandle, IndexDescriptor } from './catalog';
-import { sha256 } from './head';
 import { isName } from './names';
 import { fieldProblems, SCHEMA_VIOLATION, type FieldRule } from './schema';
-import { joinUniques, keyOf, keyText, uniqueText, type Key } from './scalar';
+import { joinUniques, keyOf, keyText, noKeys, putKey, uniqueText, type FlatKeys, type Key } from './scalar';
 
 /** Documents of one call, at most. Larger sets come in several calls. */
 export const documentsPerCallMax = 10_000;
@@ -25,15 +25,21 @@ const preparedMaxBytes = 32 * 1024 * 1024;
 /** Levels of a body around a document: the body's own object and the array. */
 const bodyDepth = 66;
 
-/** One document, ready to be written. */
+/**
+ * One document, ready to be written. While a bulk waits for its turn V8 copies whatever each of its documents consists
+ * of, so that is few and small objects: no buffers of its own, which are the largest.
+ */
 export interface PreparedDocument {
   id: string;
-  /** Its own text, with id and defaults; mostly bytes of the request's own body. */
-  body: Buffer;
-  sha256: Buffer;
+  /** Its own text, with id and defaults, stands from `start` to `end` of this; mostly in the request's own body. */
+  text: Buffer;
+  start: number;
+  end: number;
+  /** The SHA-256 of its text, a byte in each character. */
+  sha256: string;
   deleted: boolean;
   /** For each index of the handle the key, which may stand in `source`. */
-  keys: ReadonlyArray<Key | null>;
+  keys: Readonly<FlatKeys>;
   source: Buffer;
   /** For each index the unique value; undefined where the collection has none. */
   uniques: ReadonlyArray<string | null> | undefined;
@@ -175,7 +181,7 @@ function* documentSteps(reader: JsonReader, rules: DocumentRules): Steps<Prepare
     const document = readDocument(reader, rules.watch);
     const next = prepareDocument(reader.bytes, document, rules, violations, prepared.length);
     prepared.push(next);
-    bytes += next.body.length;
+    bytes += next.end - next.start;
     if (bytes > preparedMaxBytes) {
       const message = `may have at most ${preparedMaxBytes} bytes together with the defaults of the schema`;
       throw invalid('A call may not store so much', { data: [message] }, 'LIMIT_EXCEEDED');
@@ -209,11 +215,22 @@ function prepareDocument(
   // A soft delete needs no more than an id.
   const defaults = document.deleted ? noDefaults : checkFields(bytes, document, rules, violations, place);
   const id = document.id ?? newDocumentId();
-  const body = spliceText(bytes, document, { id, defaults });
+  const isWhole = document.idType === 'string' && defaults.length === 0;
+  const { start, end } = document;
+  const body = isWhole ? bytes.subarray(start, end) : spliceText(bytes, document, { id, defaults });
   const hasOwnKeys = hasIndexInside(rules, defaults);
-  const { keys, uniques } = hasOwnKeys ? keysOfStored(body, rules) : keysOf(bytes, document, rules, id, defaults);
-  const source = hasOwnKeys ? body : bytes;
-  return { id, body, sha256: sha256(body), deleted: document.deleted, keys, source, uniques };
+  const { keys, uniques } = hasOwnKeys ? keysInside(body, rules) : keysOf(bytes, document, rules, id, defaults);
+  return {
+    id,
+    text: isWhole ? bytes : body,
+    start: isWhole ? start : 0,
+    end: isWhole ? end : body.length,
+    sha256: hash('sha256', body, 'binary'),
+    deleted: document.deleted,
+    keys,
+    source: hasOwnKeys ? body : bytes,
+    uniques,
+  };
 }
 
 interface Default {
@@ -259,7 +276,7 @@ function keysOf(
   defaults: readonly Default[],
 ): Pick<PreparedDocument, 'keys' | 'uniques'> {
   const { indexes, isUnique } = rules;
-  const keys = new Array<Key | null>(indexes.length).fill(null);
+  const keys = noKeys(indexes.length);
   const uniques =
     rules.hasUniques && !document.deleted ? new Array<string | null>(indexes.length).fill(null) : undefined;
   for (let at = 0; at < indexes.length; at += 1) {
@@ -267,12 +284,12 @@ function keysOf(
     const added = addedText(fieldName, id, defaults);
     if (added === undefined) {
       const capture = document.captures[at];
-      keys[at] = keyOf(bytes, capture, type);
+      putKey(keys, at, keyOf(bytes, capture, type));
       if (uniques && isUnique[at]) uniques[at] = uniqueText(bytes, capture, type);
     } else {
       const text = Buffer.from(added);
       const capture = captureWhole(text);
-      keys[at] = keyText(text, keyOf(text, capture, type));
+      putKey(keys, at, keyText(text, keyOf(text, capture, type)));
       if (uniques && isUnique[at]) uniques[at] = uniqueText(text, capture, type);
     }
   }
@@ -290,8 +307,19 @@ function captureWhole(text: Buffer): NonNullable<ScannedDocument['captures'][num
   return { type: new JsonReader(text, { maxDepth: 64 }).peekType(), start: 0, end: text.length };
 }
 
+/** The keys of a document's own text, for an index reaches into a default that it was given. */
+function keysInside(body: Buffer, rules: DocumentRules): Pick<PreparedDocument, 'keys' | 'uniques'> {
+  const stored = keysOfStored(body, rules);
+  const keys = noKeys(stored.keys.length);
+  stored.keys.forEach((key, at) => putKey(keys, at, key));
+  return { keys, uniques: stored.uniques };
+}
+
 /** The keys of a text as it is stored, under any rules: what fills a new index. The keys may stand in the text. */
-export function keysOfStored(bytes: Buffer, rules: DocumentRules): Pick<PreparedDocument, 'keys' | 'uniques'> {
+export function keysOfStored(
+  bytes: Buffer,
+  rules: DocumentRules,
+): { keys: Array<Key | null>; uniques: Array<string | null> } {
   const { captures, deleted } = readDocument(new JsonReader(bytes, { maxDepth: bodyDepth }), rules.watch, Infinity);
   const uniques = rules.indexes.map((index, at) =>
     rules.isUnique[at] && !deleted ? uniqueText(bytes, captures[at], index.type) : null,

@@ -39,6 +39,29 @@ export function keyOf(bytes: Buffer, capture: Capture | undefined, type: FieldTy
   }
 }
 
+/**
+ * The keys of a document in one array, for an object of each would be copied by V8 while a bulk waits. A key has two
+ * places: in the first its text, if it has one of its own, or null for none; else it stands from the first up to the
+ * second.
+ */
+export type FlatKeys = Array<string | number | null>;
+
+export const noKeys = (count: number): FlatKeys => new Array<null>(2 * count).fill(null);
+
+export function putKey(keys: FlatKeys, at: number, key: Key | null): void {
+  if (key === null || typeof key === 'string') {
+    keys[2 * at] = key;
+  } else {
+    keys[2 * at] = key.start;
+    keys[2 * at + 1] = key.end;
+  }
+}
+
+export function keyAt(keys: Readonly<FlatKeys>, at: number): Key | null {
+  const start = keys[2 * at] ?? null;
+  return typeof start === 'number' ? { start, end: keys[2 * at + 1] as number } : start;
+}
+
 /** The text of a key of a buffer. */
 export const keyText = (bytes: Buffer, key: Key | null | undefined): string | null =>
   key === null || key === undefined || typeof key === 'string' ? (key ?? null) : textAt(bytes, key);

@@ -5,7 +5,7 @@ import type { Step } from '@granary/shared/postgres/pipeline';
 import { empty, join, sql, type Sql } from '@granary/shared/postgres/sql';
 import { documentsTable, historyTable, keyColumn, uniqueColumn, type CollectionHandle } from './catalog';
 import type { PreparedDocument } from './prepare';
-import { keyText } from './scalar';
+import { keyAt, keyText } from './scalar';
 
 /** New documents of one collection are copied, not upserted, from so many on: then the look for known ids pays. */
 export const copyFrom = 100;
@@ -123,7 +123,7 @@ function upsert(
   return sql`
     with input as (
       select * from unnest(${textArray(latest.map(({ document }) => document.id))}::text[],
-          ${textArray(latest.map(({ document }) => document.body))}::text[], ${int8Array(counts)}::int8[],
+          ${textArray(latest.map(({ document }) => bodyOf(document)))}::text[], ${int8Array(counts)}::int8[],
           ${boolArray(latest.map(({ document }) => document.deleted))}::bool[],
           ${int8Array(latest.map(({ ordinal }) => ordinal))}::int8[], ${int4Array(latest.map(({ place }) => place))}::int4[]${arrays})
         as i(id, body, version, deleted, ordinal, place${names})
@@ -154,7 +154,7 @@ function earlierVersions(history: Sql, earlier: readonly EarlierVersion[], at: D
       insert into ${history} (id, body, version, deleted, created_at, updated_at, ordinal, place)
       select e.id, e.body, w.version - e.back, e.deleted, w.created_at, ${at}, e.ordinal, e.place
       from unnest(${textArray(earlier.map(({ document }) => document.id))}::text[],
-          ${textArray(earlier.map(({ document }) => document.body))}::text[], ${int8Array(earlier.map(({ back }) => back))}::int8[],
+          ${textArray(earlier.map(({ document }) => bodyOf(document)))}::text[], ${int8Array(earlier.map(({ back }) => back))}::int8[],
           ${boolArray(earlier.map(({ document }) => document.deleted))}::bool[],
           ${int8Array(earlier.map(({ ordinal }) => ordinal))}::int8[], ${int4Array(earlier.map(({ place }) => place))}::int4[])
         as e(id, body, back, deleted, ordinal, place) join written w on w.id = e.id)`;
@@ -166,7 +166,7 @@ export function copyDocuments(handle: CollectionHandle, added: readonly PlacedDo
   const columns = sql`id, body, version, deleted, created_at, updated_at, ordinal, place${names}`;
   const writeRow = (writer: BinaryWriter, { document, ordinal, place }: PlacedDocument) => {
     writer.textField(document.id);
-    writer.textField(document.body);
+    writer.bytesField(document.text, document.start, document.end);
     writer.int8Field(1);
     writer.boolField(document.deleted);
     writer.instantField(at);
@@ -187,7 +187,9 @@ export function countCopied(handle: CollectionHandle, added: readonly PlacedDocu
 }
 
 const sizeOf = (placed: readonly PlacedDocument[]): number =>
-  placed.reduce((sum, { document }) => sum + document.body.length, 0);
+  placed.reduce((sum, { document: { start, end } }) => sum + end - start, 0);
+
+const bodyOf = ({ text, start, end }: PreparedDocument): Buffer => text.subarray(start, end);
 
 interface KeyColumn {
   name: Sql;
@@ -203,12 +205,13 @@ function keyColumns(handle: CollectionHandle): KeyColumn[] {
     const key: KeyColumn = {
       name: keyColumn(index),
       isJson: true,
-      textOf: ({ keys, source }) => keyText(source, keys[at]),
+      textOf: ({ keys, source }) => keyText(source, keyAt(keys, at)),
       write: (writer, { keys, source }) => {
-        const key = keys[at] ?? null;
+        // Not by keyAt(), which would make an object for each field of a bulk.
+        const key = keys[2 * at] ?? null;
         if (key === null) writer.nullField();
         else if (typeof key === 'string') writer.jsonbField(key);
-        else writer.jsonbField(source, key.start, key.end);
+        else writer.jsonbField(source, key, keys[2 * at + 1] as number);
       },
     };
     if (!index.unique) return [key];

@@ -36,12 +36,17 @@ export class BinaryWriter {
 
   int32(value: number): void {
     this.reserve(4);
-    this.length = this.bytes.writeInt32BE(value, this.length);
+    this.int32At(this.length, value);
+    this.length += 4;
   }
 
-  /** Overwrites what was written at `at`. */
+  /** Overwrites what was written at `at`. Each field needs one or two: Buffer's own way checks all of it once more. */
   int32At(at: number, value: number): void {
-    this.bytes.writeInt32BE(value, at);
+    const { bytes } = this;
+    bytes[at] = value >>> 24;
+    bytes[at + 1] = value >>> 16;
+    bytes[at + 2] = value >>> 8;
+    bytes[at + 3] = value;
   }
 
   /** Bytes as they are, from `start` up to, without it, `end`. */
@@ -85,10 +90,9 @@ export class BinaryWriter {
 
   /** A whole number that a double holds exactly. */
   int8Field(value: number): void {
-    this.reserve(12);
-    let at = this.bytes.writeInt32BE(8, this.length);
-    at = this.bytes.writeInt32BE(Math.floor(value / 2 ** 32), at);
-    this.length = this.bytes.writeUInt32BE(value >>> 0, at);
+    this.int32(8);
+    this.int32(Math.floor(value / 2 ** 32));
+    this.int32(value >>> 0);
   }
 
   /** A timestamptz. */
@@ -103,6 +107,12 @@ export class BinaryWriter {
     this.int32(0);
     this.text(value);
     this.int32At(start, this.length - start - 4);
+  }
+
+  /** A text, or a bytea, that stands in a buffer from `start` up to, without it, `end`. */
+  bytesField(value: Buffer, start: number, end: number): void {
+    this.int32(end - start);
+    this.raw(value, start, end);
   }
 
   /** The JSON text of a jsonb: a string, or what stands in a buffer from `start` up to, without it, `end`. */
