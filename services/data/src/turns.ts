@@ -4,11 +4,7 @@ import type { Presence } from '@granary/shared/presence';
 
 /** A work that takes longer no longer counts to its app's share, so that one of them does not hold up all others. */
 const lentMs = 250;
-/**
- * Beside other apps a work is followed by a rest of its place, so many times as long as the work took: what it gave has
- * then to be put together and sent, here and in the gateway, and others are to find processors that are free.
- */
-const restShare = 3;
+/** No rest is longer, however long the work took. */
 const restMaxMs = 200;
 
 export interface TurnLimits {
@@ -18,6 +14,8 @@ export interface TurnLimits {
   appLimit: number;
   /** The same while other apps are there, of those works that have just begun. */
   share: number;
+  /** Beside other apps a place rests for its own one after a work, so many times as long as the work took. */
+  restFactor: number;
   /** Works of one app that may wait; beyond, a caller is told to come back. */
   waitingMax: number;
 }
@@ -79,7 +77,7 @@ export class Turns {
   /** For the app the place is free after a rest, for the others it is at once. */
   private rest(app: App, running: Running): void {
     const nowMs = this.now();
-    const restMs = Math.min((nowMs - running.sinceMs) * restShare, restMaxMs);
+    const restMs = Math.min((nowMs - running.sinceMs) * this.limits.restFactor, restMaxMs);
     if (restMs === 0 || this.presence.isAlone(app.id, nowMs)) return this.leave(app, running);
     setTimeout(() => {
       this.leave(app, running);

@@ -7,9 +7,11 @@ beforeEach(() => {
   nowMs = 0;
 });
 
-/** Turns of apps whose share is their limit, if nothing else is said. */
-const turnsOf = (limits: Omit<TurnLimits, 'share'> & { share?: number }, presence = new Presence()) =>
-  new Turns({ share: limits.appLimit, ...limits }, presence, () => nowMs);
+/** Turns of apps whose share is their limit, and that do not rest, if nothing else is said. */
+const turnsOf = (
+  limits: Omit<TurnLimits, 'share' | 'restFactor'> & { share?: number; restFactor?: number },
+  presence = new Presence(),
+) => new Turns({ share: limits.appLimit, restFactor: 0, ...limits }, presence, () => nowMs);
 
 /** Works that end when they are told to, and the order in which they began. */
 function works(turns: Turns) {
@@ -127,11 +129,12 @@ test('a work that takes long does not hold up the others of its app, as far as t
   expect(await Promise.all(asked)).toEqual(['slow', 'flood 1', 'flood 2']);
 });
 
-test('beside others a place rests three times as long as its work took, for its own app, and not for ever', async () => {
+test('beside others a place rests in proportion to what its work took, for its own app, and not for ever', async () => {
   jest.useFakeTimers({ doNotFake: ['setImmediate'] });
   try {
     const presence = new Presence();
-    const { begun, ask, settle, endNext } = works(turnsOf({ limit: 2, appLimit: 1, waitingMax: 100 }, presence));
+    const limits = { limit: 2, appLimit: 1, restFactor: 3, waitingMax: 100 };
+    const { begun, ask, settle, endNext } = works(turnsOf(limits, presence));
     presence.see('calm', 0);
     presence.see('flood', 0);
     const asked = [ask('flood', 'flood 0'), ask('flood', 'flood 1'), ask('flood', 'flood 2'), ask('calm', 'calm 0')];

@@ -25,7 +25,7 @@ import { routes } from './routes';
 import { AppShares } from './shares';
 
 /** What the answers of one app that are worked on may have together, while other apps are there. */
-const sharedAnswerBytes = 512 * 1024;
+const sharedAnswerBytes = 128 * 1024;
 
 /** What a test or the single process may replace. */
 export interface Overrides {

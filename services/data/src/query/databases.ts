@@ -33,6 +33,11 @@ export interface ReadTurns {
 
 /** Reads of one app that may wait for their turn. */
 const waitingMax = 1_000;
+/**
+ * Beside other apps the place of a long page rests for so many times as long as Postgres took for it: it has then to be
+ * put together and sent, here and in the gateway, and who asks for little is to find a processor that is free.
+ */
+const longPageRestFactor = 6;
 /** A long page takes as long as so many short reads, roughly. */
 const longPageWeight = 32;
 
@@ -43,9 +48,13 @@ const longPageWeight = 32;
 export function readTurns(laneSize: number, poolSize: number): ReadTurns {
   const scans = Math.max(1, Math.floor(poolSize / 2));
   const presence = new Presence();
-  const turnsOf = (limit: number, share: number) =>
-    new Turns({ limit, appLimit: Math.max(1, limit - 1), share: Math.max(1, share), waitingMax }, presence);
-  return { presence, longPages: turnsOf(laneSize, laneSize - 1), scans: turnsOf(scans, Math.floor(scans / 4)) };
+  const turnsOf = (limit: number, share: number, restFactor: number) =>
+    new Turns({ limit, appLimit: Math.max(1, limit - 1), share: Math.max(1, share), restFactor, waitingMax }, presence);
+  return {
+    presence,
+    longPages: turnsOf(laneSize, laneSize - 1, longPageRestFactor),
+    scans: turnsOf(scans, Math.floor(scans / 4), 0),
+  };
 }
 
 /** The databases as a call of one app may use them: what may take long takes its turn among the apps. */
