@@ -10,9 +10,10 @@ const tickUs = 10_000;
 
 /**
  * A child process that answers calls, see child.mjs. `file` lies in this folder; `env` is added to our own, and
- * `execArgv` are flags of Node.
+ * `flags` are added to those of this Node.
  */
-export function startProcess(file, env = {}, execArgv = []) {
+export function startProcess(file, env = {}, flags = []) {
+  const execArgv = [...process.execArgv, ...flags];
   const options = { stdio: ['ignore', 'inherit', 'inherit', 'ipc'], env: { ...process.env, ...env }, execArgv };
   const child = fork(path.join(here, file), [], options);
   const waiting = new Map();

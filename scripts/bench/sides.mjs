@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import { fetchJson } from './fetch-json.mjs';
@@ -17,7 +18,8 @@ export const sideTitles = {
 };
 
 /** What `npm start` starts Granary with; the baselines are as Node is by itself. */
-const nodeFlags = ['--v8-pool-size=0'];
+const manifest = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
+const nodeFlags = manifest.scripts.start.split(' ').filter((word) => word.startsWith('--'));
 
 const starts = { embedded: startEmbedded, split: startSplit, usual: startBaseline, bare: startBaseline };
 

@@ -6,6 +6,7 @@ import { findCommitted, type Committed, type CommitRow, type Link } from './comm
 import type { WriterHandles } from './handles';
 import type { Head } from './head';
 import { findAnswer } from './idempotency';
+import type { PreparedDocument } from './prepare';
 import type { PlacedDocument } from './write';
 import type { Waiting, Write } from './write-queue';
 
@@ -51,15 +52,11 @@ export async function buildLinks(
       handles.set(write.collection, handle);
       head = built.at(-1)!.link;
       const namespace = handle.namespace ?? `${app.appId}::${handle.name}`;
-      const documents = placed?.get(handle) ?? [];
-      placed?.set(handle, documents);
       for (const [at, { link, documents: ofLink }] of built.entries()) {
         const { operation, userAddress } = write;
         const ticketId = at === 0 ? write.ticketId : null;
         commits.push({ link, ticketId, operation, collection: handle.name, namespace, userAddress });
-        if (!placed) continue;
-        const ordinal = Number(link.ordinal);
-        ofLink.forEach((document, place) => documents.push({ document, ordinal, place }));
+        if (placed) addPlaced(placed, handle, Number(link.ordinal), ofLink);
       }
       outcomes.set(one, toCommitted(write, namespace, built[0]!.link));
     } catch (error) {
@@ -70,6 +67,17 @@ export async function buildLinks(
     }
   }
   return { head, commits, refused };
+}
+
+function addPlaced(
+  placed: Placed,
+  handle: CollectionHandle,
+  ordinal: number,
+  documents: readonly PreparedDocument[],
+): void {
+  let ofCollection = placed.get(handle);
+  if (!ofCollection) placed.set(handle, (ofCollection = []));
+  for (const [place, document] of documents.entries()) ofCollection.push({ document, ordinal, place });
 }
 
 function toCommitted(write: Write, namespace: string, link: Link): Committed {

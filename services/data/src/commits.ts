@@ -80,7 +80,7 @@ export function insertCommits(appNumber: bigint, commits: readonly CommitRow[], 
 
 /**
  * The ids of a link, of which there is one at least, as the text of a Postgres array: each in quotes, with a backslash
- * before quotes and backslashes. Joined by all that is between two of them, which makes no other text of each.
+ * before quotes and backslashes. The quotes stand in what they are joined by, so that most ids are not copied before.
  */
 const arrayText = (ids: readonly string[]): string =>
   `{"${ids.map((id) => (/["\\]/.test(id) ? id.replace(/["\\]/g, '\\$&') : id)).join('","')}"}`;

@@ -49,7 +49,7 @@ export class ForeseenHeads {
   }
 }
 
-/** A head may be a link, with the documents that it has: those are not kept. */
+/** A head may be a link, with the ids of what it stored: those are not kept. */
 const bare = ({ height, ordinal, hash, catalogRevision }: LockedHead): LockedHead => ({
   height,
   ordinal,

@@ -141,7 +141,7 @@ export async function fillKeys(
       texts: values.map(({ keys }) => keys[at] ?? null),
     }));
     if (index.unique) {
-      const texts = values.map(({ uniques }) => uniques?.[0] ?? null);
+      const texts = values.map(({ uniques }) => uniques[0] ?? null);
       columns.push({ column: uniqueColumn(index), name: sql`unique_value`, value: sql`v.unique_value`, texts });
     }
     const each = (part: (column: (typeof columns)[number]) => Sql, separator: string) =>

@@ -27,7 +27,7 @@ const bodyDepth = 66;
 
 /**
  * One document, ready to be written. While a bulk waits for its turn V8 copies whatever each of its documents consists
- * of, so that is few and small objects: no buffers of its own, which are the largest.
+ * of, so that is few and small objects: no buffer of its own where its text can stand in the body, for buffers are the largest.
  */
 export interface PreparedDocument {
   id: string;

@@ -4,8 +4,8 @@ import type { Presence } from '@granary/shared/presence';
 
 /** A work that takes longer no longer counts to its app's share, so that one of them does not hold up all others. */
 const lentMs = 250;
-/** No rest is longer, however long the work took. */
-const restMaxMs = 200;
+/** No rest is longer: where works take long, for the database is busy, rests must not make them rare as well. */
+const restMaxMs = 50;
 
 export interface TurnLimits {
   /** Works at a time. */

@@ -152,7 +152,7 @@ test('beside others a place rests in proportion to what its work took, for its o
     // What one app rests the other does not wait for.
     nowMs = 900;
     await endNext();
-    jest.advanceTimersByTime(199);
+    jest.advanceTimersByTime(49);
     await settle();
     expect(begun.slice(3)).toEqual(['calm 1']);
     jest.advanceTimersByTime(1);

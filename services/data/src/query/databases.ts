@@ -34,8 +34,8 @@ export interface ReadTurns {
 /** Reads of one app that may wait for their turn. */
 const waitingMax = 1_000;
 /**
- * Beside other apps the place of a long page rests for so many times as long as Postgres took for it: it has then to be
- * put together and sent, here and in the gateway, and who asks for little is to find a processor that is free.
+ * Beside other apps the place of a long page rests for so many times as long as the page took: it has still to be sent
+ * and passed on, and who asks for little is to find a processor that is free.
  */
 const longPageRestFactor = 6;
 /** A long page takes as long as so many short reads, roughly. */

@@ -28,7 +28,7 @@ export interface LaneStatement {
   readonly name: string | undefined;
   readonly values: readonly LaneValue[];
   readonly reader: RowReader<unknown>;
-  /** As how many short reads it counts when the next one chooses a connection. */
+  /** As how many short reads it counts, one at least, when the next one chooses a connection. */
   readonly weight: number;
   readonly resolve: (result: unknown) => void;
   readonly reject: (error: unknown) => void;
