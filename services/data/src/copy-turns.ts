@@ -8,7 +8,7 @@ const restMaxMs = 200;
 /**
  * Turns at copying bulks ahead. What is copied takes a processor of the database; while small writes come, some are
  * left for them, and each turn is followed by a rest as long as the copy took: a bulk is read, prepared and committed
- * in that time too, so that its throughput loses a quarter, and the small writes find a processor that is free.
+ * in that time too, so that its throughput loses a quarter to a half, and the small writes find a processor that is free.
  */
 export class CopyTurns {
   private copying = 0;

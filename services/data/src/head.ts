@@ -79,8 +79,10 @@ export async function growCatalogRevision(tx: Queryable, appNumber: bigint): Pro
   await execute(tx, sql`update head set catalog_revision = catalog_revision + 1 where app_number = ${appNumber}`);
 }
 
-/** SHA-256, at once: by way of a string, which Node makes in half the time that it takes for a buffer. */
-const sha256 = (bytes: Buffer): Buffer => Buffer.from(hash('sha256', bytes, 'binary'), 'latin1');
+/** SHA-256, a byte in each character: Node makes this string in half the time that it takes for a buffer. */
+export const sha256Text = (bytes: Buffer): string => hash('sha256', bytes, 'binary');
+
+const sha256 = (bytes: Buffer): Buffer => Buffer.from(sha256Text(bytes), 'latin1');
 
 /** What a commit stored: a document under its id with the SHA-256 of its text. */
 export interface Entry {

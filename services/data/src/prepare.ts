@@ -1,4 +1,3 @@
-import { hash } from 'node:crypto';
 import { ServiceError, invalid, forbidden, type FieldMessages } from '@granary/shared/errors';
 import { newDocumentId } from '@granary/shared/ids';
 import {
@@ -12,6 +11,7 @@ import { JsonError } from '@granary/shared/json/error';
 import { JsonReader } from '@granary/shared/json/reader';
 import { atOnce, inSlices, type Steps } from '@granary/shared/slices';
 import type { CollectionHandle, IndexDescriptor } from './catalog';
+import { sha256Text } from './head';
 import { isName } from './names';
 import { fieldProblems, SCHEMA_VIOLATION, type FieldRule } from './schema';
 import { joinUniques, keyOf, keyText, noKeys, putKey, uniqueText, type FlatKeys, type Key } from './scalar';
@@ -225,7 +225,7 @@ function prepareDocument(
     text: isWhole ? bytes : body,
     start: isWhole ? start : 0,
     end: isWhole ? end : body.length,
-    sha256: hash('sha256', body, 'binary'),
+    sha256: sha256Text(body),
     deleted: document.deleted,
     keys,
     source: hasOwnKeys ? body : bytes,
