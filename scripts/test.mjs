@@ -1,10 +1,9 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { build } from './build.mjs';
 import { runChild } from './child.mjs';
 import { installWhenNeeded } from './install.mjs';
+import { runJest } from './jest.mjs';
 import { smoke } from './smoke.mjs';
 
 const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
@@ -46,39 +45,12 @@ async function installStack() {
 
 /**
  * Every test of jest counts, and those of the front door twice: its lines say whether a suite ran `embedded` or on a
- * `stack`. So does a file that cannot even be loaded.
+ * `stack`. The suites that measure what an attack does to others run at the end, alone.
  */
-async function jest(args) {
-  console.log('\n── jest');
-  const folder = mkdtempSync(path.join(os.tmpdir(), 'granary-jest-'));
-  const report = path.join(folder, 'report.json');
-  try {
-    const program = path.join(root, 'node_modules/jest/bin/jest.js');
-    const { code } = await runChild(process.execPath, [program, '--json', `--outputFile=${report}`, ...args], {
-      cwd: root,
-      show: true,
-    });
-    const result = readReport(report);
-    const failed = result ? result.numFailedTests + result.numRuntimeErrorTestSuites : 0;
-    counts.failed += failed;
-    counts.passed += result?.numPassedTests ?? 0;
-    counts.skipped += result ? result.numPendingTests + result.numTodoTests : 0;
-    if (!result || (code !== 0 && failed === 0)) {
-      counts.failed++;
-      console.log(`jest: FAILED with exit code ${code}`);
-    }
-  } finally {
-    rmSync(folder, { recursive: true, force: true });
-  }
-}
-
-function readReport(file) {
-  try {
-    return JSON.parse(readFileSync(file, 'utf8'));
-  } catch {
-    // jest ended before it could write one.
-    return undefined;
-  }
+async function jest(name, args) {
+  console.log(`\n── ${name}`);
+  const ran = await runJest(args);
+  for (const outcome of Object.keys(counts)) counts[outcome] += ran[outcome];
 }
 
 const jestArgs = process.argv.slice(2);
@@ -90,8 +62,12 @@ if (jestArgs.length === 0) {
   await step('format', () => tool('prettier/bin/prettier.cjs', ['--check', '--log-level', 'warn', '.']));
   await step('types', () => tool('typescript/bin/tsc', ['-p', 'services/tsconfig.json']));
 }
-await jest(jestArgs);
-if (jestArgs.length === 0) await step('npm start in a clean directory', () => smoke(root));
+if (jestArgs.length > 0) await jest('jest', jestArgs);
+else {
+  await jest('jest', ['--selectProjects', 'embedded', 'stack']);
+  await jest('attacks', ['--selectProjects=attacks', '--runInBand']);
+  await step('npm start in a clean directory', () => smoke(root));
+}
 
 console.log(`\n${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`);
 process.exitCode = counts.failed > 0 ? 1 : 0;

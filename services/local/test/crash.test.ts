@@ -1,49 +1,8 @@
-import { spawn, type ChildProcess } from 'node:child_process';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import { eventually, send, type ListAnswer, type StoreAnswer } from './granary';
-
-/** `npm start` without the building: the process that is killed runs the sources of this checkout. */
-class Started {
-  private constructor(
-    private readonly child: ChildProcess,
-    readonly url: string,
-    readonly app: { appId: string; key: string },
-  ) {}
-
-  static async on(dataDir: string): Promise<Started> {
-    const source = join(__dirname, '..', 'src', 'main.ts');
-    const child = spawn(
-      process.execPath,
-      ['--conditions', 'source', '--require', join(__dirname, 'from-source.js'), source],
-      {
-        env: { ...process.env, PORT: '0', DATA_DIR: dataDir, LOG_LEVEL: 'error' },
-        stdio: ['ignore', 'pipe', 'inherit'],
-      },
-    );
-    const url = await new Promise<string>((resolve, reject) => {
-      const lines: string[] = [];
-      createInterface({ input: child.stdout }).on('line', (line) => {
-        lines.push(line);
-        const ready = /^Granary is ready at (\S+)/.exec(line);
-        if (ready) resolve(ready[1]!);
-      });
-      child.once('exit', (code) => reject(new Error(`it ended with ${code} before it was ready: ${lines.join('\n')}`)));
-    });
-    const app = JSON.parse(await readFile(join(dataDir, 'demo-app.json'), 'utf8')) as { appId: string; key: string };
-    return new Started(child, url, app);
-  }
-
-  kill(signal: NodeJS.Signals): Promise<void> {
-    if (this.child.exitCode !== null || this.child.signalCode !== null) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.child.once('exit', () => resolve());
-      this.child.kill(signal);
-    });
-  }
-}
+import { endAllProcesses, OwnGranary } from './own-process';
 
 async function postmasterPid(dataDir: string): Promise<number> {
   return Number((await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0]);
@@ -65,7 +24,7 @@ class Writing {
   private stopped = false;
   private readonly loops: Array<Promise<void>>;
 
-  constructor(granary: () => Started, round: string) {
+  constructor(granary: () => OwnGranary, round: string) {
     this.loops = Array.from({ length: writers }, async (_, writer) => {
       for (let n = 0; !this.stopped; n++) {
         const id = `${writer < bulkWriters ? 'bulk' : 'one'}-${round}-${writer}-${n}`;
@@ -95,13 +54,14 @@ class Writing {
 
 describe('kill -9 in the middle of writes', () => {
   let dataDir: string;
-  let granary: Started;
+  let granary: OwnGranary;
   beforeAll(async () => {
     dataDir = await mkdtemp(join(tmpdir(), 'granary-crash-'));
-    granary = await Started.on(dataDir);
+    granary = await OwnGranary.start(dataDir);
   });
   afterAll(async () => {
-    await granary.kill('SIGTERM');
+    await granary.end('SIGTERM');
+    await endAllProcesses();
     await rm(dataDir, { recursive: true, force: true });
   });
 
@@ -130,8 +90,8 @@ describe('kill -9 in the middle of writes', () => {
     [
       'Node',
       async () => {
-        await granary.kill('SIGKILL');
-        granary = await Started.on(dataDir);
+        await granary.end('SIGKILL');
+        granary = await OwnGranary.start(dataDir);
       },
     ],
     [
@@ -144,10 +104,10 @@ describe('kill -9 in the middle of writes', () => {
       'both',
       async () => {
         const pid = await postmasterPid(dataDir);
-        const gone = granary.kill('SIGKILL');
+        const gone = granary.end('SIGKILL');
         process.kill(pid, 'SIGKILL');
         await gone;
-        granary = await Started.on(dataDir);
+        granary = await OwnGranary.start(dataDir);
       },
     ],
   ];

@@ -1,0 +1,118 @@
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+
+const root = path.dirname(import.meta.dirname);
+/** The whole run; CI ends itself ten minutes later. */
+const runTimeoutMs = 80 * 60_000;
+/** From the report, which jest writes when the last suite has ended, to the end of the process. */
+const exitTimeoutMs = 60_000;
+
+/**
+ * Runs jest with these arguments and answers `{ passed, failed, skipped }`. A suite that cannot be loaded counts as one
+ * failure, and so does a run that does not end by itself: it is ended, and what it left running is named.
+ */
+export async function runJest(args, env = process.env) {
+  const folder = mkdtempSync(path.join(os.tmpdir(), 'granary-jest-'));
+  const report = path.join(folder, 'report.json');
+  try {
+    const hung = await run(['--json', `--outputFile=${report}`, ...args], env, report);
+    const result = readReport(report);
+    const failed = result ? result.numFailedTests + result.numRuntimeErrorTestSuites : 0;
+    const counts = {
+      passed: result?.numPassedTests ?? 0,
+      failed,
+      skipped: result ? result.numPendingTests + result.numTodoTests : 0,
+    };
+    if (hung.reason !== undefined || !result || (hung.code !== 0 && failed === 0)) {
+      counts.failed++;
+      console.log(`jest: FAILED, ${hung.reason ?? `exit code ${hung.code}`}`);
+    }
+    return counts;
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** Resolves with the exit code, and with the reason if jest had to be ended. */
+function run(args, env, report) {
+  const child = spawn(process.execPath, [path.join(root, 'node_modules/jest/bin/jest.js'), ...args], {
+    cwd: root,
+    env,
+    stdio: ['ignore', 'inherit', 'inherit'],
+  });
+  let reason;
+  const end = (why) => {
+    if (reason !== undefined) return;
+    reason = `${why}; it left running:\n${describeDescendants(child.pid)}`;
+    for (const { pid } of descendants(child.pid).reverse()) kill(pid);
+    child.kill('SIGKILL');
+  };
+  const deadline = setTimeout(() => end(`it did not end within ${runTimeoutMs / 60_000} minutes`), runTimeoutMs);
+  let reportedAtMs;
+  const watch = setInterval(() => {
+    if (!existsSync(report)) return;
+    reportedAtMs ??= performance.now();
+    if (performance.now() - reportedAtMs > exitTimeoutMs) end('its suites ended but the process did not');
+  }, 1_000);
+  let signalled;
+  const pass = (signal) => {
+    signalled = signal;
+    child.kill(signal);
+  };
+  process.on('SIGINT', pass).on('SIGTERM', pass);
+  return new Promise((resolve, reject) => {
+    child.once('error', reject);
+    // Not `close`: a process that jest left behind may hold on to the output for ever.
+    child.once('exit', (code) => {
+      clearTimeout(deadline);
+      clearInterval(watch);
+      process.off('SIGINT', pass).off('SIGTERM', pass);
+      if (signalled) process.kill(process.pid, signalled);
+      resolve({ code, reason });
+    });
+  });
+}
+
+function readReport(file) {
+  try {
+    return JSON.parse(readFileSync(file, 'utf8'));
+  } catch {
+    // jest ended before it could write one.
+    return undefined;
+  }
+}
+
+/** Children of a process and theirs, parents first; known on Linux only. */
+function descendants(pid) {
+  if (process.platform !== 'linux') return [];
+  const all = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .flatMap((name) => {
+      try {
+        const stat = readFileSync(`/proc/${name}/stat`, 'utf8');
+        const parent = Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]);
+        const command = readFileSync(`/proc/${name}/cmdline`, 'utf8').replaceAll('\0', ' ').trim();
+        return [{ pid: Number(name), parent, command }];
+      } catch {
+        // It ended meanwhile.
+        return [];
+      }
+    });
+  const below = (parent) => all.filter((each) => each.parent === parent).flatMap((each) => [each, ...below(each.pid)]);
+  return below(pid);
+}
+
+function describeDescendants(pid) {
+  const lines = descendants(pid).map((each) => `  ${each.pid} ${each.command.slice(0, 200)}`);
+  return lines.length > 0 ? lines.join('\n') : '  no other process: timers or sockets of its own keep it';
+}
+
+function kill(pid) {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It ended by itself.
+  }
+}

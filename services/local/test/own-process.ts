@@ -1,0 +1,78 @@
+import { fork, spawn, type ChildProcess } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+
+/** Every child of this suite that has not ended yet, so that a test that timed out leaves nothing running. */
+const children = new Set<ChildProcess>();
+
+const fromSource = ['--conditions', 'source', '--require', join(__dirname, 'from-source.js')];
+
+/** Starts a TypeScript file of this checkout with Node; what it prints can be read from `stdout`. */
+export function spawnSource(file: string, env: NodeJS.ProcessEnv = process.env): ChildProcess {
+  const child = spawn(process.execPath, [...fromSource, file], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  return track(child);
+}
+
+/** The same with a channel for messages between the two processes. */
+export function forkSource(file: string): ChildProcess {
+  return track(fork(file, { execArgv: fromSource, stdio: ['ignore', 'ignore', 'pipe', 'ipc'] }));
+}
+
+/** Copies its errors to ours; a child that shared our descriptor would keep jest open for as long as it lives. */
+function track<T extends ChildProcess>(child: T): T {
+  children.add(child);
+  child.stderr?.on('data', (bytes: Buffer) => process.stderr.write(bytes));
+  child.once('exit', () => children.delete(child));
+  return child;
+}
+
+/** Resolves when the child has ended. */
+export function endProcess(child: ChildProcess, signal: NodeJS.Signals): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
+  return new Promise((resolve) => {
+    child.once('exit', () => resolve());
+    child.kill(signal);
+  });
+}
+
+/** For `afterAll`: ends whatever is left, also of tests that timed out while they were starting a process. */
+export async function endAllProcesses(): Promise<void> {
+  await Promise.all([...children].map((child) => endProcess(child, 'SIGKILL')));
+}
+
+/** `npm start` without the build: all of Granary in a process of its own, from the sources of this checkout. */
+export class OwnGranary {
+  private constructor(
+    private readonly child: ChildProcess,
+    readonly url: string,
+    readonly app: { appId: string; key: string },
+  ) {}
+
+  static async start(dataDir: string, settings: Record<string, string> = {}): Promise<OwnGranary> {
+    const env = { ...process.env, PORT: '0', DATA_DIR: dataDir, LOG_LEVEL: 'error', ...settings };
+    const child = spawnSource(join(__dirname, '..', 'src', 'main.ts'), env);
+    const url = await new Promise<string>((resolve, reject) => {
+      const lines: string[] = [];
+      createInterface({ input: child.stdout! }).on('line', (line) => {
+        lines.push(line);
+        const ready = /^Granary is ready at (\S+)/.exec(line);
+        if (ready) resolve(ready[1]!);
+      });
+      child.once('exit', (code) => reject(new Error(`it ended with ${code} before it was ready: ${lines.join('\n')}`)));
+    });
+    const app = JSON.parse(await readFile(join(dataDir, 'demo-app.json'), 'utf8')) as { appId: string; key: string };
+    return new OwnGranary(child, url, app);
+  }
+
+  /** Resident memory of the process, without its Postgres. Linux only. */
+  residentBytes(): number {
+    const found = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${this.child.pid}/status`, 'utf8'));
+    return Number(found?.[1]) * 1024;
+  }
+
+  end(signal: NodeJS.Signals): Promise<void> {
+    return endProcess(this.child, signal);
+  }
+}
