@@ -7,7 +7,6 @@ const statusOf = (code: StatusName, reason: string) => problemOf(new ServiceErro
 test.each<[StatusName, string, number]>([
   ['INVALID_ARGUMENT', 'VALIDATION_FAILED', 400],
   ['UNAUTHENTICATED', 'UNAUTHENTICATED', 401],
-  ['FAILED_PRECONDITION', 'PAYMENT_REQUIRED', 402],
   ['PERMISSION_DENIED', 'FORBIDDEN', 403],
   ['NOT_FOUND', 'COLLECTION_NOT_FOUND', 404],
   ['ALREADY_EXISTS', 'ALREADY_EXISTS', 409],

@@ -1,7 +1,8 @@
 import { ServiceError, type ErrorDetails, type StatusName } from '@granary/shared/errors';
 import { JsonError } from '@granary/shared/json/error';
+import { codes, isCode } from './codes';
 
-/** An error as HTTP says it. This file is the only one that knows statuses of errors. */
+/** An error as HTTP presents it. This file and `codes` are the only ones that know statuses of errors. */
 export interface Problem {
   status: number;
   code: string;
@@ -27,32 +28,13 @@ const statusByCode: Record<StatusName, number> = {
   INTERNAL: 500,
 };
 
-/** Reasons whose status is not the one of their code. */
-const statusByReason = new Map<string, number>([
-  ['PAYMENT_REQUIRED', 402],
-  ['PAYMENT_REFUSED', 402],
-  ['METHOD_NOT_ALLOWED', 405],
-  ['REQUEST_TIMEOUT', 408],
-  ['PRECONDITION_FAILED', 412],
-  ['PAYLOAD_TOO_LARGE', 413],
-  ['DOCUMENT_TOO_LARGE', 413],
-  ['SKILLS_TOO_LARGE', 413],
-  ['BLOB_TOO_LARGE', 413],
-  ['RESULT_TOO_LARGE', 413],
-  ['UNSUPPORTED_MEDIA_TYPE', 415],
-  ['RANGE_NOT_SATISFIABLE', 416],
-  ['SCHEMA_VIOLATION', 422],
-  ['IDEMPOTENCY_KEY_REUSED', 422],
-  ['HEADERS_TOO_LARGE', 431],
-]);
-
 const retryAfterSeconds = '1';
 
 /** What a caller is told about an error; `undefined` for one that is nobody's business but ours: a bug. */
 export function problemOf(error: unknown): Problem | undefined {
   if (error instanceof ServiceError) {
     if (error.code === 'INTERNAL') return internalProblem;
-    const status = statusByReason.get(error.reason) ?? statusByCode[error.code];
+    const status = isCode(error.reason) ? codes[error.reason].status : statusByCode[error.code];
     const problem = { status, code: error.reason, message: error.message, details: error.details };
     return { ...problem, headers: headersFor(status) };
   }

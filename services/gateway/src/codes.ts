@@ -1,0 +1,86 @@
+/** An error code of the API: the HTTP status that it comes with, and what it means. */
+export interface ErrorCode {
+  status: number;
+  meaning: string;
+}
+
+/**
+ * Every value of `code` in an error. A reason of a ServiceError that can reach a client has its entry here; the
+ * OpenAPI document and docs/errors.md list the same.
+ */
+export const codes = {
+  VALIDATION_FAILED: {
+    status: 400,
+    meaning: 'A field, parameter or header is missing or invalid; `details` maps each one to a list of messages.',
+  },
+  MALFORMED_JSON: { status: 400, meaning: 'The body is empty, or is not JSON in UTF-8.' },
+  MALFORMED_URL: { status: 400, meaning: 'The URL holds a malformed percent-encoding.' },
+  MALFORMED_REQUEST: { status: 400, meaning: 'The bytes on the connection are not an HTTP/1.1 request.' },
+  REPEATED_PARAMETER: { status: 400, meaning: 'A query parameter is given more than once.' },
+  INVALID_QUERY: { status: 400, meaning: 'A filter, selection, order or definition of a query or view is invalid.' },
+  INVALID_CURSOR: {
+    status: 400,
+    meaning: 'The cursor belongs to another query, or to a view that was rebuilt since: start from the first page.',
+  },
+  FIELD_NOT_INDEXED: {
+    status: 400,
+    meaning: 'A public read filters or sorts by a field without an index; `details` lists the indexed fields.',
+  },
+  LIMIT_EXCEEDED: { status: 400, meaning: 'A limit on counts or complexity is exceeded; the message names it.' },
+  UNAUTHENTICATED: { status: 401, meaning: 'The key or wallet signature is missing, unknown, revoked or expired.' },
+  FORBIDDEN: { status: 403, meaning: 'The key belongs to another app, or lacks the permission.' },
+  NOT_FOUND: { status: 404, meaning: 'No such route.' },
+  APP_NOT_FOUND: { status: 404, meaning: 'No such app.' },
+  COLLECTION_NOT_FOUND: { status: 404, meaning: 'No such collection.' },
+  DOCUMENT_NOT_FOUND: { status: 404, meaning: 'No such document.' },
+  VIEW_NOT_FOUND: { status: 404, meaning: 'No such view.' },
+  QUERY_NOT_FOUND: { status: 404, meaning: 'No such predefined query.' },
+  INDEX_NOT_FOUND: { status: 404, meaning: 'No such index.' },
+  BLOB_NOT_FOUND: { status: 404, meaning: 'No such blob.' },
+  KEY_NOT_FOUND: { status: 404, meaning: 'No such key.' },
+  TASK_NOT_FOUND: { status: 404, meaning: 'No such task: the ticket is unknown or malformed.' },
+  COMMIT_NOT_FOUND: { status: 404, meaning: 'No such commit.' },
+  ADDRESS_NOT_FOUND: { status: 404, meaning: 'The wallet address in the path is not one.' },
+  METHOD_NOT_ALLOWED: { status: 405, meaning: 'The route does not have this method; `Allow` lists those it has.' },
+  REQUEST_TIMEOUT: { status: 408, meaning: 'The request took too long to arrive.' },
+  ALREADY_EXISTS: { status: 409, meaning: 'The name is taken, in the case of an index by a different definition.' },
+  UNIQUE_VIOLATION: {
+    status: 409,
+    meaning: 'Another document has the same value of a unique index; `details` names the field.',
+  },
+  COLLECTION_NOT_EMPTY: { status: 409, meaning: 'The collection holds documents: delete it with `force`.' },
+  COLLECTION_IN_USE: {
+    status: 409,
+    meaning: 'Views or predefined queries read the collection: delete it with `cascade`.',
+  },
+  LOCKED_BALANCE_DECREASE: { status: 409, meaning: 'The locked balance can only be increased; nothing was changed.' },
+  PRECONDITION_FAILED: { status: 412, meaning: '`If-Match` does not name the present version.' },
+  PAYLOAD_TOO_LARGE: { status: 413, meaning: 'The body or blob is too large; `details.limit_bytes` is the limit.' },
+  DOCUMENT_TOO_LARGE: { status: 413, meaning: 'A document is larger than 1 MiB.' },
+  SKILLS_TOO_LARGE: { status: 413, meaning: "The owner's part of the skills document is larger than 256 KiB." },
+  RESULT_TOO_LARGE: { status: 413, meaning: 'The result is larger than 32 MiB: ask for fewer records at a time.' },
+  UNSUPPORTED_MEDIA_TYPE: {
+    status: 415,
+    meaning: 'The content type is not one that the route takes, or the body is compressed.',
+  },
+  RANGE_NOT_SATISFIABLE: { status: 416, meaning: 'The range starts beyond the end of the blob.' },
+  SCHEMA_VIOLATION: {
+    status: 422,
+    meaning: 'A document violates the schema of its collection; `details` maps paths like `data[3].city` to messages.',
+  },
+  IDEMPOTENCY_KEY_REUSED: { status: 422, meaning: 'The `Idempotency-Key` was used with other content.' },
+  TOO_MANY_REQUESTS: { status: 429, meaning: 'Too many requests of this app are waiting; see `Retry-After`.' },
+  HEADERS_TOO_LARGE: { status: 431, meaning: 'The request line and headers are larger than 16 KiB.' },
+  INTERNAL: { status: 500, meaning: 'A bug in the service; report it with the `X-Request-Id`.' },
+  NOT_IMPLEMENTED: { status: 501, meaning: 'Named by the interface, and not implemented yet.' },
+  UNAVAILABLE: { status: 503, meaning: 'A service or database that is needed is down or busy; see `Retry-After`.' },
+  OVERLOADED: { status: 503, meaning: 'The server is overloaded; see `Retry-After`.' },
+  CANCELLED: { status: 503, meaning: 'The request was cancelled because the client disconnected.' },
+  DEADLINE_EXCEEDED: { status: 504, meaning: 'The request took longer than its deadline.' },
+} as const satisfies Record<string, ErrorCode>;
+
+export type Code = keyof typeof codes;
+
+export function isCode(reason: string): reason is Code {
+  return Object.hasOwn(codes, reason);
+}
