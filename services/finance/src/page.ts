@@ -12,7 +12,7 @@ export interface Page<T> {
   total: bigint;
 }
 
-export const pageSizeMax = 1_000;
+export const pageSizeMax = 10_000;
 
 /** Throws INVALID_ARGUMENT unless 0 <= limit <= pageSizeMax and 0 <= offset. */
 export function checkPage({ limit, offset }: PageRequest): PageRequest {
