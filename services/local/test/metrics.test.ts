@@ -146,7 +146,13 @@ describe('metrics', () => {
   it('there is nothing else at the port, and the API does not serve metrics', async () => {
     for (const address of granary.metricsAddresses) {
       expect((await fetch(`http://${address}/`)).status).toBe(404);
-      expect((await fetch(`http://${address}/metrics`, { method: 'POST' })).status).toBe(404);
+      expect((await fetch(`http://${address}/metrics`, { method: 'POST' })).status).toBe(405);
+      const head = await fetch(`http://${address}/metrics`, { method: 'HEAD' });
+      expect([head.status, head.headers.get('content-type'), await head.text()]).toEqual([
+        200,
+        expect.stringContaining('text/plain'),
+        '',
+      ]);
     }
     expect((await fetch(`${granary.url}/metrics`)).status).toBe(404);
   });

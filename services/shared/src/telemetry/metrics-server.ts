@@ -4,6 +4,8 @@ import { ConfigError } from '../config';
 import { renderMetrics } from './metrics';
 import { watchProcess } from './process-metrics';
 
+const textFormat = 'text/plain; version=0.0.4; charset=utf-8';
+
 export interface MetricsServer {
   /** host:port, with the port that was really taken. */
   address: string;
@@ -11,18 +13,25 @@ export interface MetricsServer {
 }
 
 /**
- * Answers `GET /metrics` on a port of its own. Who can reach it is a matter of the network: it asks for no key. Throws a
+ * Answers GET and HEAD of `/metrics` on a port of its own. Who can reach it is a matter of the network: it asks for no key. Throws a
  * ConfigError when it cannot have the port.
  */
 export async function startMetricsServer(listen: string): Promise<MetricsServer> {
   const server = createServer({ maxHeaderSize: 8 * 1024, requestTimeout: 10_000 }, (request, response) => {
-    const isKnown = request.method === 'GET' && request.url?.split('?')[0] === '/metrics';
-    if (!isKnown) {
+    const { method } = request;
+    if (request.url?.split('?')[0] !== '/metrics') {
       response.writeHead(404).end();
       return;
     }
+    if (method !== 'GET' && method !== 'HEAD') {
+      response.writeHead(405, { Allow: 'GET, HEAD' }).end();
+      return;
+    }
     renderMetrics().then(
-      (text) => response.writeHead(200, { 'Content-Type': 'text/plain; version=0.0.4; charset=utf-8' }).end(text),
+      (text) => {
+        const headers = { 'Content-Type': textFormat, 'Content-Length': Buffer.byteLength(text) };
+        response.writeHead(200, headers).end(method === 'HEAD' ? undefined : text);
+      },
       () => response.destroy(),
     );
   });
