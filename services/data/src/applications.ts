@@ -55,7 +55,7 @@ export async function createApplication(
 ): Promise<CreateApplicationResponse> {
   if (request.appId !== undefined && (!isAppId(request.appId) || request.appId.startsWith('app_'))) {
     throw invalid('The app_id is not valid', {
-      app_id: ['must match [A-Za-z0-9][A-Za-z0-9_-]{0,62} and must not start with app_'],
+      app_id: ['must be 1 to 63 of A-Z a-z 0-9 _ -, begin with a letter or digit, and not start with app_'],
     });
   }
   const key = toIdempotencyKey(request.idempotency);

@@ -22,7 +22,7 @@ import {
 import { growCatalogRevision, lockHead } from './head';
 import { addSchemaIndexes, rekeyIndexes } from './indexes';
 import { enqueueJob } from './jobs';
-import { isName } from './names';
+import { isName, nameRule } from './names';
 import { parseSchema, type Schema } from './schema';
 
 export const ALREADY_EXISTS = 'ALREADY_EXISTS';
@@ -57,7 +57,7 @@ export async function addCollection(
   at: Date,
 ): Promise<CollectionHandle> {
   if (!isName(input.name))
-    throw invalid('The name is not valid', { name: ['must match [A-Za-z0-9_][A-Za-z0-9_-]{0,62}'] });
+    throw invalid('The name is not valid', { name: [nameRule] });
   const schema = input.schemaText === undefined ? undefined : parseSchema(input.schemaText);
   const { taken, collections } = (await row<{ taken: boolean; collections: bigint }>(
     tx,

@@ -11,7 +11,7 @@ import { linkContent, nextLink, resultsJson, type LinkContent } from './commits'
 import type { Entry } from './head';
 import type { App } from './batch';
 import { toIdempotencyKey } from './idempotency';
-import { isName } from './names';
+import { isName, nameRule } from './names';
 import {
   prepareBody,
   prepareLargeBody,
@@ -139,7 +139,7 @@ const uploadFields = [
 export async function commitUpload(committer: Committing, request: CommitUploadRequest): Promise<CommitUploadResponse> {
   const app = appOf(request);
   if (!isName(request.collection))
-    throw invalid('The collection is not valid', { collection: ['is not a valid name'] });
+    throw invalid('The collection is not valid', { collection: [nameRule] });
   const custom = customMetadata(request.metadata);
   const write: Write = {
     ticketId: request.ticketId,

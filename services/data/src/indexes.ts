@@ -85,7 +85,7 @@ const isSame = (index: IndexDefinition, { fields, type, unique }: Definition): b
 function definitionOf(request: CreateIndexRequest): Definition {
   const { name, unique } = request;
   const asked = request.indexType.toLowerCase();
-  if (laterTypes.has(asked)) throw notImplemented(`An index of type ${asked}`);
+  if (laterTypes.has(asked)) throw notImplemented(`an index of type ${asked}`);
   const problems: Record<string, string[]> = {};
   if (!isIndexName(name)) problems['name'] = ['must have 1 to 200 printable characters'];
   // A btree over several fields is what is called composite.

@@ -1,6 +1,9 @@
 const NAME = /^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/;
 const APP_ID = /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/;
 
+/** The rule of `isName`, for messages. */
+export const nameRule = 'must be 1 to 63 of A-Z a-z 0-9 _ -, and not begin with -';
+
 /** Whether text may name a collection, a view or a query. */
 export const isName = (text: string): boolean => NAME.test(text);
 

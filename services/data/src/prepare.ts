@@ -12,7 +12,7 @@ import { JsonReader } from '@granary/shared/json/reader';
 import { atOnce, inSlices, type Steps } from '@granary/shared/slices';
 import type { CollectionHandle, IndexDescriptor } from './catalog';
 import { sha256Text } from './head';
-import { isName } from './names';
+import { isName, nameRule } from './names';
 import { fieldProblems, SCHEMA_VIOLATION, type FieldRule } from './schema';
 import { joinUniques, keyOf, keyText, noKeys, putKey, uniqueText, type FlatKeys, type Key } from './scalar';
 
@@ -101,7 +101,7 @@ function* rootSteps(body: Buffer, appId: string): Steps<string> {
     else reader.skipValue();
   }
   reader.end();
-  throw invalid('The request is not valid', { root: ['is required and must be a string like app::collection'] });
+  throw invalid('The request is not valid', { root: ['is required and must be a string, app_id::collection'] });
 }
 
 /** Skips the array that the reader stands at; yields after each element. */
@@ -153,9 +153,10 @@ function openObject(body: Buffer): JsonReader {
 /** The collection of a root `app::collection`. Throws VALIDATION_FAILED, and FORBIDDEN for another app. */
 export function collectionOf(root: string, appId: string): string {
   const [app, collection, ...rest] = root.split('::');
-  if (rest.length > 0 || collection === undefined || !isName(collection)) {
-    throw invalid('The root is not valid', { root: ['must be a string like app::collection'] });
+  if (rest.length > 0 || collection === undefined) {
+    throw invalid('The root is not valid', { root: ['must have the form app_id::collection'] });
   }
+  if (!isName(collection)) throw invalid('The root is not valid', { root: [`the collection ${nameRule}`] });
   if (app !== appId) throw forbidden('The key belongs to another app');
   return collection;
 }

@@ -11,7 +11,7 @@ import { COLLECTION_NOT_FOUND, findApp, findCollection, type CollectionHandle } 
 import { ALREADY_EXISTS, changingApp } from './collections';
 import { Recent } from './handles';
 import { growCatalogRevision } from './head';
-import { isName } from './names';
+import { isName, nameRule } from './names';
 import { AppDatabases } from './query/databases';
 import { handleOf, type ReadContext } from './query/documents-read';
 import {
@@ -116,7 +116,7 @@ function parseParameters(value: JsonValue): Map<string, QueryParameter> {
  */
 export async function createQuery({ pool }: { pool: Pool }, request: CreateQueryRequest): Promise<Query> {
   const { appId, name, sourceCollection, description, version } = request;
-  if (!isName(name)) throw invalid('The name is not valid', { name: ['must match [A-Za-z0-9_][A-Za-z0-9_-]{0,62}'] });
+  if (!isName(name)) throw invalid('The name is not valid', { name: [nameRule] });
   for (const [field, text] of Object.entries({ description, version })) {
     if (text.length > textLengthMax) throw overLimit(field, `may have at most ${textLengthMax} characters`);
   }

@@ -14,7 +14,7 @@ import { COLLECTION_NOT_FOUND, findApp, findCollection, viewTable, type Collecti
 import { ALREADY_EXISTS, changingApp } from './collections';
 import { growCatalogRevision } from './head';
 import { enqueueJob, type JobContext, type Report } from './jobs';
-import { isName } from './names';
+import { isName, nameRule } from './names';
 import { abandonedTables, fillView, nextTableNumber } from './query/fill-view';
 import { and, invalidQuery, LIMIT_EXCEEDED, overLimit, parseFind, parseName, type Condition } from './query/find';
 import { conditionOfText, parametersByName, refused, take } from './query/parameters';
@@ -98,7 +98,7 @@ const viewNotFound = (name: string): ServiceError => notFound(VIEW_NOT_FOUND, `T
  */
 export async function createView({ pool }: Context, request: CreateViewRequest): Promise<JobResponse> {
   const { appId, name, sourceCollections, ticketId } = request;
-  if (!isName(name)) throw invalid('The name is not valid', { name: ['must match [A-Za-z0-9_][A-Za-z0-9_-]{0,62}'] });
+  if (!isName(name)) throw invalid('The name is not valid', { name: [nameRule] });
   const refreshMode = request.refreshMode || 'lazy';
   if (refreshMode === 'live') throw notImplemented('refresh_mode live');
   if (refreshMode !== 'lazy') throw invalidQuery('refresh_mode', 'must be lazy or live');

@@ -106,5 +106,5 @@ export function unsupportedMediaType(expected: readonly string[]): ServiceError 
 }
 
 export function overloaded(): ServiceError {
-  return new ServiceError('UNAVAILABLE', 'OVERLOADED', 'Too much is going on at the moment, try again');
+  return new ServiceError('UNAVAILABLE', 'OVERLOADED', 'The server is overloaded; retry later');
 }

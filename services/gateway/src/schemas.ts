@@ -6,13 +6,13 @@ export const appIdSchema = z
   .string()
   .regex(
     /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/,
-    'must be 1 to 63 letters, digits, _ or -, and begin with a letter or digit',
+    'must be 1 to 63 of A-Z a-z 0-9 _ -, and begin with a letter or digit',
   );
 
 /** Of a collection, a view or a predefined query. */
 export const nameSchema = z
   .string()
-  .regex(/^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/, 'must be 1 to 63 letters, digits, _ or -, and not begin with -');
+  .regex(/^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/, 'must be 1 to 63 of A-Z a-z 0-9 _ -, and not begin with -');
 
 export const indexNameSchema = z
   .string()

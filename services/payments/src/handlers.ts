@@ -8,8 +8,8 @@ import { readPrices, type PriceList } from './prices';
 export function paymentsHandlers({ pool }: { pool: Pool }): Handlers<PaymentsDefinition> {
   return {
     getPrices: async () => toPrices(await readPrices(pool)),
-    quoteEncryptedIndex: () => Promise.reject(notImplemented('A quote for an encrypted index')),
-    verifyPayment: () => Promise.reject(notImplemented('The verification of payments')),
+    quoteEncryptedIndex: () => Promise.reject(notImplemented('a quote for an encrypted index')),
+    verifyPayment: () => Promise.reject(notImplemented('the verification of payments')),
   };
 }
 

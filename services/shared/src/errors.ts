@@ -57,7 +57,7 @@ export function forbidden(message: string): ServiceError {
 }
 
 export function notImplemented(what: string): ServiceError {
-  return new ServiceError('UNIMPLEMENTED', 'NOT_IMPLEMENTED', `${what} is not implemented yet`);
+  return new ServiceError('UNIMPLEMENTED', 'NOT_IMPLEMENTED', `Not implemented yet: ${what}`);
 }
 
 export function unavailable(message: string, cause?: unknown): ServiceError {

@@ -5,6 +5,7 @@ import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadReques
 import { readJson } from '@granary/shared/json/value';
 import { COLLECTION_NOT_FOUND, findApp, type CollectionHandle } from '../catalog';
 import type { ReaderHandles } from '../handles';
+import { isName, nameRule } from '../names';
 import { refusing } from '../prepare';
 import { findView } from '../views';
 import { and, invalidQuery, isAll, parseFind, parseName, type Condition } from './find';
@@ -43,10 +44,11 @@ export async function listDocuments(
   const body = refusing(() => readJson(request.body, { maxDepth: bodyDepthMax }));
   if (!(body instanceof Map)) throw invalidQuery('body', 'must be an object');
   const root = body.get('root');
-  if (typeof root !== 'string') throw invalidQuery('root', 'must be text of the form app::collection');
+  if (typeof root !== 'string') throw invalidQuery('root', 'must be a string, app_id::collection');
   const separator = root.indexOf('::');
-  if (separator < 0) throw invalidQuery('root', 'must have the form app::collection');
+  if (separator < 0) throw invalidQuery('root', 'must have the form app_id::collection');
   const name = root.slice(separator + 2);
+  if (!isName(name)) throw invalidQuery('root', `the collection or view ${nameRule}`);
   if (root.slice(0, separator) !== request.appId) throw forbidden('The key is for another app');
 
   refuseUnknown(body.keys(), listFields);

@@ -166,14 +166,14 @@ function parseField(key: string, parent: Path, value: JsonValue, at: string, bud
   if (Array.isArray(value))
     throw invalidQuery(at, 'must be a value or an object of operators; "is" compares with an array');
   if (!(value instanceof Map)) return parseOperator('is', path, value, at, budget);
-  if (value.has('resolve') && value.has('model')) throw notImplemented('A join (resolve)');
+  if (value.has('resolve') && value.has('model')) throw notImplemented('a join (resolve)');
   return parseObject(value, path, at, budget);
 }
 
 function operatorOf(name: string, at: string): Operator {
   const operator = operators.get(name);
   if (operator === undefined) throw invalidQuery(at, 'is not a known operator');
-  if (operator === 'later') throw notImplemented(`The operator ${name}`);
+  if (operator === 'later') throw notImplemented(`the operator ${name}`);
   return operator;
 }
 
@@ -240,7 +240,7 @@ export function parseOperator(
     case 'contains':
       return { kind: 'contains', path, value: operand };
     case 'later':
-      throw notImplemented('This operator');
+      throw notImplemented('this operator');
     default:
       if (typeof operand !== 'string') throw invalidQuery(at, 'must be a string');
       return { kind: 'text', path, match: operator, value: operand };

@@ -41,9 +41,9 @@ const fields = new Set(
 export function parseViewQuery(query: JsonValue, sourceCollections: readonly string[]): ViewQuery {
   if (!(query instanceof Map)) throw invalidQuery('query', 'must be an object');
   refuseUnknown(query.keys(), fields, 'query');
-  if (query.get('join') !== undefined && query.get('join') !== null) throw notImplemented('A join in a view');
+  if (query.get('join') !== undefined && query.get('join') !== null) throw notImplemented('a join in a view');
   if (sourceCollections.length === 0) throw invalidQuery('source_collections', 'must name a collection');
-  if (sourceCollections.length > 1) throw notImplemented('A view over several collections');
+  if (sourceCollections.length > 1) throw notImplemented('a view over several collections');
   const base = query.get('base') ?? sourceCollections[0]!;
   if (typeof base !== 'string' || !sourceCollections.includes(base)) {
     throw invalidQuery('query.base', 'must be one of source_collections');

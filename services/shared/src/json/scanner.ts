@@ -148,7 +148,7 @@ export abstract class JsonScanner {
       if (low >= 0xdc00 && low <= 0xdfff) return at + 12;
     }
     this.position = at;
-    this.fail('LONE_SURROGATE', `Half of a surrogate pair is not a character, at byte ${at}`);
+    this.fail('LONE_SURROGATE', `Unpaired surrogate at byte ${at}`);
   }
 
   private hexUnit(at: number): number {
