@@ -21,6 +21,18 @@ export function json(status: number, value: unknown, headers: Record<string, str
   return jsonBytes(status, Buffer.from(stringify(value)), headers);
 }
 
+/** 201, with the path of the resource that was created. */
+export function created(location: string, value: unknown): Answer {
+  return json(201, value, { Location: location });
+}
+
+/** 202, with the path of the task that the ticket stands for. */
+export function accepted(ticketId: string, value: unknown): Answer {
+  return json(202, value, taskLocation(ticketId));
+}
+
+export const taskLocation = (ticketId: string): Record<string, string> => ({ Location: `/api/tasks/${ticketId}` });
+
 /** A whole answer that a service has rendered. */
 export function jsonBytes(status: number, body: Buffer, headers: Record<string, string> = {}): Answer {
   return { status, body, headers: { 'Content-Type': jsonType, ...headers } };

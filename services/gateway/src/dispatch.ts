@@ -188,12 +188,7 @@ async function bodyOf(
     return noBody;
   }
   const expected = body.kind === 'json' ? ['application/json'] : body.contentTypes;
-  const isOptional = body.kind === 'json' && body.optional === true;
-  const empty = () => {
-    if (!isOptional) throw malformedJson('The body is empty');
-    return { body: validate(body.schema, {}, 'body'), tree: new Map() };
-  };
-  if (!hasBody(request)) return empty();
+  if (!hasBody(request)) return emptyBody(body, request);
   const type = mediaType(request, expected);
   // A body without a type is taken for what the route expects.
   const isJson = type === undefined || type === 'application/json' || /^application\/[^;]+\+json$/.test(type);
@@ -205,8 +200,20 @@ async function bodyOf(
     timeoutMs: context.config.BODY_TIMEOUT_MS,
     budget: context.budget,
   });
-  if (bytes.length === 0) return empty();
+  if (bytes.length === 0) return emptyBody(body, request);
   if (body.kind === 'raw') return { body: bytes, tree: null };
   const tree = readJson(bytes, { maxDepth: bodyDepthMax });
   return { body: validate(body.schema, toPlain(tree), 'body'), tree };
+}
+
+function emptyBody(body: Exclude<Body, { kind: 'stream' }>, request: Request): { body: unknown; tree: JsonValue } {
+  if (body.kind === 'json' && body.optional === true) {
+    return { body: validate(body.schema, {}, 'body'), tree: new Map() };
+  }
+  if (body.kind === 'raw' && body.mayBeEmpty === true) {
+    const type = mediaType(request, body.contentTypes);
+    if (type === undefined) throw unsupportedMediaType(body.contentTypes);
+    if (type !== 'application/json' && body.contentTypes.includes(type)) return { body: Buffer.alloc(0), tree: null };
+  }
+  throw malformedJson('The body is empty');
 }

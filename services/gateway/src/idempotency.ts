@@ -19,6 +19,10 @@ export function idempotencyKey(request: Pick<RouteRequest, 'incoming'>): string 
   });
 }
 
+/** The header of an answer that was given before: the request changed nothing this time. */
+export const replayedHeader = (isReplayed: boolean): Record<string, string> =>
+  isReplayed ? { 'Idempotency-Replayed': 'true' } : {};
+
 /** Who repeats what: the same caller, method, path and key with another content is refused by the service. */
 export function idempotency(request: RouteRequest<string, AppCaller | Operator>, content: Buffer): Idempotency {
   const key = idempotencyKey(request);

@@ -16,11 +16,14 @@ const allowOrigin = 'Access-Control-Allow-Origin';
 const allowedHeaders = [
   ...['X-App-Key', 'Authorization', 'X-API-Key', 'X-Agent-Key', 'X-Operator-Key'],
   ...['X-Wallet-Address', 'X-Timestamp', 'X-Signature', 'X-Pubkey'],
-  ...['Content-Type', 'Idempotency-Key', 'If-Match', 'If-None-Match', 'If-Range', 'Range'],
+  ...['Content-Type', 'Idempotency-Key', 'If-Match', 'If-None-Match', 'If-Modified-Since', 'If-Range', 'Range'],
   ...['X-Blob-Metadata', 'X-Request-Id', 'X-PAYMENT', 'PAYMENT-SIGNATURE'],
+  // What tracing libraries, HTTP clients and browsers that bypass their cache add by themselves.
+  ...['traceparent', 'tracestate', 'baggage', 'X-Requested-With', 'Cache-Control'],
 ].join(', ');
 const exposedHeaders = [
   ...['X-Request-Id', 'ETag', 'Content-Range', 'Content-Disposition', 'Accept-Ranges', 'Retry-After', 'Allow'],
+  ...['Location', 'Idempotency-Replayed', 'Link'],
   ...['X-PAYMENT-RESPONSE', 'PAYMENT-REQUIRED', 'PAYMENT-RESPONSE'],
 ].join(', ');
 const preflightAgeSeconds = '600';
@@ -173,7 +176,7 @@ export function send(request: Request, response: Response, answer: Answer, budge
 /** For what no route has answered. */
 export const notFoundHandler: RequestHandler = (_, response) => {
   const allowed = [...(exchangeOf(response).allowed ?? [])];
-  if (allowed.length === 0) throw notFound('NOT_FOUND', 'There is nothing at this path');
+  if (allowed.length === 0) throw notFound('NOT_FOUND', 'No such route');
   response.setHeader('Allow', allowed.join(', '));
   throw methodNotAllowed(allowed);
 };

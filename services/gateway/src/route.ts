@@ -86,6 +86,8 @@ export interface RawBody {
   example?: unknown;
   contentTypes: readonly string[];
   limitBytes: number;
+  /** True: an empty body of another type than JSON is a text without characters. */
+  mayBeEmpty?: boolean;
 }
 /** A body that the handler takes from `incoming` as it comes; also for answers that it writes to `outgoing` itself. */
 export interface StreamBody {

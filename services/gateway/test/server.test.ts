@@ -223,10 +223,15 @@ test('a browser of any origin may ask, with every header that is read, and see t
   for (const header of ['x-app-key', 'authorization', 'idempotency-key', 'if-match', 'range', 'x-payment']) {
     expect(allowed.split(', ')).toContain(header);
   }
+  for (const header of ['traceparent', 'tracestate', 'baggage']) expect(allowed.split(', ')).toContain(header);
+  for (const header of ['x-requested-with', 'cache-control', 'if-modified-since']) {
+    expect(allowed.split(', ')).toContain(header);
+  }
   const refused = await get('/api/store', { method: 'POST', headers: { origin: 'https://example.org' } });
   expect(refused.status).toBe(401);
   expect(refused.headers.get('access-control-allow-origin')).toBe('*');
-  expect(refused.headers.get('access-control-expose-headers')).toContain('X-Request-Id');
+  const exposed = refused.headers.get('access-control-expose-headers')!.split(', ');
+  expect(exposed).toEqual(expect.arrayContaining(['X-Request-Id', 'ETag', 'Location', 'Idempotency-Replayed']));
   expect(refused.headers.get('x-content-type-options')).toBe('nosniff');
 });
 

@@ -499,7 +499,8 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       expect(check['database']).toEqual({ status: 'healthy', latency_ms: count });
     }
     expect(health.text).not.toMatch(/127\.0\.0\.1|localhost|postgres:|password|:\/\//);
-    expect((await open('/')).body).toEqual({ status: 'ok', version, name: 'granary' });
+    const links = { docs: '/docs', openapi: '/openapi.json' };
+    expect((await open('/')).body).toEqual({ status: 'ok', version, name: 'granary', links });
     expect((await open('/readyz')).status).toBe(200);
     expect((await open('/livez')).status).toBe(200);
     expect((await open('/openapi.json')).body).toMatchObject({ openapi: expect.stringMatching(/^3\.1/) as string });

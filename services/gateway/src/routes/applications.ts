@@ -4,7 +4,7 @@ import type { CreateApplicationRequest } from '@granary/shared/gen/granary/data/
 import { message } from '@granary/shared/grpc/types';
 import { toText } from '@granary/shared/json/value';
 import { json } from '../answer';
-import { idempotency, idempotencyHeader } from '../idempotency';
+import { idempotency, idempotencyHeader, replayedHeader } from '../idempotency';
 import { limits, pageQuery, route } from '../route';
 import { appIdSchema, successSchema, timeSchema } from '../schemas';
 
@@ -77,12 +77,10 @@ export const applicationRoutes = [
         call,
       );
       const { key, secret } = created.key!;
-      return json(201, {
-        ...wholeApplication(created.application!),
-        app_key: secret || null,
-        key_id: key!.keyId,
-        permissions: key!.permissions,
-      });
+      const application = wholeApplication(created.application!);
+      const headers = { Location: `/api/applications/${application.app_id}`, ...replayedHeader(secret === '') };
+      const issued = { app_key: secret || null, key_id: key!.keyId, permissions: key!.permissions };
+      return json(201, { ...application, ...issued }, headers);
     },
   }),
   route({

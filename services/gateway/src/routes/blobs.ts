@@ -2,9 +2,9 @@ import { z } from 'zod';
 import { forbidden, notFound, ServiceError } from '@granary/shared/errors';
 import type { Call } from '@granary/shared/grpc/types';
 import { newDocumentId, newTicket } from '@granary/shared/ids';
-import { json, jsonBytes } from '../answer';
+import { accepted, jsonBytes, taskLocation } from '../answer';
 import { hasPermission, type AppCaller, type Caller } from '../auth';
-import { idempotencyHeader, idempotencyKey } from '../idempotency';
+import { idempotencyHeader, idempotencyKey, replayedHeader } from '../idempotency';
 import { tooLarge, unauthenticated } from '../problem';
 import { route, type Context, type Route, type RouteRequest } from '../route';
 
@@ -36,6 +36,7 @@ export async function uploadBlob(context: Context, request: RouteRequest<Path, A
   const { MAX_BLOB_BYTES: maxBytes } = context.config;
   const key = idempotencyKey(request);
   if (Number(incoming.headers['content-length'] ?? 0) > maxBytes + formOverheadBytes) throw tooLarge(maxBytes);
+  const ticketId = newTicket('c', BigInt(caller.appNumber));
   const answer = await context.byteHop.upload(
     incoming,
     {
@@ -43,7 +44,7 @@ export async function uploadBlob(context: Context, request: RouteRequest<Path, A
       appId: path.app_id,
       appNumber: caller.appNumber,
       collection: path.collection,
-      ticketId: newTicket('c', BigInt(caller.appNumber)),
+      ticketId,
       blobId: newDocumentId(),
       caller: caller.keyId,
       method: incoming.method,
@@ -53,7 +54,8 @@ export async function uploadBlob(context: Context, request: RouteRequest<Path, A
     },
     call,
   );
-  return jsonBytes(202, answer);
+  const { ticket_id: storedTicketId } = JSON.parse(answer.toString()) as { ticket_id: string };
+  return jsonBytes(202, answer, { ...taskLocation(storedTicketId), ...replayedHeader(storedTicketId !== ticketId) });
 }
 
 /** GET and HEAD; the answer is written as it flows. */
@@ -95,7 +97,7 @@ export async function deleteBlob(context: Context, request: RouteRequest<Path | 
     call,
   );
   const message = 'The blob is deleted';
-  return json(202, {
+  return accepted(ticketId, {
     ticket_id: ticketId,
     blob_id: path.blob_id,
     status: 'Completed',

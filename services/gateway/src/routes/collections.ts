@@ -5,7 +5,7 @@ import type { CreateCollectionRequest } from '@granary/shared/gen/granary/data/v
 import type { SetRetentionRequest } from '@granary/shared/gen/granary/data/v1/SetRetentionRequest';
 import type { UpdateCollectionRequest } from '@granary/shared/gen/granary/data/v1/UpdateCollectionRequest';
 import { message } from '@granary/shared/grpc/types';
-import { json, jsonBytes, jsonText } from '../answer';
+import { created, json, jsonBytes, jsonText } from '../answer';
 import { flagParameter, limits, route } from '../route';
 import { accessPolicy, accessPolicySchema, nameSchema, objectSchema, successSchema, timeSchema } from '../schemas';
 import { memberText } from '../tree';
@@ -80,7 +80,7 @@ export const collectionRoutes = [
       409: { description: 'ALREADY_EXISTS' },
     },
     handle: async ({ clients }, { path, body, tree, call }) => {
-      const created = await clients.data.createCollection(
+      const collection = await clients.data.createCollection(
         message<CreateCollectionRequest>({
           appId: path.app_id,
           name: body.name,
@@ -92,7 +92,7 @@ export const collectionRoutes = [
         }),
         call,
       );
-      return json(201, collectionJson(created));
+      return created(`/api/apps/${path.app_id}/collections/${collection.name}`, collectionJson(collection));
     },
   }),
   route({

@@ -4,9 +4,9 @@ import type { Parameter } from '@granary/shared/gen/granary/data/v1/Parameter';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreResponse';
 import { newTicket } from '@granary/shared/ids';
-import { jsonBytes, type Answer } from '../answer';
+import { jsonBytes, taskLocation, type Answer } from '../answer';
 import { hasPermission, type AnyReader } from '../auth';
-import { idempotency, idempotencyHeader } from '../idempotency';
+import { idempotency, idempotencyHeader, replayedHeader } from '../idempotency';
 import { limits, route, type RouteRequest } from '../route';
 import { objectSchema, recordsSchema } from '../schemas';
 
@@ -63,17 +63,20 @@ export const documentRoutes = [
     },
     handle: async ({ clients }, request) => {
       const { caller, body, call } = request;
+      const ticketId = newTicket('c', BigInt(caller.appNumber));
       const stored = await clients.data.store(
         {
           appId: caller.appId,
           appNumber: caller.appNumber,
-          ticketId: newTicket('c', BigInt(caller.appNumber)),
+          ticketId,
           body,
           idempotency: idempotency(request, body),
         },
         call,
       );
-      return jsonBytes(202, storedAnswer(stored));
+      // A repeated request is answered with the ticket of the first one.
+      const headers = { ...taskLocation(stored.ticketId), ...replayedHeader(stored.ticketId !== ticketId) };
+      return jsonBytes(202, storedAnswer(stored), headers);
     },
   }),
   route({

@@ -15,6 +15,10 @@ const features = [
   ...['blobs', 'tasks', 'wallet', 'payouts', 'retention', 'skills', 'idempotency'],
 ];
 
+const links = { docs: '/docs', openapi: '/openapi.json' };
+/** The same links in the form of RFC 8631. */
+const linkHeader = `<${links.openapi}>; rel="service-desc"; type="application/json", <${links.docs}>; rel="service-doc"`;
+
 const tag = 'Service';
 const auth = { kind: 'public' } as const;
 
@@ -78,11 +82,16 @@ export const healthRoutes = [
     auth,
     responses: {
       200: {
-        description: 'Name and version',
-        schema: z.object({ status: z.literal('ok'), version: z.string(), name: z.string() }),
+        description: 'Name and version, and where the documentation is',
+        schema: z.object({
+          status: z.literal('ok'),
+          version: z.string(),
+          name: z.string(),
+          links: z.object({ docs: z.string(), openapi: z.string() }),
+        }),
       },
     },
-    handle: () => Promise.resolve(json(200, { status: 'ok', version, name: 'granary' })),
+    handle: () => Promise.resolve(json(200, { status: 'ok', version, name: 'granary', links }, { Link: linkHeader })),
   }),
   route({
     method: 'GET',

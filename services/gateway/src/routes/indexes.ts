@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { invalid, notImplemented } from '@granary/shared/errors';
 import type { Index } from '@granary/shared/gen/granary/data/v1/Index';
 import { newTicket } from '@granary/shared/ids';
-import { json, jsonText } from '../answer';
+import { accepted, created, json, jsonText } from '../answer';
 import { limits, route } from '../route';
 import { indexNameSchema, nameSchema, objectSchema, successSchema, ticketSchema, timeSchema } from '../schemas';
 
@@ -100,8 +100,8 @@ export const indexRoutes = [
     },
     handle: async ({ clients }, { path, caller, body, call }) => {
       if (!body.field_name && !body.fields) throw invalid('The body is not valid', { field_name: ['is required'] });
-      if (body.read_price_config || body.price_config) throw notImplemented('Pricing');
-      const created = await clients.data.createIndex(
+      if (body.read_price_config || body.price_config) throw notImplemented('pricing');
+      const made = await clients.data.createIndex(
         {
           appId: path.app_id,
           appNumber: caller.appNumber,
@@ -115,9 +115,11 @@ export const indexRoutes = [
         },
         call,
       );
-      const index = indexJson(created.index!);
-      if (created.updated) return json(200, { ...index, updated: true });
-      return created.ticketId ? json(202, { ...index, ticket_id: created.ticketId }) : json(201, index);
+      const index = indexJson(made.index!);
+      if (made.updated) return json(200, { ...index, updated: true });
+      if (made.ticketId) return accepted(made.ticketId, { ...index, ticket_id: made.ticketId });
+      const collectionPath = `/api/apps/${path.app_id}/collections/${index.collection}`;
+      return created(`${collectionPath}/indexes/${encodeURIComponent(index.name)}`, index);
     },
   }),
   route({
@@ -240,7 +242,7 @@ export const indexRoutes = [
       const request = { ...indexRequest(path), ticketId: newTicket('j', BigInt(caller.appNumber)) };
       const job = await clients.data.rebuildIndex(request, call);
       const message = `Index ${path.index_name} is being rebuilt`;
-      return json(202, { success: true, message, ticket_id: job.ticketId });
+      return accepted(job.ticketId, { success: true, message, ticket_id: job.ticketId });
     },
   }),
 ];

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
-import { json, jsonText } from '../answer';
+import { created, json, jsonText } from '../answer';
 import { limits, route } from '../route';
 import { accessPolicySchema, nameSchema, objectSchema, recordsSchema, successSchema, timeSchema } from '../schemas';
 import { memberBytes } from '../tree';
@@ -100,7 +100,7 @@ export const queryRoutes = [
       409: { description: 'ALREADY_EXISTS' },
     },
     handle: async ({ clients }, { path, body, tree, call }) => {
-      const created = await clients.data.createQuery(
+      const query = await clients.data.createQuery(
         {
           appId: path.app_id,
           name: body.name,
@@ -115,7 +115,7 @@ export const queryRoutes = [
         },
         call,
       );
-      return json(201, queryJson(created));
+      return created(`/apps/${path.app_id}/queries/${query.name}`, queryJson(query));
     },
   }),
   route({

@@ -29,7 +29,9 @@ export const skillsRoutes = [
     path: '/skills/{app_id}/skills.md',
     id: 'putSkills',
     summary: "Set the owner's part of the document",
-    description: 'Markdown, or JSON `{markdown}`; the generated part stands between markers and stays.',
+    description:
+      'Markdown, or JSON `{markdown}`; the generated part stands between markers and stays. Empty text removes the ' +
+      "owner's part.",
     tag: 'Skills',
     auth: { kind: 'app', permission: 'Admin' },
     body: {
@@ -37,6 +39,7 @@ export const skillsRoutes = [
       contentTypes: [markdownType, 'text/plain', 'application/json'],
       schema: z.union([z.string(), bodySchema]),
       limitBytes: limits.skillsBytes,
+      mayBeEmpty: true,
     },
     responses: {
       200: { description: 'It is saved', schema: successSchema.extend({ app_id: z.string(), revision: z.int() }) },

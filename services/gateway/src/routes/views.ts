@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { View } from '@granary/shared/gen/granary/data/v1/View';
 import { newTicket } from '@granary/shared/ids';
-import { json, jsonText } from '../answer';
+import { accepted, json, jsonText } from '../answer';
 import { limits, route } from '../route';
 import {
   accessPolicy,
@@ -126,7 +126,7 @@ export const viewRoutes = [
         call,
       );
       const message = `View ${job.name} is being built`;
-      return json(202, { success: true, message, view_name: job.name, ticket_id: job.ticketId });
+      return accepted(job.ticketId, { success: true, message, view_name: job.name, ticket_id: job.ticketId });
     },
   }),
   route({
@@ -184,7 +184,7 @@ export const viewRoutes = [
       const ticketId = newTicket('j', BigInt(caller.appNumber));
       const job = await clients.data.refreshView({ appId: path.app_id, name: path.view_name, ticketId }, call);
       const message = `View ${path.view_name} is being rebuilt`;
-      return json(202, { success: true, message, ticket_id: job.ticketId });
+      return accepted(job.ticketId, { success: true, message, ticket_id: job.ticketId });
     },
   }),
 ];
