@@ -56,8 +56,7 @@ export async function addCollection(
   input: NewCollection,
   at: Date,
 ): Promise<CollectionHandle> {
-  if (!isName(input.name))
-    throw invalid('The name is not valid', { name: [nameRule] });
+  if (!isName(input.name)) throw invalid('The name is not valid', { name: [nameRule] });
   const schema = input.schemaText === undefined ? undefined : parseSchema(input.schemaText);
   const { taken, collections } = (await row<{ taken: boolean; collections: bigint }>(
     tx,

@@ -138,8 +138,7 @@ const uploadFields = [
  */
 export async function commitUpload(committer: Committing, request: CommitUploadRequest): Promise<CommitUploadResponse> {
   const app = appOf(request);
-  if (!isName(request.collection))
-    throw invalid('The collection is not valid', { collection: [nameRule] });
+  if (!isName(request.collection)) throw invalid('The collection is not valid', { collection: [nameRule] });
   const custom = customMetadata(request.metadata);
   const write: Write = {
     ticketId: request.ticketId,

@@ -4,10 +4,7 @@ import { z } from 'zod';
 
 export const appIdSchema = z
   .string()
-  .regex(
-    /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/,
-    'must be 1 to 63 of A-Z a-z 0-9 _ -, and begin with a letter or digit',
-  );
+  .regex(/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/, 'must be 1 to 63 of A-Z a-z 0-9 _ -, and begin with a letter or digit');
 
 /** Of a collection, a view or a predefined query. */
 export const nameSchema = z
