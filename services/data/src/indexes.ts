@@ -142,7 +142,7 @@ async function addIndex(
       { number: handle.appNumber, appId: job.appId },
       'index.build',
       { index: number.toString(), app_id: job.appId, collection: handle.name },
-      job.ticketId || undefined,
+      { ticketId: job.ticketId, subject: number.toString() },
     );
   }
   await fillKeys(tx, fresh, index, (statement) => execute(tx, statement), undefined);
@@ -234,11 +234,13 @@ export async function rekeyIndexes(tx: Connection, before: CollectionHandle, sch
     );
     if (isAsBefore) continue;
     await execute(tx, sql`update document_index set status = 'building' where number = ${index.number}`);
-    await enqueueJob(tx, { number: before.appNumber, appId: before.appId }, 'index.build', {
-      index: index.number.toString(),
-      app_id: before.appId,
-      collection: before.name,
-    });
+    await enqueueJob(
+      tx,
+      { number: before.appNumber, appId: before.appId },
+      'index.build',
+      { index: index.number.toString(), app_id: before.appId, collection: before.name },
+      { subject: index.number.toString() },
+    );
   }
 }
 
@@ -275,7 +277,7 @@ export async function rebuildIndex(pool: Pool, request: IndexRequest): Promise<J
       app,
       'index.build',
       { index: found.index.number.toString(), app_id: app.appId, collection: found.handle.name },
-      request.ticketId || undefined,
+      { ticketId: request.ticketId, subject: found.index.number.toString() },
     );
   });
   return { name: found.index.name, ticketId };

@@ -19,7 +19,7 @@ import { dataHandlers } from './handlers';
 import { readerHandles } from './handles';
 import { trimAnswers } from './idempotency';
 import { buildIndexJob } from './index-build';
-import { JobWorker } from './jobs';
+import { JobWorker } from './job-worker';
 import { purgeExpired } from './purge';
 import { readTurns } from './query/databases';
 import { indexReadSettings } from './query/index-read';
@@ -29,8 +29,8 @@ import { refreshViewJob } from './views';
 
 export const dataDefinition = loadService<DataDefinition>('data', 'Data');
 
-/** Jobs that run at a time; index builds take turns among themselves. */
-const jobConcurrency = 2;
+/** Jobs that run at a time, of which an app has one less at most; of index builds one at a time. */
+const jobConcurrency = 3;
 
 /** What takes longer is not short, and is read over the pool instead. */
 const laneStatementTimeoutMs = 1_000;

@@ -157,7 +157,8 @@ function enqueueRefresh(
   ticketId: string,
 ): Promise<string> {
   const payload = { view_number: number.toString(), view_name: name };
-  return enqueueJob(tx, app, 'view.refresh', payload, ticketId === '' ? undefined : ticketId);
+  // A refresh that waits has yet to read: it shows all that was committed before this call.
+  return enqueueJob(tx, app, 'view.refresh', payload, { ticketId, subject: number.toString() });
 }
 
 /** JSON text of an object, without the white space that it came with; `{}` for none. */
@@ -226,7 +227,7 @@ export async function deleteView({ pool, log }: Context, appId: string, name: st
   await dropAbandoned({ pool, log }, number);
 }
 
-/** Asks for a refresh; its ticket. Throws VIEW_NOT_FOUND. */
+/** Asks for a refresh. Returns its ticket, or that of a refresh which waits already. Throws VIEW_NOT_FOUND, TOO_MANY_JOBS. */
 export async function refreshView({ pool }: Context, request: ViewRequest): Promise<JobResponse> {
   const { appId, name, ticketId } = request;
   return retriedTransaction(pool, async (tx) => {

@@ -1,0 +1,129 @@
+import { newTicket } from '@granary/shared/ids';
+import type { ServiceError } from '@granary/shared/errors';
+import { rows } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { waitingJobsMax } from '../src/jobs';
+import { startFixture, type Fixture, type TestApp } from './query-fixture';
+
+let fixture: Fixture;
+beforeAll(async () => {
+  fixture = await startFixture();
+});
+afterAll(() => fixture.stop());
+
+async function newAppWith(collection: string): Promise<TestApp> {
+  const app = await fixture.newApp();
+  await app.createCollection(collection);
+  await app.store(collection, ['{"id":"1","n":1}', '{"id":"2","n":2}']);
+  return app;
+}
+
+const createView = (app: TestApp, name: string) =>
+  fixture.methods.createView({
+    appId: app.appId,
+    appNumber: app.number.toString(),
+    name,
+    queryJson: Buffer.from('{}'),
+    sourceCollections: ['docs'],
+    refreshMode: 'lazy',
+    variablesJson: Buffer.from(''),
+    readAccess: '',
+    ticketId: newTicket('j', app.number),
+  });
+
+const refresh = async (app: TestApp, name: string) =>
+  (await fixture.methods.refreshView({ appId: app.appId, name, ticketId: newTicket('j', app.number) })).ticketId;
+
+/** Keeps the workers from taking jobs while `work` runs: they wait for the lock under which they choose. */
+async function whileNoneIsTaken<T>(work: () => Promise<T>): Promise<T> {
+  const connection = await fixture.pool.connect();
+  try {
+    await connection.query('select pg_advisory_lock(7265003)');
+    return await work();
+  } finally {
+    await connection.query('select pg_advisory_unlock(7265003)');
+    connection.release();
+  }
+}
+
+/** Tickets of ended jobs, in the order in which they ended. */
+const ended = async (apps: readonly TestApp[]) =>
+  rows<{ ticket_id: string; app_number: bigint }>(
+    fixture.pool,
+    sql`select ticket_id, app_number from job where app_number = any(${apps.map(({ number }) => number)})
+          and status = 'Completed' order by updated_at`,
+  );
+
+test('apps with long queues of jobs delay the job of another by a few of their own, not by their queues', async () => {
+  const busy = await Promise.all(Array.from({ length: 4 }, () => newAppWith('docs')));
+  const other = await newAppWith('docs');
+  const [last, mine] = await whileNoneIsTaken(async () => {
+    const tickets: string[] = [];
+    for (const app of busy) {
+      for (let at = 0; at < 20; at++) tickets.push((await createView(app, `view${at}`)).ticketId);
+    }
+    return [tickets, (await createView(other, 'mine')).ticketId];
+  });
+  await other.completed(mine);
+  for (const [at, app] of busy.entries()) await app.completed(last[20 * at + 19]!);
+  const order = (await ended([...busy, other])).map(({ ticket_id }) => ticket_id);
+  expect(order).toHaveLength(81);
+  expect(order.indexOf(mine)).toBeLessThan(12);
+});
+
+test('two apps with waiting jobs alternate, and neither has two running', async () => {
+  const [a, b] = await Promise.all([newAppWith('docs'), newAppWith('docs')]);
+  const tickets = await whileNoneIsTaken(async () => {
+    const made: string[] = [];
+    for (let at = 0; at < 12; at++) made.push((await createView(a, `view${at}`)).ticketId);
+    for (let at = 0; at < 12; at++) made.push((await createView(b, `view${at}`)).ticketId);
+    return made;
+  });
+  await Promise.all([a.completed(tickets[11]!), b.completed(tickets[23]!)]);
+  const owners = (await ended([a, b])).map(({ app_number }) => app_number);
+  const ofA = (upTo: number) => owners.slice(0, upTo).filter((number) => number === a.number).length;
+  for (const upTo of [8, 12, 16]) expect(Math.abs(ofA(upTo) - upTo / 2)).toBeLessThanOrEqual(2);
+});
+
+test('one refresh of a view waits at a time: a second call gets its ticket, a call after its start another', async () => {
+  const app = await newAppWith('docs');
+  await app.completed((await createView(app, 'view')).ticketId);
+  const [first, second, otherView] = await whileNoneIsTaken(async () => {
+    await createView(app, 'other');
+    return Promise.all([refresh(app, 'view'), refresh(app, 'view'), refresh(app, 'other')]);
+  });
+  expect(second).toBe(first);
+  expect(otherView).not.toBe(first);
+  await app.completed(first);
+  expect(await refresh(app, 'view')).not.toBe(first);
+});
+
+test('one rebuild of an index waits at a time', async () => {
+  const app = await newAppWith('docs');
+  await app.createIndex('docs', 'n');
+  const rebuild = () =>
+    fixture.methods.rebuildIndex({
+      appId: app.appId,
+      collection: 'docs',
+      name: 'docs_n',
+      ticketId: newTicket('j', app.number),
+    });
+  const [first, second] = await whileNoneIsTaken(async () => [await rebuild(), await rebuild()]);
+  expect(second).toEqual(first);
+  await app.completed(first.ticketId);
+});
+
+test('beyond the limit of waiting jobs an app is refused and nothing changes, while others are not', async () => {
+  const [app, other] = await Promise.all([newAppWith('docs'), newAppWith('docs')]);
+  const mine = await whileNoneIsTaken(async () => {
+    for (let at = 0; at < waitingJobsMax; at++) await createView(app, `view${at}`);
+    const refused = (await createView(app, 'one_more').catch((error: unknown) => error)) as ServiceError;
+    expect(refused).toMatchObject({ code: 'RESOURCE_EXHAUSTED', reason: 'TOO_MANY_JOBS' });
+    const listed = await fixture.methods.listViews({ appId: app.appId });
+    expect(listed.views.some(({ name }) => name === 'one_more')).toBe(false);
+    // A collection can be deleted all the same.
+    await fixture.methods.deleteCollection({ appId: app.appId, name: 'docs', force: true, cascade: true });
+    return createView(other, 'view');
+  });
+  await other.completed(mine.ticketId);
+});
