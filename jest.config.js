@@ -28,6 +28,7 @@ const common = {
   testEnvironment: 'node',
   // The workspaces' own packages are taken from their sources.
   testEnvironmentOptions: { customExportConditions: ['source', 'node', 'require', 'default'] },
+  setupFilesAfterEnv: ['<rootDir>/services/local/test/time-limit.ts'],
   globalSetup: '<rootDir>/services/local/test/global-setup.ts',
   globalTeardown: '<rootDir>/services/local/test/global-teardown.ts',
 };
@@ -35,7 +36,8 @@ const common = {
 /** @type {import('jest').Config} */
 module.exports = {
   maxWorkers: 2,
-  testTimeout: 60_000,
+  // A worker that has grown is replaced before its next suite.
+  workerIdleMemoryLimit: '400MB',
   projects: [
     {
       ...common,
@@ -55,7 +57,7 @@ module.exports = {
       displayName: 'stack',
       testMatch: ['<rootDir>/services/local/test/*.test.ts'],
       testPathIgnorePatterns: Object.keys(notOnStack).map((name) => `/services/local/test/${name}$`),
-      setupFilesAfterEnv: ['<rootDir>/services/local/test/stack-pass.ts'],
+      setupFilesAfterEnv: [...common.setupFilesAfterEnv, '<rootDir>/services/local/test/stack-pass.ts'],
     },
   ],
 };

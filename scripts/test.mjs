@@ -53,10 +53,17 @@ async function jest(name, args) {
   for (const outcome of Object.keys(counts)) counts[outcome] += ran[outcome];
 }
 
+/** How many times slower than the reference this machine is now; the limits of all tests scale with it. */
+async function measureSlowness() {
+  const speed = await import(pathToFileURL(path.join(root, 'services/shared/dist/testing/speed.js')).href);
+  return (process.env[speed.slownessVariable] = speed.measureSlowness().toFixed(1));
+}
+
 const jestArgs = process.argv.slice(2);
 await step('install', () => installWhenNeeded(root, console.log));
 await step('build', build);
 await step('Kafka and MinIO', installStack);
+const slowness = await measureSlowness().catch(() => 'an unknown number of');
 if (jestArgs.length === 0) {
   await step('lint', () => tool('eslint/bin/eslint.js', ['--max-warnings', '0', '.']));
   await step('format', () => tool('prettier/bin/prettier.cjs', ['--check', '--log-level', 'warn', '.']));
@@ -69,5 +76,6 @@ else {
   await step('npm start in a clean directory', () => smoke(root));
 }
 
+console.log(`\nThis machine was ${slowness} times as slow as the one for which the limits of the tests are written.`);
 console.log(`\n${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`);
 process.exitCode = counts.failed > 0 ? 1 : 0;

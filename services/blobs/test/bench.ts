@@ -20,6 +20,7 @@ import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/shared/testing/database';
 import { callKey, secretOf } from '@granary/shared/trust/token';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { blobsConfig, type BlobsConfig } from '../src/config';
 import { blobsDefinition } from '../src/handlers';
 import { startBlobs, type RunningBlobs } from '../src/service';
@@ -232,15 +233,4 @@ export function form(...parts: Part[]): { headers: Record<string, string>; body:
   };
 }
 
-export const call = () => newCall('test', 5_000);
-
-/** Waits until something holds; throws with what was found last when it does not within five seconds. */
-export async function eventually<T>(look: () => Promise<T>, holds: (found: T) => boolean): Promise<T> {
-  const deadline = Date.now() + 10_000;
-  for (;;) {
-    const found = await look();
-    if (holds(found)) return found;
-    if (Date.now() > deadline) throw new Error(`not in time; last: ${JSON.stringify(found)}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
+export const call = () => newCall('test', scaledMs(5_000));

@@ -2,9 +2,10 @@ import { newDocumentId } from '@granary/shared/ids';
 import { openS3Store } from '@granary/shared/objects/s3-store';
 import { testBucket } from '@granary/shared/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/shared/testing/stack';
+import { eventuallyHolds } from '@granary/shared/testing/eventually';
 import { installationId } from '../src/objects';
 import { startOwnMinio } from '../../local/test/own-minio';
-import { eventually, startBench, useStore } from './bench';
+import { startBench, useStore } from './bench';
 import { blobsSuite } from './suite';
 
 describeWith(describe, 'minio')('on S3', () => {
@@ -28,7 +29,7 @@ describeWith(describe, 'minio')('on S3', () => {
         // As a process leaves it that was killed between the object and everything else.
         await (await store.receive([Buffer.from('orphan')] as unknown as AsyncIterable<Buffer>)).keep();
       }
-      await eventually(
+      await eventuallyHolds(
         () => bench.files(),
         (files) => files.length === 20,
       );
@@ -48,7 +49,7 @@ describeWith(describe, 'minio')('on S3', () => {
     try {
       minio.freeze();
       const uploading = bench.upload({ 'content-type': 'text/plain' }, Buffer.from('x'));
-      await eventually(
+      await eventuallyHolds(
         async () => (await bench.pool.query(`select from blob where state = 'pending'`)).rowCount,
         (count) => count === 1,
       );
@@ -57,7 +58,7 @@ describeWith(describe, 'minio')('on S3', () => {
       expect((await uploading).status).toBe(503);
       expect(bench.commits.uploads).toEqual([]);
       expect((await bench.pool.query('select from blob')).rowCount).toBe(0);
-      await eventually(
+      await eventuallyHolds(
         () => bench.files(),
         (files) => files.length === 0,
       );

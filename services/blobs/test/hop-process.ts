@@ -8,6 +8,7 @@ import { ServiceError } from '@granary/shared/errors';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { openTrust } from '@granary/shared/trust/trust';
 import { ByteHop } from '@granary/gateway/byte-hop';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { blobsConfig, type BlobsConfig } from '../src/config';
 import { startBlobs } from '../src/service';
 import { appId, collection, uploadGrant } from './bench';
@@ -51,7 +52,7 @@ function startHop(config: BlobsConfig, address: string): void {
   const hop = new ByteHop({ address, credentials, idleTimeoutMs: 10_000 });
   const server = createServer((request, response) => {
     const blobId = String(request.headers['x-blob-id']);
-    const call = newCall('test', 5_000);
+    const call = newCall('test', scaledMs(5_000));
     const work = async () => {
       if (request.method === 'POST') {
         response.end(await hop.upload(request, uploadGrant({ blobId, maxBytes: config.MAX_BLOB_BYTES }), call));

@@ -7,7 +7,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { testDatabase } from '@granary/shared/testing/database';
-import { eventually, secret } from './bench';
+import { eventuallyHolds } from '@granary/shared/testing/eventually';
+import { secret } from './bench';
 
 const mebibyte = 1024 * 1024;
 /** What a transfer may add to the process, whatever its size: buffers of sockets and disk, and garbage not collected yet. */
@@ -115,9 +116,9 @@ test('a client that leaves in the middle leaves nothing behind the gateway eithe
   const upload = open('POST', 'left', { 'content-length': String(64 * mebibyte) });
   upload.on('error', () => {});
   for (const each of blocks(8)) upload.write(each);
-  await eventually(files, (count) => count === there + 1);
+  await eventuallyHolds(files, (count) => count === there + 1);
   upload.destroy();
-  await eventually(files, (count) => count === there);
+  await eventuallyHolds(files, (count) => count === there);
 });
 
 test('a refusal while the body is still coming reaches the client', async () => {

@@ -7,6 +7,7 @@ import { Readable } from 'node:stream';
 import { testDatabase } from '@granary/shared/testing/database';
 import { testBucket } from '@granary/shared/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/shared/testing/stack';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { secret } from './bench';
 
 const mebibyte = 1024 * 1024;
@@ -49,37 +50,41 @@ describeWith(describe, 'minio')('on S3', () => {
   const responseOf = async (request: ReturnType<typeof send>) =>
     ((await once(request, 'response')) as [IncomingMessage])[0];
 
-  test(`${sizeMebibytes} MiB flow in and out, and neither the gateway nor the service holds them`, async () => {
-    const { settings } = testBucket(await minioForTests());
-    const environment = { DATABASE_URL: (await testDatabase()).url, INTERNAL_SECRET: secret, ...settings };
-    const service = await start<{ address: string }>({ ...environment, TEST_SERVICE_ADDRESS: 'none' });
-    const gateway = await start<{ port: number }>({ ...environment, TEST_SERVICE_ADDRESS: service.said.address });
-    const open = (method: string, headers: Record<string, string> = {}) =>
-      send({
-        ...{ host: '127.0.0.1', port: gateway.said.port, method, agent: false },
-        headers: { 'x-blob-id': 'large', 'content-type': 'video/mp4', ...headers },
-      });
-    const [idleService, idleGateway] = [await peakOf(service.child), await peakOf(gateway.child)];
-    const hash = createHash('sha256');
-    const upload = open('POST', { 'content-length': String(sizeMebibytes * mebibyte) });
-    const answering = responseOf(upload);
-    Readable.from(
-      (function* hashed() {
-        for (const block of blocks()) {
-          hash.update(block);
-          yield block;
-        }
-      })(),
-    ).pipe(upload);
-    const answer = Buffer.concat(await (await answering).toArray()).toString();
-    expect(JSON.parse(answer)).toMatchObject({ blob_id: 'large', status: 'Completed' });
+  test(
+    `${sizeMebibytes} MiB flow in and out, and neither the gateway nor the service holds them`,
+    async () => {
+      const { settings } = testBucket(await minioForTests());
+      const environment = { DATABASE_URL: (await testDatabase()).url, INTERNAL_SECRET: secret, ...settings };
+      const service = await start<{ address: string }>({ ...environment, TEST_SERVICE_ADDRESS: 'none' });
+      const gateway = await start<{ port: number }>({ ...environment, TEST_SERVICE_ADDRESS: service.said.address });
+      const open = (method: string, headers: Record<string, string> = {}) =>
+        send({
+          ...{ host: '127.0.0.1', port: gateway.said.port, method, agent: false },
+          headers: { 'x-blob-id': 'large', 'content-type': 'video/mp4', ...headers },
+        });
+      const [idleService, idleGateway] = [await peakOf(service.child), await peakOf(gateway.child)];
+      const hash = createHash('sha256');
+      const upload = open('POST', { 'content-length': String(sizeMebibytes * mebibyte) });
+      const answering = responseOf(upload);
+      Readable.from(
+        (function* hashed() {
+          for (const block of blocks()) {
+            hash.update(block);
+            yield block;
+          }
+        })(),
+      ).pipe(upload);
+      const answer = Buffer.concat(await (await answering).toArray()).toString();
+      expect(JSON.parse(answer)).toMatchObject({ blob_id: 'large', status: 'Completed' });
 
-    const download = open('GET');
-    download.end();
-    const received = createHash('sha256');
-    for await (const chunk of (await responseOf(download)) as AsyncIterable<Buffer>) received.update(chunk);
-    expect(received.digest('hex')).toBe(hash.digest('hex'));
-    expect((await peakOf(service.child)) - idleService).toBeLessThan(growthMaxBytes);
-    expect((await peakOf(gateway.child)) - idleGateway).toBeLessThan(growthMaxBytes);
-  }, 600_000);
+      const download = open('GET');
+      download.end();
+      const received = createHash('sha256');
+      for await (const chunk of (await responseOf(download)) as AsyncIterable<Buffer>) received.update(chunk);
+      expect(received.digest('hex')).toBe(hash.digest('hex'));
+      expect((await peakOf(service.child)) - idleService).toBeLessThan(growthMaxBytes);
+      expect((await peakOf(gateway.child)) - idleGateway).toBeLessThan(growthMaxBytes);
+    },
+    scaledMs(600_000),
+  );
 });

@@ -7,6 +7,7 @@ import { createPool, rows, type Pool, type Queryable } from '@granary/shared/pos
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/shared/testing/database';
+import { eventually } from '@granary/shared/testing/eventually';
 import { forgetPending, giveUpObjects, insertPending, markDeleted, markStored } from '../src/blobs';
 import { createMarking } from '../src/marking';
 import { findReleased } from '../src/objects';
@@ -50,15 +51,12 @@ function newApp() {
 
 /** Resolves once a statement of the pool waits for a lock of another. */
 async function somebodyWaits(): Promise<void> {
-  const deadline = Date.now() + 10_000;
-  for (;;) {
+  await eventually(async () => {
     const { rowCount } = await pool.query(
       `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
     );
-    if (rowCount !== 0) return;
-    if (Date.now() > deadline) throw new Error('nobody waits');
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
+    return rowCount !== 0;
+  });
 }
 
 test('an object that an upload is about to use is not released, although its last blob goes at the same moment', async () => {

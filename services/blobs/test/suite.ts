@@ -4,19 +4,8 @@ import { ServiceError } from '@granary/shared/errors';
 import { healthDefinition } from '@granary/shared/health';
 import { rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import {
-  answerOf,
-  appId,
-  call,
-  collection,
-  eventually,
-  form,
-  open,
-  signed,
-  startBench,
-  uploadGrant,
-  type Bench,
-} from './bench';
+import { eventuallyHolds } from '@granary/shared/testing/eventually';
+import { answerOf, appId, call, collection, form, open, signed, startBench, uploadGrant, type Bench } from './bench';
 
 const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
 const states = async (bench: Bench) =>
@@ -196,7 +185,7 @@ export function blobsSuite(): void {
       else request.write(how === 'form' ? parts.body.subarray(0, 2_000_000) : bytes);
       const answer = await answering;
       expect(answer.json()).toMatchObject({ reason: 'PAYLOAD_TOO_LARGE', details: { limit_bytes: 1_000_000 } });
-      await eventually(
+      await eventuallyHolds(
         () => bench.files(),
         (found) => found.length === files,
       );
@@ -221,13 +210,13 @@ export function blobsSuite(): void {
       request.write(parts.body.subarray(0, 2_000_000));
       // Elsewhere so little is held in memory.
       if (bench.store.showsArrivals) {
-        await eventually(
+        await eventuallyHolds(
           () => bench.files(),
           (found) => found.length === files + 1,
         );
       }
       request.destroy();
-      await eventually(
+      await eventuallyHolds(
         () => bench.files(),
         (found) => found.length === files,
       );
@@ -370,7 +359,7 @@ export function blobsSuite(): void {
       await withBench({}, async (own) => {
         own.commits.mood = 'lost';
         const uploading = own.upload(text, Buffer.from('x'));
-        await eventually(
+        await eventuallyHolds(
           async () => own.commits.uploads.length,
           (count) => count === 1,
         );
@@ -413,11 +402,11 @@ export function blobsSuite(): void {
         await own.restart();
         expect((await own.files()).length).toBe(1);
         await own.restart({ PENDING_GRACE_MS: 0 });
-        await eventually(
+        await eventuallyHolds(
           () => states(own),
           (found) => found.length === 0,
         );
-        await eventually(
+        await eventuallyHolds(
           () => own.files(),
           (found) => found.length === 0,
         );
@@ -433,7 +422,7 @@ export function blobsSuite(): void {
         await own.restart({ PENDING_GRACE_MS: 0 });
         expect(await states(own)).toEqual(['pending']);
         own.commits.mood = 'well';
-        await eventually(
+        await eventuallyHolds(
           () => states(own),
           ([state]) => state === 'stored',
         );
@@ -472,7 +461,7 @@ export function blobsSuite(): void {
       await expect(remove(bench, blobId)).rejects.toMatchObject({ code: 'UNAVAILABLE' });
       bench.commits.mood = 'well';
       await bench.restart();
-      await eventually(
+      await eventuallyHolds(
         () => bench.read(blobId),
         (answer) => answer.status === 404,
       );
@@ -485,7 +474,7 @@ export function blobsSuite(): void {
         const event = (type: string, aggregateId: string, payload: object) =>
           own.publish({ topic: 'usage', key: appId, aggregateId, aggregateSequence: 1n, type, payload });
         await event('collection.deleted', `${appId}/${collection}`, { app_id: appId, collection });
-        await eventually(
+        await eventuallyHolds(
           () => own.files(),
           (files) => files.length === 1,
         );
@@ -493,7 +482,7 @@ export function blobsSuite(): void {
         await own.upload(text, Buffer.from('zzz'), { blobId: 'b3' });
         expect((await own.read('b3')).body.toString()).toBe('zzz');
         await event('app.deleted', appId, { app_id: appId });
-        await eventually(
+        await eventuallyHolds(
           () => own.files(),
           (files) => files.length === 0,
         );
@@ -530,7 +519,7 @@ export function blobsSuite(): void {
     const isThere = async (own: Bench, blobId: string, bytes = contents) =>
       expect((await own.read(blobId)).body.equals(bytes)).toBe(true);
     const holds = (own: Bench, count: number) =>
-      eventually(
+      eventuallyHolds(
         () => own.files(),
         (files) => files.length === count,
       );
@@ -565,7 +554,7 @@ export function blobsSuite(): void {
           `update blob set state = 'pending', tx_hash = null, height = null, ticket = 'c7-BBBBBBBBBBBBBBBBBBBB' where blob_id = $1`,
           [given],
         );
-        await eventually(
+        await eventuallyHolds(
           () => states(own),
           (found) => found.length === 1,
         );
@@ -575,7 +564,7 @@ export function blobsSuite(): void {
           ...{ topic: 'usage', key: appId, aggregateId: `${appId}/${collection}`, aggregateSequence: 1n },
           ...{ type: 'collection.deleted', payload },
         });
-        await eventually(
+        await eventuallyHolds(
           () => states(own),
           (found) => found.includes('deleted'),
         );

@@ -1,13 +1,14 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import { newCall, type Handlers } from '@granary/shared/grpc/types';
 import { newTicket } from '@granary/shared/ids';
 import { createLogger } from '@granary/shared/logger';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/shared/testing/database';
+import { scaledMs } from '@granary/shared/testing/speed';
+import { eventually } from '@granary/shared/testing/eventually';
 import { dataConfig } from '../src/config';
 import { dataDefinition, startData } from '../src/service';
 
@@ -65,7 +66,8 @@ export async function startFixture(): Promise<Fixture> {
   const methods = Object.fromEntries(
     Object.entries(handlers).map(([name, method]) => [
       name,
-      (request: never) => (method as (request: never, call: unknown) => unknown)(request, newCall('test', 30_000)),
+      (request: never) =>
+        (method as (request: never, call: unknown) => unknown)(request, newCall('test', scaledMs(30_000))),
     ]),
   ) as unknown as Methods;
   const pool = createPool({ url, size: 2, applicationName: 'test', log });
@@ -94,13 +96,11 @@ async function newApp(methods: Methods): Promise<TestApp> {
   const { appId } = application!;
   const number = BigInt(application!.number);
   const completed = async (ticketId: string): Promise<void> => {
-    const deadlineMs = Date.now() + 20_000;
-    for (;;) {
+    await eventually(async () => {
       const job = await methods.getJob({ ticketId });
-      if (job.status === 'Completed') return;
-      if (job.status === 'Failed' || Date.now() > deadlineMs) throw new Error(`the job is ${job.status}: ${job.error}`);
-      await delay(20);
-    }
+      if (job.status === 'Failed') throw new Error(`the job failed: ${job.error}`);
+      return job.status === 'Completed';
+    });
   };
   const createIndex = async (collection: string, fields: readonly string[], indexType: string, unique: boolean) => {
     const ticketId = newTicket('j', number);

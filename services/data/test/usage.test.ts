@@ -1,5 +1,6 @@
 import type { Pool } from '@granary/shared/postgres/pool';
-import { eventually, newApp, startTwoCopies, storeRequest, type App, type Copy } from './write-fixture';
+import { eventually } from '@granary/shared/testing/eventually';
+import { newApp, startTwoCopies, storeRequest, type App, type Copy } from './write-fixture';
 
 describe('what collections use', () => {
   let pool: Pool;

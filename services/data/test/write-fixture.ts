@@ -1,7 +1,6 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import { newCall, type Handlers } from '@granary/shared/grpc/types';
 import { runHandler, type AnyHandler } from '@granary/shared/grpc/run';
@@ -9,6 +8,7 @@ import { newTicket } from '@granary/shared/ids';
 import { createLogger } from '@granary/shared/logger';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/shared/testing/database';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { dataConfig } from '../src/config';
 import { dataDefinition, startData } from '../src/service';
 
@@ -38,7 +38,7 @@ export async function startCopy(url: string, poolSize = 10): Promise<Copy> {
   const methods = Object.fromEntries(
     Object.entries(found!.handlers as unknown as Record<string, AnyHandler>).map(([name, handler]) => [
       name,
-      (request: unknown) => runHandler(handler, request, newCall('test', 60_000), log, name),
+      (request: unknown) => runHandler(handler, request, newCall('test', scaledMs(60_000)), log, name),
     ]),
   ) as unknown as Methods;
   return {
@@ -102,13 +102,3 @@ export function storeRequest(app: App, collection: string, data: string | object
 }
 
 export const fields = (rules: object) => JSON.stringify({ fields: rules });
-
-export async function eventually<T>(ask: () => Promise<T | undefined | false>, timeoutMs = 30_000): Promise<T> {
-  const untilMs = Date.now() + timeoutMs;
-  for (;;) {
-    const found = await ask();
-    if (found !== undefined && found !== false) return found;
-    if (Date.now() > untilMs) throw new Error('it did not happen in time');
-    await delay(25);
-  }
-}

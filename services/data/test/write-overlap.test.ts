@@ -3,18 +3,9 @@ import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { Client } from 'pg';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
+import { eventually } from '@granary/shared/testing/eventually';
 import { purgeExpired } from '../src/purge';
-import {
-  eventually,
-  fields,
-  log,
-  newApp,
-  startCopy,
-  startTwoCopies,
-  storeRequest,
-  type App,
-  type Copy,
-} from './write-fixture';
+import { fields, log, newApp, startCopy, startTwoCopies, storeRequest, type App, type Copy } from './write-fixture';
 
 /** So many documents of this size are a bulk. */
 const bulkCount = 150;

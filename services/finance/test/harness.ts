@@ -20,13 +20,14 @@ import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/shared/testing/database';
 import { openTrust } from '@granary/shared/trust/trust';
 import { readConfig } from '@granary/shared/config';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { financeConfig } from '../src/config';
 import { financeDefinition, startFinance } from '../src/service';
 
 export const log = createLogger('test', 'silent');
 const secret = 'a secret that the services share with each other';
 
-export const call = (): Call => newCall('test', 20_000);
+export const call = (): Call => newCall('test', scaledMs(20_000));
 
 /**
  * A pool on a fresh database with the tables of finance. It does not wait for the disk at each commit: what these
@@ -164,17 +165,4 @@ export async function startTestFinance(environment: Record<string, string> = {})
     },
   };
   return test;
-}
-
-/** Looks until something is there, for at most 15 seconds; the last failure is thrown. */
-export async function eventually<T>(look: () => Promise<T>): Promise<T> {
-  const deadlineMs = Date.now() + 15_000;
-  for (;;) {
-    try {
-      return await look();
-    } catch (error) {
-      if (Date.now() > deadlineMs) throw error;
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
-  }
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { call, eventually, startTestFinance, type TestFinance } from './harness';
+import { eventuallyResolves } from '@granary/shared/testing/eventually';
+import { call, startTestFinance, type TestFinance } from './harness';
 
 const newApp = () => `a${randomUUID().slice(0, 13)}`;
 const GiB = 2 ** 30;
@@ -38,7 +39,7 @@ const cost = (app: string) => finance.client.getRetentionCost({ appId: app }, ca
 /** The costs on a day, once the events have arrived that make the sizes as expected. */
 async function costOn(atDay: number, app: string, sizes: Record<string, number>) {
   finance.clock.now = day(atDay);
-  return eventually(async () => {
+  return eventuallyResolves(async () => {
     const found = await cost(app);
     expect(Object.fromEntries(found.collections.map((each) => [each.collection, Number(each.sizeBytes)]))).toEqual(
       sizes,
@@ -93,7 +94,7 @@ test('a small collection that changes often owes the same as one that lies still
   await still.data(0, bytes);
   for (let at = 0; at < 250; at++) await busy.data(at / 100, bytes, at);
   const sizes = { busy: bytes, still: bytes };
-  await eventually(async () => {
+  await eventuallyResolves(async () => {
     expect((await costOn(100, app, sizes)).collections).toMatchObject([
       { documentCount: '249' },
       { documentCount: '1' },
@@ -131,7 +132,7 @@ test('as long as prices were never known the cost is unavailable, and nothing th
   const notes = collectionOf(app);
   await notes.data(0, GiB);
   finance.clock.now = day(2);
-  await eventually(() => expect(cost(app)).rejects.toMatchObject({ code: 'UNAVAILABLE' }));
+  await eventuallyResolves(() => expect(cost(app)).rejects.toMatchObject({ code: 'UNAVAILABLE' }));
   // What it has cost until here is not known, so this event waits.
   await notes.data(1, 2 * GiB);
   finance.price.away = false;
@@ -177,12 +178,12 @@ test('an event that makes no sense is put aside, shown in health, and the others
   const app = newApp();
   const part = async (name: string) =>
     (await finance.health.check({}, call())).parts.find((each) => each.name === name);
-  await eventually(async () => expect(await part('events of data')).toMatchObject({ status: 'HEALTHY' }));
+  await eventuallyResolves(async () => expect(await part('events of data')).toMatchObject({ status: 'HEALTHY' }));
   await finance.data.publish('collection.usage', { app_id: app, collection: 'bad', size_bytes: -1, at: 'yesterday' });
   await finance.data.publish('collection.renamed', { app_id: app, collection: 'unknown' });
   await collectionOf(app).data(0, 5);
   await costOn(1, app, { notes: 5 });
-  await eventually(async () => expect(await part('events of data')).toMatchObject({ status: 'DEGRADED' }));
+  await eventuallyResolves(async () => expect(await part('events of data')).toMatchObject({ status: 'DEGRADED' }));
   expect(await part('events of blobs')).toMatchObject({ status: 'HEALTHY' });
   expect(await part('database')).toMatchObject({ status: 'HEALTHY' });
 });

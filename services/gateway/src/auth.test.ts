@@ -1,9 +1,10 @@
 import { newCall } from '@granary/shared/grpc/types';
 import { unavailable } from '@granary/shared/errors';
 import type { VerifyKeyResponse } from '@granary/shared/gen/granary/data/v1/VerifyKeyResponse';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { hashKey, hasPermission, isOperator, keyLookup, presentedKey, type AppCaller } from './auth';
 
-const call = newCall('test', 10_000);
+const call = newCall('test', scaledMs(10_000));
 const known: VerifyKeyResponse = { known: true, keyId: 'k', appId: 'a', appNumber: '1', permissions: ['Read'] };
 const unknown: VerifyKeyResponse = { known: false, keyId: '', appId: '', appNumber: '0', permissions: [] };
 const refused = expect.objectContaining({ code: 'UNAUTHENTICATED' }) as Error;

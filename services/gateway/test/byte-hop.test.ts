@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { ServiceError } from '@granary/shared/errors';
 import type { ReadGrant, UploadGrant } from '@granary/shared/grant';
 import { newCall } from '@granary/shared/grpc/types';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { ByteHop } from '../src/byte-hop';
 
 const stops: Array<() => unknown> = [];
@@ -58,7 +59,7 @@ async function startFront(addresses: string[]) {
   const credentials = { grant: () => 'a grant', tls: undefined };
   const hop = new ByteHop({ address: addresses.join(','), credentials, idleTimeoutMs: 5_000 });
   const server = createServer((request, response) => {
-    const call = newCall('test', 5_000);
+    const call = newCall('test', scaledMs(5_000));
     const moved =
       request.method === 'POST'
         ? hop.upload(request, {} as UploadGrant, call).then((body) => void response.writeHead(202).end(body))

@@ -1,5 +1,6 @@
+import { eventually } from '@granary/shared/testing/eventually';
 import { badInputs, placeholder, shop, type BadInput } from './bad-input-table';
-import { eventually, newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
+import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
 import { expectProblem } from './problem-shape';
 import { closeConnections, sendRaw, type RawAnswer } from './raw-http';
 

@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { testBucket } from '@granary/shared/testing/s3-bucket';
 import { describeWith } from '@granary/shared/testing/stack';
-import { eventually, newApp, send, startGranary, type Granary, type TestApp } from './granary';
+import { eventually } from '@granary/shared/testing/eventually';
+import { newApp, send, startGranary, type Granary, type TestApp } from './granary';
 import { startOwnMinio, type OwnMinio } from './own-minio';
 
 interface Health {

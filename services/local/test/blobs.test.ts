@@ -2,8 +2,8 @@ import { createHash, randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
 import { testBucket } from '@granary/shared/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/shared/testing/stack';
+import { eventually } from '@granary/shared/testing/eventually';
 import {
-  eventually,
   isOnStack,
   newApp,
   send,

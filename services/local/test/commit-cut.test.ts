@@ -2,7 +2,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from 'pg';
 import { startPostgresProxy, type CommitFate, type PostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { testDatabase } from '@granary/shared/testing/database';
-import { eventually, newApp, startGranary, type Granary, type StoreAnswer } from './granary';
+import { eventually } from '@granary/shared/testing/eventually';
+import { newApp, startGranary, type Granary, type StoreAnswer } from './granary';
 
 const cutsWanted = 100;
 const writers = 6;

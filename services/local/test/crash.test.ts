@@ -1,7 +1,8 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { eventually, send, type ListAnswer, type StoreAnswer } from './granary';
+import { eventually } from '@granary/shared/testing/eventually';
+import { send, type ListAnswer, type StoreAnswer } from './granary';
 import { endAllProcesses, OwnGranary } from './own-process';
 
 async function postmasterPid(dataDir: string): Promise<number> {

@@ -1,15 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { Client } from 'pg';
-import {
-  eventually,
-  newApp,
-  send,
-  startGranary,
-  transports,
-  type Granary,
-  type StoreAnswer,
-  type TestApp,
-} from './granary';
+import { eventually } from '@granary/shared/testing/eventually';
+import { newApp, send, startGranary, transports, type Granary, type StoreAnswer, type TestApp } from './granary';
 
 describe.each(transports)('documents (%s)', (transport) => {
   let granary: Granary;

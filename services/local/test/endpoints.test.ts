@@ -1,17 +1,8 @@
 import { routes } from '@granary/gateway/routes';
 import type { Route } from '@granary/gateway/route';
 import { version } from '@granary/shared/version';
-import {
-  eventually,
-  newApp,
-  operatorKey,
-  send,
-  startGranary,
-  transports,
-  type Body,
-  type Granary,
-  type TestApp,
-} from './granary';
+import { eventually } from '@granary/shared/testing/eventually';
+import { newApp, operatorKey, send, startGranary, transports, type Body, type Granary, type TestApp } from './granary';
 import { newWallet, signedHeaders } from './wallet-signing';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/) as string;

@@ -2,6 +2,7 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
+import { measureSlowness, slownessVariable } from '@granary/shared/testing/speed';
 import { resolveDataDir } from '../src/postgres/data-dir';
 import { startPostgres, type EmbeddedPostgres } from '../src/postgres/postgres';
 import { startStackServer, type StackServer } from './stack-server';
@@ -25,6 +26,7 @@ const silent = { info: () => undefined, warn: () => undefined };
  * for those who ask.
  */
 export default async function globalSetup(): Promise<void> {
+  process.env[slownessVariable] ??= measureSlowness().toFixed(1);
   await endAbandoned();
   const directory = await mkdtemp(path.join(os.tmpdir(), `${prefix}${process.pid}-`));
   const { dataDir } = await resolveDataDir({ defaultDir: directory });

@@ -5,6 +5,8 @@ import { join } from 'node:path';
 import { createLogger } from '@granary/shared/logger';
 import { startTelemetry } from '@granary/shared/telemetry/telemetry';
 import { testDatabase } from '@granary/shared/testing/database';
+import { eventually } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
 import {
   databaseServices,
   startConstellation,
@@ -45,6 +47,12 @@ export interface GranaryOptions extends Pick<ConstellationOptions, 'settings'> {
   metrics?: boolean;
 }
 
+/** On a slow machine requests may take longer, for its users as for its tests. */
+const patience = {
+  REQUEST_TIMEOUT_MS: String(Math.min(scaledMs(10_000), 600_000)),
+  QUEUE_TIMEOUT_MS: String(Math.min(scaledMs(1_000), 60_000)),
+};
+
 /**
  * The whole of Granary on fresh databases of the suite's Postgres, seen through HTTP only. In the pass on a stack it is
  * one, whatever `transport` says.
@@ -58,7 +66,7 @@ export async function startGranary(transport: Transport, options: GranaryOptions
   const common = {
     ...{ databaseUrls, directory, operatorKey },
     internalSecret: 'internal-secret-of-the-tests-0123456789',
-    settings: options.settings ?? {},
+    settings: { ...options.settings, gateway: { ...patience, ...options.settings?.gateway } },
   };
   const removeDirectory = () => rm(directory, { recursive: true, force: true });
   if (isOnStack || transport === 'stack') {
@@ -189,17 +197,6 @@ export async function newApp(granary: Pick<Granary, 'url'>, appId = `t-${randomU
       return task;
     },
   };
-}
-
-/** Asks until there is something, at most for `timeoutMs`. */
-export async function eventually<T>(ask: () => Promise<T | undefined | false>, timeoutMs = 20_000): Promise<T> {
-  const untilMs = Date.now() + timeoutMs;
-  for (;;) {
-    const found = await ask();
-    if (found !== undefined && found !== false) return found;
-    if (Date.now() > untilMs) throw new Error('it did not happen in time');
-    await new Promise((resolve) => setTimeout(resolve, 25));
-  }
 }
 
 export const randomText = (bytes: number): string => randomBytes(bytes).toString('base64url');

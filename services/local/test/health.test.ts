@@ -4,7 +4,8 @@ import { readConfig } from '@granary/shared/config';
 import { createLogger } from '@granary/shared/logger';
 import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { testDatabase } from '@granary/shared/testing/database';
-import { eventually, newApp, operatorKey, send, startGranary, transports } from './granary';
+import { eventually } from '@granary/shared/testing/eventually';
+import { newApp, operatorKey, send, startGranary, transports } from './granary';
 
 interface Health {
   status: string;

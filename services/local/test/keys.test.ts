@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
-import { eventually, newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
+import { eventually } from '@granary/shared/testing/eventually';
+import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT/) as string;
 const text = expect.stringMatching(/\S/) as string;

@@ -1,14 +1,6 @@
 import { connect, type Socket } from 'node:net';
-import {
-  eventually,
-  newApp,
-  send,
-  startGranary,
-  transports,
-  type Granary,
-  type StoreAnswer,
-  type TestApp,
-} from './granary';
+import { eventually } from '@granary/shared/testing/eventually';
+import { newApp, send, startGranary, transports, type Granary, type StoreAnswer, type TestApp } from './granary';
 import { expectProblem } from './problem-shape';
 import { closeConnections, exchangeBytes, parseAnswer, sendRaw } from './raw-http';
 

@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { eventually, newApp, startGranary, type Granary, type TestApp } from './granary';
+import { eventually } from '@granary/shared/testing/eventually';
+import { newApp, startGranary, type Granary, type TestApp } from './granary';
 
 const root = join(__dirname, '../../..');
 /** Prometheus itself gives these to all that it scrapes. */

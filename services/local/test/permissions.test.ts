@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { routes } from '@granary/gateway/routes';
 import type { Route } from '@granary/gateway/route';
-import { eventually, newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
+import { eventually } from '@granary/shared/testing/eventually';
+import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
 import { expectProblem } from './problem-shape';
 import { closeConnections, sendRaw, type RawAnswer } from './raw-http';
 import { newWallet, signedHeaders } from './wallet-signing';

@@ -5,8 +5,8 @@ import { chmod, cp, mkdir, mkdtemp, readdir, readFile, rm, stat, symlink, writeF
 import os from 'node:os';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
-import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from 'pg';
+import { eventually } from '@granary/shared/testing/eventually';
 import { resolveDataDir } from '../src/postgres/data-dir';
 import { AlreadyRunningError } from '../src/postgres/ownership';
 import { startPostgres, type EmbeddedPostgres } from '../src/postgres/postgres';
@@ -129,7 +129,7 @@ test('a Postgres that is killed comes back by itself on its port, still locked, 
   await query(postgres.url('postgres'), `insert into kept values ('committed')`);
   const killed = postgres.postmasterPid();
   process.kill(killed, 'SIGKILL');
-  await until(() => postgres.postmasterPid() !== killed);
+  await eventually(() => postgres.postmasterPid() !== killed);
   expect(await query(postgres.url('postgres'), 'select line from kept')).toEqual(['committed']);
   await expect(startPostgres({ dataDir, log: silent })).rejects.toThrow(AlreadyRunningError);
 });
@@ -140,7 +140,7 @@ test('a Postgres that keeps dying is given up with an error', async () => {
   while (failures.length === 0) {
     const killed = postgres.postmasterPid();
     if (isRunning(killed)) process.kill(killed, 'SIGKILL');
-    await until(() => postgres.postmasterPid() !== killed || failures.length > 0);
+    await eventually(() => postgres.postmasterPid() !== killed || failures.length > 0);
   }
   expect(failures.map((error) => error.message)).toEqual([expect.stringContaining('crashed 5 times in a minute')]);
 });
@@ -150,7 +150,7 @@ test('a left-over postmaster.pid that names some other process does not stop the
   const holder = await hold(dataDir);
   holder.child.kill('SIGKILL');
   process.kill(holder.pid ?? 0, 'SIGKILL');
-  await until(() => !isRunning(holder.pid ?? 0));
+  await eventually(() => !isRunning(holder.pid ?? 0));
   // The id of a killed postmaster is given to another process of the same user, as after a restart of a container.
   const { uid, gid } = await stat(path.join(dataDir, 'postgres'));
   const stranger = spawn('sleep', ['60'], isRoot ? { uid, gid } : {});
@@ -252,14 +252,6 @@ async function query(url: string, text: string): Promise<string[]> {
 async function serverProcesses(postgres: EmbeddedPostgres): Promise<number[]> {
   const backends = await query(postgres.url('postgres'), 'select pid::text as line from pg_stat_activity');
   return [postgres.postmasterPid(), ...backends.map(Number)];
-}
-
-async function until(condition: () => boolean): Promise<void> {
-  const deadline = Date.now() + 20_000;
-  while (!condition()) {
-    if (Date.now() > deadline) throw new Error('waited 20 s in vain');
-    await delay(20);
-  }
 }
 
 /** A zombie, which only awaits its reaper, runs no more. */

@@ -1,5 +1,6 @@
 import { Client } from 'pg';
-import { eventually, newApp, send, startGranary, type Granary } from './granary';
+import { eventually } from '@granary/shared/testing/eventually';
+import { newApp, send, startGranary, type Granary } from './granary';
 
 describe('retention', () => {
   let granary: Granary;

@@ -7,6 +7,7 @@ import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { createLogger } from '@granary/shared/logger';
 import { testDatabase } from '@granary/shared/testing/database';
 import { kafkaForTests, minioForTests } from '@granary/shared/testing/stack';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { databaseServices } from '../src/constellation';
 import { accepts, choosePorts } from '../src/stack/ports';
 import { startProgram, untilReady, type LineSink, type Program } from '../src/stack/programs';
@@ -31,8 +32,8 @@ export interface TwoOfEach {
 type Ports = Record<ServiceName | 'bytes', number>;
 
 const copies = [0, 1] as const;
-const startTimeoutMs = 60_000;
-const stopTimeoutMs = 35_000;
+const startTimeoutMs = scaledMs(60_000);
+const stopTimeoutMs = scaledMs(35_000);
 const fromSource = path.join(__dirname, 'from-source.js');
 
 /** With TEST_LOG_LEVEL what the services write is shown. */

@@ -3,6 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { identify, isAlive } from '../src/stack/processes';
 
 const root = path.join(__dirname, '../../..');
@@ -28,9 +29,9 @@ async function startStack(dataDir: string, cache: string): Promise<RunningStack>
     stream.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
   }
   const exit = new Promise<number | null>((resolve) => child.once('exit', resolve));
-  const deadline = Date.now() + startTimeoutMs;
+  const deadline = performance.now() + scaledMs(startTimeoutMs);
   while (!text.includes('Five calls')) {
-    if (child.exitCode !== null || Date.now() > deadline) throw new Error(`The stack did not start:\n${text}`);
+    if (child.exitCode !== null || performance.now() > deadline) throw new Error(`The stack did not start:\n${text}`);
     await delay(50);
   }
   const found = (pattern: RegExp): string => pattern.exec(text)?.[1] ?? '';
@@ -54,45 +55,49 @@ const living = ({ parts }: RunningStack): string[] =>
 
 const allParts = ['postgres', 'payments', 'data', 'blobs', 'finance', 'tasks', 'gateway'];
 
-test('npm run stack serves by a process per service, survives its kill and ends whole', async () => {
-  const [dataDir = '', cache = ''] = await Promise.all(
-    ['data', 'cache'].map((name) => mkdtemp(path.join(os.tmpdir(), `granary-stack-${name}-`))),
-  );
-  const started: RunningStack[] = [];
-  try {
-    const killed = await startStack(dataDir, cache);
-    started.push(killed);
-    expect(living(killed)).toEqual(allParts);
-    const stored = await call(killed, '/store', { root: 'demo::notes', data: [{ id: 'kept', text: 'Grüße' }] });
-    expect(stored).toMatchObject({ status: 'Completed' });
-    killed.child.kill('SIGKILL');
-    await killed.exit;
+test(
+  'npm run stack serves by a process per service, survives its kill and ends whole',
+  async () => {
+    const [dataDir = '', cache = ''] = await Promise.all(
+      ['data', 'cache'].map((name) => mkdtemp(path.join(os.tmpdir(), `granary-stack-${name}-`))),
+    );
+    const started: RunningStack[] = [];
+    try {
+      const killed = await startStack(dataDir, cache);
+      started.push(killed);
+      expect(living(killed)).toEqual(allParts);
+      const stored = await call(killed, '/store', { root: 'demo::notes', data: [{ id: 'kept', text: 'Grüße' }] });
+      expect(stored).toMatchObject({ status: 'Completed' });
+      killed.child.kill('SIGKILL');
+      await killed.exit;
 
-    const next = await startStack(dataDir, cache);
-    started.push(next);
-    // Postgres is taken over; the services that were left are ended.
-    expect(living(killed)).toEqual(['postgres']);
-    expect(await call(next, '/list', { root: 'demo::notes' })).toMatchObject({
-      records: [{ id: 'kept', text: 'Grüße' }],
-    });
-    next.child.kill('SIGINT');
-    expect(await next.exit).toBe(0);
-    expect(living(next)).toEqual([]);
-    expect(next.output()).toContain('Everything has stopped.');
+      const next = await startStack(dataDir, cache);
+      started.push(next);
+      // Postgres is taken over; the services that were left are ended.
+      expect(living(killed)).toEqual(['postgres']);
+      expect(await call(next, '/list', { root: 'demo::notes' })).toMatchObject({
+        records: [{ id: 'kept', text: 'Grüße' }],
+      });
+      next.child.kill('SIGINT');
+      expect(await next.exit).toBe(0);
+      expect(living(next)).toEqual([]);
+      expect(next.output()).toContain('Everything has stopped.');
 
-    const broken = await startStack(dataDir, cache);
-    started.push(broken);
-    process.kill(Number(broken.parts.get('data')?.split('-')[0]), 'SIGKILL');
-    expect(await broken.exit).toBe(1);
-    expect(living(broken)).toEqual([]);
-    expect(broken.output()).toContain('data has ended (SIGKILL)');
-  } finally {
-    // Only what a failure above has left.
-    for (const { child, parts } of started) {
-      child.kill('SIGKILL');
-      for (const identity of parts.values())
-        if (isAlive(identity)) process.kill(Number(identity.split('-')[0]), 'SIGINT');
+      const broken = await startStack(dataDir, cache);
+      started.push(broken);
+      process.kill(Number(broken.parts.get('data')?.split('-')[0]), 'SIGKILL');
+      expect(await broken.exit).toBe(1);
+      expect(living(broken)).toEqual([]);
+      expect(broken.output()).toContain('data has ended (SIGKILL)');
+    } finally {
+      // Only what a failure above has left.
+      for (const { child, parts } of started) {
+        child.kill('SIGKILL');
+        for (const identity of parts.values())
+          if (isAlive(identity)) process.kill(Number(identity.split('-')[0]), 'SIGINT');
+      }
+      for (const folder of [dataDir, cache]) await rm(folder, { recursive: true, force: true, maxRetries: 10 });
     }
-    for (const folder of [dataDir, cache]) await rm(folder, { recursive: true, force: true, maxRetries: 10 });
-  }
-}, 300_000);
+  },
+  scaledMs(300_000),
+);

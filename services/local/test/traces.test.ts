@@ -1,5 +1,6 @@
 import { collectSpans, type SeenSpan, type SpanCollector } from '@granary/shared/testing/spans';
-import { eventually, newApp, startGranary, type Granary, type TestApp } from './granary';
+import { eventually } from '@granary/shared/testing/eventually';
+import { newApp, startGranary, type Granary, type TestApp } from './granary';
 
 const clientsTrace = '0af7651916cd43dd8448eb211c80319c';
 const clientsSpan = 'b7ad6b7169203331';

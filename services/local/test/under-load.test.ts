@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
+import { eventually } from '@granary/shared/testing/eventually';
 import {
-  eventually,
   newApp,
   operatorKey,
   send,

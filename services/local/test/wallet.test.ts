@@ -1,5 +1,6 @@
 import { bech32 } from '@scure/base';
-import { eventually, newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
+import { eventually } from '@granary/shared/testing/eventually';
+import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
 import { newWallet } from './wallet-signing';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT/) as string;

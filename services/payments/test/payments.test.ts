@@ -9,6 +9,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { testDatabase } from '@granary/shared/testing/database';
 import type { ServiceName } from '@granary/shared/trust/services';
 import { openTrust } from '@granary/shared/trust/trust';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { paymentsConfig } from '../src/config';
 import { paymentsDefinition, startPayments } from '../src/service';
 
@@ -46,7 +47,7 @@ async function start(
   return opened.client;
 }
 
-const call = () => newCall('test', 10_000);
+const call = () => newCall('test', scaledMs(10_000));
 
 describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transport) => {
   test('a changed configuration becomes a new price and the earlier ones stay as history', async () => {

@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { observeBus } from '@granary/shared/telemetry/bus-metrics';
 import { renderMetrics } from '@granary/shared/telemetry/metrics';
 import { describeWith } from '@granary/shared/testing/stack';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { startOwnKafka, type TestBroker } from './bus-broker';
 import { Ledger } from './bus-ledger';
 import { count, endWorlds, kafkaBus, until, world } from './bus-world';
@@ -103,6 +104,6 @@ describeWith(describe, 'kafka')('while the broker is away', () => {
         await Promise.all(brokers.map((broker) => broker.stop()));
       }
     },
-    beforeMs + awayMs + 4 * drainTimeoutMs,
+    beforeMs + awayMs + scaledMs(4 * drainTimeoutMs),
   );
 });

@@ -1,4 +1,5 @@
 import { describeWith } from '@granary/shared/testing/stack';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { startOwnKafka, type TestBroker } from './bus-broker';
 import { causeChaos, victims } from './bus-chaos';
 import { endWorlds } from './bus-world';
@@ -8,7 +9,7 @@ const size =
   process.env['TEST_LONG'] === '1'
     ? { events: 300_000, kills: 500, everyMs: 2_000 }
     : { events: 100_000, kills: 40, everyMs: 700 };
-const timeoutMs = 480_000 + 3 * size.kills * size.everyMs;
+const timeoutMs = scaledMs(480_000) + 3 * size.kills * size.everyMs;
 
 afterEach(endWorlds);
 

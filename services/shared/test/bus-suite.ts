@@ -8,6 +8,7 @@ import { execute, row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/shared/testing/database';
+import { scaledMs } from '@granary/shared/testing/speed';
 import {
   appliedSequences,
   count,
@@ -27,44 +28,48 @@ import {
  * `restarts`: of copies of a consumer under load, at least so many.
  */
 export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restarts: number): void {
-  test('of 24 writers with rollbacks reach a consumer once and in order of their key, though two copies of it race and are restarted', async () => {
-    const { publisher, subscriber, appended, consume } = await world({ size: 24, bus: await bus() });
-    const keys = Array.from({ length: 60 }, (_, at) => `key-${at}`);
-    let writing = true;
-    const copies = [consume(), consume()];
-    const restarting = (async () => {
-      for (let done = 0; writing || done < restarts; done++) {
-        await new Promise((resolve) => setTimeout(resolve, 100 + Math.random() * 300));
-        const at = Math.random() < 0.5 ? 0 : 1;
-        await stopConsumer(copies[at]!);
-        copies[at] = consume();
-      }
-    })();
+  test(
+    'of 24 writers with rollbacks reach a consumer once and in order of their key, though two copies of it race and are restarted',
+    async () => {
+      const { publisher, subscriber, appended, consume } = await world({ size: 24, bus: await bus() });
+      const keys = Array.from({ length: 60 }, (_, at) => `key-${at}`);
+      let writing = true;
+      const copies = [consume(), consume()];
+      const restarting = (async () => {
+        for (let done = 0; writing || done < restarts; done++) {
+          await new Promise((resolve) => setTimeout(resolve, 100 + Math.random() * 300));
+          const at = Math.random() < 0.5 ? 0 : 1;
+          await stopConsumer(copies[at]!);
+          copies[at] = consume();
+        }
+      })();
 
-    const write = async () => {
-      for (let round = 0; round < 120; round++) {
-        await transaction(publisher, async (tx) => {
-          // Half of them have an id before they wait for the key, and so commit out of the order of ids.
-          if (Math.random() < 0.5) await tx.query('insert into noise default values');
-          await publish(tx, keys[Math.floor(Math.random() * keys.length)]!, 1 + Math.floor(Math.random() * 14));
-          if (Math.random() < 0.1) throw new Error('changed my mind');
-        }).catch((error: Error) => {
-          if (error.message !== 'changed my mind') throw error;
-        });
-        appended.notify();
-      }
-    };
-    await Promise.all(Array.from({ length: 24 }, write));
-    writing = false;
-    await restarting;
+      const write = async () => {
+        for (let round = 0; round < 120; round++) {
+          await transaction(publisher, async (tx) => {
+            // Half of them have an id before they wait for the key, and so commit out of the order of ids.
+            if (Math.random() < 0.5) await tx.query('insert into noise default values');
+            await publish(tx, keys[Math.floor(Math.random() * keys.length)]!, 1 + Math.floor(Math.random() * 14));
+            if (Math.random() < 0.1) throw new Error('changed my mind');
+          }).catch((error: Error) => {
+            if (error.message !== 'changed my mind') throw error;
+          });
+          appended.notify();
+        }
+      };
+      await Promise.all(Array.from({ length: 24 }, write));
+      writing = false;
+      await restarting;
 
-    const { total, sequences } = await publishedSequences(publisher);
-    await until(async () => (await count(subscriber, 'applied')) >= total, 90_000);
-    expect(total).toBeGreaterThan(15_000);
-    expect(await appliedSequences(subscriber)).toEqual(sequences);
-    expect(await count(subscriber, 'dead_letter')).toBe(0);
-    await until(async () => (await copies[0]!.lag()).status === 'HEALTHY');
-  }, 180_000);
+      const { total, sequences } = await publishedSequences(publisher);
+      await until(async () => (await count(subscriber, 'applied')) >= total, 90_000);
+      expect(total).toBeGreaterThan(15_000);
+      expect(await appliedSequences(subscriber)).toEqual(sequences);
+      expect(await count(subscriber, 'dead_letter')).toBe(0);
+      await until(async () => (await copies[0]!.lag()).status === 'HEALTHY');
+    },
+    scaledMs(180_000),
+  );
 
   test('are applied once although connections to both databases are cut, also while they commit', async () => {
     const { publisher, subscriber, consume } = await world({ bus: await bus() });
@@ -112,7 +117,10 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     await transaction(publisher, (tx) => publish(tx, 'late', 1));
     consume();
     const read = () =>
-      source.read({ consumer: 'reader', after: null, limit: 10, topics: [], waitMs: 0 }, newCall('test', 5_000));
+      source.read(
+        { consumer: 'reader', after: null, limit: 10, topics: [], waitMs: 0 },
+        newCall('test', scaledMs(5_000)),
+      );
     await until(async () => Number((await read()).stalledMs) > 0);
     expect((await read()).events).toEqual([]);
     expect(await count(subscriber, 'applied')).toBe(0);

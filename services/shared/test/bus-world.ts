@@ -15,6 +15,7 @@ import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { createPool, execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { testDatabase } from '@granary/shared/testing/database';
+import { scaledMs } from '@granary/shared/testing/speed';
 
 export const log = createLogger('bus-test', process.env['BUS_TEST_LOG'] ?? 'silent');
 
@@ -186,9 +187,9 @@ export async function publish(
 }
 
 export async function until(condition: () => Promise<boolean>, timeoutMs = 60_000, everyMs = 20): Promise<void> {
-  const deadlineMs = Date.now() + timeoutMs;
+  const deadlineMs = performance.now() + scaledMs(timeoutMs);
   while (!(await condition())) {
-    if (Date.now() > deadlineMs) throw new Error('it did not come to pass in time');
+    if (performance.now() > deadlineMs) throw new Error('it did not come to pass in time');
     await new Promise((resolve) => setTimeout(resolve, everyMs));
   }
 }

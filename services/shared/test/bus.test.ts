@@ -4,6 +4,7 @@ import { newCall } from '@granary/shared/grpc/types';
 import { row } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { sharedBusTests } from './bus-suite';
 import { endWorlds, log, publish, until, world } from './bus-world';
 
@@ -18,7 +19,7 @@ describe('events', () => {
     const handlers = outboxImplementation({ pool: publisher, log, appended, retentionMs: 0, trimEveryMs: 0 }).handlers;
     await transaction(publisher, (tx) => publish(tx, 'a', 4));
     const read = (consumer: string, after: Parameters<typeof handlers.read>[0]['after'], limit: number) =>
-      handlers.read({ consumer, after, limit, topics: [], waitMs: 0 }, newCall('test', 5_000));
+      handlers.read({ consumer, after, limit, topics: [], waitMs: 0 }, newCall('test', scaledMs(5_000)));
     const left = async () =>
       (await row<{ seqs: string | null }>(
         publisher,
@@ -33,8 +34,14 @@ describe('events', () => {
     expect(await left()).toBe('1,2,3,4');
     // Another copy of the service: it has no memory of when the readers' places were saved last.
     const copy = outboxImplementation({ pool: publisher, log, retentionMs: 0, trimEveryMs: 0 }).handlers;
-    await copy.read({ consumer: 'fast', after: fast.next, limit: 3, topics: [], waitMs: 0 }, newCall('test', 5_000));
-    await copy.read({ consumer: 'slow', after: slow.next, limit: 1, topics: [], waitMs: 0 }, newCall('test', 5_000));
+    await copy.read(
+      { consumer: 'fast', after: fast.next, limit: 3, topics: [], waitMs: 0 },
+      newCall('test', scaledMs(5_000)),
+    );
+    await copy.read(
+      { consumer: 'slow', after: slow.next, limit: 1, topics: [], waitMs: 0 },
+      newCall('test', scaledMs(5_000)),
+    );
     expect(await left()).toBe('2,3,4');
   });
 });

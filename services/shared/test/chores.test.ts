@@ -9,8 +9,8 @@ import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { createPool, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { testDatabase } from '@granary/shared/testing/database';
+import { eventually } from '@granary/shared/testing/eventually';
 import type { ChoreProcess } from './chore-process';
-import { eventually } from './stream-fixture';
 
 const log = createLogger('chores-test', 'silent');
 const stops: Array<() => unknown> = [];

@@ -1,7 +1,9 @@
 import { grpcAddress } from '@granary/shared/config';
 import { startServer, type GrpcServer } from '@granary/shared/grpc/server';
 import { newCall } from '@granary/shared/grpc/types';
-import { eventually, log, open, stops, streamed, tcpProxy, wishes } from './stream-fixture';
+import { eventually } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
+import { log, open, stops, streamed, tcpProxy, wishes } from './stream-fixture';
 
 afterEach(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();
@@ -114,7 +116,7 @@ test.each(ways)('%s are all answered, however often connections are given up for
   let answered = 0;
   const caller = async () => {
     while (answered < 1_000 || proxy.connections() < 20) {
-      await ask({ turns: 3 }, newCall('test', 20_000));
+      await ask({ turns: 3 }, newCall('test', scaledMs(20_000)));
       answered++;
     }
   };

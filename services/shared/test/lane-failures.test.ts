@@ -2,7 +2,8 @@ import { isConnectionError, sqlState } from '@granary/shared/postgres/errors';
 import { MessageReader } from '@granary/shared/postgres/lane-reader';
 import type { Lane, LaneOptions } from '@granary/shared/postgres/lane';
 import { superuserUrl, testDatabase } from '@granary/shared/testing/database';
-import { allTexts, eventually, openLane, readOne, run } from './lane-fixture';
+import { eventually } from '@granary/shared/testing/eventually';
+import { allTexts, openLane, readOne, run } from './lane-fixture';
 import { startWire, type Wire } from './lane-wire';
 
 let url: string;

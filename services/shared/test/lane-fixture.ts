@@ -47,14 +47,3 @@ export function said(error: unknown): Record<string, unknown> {
   const { message, name } = error as DatabaseError;
   return { ...(error as object), message, name };
 }
-
-/** Polls until there is a result. */
-export async function eventually<T>(look: () => Promise<T | undefined>): Promise<T> {
-  const deadline = Date.now() + 10_000;
-  for (;;) {
-    const found = await look();
-    if (found !== undefined) return found;
-    if (Date.now() > deadline) throw new Error('it did not happen in time');
-    await new Promise((resolve) => setTimeout(resolve, 10));
-  }
-}

@@ -3,7 +3,8 @@ import { Pool } from 'pg';
 import { fromPostgres, isConnectionError, sqlState } from '@granary/shared/postgres/errors';
 import type { Lane, LaneOptions, LaneValue, Row } from '@granary/shared/postgres/lane';
 import { testDatabase } from '@granary/shared/testing/database';
-import { allTexts, eventually, oneText, openLane, readOne, run, said } from './lane-fixture';
+import { eventually } from '@granary/shared/testing/eventually';
+import { allTexts, oneText, openLane, readOne, run, said } from './lane-fixture';
 
 const open: Lane[] = [];
 let url: string;

@@ -2,19 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { createServer, request as send, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
+import { eventually } from '@granary/shared/testing/eventually';
 import { startOwnMinio, type OwnMinio } from '../../local/test/own-minio';
 import { chunksOf, mebibyte, nothingKnown, openTestStore, partBytes, readAll } from '../src/testing/s3-bucket';
 import { describeWith } from '../src/testing/stack';
 import { openS3Store } from '../src/objects/s3-store';
-
-/** Waits until something holds. */
-async function eventually(holds: () => Promise<boolean> | boolean): Promise<void> {
-  const deadline = Date.now() + 20_000;
-  while (!(await holds())) {
-    if (Date.now() > deadline) throw new Error('it did not happen in time');
-    await delay(20);
-  }
-}
 
 describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', () => {
   let minio: OwnMinio;

@@ -6,6 +6,7 @@ import { loadService } from '@granary/shared/grpc/protos';
 import { startServer, type GrpcServer, type Implementation } from '@granary/shared/grpc/server';
 import { newCall, type Call, type Client } from '@granary/shared/grpc/types';
 import { createLogger } from '@granary/shared/logger';
+import { scaledMs } from '@granary/shared/testing/speed';
 
 export const log = createLogger('stream-test', 'silent');
 export const dataDefinition = loadService<DataDefinition>('data', 'Data');
@@ -96,18 +97,9 @@ export async function serve(implementation: Implementation): Promise<GrpcServer>
 export function open(address: string, options: Partial<ClientOptions> = {}) {
   const opened = openClient(dataDefinition, { address }, { log, streamed, ...options });
   stops.push(() => opened.close());
-  const ask = (wish: Wish, call = newCall('test', 20_000), appId = '') =>
+  const ask = (wish: Wish, call = newCall('test', scaledMs(20_000)), appId = '') =>
     opened.client.listDocuments({ appId, body: Buffer.from(JSON.stringify(wish)) }, call);
   return { ...opened, counts: () => opened.streamCounts()!, ask };
-}
-
-/** Looks until it holds. */
-export async function eventually(holds: () => boolean): Promise<void> {
-  const deadlineMs = Date.now() + 15_000;
-  while (!holds()) {
-    if (Date.now() > deadlineMs) throw new Error(`still not so: ${holds.toString()}`);
-    await new Promise((resolve) => setTimeout(resolve, 5));
-  }
 }
 
 /** A way to an address that can be led elsewhere and blocked, one connection at a time. */

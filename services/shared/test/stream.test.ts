@@ -7,17 +7,9 @@ import { join } from 'node:path';
 import { Server, ServerCredentials, type sendUnaryData } from '@grpc/grpc-js';
 import { ServiceError } from '@granary/shared/errors';
 import { newCall } from '@granary/shared/grpc/types';
-import {
-  content,
-  dataDefinition,
-  eventually,
-  open,
-  serve,
-  stops,
-  tcpProxy,
-  wishes,
-  type DataClient,
-} from './stream-fixture';
+import { eventually } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
+import { content, dataDefinition, open, serve, stops, tcpProxy, wishes, type DataClient } from './stream-fixture';
 
 afterEach(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();
@@ -74,7 +66,7 @@ test('a service killed with 1,000 calls under way fails them as UNAVAILABLE, and
   expect(counts()).toMatchObject(idle);
 });
 
-const call = () => newCall('test', 20_000);
+const call = () => newCall('test', scaledMs(20_000));
 const readRequest = { appId: '', name: 'films', parameters: [], mayReadPrivate: false };
 const storeRequest: Parameters<DataClient['store']>[0] = {
   ...{ appId: '', appNumber: '1', ticketId: '', body: Buffer.from('{}') },
@@ -225,64 +217,68 @@ test('a request that is too large for the stream is a call of its own', async ()
   expect(counts()).toMatchObject({ streams: 0 });
 });
 
-test('100,000 calls of every kind leave no slot, timer, listener or promise behind', async () => {
-  const callsMax = 100_000;
-  const service = wishes();
-  const server = await serve(service.implementation);
-  const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
-  const timersBefore = timers();
-  const { ask, counts } = open(server.address, { stream: { renewAfterMs: 300 } });
-  const shared = new AbortController();
-  setMaxListeners(0, shared.signal);
-  const outcomes: Record<string, number> = {};
-  let state = 20_261_120;
-  const random = (below: number) => {
-    state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff;
-    return (state >> 8) % below;
-  };
-  const one = async () => {
-    const own = new AbortController();
-    const appId = `app-${random(7)}`;
-    const kind = random(10);
-    const turns = random(4);
-    if (kind === 0) {
-      setImmediate(() => own.abort());
-      return ask({ held: true }, { ...call(), signal: own.signal }, appId);
-    }
-    if (kind === 1) {
-      const later = () => (random(3) === 0 ? own.abort() : setImmediate(later));
-      later();
-      return ask({ turns, bytes: random(200_000) }, { ...call(), signal: own.signal }, appId);
-    }
-    if (kind === 2) return ask({ held: true }, newCall('test', 1 + random(30)), appId);
-    if (kind === 3) return ask({ refused: true, turns }, call(), appId);
-    if (kind === 4 && random(10) === 0) return ask({ bytes: random(1024 * 1024) }, call(), appId);
-    return ask({ turns, bytes: random(300) }, { ...call(), signal: shared.signal }, appId);
-  };
-  const count = (outcome: string) => (outcomes[outcome] = (outcomes[outcome] ?? 0) + 1);
-  let started = 0;
-  const caller = async () => {
-    while (started++ < callsMax) {
-      await one().then(
-        () => count('ok'),
-        (error: ServiceError) => count(error.code),
-      );
-    }
-  };
-  await Promise.all(Array.from({ length: 200 }, caller));
+test(
+  '100,000 calls of every kind leave no slot, timer, listener or promise behind',
+  async () => {
+    const callsMax = 100_000;
+    const service = wishes();
+    const server = await serve(service.implementation);
+    const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
+    const timersBefore = timers();
+    const { ask, counts } = open(server.address, { stream: { renewAfterMs: 300 } });
+    const shared = new AbortController();
+    setMaxListeners(0, shared.signal);
+    const outcomes: Record<string, number> = {};
+    let state = 20_261_120;
+    const random = (below: number) => {
+      state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff;
+      return (state >> 8) % below;
+    };
+    const one = async () => {
+      const own = new AbortController();
+      const appId = `app-${random(7)}`;
+      const kind = random(10);
+      const turns = random(4);
+      if (kind === 0) {
+        setImmediate(() => own.abort());
+        return ask({ held: true }, { ...call(), signal: own.signal }, appId);
+      }
+      if (kind === 1) {
+        const later = () => (random(3) === 0 ? own.abort() : setImmediate(later));
+        later();
+        return ask({ turns, bytes: random(200_000) }, { ...call(), signal: own.signal }, appId);
+      }
+      if (kind === 2) return ask({ held: true }, newCall('test', 1 + random(30)), appId);
+      if (kind === 3) return ask({ refused: true, turns }, call(), appId);
+      if (kind === 4 && random(10) === 0) return ask({ bytes: random(1024 * 1024) }, call(), appId);
+      return ask({ turns, bytes: random(300) }, { ...call(), signal: shared.signal }, appId);
+    };
+    const count = (outcome: string) => (outcomes[outcome] = (outcomes[outcome] ?? 0) + 1);
+    let started = 0;
+    const caller = async () => {
+      while (started++ < callsMax) {
+        await one().then(
+          () => count('ok'),
+          (error: ServiceError) => count(error.code),
+        );
+      }
+    };
+    await Promise.all(Array.from({ length: 200 }, caller));
 
-  expect(Object.keys(outcomes).sort()).toEqual(['CANCELLED', 'DEADLINE_EXCEEDED', 'FAILED_PRECONDITION', 'ok']);
-  expect(Object.values(outcomes).reduce((sum, times) => sum + times)).toBe(callsMax);
-  expect(outcomes.ok).toBeGreaterThan(callsMax / 2);
-  expect(counts()).toMatchObject(idle);
-  expect(getEventListeners(shared.signal, 'abort')).toEqual([]);
-  await eventually(() => service.running() === 0);
-  await eventually(() => server.streamCounts().calls === 0);
-  expect(server.streamCounts()).toMatchObject(idleServer);
-  await stops.pop()!();
-  await eventually(() => counts().streams === 0 && server.streamCounts().streams === 0);
-  await eventually(() => timers() <= timersBefore);
-}, 240_000);
+    expect(Object.keys(outcomes).sort()).toEqual(['CANCELLED', 'DEADLINE_EXCEEDED', 'FAILED_PRECONDITION', 'ok']);
+    expect(Object.values(outcomes).reduce((sum, times) => sum + times)).toBe(callsMax);
+    expect(outcomes.ok).toBeGreaterThan(callsMax / 2);
+    expect(counts()).toMatchObject(idle);
+    expect(getEventListeners(shared.signal, 'abort')).toEqual([]);
+    await eventually(() => service.running() === 0);
+    await eventually(() => server.streamCounts().calls === 0);
+    expect(server.streamCounts()).toMatchObject(idleServer);
+    await stops.pop()!();
+    await eventually(() => counts().streams === 0 && server.streamCounts().streams === 0);
+    await eventually(() => timers() <= timersBefore);
+  },
+  scaledMs(240_000),
+);
 
 test('an app that floods is refused beyond its share, and the calls of another go through between its own', async () => {
   const service = wishes();

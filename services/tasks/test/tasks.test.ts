@@ -20,6 +20,8 @@ import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/shared/testing/database';
 import { openTrust } from '@granary/shared/trust/trust';
+import { eventuallyHolds } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { tasksConfig } from '../src/config';
 import { startTasks, tasksDefinition } from '../src/service';
 
@@ -101,8 +103,8 @@ async function world(transport: 'in one process' | 'over gRPC') {
     stops.push(stop);
     return {
       stop,
-      getTask: (ticketId: string) => tasks.client.getTask({ ticketId }, newCall('test', 10_000)),
-      health: () => health.client.check({}, newCall('test', 5_000)),
+      getTask: (ticketId: string) => tasks.client.getTask({ ticketId }, newCall('test', scaledMs(10_000))),
+      health: () => health.client.check({}, newCall('test', scaledMs(5_000))),
     };
   };
 
@@ -120,16 +122,6 @@ async function world(transport: 'in one process' | 'over gRPC') {
   return { standIn, start, publish };
 }
 
-async function eventually<T>(look: () => Promise<T>, holds: (seen: T) => boolean): Promise<T> {
-  const deadlineMs = Date.now() + 15_000;
-  for (;;) {
-    const seen = await look().catch((error: unknown) => error as T);
-    if (holds(seen)) return seen;
-    if (Date.now() > deadlineMs) throw new Error(`it stayed ${JSON.stringify(seen)}`);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
-}
-
 const at = (second: number) => `2026-01-02T03:04:${String(second).padStart(2, '0')}.000Z`;
 
 describe.each(['in one process', 'over gRPC'] as const)('tasks, %s', (transport) => {
@@ -139,7 +131,7 @@ describe.each(['in one process', 'over gRPC'] as const)('tasks, %s', (transport)
     const tasks = await start();
     await publish(done, 'job.created', { status: 'Pending', progress: 0, at: at(1) });
     expect(
-      await eventually(
+      await eventuallyHolds(
         () => tasks.getTask(done),
         (task) => task.status === 'Pending',
       ),
@@ -155,11 +147,11 @@ describe.each(['in one process', 'over gRPC'] as const)('tasks, %s', (transport)
     await publish(failed, 'job.created', { status: 'Pending', at: at(2) });
     await publish(done, 'job.completed', { status: 'Completed', result: { rows: 3 }, message: 'done', at: at(3) });
     await publish(failed, 'job.failed', { status: 'Failed', error: 'no such field', at: at(4) });
-    await eventually(
+    await eventuallyHolds(
       () => tasks.getTask(done),
       (task) => task.status === 'Completed',
     );
-    await eventually(
+    await eventuallyHolds(
       () => tasks.getTask(failed),
       (task) => task.status === 'Failed',
     );
@@ -206,7 +198,7 @@ describe.each(['in one process', 'over gRPC'] as const)('tasks, %s', (transport)
     await publish(ticketId, 'job.created', { status: 'Pending', at: at(1) });
     await publish(ticketId, 'job.progressed', { status: 'StoringData', progress: 0.25, at: at(2) });
     // What data says is now behind what the events said.
-    await eventually(
+    await eventuallyHolds(
       () => tasks.getTask(ticketId),
       (task) => task.status === 'StoringData' && task.progress === 0.25,
     );
@@ -263,7 +255,7 @@ describe.each(['in one process', 'over gRPC'] as const)('tasks, %s', (transport)
     await publish(steady, 'job.failed', { status: 'Failed', error: 'too late', at: at(3) });
     await publish(steady, 'job.renamed', { status: 'of a later release' });
     await publish(broken, 'job.created', { status: 'Vanished', at: at(1) });
-    const health = await eventually(tasks.health, (seen) => seen.status === 'DEGRADED');
+    const health = await eventuallyHolds(tasks.health, (seen) => seen.status === 'DEGRADED');
     expect(health.parts).toContainEqual(
       expect.objectContaining({ name: 'events of data', message: '1 events of tasks-data were put aside' }),
     );

@@ -8,7 +8,7 @@ import { choosePorts } from './ports';
 import { startProgram, untilReady, type LineSink, type Program } from './programs';
 import type { Run } from './runs';
 
-const readyTimeoutMs = 60_000;
+const readyTimeoutMs = 180_000;
 const probeTimeoutMs = 1000;
 const stopGraceMs = 15_000;
 

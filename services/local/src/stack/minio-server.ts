@@ -13,7 +13,7 @@ const modulePath = 'github.com/minio/minio';
 const version = 'v0.0.0-20260212201848-7aac2a2c5b7c';
 const folderName = `minio-${version}`;
 
-const readyTimeoutMs = 30_000;
+const readyTimeoutMs = 120_000;
 const probeTimeoutMs = 1000;
 const stopGraceMs = 10_000;
 

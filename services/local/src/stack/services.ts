@@ -11,7 +11,7 @@ export type ServiceName = DatabaseService | 'gateway';
 /** Started one after the other, so that nobody calls a service that is not there yet. */
 const waves: DatabaseService[][] = [['payments', 'data'], ['blobs'], ['finance', 'tasks']];
 
-const readyTimeoutMs = 60_000;
+const readyTimeoutMs = 180_000;
 const probeTimeoutMs = 2000;
 /** A little more than a service gives itself. */
 const stopGraceMs = 32_000;

@@ -1,7 +1,8 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { eventually, newApp, operatorKey, type TestApp } from '../granary';
+import { eventually } from '@granary/shared/testing/eventually';
+import { newApp, operatorKey, type TestApp } from '../granary';
 import { endAllProcesses, OwnGranary } from '../own-process';
 import { p95, shareServed, Victim, type VictimReport } from './victim';
 

@@ -1,6 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
+import { scaledMs } from './speed';
 
 /** Holds the superuser's URL of the Postgres that the test run started. */
 export const testPostgresVariable = 'GRANARY_TEST_POSTGRES';
@@ -54,14 +55,14 @@ async function createFrom(template: string): Promise<TestDatabase> {
   const name = `test_${randomUUID().replaceAll('-', '')}`;
   await asSuperuser(async (client) => {
     await ensureRole(client);
-    const deadline = Date.now() + busyTemplateTimeoutMs;
+    const deadline = performance.now() + scaledMs(busyTemplateTimeoutMs);
     for (;;) {
       try {
         await client.query(`create database ${quote(name)} owner ${role} template ${quote(template)} strategy wal_log`);
         return;
       } catch (error) {
         // object_in_use: a connection that was closed just now is still going away.
-        if (!(error instanceof DatabaseError && error.code === '55006') || Date.now() > deadline) throw error;
+        if (!(error instanceof DatabaseError && error.code === '55006') || performance.now() > deadline) throw error;
         await delay(50);
       }
     }
