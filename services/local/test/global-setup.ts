@@ -2,7 +2,8 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
-import { measureSlowness, slownessVariable } from '@granary/shared/testing/speed';
+// By its path: here a workspace's package would be what was built of it last.
+import { measureSlowness, slownessVariable } from '../../shared/src/testing/speed';
 import { resolveDataDir } from '../src/postgres/data-dir';
 import { startPostgres, type EmbeddedPostgres } from '../src/postgres/postgres';
 import { startStackServer, type StackServer } from './stack-server';
