@@ -1,4 +1,5 @@
-import { eventually, type TestApp } from '../granary';
+import { eventually } from '@granary/shared/testing/eventually';
+import { type TestApp } from '../granary';
 import { expectUnharmed, openArena, type Arena } from './arena';
 
 const documents = 12_000;
