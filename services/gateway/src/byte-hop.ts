@@ -224,7 +224,8 @@ function rebuilt(response: IncomingMessage, body: Buffer): unknown {
   const { message, details } = (
     body.length > 0 ? JSON.parse(body.toString()) : { message: reason, details: {} }
   ) as HopError;
-  return asOurFault(new ServiceError(code, reason, message, { details }));
+  // The blobs service logged what it answers as INTERNAL.
+  return asOurFault(new ServiceError(code, reason, message, { details, isLogged: code === 'INTERNAL' }));
 }
 
 function explained(error: unknown): ServiceError {

@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { ErrorRequestHandler, NextFunction, Request, RequestHandler, Response } from 'express';
-import { invalid, notFound } from '@granary/shared/errors';
+import { invalid, notFound, ServiceError } from '@granary/shared/errors';
 import { Cancellation } from '@granary/shared/grpc/cancellation';
 import { newId } from '@granary/shared/ids';
 import type { Logger } from '@granary/shared/logger';
@@ -185,11 +185,10 @@ export const notFoundHandler: RequestHandler = (_, response) => {
 export function errorHandler(log: Logger): ErrorRequestHandler {
   return (error: unknown, request: Request, response: Response, _next: NextFunction) => {
     const exchange = exchangeOf(response);
-    let problem = problemOf(error);
-    if (!problem) {
+    const problem = problemOf(error) ?? internalProblem;
+    // Once for each request: a service logs what it answers as INTERNAL, with the same request id.
+    if (problem.status === 500 && !(error instanceof ServiceError && error.isLogged))
       log.error({ err: error, requestId: exchange.requestId, route: exchange.route }, 'unexpected error');
-      problem = internalProblem;
-    }
     exchange.code = problem.code;
     if (response.headersSent || response.destroyed) {
       // Half an answer must not look like a whole one.

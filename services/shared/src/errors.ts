@@ -25,15 +25,18 @@ export type ErrorDetails = Record<string, unknown>;
 export class ServiceError extends Error {
   override readonly name = 'ServiceError';
   readonly details: ErrorDetails;
+  /** Of an INTERNAL error: it is in the log of a service already, in full and with the request id. */
+  readonly isLogged: boolean;
 
   constructor(
     readonly code: StatusName,
     readonly reason: string,
     message: string,
-    options: { details?: ErrorDetails; cause?: unknown } = {},
+    options: { details?: ErrorDetails; cause?: unknown; isLogged?: boolean } = {},
   ) {
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
     this.details = options.details ?? {};
+    this.isLogged = options.isLogged ?? false;
   }
 }
 

@@ -2,11 +2,12 @@ import {
   Client as GrpcClient,
   credentials,
   Metadata,
+  status,
   type MethodDefinition,
   type ServiceDefinition,
   type ServiceError as GrpcError,
 } from '@grpc/grpc-js';
-import { ServiceError } from '../errors';
+import { ServiceError, unavailable } from '../errors';
 import type { Logger } from '../logger';
 import { asOurFault } from '../trust/guard';
 import { measuredCalls } from '../telemetry/rpc';
@@ -177,7 +178,7 @@ function unary(
       { deadline: call.deadlineMs },
       (error, response) => {
         call.signal.removeEventListener('abort', cancel);
-        if (error) reject(asOurFault(fromStatus(error)));
+        if (error) reject(asOurFault(isCutOff(error, call) ? unavailable(cutOff, error) : fromStatus(error)));
         else resolve(response);
       },
     );
@@ -187,36 +188,57 @@ function unary(
   });
 }
 
+const cutOff = 'The service was cut off before it had answered';
+
+/** A server that ends its connections resets their streams with CANCEL, which is not the caller's own cancellation. */
+function isCutOff(error: GrpcError, call: Call): boolean {
+  return error.code === status.CANCELLED && !call.signal.aborted && error.details === 'Call cancelled';
+}
+
 const isUnavailable = (error: ServiceError): boolean => error.code === 'UNAVAILABLE';
 
-/** How grpc-js says that no server has begun with a call: it was never sent, or the server was going and refused it. */
-const notTaken = /^(round_robin: )?No connection established|^Name resolution failed|^Stream refused by server/;
+/** How grpc-js reports that a call was never sent … */
+const notSent = /^(round_robin: )?No connection established|^Name resolution failed/;
+/** … and REFUSED_STREAM: a server that is stopping, or closing the connection for its age, did not look at it. */
+const refused = /^Stream refused by server/;
+
+/** What grpc-js reports of a call for which there was no service. */
+function detailsOf({ code, cause }: ServiceError): string {
+  if (code !== 'UNAVAILABLE' || !(cause instanceof Error)) return '';
+  return (cause as Partial<GrpcError>).details ?? '';
+}
+
+const isRefused = (error: ServiceError): boolean => refused.test(detailsOf(error));
 
 /** Nobody can have done anything about the call. */
-function isNotTaken(error: ServiceError): boolean {
-  const { cause } = error;
-  return isUnavailable(error) && cause instanceof Error && notTaken.test((cause as Partial<GrpcError>).details ?? '');
-}
+const isNotTaken = (error: ServiceError): boolean => isRefused(error) || notSent.test(detailsOf(error));
 
 /** A call is sent again for so long, several times as long as a copy that has come back may go unnoticed, … */
 const patienceMs = 2_500;
 /** … and at least so often, however slow everything is. */
 const attemptsMin = 8;
 
-/** Sends again what failed so that it may be, while there is time, with growing, jittered pauses. */
+/**
+ * Sends again what failed so that it may be, with growing, jittered pauses: a refused call until its deadline, because
+ * a server is there and takes it on its next connection, any other only as long as `patienceMs`.
+ */
 function repeated(send: AnyHandler, maySendAgain: (error: ServiceError) => boolean): AnyHandler {
   return async (request, call) => {
     let patientUntilMs: number | undefined;
+    let failures = 0;
     for (let attempt = 1; ; attempt++) {
       try {
         return await send(request, call);
       } catch (error) {
+        if (!(error instanceof ServiceError) || !maySendAgain(error)) throw error;
         const nowMs = Date.now();
-        patientUntilMs ??= nowMs + patienceMs;
         const pauseMs = Math.random() * Math.min(500, 25 * 2 ** attempt);
-        const isEnough = attempt >= attemptsMin && nowMs + pauseMs >= patientUntilMs;
-        const hopeless = isEnough || call.signal.aborted || nowMs + pauseMs >= call.deadlineMs;
-        if (hopeless || !(error instanceof ServiceError) || !maySendAgain(error)) throw error;
+        let isEnough = false;
+        if (!isRefused(error)) {
+          patientUntilMs ??= nowMs + patienceMs;
+          isEnough = ++failures >= attemptsMin && nowMs + pauseMs >= patientUntilMs;
+        }
+        if (isEnough || call.signal.aborted || nowMs + pauseMs >= call.deadlineMs) throw error;
         await new Promise((resolve) => setTimeout(resolve, pauseMs));
       }
     }

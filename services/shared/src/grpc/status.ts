@@ -1,8 +1,9 @@
 import { Metadata, status, type ServiceError as GrpcError, type StatusObject } from '@grpc/grpc-js';
-import { ServiceError, type ErrorDetails, type StatusName } from '../errors';
+import { ServiceError, unavailable, type ErrorDetails, type StatusName } from '../errors';
 import type { Logger } from '../logger';
 import { fromPostgres } from '../postgres/errors';
 
+const unreachable = 'A service cannot be reached';
 const reasonKey = 'x-reason';
 const detailsKey = 'x-details-bin';
 
@@ -14,15 +15,17 @@ const maxDetailsBytes = 6_000;
  * is logged once, here, in full, and becomes INTERNAL with a fixed text.
  */
 export function toServiceError(error: unknown, log: Logger, requestId: string, method: string): ServiceError {
-  if (error instanceof ServiceError) return error;
+  if (error instanceof ServiceError && (error.code !== 'INTERNAL' || error.isLogged)) return error;
   const translated = fromPostgres(error);
   if (translated) {
     log.warn({ err: error, requestId, method, reason: translated.reason }, 'the database refused');
     return translated;
   }
   log.error({ err: error, requestId, method }, 'unexpected error');
-  return new ServiceError('INTERNAL', 'INTERNAL', 'Something went wrong on our side', { cause: error });
+  return new ServiceError('INTERNAL', 'INTERNAL', internalMessage, { cause: error, isLogged: true });
 }
+
+const internalMessage = 'Something went wrong on our side';
 
 /** What of a ServiceError travels: in the status and the trailers of a gRPC call, or beside other answers of a stream. */
 export interface Failure {
@@ -43,6 +46,8 @@ export function toFailure(error: ServiceError): Failure {
 export function fromFailure({ code, message, reason, details }: Failure): ServiceError {
   return new ServiceError((status[code] ?? 'INTERNAL') as StatusName, reason, message, {
     details: details.length > 0 ? (JSON.parse(details.toString()) as ErrorDetails) : {},
+    // The service that sent an INTERNAL error logged it, see `toServiceError`.
+    isLogged: status[code] === 'INTERNAL',
   });
 }
 
@@ -71,7 +76,13 @@ function firstDetails(details: ErrorDetails): ErrorDetails {
   return kept;
 }
 
-/** Rebuilds on the caller's side what `toStatus` sent; a failure of the transport becomes UNAVAILABLE or the like. */
+/** How grpc-js describes a stream that ended without a status: the connection or the server failed, not the call. */
+const streamReset = /^Received RST_STREAM with code /;
+
+/**
+ * Rebuilds on the caller's side what `toStatus` sent. What has no reason was made by the transport: a stream that was
+ * reset or a connection that was closed is UNAVAILABLE, and the outcome of the call is unknown.
+ */
 export function fromStatus(error: GrpcError): ServiceError {
   const code = (status[error.code] ?? 'INTERNAL') as StatusName;
   const [reason] = error.metadata?.get(reasonKey) ?? [];
@@ -88,8 +99,11 @@ export function fromStatus(error: GrpcError): ServiceError {
     case 'CANCELLED':
       return new ServiceError(code, 'CANCELLED', 'The request was cancelled', { cause: error });
     case 'UNAVAILABLE':
-      return new ServiceError(code, 'UNAVAILABLE', 'A service cannot be reached', { cause: error });
+      return unavailable(unreachable, error);
+    case 'INTERNAL':
+      if (streamReset.test(error.details)) return unavailable(unreachable, error);
+      return new ServiceError('INTERNAL', 'INTERNAL', internalMessage, { cause: error });
     default:
-      return new ServiceError('INTERNAL', 'INTERNAL', 'Something went wrong on our side', { cause: error });
+      return new ServiceError('INTERNAL', 'INTERNAL', internalMessage, { cause: error });
   }
 }

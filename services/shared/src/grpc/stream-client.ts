@@ -223,7 +223,9 @@ export function openStreams(
   function broken(stream: Stream<Item>, error: GrpcError | undefined) {
     if (error?.code === status.UNIMPLEMENTED) unsupportedUntilMs = Date.now() + unsupportedForMs;
     const said = error && fromStatus(error);
-    const why = said?.reason === callRefused ? asOurFault(said) : unavailable('A service cannot be reached', error);
+    // A server that has accepted the stream may have begun with its calls, whatever it ends the stream with.
+    const cause = stream.peer === undefined ? error : new Error('the stream broke', { cause: error });
+    const why = said?.reason === callRefused ? asOurFault(said) : unavailable('A service cannot be reached', cause);
     for (const item of [...stream.inFlight.values()]) {
       settle(item);
       item.reject(why);
