@@ -1,10 +1,10 @@
-import { append } from '@granary/shared/bus/outbox';
 import { notFound } from '@granary/shared/errors';
 import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { empty, sql } from '@granary/shared/postgres/sql';
 import { violatedConstraint } from '@granary/shared/postgres/errors';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { releaseObjects, shareObject } from './objects';
+import { changeUsage, type UsageChange } from './usage';
 
 export interface Blob {
   blobId: string;
@@ -28,7 +28,20 @@ export interface StoredUpload {
   blobId: string;
   transactionHash: string;
   height: bigint;
+  /** Data's number of the collection: which one of its name. 0 when data does not say. */
+  collectionNumber: bigint;
 }
+
+/** From what data answers about its commit. */
+export const storedUpload = (
+  blobId: string,
+  commit: { transactionHash: string; height: string; collectionNumber: string },
+): StoredUpload => ({
+  blobId,
+  transactionHash: commit.transactionHash,
+  height: BigInt(commit.height),
+  collectionNumber: BigInt(commit.collectionNumber),
+});
 
 export const blobNotFound = () => notFound('BLOB_NOT_FOUND', 'There is no such blob');
 
@@ -100,15 +113,18 @@ export async function findBlob(
 export async function markStored(pool: Pool, uploads: readonly StoredUpload[]): Promise<void> {
   const mark = () =>
     retriedTransaction(pool, async (tx) => {
-      const changes = await rows<Change & { notShared: string[] }>(
+      const changes = await rows<UsageChange & { notShared: string[] }>(
         tx,
         sql`with stored as (
-            update blob set state = 'stored', tx_hash = upload.tx_hash, height = upload.height, stored_at = now()
+            update blob set state = 'stored', tx_hash = upload.tx_hash, height = upload.height, stored_at = now(),
+              collection_number = nullif(upload.collection_number, 0)
             from unnest(${uploads.map(({ blobId }) => blobId)}::text[],
                 ${uploads.map(({ transactionHash }) => transactionHash)}::text[],
-                ${uploads.map(({ height }) => height)}::bigint[]) as upload (blob_id, tx_hash, height)
+                ${uploads.map(({ height }) => height)}::bigint[],
+                ${uploads.map(({ collectionNumber }) => collectionNumber)}::bigint[])
+              as upload (blob_id, tx_hash, height, collection_number)
             where blob.blob_id = upload.blob_id and state = 'pending'
-            returning blob.blob_id, app_id, collection, size_bytes, sha256, object_key),
+            returning blob.blob_id, app_id, collection, blob.collection_number, size_bytes, sha256, object_key),
           first as (
             select distinct on (app_id, sha256, size_bytes) app_id, sha256, size_bytes, object_key
             from stored order by app_id, sha256, size_bytes, blob_id),
@@ -119,11 +135,11 @@ export async function markStored(pool: Pool, uploads: readonly StoredUpload[]): 
               where other.app_id = first.app_id and other.sha256 = first.sha256
                 and other.size_bytes = first.size_bytes and other.is_shared and other.released_at is null)
             returning object.object_key)
-          select app_id as "appId", collection, sum(size_bytes)::bigint as "sizeBytes", count(*) as "blobCount",
+          select app_id as "appId", collection, collection_number as "collectionNumber", sum(size_bytes)::bigint as "sizeBytes", count(*) as "blobCount",
             coalesce(array_agg(blob_id) filter (where not (
               object_key in (select object_key from shared) or exists (
                 select from object where object.object_key = stored.object_key and is_shared))), '{}') as "notShared"
-          from stored group by app_id, collection order by app_id, collection`,
+          from stored group by app_id, collection, collection_number order by app_id, collection, collection_number`,
       );
       for (const change of changes) {
         for (const blobId of change.notShared) await shareObject(tx, blobId);
@@ -156,72 +172,42 @@ export async function withdrawDeletion(db: Queryable, blobId: string, ticket: st
 /** The metadata document is deleted, so the blob is. Its bytes are still to be removed. */
 export async function markDeleted(pool: Pool, blobId: string): Promise<void> {
   await retriedTransaction(pool, async (tx) => {
-    const gone = await row<Change>(
+    const gone = await row<UsageChange>(
       tx,
       sql`update blob set state = 'deleted', deleted_at = now() where blob_id = ${blobId} and state = 'stored'
-        returning app_id as "appId", collection, -size_bytes as "sizeBytes", -1::bigint as "blobCount"`,
+        returning app_id as "appId", collection, collection_number as "collectionNumber", -size_bytes as "sizeBytes",
+          -1::bigint as "blobCount"`,
     );
     if (gone) await changeUsage(tx, gone);
   });
 }
 
 /**
- * Marks the blobs of a collection, or of a whole app, or those of some documents, as deleted. `before` is when that was deleted: a collection of
- * the same name may have blobs again by now.
+ * Marks the blobs of a collection, or of a whole app, or those of some documents, as deleted. A collection of the same
+ * name may have blobs again by now: those of another number stay, and of blobs without a number those that were stored
+ * after `before`, the time of the deletion.
  */
 export async function markAllDeleted(
   tx: Connection,
-  scope: { appId: string; collection?: string; blobIds?: readonly string[]; before: Date },
+  scope: { appId: string; collection?: string; collectionNumber?: bigint; blobIds?: readonly string[]; before: Date },
 ): Promise<void> {
-  const gone = await rows<Change>(
+  const isOlder = sql`created_at <= ${scope.before}`;
+  const isMeant =
+    scope.collectionNumber === undefined
+      ? isOlder
+      : sql`(collection_number = ${scope.collectionNumber} or (collection_number is null and ${isOlder}))`;
+  const gone = await rows<UsageChange>(
     tx,
     sql`with gone as (
         update blob set state = 'deleted', deleted_at = now()
-        where app_id = ${scope.appId} and state = 'stored' and created_at <= ${scope.before}
+        where app_id = ${scope.appId} and state = 'stored' and ${isMeant}
           ${scope.collection === undefined ? empty : sql`and collection = ${scope.collection}`}
           ${scope.blobIds === undefined ? empty : sql`and blob_id = any(${scope.blobIds})`}
-        returning app_id, collection, size_bytes)
-      select app_id as "appId", collection, -sum(size_bytes)::bigint as "sizeBytes", -count(*) as "blobCount"
-      from gone group by app_id, collection order by collection`,
+        returning app_id, collection, collection_number, size_bytes)
+      select app_id as "appId", collection, collection_number as "collectionNumber", -sum(size_bytes)::bigint as "sizeBytes", -count(*) as "blobCount"
+      from gone group by app_id, collection, collection_number order by collection, collection_number`,
   );
   for (const change of gone) await changeUsage(tx, change);
-}
-
-interface Change {
-  appId: string;
-  collection: string;
-  sizeBytes: bigint;
-  blobCount: bigint;
-}
-
-/** Counts a change and tells others what the collection holds now: absolute values, so that hearing it twice is harmless. */
-async function changeUsage(tx: Connection, change: Change): Promise<void> {
-  const { appId, collection } = change;
-  const usage = await row<{ sizeBytes: bigint; blobCount: bigint; sequence: bigint; at: Date }>(
-    tx,
-    // What is inserted is checked even where there is a row already, and of less there is always one.
-    sql`insert into blob_usage as usage (app_id, collection, size_bytes, blob_count, sequence)
-      values (${appId}, ${collection}, greatest(0, ${change.sizeBytes}::bigint), greatest(0, ${change.blobCount}::bigint), 1)
-      on conflict (app_id, collection) do update set size_bytes = usage.size_bytes + ${change.sizeBytes}::bigint,
-        blob_count = usage.blob_count + ${change.blobCount}::bigint, sequence = usage.sequence + 1
-      returning size_bytes as "sizeBytes", blob_count as "blobCount", sequence, clock_timestamp() as at`,
-  );
-  await append(tx, [
-    {
-      topic: 'usage',
-      key: appId,
-      aggregateId: `${appId}/${collection}`,
-      aggregateSequence: usage!.sequence,
-      type: 'blobs.usage',
-      payload: {
-        app_id: appId,
-        collection,
-        size_bytes: Number(usage!.sizeBytes),
-        blob_count: Number(usage!.blobCount),
-        at: usage!.at.toISOString(),
-      },
-    },
-  ]);
 }
 
 /** Uploads that were left undecided, oldest first. */

@@ -9,6 +9,7 @@ export async function handleEvent(tx: Connection, event: BusEvent): Promise<void
       return markAllDeleted(tx, {
         appId: text(event, 'app_id'),
         collection: text(event, 'collection'),
+        ...collectionNumber(event),
         before: new Date(event.at),
       });
     case 'documents.purged':
@@ -23,6 +24,15 @@ export async function handleEvent(tx: Connection, event: BusEvent): Promise<void
       return markAllDeleted(tx, { appId: text(event, 'app_id'), before: new Date(event.at) });
     default:
   }
+}
+
+/** Absent in events of before it was published. */
+function collectionNumber({ type, payload }: BusEvent): { collectionNumber?: bigint } {
+  const value = payload['collection_number'];
+  if (value === undefined) return {};
+  if (typeof value !== 'string' || !/^\d{1,18}$/.test(value))
+    throw new PoisonEvent(`the collection_number of ${type} is wrong`);
+  return { collectionNumber: BigInt(value) };
 }
 
 function text(event: BusEvent, field: string): string {

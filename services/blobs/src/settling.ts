@@ -9,6 +9,7 @@ import {
   giveUpObjects,
   markDeleted,
   markStored,
+  storedUpload,
   withdrawDeletion,
   type Blob,
 } from './blobs';
@@ -38,8 +39,7 @@ export async function settleUpload(context: BlobsContext, blob: Blob): Promise<b
   const isCommitting = context.committing.has(blob.blobId);
   const commit = await findCommit(context, blob.ticket);
   if (commit) {
-    const { transactionHash, height } = commit;
-    await markStored(context.pool, [{ blobId: blob.blobId, transactionHash, height: BigInt(height) }]);
+    await markStored(context.pool, [storedUpload(blob.blobId, commit)]);
     context.appended.notify();
     return true;
   }

@@ -3,7 +3,7 @@ import { ServiceError, unavailable } from '@granary/shared/errors';
 import type { UploadGrant } from '@granary/shared/grant';
 import type { CommitUploadRequest } from '@granary/shared/gen/granary/data/v1/CommitUploadRequest';
 import type { CommitUploadResponse } from '@granary/shared/gen/granary/data/v1/CommitUploadResponse';
-import { forgetPending, insertPending } from './blobs';
+import { forgetPending, insertPending, storedUpload } from './blobs';
 import { storedFilename, storedType } from './content';
 import { dataTimeoutMs, isOutcomeUnknown, type BlobsContext } from './context';
 import { formOverheadBytes, metadataMaxBytes, receiveForm, receiveRaw, tooLarge, type ReceivedUpload } from './form';
@@ -151,8 +151,7 @@ async function commit(
     await drop();
     return committed;
   }
-  const { transactionHash, height } = committed;
-  const stored = { blobId, transactionHash, height: BigInt(height) };
+  const stored = storedUpload(blobId, committed);
   await context.markStored(message.appId, message.collection, stored).catch((error: unknown) => {
     // It is visible, for data has committed it; the row follows when it is read or settled.
     context.log.warn({ err: error, requestId, blobId }, 'a committed blob was not marked as stored');

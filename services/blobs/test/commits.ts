@@ -16,6 +16,8 @@ export interface Commits {
   /** Bodies of the stores that were asked for. */
   stores: string[];
   mood: Mood;
+  /** Of the collection that uploads are committed to from now on; 0 as a data service answers that says none. */
+  collectionNumber: number;
 }
 
 /** The four calls of the data service that blobs makes, with what the contract says about tickets and idempotency keys. */
@@ -23,13 +25,18 @@ export function commitsInMemory(): Commits {
   const byTicket = new Map<string, CommitUploadResponse>();
   const byKey = new Map<string, { hash: string; response: CommitUploadResponse }>();
   let height = 0;
-  const commits: Commits = { implementation: undefined as never, uploads: [], stores: [], mood: 'well' };
+  const commits: Commits = {
+    ...{ implementation: undefined as never, uploads: [], stores: [], mood: 'well', collectionNumber: 0 },
+  };
   const unavailable = () => new ServiceError('UNAVAILABLE', 'UNAVAILABLE', 'down');
   const commit = (ticketId: string, blobId: string): CommitUploadResponse => {
     const known = byTicket.get(ticketId);
     if (known) return known;
     height += 1;
-    const made = { ticketId, blobId, transactionHash: randomBytes(32).toString('hex'), height: String(height) };
+    const made = {
+      ...{ ticketId, blobId, transactionHash: randomBytes(32).toString('hex'), height: String(height) },
+      collectionNumber: String(commits.collectionNumber),
+    };
     byTicket.set(ticketId, made);
     return made;
   };
@@ -56,6 +63,7 @@ export function commitsInMemory(): Commits {
       return {
         ...{ ticketId, appId: '', operationType: '', collection: '', committedAt: '', userAddress: '' },
         ...{ transactionHash: found.transactionHash, height: found.height, resultJson: Buffer.alloc(0) },
+        collectionNumber: found.collectionNumber,
       };
     },
     store: async ({ ticketId, body }) => {

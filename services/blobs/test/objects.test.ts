@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-const commit = { transactionHash: 'ab'.repeat(32), height: 1n };
+const commit = { transactionHash: 'ab'.repeat(32), height: 1n, collectionNumber: 4n };
 
 /** An app of its own, and uploads of the same bytes to it. */
 function newApp() {
@@ -139,7 +139,7 @@ test('uploads whose marking fails do not hold up those that come after them', as
   const { appId, pending } = newApp();
   const markOne = createMarking(pool);
   const [broken, whole] = [await pending(pool), await pending(pool)];
-  const failing = markOne(appId, 'c', { blobId: broken.blobId, transactionHash: '\0', height: 1n });
+  const failing = markOne(appId, 'c', { ...commit, blobId: broken.blobId, transactionHash: '\0' });
   failing.catch(() => {});
   // The first one is under way, so this is the next batch.
   await Promise.resolve();

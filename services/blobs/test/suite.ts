@@ -509,6 +509,52 @@ export function blobsSuite(): void {
     });
   });
 
+  test('each collection of a name counts its own blobs, and loses only its own when it is deleted, in whatever order', async () => {
+    await withBench({}, async (own) => {
+      const deleted = (number: number, aggregateSequence = 1n) =>
+        own.publish({
+          ...{ topic: 'usage', key: appId, aggregateId: `collection/${number}`, aggregateSequence },
+          ...{ type: 'collection.deleted', payload: { app_id: appId, collection, collection_number: String(number) } },
+        });
+      await own.upload(text, Buffer.from('u'), { blobId: 'b0' });
+      own.commits.collectionNumber = 4;
+      await own.upload(text, Buffer.from('xx'), { blobId: 'b1' });
+      own.commits.collectionNumber = 7;
+      await own.upload(text, Buffer.from('yyyyy'), { blobId: 'b2' });
+      // The deletion of the first one arrives late: what the second one has is older than that by then.
+      await deleted(4);
+      await eventuallyHolds(
+        () => own.read('b1'),
+        (answer) => answer.status === 404,
+      );
+      expect((await own.read('b2')).body.toString()).toBe('yyyyy');
+      await deleted(7);
+      await eventuallyHolds(
+        () => own.files(),
+        (files) => files.length === 0,
+      );
+      const { events } = await own.outbox.read(
+        { consumer: 'finance', after: null, limit: 100, topics: ['usage'], waitMs: 0 },
+        call(),
+      );
+      const posters = `${appId}/${collection}`;
+      expect(
+        events.map(({ aggregateId, aggregateSequence, payload }) => {
+          const { collection_number, size_bytes } = JSON.parse(payload.toString()) as Record<string, unknown>;
+          return [aggregateId, aggregateSequence, collection_number, size_bytes];
+        }),
+      ).toEqual([
+        [posters, '1', undefined, 1],
+        // Blobs without a number count with those of the first one that has one.
+        [`${posters}/4`, '1', '4', 3],
+        [`${posters}/7`, '1', '7', 5],
+        [`${posters}/4`, '2', '4', 1],
+        [`${posters}/4`, '3', '4', 0],
+        [`${posters}/7`, '2', '7', 0],
+      ]);
+    });
+  });
+
   describe('blobs with the same bytes', () => {
     const contents = randomBytes(300_000);
     const store = async (own: Bench, changes: Parameters<Bench['upload']>[2] = {}, bytes = contents) => {

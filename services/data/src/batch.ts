@@ -58,7 +58,7 @@ export async function buildLinks(
         commits.push({ link, ticketId, operation, collection: handle.name, namespace, userAddress });
         if (placed) addPlaced(placed, handle, Number(link.ordinal), ofLink);
       }
-      outcomes.set(one, toCommitted(write, namespace, built[0]!.link));
+      outcomes.set(one, toCommitted(write, handle.number, namespace, built[0]!.link));
     } catch (error) {
       // An error of Postgres has ended the transaction; a refusal before any statement has not.
       if (!(error instanceof ServiceError)) throw error;
@@ -80,11 +80,12 @@ function addPlaced(
   for (const [place, document] of documents.entries()) ofCollection.push({ document, ordinal, place });
 }
 
-function toCommitted(write: Write, namespace: string, link: Link): Committed {
+function toCommitted(write: Write, collectionNumber: bigint, namespace: string, link: Link): Committed {
   return {
     ticketId: write.ticketId,
     operation: write.operation,
     collection: write.collection,
+    collectionNumber,
     namespace,
     height: link.height,
     hash: link.hash,

@@ -23,6 +23,8 @@ export interface Committed {
   height: bigint;
   hash: Buffer;
   ids: readonly string[];
+  /** 0 when the catalog no longer says. */
+  collectionNumber: bigint;
 }
 
 const commitsTable = (appNumber: bigint): Sql => named('a_', appNumber, '.commits');
@@ -95,17 +97,32 @@ interface StoredCommit {
   ids: string[];
   user_address: string | null;
   at: Date;
+  collection_number: bigint | null;
 }
+
+/**
+ * The collection that a name stood for at the time of a commit: the live one unless it was made later, else the last
+ * one before.
+ */
+const collectionAt = (appNumber: bigint): Sql => {
+  const candidate = sql`app_number = ${appNumber} and name = c.collection and created_at <= c.at`;
+  return sql`coalesce((select number from collection where ${candidate} and deleted_at is null),
+    (select max(number) from collection where ${candidate}))`;
+};
 
 async function findStored(db: Queryable, appNumber: bigint, ticketIds: readonly string[]): Promise<StoredCommit[]> {
   return rows<StoredCommit>(
     db,
-    sql`select ticket_id, operation, collection, namespace, height, hash, ids, user_address, at
-        from ${commitsTable(appNumber)} where ticket_id = any(${ticketIds})`,
+    sql`select ticket_id, operation, collection, namespace, height, hash, ids, user_address, at,
+          ${collectionAt(appNumber)} as collection_number
+        from ${commitsTable(appNumber)} c where ticket_id = any(${ticketIds})`,
   );
 }
 
-const toCommitted = ({ ticket_id: ticketId, ...rest }: StoredCommit): Committed => ({ ticketId, ...rest });
+const toCommitted = ({ ticket_id: ticketId, collection_number: number, ...rest }: StoredCommit): Committed => ({
+  ...{ ticketId, ...rest },
+  collectionNumber: number ?? 0n,
+});
 
 /** Those of the tickets that have committed, by ticket. Definite only under the lock of the app's head. */
 export async function findCommitted(
@@ -145,6 +162,7 @@ export async function getCommit(pool: Pool, ticketId: string): Promise<Commit> {
     collection: stored.collection,
     transactionHash: stored.hash.toString('hex'),
     height: stored.height.toString(),
+    collectionNumber: (stored.collection_number ?? 0n).toString(),
     committedAt: stored.at.toISOString(),
     userAddress: stored.user_address ?? '',
     resultJson: Buffer.concat([Buffer.from('{"results":'), resultsJson(toCommitted(stored)), Buffer.from('}')]),

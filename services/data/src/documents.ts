@@ -165,6 +165,7 @@ export async function commitUpload(committer: Committing, request: CommitUploadR
     blobId: committed.ids[0]!,
     transactionHash: committed.hash.toString('hex'),
     height: committed.height.toString(),
+    collectionNumber: committed.collectionNumber.toString(),
   };
 }
 

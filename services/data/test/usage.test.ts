@@ -1,6 +1,7 @@
+import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { eventually } from '@granary/shared/testing/eventually';
-import { newApp, startTwoCopies, storeRequest, type App, type Copy } from './write-fixture';
+import { newApp, noIdempotency, startTwoCopies, storeRequest, type App, type Copy } from './write-fixture';
 
 describe('what collections use', () => {
   let pool: Pool;
@@ -59,6 +60,39 @@ describe('what collections use', () => {
       });
       expect(events.length).toBeGreaterThan(1);
       expect(events.map(({ sequence }) => sequence)).toEqual(events.map((_, at) => BigInt(at + 1)));
+    }
+  });
+
+  test('a commit says which collection of its name it was for, at once, when it is repeated, and after that was deleted', async () => {
+    const upload = async () => {
+      const ticketId = newTicket('c', app.number);
+      const request = {
+        ...{ appId: app.appId, appNumber: app.number.toString(), collection: 'files', ticketId },
+        ...{ blobId: ticketId.slice(-20), contentType: 'text/plain', sizeBytes: '1', sha256: 'ab'.repeat(32) },
+        ...{ uploadedAt: new Date().toISOString(), metadata: Buffer.alloc(0), idempotency: noIdempotency },
+      };
+      const first = await one.methods.commitUpload(request);
+      // As after an answer that was lost.
+      expect(await two.methods.commitUpload(request)).toEqual(first);
+      return { ticketId, number: first.collectionNumber };
+    };
+    const live = async () => {
+      const { rows } = await pool.query<{ number: bigint }>(
+        `select number from collection where app_number = $1 and name = 'files' and deleted_at is null`,
+        [app.number],
+      );
+      return rows[0]!.number.toString();
+    };
+    const uploads: Array<Awaited<ReturnType<typeof upload>>> = [];
+    for (let generation = 0; generation < 3; generation++) {
+      if (generation > 0)
+        await one.methods.deleteCollection({ appId: app.appId, name: 'files', force: true, cascade: false });
+      uploads.push(await upload());
+      expect(uploads.at(-1)!.number).toBe(await live());
+    }
+    expect(new Set(uploads.map(({ number }) => number)).size).toBe(3);
+    for (const { ticketId, number } of uploads) {
+      expect((await two.methods.getCommit({ ticketId })).collectionNumber).toBe(number);
     }
   });
 });

@@ -22,7 +22,14 @@ const payloads = {
   }),
   'collection.deleted': z.object({ app_id: z.string(), collection: z.string(), collection_number: number, at }),
   'app.deleted': z.object({ app_id: z.string(), at }),
-  'blobs.usage': z.object({ app_id: z.string(), collection: z.string(), size_bytes: count, at }),
+  'blobs.usage': z.object({
+    app_id: z.string(),
+    collection: z.string(),
+    // Absent in events from before it was published.
+    collection_number: number.optional(),
+    size_bytes: count,
+    at,
+  }),
 };
 
 /** Keeps usage up to date with the events of data and blobs. Types that are not known are somebody else's. */
@@ -42,8 +49,14 @@ export function usageHandler(prices: Prices): Handle {
         });
       }
       case 'blobs.usage': {
-        const { app_id: appId, collection, size_bytes: bytes, at } = read(payloads['blobs.usage'], event);
-        return applyBlobUsage(tx, prices, { appId, collection, bytes, at });
+        const usage = read(payloads['blobs.usage'], event);
+        return applyBlobUsage(tx, prices, {
+          appId: usage.app_id,
+          collection: usage.collection,
+          number: usage.collection_number,
+          bytes: usage.size_bytes,
+          at: usage.at,
+        });
       }
       case 'collection.deleted': {
         const {

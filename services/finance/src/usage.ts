@@ -1,29 +1,17 @@
 import { execute, row, rows, type Connection, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
+import {
+  bytesOf,
+  costUntil,
+  ended,
+  newGeneration,
+  withBlobs,
+  withData,
+  type Generation,
+  type Measure,
+} from './generation';
 import type { Prices } from './prices';
 import { costUnits, currentPrice, periodEndMs, periodMs, roundedUtia, wholeUtia } from './retention';
-
-/** What a service holds of a collection since a moment. */
-interface Measure {
-  bytes: bigint;
-  at: Date;
-}
-
-/** What is known of a collection by its name; one that was deleted stays, for what it has cost is still owed. */
-interface CollectionUsage {
-  appId: string;
-  collection: string;
-  /** The data service's number of the collection; 0 as long as only blobs has spoken of it. */
-  number: bigint;
-  retentionDays: number | null;
-  documentCount: bigint;
-  data: Measure;
-  blobs: Measure;
-  beganAt: Date | null;
-  /** Up to `data.at` and `blobs.at`, in units, see retention.ts. */
-  accrued: bigint;
-  deletedAt: Date | null;
-}
 
 /** What the data service says of a collection after a change: absolute figures. */
 export interface DataUsage {
@@ -37,32 +25,38 @@ export interface DataUsage {
 }
 
 export async function applyDataUsage(tx: Connection, prices: Prices, change: DataUsage): Promise<void> {
-  const { number, at, bytes, documentCount, retentionDays } = change;
-  await edit(tx, change, async (usage) => {
-    if (isPast(usage, number)) return undefined;
-    let live = usage;
-    // A new collection of the same name; what the old one has cost is kept.
-    if (number > usage.number && usage.number > 0n) live = revived(await closed(live, at, prices));
-    const settled = { ...live, number, documentCount, retentionDays };
-    return measured(settled, 'data', { bytes, at }, prices);
-  });
+  await edit(tx, change, change.number, (generation) => withData(generation, change, prices));
 }
 
 /** What the blobs service says of the blobs of a collection after a change: absolute. */
 export interface BlobUsage {
   appId: string;
   collection: string;
+  /** Undefined in events from before it was published. */
+  number?: bigint | undefined;
   bytes: bigint;
   at: Date;
 }
 
 export async function applyBlobUsage(tx: Connection, prices: Prices, change: BlobUsage): Promise<void> {
-  const { at, bytes } = change;
-  await edit(tx, change, async (usage) => {
-    if (!usage.deletedAt) return measured(usage, 'blobs', { bytes, at }, prices);
-    // Either the blobs that are being deleted, or those of a new collection that the data service has yet to tell of.
-    return at > usage.deletedAt ? { ...usage, blobs: { bytes, at } } : undefined;
-  });
+  await lockUsage(tx);
+  const number = change.number ?? (await numberOf(tx, change));
+  if (number === undefined) return;
+  await edit(tx, change, number, (generation) => withBlobs(generation, change, prices));
+}
+
+/**
+ * The collection that an event without a number is about: the one of that name at its time. Undefined when that is an
+ * earlier one, whose blobs are being deleted; 0 for one that the data service has yet to tell of.
+ */
+async function numberOf(tx: Connection, { appId, collection, at }: BlobUsage): Promise<bigint | undefined> {
+  const last = await row<Pick<Generation, 'number' | 'beganAt' | 'deletedAt'>>(
+    tx,
+    sql`select number, began_at as "beganAt", deleted_at as "deletedAt" from collection_generation
+        where app_id = ${appId} and collection = ${collection} order by number = 0 desc, number desc limit 1`,
+  );
+  if (!last || (last.deletedAt && at > last.deletedAt)) return 0n;
+  return last.beganAt && at < last.beganAt ? undefined : last.number;
 }
 
 export async function deleteCollectionUsage(
@@ -70,10 +64,7 @@ export async function deleteCollectionUsage(
   prices: Prices,
   change: { appId: string; collection: string; number: bigint; at: Date },
 ): Promise<void> {
-  await edit(tx, change, async (usage) => {
-    if (isPast(usage, change.number)) return undefined;
-    return { ...(await closed(usage, change.at, prices)), number: change.number };
-  });
+  await edit(tx, change, change.number, (generation) => ended(generation, change.at, prices));
 }
 
 /** Everything of the application; what comes about it later is ignored, for its id is never used again. */
@@ -89,54 +80,13 @@ export async function deleteAppUsage(
     sql`insert into deleted_app (app_id, at) values (${appId}, ${at}) on conflict do nothing`,
   );
   if (added === 0) return;
-  const live = await rows<UsageRow>(
+  const live = await rows<GenerationRow>(
     tx,
-    sql`select ${columns} from collection_usage where app_id = ${appId} and deleted_at is null
-        order by collection for no key update`,
+    sql`select ${columns} from collection_generation where app_id = ${appId} and deleted_at is null
+        order by collection, number for no key update`,
   );
-  for (const found of live) await save(tx, await closed(fromRow(found), at, prices));
+  for (const found of live) await save(tx, await ended(fromRow(found), at, prices));
 }
-
-/** Of the current collection or one before it: the event was overtaken by the deletion. */
-function isPast(usage: CollectionUsage, number: bigint): boolean {
-  return number < usage.number || (usage.deletedAt !== null && number <= usage.number);
-}
-
-/** Settles what a measure has cost until the next one takes its place. */
-async function measured(
-  usage: CollectionUsage,
-  source: 'data' | 'blobs',
-  next: Measure,
-  prices: Prices,
-): Promise<CollectionUsage> {
-  const accrued = usage.accrued + (await costUntil(usage, usage[source], next.at, prices));
-  const beganAt = next.bytes > 0n && (!usage.beganAt || next.at < usage.beganAt) ? next.at : usage.beganAt;
-  return { ...usage, accrued, beganAt, [source]: { bytes: next.bytes, at: later(usage[source].at, next.at) } };
-}
-
-async function closed(usage: CollectionUsage, at: Date, prices: Prices): Promise<CollectionUsage> {
-  if (usage.deletedAt) return usage;
-  const settled = await measured(usage, 'data', { bytes: 0n, at }, prices);
-  // Blobs that came after the deletion belong to the next collection of that name.
-  const withBlobs = usage.blobs.at > at ? settled : await measured(settled, 'blobs', { bytes: 0n, at }, prices);
-  return { ...withBlobs, documentCount: 0n, beganAt: null, deletedAt: at };
-}
-
-/**
- * A new collection begins with its own data, of which each upload brings some: the blobs that are known now may be
- * the last ones of the collection before it, on their way out.
- */
-function revived(usage: CollectionUsage): CollectionUsage {
-  return { ...usage, deletedAt: null, beganAt: null };
-}
-
-async function costUntil(usage: CollectionUsage, { bytes, at }: Measure, until: Date, prices: Prices): Promise<bigint> {
-  if (bytes === 0n || !usage.beganAt || until <= at) return 0n;
-  const kept = { bytes, fromMs: at.getTime(), toMs: until.getTime(), beganMs: usage.beganAt.getTime() };
-  return costUnits(kept, await prices.list());
-}
-
-const later = (a: Date, b: Date): Date => (a > b ? a : b);
 
 /** What keeping a collection costs; amounts in utia. */
 export interface CollectionCost {
@@ -162,63 +112,80 @@ export async function listRetentionCosts(
   appId: string,
   now: Date,
 ): Promise<CollectionCost[]> {
-  const found = await rows<UsageRow>(
+  // Of a deleted generation without blobs nothing can change any more but by an event.
+  const isSettled = sql`deleted_at is not null and blob_bytes = 0`;
+  const found = await rows<GenerationRow>(
     db,
-    sql`select ${columns} from collection_usage where app_id = ${appId} and deleted_at is null order by collection`,
+    sql`select ${columns} from collection_generation where app_id = ${appId} and not (${isSettled}) order by collection, number`,
   );
-  return Promise.all(found.map((each) => retentionCost(fromRow(each), prices, now)));
+  const owed = await rows<{ collection: string; units: string }>(
+    db,
+    sql`select collection, sum(accrued) as units from collection_generation
+        where app_id = ${appId} and ${isSettled} group by collection`,
+  );
+  const units = new Map(owed.map((each) => [each.collection, BigInt(each.units)]));
+  const live = new Map<string, Generation>();
+  for (const each of found.map(fromRow)) {
+    const { collection } = each;
+    units.set(collection, (units.get(collection) ?? 0n) + (await costUntil(each, now, prices)));
+    if (!each.deletedAt) live.set(collection, each);
+  }
+  return Promise.all([...live.values()].map((each) => retentionCost(each, units.get(each.collection)!, prices, now)));
 }
 
-async function retentionCost(usage: CollectionUsage, prices: Prices, now: Date): Promise<CollectionCost> {
-  const list = await prices.list();
-  const price = currentPrice(list);
+/** `accrued`: with what earlier collections of the name have cost. */
+async function retentionCost(
+  generation: Generation,
+  accrued: bigint,
+  prices: Prices,
+  now: Date,
+): Promise<CollectionCost> {
+  const price = currentPrice(await prices.list());
   const nowMs = now.getTime();
-  const beganMs = usage.beganAt?.getTime() ?? nowMs;
-  const sizeBytes = usage.data.bytes + usage.blobs.bytes;
+  const beganMs = generation.beganAt?.getTime() ?? nowMs;
+  const sizeBytes = bytesOf(generation);
   const month = { bytes: sizeBytes, fromMs: nowMs, toMs: nowMs + periodMs, beganMs };
-  const [dataUnits, blobUnits] = await Promise.all(
-    [usage.data, usage.blobs].map((measure) => costUntil(usage, measure, now, prices)),
-  );
   return {
-    collection: usage.collection,
-    retentionDays: usage.retentionDays,
+    collection: generation.collection,
+    retentionDays: generation.retentionDays,
     sizeBytes,
-    documentCount: usage.documentCount,
+    documentCount: generation.documentCount,
     freeDays: price.freeDays,
     pricePerGibDay: price.utiaPerGibDay,
     monthlyCost: roundedUtia(costUnits(month, [price])),
-    accrued: wholeUtia(usage.accrued + dataUnits! + blobUnits!),
+    accrued: wholeUtia(accrued),
     nextChargeAt: new Date(periodEndMs(beganMs, nowMs)),
   };
 }
 
-interface UsageRow {
-  appId: string;
-  collection: string;
-  number: bigint;
-  retentionDays: number | null;
-  documentCount: bigint;
+interface GenerationRow extends Omit<Generation, 'data' | 'blobs' | 'ahead' | 'accrued'> {
   dataBytes: bigint;
   dataAt: Date;
   blobBytes: bigint;
   blobAt: Date;
-  beganAt: Date | null;
+  /** JSON: pairs of bytes and milliseconds since 1970. */
+  blobAhead: string;
   accrued: string;
-  deletedAt: Date | null;
 }
 
 const columns = sql`app_id as "appId", collection, number, retention_days as "retentionDays",
   document_count as "documentCount", data_bytes as "dataBytes", data_at as "dataAt", blob_bytes as "blobBytes",
-  blob_at as "blobAt", began_at as "beganAt", accrued, deleted_at as "deletedAt"`;
+  blob_at as "blobAt", blob_ahead as "blobAhead", began_at as "beganAt", accrued, deleted_at as "deletedAt"`;
 
-function fromRow({ dataBytes, dataAt, blobBytes, blobAt, accrued, ...same }: UsageRow): CollectionUsage {
+function fromRow(found: GenerationRow): Generation {
+  const { dataBytes, dataAt, blobBytes, blobAt, blobAhead, accrued, ...same } = found;
+  const ahead = JSON.parse(blobAhead) as Array<[string, number]>;
   return {
     ...same,
     data: { bytes: dataBytes, at: dataAt },
     blobs: { bytes: blobBytes, at: blobAt },
+    ahead: ahead.map(([bytes, atMs]) => ({ bytes: BigInt(bytes), at: new Date(atMs) })),
     accrued: BigInt(accrued),
   };
 }
+
+const toAhead = (measures: readonly Measure[]): string =>
+  JSON.stringify(measures.map(({ bytes, at }) => [bytes.toString(), at.getTime()]));
 
 // Any fixed number. A batch of events touches many rows, in the order of the events: the consumers of the two sources
 // would deadlock if both were at work at the same time.
@@ -228,38 +195,44 @@ async function lockUsage(tx: Connection): Promise<void> {
   await execute(tx, sql`select pg_advisory_xact_lock(${usageLock})`);
 }
 
-/**
- * Changes a collection's row, made when it is not there. Nothing happens when `change` answers undefined or the
- * application is gone.
- */
+/** Changes a generation, made when it is not there. Nothing happens when the application is gone. */
 async function edit(
   tx: Connection,
-  { appId, collection, at }: { appId: string; collection: string; at: Date },
-  change: (usage: CollectionUsage) => Promise<CollectionUsage | undefined>,
+  { appId, collection }: { appId: string; collection: string },
+  number: bigint,
+  change: (generation: Generation) => Promise<Generation>,
 ): Promise<void> {
   await lockUsage(tx);
-  await execute(
+  const isGone = await row(tx, sql`select from deleted_app where app_id = ${appId}`);
+  if (isGone) return;
+  const name = sql`app_id = ${appId} and collection = ${collection}`;
+  if (number > 0n) {
+    // What was heard of blobs alone is about the collection that begins next.
+    await execute(
+      tx,
+      sql`update collection_generation set number = ${number} where ${name} and number = 0
+          and not exists (select from collection_generation where ${name} and number >= ${number})`,
+    );
+  }
+  const found = await row<GenerationRow>(
     tx,
-    sql`insert into collection_usage (app_id, collection, data_at, blob_at)
-        select ${appId}, ${collection}, ${at}::timestamptz, ${at}::timestamptz
-        where not exists (select from deleted_app where app_id = ${appId}) on conflict do nothing`,
+    sql`select ${columns} from collection_generation where ${name} and number = ${number} for no key update`,
   );
-  const found = await row<UsageRow>(
-    tx,
-    sql`select ${columns} from collection_usage where app_id = ${appId} and collection = ${collection}
-          and not exists (select from deleted_app where app_id = ${appId}) for no key update`,
-  );
-  const usage = found && (await change(fromRow(found)));
-  if (usage) await save(tx, usage);
+  await save(tx, await change(found ? fromRow(found) : newGeneration(appId, collection, number)));
 }
 
-async function save(tx: Connection, usage: CollectionUsage): Promise<void> {
+async function save(tx: Connection, generation: Generation): Promise<void> {
+  const { appId, collection, number, retentionDays, documentCount, data, blobs, beganAt, deletedAt } = generation;
   await execute(
     tx,
-    sql`update collection_usage
-        set number = ${usage.number}, retention_days = ${usage.retentionDays}, document_count = ${usage.documentCount},
-            data_bytes = ${usage.data.bytes}, data_at = ${usage.data.at}, blob_bytes = ${usage.blobs.bytes},
-            blob_at = ${usage.blobs.at}, began_at = ${usage.beganAt}, accrued = ${usage.accrued}, deleted_at = ${usage.deletedAt}
-        where app_id = ${usage.appId} and collection = ${usage.collection}`,
+    sql`insert into collection_generation (app_id, collection, number, retention_days, document_count, data_bytes,
+          data_at, blob_bytes, blob_at, blob_ahead, began_at, accrued, deleted_at)
+        values (${appId}, ${collection}, ${number}, ${retentionDays}, ${documentCount}, ${data.bytes},
+          ${data.at}, ${blobs.bytes}, ${blobs.at}, ${toAhead(generation.ahead)}, ${beganAt}, ${generation.accrued}, ${deletedAt})
+        on conflict (app_id, collection, number) do update set
+          retention_days = excluded.retention_days, document_count = excluded.document_count,
+          data_bytes = excluded.data_bytes, data_at = excluded.data_at, blob_bytes = excluded.blob_bytes,
+          blob_at = excluded.blob_at, blob_ahead = excluded.blob_ahead, began_at = excluded.began_at,
+          accrued = excluded.accrued, deleted_at = excluded.deleted_at`,
   );
 }

@@ -44,7 +44,10 @@ export async function financePool(size: number): Promise<{ pool: Pool; url: stri
 /** An outbox as data and blobs have one. */
 export interface Source {
   implementation: ReturnType<typeof outboxImplementation>;
-  publish(type: string, payload: { app_id: string; collection?: string; [field: string]: unknown }): Promise<void>;
+  publish(
+    type: string,
+    payload: { app_id: string; collection?: string; collection_number?: number; [field: string]: unknown },
+  ): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -56,10 +59,11 @@ export async function openSource(): Promise<Source> {
   return {
     implementation: outboxImplementation({ pool, log }),
     publish: async (type, payload) => {
-      const aggregateId = `${payload.app_id}/${payload.collection ?? ''}`;
+      const key = `${payload.app_id}/${payload.collection ?? ''}`;
+      const aggregateId = `${key}/${(payload.collection_number ?? 0).toString()}`;
       const aggregateSequence = (sequences.get(aggregateId) ?? 0n) + 1n;
       sequences.set(aggregateId, aggregateSequence);
-      const event = { topic: 'usage', key: aggregateId, aggregateId, aggregateSequence, type, payload };
+      const event = { topic: 'usage', key, aggregateId, aggregateSequence, type, payload };
       await transaction(pool, (tx) => append(tx, [event]));
     },
     close: () => pool.end(),

@@ -16,19 +16,19 @@ afterEach(() => finance.stop());
 /** A collection of an application, as data and blobs speak of it. */
 function collectionOf(app: string, name = 'notes', number = 1) {
   const about = { app_id: app, collection: name };
+  const blobs = (atDay: number, bytes: number, more: object) =>
+    finance.blobs.publish('blobs.usage', {
+      ...{ ...about, ...more, size_bytes: bytes, blob_count: 1, at: day(atDay).toISOString() },
+    });
   return {
     data: (atDay: number, bytes: number, documents = 1, retentionDays: number | null = null) =>
       finance.data.publish('collection.usage', {
         ...{ ...about, collection_number: number, size_bytes: bytes, document_count: documents },
         ...{ retention_days: retentionDays, at: day(atDay).toISOString() },
       }),
-    blobs: (atDay: number, bytes: number) =>
-      finance.blobs.publish('blobs.usage', {
-        ...about,
-        size_bytes: bytes,
-        blob_count: 1,
-        at: day(atDay).toISOString(),
-      }),
+    blobs: (atDay: number, bytes: number) => blobs(atDay, bytes, { collection_number: number }),
+    /** As before blobs knew the number. */
+    unnumberedBlobs: (atDay: number, bytes: number) => blobs(atDay, bytes, {}),
     deleted: (atDay: number) =>
       finance.data.publish('collection.deleted', { ...about, collection_number: number, at: day(atDay).toISOString() }),
   };
@@ -159,6 +159,29 @@ test('a deleted collection costs nothing more and is not listed; one of the same
   finance.clock.now = day(81);
   expect((await cost(app)).collections).toMatchObject([{ accrued: '5000' }]);
 });
+
+test.each(['blobs', 'unnumberedBlobs'] as const)(
+  'late events of a deleted collection change nothing of the one that has its name now (%s)',
+  async (late) => {
+    const app = newApp();
+    const [first, second] = [collectionOf(app, 'notes', 1), collectionOf(app, 'notes', 2)];
+    await first.data(0, GiB);
+    await first[late](0, GiB);
+    await costOn(1, app, { notes: 2 * GiB });
+    await first.deleted(32);
+    await second.data(50, GiB);
+    await costOn(60, app, { notes: GiB });
+    await first[late](32.1, GiB / 2);
+    await first[late](32.2, 0);
+    // The last to be applied of what blobs has published.
+    await collectionOf(app, 'later', 3).blobs(60, 1);
+    await costOn(81, app, { notes: GiB, later: 1 });
+    expect((await cost(app)).collections).toMatchObject([
+      { collection: 'later' },
+      { collection: 'notes', accrued: '5000', nextChargeAt: day(110).toISOString() },
+    ]);
+  },
+);
 
 test('nothing is kept of an application that is gone, also not what comes late', async () => {
   const app = newApp();

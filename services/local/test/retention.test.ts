@@ -70,4 +70,40 @@ describe('retention', () => {
     expect(cost).toMatchObject({ collection: 'files', retention_days: 7, document_count: 1 });
     expect((await send(granary.url, 'GET', `/api/tasks/${stored.body.ticket_id}`)).body['status']).toBe('Completed');
   });
+
+  test('a collection that has the name of a deleted one costs what it holds itself, its blobs included', async () => {
+    const app = await newApp(granary);
+    const path = `/api/apps/${app.appId}`;
+    const upload = (bytes: string) =>
+      app.call('POST', `${path}/blobs/files`, bytes, { 'content-type': 'application/octet-stream' });
+    const size = async () => {
+      const { body } = await app.call<{ collections: Array<{ size_bytes: number }> }>('GET', `${path}/retention/cost`);
+      return body.collections[0]?.size_bytes;
+    };
+    const documents = async () =>
+      (await app.call<{ size_bytes: number }>('GET', `${path}/collections/files/stats`)).body.size_bytes;
+    const sizeWith = (blobBytes: number) =>
+      eventually(async () => (await size()) === (await documents()) + blobBytes || undefined);
+    await upload('first'.repeat(200));
+    await sizeWith(1_000);
+    expect((await app.call('DELETE', `${path}/collections/files`, { force: true })).status).toBe(200);
+    await upload('second');
+    await sizeWith('second'.length);
+    const numbers = async () => {
+      const own = new Client({ connectionString: granary.databaseUrls.blobs });
+      await own.connect();
+      const { rows } = await own.query<{ payload: string }>('select payload from outbox where key = $1 order by pos', [
+        app.appId,
+      ]);
+      await own.end();
+      return rows.map(({ payload }) => (JSON.parse(payload) as Record<string, unknown>)['collection_number']);
+    };
+    const { rows } = await database.query<{ number: string }>(
+      `select c.number from collection c join application a on a.number = c.app_number
+       where a.app_id = $1 order by c.number`,
+      [app.appId],
+    );
+    expect(rows.length).toBe(2);
+    expect(new Set(await numbers())).toEqual(new Set(rows.map(({ number }) => number)));
+  });
 });

@@ -227,6 +227,7 @@ describe.each(['in one process', 'over gRPC'] as const)('tasks, %s', (transport)
       committedAt: at(1),
       userAddress: '',
       resultJson: Buffer.from('{"results":[]}'),
+      collectionNumber: '1',
     });
     const tasks = await start();
     expect(await tasks.getTask(ticketId)).toMatchObject({
