@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
+import { listedEtags, namesCurrent } from '@granary/shared/etag';
 import type { ByteRange } from '@granary/shared/objects/store';
 
 /** What a conditional or partial GET asks for, after RFC 9110 §13 and §14. */
@@ -12,21 +13,14 @@ export type Wanted =
 /** Decides by the conditions in their order: If-Match, If-None-Match, then If-Range and Range (for GET alone). */
 export function wanted(method: string, headers: IncomingHttpHeaders, etag: string, sizeBytes: number): Wanted {
   const ifMatch = headers['if-match'];
-  if (ifMatch !== undefined && !tags(ifMatch, etag).includes(etag)) return { kind: 'precondition-failed' };
-  const ifNoneMatch = headers['if-none-match'];
-  const isKnown = (tag: string) => tag.replace(/^W\//, '') === etag;
-  if (ifNoneMatch !== undefined && tags(ifNoneMatch, etag).some(isKnown)) return { kind: 'not-modified' };
+  if (ifMatch !== undefined && !listedEtags(ifMatch, etag).includes(etag)) return { kind: 'precondition-failed' };
+  if (namesCurrent(headers['if-none-match'], etag)) return { kind: 'not-modified' };
   const range = headers.range;
   if (range === undefined || method !== 'GET') return { kind: 'whole' };
   // No Last-Modified is ever sent, so a date cannot match.
   const ifRange = headers['if-range'];
   if (ifRange !== undefined && ifRange !== etag) return { kind: 'whole' };
   return parseRange(range, sizeBytes);
-}
-
-/** The entity tags of a list; `*` stands for any, so for the one that there is. */
-function tags(text: string, current: string): string[] {
-  return text.trim() === '*' ? [current] : (text.match(/(W\/)?"[^"]*"/g) ?? []);
 }
 
 /** One range of bytes. Several ranges, other units and nonsense are ignored: the whole is the answer then. */

@@ -3,6 +3,16 @@ export interface Answer {
   status: number;
   body: Buffer | undefined;
   headers: Record<string, string>;
+  /**
+   * True for an answer that holds a secret beside text of the request. It is never compressed: its size would reveal how
+   * much the two have in common (BREACH).
+   */
+  isSecret?: boolean;
+}
+
+/** An answer with a body. */
+export interface FullAnswer extends Answer {
+  body: Buffer;
 }
 
 /** JSON text that goes into an answer as it is, so that no number in it is rounded. */
@@ -17,7 +27,7 @@ export function jsonText(text: string | Buffer): JsonText | null {
 
 const jsonType = 'application/json; charset=utf-8';
 
-export function json(status: number, value: unknown, headers: Record<string, string> = {}): Answer {
+export function json(status: number, value: unknown, headers: Record<string, string> = {}): FullAnswer {
   return jsonBytes(status, Buffer.from(stringify(value)), headers);
 }
 
@@ -34,12 +44,8 @@ export function accepted(ticketId: string, value: unknown): Answer {
 export const taskLocation = (ticketId: string): Record<string, string> => ({ Location: `/api/tasks/${ticketId}` });
 
 /** A whole answer that a service has rendered. */
-export function jsonBytes(status: number, body: Buffer, headers: Record<string, string> = {}): Answer {
+export function jsonBytes(status: number, body: Buffer, headers: Record<string, string> = {}): FullAnswer {
   return { status, body, headers: { 'Content-Type': jsonType, ...headers } };
-}
-
-export function text(status: number, contentType: string, body: string): Answer {
-  return { status, body: Buffer.from(body), headers: { 'Content-Type': contentType } };
 }
 
 /** Like JSON.stringify, with JsonText spliced in. */

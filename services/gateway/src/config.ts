@@ -34,6 +34,10 @@ export const gatewayConfig = z.object({
   /** `*`, or the allowed origins separated by commas. */
   CORS_ORIGINS: z.string().min(1).default('*'),
   TRUST_PROXY: trustProxy,
+  /** Whether answers are compressed for clients that accept it. */
+  COMPRESSION: z.stringbool().default(true),
+  /** Answers of which a step is compressed at once, each in a thread of Node's pool. */
+  COMPRESSION_CONCURRENCY: whole(1, 128).default(2),
   MAX_BLOB_BYTES: whole(1, 1024 ** 4).default(1024 ** 3),
   /** Bytes of request bodies and of large answers that the process holds at once. */
   BODY_BUDGET_BYTES: whole(16 * 1024 ** 2, 64 * 1024 ** 3).default(256 * 1024 ** 2),

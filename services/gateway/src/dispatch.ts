@@ -95,7 +95,7 @@ async function serve(context: Context, route: Route, request: Request, response:
     const served = new ServedRequest(call, caller, path, query, body, tree, request, response, route.path);
     const answer = await route.handle(context, served);
     answerBytes = answer?.body?.length ?? 0;
-    if (answer && !response.destroyed) send(request, response, answer, context.budget);
+    if (answer && !response.destroyed) send(request, response, answer, context);
   } finally {
     share?.leave(answerBytes);
     gate?.leave();

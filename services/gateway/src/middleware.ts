@@ -1,11 +1,13 @@
 import type { Socket } from 'node:net';
 import type { ErrorRequestHandler, NextFunction, Request, RequestHandler, Response } from 'express';
 import { invalid, notFound, ServiceError } from '@granary/shared/errors';
+import { namesCurrent } from '@granary/shared/etag';
 import { Cancellation } from '@granary/shared/grpc/cancellation';
 import { newId } from '@granary/shared/ids';
 import type { Logger } from '@granary/shared/logger';
 import type { Answer } from './answer';
-import { discardRest, type Budget } from './body';
+import { discardRest } from './body';
+import { etagOf, type ContentEncoding } from './compression';
 import type { GatewayConfig } from './config';
 import { exchangeOf, type Exchange } from './exchange';
 import { requestBegins, requestEnds } from './observe';
@@ -154,23 +156,53 @@ function ending({ config, log, budget }: Pick<Context, 'config' | 'log' | 'budge
 /** Smaller answers are not worth counting. */
 const countedAnswerBytes = 256 * 1024;
 
-/** Writes an answer. Throws OVERLOADED when a large one does not fit the budget. */
-export function send(request: Request, response: Response, answer: Answer, budget: Budget): void {
+/**
+ * Writes an answer, compressed if the client asks for that, or 304 where the client has it already. Throws OVERLOADED
+ * when a large one does not fit the budget.
+ */
+export function send(
+  request: Request,
+  response: Response,
+  answer: Answer,
+  { budget, compression }: Pick<Context, 'budget' | 'compression'>,
+): void {
   const exchange = exchangeOf(response);
   const size = answer.body?.length ?? 0;
   discardRest(request, response);
-  if (size >= countedAnswerBytes) {
-    budget.take(size);
-    exchange.heldBytes = size;
-  }
   const headers: Record<string, string> = {
     'Cache-Control': exchange.isPrivate ? 'no-store' : 'no-cache',
     ...answer.headers,
   };
-  if (answer.status !== 204) headers['Content-Length'] = String(size);
+  let encoding: ContentEncoding | undefined;
+  if (compression.covers(answer)) {
+    headers['Vary'] = 'Accept-Encoding';
+    encoding = compression.encodingFor(request.headers['accept-encoding']);
+    if (encoding !== undefined && headers['ETag'] !== undefined) headers['ETag'] = etagOf(headers['ETag'], encoding);
+  }
+  if (headers['ETag'] !== undefined && isKnown(request, answer, headers['ETag'])) {
+    for (const name of describingBody) delete headers[name];
+    writeHead(response, 304, headers);
+    response.end();
+    return;
+  }
+  if (size >= countedAnswerBytes) {
+    budget.take(size);
+    exchange.heldBytes = size;
+  }
+  if (encoding !== undefined) headers['Content-Encoding'] = encoding;
+  else if (answer.status !== 204) headers['Content-Length'] = String(size);
   writeHead(response, answer.status, headers);
   if (request.method === 'HEAD' || answer.body === undefined) response.end();
+  else if (encoding !== undefined) compression.send(response, answer.body, encoding);
   else response.end(answer.body);
+}
+
+/** Headers that a 304 leaves out, which has no body. */
+const describingBody = ['Content-Type', 'Content-Encoding'];
+
+/** Whether a client that reads has what it would be answered. */
+function isKnown({ method, headers }: Request, { status }: Answer, etag: string): boolean {
+  return status === 200 && (method === 'GET' || method === 'HEAD') && namesCurrent(headers['if-none-match'], etag);
 }
 
 /** For what no route has answered. */

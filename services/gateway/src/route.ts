@@ -8,10 +8,12 @@ import type { Access, Caller, CallerOf, KeyLookup } from './auth';
 import type { Budget } from './body';
 import type { ByteHop } from './byte-hop';
 import type { Clients } from './clients';
+import type { Compression } from './compression';
 import type { GatewayConfig } from './config';
 import type { Gate } from './gate';
 import type { AppShares } from './shares';
 import type { Health } from './health';
+import type { StaticAnswer } from './static-answer';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
 
@@ -28,14 +30,15 @@ export interface Context {
   gate: Gate;
   streamGate: Gate;
   shares: AppShares;
+  compression: Compression;
   /** How every service is, as of half a second ago at most. */
   health: (requestId: string) => Promise<Health>;
   /** True from the first moment of a stop. */
   isDraining: () => boolean;
   /** The published document, as it is sent. */
-  openapi: Buffer;
+  openapi: StaticAnswer;
   /** The same for people. */
-  docs: Answer;
+  docs: StaticAnswer;
 }
 
 const name = /^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/;

@@ -10,8 +10,10 @@ import { startTelemetry, type Telemetry } from '@granary/shared/telemetry/teleme
 import { openTrust } from '@granary/shared/trust/trust';
 import { hashKey, keyLookup } from './auth';
 import { Budget, expectsContinue } from './body';
+import { jsonBytes } from './answer';
 import { ByteHop } from './byte-hop';
 import { openClients, type ServiceName } from './clients';
+import { Compression } from './compression';
 import type { GatewayConfig } from './config';
 import { createRouter } from './dispatch';
 import { docsPage } from './docs/page';
@@ -23,6 +25,7 @@ import { openapiDocument } from './openapi';
 import type { Context } from './route';
 import { routes } from './routes';
 import { AppShares } from './shares';
+import { StaticAnswer } from './static-answer';
 
 /** What the answers of one app that are worked on may have together, while other apps are there. */
 const sharedAnswerBytes = 128 * 1024;
@@ -60,6 +63,10 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
     await telemetry?.stop();
   };
   let draining = false;
+  const compression = new Compression({
+    isEnabled: config.COMPRESSION,
+    concurrency: config.COMPRESSION_CONCURRENCY,
+  });
   const document = openapiDocument(routes);
   const context: Context = {
     config,
@@ -80,8 +87,9 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
     }),
     health: healthOf(clients),
     isDraining: () => draining,
-    openapi: Buffer.from(JSON.stringify(document)),
-    docs: docsPage(document),
+    compression,
+    openapi: new StaticAnswer(compression, jsonBytes(200, Buffer.from(JSON.stringify(document)))),
+    docs: new StaticAnswer(compression, docsPage(document)),
   };
   unobserve = observeLimits(context);
   const server = createHttpServer(createApp(context), config);

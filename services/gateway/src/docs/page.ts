@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import type { Answer } from '../answer';
+import type { FullAnswer } from '../answer';
 import type { OpenapiDocument, Schema, SecurityScheme } from './document';
 import { markup, Markup, prose, table } from './markup';
 import { headerOf, methodOf, operationArticle, type Entry } from './operation';
@@ -16,7 +16,7 @@ const contentSecurityPolicy = [
 ].join('; ');
 
 /** The document of `openapiDocument` as a page for people, ready to be sent. */
-export function docsPage(published: Record<string, unknown>): Answer {
+export function docsPage(published: Record<string, unknown>): FullAnswer {
   const page = render(published as unknown as OpenapiDocument);
   const headers = {
     'Content-Type': 'text/html; charset=utf-8',

@@ -80,7 +80,7 @@ export const applicationRoutes = [
       const application = wholeApplication(created.application!);
       const headers = { Location: `/api/applications/${application.app_id}`, ...replayedHeader(secret === '') };
       const issued = { app_key: secret || null, key_id: key!.keyId, permissions: key!.permissions };
-      return json(201, { ...application, ...issued }, headers);
+      return { ...json(201, { ...application, ...issued }, headers), isSecret: true };
     },
   }),
   route({

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { version } from '@granary/shared/version';
-import { json, jsonBytes } from '../answer';
+import { json } from '../answer';
 import { route } from '../route';
 
 const states = z.enum(['healthy', 'degraded', 'unhealthy']);
@@ -101,7 +101,7 @@ export const healthRoutes = [
     tag,
     auth,
     responses: { 200: { description: 'OpenAPI 3.1', schema: z.record(z.string(), z.unknown()) } },
-    handle: ({ openapi }) => Promise.resolve(jsonBytes(200, openapi)),
+    handle: ({ openapi }, { incoming }) => openapi.for(incoming),
   }),
   route({
     method: 'GET',
@@ -112,7 +112,7 @@ export const healthRoutes = [
     tag,
     auth,
     responses: { 200: { description: 'The page', schema: z.string(), contentType: 'text/html' } },
-    handle: ({ docs }) => Promise.resolve(docs),
+    handle: ({ docs }, { incoming }) => docs.for(incoming),
   }),
   route({
     method: 'GET',

@@ -94,7 +94,8 @@ export const keyRoutes = [
         }),
         call,
       );
-      return json(200, { app_id: path.app_id, app_key: secret || null, ...keyJson(key!) });
+      const answer = json(200, { app_id: path.app_id, app_key: secret || null, ...keyJson(key!) });
+      return { ...answer, isSecret: true };
     },
   }),
   route({

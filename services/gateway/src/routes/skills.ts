@@ -1,7 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
+import { strongEtag } from '@granary/shared/etag';
 import { readJson, toPlain } from '@granary/shared/json/value';
-import { json, text } from '../answer';
+import { json } from '../answer';
 import { malformedJson } from '../problem';
 import { limits, route } from '../route';
 import { successSchema } from '../schemas';
@@ -21,7 +22,9 @@ export const skillsRoutes = [
     responses: { 200: { description: 'The document', schema: z.string(), contentType: markdownType } },
     handle: async ({ clients }, { path, call }) => {
       const { markdown } = await clients.data.getSkills({ appId: path.app_id }, call);
-      return text(200, `${markdownType}; charset=utf-8`, markdown);
+      const body = Buffer.from(markdown);
+      const headers = { 'Content-Type': `${markdownType}; charset=utf-8`, ETag: strongEtag(body) };
+      return { status: 200, body, headers };
     },
   }),
   route({

@@ -1,0 +1,132 @@
+import type { ServerResponse } from 'node:http';
+import { brotliCompress, constants, createBrotliCompress, createGzip, gzip } from 'node:zlib';
+import { promisify } from 'node:util';
+import Negotiator from 'negotiator';
+import { setBounded } from '@granary/shared/bounded';
+import { Semaphore } from '@granary/shared/concurrency/semaphore';
+import type { Answer } from './answer';
+
+export type ContentEncoding = 'br' | 'gzip';
+
+/** In the order in which they are taken when the client does not care. */
+const offered = ['br', 'gzip', 'identity'];
+/** A smaller body fits into a packet anyway. */
+const compressedFromBytes = 1024;
+/** What one step compresses: about a quarter of a millisecond of a thread of the pool. */
+const stepBytes = 64 * 1024;
+/** Answers compressed at once, most of them waiting for their reader; each holds up to a megabyte of zlib's state. */
+const openMax = 128;
+/** Clients send few different headers, but may invent any. */
+const knownHeadersMax = 256;
+
+// Of the levels that cost about as much as sending: higher ones take twice the time for a tenth less.
+const streamed = {
+  br: { params: { [constants.BROTLI_PARAM_QUALITY]: 3, [constants.BROTLI_PARAM_LGWIN]: 18 } },
+  gzip: { level: 1 },
+};
+const once = {
+  br: { params: { [constants.BROTLI_PARAM_QUALITY]: 9 } },
+  gzip: { level: 9 },
+};
+
+const compressed = {
+  br: (body: Buffer) => promisify(brotliCompress)(body, once.br),
+  gzip: (body: Buffer) => promisify(gzip)(body, once.gzip),
+};
+
+/** A body whose bytes do not change: compressed well, as it is worth the time. */
+export const compressOnce = (body: Buffer, encoding: ContentEncoding): Promise<Buffer> => compressed[encoding](body);
+
+/** The entity tag of a compressed representation, whose bytes are others. */
+export const etagOf = (plain: string, encoding: ContentEncoding): string => plain.replace(/"$/, `-${encoding}"`);
+
+export interface CompressionLimits {
+  isEnabled: boolean;
+  /** Threads of the pool that compress at once. */
+  concurrency: number;
+}
+
+/** Compresses answers of JSON and text for clients that ask for it. */
+export class Compression {
+  private readonly slots: Semaphore;
+  private readonly negotiated = new Map<string, ContentEncoding | undefined>();
+  private open = 0;
+
+  constructor(private readonly limits: CompressionLimits) {
+    this.slots = new Semaphore(limits.concurrency);
+  }
+
+  /** Whether the answer depends on what encodings the client accepts. */
+  covers({ body, headers, isSecret }: Answer): boolean {
+    if (!this.limits.isEnabled || body === undefined || body.length < compressedFromBytes) return false;
+    if (isSecret === true || headers['Content-Encoding'] !== undefined) return false;
+    const type = headers['Content-Type'] ?? '';
+    return type.startsWith('application/json') || type.startsWith('text/');
+  }
+
+  /** The encoding for a client by its Accept-Encoding, undefined for none; none either while too many are compressed. */
+  encodingFor(acceptEncoding: string | string[] | undefined): ContentEncoding | undefined {
+    if (acceptEncoding === undefined || this.open >= openMax) return undefined;
+    const header = String(acceptEncoding);
+    if (this.negotiated.has(header)) return this.negotiated.get(header);
+    const [best] = new Negotiator({ headers: { 'accept-encoding': header } }).encodings(offered, {
+      preferred: offered,
+    });
+    const encoding = best === 'br' || best === 'gzip' ? best : undefined;
+    setBounded(this.negotiated, header, encoding, knownHeadersMax);
+    return encoding;
+  }
+
+  /** Sends a body whose head is written, step by step and at the pace of its reader. */
+  send(response: ServerResponse, body: Buffer, encoding: ContentEncoding): void {
+    this.open += 1;
+    this.stream(response, body, encoding)
+      .catch(() => response.destroy())
+      .finally(() => (this.open -= 1));
+  }
+
+  private async stream(response: ServerResponse, body: Buffer, encoding: ContentEncoding): Promise<void> {
+    const encoder = encoding === 'br' ? createBrotliCompress(streamed.br) : createGzip(streamed.gzip);
+    const failed = new Promise<never>((_, reject) => encoder.once('error', reject));
+    failed.catch(() => {});
+    encoder.on('data', (chunk: Buffer) => response.write(chunk));
+    try {
+      for (let at = 0; at < body.length; at += stepBytes) {
+        const step = body.subarray(at, at + stepBytes);
+        const isLast = at + stepBytes >= body.length;
+        await this.slots.acquire();
+        try {
+          await Promise.race([failed, isLast ? ending(encoder, step) : writing(encoder, step)]);
+        } finally {
+          this.slots.release();
+        }
+        // Whoever does not read holds no slot.
+        if (response.writableNeedDrain) await drained(response);
+        if (response.destroyed) return;
+      }
+      response.end();
+    } finally {
+      encoder.destroy();
+    }
+  }
+}
+
+type Encoder = ReturnType<typeof createGzip> | ReturnType<typeof createBrotliCompress>;
+
+const writing = (encoder: Encoder, step: Buffer): Promise<void> =>
+  new Promise((resolve) => encoder.write(step, () => resolve()));
+
+const ending = (encoder: Encoder, step: Buffer): Promise<void> =>
+  new Promise((resolve) => {
+    encoder.once('end', resolve).end(step);
+  });
+
+function drained(response: ServerResponse): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      response.off('drain', done).off('close', done);
+      resolve();
+    };
+    response.on('drain', done).on('close', done);
+  });
+}
