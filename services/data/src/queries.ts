@@ -285,7 +285,7 @@ export async function runQuery(
     const count = parseCount(take(given, 'count'));
     const find = and(query.find, ...conditionsOf(handle, parameters, given));
     const source = documentsOf(handle, { includeHistory: false, includeDeleted: false });
-    const databases = new AppDatabases(db, request.appId, call.signal);
+    const databases = new AppDatabases(db, request, call.signal);
     return readDocuments(databases, source, { find, projection, sort, limit, offset, cursor, count });
   });
 }

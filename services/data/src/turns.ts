@@ -29,8 +29,11 @@ interface Running {
   sinceMs: number;
 }
 
+/** Those of an app that wait in one line. */
 interface App {
+  /** Of the line. */
   id: string;
+  appId: string;
   /** In the order in which they began; those that rest are among them. */
   running: Set<Running>;
   waiting: Waiting[];
@@ -46,6 +49,8 @@ interface App {
 export class Turns {
   /** Apps with anything running or waiting. */
   private readonly apps = new Map<string, App>();
+  /** How many are running of each app, in all of its lines. */
+  private readonly runningOfApp = new Map<string, number>();
   private running = 0;
   private turns = 0;
   private looking: NodeJS.Timeout | undefined;
@@ -58,12 +63,13 @@ export class Turns {
 
   /**
    * Runs a work when its turn comes. Throws TOO_MANY_REQUESTS when too many of the app wait, and CANCELLED for a caller
-   * who has gone before his turn.
+   * who has gone before his turn. An app may have several lines, by their ids: they are served like those of different
+   * apps, within the limit of the app.
    */
-  async run<T>(appId: string, signal: CancelSignal, work: () => Promise<T>): Promise<T> {
+  async run<T>(appId: string, signal: CancelSignal, work: () => Promise<T>, line = appId): Promise<T> {
     if (signal.aborted) throw callerGone();
-    const app = this.apps.get(appId) ?? { id: appId, running: new Set(), waiting: [], lastTurn: 0 };
-    this.apps.set(appId, app);
+    const app = this.apps.get(line) ?? { id: line, appId, running: new Set(), waiting: [], lastTurn: 0 };
+    this.apps.set(line, app);
     const running = this.mayRun(app) ? this.begin(app) : await this.wait(app, signal);
     try {
       return await work();
@@ -78,7 +84,7 @@ export class Turns {
   private rest(app: App, running: Running): void {
     const nowMs = this.now();
     const restMs = Math.min((nowMs - running.sinceMs) * this.limits.restFactor, restMaxMs);
-    if (restMs === 0 || this.presence.isAlone(app.id, nowMs)) return this.leave(app, running);
+    if (restMs === 0 || this.presence.isAlone(app.appId, nowMs)) return this.leave(app, running);
     setTimeout(() => {
       this.leave(app, running);
       this.next();
@@ -87,15 +93,18 @@ export class Turns {
 
   private leave(app: App, running: Running): void {
     app.running.delete(running);
+    const left = this.runningOfApp.get(app.appId)! - 1;
+    if (left === 0) this.runningOfApp.delete(app.appId);
+    else this.runningOfApp.set(app.appId, left);
     this.forgetIdle(app);
   }
 
-  private mayRun({ id, running }: App): boolean {
+  private mayRun({ appId, running }: App): boolean {
     const { limit, appLimit, share } = this.limits;
-    if (this.running >= limit || running.size >= appLimit) return false;
+    if (this.running >= limit || (this.runningOfApp.get(appId) ?? 0) >= appLimit) return false;
     if (running.size < share) return true;
     const nowMs = this.now();
-    if (this.presence.isAlone(id, nowMs)) return true;
+    if (this.presence.isAlone(appId, nowMs)) return true;
     let young = 0;
     for (const { sinceMs } of running) if (nowMs - sinceMs < lentMs) young += 1;
     return young < share;
@@ -105,6 +114,7 @@ export class Turns {
     const running = { sinceMs: this.now() };
     this.running += 1;
     app.running.add(running);
+    this.runningOfApp.set(app.appId, (this.runningOfApp.get(app.appId) ?? 0) + 1);
     app.lastTurn = ++this.turns;
     return running;
   }

@@ -332,7 +332,7 @@ export async function readView(db: SharedDatabases, request: ReadRequest, call: 
     }
     const refreshed = JSON.stringify(view.refreshedAt?.toISOString() ?? null);
     const more = `,"refreshed_at":${refreshed},"refresh_mode":${JSON.stringify(view.refreshMode)}`;
-    const databases = new AppDatabases(db, request.appId, call.signal);
+    const databases = new AppDatabases(db, request, call.signal);
     return readDocuments(databases, rowsOfView(view), { ...options, find: and(...conditions) }, more);
   });
 }

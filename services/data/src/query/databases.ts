@@ -1,4 +1,5 @@
 import type { CancelSignal } from '@granary/shared/grpc/cancellation';
+import { queryUntilAborted, type Statement } from '@granary/shared/postgres/cancellable';
 import type { Lane } from '@granary/shared/postgres/lane';
 import type { Pool, Queryable } from '@granary/shared/postgres/pool';
 import { Presence } from '@granary/shared/presence';
@@ -20,6 +21,8 @@ export interface ReadDatabases {
 /** What the reads of all apps share. */
 export interface SharedDatabases {
   pool: Pool;
+  /** For what must not wait: look-ups of keys and handles, and requests to cancel a statement. */
+  fast: Pool;
   lane: Lane;
   turns: ReadTurns;
 }
@@ -29,10 +32,14 @@ export interface ReadTurns {
   presence: Presence;
   longPages: Turns;
   scans: Turns;
+  /** Scans by anybody without a key, a part of `scans`. */
+  strangers: Turns;
 }
 
 /** Reads of one app that may wait for their turn. */
 const waitingMax = 1_000;
+/** Scans by anybody without a key that may wait, of one app: each of them holds a place in the gateway. */
+const waitingStrangersMax = 64;
 /**
  * Beside other apps the place of a long page rests for so many times as long as the page took: it has still to be sent
  * and passed on, and who asks for little is to find a processor that is free.
@@ -43,10 +50,12 @@ const longPageWeight = 32;
 
 /**
  * Turns such that neither the lane nor the pool, of so many connections, is ever full of one app's long reads, and that
- * beside other apps one has no more than a quarter of the scans, each of which can keep a processor busy.
+ * beside other apps one has no more than a quarter of the scans, each of which can keep a processor busy. Anybody without
+ * a key has half of the scans at most: the owner of an app does not wait behind them.
  */
 export function readTurns(laneSize: number, poolSize: number): ReadTurns {
   const scans = Math.max(1, Math.floor(poolSize / 2));
+  const strangers = Math.max(1, Math.floor(scans / 2));
   const presence = new Presence();
   const turnsOf = (limit: number, share: number, restFactor: number) =>
     new Turns({ limit, appLimit: Math.max(1, limit - 1), share: Math.max(1, share), restFactor, waitingMax }, presence);
@@ -54,17 +63,36 @@ export function readTurns(laneSize: number, poolSize: number): ReadTurns {
     presence,
     longPages: turnsOf(laneSize, laneSize - 1, longPageRestFactor),
     scans: turnsOf(scans, Math.floor(scans / 4), 0),
+    strangers: new Turns(
+      {
+        limit: strangers,
+        appLimit: Math.max(1, strangers - 1),
+        share: 1,
+        restFactor: 0,
+        waitingMax: waitingStrangersMax,
+      },
+      presence,
+    ),
   };
 }
 
-/** The databases as a call of one app may use them: what may take long takes its turn among the apps. */
+/** Who reads: with a key that may read what is private, or as anybody. */
+export interface Reader {
+  appId: string;
+  mayReadPrivate: boolean;
+}
+
+/**
+ * The databases as one call may use them: what may take long takes its turn among the apps, and ends when nobody waits
+ * for it any more.
+ */
 export class AppDatabases implements ReadDatabases {
   constructor(
     private readonly shared: SharedDatabases,
-    private readonly appId: string,
+    private readonly reader: Reader,
     private readonly signal: CancelSignal,
   ) {
-    shared.turns.presence.see(appId, performance.now());
+    shared.turns.presence.see(reader.appId, performance.now());
   }
 
   get lane(): IndexReads {
@@ -75,14 +103,22 @@ export class AppDatabases implements ReadDatabases {
     const { lane, turns } = this.shared;
     return {
       read: (text, values, reader) =>
-        turns.longPages.run(this.appId, this.signal, () => lane.read(text, values, reader, longPageWeight)),
+        turns.longPages.run(this.reader.appId, this.signal, () => lane.read(text, values, reader, longPageWeight)),
     };
   }
 
   get pool(): Queryable {
-    const { pool, turns } = this.shared;
-    const query = (statement: never) =>
-      turns.scans.run(this.appId, this.signal, () => pool.query(statement) as Promise<unknown>);
+    const { pool, fast } = this.shared;
+    const query = (statement: Statement) => this.scan(() => queryUntilAborted(pool, fast, this.signal, statement));
     return { query } as unknown as Queryable;
+  }
+
+  private scan<T>(work: () => Promise<T>): Promise<T> {
+    const { turns } = this.shared;
+    const { appId, mayReadPrivate } = this.reader;
+    if (mayReadPrivate) return turns.scans.run(appId, this.signal, work);
+    // No app has an id with a question mark.
+    const scan = () => turns.scans.run(appId, this.signal, work, `${appId}?`);
+    return turns.strangers.run(appId, this.signal, scan);
   }
 }

@@ -1,6 +1,5 @@
 import { forbidden, invalid, notFound } from '@granary/shared/errors';
 import type { Call } from '@granary/shared/grpc/types';
-import type { Pool } from '@granary/shared/postgres/pool';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { readJson } from '@granary/shared/json/value';
 import { COLLECTION_NOT_FOUND, findApp, type CollectionHandle } from '../catalog';
@@ -66,7 +65,8 @@ export async function listDocuments(
   };
   return withFreshSource(async (isRepeated) => {
     const source = await findRoot(db, request.appId, name, includeHistory, isRepeated || isAll(options.find));
-    return readDocuments(new AppDatabases(db, request.appId, call.signal), source, options);
+    const reader = { appId: request.appId, mayReadPrivate: true };
+    return readDocuments(new AppDatabases(db, reader, call.signal), source, options);
   });
 }
 
@@ -86,10 +86,8 @@ function listSort(body: ReadonlyMap<string, unknown>): SortTerm[] {
   }));
 }
 
-/** What a read needs: the databases, connections for look-ups, and the handles that were looked up lately. */
+/** What a read needs: the databases, and the handles that were looked up lately. */
 export interface ReadContext extends SharedDatabases {
-  /** For look-ups of keys and handles. */
-  fast: Pool;
   readers: ReaderHandles;
 }
 
@@ -132,7 +130,7 @@ export async function readCollection(
     if (!handle) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${request.name}`);
     if (handle.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('collection');
     const source = documentsOf(handle, { includeHistory: false, includeDeleted: false });
-    return readDocuments(new AppDatabases(db, request.appId, call.signal), source, urlQuery(handle, request));
+    return readDocuments(new AppDatabases(db, request, call.signal), source, urlQuery(handle, request));
   });
 }
 

@@ -30,6 +30,45 @@ export class Cancellation implements CancelSignal {
   }
 }
 
+/**
+ * A signal that is aborted by itself or with its parent. It listens to the parent only while it has listeners: most calls
+ * end without any.
+ */
+export class LinkedCancellation implements CancelSignal {
+  private isAborted = false;
+  private abortWithParent: (() => void) | undefined;
+  private listeners: Set<() => void> | undefined;
+
+  constructor(private readonly parent: CancelSignal) {}
+
+  get aborted(): boolean {
+    return this.isAborted || this.parent.aborted;
+  }
+
+  abort(): void {
+    this.isAborted = true;
+    const { listeners } = this;
+    this.listeners = undefined;
+    for (const listener of listeners ?? []) listener();
+  }
+
+  addEventListener(_: 'abort', listener: () => void): void {
+    if (this.aborted) return;
+    if (!this.listeners) {
+      this.listeners = new Set();
+      this.abortWithParent = () => this.abort();
+      this.parent.addEventListener('abort', this.abortWithParent, { once: true });
+    }
+    this.listeners.add(listener);
+  }
+
+  removeEventListener(_: 'abort', listener: () => void): void {
+    if (!this.listeners?.delete(listener) || this.listeners.size > 0) return;
+    this.listeners = undefined;
+    this.parent.removeEventListener('abort', this.abortWithParent!);
+  }
+}
+
 /** For calls that nobody can abort. */
 export const neverAborted: CancelSignal = {
   aborted: false,

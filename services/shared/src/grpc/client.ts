@@ -13,7 +13,7 @@ import { asOurFault } from '../trust/guard';
 import { measuredCalls } from '../telemetry/rpc';
 import { appOf, tokenHeader } from '../trust/token';
 import type { CallCredentials } from '../trust/trust';
-import { runHandler, withinDeadline, type AnyHandler } from './run';
+import { runWithinDeadline, type AnyHandler } from './run';
 import { maxMessageBytes, type Implementation } from './server';
 import { fromStatus } from './status';
 import { maxRequestBytes } from './stream';
@@ -94,7 +94,7 @@ function direct(implementation: Implementation, log: Logger): Transport {
     method: (name, { path }) => {
       const handler = handlers[name];
       if (!handler) throw new Error(`no handler for ${path}`);
-      return (request, call) => withinDeadline(call, runHandler(handler, request, call, log, path));
+      return (request, call) => runWithinDeadline(handler, request, call, log, path);
     },
     close: () => {},
   };

@@ -1,6 +1,7 @@
 import { ServiceError } from '../errors';
 import type { Logger } from '../logger';
 import { inSpan, methodMetrics } from '../telemetry/rpc';
+import { LinkedCancellation } from './cancellation';
 import { startWaiting, stopWaiting } from './deadlines';
 import { toServiceError } from './status';
 import type { Call } from './types';
@@ -34,10 +35,24 @@ export async function runHandler(
   }
 }
 
-/** Waits for a result no longer than the deadline of the call. */
-export function withinDeadline<T>(call: Call, result: Promise<T>): Promise<T> {
+/**
+ * Runs a handler in this process for its caller, who waits no longer than the deadline. The deadline also aborts the
+ * signal of the call, as it does over the wire: nobody wants the result any more.
+ */
+export function runWithinDeadline(
+  handler: AnyHandler,
+  request: unknown,
+  call: Call,
+  log: Logger,
+  method: string,
+): Promise<unknown> {
+  const signal = new LinkedCancellation(call.signal);
+  const result = runHandler(handler, request, { ...call, signal }, log, method);
   return new Promise((resolve, reject) => {
-    const waiting = startWaiting(call.deadlineMs - Date.now(), () => reject(deadlinePassed()));
+    const waiting = startWaiting(call.deadlineMs - Date.now(), () => {
+      reject(deadlinePassed());
+      signal.abort();
+    });
     result.then(
       (value) => {
         stopWaiting(waiting);
