@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { QueryConfig, QueryResult } from 'pg';
 import { ServiceError } from '../errors';
 import type { CancelSignal } from '../grpc/cancellation';
@@ -7,21 +8,26 @@ import type { Connection, Pool } from './pool';
 /** A statement as it goes to pg. */
 export type Statement = QueryConfig;
 
+const queryCanceled = '57014';
+/** Postgres ignores a request that comes before the statement, so it is repeated while the statement goes on. */
+const cancelAgainAfterMs = 100;
+
 /**
- * Runs a statement on a connection of `pool`, and has Postgres cancel it when the signal is aborted; the request to cancel
- * goes over `cancelling`, which must not be busy with such statements itself. Throws CANCELLED for an aborted signal.
+ * Runs a statement on a connection of `pool`, and has Postgres cancel it when the signal is aborted; the requests to cancel
+ * go over `fast`, which must not be busy with such statements itself. Throws CANCELLED for an aborted signal.
  */
 export async function queryUntilAborted(
   pool: Pool,
-  cancelling: Pool,
+  fast: Pool,
   signal: CancelSignal,
   statement: Statement,
 ): Promise<QueryResult> {
   if (signal.aborted) throw cancelled();
   const connection = await pool.connect();
-  let isCancelled: Promise<boolean> | undefined;
+  const ended = new AbortController();
+  let cancelling: Promise<boolean> | undefined;
   const cancel = () => {
-    isCancelled = cancelStatement(cancelling, connection);
+    cancelling = cancelStatement(fast, connection, ended.signal);
   };
   signal.addEventListener('abort', cancel, { once: true });
   let isUsable = true;
@@ -32,21 +38,22 @@ export async function queryUntilAborted(
     throw signal.aborted && sqlState(error) === queryCanceled ? cancelled(error) : error;
   } finally {
     signal.removeEventListener('abort', cancel);
+    ended.abort();
     // A request that is still under way could cancel the next statement of this connection.
-    if (isCancelled) isUsable = await isCancelled;
+    if (cancelling) isUsable = await cancelling;
     connection.release(!isUsable);
   }
 }
 
-const queryCanceled = '57014';
-
-/** Whether the request is known to have been carried out by now. */
-async function cancelStatement(cancelling: Pool, connection: Connection): Promise<boolean> {
+/** Asks until the statement has ended. Returns whether every request is known to have been carried out by then. */
+async function cancelStatement(fast: Pool, connection: Connection, ended: AbortSignal): Promise<boolean> {
   const { processID } = connection as Connection & { processID: number };
-  return cancelling.query('select pg_cancel_backend($1)', [processID]).then(
-    () => true,
-    () => false,
-  );
+  let isCarriedOut = true;
+  while (!ended.aborted) {
+    await fast.query('select pg_cancel_backend($1)', [processID]).catch(() => (isCarriedOut = false));
+    await delay(cancelAgainAfterMs, undefined, { signal: ended }).catch(() => {});
+  }
+  return isCarriedOut;
 }
 
 const cancelled = (cause?: unknown) =>
