@@ -9,15 +9,8 @@ import type { Gate } from './gate';
 import { answerOptions, send, setCommonHeaders } from './middleware';
 import { malformedJson, unauthenticated, unsupportedMediaType } from './problem';
 import { parseQuery } from './query';
-import {
-  pathParameters,
-  type Body,
-  type Context,
-  type PathParameter,
-  type Query,
-  type Route,
-  type RouteRequest,
-} from './route';
+import { pathParameters, type PathParameter } from './path-parameters';
+import { type Body, type Context, type Query, type Route, type RouteRequest } from './route';
 import type { Share } from './shares';
 import { validate } from './validation';
 import { verifyWalletSignature } from './wallet-signature';
@@ -86,7 +79,7 @@ async function serve(context: Context, route: Route, request: Request, response:
     exchange.appId = path['app_id'] ?? (caller.kind === 'app' ? caller.appId : undefined);
     checkPath(path);
     const query = queryOf(route.query, queryText(request));
-    const { body, tree } = route.body ? await bodyOf(context, route.body, request, response) : noBody;
+    const { body, tree } = route.body ? await bodyOf(context, route, route.body, request, response) : noBody;
     const entered = sharedBy(route, exchange) ? context.shares.enter(exchange.appId!) : undefined;
     share = entered instanceof Promise ? await entered : entered;
     if (response.destroyed) throw clientGone();
@@ -169,8 +162,8 @@ function queryText(request: Request): string {
 
 function queryOf(query: Query | undefined, text: string): unknown {
   const parameters = text === '' ? new Map<string, string>() : parseQuery(text);
-  if (query === 'any') return parameters;
   if (!query) return undefined;
+  if ('reserved' in query) return parameters;
   return validate(query, Object.fromEntries(parameters), 'query string');
 }
 
@@ -178,6 +171,7 @@ const noBody = { body: undefined, tree: null };
 
 async function bodyOf(
   context: Context,
+  { contentTypes: expected }: Route,
   body: Body,
   request: Request,
   response: Response,
@@ -187,8 +181,7 @@ async function bodyOf(
     setCommonHeaders(response);
     return noBody;
   }
-  const expected = body.kind === 'json' ? ['application/json'] : body.contentTypes;
-  if (!hasBody(request)) return emptyBody(body, request);
+  if (!hasBody(request)) return emptyBody(body, expected, request);
   const type = mediaType(request, expected);
   // A body without a type is taken for what the route expects.
   const isJson = type === undefined || type === 'application/json' || /^application\/[^;]+\+json$/.test(type);
@@ -200,20 +193,24 @@ async function bodyOf(
     timeoutMs: context.config.BODY_TIMEOUT_MS,
     budget: context.budget,
   });
-  if (bytes.length === 0) return emptyBody(body, request);
+  if (bytes.length === 0) return emptyBody(body, expected, request);
   if (body.kind === 'raw') return { body: bytes, tree: null };
   const tree = readJson(bytes, { maxDepth: bodyDepthMax });
   return { body: validate(body.schema, toPlain(tree), 'body'), tree };
 }
 
-function emptyBody(body: Exclude<Body, { kind: 'stream' }>, request: Request): { body: unknown; tree: JsonValue } {
+function emptyBody(
+  body: Exclude<Body, { kind: 'stream' }>,
+  expected: readonly string[],
+  request: Request,
+): { body: unknown; tree: JsonValue } {
   if (body.kind === 'json' && body.optional === true) {
     return { body: validate(body.schema, {}, 'body'), tree: new Map() };
   }
   if (body.kind === 'raw' && body.mayBeEmpty === true) {
-    const type = mediaType(request, body.contentTypes);
-    if (type === undefined) throw unsupportedMediaType(body.contentTypes);
-    if (type !== 'application/json' && body.contentTypes.includes(type)) return { body: Buffer.alloc(0), tree: null };
+    const type = mediaType(request, expected);
+    if (type === undefined) throw unsupportedMediaType(expected);
+    if (type !== 'application/json' && expected.includes(type)) return { body: Buffer.alloc(0), tree: null };
   }
   throw malformedJson('The body is empty');
 }

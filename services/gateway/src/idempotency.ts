@@ -6,7 +6,15 @@ import type { RouteRequest } from './route';
 
 /** The header, for the document of a route that understands it. */
 export const idempotencyHeader = {
-  'Idempotency-Key': '1 to 255 visible characters; the same key and content get the same answer again for 24 hours',
+  'Idempotency-Key': {
+    description:
+      'Makes the request safe to repeat: the same key and content get the same answer for 24 hours, other content is ' +
+      'refused. 1 to 255 visible ASCII characters',
+    pattern: '^[!-~]{1,255}$',
+    minLength: 1,
+    maxLength: 255,
+    example: 'order-4711',
+  },
 };
 
 /** The Idempotency-Key of a request, empty when there is none. Throws VALIDATION_FAILED. */

@@ -8,11 +8,14 @@ import type { Access, Caller, CallerOf, KeyLookup } from './auth';
 import type { Budget } from './body';
 import type { ByteHop } from './byte-hop';
 import type { Clients } from './clients';
+import type { Code } from './codes';
 import type { Compression } from './compression';
 import type { GatewayConfig } from './config';
 import type { Gate } from './gate';
 import type { AppShares } from './shares';
 import type { Health } from './health';
+import type { Tag } from './openapi/tags';
+import { pathParameters, type PathParameter } from './path-parameters';
 import type { StaticAnswer } from './static-answer';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
@@ -41,35 +44,6 @@ export interface Context {
   docs: StaticAnswer;
 }
 
-const name = /^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/;
-const token = /^[A-Za-z0-9_-]{1,128}$/;
-
-/** The names that stand in paths: what they may be, for example, and what is not found when they are not. */
-export const pathParameters = {
-  app_id: {
-    pattern: /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/,
-    example: 'demo',
-    reason: 'APP_NOT_FOUND',
-    noun: 'application',
-  },
-  collection: { pattern: name, example: 'notes', reason: 'COLLECTION_NOT_FOUND', noun: 'collection' },
-  view_name: { pattern: name, example: 'by_stars', reason: 'VIEW_NOT_FOUND', noun: 'view' },
-  query_name: { pattern: name, example: 'with_stars', reason: 'QUERY_NOT_FOUND', noun: 'query' },
-  index_name: {
-    pattern: /^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u,
-    example: 'by_stars',
-    reason: 'INDEX_NOT_FOUND',
-    noun: 'index',
-  },
-  blob_id: { pattern: token, example: 'BLOB_ID', reason: 'BLOB_NOT_FOUND', noun: 'blob' },
-  key_id: { pattern: token, example: 'KEY_ID', reason: 'KEY_NOT_FOUND', noun: 'key' },
-  ticket_id: { pattern: token, example: 'TICKET_ID', reason: 'TASK_NOT_FOUND', noun: 'task' },
-  document_id: { pattern: /^[^\0]{1,512}$/, example: 'first', reason: 'DOCUMENT_NOT_FOUND', noun: 'document' },
-  height: { pattern: /^\d{1,16}$/, example: '1', reason: 'COMMIT_NOT_FOUND', noun: 'commit' },
-  user_address: { pattern: /^[A-Za-z0-9]{1,128}$/, example: 'ADDRESS', reason: 'ADDRESS_NOT_FOUND', noun: 'address' },
-} as const;
-export type PathParameter = keyof typeof pathParameters;
-
 type NamesIn<P extends string> = P extends `${string}{${infer Name}}${infer Rest}` ? Name | NamesIn<Rest> : never;
 
 /** A body that is read as a whole, parsed strictly and checked by a schema; the handler gets the schema's output. */
@@ -82,12 +56,11 @@ export interface JsonBody<S extends z.ZodType = z.ZodType> {
   /** True: no body is `{}`. */
   optional?: boolean;
 }
-/** A body that a service reads: passed on byte for byte. The schema only documents it. */
+/** A body that a service reads: passed on byte for byte. */
 export interface RawBody {
   kind: 'raw';
-  schema: z.ZodType;
-  example?: unknown;
-  contentTypes: readonly string[];
+  /** What is taken, by content type; the schemas only document it. */
+  content: Readonly<Record<string, MediaTypeDoc>>;
   limitBytes: number;
   /** True: an empty body of another type than JSON is a text without characters. */
   mayBeEmpty?: boolean;
@@ -96,16 +69,25 @@ export interface RawBody {
 export interface StreamBody {
   kind: 'stream';
   /** By content type, for the document; empty for a route without a body. */
-  schemas: Readonly<Record<string, z.ZodType>>;
+  content: Readonly<Record<string, MediaTypeDoc>>;
+}
+export interface MediaTypeDoc {
+  schema: z.ZodType;
+  example?: unknown;
 }
 export type Body = JsonBody | RawBody | StreamBody;
 
 type BodyOf<B extends Body | undefined> =
   B extends JsonBody<infer S> ? z.output<S> : B extends RawBody ? Buffer : undefined;
 
-/** `any`: every parameter of the query string goes to the handler, in a Map. */
-export type Query = z.ZodObject | 'any';
-type QueryOf<Q extends Query | undefined> = Q extends 'any'
+/** Every parameter of the query string goes to the handler, in a Map; what is in here only documents them. */
+export interface OpenQuery {
+  reserved: z.ZodObject;
+  /** The parameters with names that the users of an application choose. */
+  others: { name: string; description: string; example: Readonly<Record<string, string | number | boolean>> };
+}
+export type Query = z.ZodObject | OpenQuery;
+type QueryOf<Q extends Query | undefined> = Q extends OpenQuery
   ? ReadonlyMap<string, string>
   : Q extends z.ZodObject
     ? z.output<Q>
@@ -128,8 +110,23 @@ export interface RouteRequest<Path extends string = string, C = Caller, Q = unkn
 export interface ResponseDoc {
   description: string;
   schema?: z.ZodType;
+  example?: unknown;
   /** Default: application/json where there is a schema. */
-  contentType?: string;
+  contentTypes?: readonly string[];
+  /** Of an error: what its `code` can be. */
+  codes?: readonly Code[];
+  /** Headers beside the common ones: name → description. */
+  headers?: Readonly<Record<string, string>>;
+}
+
+/** A request header that a handler reads. */
+export interface HeaderDoc {
+  description: string;
+  /** A regular expression, and the bounds of the length. */
+  pattern?: string;
+  minLength?: number;
+  maxLength?: number;
+  example?: string;
 }
 
 interface RouteDefinition<P extends string, A extends Access, Q extends Query | undefined, B extends Body | undefined> {
@@ -141,12 +138,16 @@ interface RouteDefinition<P extends string, A extends Access, Q extends Query | 
   /** Name of the operation in the document. */
   id: string;
   summary: string;
-  description?: string;
-  tag: string;
+  description: string;
+  tag: Tag;
+  /** Why the route is not in the document: it answers 501, or is another spelling of one that is. */
+  undocumented?: 'planned' | 'alias';
+  /** Examples of path parameters, where the usual one would not do. */
+  pathExamples?: Readonly<Partial<Record<PathParameter, string>>>;
   auth: A;
   query?: Q;
-  /** Request headers that the handler reads, for the document: name → description. */
-  headers?: Readonly<Record<string, string>>;
+  /** Request headers that the handler reads, for the document. */
+  headers?: Readonly<Record<string, HeaderDoc>>;
   body?: B;
   /** What may be answered; errors that every route can have are added. */
   responses: Readonly<Record<number, ResponseDoc>>;
@@ -165,6 +166,8 @@ export type Route = Omit<
   'handle' | 'prefixes'
 > & {
   prefixes: readonly string[];
+  /** Of a body that is read as a whole: what it may be. */
+  contentTypes: readonly string[];
   handle(context: Context, request: RouteRequest): Promise<Answer | undefined>;
 };
 
@@ -180,7 +183,9 @@ export function route<
     if (!Object.hasOwn(pathParameters, parameter!))
       throw new Error(`${definition.path}: unknown parameter ${parameter}`);
   }
-  return { prefixes: defaultPrefixes, ...definition };
+  const { body } = definition;
+  const contentTypes = body?.kind === 'raw' ? Object.keys(body.content) : ['application/json'];
+  return { prefixes: defaultPrefixes, contentTypes, ...definition };
 }
 
 export const limits = {
@@ -201,6 +206,7 @@ export const wholeParameter = (min: number, max: number) =>
     .transform(Number)
     .pipe(z.int().min(min).max(max));
 
+/** `true` or `false` in a query string. */
 export const flagParameter = z
   .enum(['true', 'false'])
   .transform((text) => text === 'true')
@@ -208,6 +214,30 @@ export const flagParameter = z
 
 /** `limit` and `offset` of a list. */
 export const pageQuery = z.strictObject({
-  limit: wholeParameter(1, 10_000).default(100),
-  offset: wholeParameter(0, 1_000_000).default(0),
+  limit: wholeParameter(1, 10_000).default(100).describe('Records of the page, at most'),
+  offset: wholeParameter(0, 1_000_000).default(0).describe('Records to skip before the page'),
+});
+
+/** The reserved parameters of the reads by URL that page. */
+export const recordsQuery = z.object({
+  limit: wholeParameter(1, 10_000).default(100).describe('Records of the page, at most'),
+  offset: wholeParameter(0, 1_000_000).default(0).describe('Records to skip before the page'),
+  cursor: z
+    .string()
+    .optional()
+    .describe('`next_cursor` of the page before, with the same filter and order; instead of `offset`'),
+  count: z
+    .enum(['exact', 'none'])
+    .default('exact')
+    .describe('`none`: `total` is null unless it is known without counting'),
+});
+const fieldList = '^[^,]+(,[^,]+)*$';
+/** The same, of a read whose order and fields the caller chooses. */
+export const selectableQuery = recordsQuery.extend({
+  sort: z
+    .string()
+    .optional()
+    .meta({ pattern: fieldList })
+    .describe('Fields separated by commas; `-field` descends. Ties go by id'),
+  select: z.string().optional().meta({ pattern: fieldList }).describe('The fields to return, separated by commas'),
 });

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { publishedIndexName } from './path-parameters';
 
 /** Shapes that several nouns use. */
 
@@ -9,35 +10,69 @@ export const appIdSchema = z
 /** Of a collection, a view or a predefined query. */
 export const nameSchema = z
   .string()
-  .regex(/^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/, 'must be 1 to 63 of A-Z a-z 0-9 _ -, and not begin with -');
+  .regex(/^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/, 'must be 1 to 63 of A-Z a-z 0-9 _ -, and not begin with -')
+  .describe('1 to 63 letters, digits, `_` or `-`, not beginning with `-`; unique in the application');
 
 export const indexNameSchema = z
   .string()
-  .regex(/^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u, 'must be 1 to 200 printable characters');
+  .regex(/^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u, 'must be 1 to 200 printable characters')
+  .meta({ pattern: publishedIndexName, description: '1 to 200 printable characters; unique in the collection' });
 
-export const accessPolicySchema = z.strictObject({ read: z.enum(['public', 'private']) });
+export const accessPolicySchema = z
+  .strictObject({
+    read: z.enum(['public', 'private']).describe('`public`: anybody reads; `private`: a key with `Read` is needed'),
+  })
+  .describe('Who may read without a key');
 
-export const utiaSchema = z.int().min(0).describe('utia');
+export const utiaSchema = z.int().min(0).describe('In utia');
 
 /** Any JSON object; a service checks what is in it. */
 export const objectSchema = z.record(z.string(), z.unknown());
 
-export const timeSchema = z.string().describe('ISO 8601');
+/** As `toISOString` writes it. */
+export const timeSchema = z.string().meta({ format: 'date-time' });
 
-export const successSchema = z.object({ success: z.literal(true), message: z.string() });
+export const exampleTime = '2026-01-31T12:00:00.000Z';
+export const exampleTicket = 'c1-Qm9va3MgYW5kIHRoZWly';
 
-export const ticketSchema = successSchema.extend({ ticket_id: z.string() });
+const success = {
+  success: z.literal(true).describe('Always true; a failure is an error'),
+  message: z.string().describe('Text for a person'),
+};
+
+export const successSchema = z.object(success);
+
+export const ticketField = z.string().describe('Ask for its task at `/api/tasks/{ticket_id}`');
+
+export const ticketSchema = successSchema.extend({ ticket_id: ticketField });
+
+const page = {
+  records: z.array(objectSchema).describe('The records of the page, in their order'),
+  total: z
+    .int()
+    .nullable()
+    .describe('How many records match, on all pages; null with `count: none` unless it is known without counting'),
+  page: z.int().nullable().describe('floor(offset / limit) + 1; null for a page by cursor'),
+  limit: z.int().describe('The limit that was applied'),
+  next_cursor: z.string().optional().describe('Where there is more: the cursor of the next page'),
+};
 
 /** A page of records, as the data service renders it. */
-export const recordsSchema = z
-  .object({
-    records: z.array(objectSchema),
-    total: z.int().nullable(),
-    page: z.int().nullable().describe('Null for a page by cursor'),
-    limit: z.int(),
-    next_cursor: z.string().optional().describe('Where there is more: the cursor of the next page'),
-  })
-  .meta({ id: 'Records' });
+export const recordsSchema = z.object(page).meta({
+  id: 'Records',
+  examples: [{ records: [{ id: 'first', text: 'Hello', stars: 5 }], total: 1, page: 1, limit: 100 }],
+});
+
+/** `find` of a query. */
+export const findSchema = objectSchema.describe(
+  'The filter: `{"field": value}` is equality, `{"field": {"gte": 1, "lt": 9}}` operators, several fields are a ' +
+    'conjunction; `and`, `or` and `not` take lists of filters. Dotted names reach nested fields. See docs/api.md',
+);
+
+/** `select` of a query. */
+export const selectSchema = z
+  .union([objectSchema, z.array(z.string()), z.string()])
+  .describe('Fields to return: `["a", "b.c"]`, `"a,b.c"`, `{"a": true}`; or to leave out: `{"a": false}`');
 
 export function accessPolicy(readAccess: string): { read: string } {
   return { read: readAccess };

@@ -21,7 +21,7 @@ import { Gate } from './gate';
 import { healthOf } from './health';
 import { begin, errorHandler, newRequestId, notFoundHandler } from './middleware';
 import { observeLimits } from './observe';
-import { openapiDocument } from './openapi';
+import { openapiDocument } from './openapi/document';
 import type { Context } from './route';
 import { routes } from './routes';
 import { AppShares } from './shares';

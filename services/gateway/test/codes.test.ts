@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as ts from 'typescript';
 import { codes } from '@granary/gateway/codes';
-import { pathParameters } from '@granary/gateway/route';
+import { pathParameters } from '@granary/gateway/path-parameters';
 
 const root = join(__dirname, '../../..');
 

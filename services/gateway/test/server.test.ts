@@ -83,17 +83,37 @@ test('a request has its prototype from birth, and Express changes nothing about 
   await new Promise((resolve) => server.close(resolve));
 });
 
-test('every documented operation is served, and everything that is served is documented', async () => {
-  const { paths } = await readDocument();
-  for (const [path, operations] of Object.entries(paths)) {
+const documented = routes.filter((route) => route.undocumented === undefined);
+
+test('every route is served under each of its prefixes, and nothing else is', async () => {
+  const methods = new Map<string, string[]>();
+  for (const { prefixes, path, method } of routes) {
+    for (const prefix of prefixes) {
+      const allowed = methods.get(prefix + path) ?? ['OPTIONS'];
+      methods.set(prefix + path, [...allowed, method, ...(method === 'GET' ? ['HEAD'] : [])]);
+    }
+  }
+  for (const [path, expected] of methods) {
     const sample = path.replace('{height}', '1').replace(/\{\w+\}/g, 'x');
     const allow = (await get(sample, { method: 'OPTIONS' })).headers.get('allow');
-    const methods = Object.keys(operations).map((method) => method.toUpperCase());
-    if (methods.includes('GET')) methods.push('HEAD');
-    expect([path, allow?.split(', ').sort()]).toEqual([path, [...methods, 'OPTIONS'].sort()]);
+    expect([path, allow?.split(', ').sort()]).toEqual([path, expected.sort()]);
   }
   const served = createRouter({} as Context, routes).stack.flatMap((layer) => layer.route?.path ?? []);
-  expect(served.map((path) => path.replace(/:(\w+)/g, '{$1}')).sort()).toEqual(Object.keys(paths).sort());
+  expect(served.map((path) => path.replace(/:(\w+)/g, '{$1}')).sort()).toEqual([...methods.keys()].sort());
+});
+
+test('the document has every operation once: no other spelling, and nothing that answers 501', async () => {
+  const { paths } = await readDocument();
+  const found = Object.entries(paths).flatMap(([path, operations]) =>
+    Object.entries(operations).map(([method, { operationId }]) => [operationId, method.toUpperCase(), path]),
+  );
+  expect(found.sort()).toEqual(
+    documented.map(({ id, method, prefixes, path }) => [id, method, `${prefixes[0]}${path}`]).sort(),
+  );
+  for (const operation of Object.values(paths).flatMap((operations) => Object.values(operations))) {
+    expect(operation.responses).not.toHaveProperty('501');
+    expect(Object.keys(operation.responses)).toEqual(expect.arrayContaining([expect.stringMatching(/^2/)]));
+  }
 });
 
 test('the document is OpenAPI 3.1 in its structure', async () => {
@@ -118,7 +138,9 @@ test('the document is OpenAPI 3.1 in its structure', async () => {
       }
       const statuses = Object.keys(operation.responses);
       expect(statuses.some((status) => /^[2345]\d\d$/.test(status))).toBe(true);
-      for (const response of Object.values(operation.responses)) expect(response.description).not.toBe('');
+      for (const response of Object.values(operation.responses)) {
+        if (!('$ref' in response)) expect(response.description).not.toBe('');
+      }
     }
   }
   for (const [, reference] of JSON.stringify(document).matchAll(/"\$ref":"([^"]*)"/g)) {
@@ -135,13 +157,12 @@ test('the document is also a page for people, under both prefixes, in which noth
     expect(response.headers.get('content-type')).toBe('text/html; charset=utf-8');
     expect(response.headers.get('content-security-policy')).toMatch(/^default-src 'none'; style-src 'sha256-[^' ]+';/);
     const page = await response.text();
-    for (const route of routes) expect(page).toContain(`<article id="${route.id}">`);
+    for (const route of documented) expect(page).toContain(`<article id="${route.id}">`);
   }
 });
 
-test('the 22 documented endpoints are in the document, at their paths', async () => {
-  const { paths } = await readDocument();
-  const missing = [
+test('the 22 endpoints of the interface are routes at their paths; two of them are still to come', () => {
+  const endpoints = [
     'get /api/authz/transactions/{user_address}',
     'get /api/authz/transactions/app/{app_id}',
     'get /api/apps/{app_id}/collections/{collection}/data',
@@ -164,11 +185,15 @@ test('the 22 documented endpoints are in the document, at their paths', async ()
     'post /api/apps/{app_id}/payout/history',
     'get /api/applications/{app_id}',
     'get /api/tasks/{ticket_id}',
-  ].filter((line) => {
-    const [method, path] = line.split(' ') as [string, string];
-    return !paths[path]?.[method];
-  });
-  expect(missing).toEqual([]);
+  ];
+  const at = (line: string) =>
+    routes.find(({ method, prefixes, path }) => `${method.toLowerCase()} ${prefixes[0]}${path}` === line);
+  expect(endpoints).toHaveLength(22);
+  expect(endpoints.filter((line) => at(line) === undefined)).toEqual([]);
+  expect(endpoints.filter((line) => at(line)?.undocumented !== undefined)).toEqual([
+    'get /api/apps/{app_id}/indexes/encrypted-quote',
+    'post /x402/verify',
+  ]);
 });
 
 test('health answers within a second and says 503 when every service is down', async () => {

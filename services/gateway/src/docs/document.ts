@@ -1,10 +1,15 @@
 /** What the page reads of an OpenAPI 3.1 document: the part of the standard that ours makes use of. */
 export interface OpenapiDocument {
   info: { title: string; version: string; description: string };
-  tags: Array<{ name: string }>;
+  /** In the order of presentation. */
+  tags: Array<{ name: string; description: string }>;
   /** By path and method. */
   paths: Record<string, Record<string, Operation>>;
-  components: { schemas: Record<string, Schema>; securitySchemes: Record<string, SecurityScheme> };
+  components: {
+    schemas: Record<string, Schema>;
+    responses: Record<string, Response>;
+    securitySchemes: Record<string, SecurityScheme>;
+  };
 }
 
 export interface Operation {
@@ -16,9 +21,30 @@ export interface Operation {
   security: Array<Record<string, string[]>>;
   parameters: Parameter[];
   requestBody?: { required: boolean; content: Content };
-  responses: Record<string, { description: string; content?: Content }>;
-  /** Id of the operation that this one is under another path. */
-  'x-alias-of'?: string;
+  responses: Record<string, Response | { $ref: string }>;
+}
+
+export interface Response {
+  description: string;
+  headers?: Record<string, { description?: string }>;
+  content?: Content;
+}
+
+/** The response itself, where there may be a reference to a component. */
+export function responseIn(document: OpenapiDocument, response: Response | { $ref: string }): Response {
+  if (!('$ref' in response)) return response;
+  return document.components.responses[response.$ref.slice(response.$ref.lastIndexOf('/') + 1)]!;
+}
+
+/** The example of a body: its own, or that of the named schema that it is or is a list of. */
+export function exampleIn(content: Content | undefined, { components }: OpenapiDocument): unknown {
+  const [type] = Object.values(content ?? {});
+  if (type === undefined) return undefined;
+  if (type.example !== undefined) return type.example;
+  const named = ({ $ref }: Schema) =>
+    $ref === undefined ? undefined : components.schemas[$ref.slice($ref.lastIndexOf('/') + 1)]?.examples?.[0];
+  const element = type.schema.items && named(type.schema.items);
+  return element === undefined ? named(type.schema) : [element];
 }
 
 export interface Parameter {
@@ -32,7 +58,13 @@ export interface Parameter {
 }
 
 /** What a body may be, by media type. */
-export type Content = Record<string, { schema: Schema; example?: unknown }>;
+export type Content = Record<string, MediaType>;
+
+export interface MediaType {
+  schema: Schema;
+  example?: unknown;
+  examples?: Record<string, { value: unknown }>;
+}
 
 export type SecurityScheme = { description?: string } & (
   { type: 'apiKey'; in: 'header'; name: string } | { type: 'http'; scheme: 'bearer' }
@@ -45,6 +77,7 @@ export interface Schema {
   description?: string;
   const?: unknown;
   enum?: unknown[];
+  examples?: unknown[];
   default?: unknown;
   anyOf?: Schema[];
   items?: Schema;

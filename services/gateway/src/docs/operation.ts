@@ -1,35 +1,31 @@
 import { curlOf } from './curl';
-import type { Operation, SecurityScheme } from './document';
+import { exampleIn, responseIn, type OpenapiDocument, type Operation, type SecurityScheme } from './document';
 import { joined, markup, prose, table, type Markup } from './markup';
 import { fieldTable, parameterTable, typeOf } from './schema-table';
 
-/** An operation at its first path, with the others that it answers at. */
+/** An operation with its address. */
 export interface Entry {
   method: string;
   path: string;
   operation: Operation;
-  aliases: Array<{ path: string; id: string }>;
 }
 
 /** The section of an operation. */
-export function operationArticle(
-  { method, path, operation, aliases }: Entry,
-  schemes: Record<string, SecurityScheme>,
-): Markup {
+export function operationArticle({ method, path, operation }: Entry, document: OpenapiDocument): Markup {
+  const schemes = document.components.securitySchemes;
   const { operationId: id, summary, description, parameters } = operation;
-  const others = aliases.map((alias) => markup`<code id="${alias.id}">${alias.path}</code>`);
   return markup`<article id="${id}">
 <h3><a href="#${id}">${summary}</a></h3>
 <p class="endpoint">${methodOf(method)} <code>${path}</code></p>
-${others.length > 0 ? markup`<p class="quiet">Also at ${joined(others, ', ')}</p>` : undefined}
 ${description === undefined ? undefined : markup`<p>${prose(description)}</p>`}
 <p class="quiet">Authentication: ${accessOf(operation.security, schemes)}</p>
 ${parameters.length > 0 ? markup`<h4>Parameters</h4>${parameterTable(parameters)}` : undefined}
 ${requestBody(operation)}
 <h4>Responses</h4>
-${responses(operation)}
+${responses(operation, document)}
 <h4>Example</h4>
 <pre tabindex="0"><code>${curlOf(method, path, operation, schemes)}</code></pre>
+${answerExample(operation, document)}
 </article>
 `;
 }
@@ -68,14 +64,28 @@ ${[...bySchema].map(([, types]) => {
 })}`;
 }
 
-function responses({ responses }: Operation): Markup {
-  const rows = Object.entries(responses).map(([status, { description, content = {} }]) => {
+/** What the command gets: the example of the first success that has one. */
+function answerExample({ responses }: Operation, document: OpenapiDocument): Markup | undefined {
+  for (const [status, response] of Object.entries(responses)) {
+    if (!status.startsWith('2')) continue;
+    const example = exampleIn(responseIn(document, response).content, document);
+    if (example === undefined) continue;
+    const text = typeof example === 'string' ? example : JSON.stringify(example, undefined, 2);
+    return markup`<h4>Answer <code>${status}</code></h4>
+<pre tabindex="0"><code>${text}</code></pre>`;
+  }
+  return undefined;
+}
+
+function responses({ responses }: Operation, document: OpenapiDocument): Markup {
+  const resolved = Object.entries(responses).map(([status, one]) => [status, responseIn(document, one)] as const);
+  const rows = resolved.map(([status, { description, content = {} }]) => {
     const bodies = Object.entries(content).map(([type, { schema }]) =>
       type === 'application/json' ? typeOf(schema) : markup`${typeOf(schema)} (<code>${type}</code>)`,
     );
     return [markup`<code>${status}</code>`, prose(description), joined(bodies, ', ')];
   });
-  const fields = Object.entries(responses).flatMap(([status, { content = {} }]) =>
+  const fields = resolved.flatMap(([status, { content = {} }]) =>
     Object.values(content).flatMap(({ schema }) => {
       const found = fieldTable(schema);
       return found ? [markup`<h4>Fields of <code>${status}</code></h4>${found}`] : [];

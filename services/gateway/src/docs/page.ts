@@ -46,13 +46,14 @@ ${groups.map(({ tag, entries }) => navigation(tag, entries))}
 <main>
 <h1 id="begin">${title} API <small>${version}</small></h1>
 <p>${prose(description)}</p>
-<p>This page is made from <a href="/openapi.json">/openapi.json</a>. Its examples are commands for a shell in which <code>URL</code> is the address of the service (<code>URL=http://127.0.0.1:8080</code>) and each key that they name is set (<code>APP_KEY=app_…</code>).</p>
+<p>This page is made from <a href="/openapi.json">/openapi.json</a>. Its examples are commands for a shell in which <code>URL</code> is the address that this page comes from, and each key that they name is set (<code>APP_KEY=app_…</code>). They work in the order of the page for an application <code>demo</code>, once the ids in capitals are replaced.</p>
 <h2 id="authentication">Authentication</h2>
 ${authentication(securitySchemes)}
 ${groups.map(
-  ({ tag, entries }) => markup`<section>
+  ({ tag, description, entries }) => markup`<section>
 <h2 id="${anchorOf(tag)}">${tag}</h2>
-${entries.map((entry) => operationArticle(entry, securitySchemes))}
+<p>${prose(description)}</p>
+${entries.map((entry) => operationArticle(entry, document))}
 </section>
 `,
 )}
@@ -77,29 +78,17 @@ ${fieldTable(schema) ?? typeOf(schema)}
 `;
 }
 
-/** The operations by tag; a tag of which nothing works yet comes last. */
-function groupsOf({ paths, tags }: OpenapiDocument): Array<{ tag: string; entries: Entry[] }> {
-  const entries = new Map<string, Entry>();
-  const aliases: Array<{ path: string; id: string; of: string }> = [];
-  for (const [path, operations] of Object.entries(paths)) {
-    for (const [method, operation] of Object.entries(operations)) {
-      const { operationId: id, 'x-alias-of': of } = operation;
-      if (of === undefined) entries.set(id, { method, path, operation, aliases: [] });
-      else aliases.push({ path, id, of });
-    }
-  }
-  for (const { path, id, of } of aliases) entries.get(of)!.aliases.push({ path, id });
-  const isPlanned = ({ entries }: { entries: Entry[] }): number => Number(entries.every(hasNoSuccess));
-  return tags
-    .map(({ name: tag }) => ({
-      tag,
-      entries: [...entries.values()].filter(({ operation }) => operation.tags[0] === tag),
-    }))
-    .sort((one, other) => isPlanned(one) - isPlanned(other));
-}
-
-function hasNoSuccess({ operation }: Entry): boolean {
-  return !Object.keys(operation.responses).some((status) => status.startsWith('2'));
+/** The operations by tag, in its order; what deletes comes last, so that commands typed in order find what they name. */
+function groupsOf({ paths, tags }: OpenapiDocument): Array<{ tag: string; description: string; entries: Entry[] }> {
+  const entries = Object.entries(paths).flatMap(([path, operations]) =>
+    Object.entries(operations).map(([method, operation]): Entry => ({ method, path, operation })),
+  );
+  const deletesLast = (one: Entry, other: Entry) => Number(one.method === 'delete') - Number(other.method === 'delete');
+  return tags.map(({ name: tag, description }) => ({
+    tag,
+    description,
+    entries: entries.filter(({ operation }) => operation.tags[0] === tag).sort(deletesLast),
+  }));
 }
 
 function anchorOf(tag: string): string {

@@ -18,7 +18,7 @@ body {
   font: 1rem/1.55 system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif;
 }
 a { color: var(--link); text-decoration: none; }
-a:hover, a:focus { text-decoration: underline; }
+p a, td a, a:hover, a:focus { text-decoration: underline; }
 code, pre { font: 0.875em/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, 'Liberation Mono', monospace; }
 code { overflow-wrap: anywhere; }
 h1, h2, h3, h4 { line-height: 1.25; margin: 0; }
@@ -31,8 +31,9 @@ p { margin: 0.5rem 0; max-width: 46rem; }
 nav { padding: 1.5rem; background: var(--panel); border-right: 1px solid var(--line); font-size: 0.875rem; }
 nav ul { list-style: none; margin: 0; padding: 0; }
 nav > ul > li { margin-bottom: 1.1rem; }
-nav > ul > li > a { color: var(--text); font-weight: 600; }
-nav li li a { display: flex; gap: 0.5rem; padding: 0.15rem 0; color: var(--quiet); line-height: 1.35; }
+nav a { min-height: 1.5rem; }
+nav > ul > li > a { display: inline-block; color: var(--text); font-weight: 600; }
+nav li li a { display: flex; gap: 0.5rem; padding: 0.2rem 0; color: var(--quiet); line-height: 1.35; }
 nav .method { flex: 0 0 3.4rem; font-size: 0.75rem; line-height: 1.5; }
 main { padding: 2rem 2.5rem 6rem; max-width: 66rem; min-width: 0; }
 article { margin-top: 2.25rem; padding-top: 0.25rem; }

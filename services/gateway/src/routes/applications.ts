@@ -6,21 +6,30 @@ import { toText } from '@granary/shared/json/value';
 import { json } from '../answer';
 import { idempotency, idempotencyHeader, replayedHeader } from '../idempotency';
 import { limits, pageQuery, route } from '../route';
-import { appIdSchema, successSchema, timeSchema } from '../schemas';
+import { appIdSchema, exampleTime, successSchema, timeSchema } from '../schemas';
 
 const publicSchema = z.object({
-  app_id: z.string(),
-  name: z.string(),
-  description: z.string(),
-  created_at: timeSchema,
+  app_id: z.string().describe('Id of the application'),
+  name: z.string().describe('Name for people'),
+  description: z.string().describe('For people'),
+  created_at: timeSchema.describe('When it was made'),
 });
+const exampleApplication = {
+  app_id: 'demo',
+  name: 'Demo',
+  description: '',
+  created_at: exampleTime,
+  owner_address: null,
+  updated_at: exampleTime,
+  height: 0,
+};
 const applicationSchema = publicSchema
   .extend({
-    owner_address: z.string().nullable(),
-    updated_at: timeSchema,
+    owner_address: z.string().nullable().describe('Wallet of the owner'),
+    updated_at: timeSchema.describe('When it last changed'),
     height: z.int().describe('Height of the last commit'),
   })
-  .meta({ id: 'Application' });
+  .meta({ id: 'Application', examples: [exampleApplication] });
 
 function publicPart(application: Application) {
   const { appId, name, description, createdAt } = application;
@@ -37,10 +46,12 @@ function wholeApplication(application: Application) {
 }
 
 const createSchema = z.strictObject({
-  app_id: appIdSchema.nullish(),
-  name: z.string().min(1).max(200),
-  description: z.string().max(10_000).nullish(),
-  owner_address: z.string().min(1).max(128).nullish(),
+  app_id: appIdSchema
+    .nullish()
+    .describe('1 to 63 letters, digits, `_` or `-`; one is made where it is missing. An id is never used again'),
+  name: z.string().min(1).max(200).describe('Name for people'),
+  description: z.string().max(10_000).nullish().describe('For people'),
+  owner_address: z.string().min(1).max(128).nullish().describe('Wallet of the owner: a bech32 address'),
 });
 
 export const applicationRoutes = [
@@ -49,20 +60,28 @@ export const applicationRoutes = [
     path: '/applications',
     id: 'createApplication',
     summary: 'Make an application, with its first key',
+    description: 'The key has `Admin`, `Read` and `Write`.',
     tag: 'Applications',
     auth: { kind: 'operator' },
     headers: idempotencyHeader,
-    body: { kind: 'json', schema: createSchema, limitBytes: limits.smallBytes },
+    body: { kind: 'json', schema: createSchema, example: { name: 'Library' }, limitBytes: limits.smallBytes },
     responses: {
       201: {
         description: 'The application and its key, which is shown this once',
         schema: applicationSchema.extend({
-          app_key: z.string().nullable().describe('null in an answer that is repeated by Idempotency-Key'),
-          key_id: z.string(),
-          permissions: z.array(z.string()),
+          app_key: z.string().nullable().describe('The secret; null in an answer repeated by `Idempotency-Key`'),
+          key_id: z.string().describe('Id of the key'),
+          permissions: z.array(z.string()).describe('What the key may do'),
         }),
+        example: {
+          ...exampleApplication,
+          app_key: 'app_…x9Qe',
+          key_id: 'k_4q8Zt1',
+          permissions: ['Read', 'Write', 'Admin'],
+        },
       },
-      409: { description: 'ALREADY_EXISTS' },
+      409: { description: 'The id is or was in use', codes: ['ALREADY_EXISTS'] },
+      422: { description: 'The Idempotency-Key was used for another one', codes: ['IDEMPOTENCY_KEY_REUSED'] },
     },
     handle: async ({ clients }, request) => {
       const { body, tree, call } = request;
@@ -88,6 +107,7 @@ export const applicationRoutes = [
     path: '/applications',
     id: 'listApplications',
     summary: 'List the applications',
+    description: 'In pages.',
     tag: 'Applications',
     auth: { kind: 'operator' },
     query: pageQuery,
@@ -95,11 +115,12 @@ export const applicationRoutes = [
       200: {
         description: 'A page of applications',
         schema: z.object({
-          applications: z.array(applicationSchema),
-          total: z.int(),
-          limit: z.int(),
-          offset: z.int(),
+          applications: z.array(applicationSchema).describe('The applications of the page'),
+          total: z.int().describe('How many there are on all pages'),
+          limit: z.int().describe('The limit that was applied'),
+          offset: z.int().describe('The offset that was applied'),
         }),
+        example: { applications: [exampleApplication], total: 1, limit: 100, offset: 0 },
       },
     },
     handle: async ({ clients }, { query, call }) => {
@@ -112,10 +133,16 @@ export const applicationRoutes = [
     path: '/applications/{app_id}',
     id: 'getApplication',
     summary: 'Read an application',
-    description: 'Without a key: name, description and created_at. With a key of the application: all of it.',
+    description: 'Without a key: id, name, description and time. With a key of the application: all of it.',
     tag: 'Applications',
     auth: { kind: 'reader' },
-    responses: { 200: { description: 'The application', schema: z.union([applicationSchema, publicSchema]) } },
+    responses: {
+      200: {
+        description: 'The application',
+        schema: z.union([applicationSchema, publicSchema]),
+        example: exampleApplication,
+      },
+    },
     handle: async ({ clients }, { path, caller, call }) => {
       const application = await clients.data.getApplication({ appId: path.app_id }, call);
       const isOwn = caller.kind === 'operator' || (caller.kind === 'app' && caller.appId === path.app_id);
@@ -127,9 +154,16 @@ export const applicationRoutes = [
     path: '/applications/{app_id}',
     id: 'deleteApplication',
     summary: 'Delete an application with everything in it',
+    description: 'Its id is never used again.',
     tag: 'Applications',
     auth: { kind: 'operator' },
-    responses: { 200: { description: 'It is gone; its id is never used again', schema: successSchema } },
+    responses: {
+      200: {
+        description: 'It is gone',
+        schema: successSchema,
+        example: { success: true, message: 'Application demo is deleted' },
+      },
+    },
     handle: async ({ clients }, { path, call }) => {
       await clients.data.deleteApplication({ appId: path.app_id }, call);
       return json(200, { success: true, message: `Application ${path.app_id} is deleted` });
@@ -140,18 +174,20 @@ export const applicationRoutes = [
     path: '/apps/{app_id}/stats',
     id: 'getApplicationStats',
     summary: 'Sums over the collections of an application',
+    description: 'From counters that every commit keeps current.',
     tag: 'Applications',
     auth: { kind: 'app', permission: 'Read' },
     responses: {
       200: {
         description: 'The sums',
         schema: z.object({
-          app_id: z.string(),
-          collection_count: z.int(),
-          document_count: z.int(),
-          size_bytes: z.int(),
-          height: z.int(),
+          app_id: z.string().describe('The application'),
+          collection_count: z.int().describe('Collections'),
+          document_count: z.int().describe('Documents, soft-deleted ones not among them'),
+          size_bytes: z.int().describe('Bytes of all versions of the documents'),
+          height: z.int().describe('Height of the last commit'),
         }),
+        example: { app_id: 'demo', collection_count: 1, document_count: 1, size_bytes: 40, height: 1 },
       },
     },
     handle: async ({ clients }, { path, call }) => {

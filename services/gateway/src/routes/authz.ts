@@ -9,24 +9,25 @@ import { isWalletAddress } from '../wallet-signature';
 
 const transactionSchema = z
   .object({
-    transaction_hash: z.string(),
-    user_address: z.string(),
-    app_id: z.string(),
-    operation_type: z.string(),
-    collection: z.string(),
-    amount: utiaSchema,
-    status: z.string(),
-    block_height: z.int(),
-    created_at: timeSchema,
+    transaction_hash: z.string().describe('Hash of the commit'),
+    user_address: z.string().describe('The user whose grant was used'),
+    app_id: z.string().describe('The application'),
+    operation_type: z.string().describe('What was paid for'),
+    collection: z.string().describe('The collection that was written'),
+    amount: utiaSchema.describe('What was deducted, in utia'),
+    status: z.string().describe('State of the deduction'),
+    block_height: z.int().describe('Height of the commit'),
+    created_at: timeSchema.describe('When it was deducted'),
   })
   .meta({ id: 'Transaction' });
 
 const pageSchema = z.object({
-  transactions: z.array(transactionSchema),
-  total: z.int(),
-  limit: z.int(),
-  offset: z.int(),
+  transactions: z.array(transactionSchema).describe('Newest first'),
+  total: z.int().describe('How many there are on all pages'),
+  limit: z.int().describe('The limit that was applied'),
+  offset: z.int().describe('The offset that was applied'),
 });
+const examplePage = { transactions: [], total: 0, limit: 100, offset: 0 };
 
 function transactionJson(transaction: Transaction) {
   return {
@@ -49,11 +50,18 @@ export const authzRoutes = [
     method: 'GET',
     path: '/authz/transactions/app/{app_id}',
     id: 'listTransactionsOfApplication',
-    summary: 'List what was deducted for an application under grants of users, newest first',
+    summary: 'List what was deducted for an application under grants of users',
+    description: 'Newest first.',
     tag,
     auth: { kind: 'app', permission: 'Read', operator: true },
     query: pageQuery,
-    responses: { 200: { description: 'A page', schema: pageSchema.extend({ app_id: z.string() }) } },
+    responses: {
+      200: {
+        description: 'A page',
+        schema: pageSchema.extend({ app_id: z.string().describe('The application') }),
+        example: { app_id: 'demo', ...examplePage },
+      },
+    },
     handle: async ({ clients }, { path, query, caller, call }) => {
       // A key proves that its application exists; for the operator it has to be looked up.
       if (caller.kind === 'operator') await clients.data.getApplication({ appId: path.app_id }, call);
@@ -71,14 +79,20 @@ export const authzRoutes = [
     method: 'GET',
     path: '/authz/transactions/{user_address}',
     id: 'listTransactionsOfUser',
-    summary: 'List what was deducted under the grants of a user, newest first',
+    summary: 'List what was deducted under the grants of a user',
     description:
-      'Signed by the wallet of that address: ADR-036 over `METHOD\\npath?query\\nseconds\\nhex SHA-256 of the body`, ' +
+      'Newest first. Signed by the wallet of that address: ADR-036 over `METHOD\\npath?query\\nseconds\\nhex SHA-256 of the body`, ' +
       'in X-Wallet-Address, X-Timestamp, X-Signature and X-Pubkey.',
     tag,
     auth: { kind: 'wallet' },
     query: pageQuery,
-    responses: { 200: { description: 'A page', schema: pageSchema.extend({ user_address: z.string() }) } },
+    responses: {
+      200: {
+        description: 'A page',
+        schema: pageSchema.extend({ user_address: z.string().describe('The user') }),
+        example: { user_address: 'celestia1…', ...examplePage },
+      },
+    },
     handle: async ({ clients }, { path, query, call }) => {
       const address = path.user_address;
       if (!isWalletAddress(address)) {

@@ -7,26 +7,26 @@ import { hasPermission, type AppCaller, type Caller } from '../auth';
 import { idempotencyHeader, idempotencyKey, replayedHeader } from '../idempotency';
 import { tooLarge, unauthenticated } from '../problem';
 import { route, type Context, type Route, type RouteRequest } from '../route';
+import { exampleTicket, ticketField } from '../schemas';
 
 /** What a multipart body may hold beside the file: the metadata and the form around it. */
 const formOverheadBytes = 128 * 1024;
 
 const uploaded = z.object({
-  ticket_id: z.string(),
-  blob_id: z.string(),
-  status: z.literal('Completed'),
-  message: z.string(),
+  ticket_id: ticketField,
+  blob_id: z.string().describe('Id of the blob and of its metadata document'),
+  status: z.literal('Completed').describe('The write is durable'),
+  message: z.string().describe('Text for a person'),
 });
-const deleted = z.object({ ...uploaded.shape, celestia_height: z.int().positive() });
+const deleted = z.object({ ...uploaded.shape, celestia_height: z.int().positive().describe('Height of the commit') });
 
 const file = z.string().meta({ format: 'binary', description: 'The bytes of the blob' });
 const form = z.object({
   blob: file,
-  metadata: z
-    .string()
-    .optional()
-    .meta({ description: 'A JSON object as text, at most 64 KiB: fields of the metadata document' }),
+  metadata: z.string().optional().describe('A JSON object as text, at most 64 KiB: fields of the metadata document'),
 });
+/** A blob has the content type of its upload; the first one is what generators understand. */
+const anyBytes = ['application/octet-stream', '*/*'] as const;
 
 type Path = 'app_id' | 'collection';
 
@@ -108,6 +108,17 @@ export async function deleteBlob(context: Context, request: RouteRequest<Path | 
 
 const blobNotFound = () => notFound('BLOB_NOT_FOUND', 'There is no such blob');
 
+const blobHeaders = {
+  ETag: 'Of the bytes',
+  'Accept-Ranges': '`bytes`',
+  'Content-Disposition': '`inline` or `attachment`, with the name of the uploaded file',
+};
+const exampleUpload = {
+  ticket_id: exampleTicket,
+  blob_id: '0190f3a2-b4c8-7d6e-8f90-a1b2c3d4e5f6',
+  status: 'Completed',
+};
+
 export const blobRoutes: readonly Route[] = [
   route({
     method: 'POST',
@@ -122,18 +133,33 @@ export const blobRoutes: readonly Route[] = [
     auth: { kind: 'app', permission: 'Write' },
     headers: {
       ...idempotencyHeader,
-      'X-Blob-Metadata':
-        'Of a raw body: a JSON object, the fields of the metadata document. The headers have 16 KiB together; what is ' +
-        'larger comes as the part `metadata`.',
+      'X-Blob-Metadata': {
+        description:
+          'Of a raw body: a JSON object, the fields of the metadata document. All headers together have 16 KiB; send ' +
+          'more as the part `metadata`',
+        example: '{"topic":"greeting"}',
+      },
     },
-    body: { kind: 'stream', schemas: { 'multipart/form-data': form, '*/*': file } },
+    body: {
+      kind: 'stream',
+      content: {
+        'multipart/form-data': { schema: form },
+        // Any other content type is taken too; generators understand this one.
+        'application/octet-stream': { schema: file },
+      },
+    },
     responses: {
-      202: { description: 'Stored', schema: uploaded },
-      409: { description: 'A unique value is taken' },
+      202: {
+        description: 'Stored',
+        schema: uploaded,
+        example: { ...exampleUpload, message: 'The blob is stored' },
+      },
+      409: { description: 'A unique value is taken', codes: ['UNIQUE_VIOLATION'] },
       413: { description: 'The blob or its metadata is too large' },
       415: { description: 'The body is compressed' },
       422: {
-        description: 'The metadata document breaks the schema, or the idempotency key was used for another upload',
+        description: 'The metadata document violates the schema, or the Idempotency-Key was used for another upload',
+        codes: ['SCHEMA_VIOLATION', 'IDEMPOTENCY_KEY_REUSED'],
       },
     },
     handle: uploadBlob,
@@ -142,29 +168,33 @@ export const blobRoutes: readonly Route[] = [
     method: 'GET',
     path: '/apps/{app_id}/blobs/{collection}/{blob_id}',
     id: 'readBlob',
-    summary: 'The bytes of a blob',
+    summary: 'Read the bytes of a blob',
     description:
-      'Public unless the collection is private. Answers If-None-Match, If-Match, If-Range and a single Range. ' +
-      'Everything but raster images, audio and video is served as an attachment.',
+      'A blob is as public as its collection. Everything but raster images, audio and video is served as an attachment.',
     tag: 'Blobs',
     auth: { kind: 'reader' },
     headers: {
-      Range: 'One range of bytes, like `bytes=0-1023`; of several the whole blob is answered',
-      'If-Range': 'The ETag that the range is meant for; of another blob the whole is answered',
-      'If-None-Match': 'ETags, or `*`: 304 when the blob has one of them',
-      'If-Match': 'ETags, or `*`: 412 when the blob has none of them',
+      Range: { description: 'One range of bytes; for several the whole blob is answered', example: 'bytes=0-1023' },
+      'If-Range': { description: 'The ETag that the range is meant for; where it differs the whole blob is answered' },
+      'If-None-Match': { description: 'ETags, or `*`: 304 when the blob has one of them' },
+      'If-Match': { description: 'ETags, or `*`: 412 when the blob has none of them' },
     },
-    body: { kind: 'stream', schemas: {} },
+    body: { kind: 'stream', content: {} },
     responses: {
-      200: { description: 'The whole blob', schema: file, contentType: '*/*' },
-      206: { description: 'The range that was asked for', schema: file, contentType: '*/*' },
-      307: {
-        description: 'The bytes are at the address in Location, for five minutes (only where this is configured)',
+      200: { description: 'The whole blob', schema: file, contentTypes: anyBytes, headers: blobHeaders },
+      206: {
+        description: 'The range that was asked for',
+        schema: file,
+        contentTypes: anyBytes,
+        headers: { ...blobHeaders, 'Content-Range': 'The range and the size of the whole blob' },
       },
-      304: { description: 'The blob is the one that If-None-Match names' },
-      404: { description: 'There is no such blob' },
-      412: { description: 'The blob is not the one that If-Match names' },
-      416: { description: 'The range lies outside of the blob' },
+      304: { description: 'The blob is the one that `If-None-Match` names' },
+      307: {
+        description: 'The bytes are at another address for five minutes (only where this is configured)',
+        headers: { Location: 'The address of the bytes' },
+      },
+      412: { description: 'The blob is not the one that `If-Match` names', codes: ['PRECONDITION_FAILED'] },
+      416: { description: 'The range is outside of the blob', codes: ['RANGE_NOT_SATISFIABLE'] },
     },
     handle: readBlob,
   }),
@@ -173,12 +203,15 @@ export const blobRoutes: readonly Route[] = [
     path: '/apps/{app_id}/blobs/{collection}/{blob_id}',
     id: 'deleteBlob',
     summary: 'Delete a blob',
-    description: 'Its metadata document becomes a deleted one, by a commit of its own.',
+    description: 'A commit of its own marks its metadata document as deleted.',
     tag: 'Blobs',
     auth: { kind: 'app', permission: 'Write' },
     responses: {
-      202: { description: 'Deleted', schema: deleted },
-      404: { description: 'There is no such blob' },
+      202: {
+        description: 'Deleted',
+        schema: deleted,
+        example: { ...exampleUpload, message: 'The blob is deleted', celestia_height: 7 },
+      },
     },
     handle: deleteBlob,
   }),

@@ -1,59 +1,17 @@
 import { z } from 'zod';
 import { invalid } from '@granary/shared/errors';
-import type { Collection } from '@granary/shared/gen/granary/data/v1/Collection';
 import type { CreateCollectionRequest } from '@granary/shared/gen/granary/data/v1/CreateCollectionRequest';
 import type { SetRetentionRequest } from '@granary/shared/gen/granary/data/v1/SetRetentionRequest';
 import type { UpdateCollectionRequest } from '@granary/shared/gen/granary/data/v1/UpdateCollectionRequest';
 import { message } from '@granary/shared/grpc/types';
-import { created, json, jsonBytes, jsonText } from '../answer';
+import { created, json, jsonBytes } from '../answer';
+import { collectionDefinition, collectionJson, collectionSchema, exampleCollection } from '../collection';
 import { flagParameter, limits, route } from '../route';
-import { accessPolicy, accessPolicySchema, nameSchema, objectSchema, successSchema, timeSchema } from '../schemas';
+import { exampleTime, nameSchema, objectSchema, successSchema, timeSchema } from '../schemas';
 import { memberText } from '../tree';
 
-const definition = {
-  namespace: z.string().max(200).nullish(),
-  primary_column: z.string().max(200).nullish(),
-  sort_column: z.string().max(200).nullish(),
-  schema_definition: z
-    .strictObject({ fields: objectSchema.nullish() })
-    .nullish()
-    .describe('fields: field → {type, index?, unique?, required?, default?, validation?}'),
-  access_policy: accessPolicySchema.nullish(),
-};
-
-const collectionSchema = z
-  .object({
-    app_id: z.string(),
-    name: z.string(),
-    namespace: z.string().nullable(),
-    primary_column: z.string().nullable(),
-    sort_column: z.string().nullable(),
-    schema_definition: objectSchema.nullable(),
-    access_policy: accessPolicySchema,
-    retention_days: z.int().nullable(),
-    document_count: z.int(),
-    size_bytes: z.int(),
-    created_at: timeSchema,
-    updated_at: timeSchema,
-  })
-  .meta({ id: 'Collection' });
-
-function collectionJson(collection: Collection) {
-  return {
-    app_id: collection.appId,
-    name: collection.name,
-    namespace: collection.namespace ?? null,
-    primary_column: collection.primaryColumn ?? null,
-    sort_column: collection.sortColumn ?? null,
-    schema_definition: jsonText(collection.schemaJson),
-    access_policy: accessPolicy(collection.readAccess),
-    retention_days: collection.retentionDays ?? null,
-    document_count: Number(collection.documentCount),
-    size_bytes: Number(collection.sizeBytes),
-    created_at: collection.createdAt,
-    updated_at: collection.updatedAt,
-  };
-}
+const forceText = 'Delete it although it holds documents';
+const cascadeText = 'Delete the views and queries that read it too';
 
 const read = { kind: 'app', permission: 'Read' } as const;
 const write = { kind: 'app', permission: 'Write' } as const;
@@ -67,17 +25,19 @@ export const collectionRoutes = [
     path: '/apps/{app_id}/collections',
     id: 'createCollection',
     summary: 'Create a collection',
+    description: 'With a schema, indexes that it asks for, and who may read it. A write also creates a collection.',
     tag,
     auth: write,
     body: {
       kind: 'json',
-      schema: z.strictObject({ name: nameSchema, ...definition }),
+      schema: z.strictObject({ name: nameSchema, ...collectionDefinition }),
       example: { name: 'diary', access_policy: { read: 'private' } },
       limitBytes: limits.definitionBytes,
     },
     responses: {
       201: { description: 'The collection', schema: collectionSchema },
-      409: { description: 'ALREADY_EXISTS' },
+      400: { description: 'Malformed or invalid', codes: ['LIMIT_EXCEEDED'] },
+      409: { description: 'A collection or view has the name', codes: ['ALREADY_EXISTS'] },
     },
     handle: async ({ clients }, { path, body, tree, call }) => {
       const collection = await clients.data.createCollection(
@@ -100,6 +60,7 @@ export const collectionRoutes = [
     path: '/apps/{app_id}/collections',
     id: 'listCollections',
     summary: 'List the collections of an application, as a bare array',
+    description: 'In the order of their names.',
     tag,
     auth: read,
     responses: { 200: { description: 'The collections', schema: z.array(collectionSchema) } },
@@ -114,12 +75,17 @@ export const collectionRoutes = [
     prefixes: ['', '/api'],
     id: 'listApiCollections',
     summary: 'List the collections of an application',
+    description: 'The same in an object.',
     tag,
     auth: read,
     responses: {
       200: {
         description: 'The collections',
-        schema: z.object({ app_id: z.string(), collections: z.array(collectionSchema) }),
+        schema: z.object({
+          app_id: z.string().describe('The application'),
+          collections: z.array(collectionSchema).describe('In the order of their names'),
+        }),
+        example: { app_id: 'demo', collections: [exampleCollection] },
       },
     },
     handle: async ({ clients }, { path, call }) => {
@@ -132,6 +98,7 @@ export const collectionRoutes = [
     path,
     id: 'getCollection',
     summary: 'Read a collection',
+    description: 'Its definition and its size.',
     tag,
     auth: read,
     responses: { 200: { description: 'The collection', schema: collectionSchema } },
@@ -144,12 +111,17 @@ export const collectionRoutes = [
     method: 'PUT',
     path,
     id: 'updateCollection',
-    summary: 'Change a collection; what is absent stays as it is',
+    summary: 'Change a collection',
+    description: 'What is absent or null stays as it is, but a `schema_definition` of null removes the schema.',
+    pathExamples: { collection: 'diary' },
     tag,
     auth: write,
     body: {
       kind: 'json',
-      schema: z.strictObject({ name: nameSchema.nullish(), ...definition }),
+      schema: z.strictObject({
+        name: nameSchema.nullish().describe('The name in the path: a collection cannot be renamed'),
+        ...collectionDefinition,
+      }),
       example: { access_policy: { read: 'private' } },
       limitBytes: limits.definitionBytes,
     },
@@ -179,19 +151,33 @@ export const collectionRoutes = [
     path,
     id: 'deleteCollection',
     summary: 'Delete a collection',
-    description: '`force`: although it holds documents; `cascade`: with the views and queries that read it.',
+    description: 'Its documents, history, blobs and indexes go with it. Both flags may come in the body or the URL.',
+    pathExamples: { collection: 'diary' },
     tag,
     auth: write,
-    query: z.strictObject({ force: flagParameter.optional(), cascade: flagParameter.optional() }),
+    query: z.strictObject({
+      force: flagParameter.optional().describe(forceText),
+      cascade: flagParameter.optional().describe(cascadeText),
+    }),
     body: {
       kind: 'json',
       optional: true,
-      schema: z.strictObject({ force: z.boolean().nullish(), cascade: z.boolean().nullish() }),
+      schema: z.strictObject({
+        force: z.boolean().nullish().describe(forceText),
+        cascade: z.boolean().nullish().describe(cascadeText),
+      }),
       limitBytes: limits.smallBytes,
     },
     responses: {
-      200: { description: 'It is gone', schema: successSchema },
-      409: { description: 'It holds documents, or is read by views or queries' },
+      200: {
+        description: 'It is gone',
+        schema: successSchema,
+        example: { success: true, message: 'Collection diary is deleted' },
+      },
+      409: {
+        description: 'It holds documents, or is read by views or queries',
+        codes: ['COLLECTION_NOT_EMPTY', 'COLLECTION_IN_USE'],
+      },
     },
     handle: async ({ clients }, { path, query, body, call }) => {
       const request = {
@@ -209,21 +195,32 @@ export const collectionRoutes = [
     path: `${path}/stats`,
     id: 'getCollectionStats',
     summary: 'Count the documents and bytes of a collection',
+    description: 'From counters that every commit keeps current.',
     tag,
     auth: read,
     responses: {
       200: {
         description: 'The counts',
         schema: z.object({
-          app_id: z.string(),
-          collection: z.string(),
-          document_count: z.int(),
-          deleted_count: z.int(),
-          version_count: z.int(),
-          size_bytes: z.int(),
-          index_count: z.int(),
-          last_write_at: timeSchema.nullable(),
+          app_id: z.string().describe('The application'),
+          collection: z.string().describe('The collection'),
+          document_count: z.int().describe('Documents, soft-deleted ones not among them'),
+          deleted_count: z.int().describe('Soft-deleted documents'),
+          version_count: z.int().describe('All versions of all documents'),
+          size_bytes: z.int().describe('Bytes of all versions'),
+          index_count: z.int().describe('Indexes of the collection'),
+          last_write_at: timeSchema.nullable().describe('Time of the last commit to it'),
         }),
+        example: {
+          app_id: 'demo',
+          collection: 'notes',
+          document_count: 1,
+          deleted_count: 0,
+          version_count: 1,
+          size_bytes: 40,
+          index_count: 1,
+          last_write_at: exampleTime,
+        },
       },
     },
     handle: async ({ clients }, { path, call }) => {
@@ -245,17 +242,36 @@ export const collectionRoutes = [
     method: 'POST',
     path: `${path}/validate`,
     id: 'validateDocuments',
-    summary: 'Check documents against the schema of a collection, without storing them',
+    summary: 'Check documents against the schema of a collection',
+    description: 'Without storing them. Unique values are not checked.',
     tag,
     auth: read,
     body: {
       kind: 'raw',
-      contentTypes: ['application/json'],
-      schema: z.strictObject({ data: z.union([objectSchema, z.array(objectSchema)]) }),
-      example: { data: [{ id: 'first', text: 'Hello', stars: 5 }] },
+      content: {
+        'application/json': {
+          schema: z.strictObject({
+            data: z
+              .union([objectSchema, z.array(objectSchema).min(1).max(10_000)])
+              .describe('A document, or a list of documents'),
+          }),
+          example: { data: [{ id: 'first', text: 'Hello', stars: 5 }] },
+        },
+      },
       limitBytes: limits.documentsBytes,
     },
-    responses: { 200: { description: 'What was found', schema: objectSchema } },
+    responses: {
+      200: {
+        description: 'Whether they would be stored',
+        schema: z.object({
+          valid: z.boolean().describe('Whether all of them are valid'),
+          document_count: z.int().optional().describe('How many there are, where all are valid'),
+          errors: objectSchema.describe('Messages by path, such as `data[3].address.city`'),
+        }),
+        example: { valid: true, document_count: 1, errors: {} },
+      },
+      413: { description: 'The body or a document is too large', codes: ['DOCUMENT_TOO_LARGE'] },
+    },
     handle: async ({ clients }, { path, body, call }) => {
       const request = { appId: path.app_id, collection: path.collection, body };
       const { json: result } = await clients.data.validateDocuments(request, call);
@@ -266,12 +282,15 @@ export const collectionRoutes = [
     method: 'POST',
     path: `${path}/retention`,
     id: 'setRetention',
-    summary: 'Set after how many days documents are purged; null keeps them for ever',
+    summary: 'Set how long documents are kept',
+    description: 'Documents not written for so many days are purged, with their history and blobs.',
     tag,
     auth: admin,
     body: {
       kind: 'json',
-      schema: z.strictObject({ retention_days: z.int().min(1).max(36_500).nullable() }),
+      schema: z.strictObject({
+        retention_days: z.int().min(1).max(36_500).nullable().describe('null, the default, keeps them for ever'),
+      }),
       example: { retention_days: 30 },
       limitBytes: limits.smallBytes,
     },

@@ -6,28 +6,74 @@ import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreRes
 import { newTicket } from '@granary/shared/ids';
 import { jsonBytes, taskLocation, type Answer } from '../answer';
 import { hasPermission, type AnyReader } from '../auth';
+import type { Code } from '../codes';
 import { idempotency, idempotencyHeader, replayedHeader } from '../idempotency';
-import { limits, route, type RouteRequest } from '../route';
-import { objectSchema, recordsSchema } from '../schemas';
+import { limits, route, selectableQuery, type RouteRequest } from '../route';
+import { exampleTicket, findSchema, objectSchema, recordsSchema, selectSchema, ticketField } from '../schemas';
+
+const rootPattern = /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}::[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/;
+
+const documentSchema = objectSchema.describe(
+  'A JSON object of at most 1 MiB and 64 levels. `id` (1 to 256 characters) is made where it is missing; ' +
+    '`deleted: true` marks a soft delete',
+);
 
 const storeSchema = z.strictObject({
-  root: z.string().describe('app_id::collection'),
-  data: z.array(objectSchema).describe('All of them are committed together, or none'),
+  root: z.string().regex(rootPattern).describe('Where to: `app_id::collection`'),
+  data: z
+    .array(documentSchema)
+    .min(1)
+    .max(10_000)
+    .describe('The documents; all of them are committed together, or none'),
 });
 
 const listSchema = z.strictObject({
-  root: z.string().describe('app_id::collection, or app_id::view'),
-  find: objectSchema.nullish(),
-  select: z.union([objectSchema, z.array(z.string()), z.string()]).nullish(),
-  limit: z.int().min(1).max(10_000).nullish(),
-  offset: z.int().min(0).max(1_000_000).nullish(),
-  sortBy: z.string().nullish(),
-  sortDirection: z.enum(['ascending', 'descending']).nullish(),
-  sort: z.array(z.string()).nullish(),
-  include_history: z.boolean().nullish(),
-  count: z.enum(['exact', 'none']).nullish(),
-  cursor: z.string().nullish().describe('next_cursor of the page before, of the same query; instead of an offset'),
+  root: z.string().regex(rootPattern).describe('What to read: `app_id::collection`, or `app_id::view`'),
+  find: findSchema.nullish(),
+  select: selectSchema.nullish(),
+  limit: z.int().min(1).max(10_000).nullish().describe('Documents of the page, at most; by default 100'),
+  offset: z.int().min(0).max(1_000_000).nullish().describe('Documents to skip before the page; by default 0'),
+  sortBy: z.string().nullish().describe('The field to sort by, where it is only one; see `sort`'),
+  sortDirection: z
+    .enum(['ascending', 'descending'])
+    .nullish()
+    .describe('The direction of `sortBy`; by default `ascending`'),
+  sort: z.array(z.string()).max(16).nullish().describe('Fields to sort by; `-field` descends. Ties go by `id`'),
+  include_history: z.boolean().nullish().describe('Older versions of the documents too'),
+  count: z
+    .enum(['exact', 'none'])
+    .nullish()
+    .describe('By default `exact`; `none`: `total` is null unless it is known without counting'),
+  cursor: z
+    .string()
+    .nullish()
+    .describe('`next_cursor` of the page before, with the same filter and order; instead of `offset`'),
 });
+
+const storedSchema = z.object({
+  ticket_id: ticketField,
+  status: z.literal('Completed').describe('The write is durable'),
+  message: z.string().describe('Text for a person'),
+  results: z
+    .array(
+      z.object({
+        id: z.string().describe('Id of the document'),
+        celestia_height: z.int().describe('Height of the commit'),
+        blob_id: z.string().describe('Hash of the commit'),
+        namespace: z.string().describe('Namespace of the collection'),
+      }),
+    )
+    .describe('One for each document, in their order'),
+});
+
+/** What every read by the query language can answer. */
+export const queryErrors = {
+  400: {
+    description: 'Malformed or invalid',
+    codes: ['INVALID_QUERY', 'LIMIT_EXCEEDED', 'INVALID_CURSOR'] as readonly Code[],
+  },
+  413: { description: 'The result is too large', codes: ['RESULT_TOO_LARGE'] as readonly Code[] },
+};
 
 export const documentRoutes = [
   route({
@@ -36,30 +82,39 @@ export const documentRoutes = [
     prefixes: ['', '/api'],
     id: 'store',
     summary: 'Store documents',
+    description:
+      'A document whose `id` exists becomes its new version; the older one is kept as history. A collection that does ' +
+      'not exist is created.',
     tag: 'Documents',
     auth: { kind: 'app', permission: 'Write' },
     headers: idempotencyHeader,
     body: {
       kind: 'raw',
-      contentTypes: ['application/json'],
-      schema: storeSchema,
-      example: { root: 'demo::notes', data: [{ id: 'first', text: 'Hello', stars: 5 }] },
+      content: {
+        'application/json': {
+          schema: storeSchema,
+          example: { root: 'demo::notes', data: [{ id: 'first', text: 'Hello', stars: 5 }] },
+        },
+      },
       limitBytes: limits.documentsBytes,
     },
     responses: {
       202: {
         description: 'They are stored',
-        schema: z.object({
-          ticket_id: z.string(),
-          status: z.literal('Completed'),
-          message: z.string(),
-          results: z.array(
-            z.object({ id: z.string(), celestia_height: z.int(), blob_id: z.string(), namespace: z.string() }),
-          ),
-        }),
+        schema: storedSchema,
+        example: {
+          ticket_id: exampleTicket,
+          status: 'Completed',
+          message: 'The documents are stored',
+          results: [{ id: 'first', celestia_height: 1, blob_id: '9f86d081…', namespace: 'demo::notes' }],
+        },
       },
-      409: { description: 'UNIQUE_VIOLATION, or a request with the same Idempotency-Key is still running' },
-      422: { description: 'A document violates the schema, or an Idempotency-Key was used for other content' },
+      409: { description: 'A unique value is taken', codes: ['UNIQUE_VIOLATION'] },
+      413: { description: 'The body or a document is too large', codes: ['DOCUMENT_TOO_LARGE'] },
+      422: {
+        description: 'A document violates the schema, or the Idempotency-Key was used for other content',
+        codes: ['SCHEMA_VIOLATION', 'IDEMPOTENCY_KEY_REUSED'],
+      },
     },
     handle: async ({ clients }, request) => {
       const { caller, body, call } = request;
@@ -85,16 +140,21 @@ export const documentRoutes = [
     prefixes: ['', '/api'],
     id: 'list',
     summary: 'Query the documents of a collection or a view',
+    description:
+      'Returns the latest versions, soft-deleted documents among them. Filters by any field, indexed or not.',
     tag: 'Documents',
     auth: { kind: 'app', permission: 'Read' },
     body: {
       kind: 'raw',
-      contentTypes: ['application/json'],
-      schema: listSchema,
-      example: { root: 'demo::notes', find: { stars: { gte: 4 } }, sort: ['-stars'], limit: 10 },
+      content: {
+        'application/json': {
+          schema: listSchema,
+          example: { root: 'demo::notes', find: { stars: { gte: 4 } }, sort: ['-stars'], limit: 10 },
+        },
+      },
       limitBytes: limits.definitionBytes,
     },
-    responses: { 200: { description: 'A page of documents', schema: recordsSchema } },
+    responses: { 200: { description: 'A page of documents', schema: recordsSchema }, ...queryErrors },
     handle: async ({ clients }, { caller, body, call }) =>
       jsonBytes(200, (await clients.data.listDocuments({ appId: caller.appId, body }, call)).json),
   }),
@@ -103,13 +163,24 @@ export const documentRoutes = [
     path: '/apps/{app_id}/collections/{collection}/data',
     id: 'readCollection',
     summary: 'Read a collection by equality filters on indexed fields',
-    description:
-      'Each parameter names an indexed field; reserved are limit, offset, sort, select, cursor and count. ' +
-      'Public, unless the collection is private.',
+    description: 'Soft-deleted documents are left out.',
     tag: 'Documents',
     auth: { kind: 'reader' },
-    query: 'any',
-    responses: { 200: { description: 'A page of documents', schema: recordsSchema } },
+    query: {
+      reserved: selectableQuery,
+      others: {
+        name: 'filters',
+        description:
+          'Any number of parameters, each named after an indexed field (dotted for a nested one): equality with the ' +
+          'value, or an operator as a suffix (`price.$gte=10`). A field with a reserved name is reached as `field.$eq`',
+        example: { id: 'first' },
+      },
+    },
+    responses: {
+      200: { description: 'A page of documents', schema: recordsSchema },
+      ...queryErrors,
+      400: { description: 'Malformed or invalid', codes: [...queryErrors[400].codes, 'FIELD_NOT_INDEXED'] },
+    },
     handle: async ({ clients }, request) =>
       read(request, request.path.collection, (message) => clients.data.readCollection(message, request.call)),
   }),

@@ -1,14 +1,32 @@
 import { z } from 'zod';
 import { version } from '@granary/shared/version';
 import { json } from '../answer';
+import { etagHeader, revalidationHeader } from '../openapi/headers';
 import { route } from '../route';
 
 const states = z.enum(['healthy', 'degraded', 'unhealthy']);
-const checkSchema = z.looseObject({ status: states, latency_ms: z.int(), version: z.string().nullable() });
+const checkSchema = z.looseObject({
+  status: states.describe('Of the service'),
+  latency_ms: z.int().describe('How long its answer took'),
+  version: z.string().nullable().describe('Version of the service; null when it does not answer'),
+});
 const healthSchema = z
-  .object({ status: states, version: z.string(), checks: z.record(z.string(), checkSchema) })
-  .meta({ id: 'Health' });
-const aliveSchema = z.object({ status: z.string() });
+  .object({
+    status: states.describe('The worst of the services that are needed'),
+    version: z.string().describe('Version of the gateway'),
+    checks: z.record(z.string(), checkSchema).describe('By service, with what each needs'),
+  })
+  .meta({
+    id: 'Health',
+    examples: [
+      {
+        status: 'healthy',
+        version: '0.1.0',
+        checks: { gateway: { status: 'healthy', latency_ms: 0, version: '0.1.0' } },
+      },
+    ],
+  });
+const aliveSchema = z.object({ status: z.string().describe('In one word') });
 
 const features = [
   ...['collections', 'schemas', 'documents', 'history', 'list', 'indexes', 'views', 'queries'],
@@ -28,7 +46,8 @@ export const healthRoutes = [
     path: '/health',
     prefixes: ['', '/api'],
     id: 'getHealth',
-    summary: 'Read how every service is',
+    summary: 'Check the health of all services',
+    description: 'As of half a second ago at most.',
     tag,
     auth,
     urgent: true,
@@ -46,11 +65,12 @@ export const healthRoutes = [
     path: '/livez',
     prefixes: [''],
     id: 'getLiveness',
-    summary: 'Whether the process answers',
+    summary: 'Liveness probe',
+    description: 'Answers as long as the process does, whatever the load.',
     tag,
     auth,
     urgent: true,
-    responses: { 200: { description: 'It does', schema: aliveSchema } },
+    responses: { 200: { description: 'It is alive', schema: aliveSchema, example: { status: 'alive' } } },
     handle: () => Promise.resolve(json(200, { status: 'alive' }, { 'Cache-Control': 'no-store' })),
   }),
   route({
@@ -58,13 +78,18 @@ export const healthRoutes = [
     path: '/readyz',
     prefixes: [''],
     id: 'getReadiness',
-    summary: 'Whether requests should be sent here',
+    summary: 'Readiness probe',
+    description: 'Whether a load balancer should send requests here.',
     tag,
     auth,
     urgent: true,
     responses: {
-      200: { description: 'Yes', schema: aliveSchema },
-      503: { description: 'Not now: it is stopping, or the data service is down', schema: aliveSchema },
+      200: { description: 'It is ready', schema: aliveSchema, example: { status: 'ready' } },
+      503: {
+        description: 'It is stopping, or the data service is down',
+        schema: aliveSchema,
+        example: { status: 'stopping' },
+      },
     },
     handle: async ({ health, isDraining }, { call }) => {
       const isReady = !isDraining() && (await health(call.requestId)).checks.data.status !== 'unhealthy';
@@ -78,17 +103,25 @@ export const healthRoutes = [
     prefixes: [''],
     id: 'getService',
     summary: 'Name and version of the service',
+    description: 'The health of its parts is at `/health`.',
     tag,
     auth,
     responses: {
       200: {
         description: 'Name and version, and where the documentation is',
         schema: z.object({
-          status: z.literal('ok'),
-          version: z.string(),
-          name: z.string(),
-          links: z.object({ docs: z.string(), openapi: z.string() }),
+          status: z.literal('ok').describe('Always `ok`'),
+          version: z.string().describe('Version of the service'),
+          name: z.string().describe('Name of the service'),
+          links: z
+            .object({
+              docs: z.string().describe('Path of the documentation as a page'),
+              openapi: z.string().describe('Path of the OpenAPI document'),
+            })
+            .describe('Where the documentation is'),
         }),
+        headers: { Link: 'The same links' },
+        example: { status: 'ok', version: '0.1.0', name: 'granary', links },
       },
     },
     handle: () => Promise.resolve(json(200, { status: 'ok', version, name: 'granary', links }, { Link: linkHeader })),
@@ -97,10 +130,20 @@ export const healthRoutes = [
     method: 'GET',
     path: '/openapi.json',
     id: 'getOpenapi',
-    summary: 'Read this document',
+    summary: 'Read the OpenAPI document',
+    description: 'Made from the table that routes the requests.',
     tag,
     auth,
-    responses: { 200: { description: 'OpenAPI 3.1', schema: z.record(z.string(), z.unknown()) } },
+    headers: revalidationHeader,
+    responses: {
+      200: {
+        description: 'OpenAPI 3.1',
+        schema: z.record(z.string(), z.unknown()),
+        example: { openapi: '3.1.0' },
+        headers: etagHeader,
+      },
+      304: { description: 'It has not changed', headers: etagHeader },
+    },
     handle: ({ openapi }, { incoming }) => openapi.for(incoming),
   }),
   route({
@@ -108,10 +151,15 @@ export const healthRoutes = [
     path: '/docs',
     prefixes: ['', '/api'],
     id: 'getDocs',
-    summary: 'Read this document as a page',
+    summary: 'Read the OpenAPI document as a page',
+    description: 'For a browser.',
     tag,
     auth,
-    responses: { 200: { description: 'The page', schema: z.string(), contentType: 'text/html' } },
+    headers: revalidationHeader,
+    responses: {
+      200: { description: 'The page', schema: z.string(), contentTypes: ['text/html'], headers: etagHeader },
+      304: { description: 'It has not changed', headers: etagHeader },
+    },
     handle: ({ docs }, { incoming }) => docs.for(incoming),
   }),
   route({
@@ -119,12 +167,18 @@ export const healthRoutes = [
     path: '/apps/{app_id}/health',
     id: 'getApplicationHealth',
     summary: 'Read what the service can do for an application',
+    description: 'For clients that choose what to show by it.',
     tag,
     auth: { kind: 'app', permission: 'Read' },
     responses: {
       200: {
         description: 'Version and features',
-        schema: z.object({ status: z.literal('ok'), version: z.string(), features: z.array(z.string()) }),
+        schema: z.object({
+          status: z.literal('ok').describe('Always `ok`'),
+          version: z.string().describe('Version of the service'),
+          features: z.array(z.string()).describe('Names of what is implemented'),
+        }),
+        example: { status: 'ok', version: '0.1.0', features: ['collections', 'documents'] },
       },
     },
     handle: () => Promise.resolve(json(200, { status: 'ok', version, features })),

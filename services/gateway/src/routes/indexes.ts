@@ -3,8 +3,19 @@ import { invalid, notImplemented } from '@granary/shared/errors';
 import type { Index } from '@granary/shared/gen/granary/data/v1/Index';
 import { newTicket } from '@granary/shared/ids';
 import { accepted, created, json, jsonText } from '../answer';
+import { publishedAs } from '../openapi/schema';
 import { limits, route } from '../route';
-import { indexNameSchema, nameSchema, objectSchema, successSchema, ticketSchema, timeSchema } from '../schemas';
+import {
+  exampleTicket,
+  exampleTime,
+  indexNameSchema,
+  nameSchema,
+  objectSchema,
+  successSchema,
+  ticketField,
+  ticketSchema,
+  timeSchema,
+} from '../schemas';
 
 const indexTypes = [
   ...['btree', 'hash', 'fulltext', 'composite', 'price', 'encrypted'],
@@ -13,46 +24,67 @@ const indexTypes = [
 
 const fieldSchema = z.string().min(1).max(500);
 
+const exampleIndex = {
+  name: 'by_stars',
+  collection: 'notes',
+  field_name: 'stars',
+  index_type: 'number',
+  unique: false,
+  status: 'ready',
+  error: null,
+  size_bytes: 16_384,
+  entry_count: 1,
+  created_at: exampleTime,
+};
+
 const createSchema = z.strictObject({
   name: indexNameSchema,
-  collection: nameSchema,
+  collection: nameSchema.describe('The collection; it is created where it does not exist'),
   field_name: fieldSchema.nullish().describe('Dotted for a nested field; needed unless there are `fields`'),
-  index_type: z
-    .string()
-    // For the document, which would say `string` only: it describes what comes in.
-    .meta({ enum: [...indexTypes] })
-    .transform((text) => text.toLowerCase())
-    .pipe(z.enum(indexTypes))
-    .describe('Case-insensitive'),
+  index_type: publishedAs(
+    z
+      .string()
+      .transform((text) => text.toLowerCase())
+      .pipe(z.enum(indexTypes)),
+    // The others answer 501.
+    z.enum(indexTypes).exclude(['hash', 'fulltext', 'price', 'encrypted']),
+  ).describe(
+    '`btree` serves filters, ranges and orders; `string`, `number`, `boolean` and `date` are a btree over values of ' +
+      'that type; `composite` is over several fields. Case-insensitive',
+  ),
   fields: z
     .array(fieldSchema)
     .min(1)
     .max(16)
     .nullish()
     .describe('The 2 to 4 different fields of a composite index, in its order'),
-  store_values: z.boolean().nullish(),
-  unique_constraint: z.boolean().nullish(),
-  sort_enabled: z.boolean().nullish(),
-  options: z.strictObject({ unique: z.boolean().nullish() }).nullish(),
-  read_price_config: objectSchema.nullish(),
-  price_config: objectSchema.nullish(),
+  store_values: z.boolean().nullish().describe('Accepted for older clients, without effect'),
+  unique_constraint: z.boolean().nullish().describe('Older name of `options.unique`'),
+  sort_enabled: z.boolean().nullish().describe('Accepted for older clients, without effect: every index sorts'),
+  options: z
+    .strictObject({ unique: z.boolean().nullish().describe('No two documents have equal values') })
+    .nullish()
+    .describe('More about the index'),
+  // Other values than null answer 501.
+  read_price_config: publishedAs(objectSchema.nullish(), z.null()).describe('Reserved'),
+  price_config: publishedAs(objectSchema.nullish(), z.null()).describe('Reserved'),
 });
 
 const indexSchema = z
   .object({
-    name: z.string(),
-    collection: z.string(),
-    field_name: z.string(),
+    name: z.string().describe('Name of the index'),
+    collection: z.string().describe('The collection'),
+    field_name: z.string().describe('The field; of a composite index the first one'),
     fields: z.array(z.string()).optional().describe('Of a composite index, in its order'),
-    index_type: z.enum(indexTypes),
-    unique: z.boolean(),
-    status: z.enum(['building', 'ready', 'failed']),
-    error: z.string().nullable(),
-    size_bytes: z.int(),
-    entry_count: z.int(),
-    created_at: timeSchema,
+    index_type: z.enum(indexTypes).describe('What it serves'),
+    unique: z.boolean().describe('Whether no two documents have equal values'),
+    status: z.enum(['building', 'ready', 'failed']).describe('Reads use it once it is `ready`'),
+    error: z.string().nullable().describe('Why it failed'),
+    size_bytes: z.int().describe('Its size on disk'),
+    entry_count: z.int().describe('Documents in it'),
+    created_at: timeSchema.describe('When it was made'),
   })
-  .meta({ id: 'Index' });
+  .meta({ id: 'Index', examples: [exampleIndex] });
 
 function indexJson(index: Index) {
   return {
@@ -82,7 +114,7 @@ export const indexRoutes = [
     path: '/apps/{app_id}/indexes',
     id: 'createIndex',
     summary: 'Create an index',
-    description: 'The collection is created where it is missing. The same definition again answers 200.',
+    description: 'A small collection is indexed at once (201), a larger one while writes go on (202).',
     tag,
     auth: admin,
     body: {
@@ -92,11 +124,22 @@ export const indexRoutes = [
       limitBytes: limits.definitionBytes,
     },
     responses: {
-      200: { description: 'It was there already', schema: indexSchema.extend({ updated: z.literal(true) }) },
+      200: {
+        description: 'There is one with the same definition already',
+        schema: indexSchema.extend({ updated: z.literal(true).describe('Always true') }),
+        example: { ...exampleIndex, updated: true },
+      },
       201: { description: 'The index, ready', schema: indexSchema },
-      202: { description: 'It is being built', schema: indexSchema.extend({ ticket_id: z.string() }) },
-      409: { description: 'The name is taken by another definition, or documents violate the uniqueness' },
-      501: { description: 'A type that is not implemented yet' },
+      202: {
+        description: 'It is being built',
+        schema: indexSchema.extend({ ticket_id: ticketField }),
+        example: { ...exampleIndex, status: 'building', ticket_id: exampleTicket },
+      },
+      400: { description: 'Malformed or invalid', codes: ['LIMIT_EXCEEDED'] },
+      409: {
+        description: 'The name is taken by another definition, or documents have equal values',
+        codes: ['ALREADY_EXISTS', 'UNIQUE_VIOLATION'],
+      },
     },
     handle: async ({ clients }, { path, caller, body, call }) => {
       if (!body.field_name && !body.fields) throw invalid('The body is not valid', { field_name: ['is required'] });
@@ -127,6 +170,7 @@ export const indexRoutes = [
     path: '/apps/{app_id}/indexes',
     id: 'listIndexes',
     summary: 'List the indexes of an application, as a bare array',
+    description: 'Of all its collections.',
     tag,
     auth: read,
     responses: { 200: { description: 'The indexes', schema: z.array(indexSchema) } },
@@ -140,11 +184,13 @@ export const indexRoutes = [
     path: '/apps/{app_id}/indexes/encrypted-quote',
     id: 'quoteEncryptedIndex',
     summary: 'Ask the price of an encrypted index',
+    description: 'Not implemented yet.',
+    undocumented: 'planned',
     tag,
     auth: read,
     responses: {
       200: { description: 'An x402 quote', schema: objectSchema },
-      501: { description: 'Not implemented yet' },
+      501: { description: 'Not implemented yet', codes: ['NOT_IMPLEMENTED'] },
     },
     handle: async ({ clients }, { path, call }) =>
       json(200, jsonText((await clients.payments.quoteEncryptedIndex({ appId: path.app_id }, call)).quoteJson)),
@@ -153,7 +199,9 @@ export const indexRoutes = [
     method: 'DELETE',
     path: '/apps/{app_id}/indexes/{index_name}',
     id: 'deleteIndexOfApplication',
-    summary: 'Delete an index by <collection>_<field>_index',
+    summary: 'Delete an index by the name <collection>_<field>_index',
+    description: 'An older spelling of deleteIndex.',
+    undocumented: 'alias',
     tag,
     auth: admin,
     responses: { 200: { description: 'It is gone', schema: successSchema } },
@@ -167,6 +215,7 @@ export const indexRoutes = [
     path: collectionPath,
     id: 'listIndexesOfCollection',
     summary: 'List the indexes of a collection, as a bare array',
+    description: 'Those that its schema made are among them.',
     tag,
     auth: read,
     responses: { 200: { description: 'The indexes', schema: z.array(indexSchema) } },
@@ -181,6 +230,7 @@ export const indexRoutes = [
     path: indexPath,
     id: 'getIndex',
     summary: 'Read an index',
+    description: 'Its definition, state and size.',
     tag,
     auth: read,
     responses: { 200: { description: 'The index', schema: indexSchema } },
@@ -191,10 +241,17 @@ export const indexRoutes = [
     method: 'DELETE',
     path: indexPath,
     id: 'deleteIndex',
-    summary: 'Delete an index; a build under way is cancelled',
+    summary: 'Delete an index',
+    description: 'A build under way is cancelled.',
     tag,
     auth: admin,
-    responses: { 200: { description: 'It is gone', schema: successSchema } },
+    responses: {
+      200: {
+        description: 'It is gone',
+        schema: successSchema,
+        example: { success: true, message: 'Index by_stars is deleted' },
+      },
+    },
     handle: async ({ clients }, { path, call }) => {
       await clients.data.deleteIndex(indexRequest(path), call);
       return json(200, { success: true, message: `Index ${path.index_name} is deleted` });
@@ -204,11 +261,16 @@ export const indexRoutes = [
     method: 'GET',
     path: `${indexPath}/status`,
     id: 'getIndexStatus',
-    summary: 'Read how far an index is',
+    summary: 'Read the state of an index',
+    description: 'Whether it is built, and why not.',
     tag,
     auth: read,
     responses: {
-      200: { description: 'The state', schema: indexSchema.pick({ name: true, status: true, error: true }) },
+      200: {
+        description: 'The state',
+        schema: indexSchema.pick({ name: true, status: true, error: true }),
+        example: { name: 'by_stars', status: 'ready', error: null },
+      },
     },
     handle: async ({ clients }, { path, call }) => {
       const { name, status, error } = indexJson(await clients.data.getIndex(indexRequest(path), call));
@@ -219,11 +281,16 @@ export const indexRoutes = [
     method: 'GET',
     path: `${indexPath}/statistics`,
     id: 'getIndexStatistics',
-    summary: 'Read how large an index is',
+    summary: 'Read the size of an index',
+    description: 'In bytes and entries.',
     tag,
     auth: read,
     responses: {
-      200: { description: 'Its size', schema: indexSchema.pick({ name: true, size_bytes: true, entry_count: true }) },
+      200: {
+        description: 'Its size',
+        schema: indexSchema.pick({ name: true, size_bytes: true, entry_count: true }),
+        example: { name: 'by_stars', size_bytes: 16_384, entry_count: 1 },
+      },
     },
     handle: async ({ clients }, { path, call }) => {
       const index = indexJson(await clients.data.getIndex(indexRequest(path), call));
@@ -235,9 +302,16 @@ export const indexRoutes = [
     path: `${indexPath}/rebuild`,
     id: 'rebuildIndex',
     summary: 'Build an index again',
+    description: 'From the documents, by a task.',
     tag,
     auth: admin,
-    responses: { 202: { description: 'It is being built', schema: ticketSchema } },
+    responses: {
+      202: {
+        description: 'It is being built',
+        schema: ticketSchema,
+        example: { success: true, message: 'Index by_stars is being rebuilt', ticket_id: exampleTicket },
+      },
+    },
     handle: async ({ clients }, { path, caller, call }) => {
       const request = { ...indexRequest(path), ticketId: newTicket('j', BigInt(caller.appNumber)) };
       const job = await clients.data.rebuildIndex(request, call);

@@ -6,27 +6,39 @@ import { message } from '@granary/shared/grpc/types';
 import { json } from '../answer';
 import { permissions } from '../auth';
 import { limits, route } from '../route';
-import { appIdSchema, successSchema, timeSchema, utiaSchema } from '../schemas';
+import { appIdSchema, exampleTime, successSchema, timeSchema, utiaSchema } from '../schemas';
 
 const payLimitsSchema = z
   .strictObject({
-    allowed_target_apps: z.array(appIdSchema).max(1_000).nullish().describe('null: any app'),
-    expires_at: z.iso.datetime({ offset: true, error: 'must be an RFC 3339 date and time' }).nullish(),
-    max_payment_per_tx: utiaSchema.nullish(),
-    spend_allowance: utiaSchema.nullish(),
+    allowed_target_apps: z.array(appIdSchema).max(1_000).nullish().describe('The apps that it may pay; null: any app'),
+    expires_at: z.iso
+      .datetime({ offset: true, error: 'must be an RFC 3339 date and time' })
+      .nullish()
+      .describe('When it stops to pay'),
+    max_payment_per_tx: utiaSchema.nullish().describe('The most for one payment, in utia'),
+    spend_allowance: utiaSchema.nullish().describe('The most for all payments together, in utia'),
   })
-  .describe('Bounds of a Pay key; null is no limit');
+  .describe('Bounds of a key with `Pay`; null is no limit');
+
+const exampleKey = {
+  key_id: 'k_4q8Zt1',
+  name: 'reporting',
+  permissions: ['Read' as const],
+  pay_limits: null,
+  last_four: 'x9Qe',
+  created_at: exampleTime,
+};
 
 const keySchema = z
   .object({
-    key_id: z.string(),
-    name: z.string(),
-    permissions: z.array(z.enum(permissions)),
+    key_id: z.string().describe('What it is revoked by'),
+    name: z.string().describe('Name of the key'),
+    permissions: z.array(z.enum(permissions)).describe('What it may do'),
     pay_limits: payLimitsSchema.nullable(),
-    last_four: z.string(),
-    created_at: timeSchema,
+    last_four: z.string().describe('The last four characters of the secret'),
+    created_at: timeSchema.describe('When it was made'),
   })
-  .meta({ id: 'Key' });
+  .meta({ id: 'Key', examples: [exampleKey] });
 
 function toPayLimits(limit: z.output<typeof payLimitsSchema>): PayLimits {
   return message<PayLimits>({
@@ -67,21 +79,31 @@ export const keyRoutes = [
     path: '/apps/{app_id}/regenerate-key',
     id: 'regenerateKey',
     summary: 'Replace the key of a name, or make the first of that name',
+    description: 'The secret of a replaced key stops working everywhere within a second.',
     tag: 'Keys',
     auth: adminOrOperator,
     body: {
       kind: 'json',
       limitBytes: limits.smallBytes,
       schema: z.strictObject({
-        name: z.string().min(1).max(200).nullish().describe('default: "default"'),
-        permissions: z.array(z.enum(permissions)).min(1).max(permissions.length),
+        name: z.string().min(1).max(200).nullish().describe('Name of the key; by default `default`'),
+        permissions: z
+          .array(z.enum(permissions))
+          .min(1)
+          .max(permissions.length)
+          .describe('What it may do; `Admin` includes `Read` and `Write`'),
         pay_limits: payLimitsSchema.nullish(),
       }),
+      example: { name: 'reporting', permissions: ['Read'] },
     },
     responses: {
       200: {
         description: 'The key, which is shown this once',
-        schema: keySchema.extend({ app_id: z.string(), app_key: z.string().nullable() }),
+        schema: keySchema.extend({
+          app_id: z.string().describe('The application'),
+          app_key: z.string().nullable().describe('The secret; null in an answer repeated by `Idempotency-Key`'),
+        }),
+        example: { app_id: 'demo', app_key: 'app_…x9Qe', ...exampleKey },
       },
     },
     handle: async ({ clients }, { path, body, call }) => {
@@ -102,11 +124,19 @@ export const keyRoutes = [
     method: 'GET',
     path: '/apps/{app_id}/keys',
     id: 'listKeys',
-    summary: 'List the keys of an application, without their secrets',
+    summary: 'List the keys of an application',
+    description: 'Without their secrets, which are not kept.',
     tag: 'Keys',
     auth: adminOrOperator,
     responses: {
-      200: { description: 'The keys', schema: z.object({ app_id: z.string(), keys: z.array(keySchema) }) },
+      200: {
+        description: 'The keys',
+        schema: z.object({
+          app_id: z.string().describe('The application'),
+          keys: z.array(keySchema).describe('Those that are not revoked'),
+        }),
+        example: { app_id: 'demo', keys: [exampleKey] },
+      },
     },
     handle: async ({ clients }, { path, call }) => {
       const { keys } = await clients.data.listKeys({ appId: path.app_id }, call);
@@ -117,10 +147,17 @@ export const keyRoutes = [
     method: 'DELETE',
     path: '/apps/{app_id}/keys/{key_id}',
     id: 'revokeKey',
-    summary: 'Revoke a key, everywhere within a second',
+    summary: 'Revoke a key',
+    description: 'It stops working everywhere within a second.',
     tag: 'Keys',
     auth: adminOrOperator,
-    responses: { 200: { description: 'It is revoked', schema: successSchema } },
+    responses: {
+      200: {
+        description: 'It is revoked',
+        schema: successSchema,
+        example: { success: true, message: 'Key k_4q8Zt1 is revoked' },
+      },
+    },
     handle: async ({ clients }, { path, call }) => {
       await clients.data.revokeKey({ appId: path.app_id, keyId: path.key_id }, call);
       return json(200, { success: true, message: `Key ${path.key_id} is revoked` });

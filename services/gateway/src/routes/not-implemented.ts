@@ -6,7 +6,7 @@ const documentPath = '/apps/{app_id}/collections/{collection}/documents/{documen
 const rootFirst = ['', '/api'];
 const apiFirst = ['/api', ''];
 
-/** A route that has its place, its authentication and its line in the document, and no more yet. */
+/** A route that has its place and its authentication, and no more yet. */
 function planned(
   method: Method,
   path: string,
@@ -18,9 +18,11 @@ function planned(
   const auth: Access = permission ? { kind: 'app', permission } : { kind: 'public' };
   return route({
     ...{ method, path, id, auth, prefixes },
-    summary: `${what} (not implemented yet)`,
-    tag: 'Planned',
-    responses: { 501: { description: 'NOT_IMPLEMENTED' } },
+    summary: what,
+    description: 'Not implemented yet.',
+    undocumented: 'planned',
+    tag: 'Service',
+    responses: { 501: { description: 'Not implemented yet', codes: ['NOT_IMPLEMENTED'] } },
     handle: () => Promise.reject(notImplemented(what)),
   });
 }

@@ -9,18 +9,23 @@ export const paymentRoutes = [
     path: '/x402/verify',
     prefixes: ['', '/api'],
     id: 'verifyPayment',
-    summary: 'Say whether a payment meets its requirements; nothing is paid',
+    summary: 'Say whether a payment meets its requirements',
+    description: 'Nothing is paid.',
+    undocumented: 'planned',
     tag: 'x402',
     auth: { kind: 'public' },
     body: {
       kind: 'raw',
-      contentTypes: ['application/json'],
-      schema: z.object({
-        x402Version: z.int(),
-        paymentPayload: objectSchema.optional(),
-        paymentHeader: z.string().optional(),
-        paymentRequirements: objectSchema,
-      }),
+      content: {
+        'application/json': {
+          schema: z.object({
+            x402Version: z.int().describe('1'),
+            paymentPayload: objectSchema.optional().describe('The payment'),
+            paymentHeader: z.string().optional().describe('The payment as `X-PAYMENT` carries it'),
+            paymentRequirements: objectSchema.describe('What was asked for'),
+          }),
+        },
+      },
       limitBytes: limits.smallBytes,
     },
     responses: {
@@ -33,7 +38,7 @@ export const paymentRoutes = [
           payer: z.string().optional(),
         }),
       },
-      501: { description: 'Not implemented yet' },
+      501: { description: 'Not implemented yet', codes: ['NOT_IMPLEMENTED'] },
     },
     handle: async ({ clients }, { body, call }) =>
       json(200, jsonText((await clients.payments.verifyPayment({ body }, call)).resultJson)),

@@ -1,49 +1,80 @@
 import { z } from 'zod';
 import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
 import { created, json, jsonText } from '../answer';
-import { limits, route } from '../route';
-import { accessPolicySchema, nameSchema, objectSchema, recordsSchema, successSchema, timeSchema } from '../schemas';
+import { publishedAs } from '../openapi/schema';
+import { limits, recordsQuery, route } from '../route';
+import {
+  accessPolicySchema,
+  exampleTime,
+  findSchema,
+  nameSchema,
+  objectSchema,
+  recordsSchema,
+  selectSchema,
+  successSchema,
+  timeSchema,
+} from '../schemas';
 import { memberBytes } from '../tree';
-import { read } from './documents';
+import { queryErrors, read } from './documents';
 
 const parameterSchema = z.strictObject({
-  name: z.string().min(1).max(200),
-  field_path: z.string().min(1).max(500).describe('Dotted; may end in an operator suffix'),
-  default: z.unknown().optional(),
-  required: z.boolean().nullish(),
-  description: z.string().max(2_000).nullish(),
+  name: z.string().min(1).max(200).describe('Name of the URL parameter; not `limit`, `offset`, `cursor` or `count`'),
+  field_path: z
+    .string()
+    .min(1)
+    .max(500)
+    .describe('The field that it filters, dotted for a nested one; may end in an operator (`year.$gte`)'),
+  default: z.unknown().optional().describe('Taken where the parameter is missing'),
+  required: z.boolean().nullish().describe('Without it a read is refused'),
+  description: z.string().max(2_000).nullish().describe('For people'),
 });
 
 const createSchema = z.strictObject({
   name: nameSchema,
-  source_collection: nameSchema,
-  base_query: z.strictObject({
-    find: objectSchema.nullish(),
-    select: z.union([objectSchema, z.array(z.string()), z.string()]).nullish(),
-    sort: z.unknown().optional(),
-    limit: z.int().min(1).max(10_000).nullish(),
-  }),
-  parameters: z.array(parameterSchema).max(64).nullish(),
-  description: z.string().max(10_000).nullish(),
-  version: z.string().max(100).nullish(),
-  example_request: z.unknown().optional(),
-  example_response: z.unknown().optional(),
+  source_collection: nameSchema.describe('The collection that it reads'),
+  base_query: z
+    .strictObject({
+      find: findSchema.nullish(),
+      select: selectSchema.nullish(),
+      sort: publishedAs(z.unknown().optional(), z.union([z.string(), z.array(z.string()).max(16)])).describe(
+        'Fields to sort by; `-field` descends',
+      ),
+      limit: z.int().min(1).max(10_000).nullish().describe('Records of a page: the default, and the most'),
+    })
+    .describe('What is read, before the parameters'),
+  parameters: z.array(parameterSchema).max(64).nullish().describe('What the caller may choose'),
+  description: z.string().max(10_000).nullish().describe('For people'),
+  version: z.string().max(100).nullish().describe('For people'),
+  example_request: z.unknown().optional().describe('For people: any JSON'),
+  example_response: z.unknown().optional().describe('For people: any JSON'),
   access_policy: accessPolicySchema.nullish(),
 });
 
+const exampleQuery = {
+  name: 'with_stars',
+  source_collection: 'notes',
+  base_query: { sort: '-stars' },
+  parameters: [{ name: 'stars', field_path: 'stars', default: 5 }],
+  description: '',
+  version: '',
+  example_request: null,
+  example_response: null,
+  created_at: exampleTime,
+};
+
 const querySchema = z
   .object({
-    name: z.string(),
-    source_collection: z.string(),
-    base_query: objectSchema,
-    parameters: z.array(parameterSchema),
-    description: z.string(),
-    version: z.string(),
-    example_request: z.unknown(),
-    example_response: z.unknown(),
-    created_at: timeSchema,
+    name: z.string().describe('Name of the query'),
+    source_collection: z.string().describe('The collection that it reads'),
+    base_query: objectSchema.describe('As it was given'),
+    parameters: z.array(parameterSchema).describe('What the caller may choose'),
+    description: z.string().describe('For people'),
+    version: z.string().describe('For people'),
+    example_request: z.unknown().describe('For people'),
+    example_response: z.unknown().describe('For people'),
+    created_at: timeSchema.describe('When it was made'),
   })
-  .meta({ id: 'Query' });
+  .meta({ id: 'Query', examples: [exampleQuery] });
 
 function queryJson(query: Query) {
   return {
@@ -67,12 +98,14 @@ export const queryRoutes = [
     path: '/queries/{app_id}/{query_name}/data',
     id: 'runQuery',
     summary: 'Run a predefined query',
-    description:
-      'Takes the parameters of the query, limit, offset, cursor and count. Public, unless the query is private.',
+    description: 'Soft-deleted documents are left out.',
     tag,
     auth: { kind: 'reader' },
-    query: 'any',
-    responses: { 200: { description: 'A page of records', schema: recordsSchema } },
+    query: {
+      reserved: recordsQuery,
+      others: { name: 'parameters', description: 'The parameters of the query, by name', example: { stars: 5 } },
+    },
+    responses: { 200: { description: 'A page of records', schema: recordsSchema }, ...queryErrors },
     handle: async ({ clients }, request) =>
       read(request, request.path.query_name, (message) => clients.data.runQuery(message, request.call)),
   }),
@@ -82,6 +115,7 @@ export const queryRoutes = [
     prefixes: ['', '/api'],
     id: 'createQuery',
     summary: 'Create a predefined query',
+    description: 'Its definition is public, as is running it, unless it or its collection is private.',
     tag,
     auth: { kind: 'app', permission: 'Write' },
     body: {
@@ -97,7 +131,8 @@ export const queryRoutes = [
     },
     responses: {
       201: { description: 'The query', schema: querySchema },
-      409: { description: 'ALREADY_EXISTS' },
+      400: { description: 'Malformed or invalid', codes: ['INVALID_QUERY', 'LIMIT_EXCEEDED'] },
+      409: { description: 'A query has the name', codes: ['ALREADY_EXISTS'] },
     },
     handle: async ({ clients }, { path, body, tree, call }) => {
       const query = await clients.data.createQuery(
@@ -124,10 +159,18 @@ export const queryRoutes = [
     prefixes: ['', '/api'],
     id: 'listQueries',
     summary: 'List the predefined queries of an application',
+    description: 'With their definitions, in the order of their names.',
     tag,
     auth: { kind: 'public' },
     responses: {
-      200: { description: 'The queries', schema: z.object({ app_id: z.string(), queries: z.array(querySchema) }) },
+      200: {
+        description: 'The queries',
+        schema: z.object({
+          app_id: z.string().describe('The application'),
+          queries: z.array(querySchema).describe('In the order of their names'),
+        }),
+        example: { app_id: 'demo', queries: [exampleQuery] },
+      },
     },
     handle: async ({ clients }, { path, call }) => {
       const { queries } = await clients.data.listQueries({ appId: path.app_id }, call);
@@ -140,6 +183,7 @@ export const queryRoutes = [
     prefixes: ['', '/api'],
     id: 'getQuery',
     summary: 'Read the definition of a predefined query',
+    description: 'It is run by runQuery.',
     tag,
     auth: { kind: 'app', permission: 'Read' },
     responses: { 200: { description: 'The query', schema: querySchema } },
@@ -152,9 +196,16 @@ export const queryRoutes = [
     prefixes: ['', '/api'],
     id: 'deleteQuery',
     summary: 'Delete a predefined query',
+    description: 'Its collection stays as it is.',
     tag,
     auth: { kind: 'app', permission: 'Write' },
-    responses: { 200: { description: 'It is gone', schema: successSchema } },
+    responses: {
+      200: {
+        description: 'It is gone',
+        schema: successSchema,
+        example: { success: true, message: 'Query with_stars is deleted' },
+      },
+    },
     handle: async ({ clients }, { path, call }) => {
       await clients.data.deleteQuery({ appId: path.app_id, name: path.query_name }, call);
       return json(200, { success: true, message: `Query ${path.query_name} is deleted` });

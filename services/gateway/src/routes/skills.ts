@@ -4,11 +4,16 @@ import { strongEtag } from '@granary/shared/etag';
 import { readJson, toPlain } from '@granary/shared/json/value';
 import { json } from '../answer';
 import { malformedJson } from '../problem';
+import { etagHeader, revalidationHeader } from '../openapi/headers';
 import { limits, route } from '../route';
 import { successSchema } from '../schemas';
 import { validate } from '../validation';
 
-const bodySchema = z.strictObject({ markdown: z.string().max(limits.skillsBytes) });
+const bodySchema = z.strictObject({
+  markdown: z.string().max(limits.skillsBytes).describe("The owner's part of the document, at most 256 KiB"),
+});
+const textSchema = z.string().describe("The owner's part of the document");
+const exampleText = 'Short notes with stars.';
 const markdownType = 'text/markdown';
 
 export const skillsRoutes = [
@@ -17,9 +22,22 @@ export const skillsRoutes = [
     path: '/skills/{app_id}/skills.md',
     id: 'getSkills',
     summary: 'Read what the application offers, in Markdown',
+    description:
+      'Collections with their indexed fields, views, queries and examples with curl, kept current by the service, and ' +
+      'what the owner wrote.',
     tag: 'Skills',
     auth: { kind: 'public' },
-    responses: { 200: { description: 'The document', schema: z.string(), contentType: markdownType } },
+    headers: revalidationHeader,
+    responses: {
+      200: {
+        description: 'The document',
+        schema: z.string(),
+        headers: etagHeader,
+        contentTypes: [markdownType],
+        example: '# demo\n\nShort notes with stars.\n',
+      },
+      304: { description: 'It has not changed', headers: etagHeader },
+    },
     handle: async ({ clients }, { path, call }) => {
       const { markdown } = await clients.data.getSkills({ appId: path.app_id }, call);
       const body = Buffer.from(markdown);
@@ -33,19 +51,30 @@ export const skillsRoutes = [
     id: 'putSkills',
     summary: "Set the owner's part of the document",
     description:
-      'Markdown, or JSON `{markdown}`; the generated part stands between markers and stays. Empty text removes the ' +
-      "owner's part.",
+      'Markdown, or JSON with a member `markdown`. The generated part is between markers and stays. Empty text removes ' +
+      "the owner's part.",
     tag: 'Skills',
     auth: { kind: 'app', permission: 'Admin' },
     body: {
       kind: 'raw',
-      contentTypes: [markdownType, 'text/plain', 'application/json'],
-      schema: z.union([z.string(), bodySchema]),
+      content: {
+        [markdownType]: { schema: textSchema, example: exampleText },
+        'text/plain': { schema: textSchema, example: exampleText },
+        'application/json': { schema: bodySchema, example: { markdown: exampleText } },
+      },
       limitBytes: limits.skillsBytes,
       mayBeEmpty: true,
     },
     responses: {
-      200: { description: 'It is saved', schema: successSchema.extend({ app_id: z.string(), revision: z.int() }) },
+      200: {
+        description: 'It is saved',
+        schema: successSchema.extend({
+          app_id: z.string().describe('The application'),
+          revision: z.int().describe('Grows with each change'),
+        }),
+        example: { success: true, message: 'The document is saved', app_id: 'demo', revision: 1 },
+      },
+      413: { description: 'The text is too large', codes: ['SKILLS_TOO_LARGE'] },
     },
     handle: async ({ clients }, { path, body, call, incoming }) => {
       const isJson = /json/i.test(incoming.headers['content-type'] ?? '');

@@ -4,7 +4,7 @@ import type { Task } from '@granary/shared/gen/granary/tasks/v1/Task';
 import { parseTicket } from '@granary/shared/ids';
 import { json, jsonText, type Answer } from '../answer';
 import { route, type Context, type RouteRequest } from '../route';
-import { objectSchema, timeSchema } from '../schemas';
+import { exampleTicket, exampleTime, objectSchema, timeSchema } from '../schemas';
 
 const statuses = [
   ...['Pending', 'PaymentBroadcast', 'PaymentConfirming', 'PaymentConfirmed', 'StoringData', 'Completed'],
@@ -12,20 +12,43 @@ const statuses = [
 
 const taskSchema = z
   .object({
-    ticket_id: z.string(),
-    status: z.union([z.enum(statuses), z.object({ Failed: z.object({ error: z.string() }) })]),
-    operation_type: z.string(),
-    app_id: z.string(),
-    created_at: timeSchema,
-    updated_at: timeSchema,
-    user_address: z.string().optional(),
-    transaction_hash: z.string().optional(),
-    block_height: z.int().optional(),
-    result: objectSchema.optional(),
-    progress: z.number().min(0).max(1),
-    progress_log: z.array(z.string()),
+    ticket_id: z.string().describe('The ticket that was asked for'),
+    status: z
+      .union([
+        z.enum(statuses),
+        z.object({
+          Failed: z
+            .object({ error: z.string().describe('Text for a person') })
+            .describe('The task failed and will not be tried again'),
+        }),
+      ])
+      .describe('It only moves forward. The `Payment…` states do not occur yet'),
+    operation_type: z.string().describe('What the task does'),
+    app_id: z.string().describe('The application that it belongs to'),
+    created_at: timeSchema.describe('When it was made'),
+    updated_at: timeSchema.describe('When it last changed'),
+    user_address: z.string().optional().describe('The wallet that it is done for'),
+    transaction_hash: z.string().optional().describe('Hash of the commit'),
+    block_height: z.int().optional().describe('Height of the commit'),
+    result: objectSchema.optional().describe('What it led to, once it is `Completed`'),
+    progress: z.number().min(0).max(1).describe('From 0 to 1'),
+    progress_log: z.array(z.string()).describe('What happened so far'),
   })
-  .meta({ id: 'Task' });
+  .meta({
+    id: 'Task',
+    examples: [
+      {
+        ticket_id: exampleTicket,
+        status: 'Completed',
+        operation_type: 'store',
+        app_id: 'demo',
+        created_at: exampleTime,
+        updated_at: exampleTime,
+        progress: 1,
+        progress_log: [],
+      },
+    ],
+  });
 
 function taskJson(task: Task) {
   return {
@@ -53,7 +76,7 @@ async function getTask({ clients }: Context, { path, call }: RouteRequest<'ticke
 const shared = {
   method: 'GET',
   summary: 'Read the task of a ticket',
-  description: 'The ticket is the capability: whoever has it may ask.',
+  description: 'The ticket is the capability: it cannot be guessed, and no key is needed.',
   tag: 'Tasks',
   auth: { kind: 'public' },
   responses: { 200: { description: 'The task', schema: taskSchema } },
@@ -67,6 +90,6 @@ export const taskRoutes = [
     path: '/task/{ticket_id}',
     prefixes: ['', '/api'],
     id: 'getTaskAlias',
-    summary: 'The same at another path',
+    undocumented: 'alias',
   }),
 ];

@@ -2,46 +2,116 @@ import { z } from 'zod';
 import type { View } from '@granary/shared/gen/granary/data/v1/View';
 import { newTicket } from '@granary/shared/ids';
 import { accepted, json, jsonText } from '../answer';
-import { limits, route } from '../route';
+import { publishedAs } from '../openapi/schema';
+import { limits, route, selectableQuery } from '../route';
 import {
   accessPolicy,
   accessPolicySchema,
+  exampleTicket,
+  exampleTime,
+  findSchema,
   nameSchema,
   objectSchema,
   recordsSchema,
+  selectSchema,
   successSchema,
   ticketSchema,
   timeSchema,
 } from '../schemas';
 import { memberBytes } from '../tree';
-import { read } from './documents';
+import { queryErrors, read } from './documents';
 
 const refreshModes = ['live', 'lazy'] as const;
 
+const fieldsSchema = z.union([z.string(), z.array(z.string()).max(16)]);
+
+/** The query of a view as the document presents it; the data service checks it, and takes older spellings too. */
+const viewQuery = z
+  .strictObject({
+    find: findSchema.optional(),
+    select: selectSchema.optional(),
+    group_by: fieldsSchema.optional().describe('Fields that the rows are grouped by'),
+    aggregate: z
+      .record(z.string(), z.record(z.string(), z.string()))
+      .optional()
+      .describe(
+        'By name of the column: `{"$op": "field"}` with `$sum`, `$avg`, `$min`, `$max`, `$count` (a field or `"*"`), ' +
+          '`$count_distinct`, `$first` or `$last`. At most 64',
+      ),
+    sort_by: fieldsSchema.optional().describe('Order of the rows; `-field` descends'),
+    limit: z.int().min(1).max(10_000).optional().describe('Rows that are kept, at most'),
+    base: z.string().optional().describe('The source collection that the rows come from'),
+  })
+  .describe('What the view holds');
+
+const variablesSchema = z
+  .record(z.string(), z.string())
+  .describe('By name of a URL parameter: the path of the field that it filters, perhaps with an operator as a suffix');
+
 const createSchema = z.strictObject({
   name: nameSchema,
-  query: objectSchema.describe('find, select, group_by, aggregate, sort_by, limit, base'),
-  source_collections: z.array(nameSchema).min(1).max(16),
-  refresh_mode: z.enum(refreshModes).nullish().describe('default: lazy'),
-  variables: z.record(z.string(), z.string()).nullish().describe('URL parameter → query field path'),
+  query: publishedAs(objectSchema, viewQuery),
+  // More than one answers 501.
+  source_collections: publishedAs(
+    z.array(nameSchema).min(1).max(16),
+    z.array(nameSchema).length(1).describe('The collection that the view reads'),
+  ),
+  // `live` answers 501.
+  refresh_mode: publishedAs(z.enum(refreshModes).nullish(), z.enum(refreshModes).extract(['lazy']).nullable()).describe(
+    '`lazy`, the default: a task fills it when it is made and at each refresh',
+  ),
+  variables: variablesSchema.nullish(),
   access_policy: accessPolicySchema.nullish(),
 });
 
+const exampleView = {
+  name: 'by_stars',
+  query: { group_by: 'stars', aggregate: { notes: { $count: '*' } } },
+  source_collections: ['notes'],
+  refresh_mode: 'lazy',
+  variables: { stars: 'stars' },
+  access_policy: { read: 'public' },
+  status: 'ready',
+  error: null,
+  row_count: 1,
+  created_at: exampleTime,
+  refreshed_at: exampleTime,
+};
+
 const viewSchema = z
   .object({
-    name: z.string(),
-    query: objectSchema,
-    source_collections: z.array(z.string()),
-    refresh_mode: z.enum(refreshModes),
-    variables: z.record(z.string(), z.string()),
+    name: z.string().describe('Name of the view'),
+    query: objectSchema.describe('As it was given'),
+    source_collections: z.array(z.string()).describe('The collections that it reads'),
+    refresh_mode: z.enum(refreshModes).describe('How it is kept current'),
+    variables: variablesSchema,
     access_policy: accessPolicySchema,
-    status: z.enum(['building', 'ready', 'failed']),
-    error: z.string().nullable(),
-    row_count: z.int(),
-    created_at: timeSchema,
-    refreshed_at: timeSchema.nullable(),
+    status: z.enum(['building', 'ready', 'failed']).describe('Of the last refresh'),
+    error: z.string().nullable().describe('Why it failed'),
+    row_count: z.int().describe('Rows of the last refresh'),
+    created_at: timeSchema.describe('When it was made'),
+    refreshed_at: timeSchema.nullable().describe('When its rows were computed; null before the first time'),
   })
-  .meta({ id: 'View' });
+  .meta({ id: 'View', examples: [exampleView] });
+
+const rowsSchema = recordsSchema
+  .extend({
+    refreshed_at: timeSchema.nullable().describe('When the rows were computed'),
+    refresh_mode: z.enum(refreshModes).describe('How the view is kept current'),
+  })
+  .meta({
+    id: 'ViewRecords',
+    examples: [
+      {
+        records: [{ stars: 5, notes: 1 }],
+        total: 1,
+        page: 1,
+        limit: 100,
+        refreshed_at: exampleTime,
+        refresh_mode: 'lazy',
+      },
+    ],
+  });
 
 function viewJson(view: View) {
   return {
@@ -69,20 +139,16 @@ export const viewRoutes = [
     path: '/views/{app_id}/{view_name}/data',
     id: 'readView',
     summary: 'Read a materialized view',
-    description:
-      'Takes filter (JSON), select, sort, limit, offset, cursor, count and the variables of the view. ' +
-      'Public, unless the view is private.',
+    description: 'A page of the rows as the last refresh computed them.',
     tag,
     auth: { kind: 'reader' },
-    query: 'any',
-    responses: {
-      200: {
-        description: 'A page of rows',
-        schema: recordsSchema
-          .extend({ refreshed_at: timeSchema.nullable(), refresh_mode: z.enum(refreshModes) })
-          .meta({ id: 'ViewRecords' }),
-      },
+    query: {
+      reserved: selectableQuery.extend({
+        filter: z.string().optional().describe('A filter in the language of `find`, as JSON text'),
+      }),
+      others: { name: 'variables', description: 'The variables of the view, by name', example: { stars: 5 } },
     },
+    responses: { 200: { description: 'A page of rows', schema: rowsSchema }, ...queryErrors },
     handle: async ({ clients }, request) =>
       read(request, request.path.view_name, (message) => clients.data.readView(message, request.call)),
   }),
@@ -92,6 +158,7 @@ export const viewRoutes = [
     prefixes: ['', '/api'],
     id: 'createView',
     summary: 'Create a materialized view',
+    description: 'It is filled by a task. Without an `access_policy` it is as private as its source.',
     tag,
     auth: mayWrite,
     body: {
@@ -101,13 +168,23 @@ export const viewRoutes = [
         name: 'by_stars',
         source_collections: ['notes'],
         query: { group_by: 'stars', aggregate: { notes: { $count: '*' } } },
+        variables: { stars: 'stars' },
       },
       limitBytes: limits.definitionBytes,
     },
     responses: {
-      202: { description: 'It is being built', schema: ticketSchema.extend({ view_name: z.string() }) },
-      409: { description: 'ALREADY_EXISTS' },
-      501: { description: 'A mode that is not implemented yet' },
+      202: {
+        description: 'It is being built',
+        schema: ticketSchema.extend({ view_name: z.string().describe('Name of the view') }),
+        example: {
+          success: true,
+          message: 'View by_stars is being built',
+          view_name: 'by_stars',
+          ticket_id: exampleTicket,
+        },
+      },
+      400: { description: 'Malformed or invalid', codes: ['INVALID_QUERY', 'LIMIT_EXCEEDED'] },
+      409: { description: 'A view or collection has the name', codes: ['ALREADY_EXISTS'] },
     },
     handle: async ({ clients }, { path, caller, body, tree, call }) => {
       const job = await clients.data.createView(
@@ -135,9 +212,16 @@ export const viewRoutes = [
     prefixes: ['', '/api'],
     id: 'listViews',
     summary: 'List the views of an application',
+    description: 'In the order of their names.',
     tag,
     auth: mayRead,
-    responses: { 200: { description: 'The views', schema: z.object({ views: z.array(viewSchema) }) } },
+    responses: {
+      200: {
+        description: 'The views',
+        schema: z.object({ views: z.array(viewSchema).describe('In the order of their names') }),
+        example: { views: [exampleView] },
+      },
+    },
     handle: async ({ clients }, { path, call }) => {
       const { views } = await clients.data.listViews({ appId: path.app_id }, call);
       return json(200, { views: views.map(viewJson) });
@@ -149,6 +233,7 @@ export const viewRoutes = [
     prefixes: ['', '/api'],
     id: 'getView',
     summary: 'Read the definition and state of a view',
+    description: 'Its rows are read by readView.',
     tag,
     auth: mayRead,
     responses: { 200: { description: 'The view', schema: viewSchema } },
@@ -163,9 +248,16 @@ export const viewRoutes = [
     prefixes: ['', '/api'],
     id: 'deleteView',
     summary: 'Delete a view',
+    description: 'Its source stays as it is.',
     tag,
     auth: mayWrite,
-    responses: { 200: { description: 'It is gone', schema: successSchema } },
+    responses: {
+      200: {
+        description: 'It is gone',
+        schema: successSchema,
+        example: { success: true, message: 'View by_stars is deleted' },
+      },
+    },
     handle: async ({ clients }, { path, call }) => {
       await clients.data.deleteView({ appId: path.app_id, name: path.view_name, ticketId: '' }, call);
       return json(200, { success: true, message: `View ${path.view_name} is deleted` });
@@ -176,10 +268,17 @@ export const viewRoutes = [
     path: '/apps/{app_id}/views/{view_name}/refresh',
     prefixes: ['', '/api'],
     id: 'refreshView',
-    summary: 'Rebuild a lazy view',
+    summary: 'Refresh a view',
+    description: 'A task computes its rows again; the old ones are read meanwhile.',
     tag,
     auth: mayWrite,
-    responses: { 202: { description: 'It is being rebuilt', schema: ticketSchema } },
+    responses: {
+      202: {
+        description: 'It is being rebuilt',
+        schema: ticketSchema,
+        example: { success: true, message: 'View by_stars is being rebuilt', ticket_id: exampleTicket },
+      },
+    },
     handle: async ({ clients }, { path, caller, call }) => {
       const ticketId = newTicket('j', BigInt(caller.appNumber));
       const job = await clients.data.refreshView({ appId: path.app_id, name: path.view_name, ticketId }, call);

@@ -5,40 +5,57 @@ import { message } from '@granary/shared/grpc/types';
 import { parseUtia, utiaToNumber } from '@granary/shared/money';
 import { json } from '../answer';
 import { limits, route } from '../route';
-import { successSchema, timeSchema, utiaSchema } from '../schemas';
+import { exampleTime, successSchema, timeSchema, utiaSchema } from '../schemas';
 
 const currency = 'utia';
+const currencySchema = z.literal(currency).describe('The unit of all amounts: 1 TIA = 1,000,000 utia');
 
 /** The JSON integer of an amount on the wire, which is text there. */
 const utia = (text: string) => utiaToNumber(parseUtia(text));
 
 const balances = {
-  balance: utiaSchema,
-  locked_balance: utiaSchema,
-  pending_payouts: utiaSchema,
-  available_balance: utiaSchema,
+  balance: utiaSchema.describe('All that the application has, in utia'),
+  locked_balance: utiaSchema.describe('The part that is never paid out, in utia'),
+  pending_payouts: utiaSchema.describe('The part that is on its way out, in utia'),
+  available_balance: utiaSchema.describe('balance − locked_balance − pending_payouts, never negative, in utia'),
 };
+const exampleBalances = { balance: 0, locked_balance: 0, pending_payouts: 0, available_balance: 0 };
 
 const walletSchema = z.object({
-  app_id: z.string(),
-  address: z.string(),
+  app_id: z.string().describe('The application'),
+  address: z.string().describe('The bech32 address of its wallet'),
   ...balances,
-  total_earned: utiaSchema,
-  total_spent: utiaSchema,
-  total_paid_out: utiaSchema,
-  currency: z.literal(currency),
-  updated_at: timeSchema,
+  total_earned: utiaSchema.describe('Earned and paid in since the beginning, in utia'),
+  total_spent: utiaSchema.describe('Spent since the beginning, in utia'),
+  total_paid_out: utiaSchema.describe('Paid out since the beginning, in utia'),
+  currency: currencySchema,
+  updated_at: timeSchema.describe('When it last changed'),
 });
+
+const settingTexts = {
+  auto_payout_enabled: 'Whether payouts start by themselves',
+  locked_balance: 'The part of the balance that is never paid out, in utia; set once, afterwards only increased',
+  min_payout: 'The smallest payout, in utia',
+  payout_threshold: 'The available balance from which on a payout starts by itself, in utia',
+  payout_destination: 'The bech32 address that payouts go to',
+};
+const exampleSettings = {
+  auto_payout_enabled: false,
+  locked_balance: 0,
+  min_payout: 1_000_000,
+  payout_threshold: 0,
+  payout_destination: null,
+};
 
 const settingsSchema = z
   .object({
-    auto_payout_enabled: z.boolean(),
-    locked_balance: utiaSchema,
-    min_payout: utiaSchema,
-    payout_threshold: utiaSchema,
-    payout_destination: z.string().nullable(),
+    auto_payout_enabled: z.boolean().describe(settingTexts.auto_payout_enabled),
+    locked_balance: utiaSchema.describe(settingTexts.locked_balance),
+    min_payout: utiaSchema.describe(settingTexts.min_payout),
+    payout_threshold: utiaSchema.describe(settingTexts.payout_threshold),
+    payout_destination: z.string().nullable().describe(settingTexts.payout_destination),
   })
-  .meta({ id: 'PayoutSettings' });
+  .meta({ id: 'PayoutSettings', examples: [exampleSettings] });
 
 function settingsJson(settings: PayoutSettings) {
   return {
@@ -53,28 +70,29 @@ function settingsJson(settings: PayoutSettings) {
 const payoutStatuses = ['pending', 'broadcast', 'confirmed', 'failed'] as const;
 
 const payoutSchema = z.object({
-  payout_id: z.string(),
-  amount: utiaSchema,
-  destination: z.string(),
-  trigger: z.enum(['auto', 'manual']),
-  status: z.enum(payoutStatuses),
-  tx_hash: z.string().nullable(),
-  error: z.string().nullable(),
-  created_at: timeSchema,
-  updated_at: timeSchema,
+  payout_id: z.string().describe('Id of the payout'),
+  amount: utiaSchema.describe('What is paid, in utia'),
+  destination: z.string().describe('The bech32 address that it goes to'),
+  trigger: z.enum(['auto', 'manual']).describe('What started it'),
+  status: z.enum(payoutStatuses).describe('How far it is'),
+  tx_hash: z.string().nullable().describe('Hash of the transaction on the chain'),
+  error: z.string().nullable().describe('Why it failed'),
+  created_at: timeSchema.describe('When it was started'),
+  updated_at: timeSchema.describe('When it last changed'),
 });
 
 const costSchema = z.object({
-  collection: z.string(),
-  retention_days: z.int().nullable(),
-  size_bytes: z.int(),
-  document_count: z.int(),
-  free_days: z.int(),
-  price_per_gib_day: utiaSchema,
-  monthly_cost: utiaSchema,
-  accrued: utiaSchema,
-  next_charge_at: timeSchema.nullable(),
+  collection: z.string().describe('The collection'),
+  retention_days: z.int().nullable().describe('How long its documents are kept; null is for ever'),
+  size_bytes: z.int().describe('Bytes of its documents and blobs'),
+  document_count: z.int().describe('Its documents'),
+  free_days: z.int().describe('Days that cost nothing'),
+  price_per_gib_day: utiaSchema.describe('What a GiB costs a day, in utia'),
+  monthly_cost: utiaSchema.describe('What 30 days cost at the present size, in utia'),
+  accrued: utiaSchema.describe('What has come together since the last charge, in utia'),
+  next_charge_at: timeSchema.nullable().describe('When it is charged next'),
 });
+const examplePage = { total: 0, limit: 100, offset: 0 };
 
 const read = { kind: 'app', permission: 'Read' } as const;
 const admin = { kind: 'app', permission: 'Admin' } as const;
@@ -86,9 +104,25 @@ export const walletRoutes = [
     path: '/apps/{app_id}/wallet',
     id: 'getWallet',
     summary: 'Read the wallet of an application',
+    description: 'From the ledger. Nothing is paid in or out yet.',
     tag,
     auth: read,
-    responses: { 200: { description: 'The wallet', schema: walletSchema } },
+    responses: {
+      200: {
+        description: 'The wallet',
+        schema: walletSchema,
+        example: {
+          app_id: 'demo',
+          address: 'celestia1…',
+          ...exampleBalances,
+          total_earned: 0,
+          total_spent: 0,
+          total_paid_out: 0,
+          currency,
+          updated_at: exampleTime,
+        },
+      },
+    },
     handle: async ({ clients }, { path, call }) => {
       const wallet = await clients.finance.getWallet({ appId: path.app_id }, call);
       return json(200, {
@@ -110,23 +144,29 @@ export const walletRoutes = [
     method: 'POST',
     path: '/apps/{app_id}/payout/settings',
     id: 'updatePayoutSettings',
-    summary: 'Change the payout settings; what is absent or null stays as it is',
+    summary: 'Change the payout settings',
+    description: 'What is absent or null stays as it is.',
     tag,
     auth: admin,
     body: {
       kind: 'json',
       limitBytes: limits.smallBytes,
       schema: z.strictObject({
-        auto_payout_enabled: z.boolean().nullish(),
-        locked_balance: utiaSchema.nullish().describe('Set once, afterwards only increased'),
-        min_payout: utiaSchema.nullish(),
-        payout_threshold: utiaSchema.nullish(),
-        payout_destination: z.string().min(1).max(128).nullish().describe('A bech32 address of the chain'),
+        auto_payout_enabled: z.boolean().nullish().describe(settingTexts.auto_payout_enabled),
+        locked_balance: utiaSchema.nullish().describe(settingTexts.locked_balance),
+        min_payout: utiaSchema.nullish().describe(settingTexts.min_payout),
+        payout_threshold: utiaSchema.nullish().describe(settingTexts.payout_threshold),
+        payout_destination: z.string().min(1).max(128).nullish().describe(settingTexts.payout_destination),
       }),
+      example: { min_payout: 1_000_000 },
     },
     responses: {
-      200: { description: 'The settings', schema: successSchema.extend({ settings: settingsSchema }) },
-      409: { description: 'LOCKED_BALANCE_DECREASE; nothing is changed' },
+      200: {
+        description: 'The settings',
+        schema: successSchema.extend({ settings: settingsSchema }),
+        example: { success: true, message: 'The payout settings are saved', settings: exampleSettings },
+      },
+      409: { description: 'The locked balance would decrease', codes: ['LOCKED_BALANCE_DECREASE'] },
     },
     handle: async ({ clients }, { path, body, call }) => {
       const settings = await clients.finance.updatePayoutSettings(
@@ -148,6 +188,7 @@ export const walletRoutes = [
     path: '/apps/{app_id}/payout/info',
     id: 'getPayoutInfo',
     summary: 'Read the payout settings and balances',
+    description: 'POST by the interface; it only reads.',
     tag,
     auth: read,
     body: { kind: 'json', optional: true, schema: z.strictObject({}), limitBytes: limits.smallBytes },
@@ -155,11 +196,12 @@ export const walletRoutes = [
       200: {
         description: 'Settings and balances',
         schema: z.object({
-          app_id: z.string(),
+          app_id: z.string().describe('The application'),
           settings: settingsSchema,
           ...balances,
-          currency: z.literal(currency),
+          currency: currencySchema,
         }),
+        example: { app_id: 'demo', settings: exampleSettings, ...exampleBalances, currency },
       },
     },
     handle: async ({ clients }, { path, call }) => {
@@ -179,7 +221,8 @@ export const walletRoutes = [
     method: 'POST',
     path: '/apps/{app_id}/payout/history',
     id: 'listPayouts',
-    summary: 'List the payouts of an application, newest first',
+    summary: 'List the payouts of an application',
+    description: 'Newest first. POST by the interface; it only reads.',
     tag,
     auth: read,
     body: {
@@ -187,21 +230,22 @@ export const walletRoutes = [
       optional: true,
       limitBytes: limits.smallBytes,
       schema: z.strictObject({
-        limit: z.int().min(1).max(10_000).nullish(),
-        offset: z.int().min(0).max(1_000_000).nullish(),
-        status: z.enum(payoutStatuses).nullish(),
+        limit: z.int().min(1).max(10_000).nullish().describe('Payouts of the page, at most; by default 100'),
+        offset: z.int().min(0).max(1_000_000).nullish().describe('Payouts to skip before the page; by default 0'),
+        status: z.enum(payoutStatuses).nullish().describe('Only those in this state'),
       }),
     },
     responses: {
       200: {
         description: 'A page of payouts',
         schema: z.object({
-          app_id: z.string(),
-          payouts: z.array(payoutSchema),
-          total: z.int(),
-          limit: z.int(),
-          offset: z.int(),
+          app_id: z.string().describe('The application'),
+          payouts: z.array(payoutSchema).describe('Newest first'),
+          total: z.int().describe('How many there are on all pages'),
+          limit: z.int().describe('The limit that was applied'),
+          offset: z.int().describe('The offset that was applied'),
         }),
+        example: { app_id: 'demo', payouts: [], ...examplePage },
       },
     },
     handle: async ({ clients }, { path, body, call }) => {
@@ -231,17 +275,19 @@ export const walletRoutes = [
     path: '/apps/{app_id}/retention/cost',
     id: 'getRetentionCost',
     summary: 'Read what keeping the documents costs',
+    description: 'It follows what collections and blobs hold, a moment later.',
     tag,
     auth: read,
     responses: {
       200: {
         description: 'The cost by collection',
         schema: z.object({
-          app_id: z.string(),
-          currency: z.literal(currency),
-          collections: z.array(costSchema),
-          total_monthly_cost: utiaSchema,
+          app_id: z.string().describe('The application'),
+          currency: currencySchema,
+          collections: z.array(costSchema).describe('By collection'),
+          total_monthly_cost: utiaSchema.describe('The sum of `monthly_cost`, in utia'),
         }),
+        example: { app_id: 'demo', currency, collections: [], total_monthly_cost: 0 },
       },
     },
     handle: async ({ clients }, { path, call }) => {

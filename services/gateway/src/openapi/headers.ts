@@ -1,0 +1,21 @@
+import type { HeaderDoc, Route } from '../route';
+
+/** Of routes whose answers are revalidated by their ETag. */
+export const revalidationHeader: Readonly<Record<string, HeaderDoc>> = {
+  'If-None-Match': { description: 'ETags, or `*`: 304 when the answer has one of them' },
+};
+
+export const etagHeader = { ETag: 'Changes with the answer, and with its compression' };
+
+/** The headers of an answer that follow from its status and from what its route takes: name → description. */
+export function headersOf(status: string, { headers = {} }: Pick<Route, 'headers'>): Readonly<Record<string, string>> {
+  return {
+    ...(status === '201' && { Location: 'Path of what was created' }),
+    ...(status === '202' && { Location: 'Path of the task' }),
+    ...(status.startsWith('2') &&
+      'Idempotency-Key' in headers && {
+        'Idempotency-Replayed': '`true` where the request was answered before and changed nothing this time',
+      }),
+    ...((status === '429' || status === '503') && { 'Retry-After': 'Seconds after which to try again' }),
+  };
+}

@@ -1,0 +1,101 @@
+import type { Code } from './codes';
+
+const name = /^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/;
+/** Generators know neither `\\p` nor astral ranges: the characters without control characters and line separators. */
+export const publishedIndexName = '^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]{1,200}$';
+const token = /^[A-Za-z0-9_-]{1,128}$/;
+
+export interface PathParameterRule {
+  pattern: RegExp;
+  /** The pattern in the OpenAPI document, where generators cannot use the exact one. */
+  published?: string;
+  example: string;
+  description: string;
+  /** The code of the 404 for a value that the pattern refuses, and the noun in its message. */
+  reason: Code;
+  noun: string;
+}
+
+/** The parameters of paths. */
+export const pathParameters = {
+  app_id: {
+    pattern: /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/,
+    example: 'demo',
+    description: 'Id of the application',
+    reason: 'APP_NOT_FOUND',
+    noun: 'application',
+  },
+  collection: {
+    pattern: name,
+    example: 'notes',
+    description: 'Name of the collection',
+    reason: 'COLLECTION_NOT_FOUND',
+    noun: 'collection',
+  },
+  view_name: {
+    pattern: name,
+    example: 'by_stars',
+    description: 'Name of the view',
+    reason: 'VIEW_NOT_FOUND',
+    noun: 'view',
+  },
+  query_name: {
+    pattern: name,
+    example: 'with_stars',
+    description: 'Name of the predefined query',
+    reason: 'QUERY_NOT_FOUND',
+    noun: 'query',
+  },
+  index_name: {
+    pattern: /^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u,
+    published: publishedIndexName,
+    example: 'by_stars',
+    description: 'Name of the index',
+    reason: 'INDEX_NOT_FOUND',
+    noun: 'index',
+  },
+  blob_id: {
+    pattern: token,
+    example: 'BLOB_ID',
+    description: 'Id of the blob, as its upload answered it',
+    reason: 'BLOB_NOT_FOUND',
+    noun: 'blob',
+  },
+  key_id: {
+    pattern: token,
+    example: 'KEY_ID',
+    description: 'Id of the key, as the list of keys shows it',
+    reason: 'KEY_NOT_FOUND',
+    noun: 'key',
+  },
+  ticket_id: {
+    pattern: token,
+    example: 'TICKET_ID',
+    description: 'The ticket that a write, an upload or the build of an index or view answered',
+    reason: 'TASK_NOT_FOUND',
+    noun: 'task',
+  },
+  document_id: {
+    pattern: /^[^\0]{1,512}$/,
+    published: '^[^\\u0000]{1,512}$',
+    example: 'first',
+    description: 'Id of the document',
+    reason: 'DOCUMENT_NOT_FOUND',
+    noun: 'document',
+  },
+  height: {
+    pattern: /^\d{1,16}$/,
+    example: '1',
+    description: 'Height of the commit',
+    reason: 'COMMIT_NOT_FOUND',
+    noun: 'commit',
+  },
+  user_address: {
+    pattern: /^[A-Za-z0-9]{1,128}$/,
+    example: 'ADDRESS',
+    description: 'A bech32 address of the chain',
+    reason: 'ADDRESS_NOT_FOUND',
+    noun: 'address',
+  },
+} as const satisfies Record<string, PathParameterRule>;
+export type PathParameter = keyof typeof pathParameters;
