@@ -10,6 +10,7 @@ import { loadService } from '@granary/shared/grpc/protos';
 import type { Implementation } from '@granary/shared/grpc/server';
 import { healthy, type Check } from '@granary/shared/health';
 import { stopAll } from '@granary/shared/lifecycle';
+import { shared } from '@granary/shared/probe';
 import type { ObjectStore } from '@granary/shared/objects/store';
 import { startService, type Context, type Overrides, type Parts, type RunningService } from '@granary/shared/service';
 import { readableBy } from '@granary/shared/trust/subscribers';
@@ -111,14 +112,9 @@ function addressOf(config: BlobsConfig): { address: string } {
 }
 
 function probing(store: ObjectStore): Check {
-  let probed: Promise<void> | undefined;
-  let probedMs = 0;
+  const probe = shared(probeEveryMs, () => store.probe());
   return async () => {
-    if (!probed || Date.now() - probedMs > probeEveryMs) {
-      probedMs = Date.now();
-      probed = store.probe();
-    }
-    await probed;
+    await probe();
     return healthy;
   };
 }

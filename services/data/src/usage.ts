@@ -26,7 +26,7 @@ export class UsagePublisher {
   private readonly changed = new Set<bigint>();
   /** Of writes that are traced, by collection; with an event that tells of several writes the last one counts. */
   private readonly traces = new Map<string, string>();
-  private sweptAtMs = 0;
+  private sweptAtMs = -Infinity;
   private running = Promise.resolve();
   private readonly timer: NodeJS.Timeout;
 
@@ -59,13 +59,13 @@ export class UsagePublisher {
 
   private async round(): Promise<void> {
     const numbers = [...this.changed].slice(0, publishBatch);
-    const sweeps = Date.now() - this.sweptAtMs >= sweepEveryMs;
+    const sweeps = performance.now() - this.sweptAtMs >= sweepEveryMs;
     if (numbers.length === 0 && !sweeps) return;
     for (const number of numbers) this.changed.delete(number);
     try {
       if ((await this.publish(sweeps ? undefined : numbers)) > 0) this.afterPublish();
       if (!sweeps) return;
-      this.sweptAtMs = Date.now();
+      this.sweptAtMs = performance.now();
       // What is left tells of nothing: its collection uses as much as before, or is gone.
       this.traces.clear();
     } catch (error) {

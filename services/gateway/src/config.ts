@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { commonConfig, grpcAddress, leavingSettings, whole } from '@granary/shared/config';
+import { commonConfig, grpcAddress, healthSettings, leavingSettings, whole } from '@granary/shared/config';
 import { telemetrySettings } from '@granary/shared/telemetry/settings';
 import { trustSettings } from '@granary/shared/trust/settings';
 
@@ -22,6 +22,7 @@ export const gatewayConfig = z.object({
   ...trustSettings,
   ...telemetrySettings,
   ...leavingSettings,
+  ...healthSettings,
   DATA_ADDRESS: grpcAddress.optional(),
   BLOBS_ADDRESS: grpcAddress.optional(),
   FINANCE_ADDRESS: grpcAddress.optional(),

@@ -1,11 +1,16 @@
+import { ServiceError } from '@granary/shared/errors';
 import type { CheckResponse } from '@granary/shared/gen/granary/health/v1/CheckResponse';
 import { newCall } from '@granary/shared/grpc/types';
 import { worst, type Finding } from '@granary/shared/health';
+import { newId } from '@granary/shared/ids';
+import { Probe, shared, type Look } from '@granary/shared/probe';
 import { version } from '@granary/shared/version';
 import { serviceNames, type Clients, type ServiceName } from './clients';
 
-/** The whole answer comes within a second, whatever is down. */
-const checkTimeoutMs = 900;
+/** A service may take this long to answer; the whole answer comes within a second, whatever is down. */
+const callTimeoutMs = 800;
+/** Without an answer for this long a service is late. */
+const lateAfterMs = 900;
 /** An answer is reused for this long, so that polling costs nothing. */
 const freshMs = 500;
 
@@ -25,47 +30,55 @@ export interface Health {
   checks: Record<'gateway' | ServiceName, ServiceHealth>;
 }
 
-/** Asks every service about itself. Parallel callers share one look. */
-export function healthOf(clients: Pick<Clients, 'health'>): (requestId: string) => Promise<Health> {
-  let looking: Promise<Health> | undefined;
-  let lookedAtMs = 0;
-  return (requestId) => {
-    if (!looking || Date.now() - lookedAtMs > freshMs) {
-      lookedAtMs = Date.now();
-      looking = look(clients, requestId);
-    }
-    return looking;
-  };
+/** The answer of `/health`, and what `/readyz` decides by. */
+export interface HealthReport {
+  health: Health;
+  /** Whether documents can be read. A database that takes no writes does not change it. */
+  servesReads: boolean;
 }
 
-async function look({ health }: Pick<Clients, 'health'>, requestId: string): Promise<Health> {
-  const found = await Promise.all(
-    serviceNames.map(async (name) => [name, await ask(health[name], requestId)] as const),
+/** Asks every service about itself. Parallel callers share one look. */
+export function healthOf(clients: Pick<Clients, 'health'>, unhealthyAfterMs: number): () => Promise<HealthReport> {
+  const limits = { answerMs: lateAfterMs, overdueMs: unhealthyAfterMs };
+  const probes = serviceNames.map((name) => {
+    const check = () => clients.health[name].check({}, newCall(newId(''), callTimeoutMs));
+    return [name, new Probe(check, limits, isLate)] as const;
+  });
+  return shared(freshMs, async () =>
+    reportOf(await Promise.all(probes.map(async ([name, probe]) => [name, await probe.look()] as const))),
   );
+}
+
+const isLate = (error: unknown) => error instanceof ServiceError && error.code === 'DEADLINE_EXCEEDED';
+
+function reportOf(looks: ReadonlyArray<readonly [ServiceName, Look<CheckResponse>]>): HealthReport {
+  const found = looks.map(([name, look]) => [name, serviceHealth(look)] as const);
   const services = Object.fromEntries(found) as Record<ServiceName, ServiceHealth>;
   const gateway: ServiceHealth = { status: 'healthy', latency_ms: 0, version };
   // Each service has routes that need it, so one that is down is one too many.
   const states = found.map(([, service]) => service.status.toUpperCase() as Finding['status']);
-  return { status: stateOf(worst(states)), version, checks: { gateway, ...services } };
+  const data = looks.find(([name]) => name === 'data')?.[1];
+  return {
+    health: { status: stateOf(worst(states)), version, checks: { gateway, ...services } },
+    servesReads: data !== undefined && canRead(data),
+  };
 }
 
-async function ask(client: Clients['health'][ServiceName], requestId: string): Promise<ServiceHealth> {
-  const startedAtMs = performance.now();
-  const latency = () => Math.round(performance.now() - startedAtMs);
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), checkTimeoutMs);
-  });
-  const answer = client.check({}, newCall(requestId, checkTimeoutMs)).catch(() => undefined);
-  const found = await Promise.race([answer, late]);
-  clearTimeout(timer);
-  if (!found) return { status: 'unhealthy', latency_ms: latency(), version: null, message: 'cannot be reached' };
-  return {
-    ...partsOf(found),
-    status: stateOf(found.status),
-    latency_ms: latency(),
-    version: found.version,
-  };
+function canRead(data: Look<CheckResponse>): boolean {
+  if (data.state !== 'answered') return data.state === 'late';
+  return data.value.parts.every(({ status, servesReads }) => status !== 'UNHEALTHY' || servesReads);
+}
+
+function serviceHealth(look: Look<CheckResponse>): ServiceHealth {
+  const latency_ms = Math.round(look.latencyMs);
+  if (look.state === 'answered') {
+    const { status, version: ofService } = look.value;
+    const isSlow = look.latencyMs > lateAfterMs && status === 'HEALTHY';
+    return { ...partsOf(look.value), status: isSlow ? 'degraded' : stateOf(status), latency_ms, version: ofService };
+  }
+  if (look.state === 'late') return { status: 'degraded', latency_ms, version: null, message: 'has not answered yet' };
+  const message = look.state === 'overdue' ? 'did not answer in time' : 'cannot be reached';
+  return { status: 'unhealthy', latency_ms, version: null, message };
 }
 
 function partsOf({ parts }: CheckResponse): Record<string, unknown> {

@@ -13,7 +13,7 @@ import type { Compression } from './compression';
 import type { GatewayConfig } from './config';
 import type { Gate } from './gate';
 import type { AppShares } from './shares';
-import type { Health } from './health';
+import type { HealthReport } from './health';
 import type { Tag } from './openapi/tags';
 import { pathParameters, type PathParameter } from './path-parameters';
 import type { StaticAnswer } from './static-answer';
@@ -35,7 +35,7 @@ export interface Context {
   shares: AppShares;
   compression: Compression;
   /** How every service is, as of half a second ago at most. */
-  health: (requestId: string) => Promise<Health>;
+  health: () => Promise<HealthReport>;
   /** True from the first moment of a stop. */
   isDraining: () => boolean;
   /** The published document, as it is sent. */

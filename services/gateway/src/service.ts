@@ -85,7 +85,7 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
       lineMax: Math.ceil(config.CONCURRENCY / 2),
       timeoutMs: config.QUEUE_TIMEOUT_MS,
     }),
-    health: healthOf(clients),
+    health: healthOf(clients, config.HEALTH_UNHEALTHY_AFTER_MS),
     isDraining: () => draining,
     compression,
     openapi: new StaticAnswer(compression, jsonBytes(200, Buffer.from(JSON.stringify(document)))),

@@ -49,7 +49,7 @@ function unreadable(): Implementation {
 
 async function failedRequest(implementation: Implementation, transport: 'direct' | 'wire', lines: Line[]) {
   const logOf = logInto(lines);
-  const implementations = [implementation, healthImplementation({}) as unknown as Implementation];
+  const implementations = [implementation, healthImplementation({}, 5_000) as unknown as Implementation];
   const server = await startServer('127.0.0.1:0', implementations, logOf('data'));
   const data: ServiceTarget = transport === 'wire' ? { address: server.address } : { implementations };
   const nowhere = { address: '127.0.0.1:1' };

@@ -1,3 +1,4 @@
+import { Client } from 'pg';
 import { gatewayConfig } from '@granary/gateway/config';
 import { startGateway } from '@granary/gateway/service';
 import { readConfig } from '@granary/shared/config';
@@ -56,6 +57,115 @@ describe.each(transports)('health (%s)', (transport) => {
       await proxy.stop().catch(() => {});
     }
   });
+});
+
+interface Part {
+  status: string;
+  latency_ms: number;
+  message?: string;
+}
+
+const healthOf = async (granary: { url: string }) => {
+  const { status, body } = await send<Health>(granary.url, 'GET', '/health');
+  return { status, body, database: body.checks['data']!['database'] as Part | undefined };
+};
+const isReady = async (granary: { url: string }) => (await send(granary.url, 'GET', '/readyz')).status === 200;
+
+describe.each(transports)('a database that is not as it should be (%s)', (transport) => {
+  test('one that is late is degraded, with how late; unhealthy only after the limit; and healthy once it answers', async () => {
+    const proxy = await startPostgresProxy((await testDatabase()).url, () => 'pass');
+    const limit = { HEALTH_UNHEALTHY_AFTER_MS: '3000' };
+    const granary = await startGranary(transport, {
+      databaseUrls: { data: proxy.url },
+      settings: { data: limit, gateway: limit },
+    });
+    try {
+      expect((await healthOf(granary)).body.status).toBe('healthy');
+      proxy.freeze();
+      const late = await eventually(async () => {
+        const found = await healthOf(granary);
+        return found.body.status !== 'healthy' && found;
+      });
+      expect(late.status).toBe(200);
+      expect(late.body.status).toBe('degraded');
+      expect(late.database).toMatchObject({ status: 'degraded', message: 'has not answered yet' });
+      expect(late.database!.latency_ms).toBeGreaterThanOrEqual(700);
+      expect(await isReady(granary)).toBe(true);
+
+      const overdue = await eventually(async () => {
+        const found = await healthOf(granary);
+        return found.body.status === 'unhealthy' && found;
+      });
+      expect(overdue.database).toMatchObject({ status: 'unhealthy', message: 'did not answer in time' });
+      expect(overdue.database!.latency_ms).toBeGreaterThanOrEqual(3_000);
+      expect(await isReady(granary)).toBe(false);
+
+      proxy.thaw();
+      await eventually(async () => (await healthOf(granary)).body.status === 'healthy');
+      expect(await isReady(granary)).toBe(true);
+    } finally {
+      proxy.thaw();
+      await granary.stop();
+      await proxy.stop();
+    }
+  });
+
+  test('one that is read-only is unhealthy and says so; reads go on, the gateway stays ready, and it mends itself', async () => {
+    const { url } = await testDatabase();
+    const granary = await startGranary(transport, { databaseUrls: { data: url } });
+    const admin = new Client({ connectionString: url });
+    await admin.connect();
+    const name = new URL(url).pathname.slice(1);
+    // Connections that are open keep the setting that they began with.
+    const setReadOnly = async (isReadOnly: boolean) => {
+      await admin.query('set default_transaction_read_only = off');
+      await admin.query(`alter database ${name} set default_transaction_read_only = ${isReadOnly ? 'on' : 'off'}`);
+      await admin.query(
+        `select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and pid <> pg_backend_pid()`,
+        [name],
+      );
+    };
+    try {
+      const app = await newApp(granary);
+      await app.store('films', [{ id: 'one' }]);
+      await setReadOnly(true);
+      const found = await eventually(async () => {
+        const health = await healthOf(granary);
+        return health.database?.message?.includes('read-only') && health;
+      });
+      expect(found.status).toBe(503);
+      expect(found.database).toMatchObject({ status: 'unhealthy' });
+      const refused = await app.call('POST', '/store', { root: `${app.appId}::films`, data: [{}] });
+      expect(refused.status).toBe(503);
+      expect((await app.list('films')).body.records).toHaveLength(1);
+      expect(await isReady(granary)).toBe(true);
+
+      await setReadOnly(false);
+      await eventually(async () => (await healthOf(granary)).body.status === 'healthy');
+      await eventually(
+        async () => (await app.call('POST', '/store', { root: `${app.appId}::films`, data: [{}] })).status === 202,
+      );
+    } finally {
+      await admin.end();
+      await granary.stop();
+    }
+  });
+});
+
+test('a clock that is set back does not freeze what health has found', async () => {
+  const proxy = await startPostgresProxy((await testDatabase()).url, () => 'pass');
+  const granary = await startGranary('direct', { databaseUrls: { data: proxy.url } });
+  const clock = jest.spyOn(Date, 'now');
+  try {
+    expect((await healthOf(granary)).status).toBe(200);
+    clock.mockImplementation(() => new Date().getTime() - 3_600_000);
+    await proxy.stop();
+    await eventually(async () => (await healthOf(granary)).status === 503);
+  } finally {
+    clock.mockRestore();
+    await granary.stop();
+    await proxy.stop().catch(() => {});
+  }
 });
 
 test('with every service gone the gateway still answers, with 503', async () => {

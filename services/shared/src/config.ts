@@ -32,6 +32,9 @@ export const leavingSettings = {
   DRAIN_TIMEOUT_MS: whole(0, 3_600_000).default(10_000),
 };
 
+/** How long something may leave health without an answer before it counts as unhealthy; until then it is degraded. */
+export const healthSettings = { HEALTH_UNHEALTHY_AFTER_MS: whole(500, 600_000).default(5_000) };
+
 /** `host:port` or `dns:///name:port`, every address of the name; or the addresses, with commas between. */
 export const grpcAddress = z
   .string()
@@ -45,6 +48,7 @@ export const commonConfig = z.object({
   ...trustSettings,
   ...telemetrySettings,
   ...leavingSettings,
+  ...healthSettings,
   LISTEN: z
     .string()
     .regex(/^[^:\s]+:\d{1,5}$/, 'host:port is expected')

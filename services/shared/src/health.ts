@@ -3,7 +3,10 @@ import type { Part } from './gen/granary/health/v1/Part';
 import type { Status } from './gen/granary/health/v1/Status';
 import { loadService } from './grpc/protos';
 import type { Implementation } from './grpc/server';
-import type { Pool } from './postgres/pool';
+import { isTimeout } from './postgres/errors';
+import { row, type Pool } from './postgres/pool';
+import { sql } from './postgres/sql';
+import { Probe, shared, type Look } from './probe';
 import type { AccessTo } from './trust/access';
 import { version } from './version';
 
@@ -16,29 +19,31 @@ export interface Finding {
   status: Exclude<Status, 'STATUS_UNSPECIFIED'>;
   /** A sentence for a person; never a host, never a credential. */
   message?: string;
+  /** Of an unhealthy part: writes are refused for it, and reads go on. */
+  servesReads?: boolean;
 }
 
 /** Looks at one thing that a service needs. To throw is to find it unhealthy. */
 export type Check = () => Promise<Finding>;
 
-/** A check that takes longer has failed: the whole answer must come within a second. */
-const checkTimeoutMs = 700;
+/** Without an answer for this long a part is late: the whole answer must come within a second. */
+const lateAfterMs = 700;
 /** An answer is reused for this long, so that polling health costs nothing. */
 const freshMs = 500;
 
 export const healthy: Finding = { status: 'HEALTHY' };
 
-/** The Health service of a process, from its checks by name. Parallel callers share one look. */
-export function healthImplementation(checks: Record<string, Check>): Implementation<HealthDefinition> {
-  let looking: Promise<Part[]> | undefined;
-  let lookedAtMs = 0;
-  const look = () => {
-    if (!looking || Date.now() - lookedAtMs > freshMs) {
-      lookedAtMs = Date.now();
-      looking = Promise.all(Object.entries(checks).map(([name, check]) => examine(name, check)));
-    }
-    return looking;
-  };
+/**
+ * The Health service of a process, from its checks by name. A part that is late is degraded, and unhealthy only after
+ * `unhealthyAfterMs` without an answer. Parallel callers share one look.
+ */
+export function healthImplementation(
+  checks: Record<string, Check>,
+  unhealthyAfterMs: number,
+): Implementation<HealthDefinition> {
+  const limits = { answerMs: lateAfterMs, overdueMs: unhealthyAfterMs };
+  const probes = Object.entries(checks).map(([name, check]) => [name, new Probe(check, limits, isTimeout)] as const);
+  const look = shared(freshMs, () => Promise.all(probes.map(([name, probe]) => examine(name, probe))));
   return {
     definition: healthDefinition,
     handlers: {
@@ -50,18 +55,24 @@ export function healthImplementation(checks: Record<string, Check>): Implementat
   };
 }
 
-async function examine(name: string, check: Check): Promise<Part> {
-  const startedMs = Date.now();
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<Finding>((resolve) => {
-    timer = setTimeout(() => resolve({ status: 'UNHEALTHY', message: 'did not answer in time' }), checkTimeoutMs);
-  });
-  const found = await Promise.race([check(), late]).catch((): Finding => ({
-    status: 'UNHEALTHY',
-    message: 'cannot be reached',
-  }));
-  clearTimeout(timer);
-  return { name, status: found.status, latencyMs: String(Date.now() - startedMs), message: found.message ?? '' };
+async function examine(name: string, probe: Probe<Finding>): Promise<Part> {
+  const found = await probe.look();
+  const { status, message = '', servesReads = false } = findingOf(found);
+  return { name, status, latencyMs: Math.round(found.latencyMs).toString(), message, servesReads };
+}
+
+function findingOf(found: Look<Finding>): Finding {
+  switch (found.state) {
+    case 'answered':
+      if (found.latencyMs <= lateAfterMs || found.value.status !== 'HEALTHY') return found.value;
+      return { status: 'DEGRADED', message: 'answers late' };
+    case 'failed':
+      return { status: 'UNHEALTHY', message: 'cannot be reached' };
+    case 'late':
+      return { status: 'DEGRADED', message: 'has not answered yet' };
+    case 'overdue':
+      return { status: 'UNHEALTHY', message: 'did not answer in time' };
+  }
 }
 
 const order: readonly Status[] = ['HEALTHY', 'DEGRADED', 'UNHEALTHY'];
@@ -72,10 +83,15 @@ export function worst(states: readonly Status[]): Finding['status'] {
   return order[at] as Finding['status'];
 }
 
-/** Whether a database answers. */
+/** Whether a database answers, and takes writes. */
 export function databaseCheck(pool: Pool): Check {
   return async () => {
-    await pool.query('select 1');
-    return healthy;
+    const found = await row<{ read_only: boolean }>(
+      pool,
+      // On in a standby, and wherever default_transaction_read_only is.
+      sql`select current_setting('transaction_read_only')::boolean as read_only`,
+    );
+    if (!found?.read_only) return healthy;
+    return { status: 'UNHEALTHY', message: 'is read-only: writes are refused', servesReads: true };
   };
 }

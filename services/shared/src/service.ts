@@ -24,6 +24,7 @@ export interface CommonConfig extends BusConfig, Leaving, TelemetrySettings, Tru
   DATABASE_URL: string;
   DATABASE_POOL_SIZE: number;
   LOG_LEVEL: string;
+  HEALTH_UNHEALTHY_AFTER_MS: number;
 }
 
 /** What a test or the single process may replace. */
@@ -102,7 +103,7 @@ export async function startService(
       stops.push(() => relay.stop());
       checks.relay = relay.check;
     }
-    const health = { ...healthImplementation(checks), access: healthAccess };
+    const health = { ...healthImplementation(checks, config.HEALTH_UNHEALTHY_AFTER_MS), access: healthAccess };
     const implementations = [...parts.implementations, health as unknown as Implementation];
     const running: RunningService = { implementations, stop: () => stopAll(stops) };
     if (parts.failed) running.failed = parts.failed;

@@ -55,8 +55,8 @@ export const healthRoutes = [
       200: { description: 'Healthy or degraded', schema: healthSchema },
       503: { description: 'A service that is needed is down', schema: healthSchema },
     },
-    handle: async ({ health }, { call }) => {
-      const found = await health(call.requestId);
+    handle: async ({ health }) => {
+      const { health: found } = await health();
       return json(found.status === 'unhealthy' ? 503 : 200, found, { 'Cache-Control': 'no-store' });
     },
   }),
@@ -86,13 +86,13 @@ export const healthRoutes = [
     responses: {
       200: { description: 'It is ready', schema: aliveSchema, example: { status: 'ready' } },
       503: {
-        description: 'It is stopping, or the data service is down',
+        description: 'It is stopping, or documents cannot be read',
         schema: aliveSchema,
         example: { status: 'stopping' },
       },
     },
-    handle: async ({ health, isDraining }, { call }) => {
-      const isReady = !isDraining() && (await health(call.requestId)).checks.data.status !== 'unhealthy';
+    handle: async ({ health, isDraining }) => {
+      const isReady = !isDraining() && (await health()).servesReads;
       const status = isDraining() ? 'stopping' : isReady ? 'ready' : 'not ready';
       return json(isReady ? 200 : 503, { status }, { 'Cache-Control': 'no-store' });
     },

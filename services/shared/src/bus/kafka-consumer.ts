@@ -4,7 +4,7 @@ import type { Consumer, ConsumerOptions, KafkaTimes } from './consumer';
 import { toEvent } from './envelope';
 import { CursorMoved, loadPlaces, setPlace } from './inbox';
 import type { GroupOptions, Member, PartitionPlace } from './kafka';
-import { degraded, isBehind } from './lag';
+import { degraded, hasLasted } from './lag';
 import { startOutboxConsumer } from './outbox-consumer';
 import { createSignal } from './signal';
 import { kafkaTopic, TopicsMissing } from './topics';
@@ -63,7 +63,7 @@ export function startKafkaConsumer(options: ConsumerOptions & { bus: KafkaBus })
         return true;
       } catch (error) {
         if (isOver() || error instanceof CursorMoved) continue;
-        cannotApplySinceMs ??= Date.now();
+        cannotApplySinceMs ??= performance.now();
         if (failures === 0) log.warn({ err: error, consumer: name }, 'events cannot be applied now, trying again');
         await pause(Math.min(retryMs.max, retryMs.min * 2 ** Math.min(failures, 10)));
       }
@@ -131,7 +131,7 @@ export function startKafkaConsumer(options: ConsumerOptions & { bus: KafkaBus })
           if (error instanceof TopicsMissing) log.error({ consumer: name }, message);
           else log.warn({ err: error, consumer: name }, 'a Kafka consumer ended, another one is made');
         }
-        trouble = { sinceMs: trouble?.sinceMs ?? Date.now(), message };
+        trouble = { sinceMs: trouble?.sinceMs ?? performance.now(), message };
         await pause(Math.min(rejoinMs.max, rejoinMs.min * 2 ** Math.min(failures++, 10)));
       }
     }
@@ -153,8 +153,8 @@ export function startKafkaConsumer(options: ConsumerOptions & { bus: KafkaBus })
     wake: () => sweep.wake(),
     failed,
     lag: async () => {
-      if (trouble && isBehind(trouble.sinceMs)) return degraded(trouble.message);
-      if (isBehind(cannotApplySinceMs)) return degraded('events cannot be applied');
+      if (trouble && hasLasted(trouble.sinceMs)) return degraded(trouble.message);
+      if (hasLasted(cannotApplySinceMs)) return degraded('events cannot be applied');
       return sweep.lag();
     },
   };

@@ -8,7 +8,7 @@ import { batchEvents, createApplier, readTimeoutMs } from './applying';
 import type { Consumer, ConsumerOptions } from './consumer';
 import { countDeadLetters, replayDeadLetters } from './dead-letters';
 import { CursorMoved, loadCursor, moveCursor, notInInbox, trimInbox } from './inbox';
-import { behindMs, degraded, isBehind } from './lag';
+import { behindMs, degraded, hasLasted, isBehind } from './lag';
 import { samePosition } from './position';
 import { createSignal } from './signal';
 
@@ -59,7 +59,7 @@ export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: 
     const steps = left.map((event) => ({ event, to: event.position! }));
     await apply(steps, from, next, () => stopping);
     if (!sweeping) return;
-    sweptMs = Date.now();
+    sweptMs = performance.now();
     log.warn({ consumer: name, events: left.length }, 'events that Kafka did not bring were taken from the outbox');
   };
 
@@ -79,8 +79,8 @@ export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: 
     let at: Position | undefined;
     let idleMs = 0;
     let failures = 0;
-    let houseworkMs = Date.now();
-    let replayMs = 0;
+    let houseworkMs = performance.now();
+    let replayMs = -Infinity;
     while (!stopping) {
       try {
         at ??= await loadCursor(pool, name);
@@ -92,12 +92,12 @@ export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: 
         at = next;
         failures = 0;
         troubleSinceMs = undefined;
-        if (Date.now() - houseworkMs > houseworkEveryMs) {
-          houseworkMs = Date.now();
+        if (performance.now() - houseworkMs > houseworkEveryMs) {
+          houseworkMs = performance.now();
           await trimInbox(pool, name);
         }
-        if (Date.now() - replayMs > replayEveryMs) {
-          replayMs = Date.now();
+        if (performance.now() - replayMs > replayEveryMs) {
+          replayMs = performance.now();
           const { applied, failedKeys } = await replayDeadLetters(pool, name, handle, 'asked');
           if (applied > 0 || failedKeys.length > 0)
             log.info({ consumer: name, applied, failedKeys }, 'events were replayed');
@@ -106,7 +106,7 @@ export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: 
         at = undefined;
         if (error instanceof CursorMoved) await pause(pollMs.max * Math.random());
         else if (!stopping && !isCancelled(error)) {
-          troubleSinceMs ??= Date.now();
+          troubleSinceMs ??= performance.now();
           if (failures === 0) log.warn({ err: error, consumer: name }, 'events cannot be applied now, trying again');
           await pause(Math.min(retryMs.max, retryMs.min * 2 ** Math.min(failures++, 10)));
         }
@@ -117,10 +117,10 @@ export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: 
   const lag: Check = async () => {
     const aside = await countDeadLetters(pool, name);
     if (aside > 0) return degraded(`${aside} events of ${name} were put aside`);
-    if (isBehind(troubleSinceMs)) return degraded('events cannot be applied');
+    if (hasLasted(troubleSinceMs)) return degraded('events cannot be applied');
     if (isBehind(oldestAtMs, behindMs + (sweepAfterMs ?? 0))) return degraded('events are behind');
     if (stalledMs > behindMs) return degraded('events are held back by a long transaction');
-    if (sweptMs !== undefined && Date.now() - sweptMs < sweptSeenMs)
+    if (sweptMs !== undefined && performance.now() - sweptMs < sweptSeenMs)
       return degraded('Kafka did not bring all events; they came from the outbox');
     return healthy;
   };

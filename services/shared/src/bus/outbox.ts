@@ -196,19 +196,19 @@ export function outboxImplementation(options: {
 }): Implementation<OutboxDefinition> {
   const { pool, log, appended = createSignal(), retentionMs = 7 * 86_400_000, trimEveryMs = 60_000 } = options;
   const readers = new Map<string, { at: Position; savedMs: number }>();
-  let trimmedMs = Date.now();
+  let trimmedMs = performance.now();
 
   const currentEpoch = watchEpoch(pool);
   const remember = async (consumer: string, at: Position) => {
     const saved = readers.get(consumer);
-    const agedMs = Date.now() - (saved?.savedMs ?? 0);
+    const agedMs = performance.now() - (saved?.savedMs ?? 0);
     if (saved && (agedMs < readerSavedEveryMs || (samePosition(saved.at, at) && agedMs < readerSeenEveryMs))) return;
     await saveReader(pool, consumer, at);
-    readers.set(consumer, { at, savedMs: Date.now() });
+    readers.set(consumer, { at, savedMs: performance.now() });
   };
   const trimSometimes = async (epoch: string) => {
-    if (Date.now() - trimmedMs < trimEveryMs) return;
-    trimmedMs = Date.now();
+    if (performance.now() - trimmedMs < trimEveryMs) return;
+    trimmedMs = performance.now();
     await trim(pool, epoch, retentionMs).catch((error: unknown) =>
       log.warn({ err: error }, 'old events were not removed'),
     );

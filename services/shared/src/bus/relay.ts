@@ -9,7 +9,7 @@ import type { KafkaBus } from './bus';
 import { toMessage } from './envelope';
 import { watchEpoch } from './epoch';
 import type { Sender } from './kafka';
-import { degraded, isBehind } from './lag';
+import { degraded, hasLasted, isBehind } from './lag';
 import { readAfter } from './outbox';
 import { samePosition, start } from './position';
 import { createSignal, type Signal } from './signal';
@@ -117,7 +117,7 @@ export function startRelay(options: RelayOptions): Relay {
       if (error instanceof TopicsMissing) log.error({ service }, message);
       else log.warn({ err: error, service }, 'events cannot be sent to Kafka now, trying again');
     }
-    trouble = { sinceMs: trouble?.sinceMs ?? Date.now(), message };
+    trouble = { sinceMs: trouble?.sinceMs ?? performance.now(), message };
   };
 
   const run = async () => {
@@ -152,7 +152,7 @@ export function startRelay(options: RelayOptions): Relay {
       await lease.release().catch(() => undefined);
     },
     check: async () => {
-      if (trouble && isBehind(trouble.sinceMs)) return degraded(trouble.message);
+      if (trouble && hasLasted(trouble.sinceMs)) return degraded(trouble.message);
       if (isBehind(oldestAtMs)) return degraded('events wait to be sent to Kafka');
       return healthy;
     },

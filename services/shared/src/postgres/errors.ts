@@ -55,6 +55,12 @@ export function isConnectionError(error: unknown): boolean {
   );
 }
 
+/** Whether there was no answer in time: no free connection, or a statement that was cancelled for its time. */
+export function isTimeout(error: unknown): boolean {
+  if (sqlState(error) !== undefined) return sqlState(error) === '57014';
+  return isObject(error) && /^timeout exceeded when trying to connect/.test(String(error['message']));
+}
+
 /** Failures that go away by themselves when the same transaction is run again. */
 export function isRetryable(error: unknown): boolean {
   return ['40001', '40P01', '55P03'].includes(sqlState(error) ?? '');

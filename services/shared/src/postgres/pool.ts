@@ -89,7 +89,8 @@ export async function assertSafePostgres(pool: Pool): Promise<void> {
   const { rows: found } = await pool
     .query<{ name: string; setting: string }>(
       `select name, setting from pg_settings
-       where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'server_version_num', 'server_encoding')
+       where name in ('fsync', 'synchronous_commit', 'full_page_writes', 'server_version_num', 'server_encoding',
+         'transaction_read_only')
        union all
        select 'collation', coalesce(datlocale, datcollate) from pg_database where datname = current_database()`,
     )
@@ -103,6 +104,7 @@ export async function assertSafePostgres(pool: Pool): Promise<void> {
   if (settings.get('synchronous_commit') === 'off') {
     throw new Error('Postgres has synchronous_commit off: acknowledged writes could be lost');
   }
+  if (settings.get('transaction_read_only') === 'on') throw new Error('Postgres is read-only, a standby perhaps');
   if (Number(settings.get('server_version_num')) < 180000) throw new Error('Postgres 18 or newer is needed');
   if (settings.get('server_encoding') !== 'UTF8') throw new Error('the database must be encoded in UTF8');
   if (!['C', 'POSIX', 'C.UTF-8', 'PG_UNICODE_FAST'].includes(settings.get('collation') ?? '')) {

@@ -9,6 +9,9 @@ export type CommitFate = 'pass' | 'cut before' | 'cut after';
 export interface PostgresProxy {
   /** The given URL, with the proxy's address. */
   url: string;
+  /** Nothing passes any more, on connections that are open and on new ones, until `thaw`. */
+  freeze(): void;
+  thaw(): void;
   stop(): Promise<void>;
 }
 
@@ -16,6 +19,7 @@ export interface PostgresProxy {
 export async function startPostgresProxy(target: string, fateOfCommit: () => CommitFate): Promise<PostgresProxy> {
   const { hostname, port } = new URL(target);
   const sockets = new Set<Socket>();
+  let frozen = false;
   const server = createServer((client) => {
     const upstream = connect(Number(port), hostname);
     let cutAtAnswer = false;
@@ -41,10 +45,19 @@ export async function startPostgresProxy(target: string, fateOfCommit: () => Com
     });
     client.on('data', messages);
     upstream.on('data', (chunk) => (cutAtAnswer ? cut() : client.write(chunk)));
+    if (frozen) for (const socket of [client, upstream]) socket.pause();
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
     url: Object.assign(new URL(target), { host: `127.0.0.1:${(server.address() as AddressInfo).port}` }).href,
+    freeze: () => {
+      frozen = true;
+      for (const socket of sockets) socket.pause();
+    },
+    thaw: () => {
+      frozen = false;
+      for (const socket of sockets) socket.resume();
+    },
     stop: async () => {
       for (const socket of sockets) socket.destroy();
       await new Promise((resolve) => server.close(resolve));

@@ -1,0 +1,102 @@
+/** What a look at something found: what it answered or failed with, or that it is late. */
+export type Look<T> = { latencyMs: number } & (
+  | { state: 'answered'; value: T }
+  | { state: 'failed' }
+  | { state: 'late' }
+  /** Late for longer than the limit. */
+  | { state: 'overdue' }
+);
+
+export interface ProbeLimits {
+  /** A look takes no longer than this. */
+  answerMs: number;
+  /** How long there may be no answer. */
+  overdueMs: number;
+}
+
+interface Attempt<T> {
+  startedMs: number;
+  result: Promise<Look<T> | undefined>;
+  isSettled: boolean;
+}
+
+/** Looks that are further apart than this do not make one time of silence. */
+const gapMaxMs = 60_000;
+
+/**
+ * Asks something for its state, once at a time. Slow is not dead: an answer that is not there in time is late, and
+ * goes on being waited for in the next looks. Only after `overdueMs` without any answer is it given up and asked anew.
+ * Times are on the monotonic clock.
+ */
+export class Probe<T> {
+  private attempt: Attempt<T> | undefined;
+  private lateSinceMs: number | undefined;
+  private lookedMs = -Infinity;
+
+  /** An error of `ask` of which `isTimeout` is true is no answer either. */
+  constructor(
+    private readonly ask: () => Promise<T>,
+    private readonly limits: ProbeLimits,
+    private readonly isTimeout: (error: unknown) => boolean,
+  ) {}
+
+  async look(): Promise<Look<T>> {
+    const { answerMs, overdueMs } = this.limits;
+    const nowMs = performance.now();
+    const isPending = this.attempt !== undefined && !this.attempt.isSettled;
+    if (!isPending && nowMs - this.lookedMs > gapMaxMs) this.lateSinceMs = undefined;
+    if (!isPending || nowMs - this.attempt!.startedMs > overdueMs) this.attempt = this.begin(nowMs);
+    const { result, startedMs } = this.attempt!;
+    const found = await within(answerMs, result);
+    this.lookedMs = performance.now();
+    if (found) {
+      this.lateSinceMs = undefined;
+      return found;
+    }
+    this.lateSinceMs ??= startedMs;
+    const latencyMs = this.lookedMs - this.lateSinceMs;
+    return { state: latencyMs >= overdueMs ? 'overdue' : 'late', latencyMs };
+  }
+
+  /** Its result is undefined when it has timed out. */
+  private begin(startedMs: number): Attempt<T> {
+    const latencyMs = () => {
+      attempt.isSettled = true;
+      return performance.now() - startedMs;
+    };
+    const result = this.ask().then(
+      (value): Look<T> => ({ state: 'answered', value, latencyMs: latencyMs() }),
+      (error: unknown): Look<T> | undefined => {
+        const failed: Look<T> = { state: 'failed', latencyMs: latencyMs() };
+        return this.isTimeout(error) ? undefined : failed;
+      },
+    );
+    const attempt: Attempt<T> = { startedMs, result, isSettled: false };
+    return attempt;
+  }
+}
+
+async function within<T>(timeoutMs: number, result: Promise<T>): Promise<T | undefined> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<undefined>((resolve) => {
+    timer = setTimeout(() => resolve(undefined), timeoutMs);
+  });
+  try {
+    return await Promise.race([result, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** Shares one result among those who ask within `freshMs` of its beginning. A clock that is set changes nothing. */
+export function shared<A extends unknown[], T>(freshMs: number, ask: (...args: A) => Promise<T>) {
+  let asked: Promise<T> | undefined;
+  let askedMs = -Infinity;
+  return (...args: A): Promise<T> => {
+    if (!asked || performance.now() - askedMs > freshMs) {
+      askedMs = performance.now();
+      asked = ask(...args);
+    }
+    return asked;
+  };
+}
