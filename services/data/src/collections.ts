@@ -1,4 +1,4 @@
-import { conflict, invalid, notFound } from '@granary/shared/errors';
+import { conflict, forbidden, invalid, notFound } from '@granary/shared/errors';
 import { message } from '@granary/shared/grpc/types';
 import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
@@ -174,11 +174,17 @@ export async function listCollections(pool: Pool, appId: string): Promise<Collec
   return found.map((collection) => toCollection(appId, collection));
 }
 
-/** Changes what is given; documents that are there already are not checked against a new schema. */
+/**
+ * Changes what is given; documents that are there already are not checked against a new schema. Throws FORBIDDEN when
+ * what is private would become public and the caller may not publish.
+ */
 export async function updateCollection(pool: Pool, request: UpdateCollectionRequest): Promise<Collection> {
   await changingApp(pool, request.appId, async (tx, app) => {
     const before = await requireCollection(tx, request.appId, request.name);
     const { schemaJson } = request;
+    if (before.readAccess === 'private' && request.readAccess === 'public' && !request.mayPublish) {
+      throw forbidden('Making a private collection public needs the permission Admin');
+    }
     // Empty text takes the schema away, absence leaves it.
     const schema: Schema | undefined =
       schemaJson === undefined ? undefined : schemaJson === '' ? { fields: new Map() } : parseSchema(schemaJson);

@@ -1,4 +1,4 @@
-import { conflict, invalid, notFound, type ServiceError } from '@granary/shared/errors';
+import { conflict, forbidden, invalid, notFound, type ServiceError } from '@granary/shared/errors';
 import type { CreateQueryRequest } from '@granary/shared/gen/granary/data/v1/CreateQueryRequest';
 import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
@@ -112,7 +112,7 @@ function parseParameters(value: JsonValue): Map<string, QueryParameter> {
 
 /**
  * Makes a predefined query. Throws ALREADY_EXISTS, COLLECTION_NOT_FOUND, INVALID_QUERY, LIMIT_EXCEEDED,
- * VALIDATION_FAILED.
+ * VALIDATION_FAILED; FORBIDDEN when it would show a private source in public and the caller may not publish.
  */
 export async function createQuery({ pool }: { pool: Pool }, request: CreateQueryRequest): Promise<Query> {
   const { appId, name, sourceCollection, description, version } = request;
@@ -120,8 +120,7 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
   for (const [field, text] of Object.entries({ description, version })) {
     if (text.length > textLengthMax) throw overLimit(field, `may have at most ${textLengthMax} characters`);
   }
-  const readAccess = request.readAccess || 'public';
-  if (readAccess !== 'public' && readAccess !== 'private')
+  if (!['', 'public', 'private'].includes(request.readAccess))
     throw invalidQuery('access_policy.read', 'must be public or private');
   const baseQuery = valueOf(request.baseQueryJson, 'base_query') ?? new Map<string, JsonValue>();
   const parameters = valueOf(request.parametersJson, 'parameters') ?? [];
@@ -140,16 +139,19 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
     );
     if (counted!.queries >= queriesMax)
       throw invalid(`An app may have at most ${queriesMax} queries`, {}, LIMIT_EXCEEDED);
-    if (!(await findCollection(tx, app, sourceCollection))) {
-      throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${sourceCollection}`);
+    const source = await findCollection(tx, app, sourceCollection);
+    if (!source) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${sourceCollection}`);
+    const showsPrivate = source.readAccess === 'private' && request.readAccess === 'public';
+    if (showsPrivate && !request.mayPublish) {
+      throw forbidden('A public query over a private collection needs the permission Admin');
     }
     await execute(
       tx,
       sql`insert into query (app_number, name, source_collection, base_query_text, parameters_text, description, version,
-            example_request_text, example_response_text, read_access, created_at)
+            example_request_text, example_response_text, read_access, shows_private, created_at)
           values (${app.number}, ${name}, ${sourceCollection}, ${toText(baseQuery)}, ${toText(parameters)},
-            ${description}, ${version}, ${textOrNull(exampleRequest)}, ${textOrNull(exampleResponse)}, ${readAccess},
-            ${new Date()})`,
+            ${description}, ${version}, ${textOrNull(exampleRequest)}, ${textOrNull(exampleResponse)},
+            ${request.readAccess || 'public'}, ${showsPrivate}, ${new Date()})`,
     );
     await growCatalogRevision(tx, app.number);
   });
@@ -161,6 +163,13 @@ function valueOf(bytes: Uint8Array, at: string): JsonValue {
   return bytes.length === 0 ? null : readJsonText(Buffer.from(bytes), at);
 }
 
+/** Predefined queries `q` with their sources `c`. */
+export const queriesWithSource = sql`query q left join collection c
+  on c.app_number = q.app_number and c.name = q.source_collection and c.deleted_at is null`;
+/** A query is as private as what it shows, unless an administrator has made it public. */
+export const isPrivateQuery = sql`(q.read_access = 'private'
+  or (coalesce(c.read_access, 'public') = 'private' and not q.shows_private))`;
+
 interface QueryRow {
   name: string;
   source_collection: string;
@@ -171,14 +180,21 @@ interface QueryRow {
   example_request_text: string | null;
   example_response_text: string | null;
   read_access: string;
+  shows_private: boolean;
+  /** Whether it is as private as its source is now, or by itself. */
+  is_private: boolean;
   created_at: Date;
 }
 
-const queryColumns = sql`name, source_collection, base_query_text, parameters_text, description, version,
-  example_request_text, example_response_text, read_access, created_at`;
+const queryColumns = sql`q.name, q.source_collection, q.base_query_text, q.parameters_text, q.description, q.version,
+  q.example_request_text, q.example_response_text, q.read_access, q.shows_private, ${isPrivateQuery} as is_private,
+  q.created_at`;
 
 function findQuery(db: Queryable, appNumber: bigint, name: string): Promise<QueryRow | undefined> {
-  return row<QueryRow>(db, sql`select ${queryColumns} from query where app_number = ${appNumber} and name = ${name}`);
+  return row<QueryRow>(
+    db,
+    sql`select ${queryColumns} from ${queriesWithSource} where q.app_number = ${appNumber} and q.name = ${name}`,
+  );
 }
 
 async function requireQuery(db: Queryable, app: { number: bigint }, name: string): Promise<QueryRow> {
@@ -200,6 +216,7 @@ function toQuery(found: QueryRow): Query {
     exampleRequestJson: Buffer.from(found.example_request_text ?? ''),
     exampleResponseJson: Buffer.from(found.example_response_text ?? ''),
     createdAt: found.created_at.toISOString(),
+    readAccess: found.is_private ? 'private' : 'public',
   };
 }
 
@@ -208,7 +225,7 @@ export async function listQueries({ pool }: { pool: Pool }, appId: string): Prom
   const app = await findApp(pool, appId);
   const found = await rows<QueryRow>(
     pool,
-    sql`select ${queryColumns} from query where app_number = ${app.number} order by name limit ${queriesMax}`,
+    sql`select ${queryColumns} from ${queriesWithSource} where q.app_number = ${app.number} order by q.name limit ${queriesMax}`,
   );
   return found.map(toQuery);
 }
@@ -230,6 +247,8 @@ export async function deleteQuery({ pool }: { pool: Pool }, appId: string, name:
 /** A predefined query as it is executed. */
 export interface PredefinedQuery extends BaseQuery {
   isPrivate: boolean;
+  /** Although its source is private it is public. */
+  showsPrivate: boolean;
   sourceCollection: string;
   parameters: ReadonlyMap<string, QueryParameter>;
 }
@@ -248,6 +267,7 @@ async function findPredefined(
     found && {
       ...parseBaseQuery(readJsonText(Buffer.from(found.base_query_text), 'base_query')),
       isPrivate: found.read_access === 'private',
+      showsPrivate: found.shows_private,
       sourceCollection: found.source_collection,
       parameters: parseParameters(readJsonText(Buffer.from(found.parameters_text), 'parameters')),
     }
@@ -273,7 +293,7 @@ export async function runQuery(
     const isFiltered = !isAll(query.find) || request.parameters.some((given) => parameters.has(given.name));
     const handle = await handleOf(db, request.appId, sourceCollection, isRepeated || !isFiltered);
     if (!handle) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${sourceCollection}`);
-    const isPrivate = query.isPrivate || handle.readAccess === 'private';
+    const isPrivate = query.isPrivate || (handle.readAccess === 'private' && !query.showsPrivate);
     if (isPrivate && !request.mayReadPrivate) throw needsKey('query');
 
     const given = parametersByName(request.parameters);

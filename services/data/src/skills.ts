@@ -12,6 +12,7 @@ import { transaction } from '@granary/shared/postgres/transaction';
 import { APP_NOT_FOUND, findApp } from './catalog';
 import { changingApp } from './collections';
 import { growCatalogRevision } from './head';
+import { isPrivateQuery, queriesWithSource } from './queries';
 import { ownerPartOf, skillsMarkdown, type SkillsContent } from './query/skills-markdown';
 
 /** Bytes of the owner's part, at most. */
@@ -155,11 +156,9 @@ async function readContent(
     total: bigint;
   }>(
     tx,
-    // A query shows what its collection holds, so it is as private as that.
     sql`select q.name, source_collection as source, description, parameters_text, count(*) over () as total,
-          'private' in (q.read_access, coalesce(c.read_access, 'public')) as is_private
-        from query q left join collection c
-          on c.app_number = q.app_number and c.name = q.source_collection and c.deleted_at is null
+          ${isPrivateQuery} as is_private
+        from ${queriesWithSource}
         where q.app_number = ${app.number} order by q.name limit ${describedMax}`,
   );
   return {

@@ -1,4 +1,4 @@
-import { conflict, invalid, notFound, notImplemented, ServiceError } from '@granary/shared/errors';
+import { conflict, forbidden, invalid, notFound, notImplemented, ServiceError } from '@granary/shared/errors';
 import { message, type Call } from '@granary/shared/grpc/types';
 import type { CreateViewRequest } from '@granary/shared/gen/granary/data/v1/CreateViewRequest';
 import type { JobResponse } from '@granary/shared/gen/granary/data/v1/JobResponse';
@@ -94,7 +94,8 @@ const viewNotFound = (name: string): ServiceError => notFound(VIEW_NOT_FOUND, `T
 
 /**
  * Makes a view, and a job that fills it. Throws ALREADY_EXISTS when a view or collection has the name,
- * COLLECTION_NOT_FOUND, LIMIT_EXCEEDED, INVALID_QUERY; NOT_IMPLEMENTED for live views and joins.
+ * COLLECTION_NOT_FOUND, LIMIT_EXCEEDED, INVALID_QUERY; FORBIDDEN when it would show a private source in public and the
+ * caller may not publish; NOT_IMPLEMENTED for live views and joins.
  */
 export async function createView({ pool }: Context, request: CreateViewRequest): Promise<JobResponse> {
   const { appId, name, sourceCollections, ticketId } = request;
@@ -125,8 +126,10 @@ export async function createView({ pool }: Context, request: CreateViewRequest):
     if (taken.views >= viewsMax) throw invalid(`An app may have at most ${viewsMax} views`, {}, LIMIT_EXCEEDED);
     const sources: CollectionHandle[] = [];
     for (const source of sourceCollections) sources.push(await requireSource(tx, app, source));
-    // Where nothing is said a view is as private as what it shows: nobody publishes a collection by summing it up.
     const inherited = sources.some((source) => source.readAccess === 'private') ? 'private' : 'public';
+    if (inherited === 'private' && request.readAccess === 'public' && !request.mayPublish) {
+      throw forbidden('A public view of a private collection needs the permission Admin');
+    }
     const { number } = (await row<{ number: bigint }>(
       tx,
       sql`insert into view (app_number, name, query_text, source_collections, refresh_mode, variables_text, read_access,

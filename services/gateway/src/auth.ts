@@ -160,6 +160,9 @@ export function hasPermission(caller: AppCaller, permission: Permission): boolea
   return caller.permissions.has(permission) || (permission !== 'Pay' && caller.permissions.has('Admin'));
 }
 
+/** Whether a caller may make public what is private, and show it in public. */
+export const mayPublish = (caller: AppCaller): boolean => hasPermission(caller, 'Admin');
+
 const anonymous: Anonymous = { kind: 'anonymous' };
 
 /**

@@ -284,16 +284,16 @@ describe.each(transports)('who may do what (%s)', (transport) => {
       });
       await app.ended(view.body.ticket_id);
       for (const [name, source, policy] of [
-        ['of_vault', 'vault', 'public'],
+        ['of_vault', 'vault', undefined],
         ['private_query', 'open', 'private'],
       ] as const) {
         const made = await app.call('POST', `/apps/${appId}/queries`, {
           name,
           source_collection: source,
           base_query: {},
-          access_policy: { read: policy },
+          ...(policy && { access_policy: { read: policy } }),
         });
-        expect(made.status).toBe(201);
+        expect(made).toMatchObject({ status: 201, body: { access_policy: { read: 'private' } } });
       }
       paths = {
         collection: `/apps/${appId}/collections/vault/data`,

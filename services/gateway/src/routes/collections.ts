@@ -6,6 +6,7 @@ import type { UpdateCollectionRequest } from '@granary/shared/gen/granary/data/v
 import { message } from '@granary/shared/grpc/types';
 import { created, json, jsonBytes } from '../answer';
 import { collectionDefinition, collectionJson, collectionSchema, exampleCollection } from '../collection';
+import { mayPublish } from '../auth';
 import { flagParameter, limits, route } from '../route';
 import { exampleTime, nameSchema, objectSchema, successSchema, timeSchema } from '../schemas';
 import { memberText } from '../tree';
@@ -112,7 +113,9 @@ export const collectionRoutes = [
     path,
     id: 'updateCollection',
     summary: 'Change a collection',
-    description: 'What is absent or null stays as it is, but a `schema_definition` of null removes the schema.',
+    description:
+      'What is absent or null stays as it is, but a `schema_definition` of null removes the schema. ' +
+      'Making a private collection public needs `Admin`.',
     pathExamples: { collection: 'diary' },
     tag,
     auth: write,
@@ -126,7 +129,7 @@ export const collectionRoutes = [
       limitBytes: limits.definitionBytes,
     },
     responses: { 200: { description: 'The collection', schema: collectionSchema } },
-    handle: async ({ clients }, { path, body, tree, call }) => {
+    handle: async ({ clients }, { path, caller, body, tree, call }) => {
       if ((body.name ?? path.collection) !== path.collection) {
         throw invalid('A collection cannot be renamed', { name: ['must be the name in the path'] });
       }
@@ -140,6 +143,7 @@ export const collectionRoutes = [
           // Null takes the schema away, absence leaves it.
           schemaJson: body.schema_definition === undefined ? undefined : memberText(tree, 'schema_definition'),
           readAccess: body.access_policy?.read,
+          mayPublish: mayPublish(caller),
         }),
         call,
       );

@@ -1,9 +1,11 @@
 import { z } from 'zod';
 import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
 import { created, json, jsonText } from '../answer';
+import { mayPublish } from '../auth';
 import { publishedAs } from '../openapi/schema';
 import { limits, recordsQuery, route } from '../route';
 import {
+  accessPolicy,
   accessPolicySchema,
   exampleTime,
   findSchema,
@@ -59,6 +61,7 @@ const exampleQuery = {
   version: '',
   example_request: null,
   example_response: null,
+  access_policy: { read: 'public' },
   created_at: exampleTime,
 };
 
@@ -72,6 +75,7 @@ const querySchema = z
     version: z.string().describe('For people'),
     example_request: z.unknown().describe('For people'),
     example_response: z.unknown().describe('For people'),
+    access_policy: accessPolicySchema.describe('Who may run it at present'),
     created_at: timeSchema.describe('When it was made'),
   })
   .meta({ id: 'Query', examples: [exampleQuery] });
@@ -86,6 +90,7 @@ function queryJson(query: Query) {
     version: query.version,
     example_request: jsonText(query.exampleRequestJson),
     example_response: jsonText(query.exampleResponseJson),
+    access_policy: accessPolicy(query.readAccess),
     created_at: query.createdAt,
   };
 }
@@ -115,7 +120,9 @@ export const queryRoutes = [
     prefixes: ['', '/api'],
     id: 'createQuery',
     summary: 'Create a predefined query',
-    description: 'Its definition is public, as is running it, unless it or its collection is private.',
+    description:
+      'Its definition is public. Without an `access_policy` running it is as private as its collection; to show a private ' +
+      'collection in public needs `Admin`.',
     tag,
     auth: { kind: 'app', permission: 'Write' },
     body: {
@@ -134,7 +141,7 @@ export const queryRoutes = [
       400: { description: 'Malformed or invalid', codes: ['INVALID_QUERY', 'LIMIT_EXCEEDED'] },
       409: { description: 'A query has the name', codes: ['ALREADY_EXISTS'] },
     },
-    handle: async ({ clients }, { path, body, tree, call }) => {
+    handle: async ({ clients }, { path, caller, body, tree, call }) => {
       const query = await clients.data.createQuery(
         {
           appId: path.app_id,
@@ -146,7 +153,9 @@ export const queryRoutes = [
           version: body.version ?? '',
           exampleRequestJson: memberBytes(tree, 'example_request'),
           exampleResponseJson: memberBytes(tree, 'example_response'),
-          readAccess: body.access_policy?.read ?? 'public',
+          // Empty: as private as its source.
+          readAccess: body.access_policy?.read ?? '',
+          mayPublish: mayPublish(caller),
         },
         call,
       );

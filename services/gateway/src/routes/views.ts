@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { View } from '@granary/shared/gen/granary/data/v1/View';
 import { newTicket } from '@granary/shared/ids';
 import { accepted, json, jsonText } from '../answer';
+import { mayPublish } from '../auth';
 import { publishedAs } from '../openapi/schema';
 import { limits, route, selectableQuery } from '../route';
 import {
@@ -158,7 +159,9 @@ export const viewRoutes = [
     prefixes: ['', '/api'],
     id: 'createView',
     summary: 'Create a materialized view',
-    description: 'It is filled by a task. Without an `access_policy` it is as private as its source.',
+    description:
+      'It is filled by a task. Without an `access_policy` it is as private as its source; ' +
+      'to show a private source in public needs `Admin`.',
     tag,
     auth: mayWrite,
     body: {
@@ -199,6 +202,7 @@ export const viewRoutes = [
           // Empty: as private as its sources.
           readAccess: body.access_policy?.read ?? '',
           ticketId: newTicket('j', BigInt(caller.appNumber)),
+          mayPublish: mayPublish(caller),
         },
         call,
       );
