@@ -1,6 +1,7 @@
 /** Suites of services/local that are not about what is behind the front door, or that harm what it stands on. */
 const notOnStack = {
   'blobs-away.test.ts': 'kills and freezes a MinIO of its own',
+  'clocks.test.ts': 'sets the clock of one process',
   'commit-cut.test.ts': 'cuts the commits of one process',
   'crash.test.ts': 'kills npm start',
   'postgres.test.ts': 'is about the Postgres that npm start brings along',

@@ -4,12 +4,14 @@ import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { Client } from '@granary/shared/grpc/types';
 import type { Logger } from '@granary/shared/logger';
 import type { ObjectStore } from '@granary/shared/objects/store';
+import type { DatabaseClock } from '@granary/shared/postgres/clock';
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { Marking } from './marking';
 
 /** What every part of the service works with. */
 export interface BlobsContext {
   pool: Pool;
+  clock: DatabaseClock;
   log: Logger;
   store: ObjectStore;
   data: Client<DataDefinition>;

@@ -44,7 +44,7 @@ export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides 
   const data = overrides.data ?? addressOf(config);
   const dataOutbox = overrides.dataOutbox ?? addressOf(config);
   let httpAddress = '';
-  const build = async ({ pool, log, bus, trust }: Context): Promise<Parts> => {
+  const build = async ({ pool, log, bus, trust, clock }: Context): Promise<Parts> => {
     const stops: Array<() => Promise<void>> = [];
     try {
       const store = await openObjectStore(config, await installationId(pool));
@@ -60,7 +60,7 @@ export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides 
       stops.push(async () => outboxClient.close());
       const appended = createSignal();
       const context: BlobsContext = {
-        ...{ pool, log, store, appended },
+        ...{ pool, log, store, appended, clock },
         data: dataClient.client,
         committing: new Set(),
         markStored: createMarking(pool),

@@ -43,7 +43,7 @@ export async function settleUpload(context: BlobsContext, blob: Blob): Promise<b
     context.appended.notify();
     return true;
   }
-  if (isCommitting || Date.now() - blob.createdAt.getTime() < context.pendingGraceMs) return false;
+  if (isCommitting || context.clock.now().getTime() - blob.createdAt.getTime() < context.pendingGraceMs) return false;
   await forgetPending(context.pool, blob.blobId);
   context.log.info({ blobId: blob.blobId, app: blob.appId }, 'gave up an upload that was never committed');
   return false;

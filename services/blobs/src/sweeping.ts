@@ -10,10 +10,10 @@ export function startSweeping(
   context: BlobsContext,
   options: { everyMs: number; minAgeMs: number },
 ): { stop(): Promise<void> } {
-  const { store, pool, log } = context;
+  const { store, pool, log, clock } = context;
   if (!store.sweep) return { stop: () => Promise.resolve() };
   const run = async (stopping: AbortSignal) => {
-    const count = await store.sweep!(options.minAgeMs, (keys) => {
+    const count = await store.sweep!(new Date(clock.now().getTime() - options.minAgeMs), (keys) => {
       // A stop need not wait for all of the store.
       stopping.throwIfAborted();
       return knownKeys(pool, keys);

@@ -77,7 +77,7 @@ async function prepare(
   const { appId, appNumber, collection, blobId } = grant;
   const contentType = storedType(received.contentType);
   const filename = storedFilename(received.filename);
-  const startedMs = Date.now();
+  const startedMs = context.clock.now().getTime();
   const objectKey = await insertPending(context.pool, {
     ...{ blobId, appId, appNumber, collection, contentType, filename },
     ...{ objectKey: object.key, sizeBytes: object.sizeBytes, sha256: object.sha256, ticket: grant.ticketId },
@@ -96,7 +96,7 @@ async function prepare(
     ticketId: grant.ticketId,
     sizeBytes: String(object.sizeBytes),
     sha256: object.sha256,
-    uploadedAt: new Date().toISOString(),
+    uploadedAt: context.clock.now().toISOString(),
     idempotency: {
       caller: grant.caller,
       method: grant.method,
@@ -113,7 +113,7 @@ async function prepare(
  */
 function refuseLate(context: BlobsContext, startedMs: number): void {
   const latestMs = startedMs + Math.max(context.pendingGraceMs - 2 * dataTimeoutMs, dataTimeoutMs);
-  if (Date.now() > latestMs) throw unavailable('Storing the blob took too long');
+  if (context.clock.now().getTime() > latestMs) throw unavailable('Storing the blob took too long');
 }
 
 /** Drops an upload that was refused. Should that fail, its row is still there and is settled later. */

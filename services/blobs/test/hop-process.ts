@@ -37,7 +37,7 @@ async function startService(config: BlobsConfig): Promise<string> {
         handlers: {
           read: async ({ after, waitMs }) => {
             await delay(Math.max(50, waitMs));
-            return { events: [], next: after ?? none, stalledMs: '0' };
+            return { events: [], next: after ?? none, stalledMs: '0', readAtMs: '0' };
           },
           readAggregate: async () => ({ events: [] }),
         },

@@ -7,6 +7,7 @@ import type { RegenerateKeyRequest } from '@granary/shared/gen/granary/data/v1/R
 import type { VerifyKeyResponse } from '@granary/shared/gen/granary/data/v1/VerifyKeyResponse';
 import { message } from '@granary/shared/grpc/types';
 import { newId, newSecret } from '@granary/shared/ids';
+import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { findApp } from './catalog';
@@ -35,7 +36,7 @@ export async function issueKey(
   app: { number: bigint; appId: string },
   definition: KeyDefinition,
 ): Promise<{ key: Key; secret: string }> {
-  const at = new Date();
+  const at = await databaseTime(tx);
   const secret = newSecret('app_');
   await execute(
     tx,

@@ -6,6 +6,7 @@ import type { CreateApplicationRequest } from '@granary/shared/gen/granary/data/
 import type { CreateApplicationResponse } from '@granary/shared/gen/granary/data/v1/CreateApplicationResponse';
 import type { ListApplicationsResponse } from '@granary/shared/gen/granary/data/v1/ListApplicationsResponse';
 import { message } from '@granary/shared/grpc/types';
+import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { named, sql } from '@granary/shared/postgres/sql';
 import { violatedConstraint } from '@granary/shared/postgres/errors';
@@ -80,7 +81,7 @@ export async function createApplication(
 }
 
 async function insertApplication(tx: Connection, appId: string, request: CreateApplicationRequest) {
-  const at = new Date();
+  const at = await databaseTime(tx);
   const inserted = await row<{ number: bigint }>(
     tx,
     sql`insert into application (app_id, name, description, owner_address, created_at, updated_at)
@@ -132,7 +133,7 @@ export async function listApplications(pool: Pool, limit: number, offset: number
 /** Marks an application as deleted at once, with its keys; tables are dropped by a job, the rest hears the event. */
 export async function deleteApplication(pool: Pool, appId: string): Promise<void> {
   await changingApp(pool, appId, async (tx, app) => {
-    const at = new Date();
+    const at = await databaseTime(tx);
     await execute(tx, sql`update application set deleted_at = ${at} where number = ${app.number}`);
     // Whoever waits for its lock finds it gone.
     await execute(tx, sql`delete from head where app_number = ${app.number}`);

@@ -80,6 +80,7 @@ export class BatchWriter {
   constructor(
     private readonly pool: Pool,
     private readonly copyTurns: CopyTurns,
+    private readonly now: () => Date,
   ) {
     this.handles = new WriterHandles(pool);
   }
@@ -159,7 +160,7 @@ export class BatchWriter {
     const options = { ...timeoutOf([bulk]), lockTimeoutMs: aheadLockTimeoutMs };
     try {
       if (!begins()) return undefined;
-      const copied = await copyDocuments(handle, documents, new Date());
+      const copied = await copyDocuments(handle, documents, this.now());
       const built = await pipelinedTransaction(this.pool, copied, finish, options);
       this.heads.left(app.number, built.left);
       countBatch('ahead', [bulk], beganAtMs);
@@ -220,7 +221,7 @@ export class BatchWriter {
     placed: Placed,
   ): Promise<Written & { left: LockedHead | undefined; last: Step[] }> {
     // Read under the lock, so that times follow heights as far as clocks agree.
-    const at = new Date();
+    const at = this.now();
     const outcomes: Outcomes = new Map();
     if (search) {
       await findDone(tx, app, batch, outcomes);
@@ -258,7 +259,7 @@ export class BatchWriter {
     const { handles, unknown } = knownHandles(this.handles, app, from.catalogRevision, batch);
     if (unknown.length > 0) return undefined;
     // Nobody moves the head between the commit before this one and this one, so times follow heights here too.
-    const at = new Date();
+    const at = this.now();
     const outcomes: Outcomes = new Map();
     const links = await buildLinks(app, from, batch, handles, { outcomes, placed }, neverMade);
     // A write that is refused may have been committed before.

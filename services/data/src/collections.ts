@@ -1,5 +1,6 @@
 import { conflict, forbidden, invalid, notFound } from '@granary/shared/errors';
 import { message } from '@granary/shared/grpc/types';
+import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
@@ -95,7 +96,7 @@ export async function addCollection(
 }
 
 export async function createCollection(pool: Pool, request: CreateCollectionRequest): Promise<Collection> {
-  const created = await changingApp(pool, request.appId, (tx, app) =>
+  const created = await changingApp(pool, request.appId, async (tx, app) =>
     addCollection(
       tx,
       app,
@@ -107,7 +108,7 @@ export async function createCollection(pool: Pool, request: CreateCollectionRequ
         schemaText: request.schemaJson === '' ? undefined : request.schemaJson,
         readAccess: readAccess(request.readAccess || 'public'),
       },
-      new Date(),
+      await databaseTime(tx),
     ),
   );
   return getCollection(pool, created.appId, created.name);
@@ -201,7 +202,7 @@ export async function updateCollection(pool: Pool, request: UpdateCollectionRequ
     );
     if (schema) {
       await rekeyIndexes(tx, before, schema);
-      await addSchemaIndexes(tx, before, schema, new Date());
+      await addSchemaIndexes(tx, before, schema, await databaseTime(tx));
     }
     await growCatalogRevision(tx, app.number);
   });
@@ -253,7 +254,7 @@ export async function deleteCollection(pool: Pool, request: DeleteCollectionRequ
 }
 
 async function dropCollection(tx: Connection, app: App, handle: CollectionHandle, viewTables: bigint[]): Promise<void> {
-  const at = new Date();
+  const at = await databaseTime(tx);
   const { usage_sequence: sequence } = (await row<{ usage_sequence: bigint }>(
     tx,
     sql`update collection set deleted_at = ${at}, usage_sequence = usage_sequence + 1 where number = ${handle.number}
@@ -295,7 +296,7 @@ export async function setRetention(pool: Pool, request: SetRetentionRequest): Pr
       sql`update collection set retention_days = ${days}, updated_at = now(), usage_sequence = usage_sequence + 1
           where number = ${handle.number} returning ${usageColumns}`,
     ))!;
-    await append(tx, [usageEvent(app.appId, handle.name, usage, new Date())]);
+    await append(tx, [usageEvent(app.appId, handle.name, usage, await databaseTime(tx))]);
     await growCatalogRevision(tx, app.number);
   });
   return getCollection(pool, request.appId, request.collection);

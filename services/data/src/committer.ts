@@ -54,10 +54,11 @@ export class Committer {
     private readonly log: Logger,
     concurrency: number,
     private readonly copyTurns: CopyTurns,
+    now: () => Date,
     /** Hears which collections a transaction has changed, once it is committed. */
     private readonly afterCommit: (collectionNumbers: readonly bigint[]) => void,
   ) {
-    this.writer = new BatchWriter(pool, copyTurns);
+    this.writer = new BatchWriter(pool, copyTurns, now);
     this.free = concurrency;
   }
 

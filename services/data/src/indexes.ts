@@ -1,5 +1,6 @@
 import { conflict, invalid, notFound, notImplemented } from '@granary/shared/errors';
 import { message } from '@granary/shared/grpc/types';
+import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { empty, join, sql, type Sql } from '@granary/shared/postgres/sql';
 import { sqlState } from '@granary/shared/postgres/errors';
@@ -51,7 +52,7 @@ export async function createIndex(pool: Pool, request: CreateIndexRequest): Prom
   const { name, ticketId, updated } = await changingApp(pool, request.appId, async (tx, app) => {
     const handle =
       (await findCollection(tx, app, request.collection)) ??
-      (await addCollection(tx, app, { name: request.collection }, new Date()));
+      (await addCollection(tx, app, { name: request.collection }, await databaseTime(tx)));
     const same = handle.definitions.find((index) => index.name === request.name);
     if (same) {
       if (isSame(same, definition)) {
@@ -61,7 +62,7 @@ export async function createIndex(pool: Pool, request: CreateIndexRequest): Prom
       throw conflict('ALREADY_EXISTS', `An index with the name ${request.name} and another definition already exists`);
     }
     const job = { appId: app.appId, ticketId: request.ticketId };
-    const ticketId = await addIndex(tx, handle, definition, new Date(), job);
+    const ticketId = await addIndex(tx, handle, definition, await databaseTime(tx), job);
     await growCatalogRevision(tx, app.number);
     return { name: request.name, ticketId, updated: false };
   });

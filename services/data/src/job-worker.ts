@@ -1,5 +1,6 @@
 import { append } from '@granary/shared/bus/outbox';
 import { ServiceError } from '@granary/shared/errors';
+import { databaseTime } from '@granary/shared/postgres/clock';
 import { isConnectionError, isRetryable } from '@granary/shared/postgres/errors';
 import { execute, row, type Connection } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
@@ -163,8 +164,8 @@ export class JobWorker {
     status: 'StoringData' | 'Completed' | 'Failed',
     state: { progress?: number; message: string; result?: object; error?: string },
   ): Promise<void> {
-    const at = new Date();
     await retriedTransaction(this.context.pool, async (tx) => {
+      const at = await databaseTime(tx);
       const result = state.result === undefined ? null : JSON.stringify(state.result);
       const changed = await row<{ event_sequence: bigint; progress: number }>(
         tx,

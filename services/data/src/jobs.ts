@@ -1,6 +1,7 @@
 import { append } from '@granary/shared/bus/outbox';
 import { notFound, ServiceError, unavailable } from '@granary/shared/errors';
 import { newTicket, parseTicket } from '@granary/shared/ids';
+import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { Logger } from '@granary/shared/logger';
@@ -95,7 +96,7 @@ interface NewJob {
 /** False when a job of this kind and subject waits already. */
 async function insertJob(tx: Queryable, job: NewJob, appId: string): Promise<boolean> {
   const { ticketId, appNumber, kind, payload, subject } = job;
-  const at = new Date();
+  const at = await databaseTime(tx);
   const inserted = await execute(
     tx,
     sql`insert into job (ticket_id, app_number, kind, payload, subject, rank, status, created_at, updated_at, event_sequence)

@@ -1,5 +1,6 @@
 import { append } from '@granary/shared/bus/outbox';
 import type { Logger } from '@granary/shared/logger';
+import { databaseTime } from '@granary/shared/postgres/clock';
 import { row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
@@ -44,7 +45,7 @@ async function purgeBatch(pool: Pool, app: { number: bigint; appId: string }, co
     await lockHead(tx, app.number);
     const handle = await findCollection(tx, app, collection);
     if (!handle || handle.retentionDays === null) return 0;
-    const at = new Date();
+    const at = await databaseTime(tx);
     const purged = await row<UsageRow & { ids: string[] }>(
       tx,
       sql`with gone as (

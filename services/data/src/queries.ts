@@ -151,7 +151,7 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
             example_request_text, example_response_text, read_access, shows_private, created_at)
           values (${app.number}, ${name}, ${sourceCollection}, ${toText(baseQuery)}, ${toText(parameters)},
             ${description}, ${version}, ${textOrNull(exampleRequest)}, ${textOrNull(exampleResponse)},
-            ${request.readAccess || 'public'}, ${showsPrivate}, ${new Date()})`,
+            ${request.readAccess || 'public'}, ${showsPrivate}, clock_timestamp())`,
     );
     await growCatalogRevision(tx, app.number);
   });

@@ -68,7 +68,7 @@ export async function putSkills(context: SkillsContext, request: PutSkillsReques
   const app = await changingApp(context.pool, appId, async (tx, owned) => {
     await execute(
       tx,
-      sql`update application set skills_owner_part = ${ownerPartOf(markdown)}, updated_at = ${new Date()} where number = ${owned.number}`,
+      sql`update application set skills_owner_part = ${ownerPartOf(markdown)}, updated_at = clock_timestamp() where number = ${owned.number}`,
     );
     await growCatalogRevision(tx, owned.number);
     return owned;

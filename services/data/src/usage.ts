@@ -1,5 +1,6 @@
 import { appendPassed } from '@granary/shared/bus/outbox';
 import type { Logger } from '@granary/shared/logger';
+import { databaseTime } from '@granary/shared/postgres/clock';
 import { rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { usageColumns, usageEvent, type UsageRow } from './collections';
@@ -85,7 +86,8 @@ export class UsagePublisher {
             and (row_count - deleted_count, size_bytes) is distinct from (published_documents, published_bytes)
           order by number limit ${publishBatch}`,
     );
-    const at = new Date();
+    if (found.length === 0) return 0;
+    const at = await databaseTime(this.pool);
     const events = found.map((usage) => ({
       ...usageEvent(usage.app_id, usage.collection_name, { ...usage, usage_sequence: usage.usage_sequence + 1n }, at),
       trace: this.traces.get(nameOf(usage.app_id, usage.collection_name)),

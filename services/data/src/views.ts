@@ -135,7 +135,7 @@ export async function createView({ pool }: Context, request: CreateViewRequest):
       sql`insert into view (app_number, name, query_text, source_collections, refresh_mode, variables_text, read_access,
             status, created_at)
           values (${app.number}, ${name}, ${queryText}, ${sourceCollections}, ${refreshMode}, ${variablesText},
-            ${request.readAccess || inherited}, 'building', ${new Date()}) returning number`,
+            ${request.readAccess || inherited}, 'building', clock_timestamp()) returning number`,
     ))!;
     await growCatalogRevision(tx, app.number);
     return { name, ticketId: await enqueueRefresh(tx, app, number, name, ticketId) };
@@ -285,7 +285,7 @@ async function rebuild(tx: Connection, number: bigint): Promise<{ appNumber: big
   await execute(
     tx,
     sql`update view set table_number = ${tableNumber}, row_count = ${rowCount}, status = 'ready', error = null,
-          refreshed_at = ${new Date()} where number = ${number}`,
+          refreshed_at = clock_timestamp() where number = ${number}`,
   );
   return { appNumber, rowCount };
 }

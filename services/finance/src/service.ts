@@ -40,7 +40,7 @@ interface Targets {
 export async function startFinance(config: FinanceConfig, overrides: FinanceOverrides = {}): Promise<RunningService> {
   const targets = findTargets(config, overrides);
   const migrations = join(__dirname, '..', 'migrations');
-  const build = (context: Context) => buildFinance(context, config, targets, overrides.now ?? (() => new Date()));
+  const build = (context: Context) => buildFinance(context, config, targets, overrides.now ?? context.clock.now);
   return startService('finance', config, migrations, overrides, build, { bus: true });
 }
 

@@ -21,15 +21,14 @@ export interface PaymentsOverrides extends Overrides {
 
 /** The payments service: what the platform charges, as its configuration says. */
 export function startPayments(config: PaymentsConfig, overrides: PaymentsOverrides = {}): Promise<RunningService> {
-  const { now = () => new Date() } = overrides;
-  return startService('payments', config, join(__dirname, '..', 'migrations'), overrides, async ({ pool }) => {
+  return startService('payments', config, join(__dirname, '..', 'migrations'), overrides, async ({ pool, clock }) => {
     await setPrices(
       pool,
       {
         retention_utia_per_gib_day: BigInt(config.RETENTION_UTIA_PER_GIB_DAY),
         retention_free_days: BigInt(config.RETENTION_FREE_DAYS),
       },
-      now(),
+      (overrides.now ?? clock.now)(),
     );
     const payments: Implementation<PaymentsDefinition> = {
       definition: paymentsDefinition,

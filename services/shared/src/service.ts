@@ -9,6 +9,7 @@ import type { Signal } from './bus/signal';
 import { startServer, type Implementation } from './grpc/server';
 import { leavingMs, stopAll, type Leaving, type Running } from './lifecycle';
 import { createLogger, type Logger } from './logger';
+import { openDatabaseClock, type DatabaseClock } from './postgres/clock';
 import { applyMigrations, migrate } from './postgres/migrate';
 import { assertSafePostgres, createPool, type Pool } from './postgres/pool';
 import { observeBus } from './telemetry/bus-metrics';
@@ -41,6 +42,8 @@ export interface Context {
   bus: Bus;
   /** For clients of other services. */
   trust: Trust;
+  /** For all times that are stored and decide something. */
+  clock: DatabaseClock;
 }
 
 /** What a service is made of, once its database is ready. */
@@ -88,6 +91,8 @@ export async function startService(
     const bus = openBus(config, name, log);
     const trust = openTrust(name, config, log);
     await assertSafePostgres(pool);
+    const clock = await openDatabaseClock(pool);
+    stops.push(async () => clock.stop());
     if (options.bus) {
       await applyMigrations(pool, 'bus', busMigrations);
       await prepareOutbox(pool);
@@ -95,9 +100,9 @@ export async function startService(
       stops.push(async () => unobserve());
     }
     await migrate(pool, migrations);
-    const parts = await build({ pool, log, bus, trust });
+    const parts = await build({ pool, log, bus, trust, clock });
     if (parts.stop) stops.push(parts.stop);
-    const checks: Record<string, Check> = { database: databaseCheck(pool), ...parts.checks };
+    const checks: Record<string, Check> = { database: databaseCheck(pool), clock: clock.check, ...parts.checks };
     if (bus && parts.appended) {
       const relay = startRelay({ pool, log, bus, service: name, appended: parts.appended });
       stops.push(() => relay.stop());

@@ -53,7 +53,7 @@ describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', (
     await store.probe();
     // What it did after it was given up, the sweep finds.
     await eventually(async () => {
-      await store.sweep!(-60_000, nothingKnown);
+      await store.sweep!(new Date(Date.now() - -60_000), nothingKnown);
       return (await uploads()).length === 0;
     });
   });
@@ -110,7 +110,7 @@ describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', (
       expect(await objects()).toEqual([]);
       const [note] = await uploads();
       expect(await hasParts(note!)).toBe(true);
-      expect(await store.sweep!(-60_000, nothingKnown)).toBe(1);
+      expect(await store.sweep!(new Date(Date.now() - -60_000), nothingKnown)).toBe(1);
       expect(await hasParts(note!)).toBe(false);
       expect(await uploads()).toEqual([]);
       const again = await store.receive(chunksOf(Buffer.from('small')));
@@ -234,7 +234,7 @@ describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', (
         await other.discard();
       }
       await store.probe();
-      await store.sweep!(60_000, nothingKnown);
+      await store.sweep!(new Date(Date.now() - 60_000), nothingKnown);
       expect([await objects(), await uploads()]).toEqual([[], []]);
     });
 

@@ -253,7 +253,7 @@ export async function applyEvents(
     const aggregate = aggregateOf(event);
     if (BigInt(event.aggregateSequence) <= (sequences.get(aggregate) ?? 0n)) {
       // Applied so long ago that the inbox has forgotten it, or another event under a number that was used.
-      if (Date.parse(event.at) < Date.now() - inboxRetentionMs) continue;
+      if (await isForgotten(tx, event)) continue;
       throw new PoisonEvent(`the sequence number ${event.aggregateSequence} was used before, by another event`);
     }
     await applyTraced(tx, consumer, event, handle);
@@ -261,6 +261,15 @@ export async function applyEvents(
     applied.set(aggregate, event);
   }
   await saveSequences(tx, consumer, applied);
+}
+
+/** Whether an event is so old that its entry in the inbox may be gone, by the database's clock. */
+async function isForgotten(tx: Connection, event: Event): Promise<boolean> {
+  const found = await row<{ old: boolean }>(
+    tx,
+    sql`select ${event.at}::timestamptz < now() - ${inboxRetentionMs} * interval '1 millisecond' as old`,
+  );
+  return found!.old;
 }
 
 /** Applies one event, in a span of the trace that its publication belongs to. */

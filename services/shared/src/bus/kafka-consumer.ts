@@ -4,7 +4,7 @@ import type { Consumer, ConsumerOptions, KafkaTimes } from './consumer';
 import { toEvent } from './envelope';
 import { CursorMoved, loadPlaces, setPlace } from './inbox';
 import type { GroupOptions, Member, PartitionPlace } from './kafka';
-import { degraded, hasLasted } from './lag';
+import { degraded, isBehind } from './lag';
 import { startOutboxConsumer } from './outbox-consumer';
 import { createSignal } from './signal';
 import { kafkaTopic, TopicsMissing } from './topics';
@@ -76,7 +76,7 @@ export function startKafkaConsumer(options: ConsumerOptions & { bus: KafkaBus })
     for (;;) {
       await pause(times.stuckMs / 3);
       if (stopping || isOver()) return new Error('stopped');
-      if (watched.isBusy() || Date.now() - watched.progressedMs() < times.stuckMs) continue;
+      if (watched.isBusy() || performance.now() - watched.progressedMs() < times.stuckMs) continue;
       const mine = watched.assignment();
       // While the broker does not answer, it is not the member's fault.
       const ranges = await bus.kafka.ranges(topics).catch(() => undefined);
@@ -153,8 +153,8 @@ export function startKafkaConsumer(options: ConsumerOptions & { bus: KafkaBus })
     wake: () => sweep.wake(),
     failed,
     lag: async () => {
-      if (trouble && hasLasted(trouble.sinceMs)) return degraded(trouble.message);
-      if (hasLasted(cannotApplySinceMs)) return degraded('events cannot be applied');
+      if (trouble && isBehind(trouble.sinceMs)) return degraded(trouble.message);
+      if (isBehind(cannotApplySinceMs)) return degraded('events cannot be applied');
       return sweep.lag();
     },
   };

@@ -69,7 +69,7 @@ export interface Member {
   ended: Promise<never>;
   /** The partitions that it has, undefined before it has joined, each with the place of the next message if known. */
   assignment(): Array<{ topic: string; partition: number; next: bigint | undefined }> | undefined;
-  /** When something last happened: an assignment, or messages were dealt with. */
+  /** When something last happened, by `performance.now()`: an assignment, or messages were dealt with. */
   progressedMs(): number;
   /** Whether messages are being dealt with now. */
   isBusy(): boolean;
@@ -151,11 +151,12 @@ export function openKafka(options: { brokers: readonly string[]; clientId: strin
         }),
       );
       // kafkajs's own wait fails when the controller has made them and the broker has not heard of it yet.
-      const deadlineMs = Date.now() + requestTimeoutMs;
+      const deadlineMs = performance.now() + requestTimeoutMs;
       for (;;) {
         const unheard = await missingTopics(missing);
         if (unheard.length === 0) return missing;
-        if (Date.now() > deadlineMs) throw new Error(`Kafka does not show the topics it made: ${unheard.join(', ')}`);
+        if (performance.now() > deadlineMs)
+          throw new Error(`Kafka does not show the topics it made: ${unheard.join(', ')}`);
         await delay(topicPollMs);
       }
     },
@@ -246,7 +247,7 @@ function trackMember(consumer: Consumer, { loadPlaces, onJoined }: GroupOptions)
   let busy = false;
   let dealt = false;
   let assigned: Array<{ topic: string; partition: number; next: bigint | undefined }> | undefined;
-  let progressedMs = Date.now();
+  let progressedMs = performance.now();
   let aligned = Promise.resolve();
 
   // Moves the reading to our own places: the broker's memory may be behind, and ahead when the database was restored.
@@ -273,7 +274,7 @@ function trackMember(consumer: Consumer, { loadPlaces, onJoined }: GroupOptions)
       partitions.map((partition) => ({ topic, partition, next: undefined })),
     );
     assigned = mine;
-    progressedMs = Date.now();
+    progressedMs = performance.now();
     aligned = align(mine);
     onJoined();
   });
@@ -308,7 +309,7 @@ function trackMember(consumer: Consumer, { loadPlaces, onJoined }: GroupOptions)
         if (!(await options.onMessages(received, { topic, partition }, isOurs))) break;
         payload.resolveOffset(messages.at(-1)!.offset);
         const next = received.at(-1)!.offset + 1n;
-        progressedMs = Date.now();
+        progressedMs = performance.now();
         dealt = true;
         const mine = assigned?.find((each) => each.topic === topic && each.partition === partition);
         if (mine) mine.next = next;

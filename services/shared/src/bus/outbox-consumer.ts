@@ -8,7 +8,7 @@ import { batchEvents, createApplier, readTimeoutMs } from './applying';
 import type { Consumer, ConsumerOptions } from './consumer';
 import { countDeadLetters, replayDeadLetters } from './dead-letters';
 import { CursorMoved, loadCursor, moveCursor, notInInbox, trimInbox } from './inbox';
-import { behindMs, degraded, hasLasted, isBehind } from './lag';
+import { ageMs, behindMs, degraded, isBehind, oldestSince } from './lag';
 import { samePosition } from './position';
 import { createSignal } from './signal';
 
@@ -32,7 +32,7 @@ export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: 
   let impatient = false;
   let waiting: AbortController | undefined;
   let troubleSinceMs: number | undefined;
-  let oldestAtMs: number | undefined;
+  let oldestSinceMs: number | undefined;
   let stalledMs = 0;
   let sweptMs: number | undefined;
 
@@ -70,7 +70,7 @@ export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: 
     const found = await read(at, sweeping ? 0 : waitMs);
     stalledMs = Number(found.stalledMs);
     const { events, next } = sweeping ? ripe(found, at, sweepAfterMs) : { ...found, next: found.next ?? at };
-    oldestAtMs = events[0] ? Date.parse(events[0].at) : undefined;
+    oldestSinceMs = events[0] && oldestSince(found);
     if (!samePosition(next, at)) await consume(events, at, next);
     return next;
   };
@@ -117,8 +117,8 @@ export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: 
   const lag: Check = async () => {
     const aside = await countDeadLetters(pool, name);
     if (aside > 0) return degraded(`${aside} events of ${name} were put aside`);
-    if (hasLasted(troubleSinceMs)) return degraded('events cannot be applied');
-    if (isBehind(oldestAtMs, behindMs + (sweepAfterMs ?? 0))) return degraded('events are behind');
+    if (isBehind(troubleSinceMs)) return degraded('events cannot be applied');
+    if (isBehind(oldestSinceMs, behindMs + (sweepAfterMs ?? 0))) return degraded('events are behind');
     if (stalledMs > behindMs) return degraded('events are held back by a long transaction');
     if (sweptMs !== undefined && performance.now() - sweptMs < sweptSeenMs)
       return degraded('Kafka did not bring all events; they came from the outbox');
@@ -144,8 +144,8 @@ export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: 
 }
 
 /** The part of what was read that is old enough, and where it ends. */
-function ripe(found: ReadResponse, at: Position, ageMs: number): { events: Event[]; next: Position } {
-  const young = found.events.findIndex((event) => Date.parse(event.at) > Date.now() - ageMs);
+function ripe(found: ReadResponse, at: Position, sweepAfterMs: number): { events: Event[]; next: Position } {
+  const young = found.events.findIndex((event) => ageMs(found, event) < sweepAfterMs);
   if (young === -1) return { events: found.events, next: found.next ?? at };
   const events = found.events.slice(0, young);
   return { events, next: events.at(-1)?.position ?? at };

@@ -104,6 +104,11 @@ interface OutboxRow {
   trace: string | null;
 }
 
+interface ReadRow extends OutboxRow {
+  settled: boolean;
+  readAt: Date;
+}
+
 function toEvent(found: OutboxRow, epoch: string): Event {
   return {
     position: { epoch, xid: found.xid, pos: found.pos.toString() },
@@ -125,10 +130,10 @@ function toEvent(found: OutboxRow, epoch: string): Event {
  * itself when there is nothing.
  */
 export async function readAfter(pool: Pool, after: Position, limit: number, topics: string[]): Promise<ReadResponse> {
-  const found = await rows<OutboxRow & { settled: boolean }>(
+  const found = await rows<ReadRow>(
     pool,
     sql`select xid::text, pos, id, topic, key, agg_id, agg_seq, type, at, trace, settled,
-        case when settled and (${topics.length === 0} or topic = any(${topics}::text[])) then payload end as payload
+        clock_timestamp() as "readAt", case when settled and (${topics.length === 0} or topic = any(${topics}::text[])) then payload end as payload
       from (
         select *, outbox.xid < pg_snapshot_xmin(pg_current_snapshot()) as settled from outbox
         where (xid, pos) > (${after.xid}::xid8, ${after.pos}::bigint) order by xid, pos limit ${limit}
@@ -140,7 +145,9 @@ export async function readAfter(pool: Pool, after: Position, limit: number, topi
   return {
     events: settled.filter((each) => each.payload !== null).map((each) => toEvent(each, after.epoch)),
     next: last ? { epoch: after.epoch, xid: last.xid, pos: last.pos.toString() } : after,
-    stalledMs: heldBack ? Math.max(0, Date.now() - heldBack.at.getTime()).toString() : '0',
+    stalledMs: heldBack ? Math.max(0, heldBack.readAt.getTime() - heldBack.at.getTime()).toString() : '0',
+    // Of nothing there is no age.
+    readAtMs: (found[0]?.readAt.getTime() ?? 0).toString(),
   };
 }
 
@@ -201,7 +208,7 @@ export function outboxImplementation(options: {
   const currentEpoch = watchEpoch(pool);
   const remember = async (consumer: string, at: Position) => {
     const saved = readers.get(consumer);
-    const agedMs = performance.now() - (saved?.savedMs ?? 0);
+    const agedMs = performance.now() - (saved?.savedMs ?? -Infinity);
     if (saved && (agedMs < readerSavedEveryMs || (samePosition(saved.at, at) && agedMs < readerSeenEveryMs))) return;
     await saveReader(pool, consumer, at);
     readers.set(consumer, { at, savedMs: performance.now() });

@@ -9,7 +9,7 @@ import type { KafkaBus } from './bus';
 import { toMessage } from './envelope';
 import { watchEpoch } from './epoch';
 import type { Sender } from './kafka';
-import { degraded, hasLasted, isBehind } from './lag';
+import { degraded, isBehind, oldestSince } from './lag';
 import { readAfter } from './outbox';
 import { samePosition, start } from './position';
 import { createSignal, type Signal } from './signal';
@@ -63,7 +63,7 @@ export function startRelay(options: RelayOptions): Relay {
   const stopped = new AbortController();
   const ending = createSignal();
   let trouble: { sinceMs: number; message: string } | undefined;
-  let oldestAtMs: number | undefined;
+  let oldestSinceMs: number | undefined;
   let failures = 0;
 
   const pause = (ms: number) => (stopped.signal.aborted ? Promise.resolve() : ending.wait(ms));
@@ -93,7 +93,7 @@ export function startRelay(options: RelayOptions): Relay {
         if ((await currentEpoch(at.epoch)) !== at.epoch) return;
         const found = await readAfter(pool, at, readEvents, topics);
         const next = found.next ?? at;
-        oldestAtMs = found.events[0] ? Date.parse(found.events[0].at) : undefined;
+        oldestSinceMs = oldestSince(found);
         if (!samePosition(next, at)) {
           await relay(sender, found.events, at, next);
           at = next;
@@ -106,7 +106,7 @@ export function startRelay(options: RelayOptions): Relay {
         trouble = undefined;
       }
     } finally {
-      oldestAtMs = undefined;
+      oldestSinceMs = undefined;
       await sender.close();
     }
   };
@@ -152,8 +152,8 @@ export function startRelay(options: RelayOptions): Relay {
       await lease.release().catch(() => undefined);
     },
     check: async () => {
-      if (trouble && hasLasted(trouble.sinceMs)) return degraded(trouble.message);
-      if (isBehind(oldestAtMs)) return degraded('events wait to be sent to Kafka');
+      if (trouble && isBehind(trouble.sinceMs)) return degraded(trouble.message);
+      if (isBehind(oldestSinceMs)) return degraded('events wait to be sent to Kafka');
       return healthy;
     },
   };

@@ -100,7 +100,7 @@ describeWith(describe, 'minio')('the object store on S3', () => {
     let isDone = false;
     const sweeping = [store, other].map(async (one) => {
       // Everything is older than a minute ago, except what is not known to be kept.
-      while (!isDone) await one.sweep!(60_000, known);
+      while (!isDone) await one.sweep!(new Date(Date.now() - 60_000), known);
     });
     const receiving = [store, other, store, other].map(async (one, at) => {
       const bytes = randomBytes(at < 2 ? 11 * mebibyte : 10_000);
@@ -116,8 +116,11 @@ describeWith(describe, 'minio')('the object store on S3', () => {
     await store.receive(chunksOf(randomBytes(6 * mebibyte)));
     await (await other.receive(chunksOf(Buffer.from('x')))).keep();
     expect([(await objects()).length, (await uploads()).length]).toEqual([5, 2]);
-    expect(await store.sweep!(60_000, known)).toBe(0);
-    const removed = await Promise.all([store.sweep!(-60_000, known), other.sweep!(-60_000, known)]);
+    expect(await store.sweep!(new Date(Date.now() - 60_000), known)).toBe(0);
+    const removed = await Promise.all([
+      store.sweep!(new Date(Date.now() - -60_000), known),
+      other.sweep!(new Date(Date.now() - -60_000), known),
+    ]);
     expect(Math.max(...removed)).toBeGreaterThanOrEqual(1);
     expect((await objects()).sort()).toEqual([...kept].sort());
     expect(await uploads()).toEqual([]);

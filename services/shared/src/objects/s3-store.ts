@@ -65,8 +65,7 @@ export async function openS3Store(options: S3StoreOptions): Promise<ObjectStore>
     },
     delete: (key) => bucket.remove(pathOf(key)),
     probe: () => probe(bucket, probeKey),
-    sweep: async (minAgeMs, known) => {
-      const before = new Date(Date.now() - minAgeMs);
+    sweep: async (before, known) => {
       const orphans = await removeOld(bucket, objects, before, async (keys) => {
         const kept = await known(keys);
         return keys.filter((key) => !kept.has(key));

@@ -42,10 +42,10 @@ export interface ObjectStore {
   probe(): Promise<void>;
   /**
    * Throws away what crashes left: what was received and not kept, and objects that are not among the keys that
-   * `known` picks from those it is asked about. Nothing that is younger than `minAgeMs` is touched, for another
+   * `known` picks from those it is asked about. Nothing that has changed since `before` is touched, for another
    * process may be at work on it. Answers how many things it removed. Absent where a start leaves nothing to sweep.
    */
-  sweep?(minAgeMs: number, known: (keys: readonly string[]) => Promise<ReadonlySet<string>>): Promise<number>;
+  sweep?(before: Date, known: (keys: readonly string[]) => Promise<ReadonlySet<string>>): Promise<number>;
   /** A URL under which anybody can read an object for a while. Absent where there is none. */
   presign?(key: string, headers: PresignedHeaders): Promise<string>;
   close?(): void;
