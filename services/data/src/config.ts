@@ -1,4 +1,4 @@
-import { commonConfig, whole } from '@granary/shared/config';
+import { commonConfig, publicUrl, whole } from '@granary/shared/config';
 import { z } from 'zod';
 
 export const dataConfig = commonConfig.extend({
@@ -13,7 +13,7 @@ export const dataConfig = commonConfig.extend({
   /** How often what is past its retention is purged and old answers to idempotency keys are forgotten. */
   HOUSEWORK_EVERY_MS: whole(50, 86_400_000).default(60_000),
   /** How the outside reaches the gateway; stands in the examples of the skills documents. */
-  PUBLIC_URL: z.url().default('http://127.0.0.1:8080'),
+  PUBLIC_URL: publicUrl.default('http://127.0.0.1:8080'),
 });
 
 export type DataConfig = z.infer<typeof dataConfig>;

@@ -4,6 +4,7 @@ import { dirname } from 'node:path';
 import { HDKey } from '@scure/bip32';
 import { generateMnemonic, mnemonicToSeed, validateMnemonic } from '@scure/bip39';
 import { wordlist } from '@scure/bip39/wordlists/english';
+import { StartError } from '@granary/shared/start-error';
 
 /** Holds the seed of all addresses; private keys never leave it. A vault or a KMS is another driver of the same. */
 export interface KeyProvider {
@@ -14,7 +15,7 @@ export interface KeyProvider {
 }
 
 /** The seed cannot be used: the file is missing, readable by others, or holds something else. */
-export class KeyFileError extends Error {
+export class KeyFileError extends StartError {
   override readonly name = 'KeyFileError';
 }
 
@@ -35,12 +36,17 @@ export async function openKeyFile(path: string, options: { create: boolean }): P
 
 async function readKeyFile(path: string): Promise<string> {
   const found = await stat(path).catch((cause: unknown) => {
-    throw new KeyFileError(`The key file ${path} cannot be read: the wallets of this database were made from it`, {
-      cause,
-    });
+    throw new KeyFileError(
+      `The key file ${path} cannot be read: the wallets of this database were made from it. Put it back from a backup`,
+      {
+        cause,
+      },
+    );
   });
   if ((found.mode & 0o077) !== 0) {
-    throw new KeyFileError(`The key file ${path} is open to others: only its owner may have rights on it (chmod 600)`);
+    throw new KeyFileError(
+      `The key file ${path} is open to others: only its owner may have rights on it. Run chmod 600 ${path}`,
+    );
   }
   const mnemonic = (await readFile(path, 'utf8')).trim();
   if (!validateMnemonic(mnemonic, wordlist))

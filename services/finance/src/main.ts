@@ -1,8 +1,5 @@
-import { readConfig } from '@granary/shared/config';
-import { runUntilSignalled } from '@granary/shared/lifecycle';
-import { createLogger } from '@granary/shared/logger';
+import { runService } from '@granary/shared/run-service';
 import { financeConfig } from './config';
 import { startFinance } from './service';
 
-const log = createLogger('finance', process.env.LOG_LEVEL ?? 'info');
-void runUntilSignalled(log, () => startFinance(readConfig(financeConfig, process.env), { log }));
+void runService('finance', financeConfig, process.env, startFinance);

@@ -1,5 +1,6 @@
 import { execute, row, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
+import { StartError } from '@granary/shared/start-error';
 import { addressOf } from './address';
 import type { KeyProvider } from './keys';
 import type { PayoutSettings } from './payout-settings';
@@ -99,7 +100,7 @@ async function makeWallet({ pool, keys, addressPrefix }: Wallets, appId: string)
 }
 
 /** The seed or the prefix is not the one that the addresses in the database were made from. */
-export class WalletOriginError extends Error {
+export class WalletOriginError extends StartError {
   override readonly name = 'WalletOriginError';
 }
 
@@ -129,7 +130,7 @@ export async function assertWalletOrigin({ pool, keys, addressPrefix }: Wallets)
   }
   if (origin.prefix !== addressPrefix) {
     throw new WalletOriginError(
-      `The wallets of this database have addresses that begin with "${origin.prefix}": ADDRESS_PREFIX cannot be changed any more`,
+      `The wallets of this database have addresses that begin with "${origin.prefix}": ADDRESS_PREFIX cannot be changed any more. Start with ADDRESS_PREFIX=${origin.prefix}`,
     );
   }
 }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { commonConfig, grpcAddress, healthSettings, leavingSettings, whole } from '@granary/shared/config';
+import { commonConfig, grpcAddress, healthSettings, leavingSettings, publicUrl, whole } from '@granary/shared/config';
 import { telemetrySettings } from '@granary/shared/telemetry/settings';
 import { trustSettings } from '@granary/shared/trust/settings';
 
@@ -17,6 +17,8 @@ const trustProxy = z
 export const gatewayConfig = z.object({
   HOST: z.string().min(1).default('127.0.0.1'),
   PORT: whole(0, 65_535).default(8080),
+  /** How clients reach the gateway; absent: what each request says of that. */
+  PUBLIC_URL: publicUrl.optional(),
   LOG_LEVEL: commonConfig.shape.LOG_LEVEL,
   OPERATOR_KEY: z.string().min(16, 'at least 16 characters are needed'),
   ...trustSettings,

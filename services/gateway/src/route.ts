@@ -11,6 +11,7 @@ import type { Clients } from './clients';
 import type { Code } from './codes';
 import type { Compression } from './compression';
 import type { GatewayConfig } from './config';
+import type { DocsPages } from './docs/pages';
 import type { Gate } from './gate';
 import type { AppShares } from './shares';
 import type { HealthReport } from './health';
@@ -41,7 +42,7 @@ export interface Context {
   /** The published document, as it is sent. */
   openapi: StaticAnswer;
   /** The same for people. */
-  docs: StaticAnswer;
+  docs: DocsPages;
 }
 
 type NamesIn<P extends string> = P extends `${string}{${infer Name}}${infer Rest}` ? Name | NamesIn<Rest> : never;

@@ -2,12 +2,14 @@ import { createServer, IncomingMessage, ServerResponse, type Server } from 'node
 import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import express, { type Express } from 'express';
+import { ConfigError } from '@granary/shared/config';
 import type { ServiceTarget } from '@granary/shared/grpc/client';
 import { drainHttp } from '@granary/shared/http-drain';
 import { leavingMs, type Running } from '@granary/shared/lifecycle';
 import { createLogger, type Logger } from '@granary/shared/logger';
 import { startTelemetry, type Telemetry } from '@granary/shared/telemetry/telemetry';
 import { openTrust } from '@granary/shared/trust/trust';
+import { localUrl } from './address';
 import { hashKey, keyLookup } from './auth';
 import { Budget, expectsContinue } from './body';
 import { jsonBytes } from './answer';
@@ -17,6 +19,7 @@ import { Compression } from './compression';
 import type { GatewayConfig } from './config';
 import { createRouter } from './dispatch';
 import { docsPage } from './docs/page';
+import { DocsPages } from './docs/pages';
 import { Gate } from './gate';
 import { healthOf } from './health';
 import { begin, errorHandler, newRequestId, notFoundHandler } from './middleware';
@@ -89,7 +92,7 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
     isDraining: () => draining,
     compression,
     openapi: new StaticAnswer(compression, jsonBytes(200, Buffer.from(JSON.stringify(document)))),
-    docs: new StaticAnswer(compression, docsPage(document)),
+    docs: new DocsPages(docsPage(document), compression, config),
   };
   unobserve = observeLimits(context);
   const server = createHttpServer(createApp(context), config);
@@ -101,7 +104,7 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
     throw error;
   }
   const { port } = server.address() as AddressInfo;
-  const url = `http://${config.HOST.includes(':') ? `[${config.HOST}]` : config.HOST}:${port}`;
+  const url = localUrl(config.HOST, port);
   log.info({ url }, 'listening');
   return {
     url,
@@ -121,12 +124,21 @@ function createApp(context: Context): Express {
   app.disable('x-powered-by');
   app.disable('etag');
   app.set('query parser', false);
-  app.set('trust proxy', context.config.TRUST_PROXY);
+  trustProxies(app, context.config);
   app.use(begin(context));
   app.use(createRouter(context, routes));
   app.use(notFoundHandler);
   app.use(errorHandler(context.log));
   return app;
+}
+
+function trustProxies(app: Express, { TRUST_PROXY }: GatewayConfig): void {
+  try {
+    app.set('trust proxy', TRUST_PROXY);
+  } catch (cause) {
+    const problem = `${(cause as Error).message}; true, false, a number of hops, or addresses and networks are expected`;
+    throw new ConfigError(`The configuration is wrong:\n  TRUST_PROXY: ${problem}`, { cause });
+  }
 }
 
 /**

@@ -58,7 +58,7 @@ const rowsOf = (element: Element, heading: string): string[][] =>
 
 const published = openapiDocument(routes);
 const document = published as unknown as OpenapiDocument;
-const answer = docsPage(published);
+const answer = docsPage(published)('https://api.example.com');
 const page = answer.body.toString();
 const root = parse(page);
 const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
@@ -223,7 +223,7 @@ test('text of the document stays text, in the page and in the shell', () => {
       responses: {},
       securitySchemes: { key: { type: 'apiKey', in: 'header', name: evil, description: evil } },
     },
-  });
+  })('http://127.0.0.1:8080');
   const parsed = parse(body.toString());
   expect(all(parsed, 'script')).toEqual([]);
   expect(textOf(byId(parsed, evil)!)).toContain('<script>alert(1)</script>');

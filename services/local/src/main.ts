@@ -1,10 +1,13 @@
-import { readConfig } from '@granary/shared/config';
+import { logLevelOf } from '@granary/shared/config';
 import { runUntilSignalled } from '@granary/shared/lifecycle';
-import { createLogger } from '@granary/shared/logger';
-import { localConfig } from './config';
+import { createRootLogger } from '@granary/shared/logger';
 import { startLocal } from './service';
+import { readSettings, startLauncher } from './settings';
 
-const log = createLogger('local', process.env['LOG_LEVEL'] ?? 'warn');
-const start = () => startLocal(readConfig(localConfig, process.env), log, (line) => console.log(line));
+const log = createRootLogger(logLevelOf(process.env, 'warn'));
 
-void runUntilSignalled(log, start, (message) => console.error(message));
+void runUntilSignalled(log.child({ service: 'local' }), () => {
+  const { own, services, warnings } = readSettings(startLauncher, process.env);
+  for (const warning of warnings) console.error(`Warning: ${warning}`);
+  return startLocal({ config: own, environment: services, log, say: (line) => console.log(line) });
+});

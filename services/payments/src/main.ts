@@ -1,8 +1,5 @@
-import { readConfig } from '@granary/shared/config';
-import { runUntilSignalled } from '@granary/shared/lifecycle';
-import { createLogger } from '@granary/shared/logger';
+import { runService } from '@granary/shared/run-service';
 import { paymentsConfig } from './config';
 import { startPayments } from './service';
 
-const log = createLogger('payments', process.env.LOG_LEVEL ?? 'info');
-void runUntilSignalled(log, () => startPayments(readConfig(paymentsConfig, process.env), { log }));
+void runService('payments', paymentsConfig, process.env, startPayments);

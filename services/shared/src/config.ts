@@ -1,28 +1,49 @@
 import { z } from 'zod';
+import { StartError } from './start-error';
 import { telemetrySettings } from './telemetry/settings';
 import { trustSettings } from './trust/settings';
 
-/** What the person who starts a service can mend; its message is a sentence for that person. */
-export class ConfigError extends Error {
+/** A setting that is wrong or missing. */
+export class ConfigError extends StartError {
   override readonly name: string = 'ConfigError';
 }
 
+export type Environment = Readonly<Record<string, string | undefined>>;
+
 /**
  * Reads a service's configuration from an environment, once: every problem is reported together, the result is
- * frozen. Throws a ConfigError whose message names each variable and what is wrong with it, never its value.
+ * frozen. An empty variable is one that is not set. Throws a ConfigError whose message names each variable and what is
+ * wrong with it, never its value.
  */
-export function readConfig<S extends z.ZodObject>(
-  schema: S,
-  environment: Record<string, string | undefined>,
-): Readonly<z.infer<S>> {
-  const result = schema.safeParse(environment);
+export function readConfig<S extends z.ZodObject>(schema: S, environment: Environment): Readonly<z.infer<S>> {
+  const result = schema.safeParse(withoutEmpty(environment));
   if (result.success) return Object.freeze(result.data);
-  const problems = result.error.issues.map((issue) => `  ${issue.path.join('.')}: ${issue.message}`);
-  throw new ConfigError(`The configuration is wrong:\n${problems.join('\n')}`);
+  throw wrongConfig(result.error.issues.map((issue) => [issue.path.join('.'), issue.message]));
+}
+
+/** One error for all problems, each with the name of its setting. */
+export function wrongConfig(problems: ReadonlyArray<readonly [name: string, problem: string]>): ConfigError {
+  const lines = new Set(problems.map(([name, problem]) => `  ${name}: ${problem}`));
+  return new ConfigError(`The configuration is wrong:\n${[...lines].join('\n')}`);
+}
+
+export function withoutEmpty(environment: Environment): Record<string, string> {
+  const set = Object.entries(environment).filter(([, value]) => value !== undefined && value !== '');
+  return Object.fromEntries(set) as Record<string, string>;
 }
 
 /** A whole number of an environment variable, within bounds. */
-export const whole = (min: number, max: number) => z.coerce.number().int().min(min).max(max);
+export const whole = (min: number, max: number) => {
+  const error = `a whole number from ${min} to ${max} is expected`;
+  return z.coerce.number({ error }).int({ error }).min(min, { error }).max(max, { error });
+};
+
+const logLevel = z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']);
+
+/** For the log of a process whose configuration has not been checked yet. */
+export function logLevelOf({ LOG_LEVEL }: Environment, otherwise: z.infer<typeof logLevel>): string {
+  return logLevel.catch(otherwise).parse(LOG_LEVEL);
+}
 
 /** How a process leaves that other processes send requests to. */
 export const leavingSettings = {
@@ -43,6 +64,12 @@ export const grpcAddress = z
     'host:port, dns:///name:port, or several IPv4 addresses with ports and commas between are expected',
   );
 
+/** How clients reach the gateway. It goes into commands that people paste into a shell, so nothing else may be in it. */
+export const publicUrl = z
+  .url({ protocol: /^https?$/, error: 'http:// or https://, a host and perhaps a path are expected' })
+  .regex(/^[A-Za-z0-9:/?.[\]_~%-]+$/, 'only letters, digits and :/.-_~% are expected')
+  .transform((text) => text.replace(/\/+$/, ''));
+
 /** What every service reads: where it listens, whom it trusts, its database, how loud its log is, how events travel. */
 export const commonConfig = z.object({
   ...trustSettings,
@@ -55,7 +82,7 @@ export const commonConfig = z.object({
     .default('127.0.0.1:0'),
   DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/ }),
   DATABASE_POOL_SIZE: whole(1, 100).default(8),
-  LOG_LEVEL: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']).default('info'),
+  LOG_LEVEL: logLevel.default('info'),
   /** How events travel between services; every service of a deployment has the same. */
   BUS: z.enum(['postgres', 'kafka']).default('postgres'),
   KAFKA_BROKERS: z

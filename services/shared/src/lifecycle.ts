@@ -1,6 +1,6 @@
-import { ConfigError } from './config';
 import { collectSeldom } from './heap';
 import type { Logger } from './logger';
+import { explainStart } from './start-error';
 
 /** Something that runs until it is stopped. `failed` settles (by rejecting) only if it cannot go on by itself. */
 export interface Running {
@@ -28,14 +28,10 @@ function untilSignal(): Promise<NodeJS.Signals> {
 
 /**
  * The body of every `main.ts`: starts, runs until a signal or a failure, stops. The process ends by itself once
- * nothing is left to do; a timer that holds nothing alive makes sure that it does. `explain` gets what the person who
- * started it can mend (a ConfigError) as a sentence, where a log line would hide it.
+ * nothing is left to do; a timer that holds nothing alive makes sure that it does. This is the one place that prints why
+ * a start failed: a sentence on standard error for what the person who starts can mend, else a log line with the stack.
  */
-export async function runUntilSignalled(
-  log: Logger,
-  start: () => Promise<Running>,
-  explain?: (message: string) => void,
-): Promise<void> {
+export async function runUntilSignalled(log: Logger, start: () => Promise<Running> | Running): Promise<void> {
   try {
     collectSeldom();
     const signalled = untilSignal();
@@ -53,8 +49,9 @@ export async function runUntilSignalled(
     log.info('stopped');
   } catch (error) {
     process.exitCode = 1;
-    if (explain && error instanceof ConfigError) explain(error.message);
-    else log.fatal({ err: error }, 'could not start');
+    const explanation = explainStart(error);
+    if (explanation === undefined) log.fatal({ err: error }, 'could not start');
+    else process.stderr.write(`${explanation}\n`);
   }
 }
 

@@ -7,9 +7,18 @@ export type { Logger };
  * below are a second line of defence for headers.
  */
 export function createLogger(service: string, level: string): Logger {
+  return createWith({ service }, level);
+}
+
+/** The log of a process with several services, each of which gets a child that names it. */
+export function createRootLogger(level: string): Logger {
+  return createWith({}, level);
+}
+
+function createWith(base: Record<string, string>, level: string): Logger {
   return pino({
     level,
-    base: { service },
+    base,
     timestamp: pino.stdTimeFunctions.isoTime,
     redact: [
       '*.authorization',

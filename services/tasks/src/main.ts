@@ -1,8 +1,5 @@
-import { readConfig } from '@granary/shared/config';
-import { runUntilSignalled } from '@granary/shared/lifecycle';
-import { createLogger } from '@granary/shared/logger';
+import { runService } from '@granary/shared/run-service';
 import { tasksConfig } from './config';
 import { startTasks } from './service';
 
-const log = createLogger('tasks', process.env.LOG_LEVEL ?? 'info');
-void runUntilSignalled(log, () => startTasks(readConfig(tasksConfig, process.env), { log }));
+void runService('tasks', tasksConfig, process.env, startTasks);

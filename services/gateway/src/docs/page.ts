@@ -15,14 +15,20 @@ const contentSecurityPolicy = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** The document of `openapiDocument` as a page for people, ready to be sent. */
-export function docsPage(published: Record<string, unknown>): FullAnswer {
-  const page = render(published as unknown as OpenapiDocument);
+/** Stands in the rendered page for the address of the service, which each request says. */
+const addressMark = 'address-of-the-service';
+
+/** Makes the page for clients that reach the service at `url`. */
+export type DocsPage = (url: string) => FullAnswer;
+
+/** The document of `openapiDocument` as a page for people. It is rendered once; only the address is put in later. */
+export function docsPage(published: Record<string, unknown>): DocsPage {
+  const parts = render(published as unknown as OpenapiDocument).text.split(addressMark);
   const headers = {
     'Content-Type': 'text/html; charset=utf-8',
     'Content-Security-Policy': contentSecurityPolicy,
   };
-  return { status: 200, body: Buffer.from(page.text), headers };
+  return (url) => ({ status: 200, body: Buffer.from(parts.join(markup`${url}`.text)), headers });
 }
 
 function render(document: OpenapiDocument): Markup {
@@ -46,7 +52,7 @@ ${groups.map(({ tag, entries }) => navigation(tag, entries))}
 <main>
 <h1 id="begin">${title} API <small>${version}</small></h1>
 <p>${prose(description)}</p>
-<p>This page is made from <a href="/openapi.json">/openapi.json</a>. Its examples are commands for a shell in which <code>URL</code> is the address that this page comes from, and each key that they name is set (<code>APP_KEY=app_…</code>). They work in the order of the page for an application <code>demo</code>, once the ids in capitals are replaced.</p>
+<p>This page is made from <a href="/openapi.json">/openapi.json</a>. Its examples are commands for a shell in which <code>URL</code> is the address of the service (<code>URL=${addressMark}</code>) and each key that they name is set (<code>APP_KEY=app_…</code>). They work in the order of the page for an application <code>demo</code>, once the ids in capitals are replaced.</p>
 <h2 id="authentication">Authentication</h2>
 ${authentication(securitySchemes)}
 ${groups.map(

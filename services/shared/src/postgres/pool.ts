@@ -1,6 +1,6 @@
 import pg from 'pg';
 import type { Logger } from '../logger';
-import { unavailable } from '../errors';
+import { StartError } from '../start-error';
 import { observePool } from '../telemetry/pool-metrics';
 import { statementName } from './prepared';
 import type { Sql } from './sql';
@@ -53,7 +53,10 @@ export function connectionConfig(options: Omit<PoolOptions, 'size' | 'log'>): pg
 export function createPool(options: PoolOptions): Pool {
   const pool = new pg.Pool({ ...connectionConfig(options), max: options.size, idleTimeoutMillis: 30_000, types });
   // An idle connection that breaks is replaced; the error says only that Postgres went away.
-  pool.on('error', (error) => options.log.warn({ err: error }, 'an idle database connection broke'));
+  // At an end Postgres may stop before it has read that the connection is closed.
+  pool.on('error', (error) => {
+    if (!pool.ending) options.log.warn({ err: error }, 'an idle database connection broke');
+  });
   // It can also break after the pool has let go of it and before whoever gets it listens; without a listener of ours
   // that would end the process. The next statement reports it.
   pool.on('connect', (connection) => connection.on('error', () => {}));
@@ -95,21 +98,31 @@ export async function assertSafePostgres(pool: Pool): Promise<void> {
        select 'collation', coalesce(datlocale, datcollate) from pg_database where datname = current_database()`,
     )
     .catch((cause: unknown) => {
-      throw unavailable('The database cannot be reached', cause);
+      throw new StartError(`The database cannot be reached: ${reasonOf(cause)}. Check DATABASE_URL.`, { cause });
     });
   const settings = new Map(found.map((setting) => [setting.name, setting.setting]));
   for (const name of ['fsync', 'full_page_writes']) {
-    if (settings.get(name) !== 'on') throw new Error(`Postgres has ${name} off: acknowledged writes could be lost`);
+    if (settings.get(name) !== 'on')
+      throw new StartError(`Postgres has ${name} off: acknowledged writes could be lost. Turn it on`);
   }
   if (settings.get('synchronous_commit') === 'off') {
-    throw new Error('Postgres has synchronous_commit off: acknowledged writes could be lost');
+    throw new StartError('Postgres has synchronous_commit off: acknowledged writes could be lost. Turn it on');
   }
-  if (settings.get('transaction_read_only') === 'on') throw new Error('Postgres is read-only, a standby perhaps');
-  if (Number(settings.get('server_version_num')) < 180000) throw new Error('Postgres 18 or newer is needed');
-  if (settings.get('server_encoding') !== 'UTF8') throw new Error('the database must be encoded in UTF8');
+  if (settings.get('transaction_read_only') === 'on') {
+    throw new StartError('Postgres is read-only, a standby perhaps: DATABASE_URL must name the primary');
+  }
+  if (Number(settings.get('server_version_num')) < 180000)
+    throw new StartError('Postgres 18 or newer is needed: DATABASE_URL names an older one');
+  if (settings.get('server_encoding') !== 'UTF8') throw new StartError('the database must be encoded in UTF8');
   if (!['C', 'POSIX', 'C.UTF-8', 'PG_UNICODE_FAST'].includes(settings.get('collation') ?? '')) {
-    throw new Error(
+    throw new StartError(
       `the database has the collation ${settings.get('collation')}: text must sort by code points (C or C.UTF-8)`,
     );
   }
+}
+
+/** Node gathers what several addresses of a name answered in an error without a message. */
+function reasonOf(cause: unknown): string {
+  const first: unknown = cause instanceof AggregateError ? cause.errors[0] : cause;
+  return first instanceof Error ? first.message : String(first);
 }

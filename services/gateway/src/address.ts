@@ -1,0 +1,26 @@
+import type { Request } from 'express';
+import type { GatewayConfig } from './config';
+
+/** A name or IPv4 address, or an IPv6 address in brackets, perhaps with a port: nothing that a shell or a page could mistake. */
+const safeHost = /^([a-z0-9]([a-z0-9._-]{0,252}[a-z0-9])?|\[[0-9a-f:.]{2,45}\])(:\d{1,5})?$/i;
+
+/** Where a gateway that listens on `host` answers programs of the same machine. */
+export function localUrl(host: string, port: number): string {
+  const reachable = host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+  return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;
+}
+
+/**
+ * How the client of a request reaches the gateway, for examples: PUBLIC_URL, else what the request says. Forwarded
+ * headers count as TRUST_PROXY has it, which Express decides. What a client says is shown to itself alone, and only
+ * when it looks like a host.
+ */
+export function clientUrl(
+  request: Request,
+  { PUBLIC_URL, HOST, PORT }: Pick<GatewayConfig, 'PUBLIC_URL' | 'HOST' | 'PORT'>,
+): string {
+  if (PUBLIC_URL !== undefined) return PUBLIC_URL;
+  const { host, protocol } = request;
+  const isSafe = typeof host === 'string' && safeHost.test(host) && (protocol === 'http' || protocol === 'https');
+  return isSafe ? `${protocol}://${host}` : localUrl(HOST, request.socket.localPort ?? PORT);
+}
