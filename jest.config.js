@@ -6,6 +6,8 @@ const notOnStack = {
   'crash.test.ts': 'kills npm start',
   'postgres.test.ts': 'is about the Postgres that npm start brings along',
   'rolling.test.ts': 'starts copies of processes of its own',
+  'settings.test.ts': 'starts npm start and npm run stack itself',
+  'start-failures.test.ts': 'starts npm start and npm run stack itself',
   'stack-parts.test.ts': 'is about Kafka and MinIO themselves',
   'stack-run.test.ts': 'is about npm run stack itself',
   'traces.test.ts': 'collects the spans of its own process',

@@ -2,6 +2,7 @@ import { File } from 'node:buffer';
 import { createClient, expect, Unexpected } from './demo/client.mjs';
 import { ratingsByGenre, readFilms } from './demo/films.mjs';
 import { help, readOptions } from './demo/options.mjs';
+import { readEnvFile } from './launch.mjs';
 import { count, note, pageLines, pick, progress, title } from './demo/transcript.mjs';
 
 const batchSize = 200;
@@ -160,6 +161,7 @@ async function lookAround(client) {
 }
 
 async function run() {
+  readEnvFile();
   const options = await readOptions(process.argv.slice(2), process.env);
   if (!options) return console.log(help);
   const client = createClient(options);

@@ -1,5 +1,8 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 
 /** Throws a sentence when this Node is older than 20.19. */
 export function checkNode() {
@@ -17,26 +20,50 @@ export function checkNode() {
 export function readFlags(script, args, flags, help) {
   // npm changes to the project's folder and says where the user was; relative paths mean that place.
   const here = (process.env.npm_lifecycle_event === script && process.env.INIT_CWD) || process.cwd();
+  if (args.some((arg) => arg === '--help' || arg === '-h')) {
+    console.log(help);
+    return false;
+  }
   for (let i = 0; i < args.length; i++) {
     const [flag, ...rest] = args[i].split('=');
-    if (flag === '--help') {
-      console.log(help);
-      return false;
+    if (!(flag in flags)) {
+      throw new Error(`Unknown option ${args[i]}. The options are ${Object.keys(flags).join(', ')} and --help.`);
     }
-    if (!(flag in flags))
-      throw new Error(`Unknown option ${args[i]}; the options are ${Object.keys(flags).join(', ')}.`);
     const [name, fixed] = [flags[flag]].flat();
     if (fixed !== undefined && rest.length > 0) throw new Error(`${flag} takes no value.`);
     const value = fixed ?? (rest.length > 0 ? rest.join('=') : args[++i]);
     if (value === undefined || value === '') throw new Error(`${flag} needs a value.`);
+    if (name === 'PORT') checkPort(flag, value);
     process.env[name] = value;
   }
   if (process.env.DATA_DIR) process.env.DATA_DIR = path.resolve(here, process.env.DATA_DIR);
+  readEnvFile();
   return true;
 }
 
+/** Said here with the name of the flag; the service would name the variable, and only after a build. */
+function checkPort(flag, value) {
+  if (!/^\d{1,5}$/.test(value) || Number(value) > 65_535) {
+    throw new Error(`${flag} must be a whole number from 0 to 65535, not ${JSON.stringify(value)}.`);
+  }
+}
+
+/** Settings in the file .env of the checkout count where neither a flag nor the environment says otherwise. */
+export function readEnvFile() {
+  const file = path.join(root, '.env');
+  if (!existsSync(file)) return;
+  const given = process.env.DATA_DIR;
+  try {
+    process.loadEnvFile(file);
+  } catch (error) {
+    throw new Error(`${file} cannot be read: ${error.message}`, { cause: error });
+  }
+  // A relative path in the file means the checkout, wherever the start was typed.
+  if (!given && process.env.DATA_DIR) process.env.DATA_DIR = path.resolve(root, process.env.DATA_DIR);
+}
+
 /** Makes the project ready to be run from its folder: packages installed, everything built. */
-export async function prepare(root) {
+export async function prepare() {
   // The default data directory lies in the project, wherever it is started from.
   process.chdir(root);
   if (process.env.npm_lifecycle_event) endWithNpm();

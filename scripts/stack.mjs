@@ -11,11 +11,14 @@ const help = `Starts Granary as production runs it: a process for each service, 
 
   --port <n>             port of the HTTP API on 127.0.0.1, 0 for any free one   (PORT, default 8080)
   --data-dir <path>      where the data is kept                                  (DATA_DIR, default .granary-stack)
-  --operator-key <key>   key of whoever runs it; else one is made and kept       (OPERATOR_KEY)
+  --operator-key <key>   key of the operator; else one is made and kept          (OPERATOR_KEY)
   --bus <name>           how events travel                                       (BUS, default kafka)
   --store <name>         where the bytes of blobs are kept                       (STORE, default minio)
   --docker               Postgres, Kafka and MinIO in containers, by deploy/compose.yaml
-  --help                 this text
+  -h, --help             this text
+
+All other settings are variables of the environment, or lines of a file .env beside this program: .env.example has
+them, docs/operations.md explains them.
 
 Without --docker Kafka needs Java 17 and, the first time, Maven; MinIO needs Go the first time. Both are kept in
 ~/.cache/granary.`;
@@ -32,7 +35,7 @@ const flags = {
 async function stack() {
   checkNode();
   if (!readFlags('stack', process.argv.slice(2), flags, help)) return;
-  await prepare(root);
+  await prepare();
   await import(pathToFileURL(path.join(root, 'services/local/dist/stack/main.js')).href);
 }
 

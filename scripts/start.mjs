@@ -10,15 +10,18 @@ const help = `Starts Granary: all of its services in one process, on a Postgres 
 
   --port <n>             port of the HTTP API on 127.0.0.1, 0 for any free one   (PORT, default 8080)
   --data-dir <path>      where the data is kept                                  (DATA_DIR, default .granary)
-  --operator-key <key>   key of whoever runs it; else one is made and kept       (OPERATOR_KEY)
-  --help                 this text`;
+  --operator-key <key>   key of the operator; else one is made and kept          (OPERATOR_KEY)
+  -h, --help             this text
+
+All other settings are variables of the environment, or lines of a file .env beside this program: .env.example has
+them, docs/operations.md explains them. On a server, see docs/server.md.`;
 
 const flags = { '--port': 'PORT', '--data-dir': 'DATA_DIR', '--operator-key': 'OPERATOR_KEY' };
 
 async function start() {
   checkNode();
   if (!readFlags('start', process.argv.slice(2), flags, help)) return;
-  await prepare(root);
+  await prepare();
 
   // Ctrl-C arrives twice, from the terminal and through npm. Until the services listen for signals the first ends us;
   // from then on they stop once, and these listeners keep the second from cutting that short.

@@ -8,55 +8,89 @@ export const help = `Loads the 3,201 films of vega-datasets into a running Grana
 
   npm run demo -- [--url <url>] [--app <app_id> --key <key>] [--data-dir <path>]
 
-  --url <url>         where the gateway answers                     (GRANARY_URL, default http://127.0.0.1:8080)
+  --url <url>         where the gateway answers                     (GRANARY_URL)
   --app <app_id>      the app to load the films into                (GRANARY_APP)
   --key <key>         its key, with Admin, Read and Write           (GRANARY_KEY)
-  --data-dir <path>   of a Granary on this machine, whose demo app
-                      is taken where app and key are not given      (DATA_DIR, default .granary)
-  --help              this text`;
+  --data-dir <path>   of the Granary on this machine that is meant  (DATA_DIR)
+  -h, --help          this text
+
+Without options it finds the Granary that npm start or npm run stack runs here, and takes its demo app.`;
 
 const flags = { '--url': 'GRANARY_URL', '--app': 'GRANARY_APP', '--key': 'GRANARY_KEY', '--data-dir': 'DATA_DIR' };
 
 /** `{url, app, key}` from the flags, else the environment, else the data directory; undefined when help is asked for. */
 export async function readOptions(args, environment) {
+  if (args.some((arg) => arg === '--help' || arg === '-h')) return undefined;
   const given = { ...environment };
   for (let i = 0; i < args.length; i++) {
     const [flag, ...rest] = args[i].split('=');
-    if (flag === '--help') return undefined;
-    if (!(flag in flags))
-      throw new Error(`Unknown option ${args[i]}; the options are ${Object.keys(flags).join(', ')}.`);
+    if (!(flag in flags)) {
+      throw new Error(`Unknown option ${args[i]}. The options are ${Object.keys(flags).join(', ')} and --help.`);
+    }
     const value = rest.length > 0 ? rest.join('=') : args[++i];
     if (value === undefined || value === '') throw new Error(`${flag} needs a value.`);
     given[flags[flag]] = value;
   }
-  const url = (given.GRANARY_URL ?? 'http://127.0.0.1:8080').replace(/\/+$/, '');
-  if (!URL.canParse(url)) throw new Error(`${url} is not a URL.`);
-  const { GRANARY_APP: app, GRANARY_KEY: key } = given;
+  const { GRANARY_APP: app, GRANARY_KEY: key, GRANARY_URL: givenUrl } = given;
+  if (givenUrl !== undefined && !URL.canParse(givenUrl)) throw new Error(`${givenUrl} is not a URL.`);
   if ((app === undefined) !== (key === undefined)) throw new Error('--app and --key belong together.');
-  return app === undefined ? { url, ...(await readDemoApp(given.DATA_DIR, given)) } : { url, app, key };
+  const url = givenUrl?.replace(/\/+$/, '');
+  if (url !== undefined && app !== undefined) return { url, app, key };
+  const found = await findDemoApp(given, url);
+  return { url: url ?? found.url, app: app ?? found.app, key: key ?? found.key };
 }
 
-/** The app that the first start made, and its key. */
-async function readDemoApp(dataDir, { npm_lifecycle_event: isNpm, INIT_CWD: here }) {
-  const directory = dataDir === undefined ? await defaultDataDir() : path.resolve(isNpm && here ? here : '.', dataDir);
-  const file = path.join(directory, 'demo-app.json');
+/** The demo app of the Granary that runs here; with `url`, of the one there, or of the data directory that was named. */
+async function findDemoApp(given, url) {
+  const { isAlive } = await built('stack/processes.js');
+  const directories = await dataDirectories(given);
+  const running = [];
+  const unreadable = [];
+  // With --docker a stack keeps what is not in a volume in a directory of its own.
+  for (const directory of directories.flatMap((own) => [own, path.join(own, 'docker')])) {
+    const demo = readJson(path.join(directory, 'demo-app.json'), unreadable);
+    const note = readJson(path.join(directory, 'running.json'), unreadable);
+    if (demo && url !== undefined && given.DATA_DIR) return { app: demo.appId, key: demo.key };
+    if (demo && note && isAlive(note.process)) running.push({ url: note.url, app: demo.appId, key: demo.key });
+  }
+  const found = url === undefined ? running[0] : running.find((one) => isSameAddress(one.url, url));
+  if (found) return found;
+  if (unreadable.length > 0)
+    throw new Error(`This user may not read ${unreadable[0]}. Run the demo as the user who started Granary.`);
+  const where = directories.join(' or ');
+  throw new Error(
+    url === undefined
+      ? `No Granary runs on ${where}. Start one with npm start, name its --data-dir, or give --url, --app and --key.`
+      : `The Granary at ${url} does not run on ${where}. Name its --data-dir, or give --app and --key.`,
+  );
+}
+
+const hostOf = (url) => new URL(url).host.replace('localhost', '127.0.0.1');
+const isSameAddress = (one, other) => hostOf(one) === hostOf(other);
+
+/** Where to look: what was given, else where `npm start` and `npm run stack` keep their data by default. */
+async function dataDirectories({ DATA_DIR: dataDir, npm_lifecycle_event: isNpm, INIT_CWD: here }) {
+  if (dataDir) return [path.resolve(isNpm && here ? here : '.', dataDir)];
+  const { resolveDataDir } = await built('postgres/data-dir.js');
+  const own = ['.granary', '.granary-stack'].map((name) => resolveDataDir({ defaultDir: path.join(root, name) }));
+  // Under root it may be elsewhere than in the checkout.
+  return (await Promise.all(own)).map(({ dataDir: directory }) => directory);
+}
+
+async function built(file) {
   try {
-    const { appId, key } = JSON.parse(readFileSync(file, 'utf8'));
-    return { app: appId, key };
+    return await import(pathToFileURL(path.join(root, 'services/local/dist', file)).href);
   } catch (error) {
-    throw new Error(`${file} cannot be read. Start Granary with npm start, or give --app and --key.`, { cause: error });
+    if (error.code !== 'ERR_MODULE_NOT_FOUND') throw error;
+    throw new Error('Nothing has been built here yet. Start Granary with npm start first.', { cause: error });
   }
 }
 
-/** Where `npm start` keeps its data, which under root may be elsewhere than in the checkout. */
-async function defaultDataDir() {
-  const defaultDir = path.join(root, '.granary');
-  const built = pathToFileURL(path.join(root, 'services/local/dist/postgres/data-dir.js')).href;
+function readJson(file, unreadable) {
   try {
-    return (await (await import(built)).resolveDataDir({ defaultDir })).dataDir;
+    return JSON.parse(readFileSync(file, 'utf8'));
   } catch (error) {
-    // Nothing was built or started here yet.
-    if (error.code === 'ERR_MODULE_NOT_FOUND') return defaultDir;
-    throw error;
+    if (error.code === 'EACCES') unreadable.push(file);
+    return undefined;
   }
 }

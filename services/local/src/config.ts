@@ -2,6 +2,7 @@ import { commonConfig, whole } from '@granary/shared/config';
 import { telemetrySettings } from '@granary/shared/telemetry/settings';
 import { z } from 'zod';
 
+/** What `npm start` reads for itself; everything else goes to the services, see settings.ts. */
 export const localConfig = z.object({
   HOST: z.string().min(1).default('127.0.0.1'),
   PORT: whole(0, 65_535).default(8080),
@@ -9,8 +10,21 @@ export const localConfig = z.object({
   DATA_DIR: z.string().min(1).optional(),
   /** Absent: one is made and kept in the data directory. */
   OPERATOR_KEY: z.string().min(16, 'at least 16 characters are needed').optional(),
+  /** Whether the ready message shows the operator's key and the key of the demo app. */
+  SHOW_KEYS: z.stringbool({ error: 'true or false is expected' }).default(true),
   ...telemetrySettings,
   LOG_LEVEL: commonConfig.shape.LOG_LEVEL.default('warn'),
 });
 
-export type LocalConfig = z.infer<typeof localConfig>;
+export type LocalConfig = Readonly<z.infer<typeof localConfig>>;
+
+/** What `npm run stack` reads for itself. */
+export const stackConfig = localConfig.extend({
+  BUS: z.enum(['postgres', 'kafka']).default('kafka'),
+  STORE: z.enum(['files', 'minio']).default('minio'),
+  /** Postgres, Kafka and MinIO in containers. */
+  DOCKER: z.stringbool({ error: 'true or false is expected' }).default(false),
+  LOG_LEVEL: commonConfig.shape.LOG_LEVEL,
+});
+
+export type StackConfig = Readonly<z.infer<typeof stackConfig>>;

@@ -11,7 +11,7 @@ import { startGateway } from '@granary/gateway/service';
 import { paymentsConfig } from '@granary/payments/config';
 import { paymentsDefinition, startPayments } from '@granary/payments/service';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
-import { readConfig } from '@granary/shared/config';
+import { readConfig, type Environment } from '@granary/shared/config';
 import { targetOf, type ServiceTarget, type Target } from '@granary/shared/grpc/client';
 import type { ServiceDefinition } from '@granary/shared/grpc/types';
 import { stopAll, type Running } from '@granary/shared/lifecycle';
@@ -37,7 +37,10 @@ export interface ConstellationOptions {
   internalSecret: string;
   /** `direct`: callers call handlers. `wire`: over gRPC on loopback, as between processes. */
   transport: 'direct' | 'wire';
+  /** Each service gets a child that names it. */
   log: Logger;
+  /** Settings for all services, by the names of their environment: each takes those that it knows. */
+  environment?: Environment;
   /** Settings of single services beyond these, by the names of their environment. */
   settings?: Partial<Record<DatabaseService | 'gateway', Record<string, string>>>;
 }
@@ -49,12 +52,13 @@ export interface Constellation extends Running {
 
 /** All six services in this process. Stops in reverse order. */
 export async function startConstellation(options: ConstellationOptions): Promise<Constellation> {
-  const { log, transport, directory } = options;
+  const { log, transport, directory, environment } = options;
   await mkdir(directory, { recursive: true });
   const stops: Array<() => Promise<void>> = [];
   let url: string | undefined;
   const overrides = (service: string) => ({ log: log.child({ service }), listen: transport === 'wire' });
   const common = (service: DatabaseService) => ({
+    ...environment,
     DATABASE_URL: options.databaseUrls[service],
     LISTEN: '127.0.0.1:0',
     INTERNAL_SECRET: options.internalSecret,
@@ -74,13 +78,10 @@ export async function startConstellation(options: ConstellationOptions): Promise
       await startPayments(readConfig(paymentsConfig, common('payments')), overrides('payments')),
     );
     const data = started(
-      await startData(
-        readConfig(dataConfig, {
-          SKILLS_DIRECTORY: join(directory, 'skills'),
-          ...common('data'),
-        }),
-        { ...overrides('data'), publicUrl: () => url },
-      ),
+      await startData(readConfig(dataConfig, { SKILLS_DIRECTORY: join(directory, 'skills'), ...common('data') }), {
+        ...overrides('data'),
+        publicUrl: () => environment?.PUBLIC_URL ?? url,
+      }),
     );
     const dataOutbox = target(data, outboxDefinition);
     const blobs = started(
@@ -113,6 +114,7 @@ export async function startConstellation(options: ConstellationOptions): Promise
     );
     const gateway = await startGateway(
       readConfig(gatewayConfig, {
+        ...environment,
         HOST: options.host,
         PORT: String(options.port),
         OPERATOR_KEY: options.operatorKey,
@@ -133,7 +135,8 @@ export async function startConstellation(options: ConstellationOptions): Promise
     );
     url = gateway.url;
     stops.push(() => gateway.stop());
-    return { url: gateway.url, port: gateway.port, stop: () => stopAll(stops) };
+    const { port, leavingMs = 0 } = gateway;
+    return { url, port, leavingMs, stop: () => stopAll(stops) };
   } catch (error) {
     await stopAll(stops).catch(() => {});
     throw error;

@@ -46,12 +46,13 @@ async function keep(path: string, app: DemoApp): Promise<void> {
   }
 }
 
-/** Five lines that work when pasted, one after the other. */
+/** Five lines that work when pasted, one after the other. The key may be a variable of the shell. */
 export function curlLines(url: string, { appId, key }: DemoApp): string[] {
+  const header = key.startsWith('$') ? `"X-App-Key: ${key}"` : `'X-App-Key: ${key}'`;
   return [
-    `curl -X POST ${url}/store -H 'X-App-Key: ${key}' -H 'Content-Type: application/json' -d '{"root":"${appId}::notes","data":[{"id":"first","text":"Hello","stars":5},{"text":"World","stars":3}]}'`,
-    `curl -X POST ${url}/list -H 'X-App-Key: ${key}' -H 'Content-Type: application/json' -d '{"root":"${appId}::notes","find":{"stars":{"gte":4}}}'`,
-    `curl -X POST ${url}/api/apps/${appId}/indexes -H 'X-App-Key: ${key}' -H 'Content-Type: application/json' -d '{"name":"by_stars","collection":"notes","field_name":"stars","index_type":"number"}'`,
+    `curl -X POST ${url}/store -H ${header} -H 'Content-Type: application/json' -d '{"root":"${appId}::notes","data":[{"id":"first","text":"Hello","stars":5},{"text":"World","stars":3}]}'`,
+    `curl -X POST ${url}/list -H ${header} -H 'Content-Type: application/json' -d '{"root":"${appId}::notes","find":{"stars":{"gte":4}}}'`,
+    `curl -X POST ${url}/api/apps/${appId}/indexes -H ${header} -H 'Content-Type: application/json' -d '{"name":"by_stars","collection":"notes","field_name":"stars","index_type":"number"}'`,
     `curl '${url}/api/apps/${appId}/collections/notes/data?stars=5'`,
     `curl ${url}/health`,
   ];

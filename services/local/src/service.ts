@@ -1,38 +1,49 @@
-import { ConfigError } from '@granary/shared/config';
+import type { Environment } from '@granary/shared/config';
 import { newSecret } from '@granary/shared/ids';
 import { stopAll, type Running } from '@granary/shared/lifecycle';
 import type { Logger } from '@granary/shared/logger';
 import { startTelemetry } from '@granary/shared/telemetry/telemetry';
 import type { LocalConfig } from './config';
-import { databaseServices, startConstellation, type Constellation, type DatabaseService } from './constellation';
-import { curlLines, demoApp } from './demo-app';
-import { resolveDataDir } from './postgres/data-dir';
+import { databaseServices, startConstellation, type DatabaseService } from './constellation';
+import { demoApp } from './demo-app';
+import { openDataDirectory } from './data-directory';
 import { startPostgres } from './postgres/postgres';
+import { readyLines } from './ready';
+import { noteRunning } from './running';
 import { keptSecret } from './secrets';
+
+export interface LocalOptions {
+  config: LocalConfig;
+  /** Settings for the services, see settings.ts. */
+  environment: Environment;
+  log: Logger;
+  /** Gets a line for the person who starts. */
+  say: (line: string) => void;
+}
 
 export interface Local extends Running {
   url: string;
 }
 
 /**
- * Granary on one machine: an embedded Postgres and all services in this process. `say` gets the lines for the person
- * who started it. Throws when another Granary runs on the data directory.
+ * Granary on one machine: an embedded Postgres and all services in this process. Throws a StartError when another
+ * Granary runs on the data directory.
  */
-export async function startLocal(config: LocalConfig, log: Logger, say: (line: string) => void): Promise<Local> {
-  const { dataDir, note } = await resolveDataDir({ explicit: config.DATA_DIR, defaultDir: '.granary' });
-  if (note) say(note);
+export async function startLocal({ config, environment, log, say }: LocalOptions): Promise<Local> {
+  const dataDir = await openDataDirectory({ explicit: config.DATA_DIR, defaultDir: '.granary', say });
   let fail: (error: Error) => void = () => {};
   const failed = new Promise<never>((_, reject) => {
     fail = reject;
   });
   failed.catch(() => {});
   const stops: Array<() => Promise<void>> = [];
+  const own = log.child({ service: 'local' });
   try {
-    const telemetry = await startTelemetry('granary', config, log);
+    const telemetry = await startTelemetry('granary', config, own);
     stops.push(() => telemetry.stop());
     const postgres = await startPostgres({
       dataDir,
-      log: { info: (text) => log.info(text), warn: (text) => log.warn(text) },
+      log: { info: (text) => own.info(text), warn: (text) => own.warn(text) },
       onFailure: fail,
     });
     stops.push(() => postgres.stop());
@@ -42,41 +53,20 @@ export async function startLocal(config: LocalConfig, log: Logger, say: (line: s
       databaseUrls[service] = await postgres.ensureDatabase(`granary_${service}`, `granary_${service}`);
     }
     const operatorKey = config.OPERATOR_KEY ?? (await keptSecret(dataDir, 'operator-key', 'op_'));
-    const constellation = await listening(config, () =>
-      startConstellation({
-        databaseUrls,
-        directory: dataDir,
-        host: config.HOST,
-        port: config.PORT,
-        operatorKey,
-        internalSecret: newSecret('internal_'),
-        transport: 'direct',
-        log,
-      }),
-    );
+    const constellation = await startConstellation({
+      ...{ databaseUrls, directory: dataDir, host: config.HOST, port: config.PORT, operatorKey },
+      ...{ internalSecret: newSecret('internal_'), transport: 'direct', log, environment },
+    });
     stops.push(() => constellation.stop());
-    const app = await demoApp(constellation.url, operatorKey, dataDir);
-    say(`Granary is ready at ${constellation.url}`);
-    say(`  data directory: ${dataDir}`);
-    say(`  operator key: ${operatorKey}`);
-    say(`  demo app: ${app.appId}`);
-    say(`  demo app key: ${app.key}`);
-    say('');
-    say('Five calls to begin with:');
-    say('');
-    for (const line of curlLines(constellation.url, app)) say(`${line}\n`);
-    return { url: constellation.url, stop: () => stopAll(stops), failed };
+    const { url, leavingMs = 0 } = constellation;
+    const app = await demoApp(url, operatorKey, dataDir);
+    stops.push(await noteRunning(dataDir, url));
+    const { SHOW_KEYS: showKeys, HOST: host } = config;
+    const { PUBLIC_URL: publicUrl } = environment;
+    for (const line of readyLines({ url, publicUrl, host, dataDir, operatorKey, app, showKeys })) say(line);
+    return { url, leavingMs, stop: () => stopAll(stops), failed };
   } catch (error) {
     await stopAll(stops).catch(() => {});
     throw error;
-  }
-}
-
-async function listening(config: LocalConfig, start: () => Promise<Constellation>): Promise<Constellation> {
-  try {
-    return await start();
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error;
-    throw new ConfigError(`Port ${config.PORT} is taken. Choose another with --port, or 0 for any free one.`);
   }
 }

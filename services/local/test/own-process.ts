@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import { setTimeout as delay } from 'node:timers/promises';
 
 /** Every child of this suite that has not ended yet, so that a test that timed out leaves nothing running. */
 const children = new Set<ChildProcess>();
@@ -70,6 +71,65 @@ export class OwnGranary {
   residentBytes(): number {
     const found = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${this.child.pid}/status`, 'utf8'));
     return Number(found?.[1]) * 1024;
+  }
+
+  end(signal: NodeJS.Signals): Promise<void> {
+    return endProcess(this.child, signal);
+  }
+}
+
+const root = join(__dirname, '../../..');
+
+/** What a person has on the terminal who starts Granary: its lines, and how it ended. */
+export class OwnStart {
+  private text = '';
+  private addressText = '';
+  private demo = { appId: '', key: '' };
+  readonly exit: Promise<number | null>;
+
+  private constructor(private readonly child: ChildProcess) {
+    for (const stream of [child.stdout!, child.stderr!]) {
+      stream.setEncoding('utf8').on('data', (chunk: string) => (this.text += chunk));
+    }
+    this.exit = new Promise((resolve) => child.once('close', resolve));
+  }
+
+  /** Starts it on `dataDir`, on any free port, with none of the settings of this process. */
+  static launch(way: 'npm start' | 'npm run stack', dataDir: string, settings: Record<string, string> = {}): OwnStart {
+    const { PATH, HOME, XDG_CACHE_HOME, TMPDIR } = process.env;
+    const env = { ...{ PATH, HOME, XDG_CACHE_HOME, TMPDIR }, PORT: '0', DATA_DIR: dataDir, ...settings };
+    const script = [join(root, 'scripts/stack.mjs'), '--bus', 'postgres', '--store', 'files'];
+    const args = way === 'npm start' ? [...fromSource, join(__dirname, '../src/main.ts')] : script;
+    const child = spawn(process.execPath, args, { env, cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
+    children.add(child);
+    child.once('exit', () => children.delete(child));
+    return new OwnStart(child);
+  }
+
+  /** The same, once it is ready. */
+  static async ready(...args: Parameters<typeof OwnStart.launch>): Promise<OwnStart> {
+    const started = OwnStart.launch(...args);
+    while (!started.text.includes('Five calls')) {
+      const code = await Promise.race([started.exit, delay(50)]);
+      if (code !== undefined) throw new Error(`it ended with ${code} before it was ready:\n${started.text}`);
+    }
+    started.addressText = /^Granary is ready at (\S+)$/m.exec(started.text)![1]!;
+    started.demo = JSON.parse(await readFile(join(args[1], 'demo-app.json'), 'utf8')) as typeof started.demo;
+    return started;
+  }
+
+  get url(): string {
+    return this.addressText;
+  }
+
+  /** The demo app. */
+  get app(): { appId: string; key: string } {
+    return this.demo;
+  }
+
+  /** Both outputs, as far as they have come. */
+  output(): string {
+    return this.text;
   }
 
   end(signal: NodeJS.Signals): Promise<void> {

@@ -75,7 +75,7 @@ test('a second start on the same directory is refused and the first goes on', as
   const postgres = await start(dataDir);
   await expect(startPostgres({ dataDir, log: silent })).rejects.toThrow(AlreadyRunningError);
   const other = await hold(dataDir);
-  expect(other.error).toBe(`Granary is already running on ${dataDir}.`);
+  expect(other.error).toBe(new AlreadyRunningError(dataDir).message);
   expect(await query(postgres.url('postgres'), `select 'alive' as line`)).toEqual(['alive']);
 });
 
@@ -83,7 +83,7 @@ test('of several starts at once on a fresh directory exactly one runs', async ()
   const dataDir = await temporaryFolder();
   const holders = await Promise.all([hold(dataDir), hold(dataDir), hold(dataDir)]);
   const owners = holders.filter((holder) => holder.error === undefined);
-  const refused = `Granary is already running on ${dataDir}.`;
+  const refused = new AlreadyRunningError(dataDir).message;
   expect(holders.map(({ error }) => error ?? 'runs').sort()).toEqual([refused, refused, 'runs']);
   expect(isRunning(owners[0]?.pid ?? 0)).toBe(true);
   owners[0]?.child.kill('SIGTERM');

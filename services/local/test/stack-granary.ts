@@ -47,7 +47,7 @@ export async function startStackGranary(options: Options): Promise<StackGranary>
   });
   const { endpoint, accessKey, secretKey } = minio;
   const settings: ServicesSettings = {
-    ...{ ...options, host: '127.0.0.1', port, ports },
+    ...{ ...options, host: '127.0.0.1', port, ports, environment: process.env },
     kafka: { brokers: kafka.brokers, topicPrefix: name },
     objectStore: { endpoint, accessKey, secretKey, bucket: name },
     settings: Object.fromEntries(services.map((service, i) => [service, ofService(service, i)])),

@@ -2,6 +2,7 @@ import path from 'node:path';
 import { stopAll } from '@granary/shared/lifecycle';
 import { databaseServices, type DatabaseService } from '../constellation';
 import { startPostgres } from '../postgres/postgres';
+import { requireTools } from './install';
 import { prepareKafka, startKafka } from './kafka-broker';
 import { prepareMinio, startMinio } from './minio-server';
 import type { LineSink, Program } from './programs';
@@ -42,6 +43,10 @@ export interface Part {
 export async function startBackends(options: BackendsOptions): Promise<Backends> {
   const { run, dataDir, bus, store, say, sink, signal, onFailure } = options;
   // What takes minutes at the first time comes first, so that nothing runs meanwhile.
+  await requireTools([
+    ...(bus === 'kafka' ? (['kafka'] as const) : []),
+    ...(store === 'minio' ? (['minio'] as const) : []),
+  ]);
   const installation = bus === 'kafka' ? await prepareKafka(run, say, signal) : undefined;
   const minioProgram = store === 'minio' ? await prepareMinio(say, signal) : undefined;
   signal?.throwIfAborted();

@@ -16,7 +16,7 @@ import {
 import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { ConfigError } from '@granary/shared/config';
+import { StartError } from '@granary/shared/start-error';
 import { exists } from '../postgres/system-user';
 import { identify, isAbandoned } from './processes';
 
@@ -51,7 +51,7 @@ export async function cacheFolder(): Promise<string> {
       problems.push((error as Error).message);
     }
   }
-  throw new ConfigError(`No folder for downloads can be used: ${problems.join('; ')}. Set XDG_CACHE_HOME to one.`);
+  throw new StartError(`No folder for downloads can be used: ${problems.join('; ')}. Set XDG_CACHE_HOME to one.`);
 }
 
 /**

@@ -1,7 +1,7 @@
 import { createHash, createHmac } from 'node:crypto';
 import path from 'node:path';
 import { Client } from 'pg';
-import { ConfigError } from '@granary/shared/config';
+import { StartError } from '@granary/shared/start-error';
 import { databaseServices, type DatabaseService } from '../constellation';
 import { keptSecret } from '../secrets';
 import type { Backends, BackendsOptions } from './backends';
@@ -82,7 +82,7 @@ async function makeDatabases(port: number, password: string): Promise<Record<Dat
     }
     return urls;
   } catch (error) {
-    throw new ConfigError(`The databases could not be made: ${(error as Error).message}`, { cause: error });
+    throw new StartError(`The databases could not be made: ${(error as Error).message}`, { cause: error });
   } finally {
     await client.end();
   }

@@ -22,14 +22,31 @@ export async function installParts(say: (line: string) => void): Promise<Missing
   }
 }
 
+const without: Record<StackPart, string> = {
+  kafka: 'Install it, or start with --bus postgres, which needs no Kafka.',
+  minio: 'Install it, or start with --store files, which needs no MinIO.',
+};
+
+/** Throws a MissingToolError, before anything is fetched, that names each tool which the machine lacks for `parts`. */
+export async function requireTools(parts: readonly StackPart[]): Promise<void> {
+  const [kafka, minio] = await Promise.all([isKafkaInstalled(), isMinioInstalled()]);
+  const missing = await findMissingTools({ kafka, minio });
+  const sentences = parts.flatMap((part) => (missing[part] === undefined ? [] : [`${missing[part]} ${without[part]}`]));
+  if (sentences.length > 0) throw new MissingToolError(sentences.join('\n'));
+}
+
+async function findMissingTools(installed: Record<StackPart, boolean>): Promise<MissingParts> {
+  return {
+    ...(installed.kafka ? {} : await attempt('kafka', findMaven)),
+    ...(await attempt('kafka', findJava)),
+    ...(installed.minio ? {} : await attempt('minio', findGo)),
+  };
+}
+
 /** Says, without installing anything, which parts cannot run now. */
 export async function findMissingParts(): Promise<MissingParts> {
   const [kafka, minio] = await Promise.all([isKafkaInstalled(), isMinioInstalled()]);
-  const missing = {
-    ...(kafka ? {} : await attempt('kafka', findMaven)),
-    ...(await attempt('kafka', findJava)),
-    ...(minio ? {} : await attempt('minio', findGo)),
-  };
+  const missing = await findMissingTools({ kafka, minio });
   if (!kafka) missing.kafka ??= 'Kafka is not installed yet; npm test does that.';
   if (!minio) missing.minio ??= 'MinIO is not installed yet; npm test does that.';
   return missing;

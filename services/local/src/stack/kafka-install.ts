@@ -5,6 +5,7 @@ import path from 'node:path';
 import { exists } from '../postgres/system-user';
 import { cacheFolder, installOnce, withLock } from './cache';
 import { brokerProperties, jvmOptions, kafkaVersion, loggingProperties, pom, type BrokerPlace } from './kafka-files';
+import { withProgress } from './progress';
 import { findJava, findMaven, isWritable, runTool, type Java } from './tools';
 
 /** What is needed to run a broker. */
@@ -47,13 +48,14 @@ export async function installKafka(
     folderName(),
     async (staging) => {
       await findMaven();
-      say(`Fetching Kafka ${kafkaVersion} by Maven (44 MiB, once) …`);
       await writeFile(path.join(staging, 'pom.xml'), pom);
       await writeFile(path.join(staging, 'log4j2.properties'), loggingProperties);
       await writeFile(path.join(staging, 'format.properties'), brokerProperties(templatePlace));
       const fetched = ['dependency:copy-dependencies', '-DincludeScope=runtime', '-DoutputDirectory=jars'];
       const options = ['-B', '-ntp', '-q', '--strict-checksums', ...(await ownRepository(staging))];
-      await runTool('mvn', [...options, ...fetched], { cwd: staging, signal });
+      await withProgress(say, `Fetching Kafka ${kafkaVersion} by Maven (44 MiB, once)`, () =>
+        runTool('mvn', [...options, ...fetched], { cwd: staging, signal }),
+      );
       const format = ['kafka.tools.StorageTool', 'format', '-t', templateClusterId, '-c', 'format.properties'];
       await runTool(java.command, [...jvmOptions, ...classPath, ...format], { cwd: staging, signal });
       await rm(path.join(staging, 'repository'), { recursive: true, force: true });

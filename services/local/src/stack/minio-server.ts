@@ -4,6 +4,7 @@ import path from 'node:path';
 import { exists } from '../postgres/system-user';
 import { cacheFolder, installOnce } from './cache';
 import { choosePorts } from './ports';
+import { withProgress } from './progress';
 import { startProgram, untilReady, type LineSink, type Program } from './programs';
 import type { Run } from './runs';
 import { findGo, isWritable, runTool } from './tools';
@@ -53,11 +54,12 @@ export async function prepareMinio(say: (line: string) => void, signal?: AbortSi
     folderName,
     async (staging) => {
       await findGo();
-      say('Building MinIO by Go (once; that takes some minutes) …');
       const env = { ...process.env, ...(await ownCaches(staging, signal)), GOBIN: path.join(staging, 'bin') };
       // Without the tables for debuggers it is a third smaller.
       const args = ['install', '-trimpath', '-ldflags=-s -w', `${modulePath}@${version}`];
-      await runTool('go', args, { cwd: staging, env, signal });
+      await withProgress(say, 'Building MinIO by Go (once; that takes some minutes)', () =>
+        runTool('go', args, { cwd: staging, env, signal }),
+      );
       await rename(path.join(staging, 'bin/minio'), path.join(staging, 'minio'));
       for (const name of ['bin', 'go', 'build']) await rm(path.join(staging, name), { recursive: true, force: true });
     },

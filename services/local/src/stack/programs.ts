@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
+import { StartError } from '@granary/shared/start-error';
 import type { Run } from './runs';
 
 const keptLines = 20;
@@ -18,6 +19,8 @@ export interface Program {
   running(): boolean;
   /** What it wrote last, for the message about its end. */
   lastLines(): string;
+  /** The same of its error output alone. */
+  lastErrors(): string;
   /** Calls back with a sentence and its last lines when it ends without having been stopped. */
   whenFailed(callback: (error: Error) => void): void;
   /** Asks it to end by SIGTERM, and after `graceMs` does not ask any more. */
@@ -42,10 +45,16 @@ export async function startProgram(
   // Without a process id it was not started, and `error` follows.
   const identity = child.pid === undefined ? '' : run.note(child.pid);
   const recent: string[] = [];
-  for (const stream of [child.stdout, child.stderr]) {
+  const errors: string[] = [];
+  for (const [stream, kept] of [
+    [child.stdout, [recent]],
+    [child.stderr, [recent, errors]],
+  ] as const) {
     createInterface({ input: stream }).on('line', (line) => {
-      recent.push(line);
-      if (recent.length > keptLines) recent.shift();
+      for (const lines of kept) {
+        lines.push(line);
+        if (lines.length > keptLines) lines.shift();
+      }
       sink?.(name, line);
     });
   }
@@ -65,10 +74,11 @@ export async function startProgram(
     ended,
     running,
     lastLines: () => recent.join('\n'),
+    lastErrors: () => errors.join('\n'),
     kill: (signal) => void child.kill(signal),
     whenFailed: (callback) => {
       void ended.then((sentence) => {
-        if (!stopping) callback(new Error(`${sentence}. Its last lines:\n${recent.join('\n')}`));
+        if (!stopping) callback(new StartError(`${sentence}. Its last lines:\n${recent.join('\n')}`));
       });
     },
     stop: async (graceMs) => {
@@ -88,12 +98,18 @@ export async function startProgram(
 export async function untilReady(program: Program, timeoutMs: number, isReady: () => Promise<boolean>): Promise<void> {
   const deadline = Date.now() + timeoutMs;
   while (!(await isReady())) {
-    if (!program.running()) throw new Error(`${await program.ended} while it started:\n${program.lastLines()}`);
+    if (!program.running()) throw new StartError(await whyEnded(program));
     if (Date.now() > deadline) {
       program.kill('SIGKILL');
       await program.ended;
-      throw new Error(`${program.name} was not ready after ${timeoutMs / 1000} s:\n${program.lastLines()}`);
+      throw new StartError(`${program.name} was not ready after ${timeoutMs / 1000} s:\n${program.lastLines()}`);
     }
     await delay(20);
   }
+}
+
+/** A service says in a sentence why it does not start; of other programs all that they wrote is kept. */
+async function whyEnded(program: Program): Promise<string> {
+  const ended = await program.ended;
+  return `${ended} while it started:\n${program.lastErrors() || program.lastLines()}`;
 }

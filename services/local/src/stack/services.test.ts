@@ -13,6 +13,7 @@ const settings: ServicesSettings = {
   ports: { data: 1, blobs: 2, finance: 3, payments: 4, tasks: 5, bytes: 6 },
   operatorKey: 'the key of the operator',
   internalSecret: 'a secret that no service gets to see',
+  environment: {},
 };
 const kafka = { brokers: ['127.0.0.1:9092'], topicPrefix: 'granary' };
 const objectStore = { endpoint: 'http://127.0.0.1:9000', accessKey: 'a', secretKey: 's', bucket: 'granary' };

@@ -1,7 +1,10 @@
 import path from 'node:path';
+import { localUrl } from '@granary/gateway/address';
+import type { Environment } from '@granary/shared/config';
 import { nodeFlags } from '@granary/shared/heap';
 import { trustEnvironments } from '@granary/shared/trust/environments';
 import type { DatabaseService } from '../constellation';
+import { stackLauncher } from '../settings';
 import { accepts } from './ports';
 import { startProgram, untilReady, type LineSink, type Program } from './programs';
 import type { Run } from './runs';
@@ -33,6 +36,8 @@ export interface ServicesSettings {
   kafka?: { brokers: string[]; topicPrefix: string };
   /** Absent: objects are files. */
   objectStore?: { endpoint: string; accessKey: string; secretKey: string; bucket: string };
+  /** What every service gets beside these, but for what the stack decides. */
+  environment: Environment;
   /** Settings of single services beyond these, by the names of their environment. */
   settings?: Partial<Record<ServiceName, Record<string, string>>>;
 }
@@ -68,7 +73,7 @@ export function environments(settings: ServicesSettings): Record<ServiceName, Re
     data: {
       ...common('data'),
       SKILLS_DIRECTORY: path.join(directory, 'skills'),
-      PUBLIC_URL: `http://127.0.0.1:${settings.port}`,
+      PUBLIC_URL: settings.environment.PUBLIC_URL || localUrl(settings.host, settings.port),
     },
     blobs: {
       ...common('blobs'),
@@ -108,13 +113,19 @@ export interface RunningServices {
 /** Starts one process per service and resolves when the gateway says that requests may come. */
 export async function startServices(run: Run, settings: ServicesSettings, sink?: LineSink): Promise<RunningServices> {
   const environment = environments(settings);
+  const given = inherited(settings.environment);
   const started: Program[] = [];
   const stop = async (): Promise<void> => {
     for (const program of [...started].reverse()) await program.stop(stopGraceMs);
   };
   const start = async (name: ServiceName): Promise<Program> => {
     const main = path.join(__dirname, '../../..', name, 'dist/main.js');
-    const env = { ...inherited(), ...metricsListen(name), ...environment[name], ...settings.settings?.[name] };
+    const env = {
+      ...given,
+      ...metricsListen(name, settings.environment),
+      ...environment[name],
+      ...settings.settings?.[name],
+    };
     const program = await startProgram(run, name, process.execPath, [...nodeFlags, main], { cwd: '/', env, sink });
     started.push(program);
     return program;
@@ -135,15 +146,16 @@ export async function startServices(run: Run, settings: ServicesSettings, sink?:
 }
 
 /** Settings such as MAX_BLOB_BYTES reach all services; what the stack decides, and the operator's key, do not. */
-function inherited(): NodeJS.ProcessEnv {
-  const decided =
-    /^(OPERATOR_KEY|DATA_DIR|OBJECTS_DIR|OBJECT_STORE|BUS|KAFKA_.*|S3_.*|(INTERNAL|SERVICE)_SECRET.*|TRUSTED_CALLERS.*|OTEL_SERVICE_NAME)$/;
-  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !decided.test(name)));
+function inherited(environment: Environment): NodeJS.ProcessEnv {
+  const ofStack = /^(OPERATOR_KEY|DATA_DIR|STORE|DOCKER|BUS|OTEL_SERVICE_NAME)$/;
+  return Object.fromEntries(
+    Object.entries(environment).filter(([name]) => !ofStack.test(name) && !stackLauncher.decides(name)),
+  );
 }
 
 /** METRICS_LISTEN is the gateway's, and each other service has the next port. */
-function metricsListen(name: ServiceName): Record<string, string> {
-  const given = process.env['METRICS_LISTEN'] ?? '';
+function metricsListen(name: ServiceName, environment: Environment): Record<string, string> {
+  const given = environment['METRICS_LISTEN'] ?? '';
   const [, host, port] = /^(.+):(\d+)$/.exec(given) ?? [];
   if (!host || port === '0') return {};
   const place = ['gateway', ...waves.flat()].indexOf(name);
@@ -151,9 +163,6 @@ function metricsListen(name: ServiceName): Record<string, string> {
 }
 
 async function answersReady({ host, port }: ServicesSettings): Promise<boolean> {
-  const reachable = host === '0.0.0.0' || host === '::' ? '127.0.0.1' : host;
-  const probe = fetch(`http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}/readyz`, {
-    signal: AbortSignal.timeout(probeTimeoutMs),
-  });
+  const probe = fetch(`${localUrl(host, port)}/readyz`, { signal: AbortSignal.timeout(probeTimeoutMs) });
   return (await probe.catch(() => undefined))?.status === 200;
 }

@@ -1,13 +1,16 @@
 import path from 'node:path';
 import { openKafka } from '@granary/shared/bus/kafka';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
-import { ConfigError } from '@granary/shared/config';
+import { listenProblems, StartError } from '@granary/shared/start-error';
+import type { Environment } from '@granary/shared/config';
+import { localUrl } from '@granary/gateway/address';
 import { newSecret } from '@granary/shared/ids';
 import { stopAll, type Running } from '@granary/shared/lifecycle';
 import { createLogger } from '@granary/shared/logger';
 import { databaseServices } from '../constellation';
 import { demoApp, type DemoApp } from '../demo-app';
 import { exists } from '../postgres/system-user';
+import { noteRunning } from '../running';
 import { keptSecret } from '../secrets';
 import { startBackends, type Part } from './backends';
 import { startContainers } from './containers';
@@ -31,6 +34,8 @@ export interface StackOptions {
   store: 'files' | 'minio';
   /** Postgres, Kafka and MinIO in containers, by `deploy/compose.yaml`. */
   docker?: boolean;
+  /** Of the services, without what the stack decides, see settings.ts. */
+  environment: Environment;
   /** Gets a line for the person who starts, now and then. */
   say: (line: string) => void;
   /** Gets what all the programs write. */
@@ -51,7 +56,7 @@ export interface Stack extends Running {
 
 /**
  * The stack that production has, on one machine: Postgres, Kafka and MinIO, and a process for each service. Throws a
- * ConfigError for what the person who starts can mend.
+ * StartError for what the person who starts can mend.
  */
 export async function startStack(options: StackOptions): Promise<Stack> {
   const { dataDir, host, sink } = options;
@@ -76,15 +81,17 @@ export async function startStack(options: StackOptions): Promise<Stack> {
       ports: await servicePorts(),
       operatorKey: options.operatorKey ?? (await keptSecret(dataDir, 'operator-key', 'op_')),
       internalSecret: newSecret('internal_'),
+      environment: options.environment,
       ...(backends.kafka ? { kafka: { ...backends.kafka, topicPrefix } } : {}),
       ...(backends.objectStore ? { objectStore: { ...backends.objectStore, bucket } } : {}),
     };
     const services = await startServices(run, settings, sink);
     stops.push(() => services.stop());
     for (const program of Object.values(services.programs)) program.whenFailed(onFailure);
-    const url = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+    const url = localUrl(host, port);
     const { operatorKey, ports } = settings;
     const app = await demoApp(url, operatorKey, dataDir);
+    stops.push(await noteRunning(dataDir, url));
     const parts = [
       ...backends.parts,
       ...databaseServices.map((name) => ({ name, port: ports[name], pid: services.programs[name].pid })),
@@ -108,15 +115,15 @@ async function checkStore(dataDir: string, store: StackOptions['store']): Promis
   const other = store === 'files' ? 'minio' : 'objects';
   if (!(await exists(path.join(dataDir, other)))) return;
   const option = store === 'files' ? 'minio' : 'files';
-  throw new ConfigError(
+  throw new StartError(
     `The blobs of ${dataDir} are in ${other}/: start with --store ${option}, or on another directory.`,
   );
 }
 
 async function gatewayPort({ host, port }: StackOptions): Promise<number> {
-  if (port === 0) return (await choosePorts(1))[0] ?? 0;
-  if (await isFree(host, port)) return port;
-  throw new ConfigError(`Port ${port} is taken. Choose another with --port, or 0 for any free one.`);
+  const wanted = port === 0 ? ((await choosePorts(1))[0] ?? 0) : port;
+  if (await isFree(host, wanted)) return wanted;
+  throw new StartError(`Cannot listen on ${host}:${port}: ${listenProblems.EADDRINUSE}`);
 }
 
 /** Ports for each service, see `choosePorts`. */

@@ -3,14 +3,14 @@ import { existsSync } from 'node:fs';
 import { access, constants } from 'node:fs/promises';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { ConfigError } from '@granary/shared/config';
+import { StartError } from '@granary/shared/start-error';
 
 const run = promisify(execFile);
 
 const outputMaxBytes = 64 * 1024 * 1024;
 
 /** A tool of the machine is absent or too old; the message is one sentence that says which, and what it is needed for. */
-export class MissingToolError extends ConfigError {}
+export class MissingToolError extends StartError {}
 
 export interface Java {
   command: string;

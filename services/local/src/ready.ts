@@ -1,0 +1,41 @@
+import { curlLines, type DemoApp } from './demo-app';
+
+export interface Ready {
+  /** Where the gateway answers on this machine. */
+  url: string;
+  publicUrl?: string | undefined;
+  host: string;
+  dataDir: string;
+  operatorKey: string;
+  app: DemoApp;
+  /** False: neither key is in the lines. */
+  showKeys: boolean;
+  /** What else runs, a line each. */
+  parts?: string[];
+}
+
+/** What a start prints once requests are answered. */
+export function readyLines({ url, publicUrl, host, dataDir, operatorKey, app, showKeys, parts = [] }: Ready): string[] {
+  const base = (publicUrl ?? url).replace(/\/+$/, '');
+  const isOpen = host === '0.0.0.0' || host === '::';
+  return [
+    `Granary is ready at ${url}`,
+    ...(publicUrl === undefined ? [] : [`  public address: ${base}`]),
+    ...(isOpen ? ['  listening on all addresses of this machine, without TLS'] : []),
+    ...(isOpen && publicUrl === undefined
+      ? ['  PUBLIC_URL is not set: examples for clients name this machine only']
+      : []),
+    `  data directory: ${dataDir}`,
+    `  operator key: ${showKeys ? operatorKey : 'not shown'}`,
+    `  demo app: ${app.appId}`,
+    `  demo app key: ${showKeys ? app.key : `not shown; it is in ${dataDir}/demo-app.json`}`,
+    ...parts,
+    '',
+    `The API, with a command for each route: ${base}/docs`,
+    'A tour with 3,201 films, in another terminal: npm run demo',
+    '',
+    'Five calls to begin with:',
+    '',
+    ...curlLines(base, showKeys ? app : { ...app, key: '$APP_KEY' }).map((line) => `${line}\n`),
+  ];
+}

@@ -1,0 +1,94 @@
+import { blobsConfig } from '@granary/blobs/config';
+import { dataConfig } from '@granary/data/config';
+import { financeConfig } from '@granary/finance/config';
+import { gatewayConfig } from '@granary/gateway/config';
+import { paymentsConfig } from '@granary/payments/config';
+import { readConfig, withoutEmpty, wrongConfig, type Environment } from '@granary/shared/config';
+import { misspeltSettings } from '@granary/shared/run-service';
+import { trustSettings } from '@granary/shared/trust/settings';
+import { tasksConfig } from '@granary/tasks/config';
+import type { z } from 'zod';
+import { localConfig, stackConfig } from './config';
+
+/** The settings of each service, see its `config.ts`: whatever is added there can be set for `npm start` and the stack. */
+export const serviceSchemas = {
+  ...{ payments: paymentsConfig, data: dataConfig, blobs: blobsConfig },
+  ...{ finance: financeConfig, tasks: tasksConfig, gateway: gatewayConfig },
+} satisfies Record<string, z.ZodObject>;
+
+/** Where the services find each other and their storage, and whom they trust, is for a launcher to decide. */
+const decidedByBoth = new RegExp(
+  `^(${Object.keys(trustSettings).join('|')}|LISTEN|HTTP_LISTEN|DATABASE_URL|SKILLS_DIRECTORY|OBJECTS_DIR|KEY_FILE` +
+    '|([A-Z_]+_)?ADDRESS|KAFKA_[A-Z0-9_]+|OBJECT_STORE|S3_[A-Z0-9_]+)$',
+);
+
+/** One way to run all services on one machine. */
+export interface Launcher {
+  command: string;
+  /** What it reads for itself. */
+  schema: z.ZodObject;
+  /** Settings of services that it decides, so that the environment cannot. */
+  decides: (name: string) => boolean;
+}
+
+export const startLauncher = {
+  command: 'npm start',
+  schema: localConfig,
+  decides: (name: string) => decidedByBoth.test(name) || name === 'BUS' || name === 'BLOBS_PRESIGNED',
+} satisfies Launcher;
+
+export const stackLauncher = {
+  command: 'npm run stack',
+  schema: stackConfig,
+  decides: (name: string) => decidedByBoth.test(name),
+} satisfies Launcher;
+
+/** The scripts that read these are in scripts/. */
+const ofScripts = ['GRANARY_URL', 'GRANARY_APP', 'GRANARY_KEY'];
+
+const namesOfServices = (): Set<string> =>
+  new Set(Object.values(serviceSchemas).flatMap((schema) => Object.keys(schema.shape)));
+
+export interface Settings<S extends z.ZodObject> {
+  own: Readonly<z.infer<S>>;
+  /** For the services, as they were given. */
+  services: Record<string, string>;
+  /** Sentences about what is set and has no effect. */
+  warnings: string[];
+}
+
+/** Reads all settings before anything is started. Throws a ConfigError that names every one that is wrong. */
+export function readSettings<L extends Launcher>(launcher: L, environment: Environment): Settings<L['schema']> {
+  const set = withoutEmpty(environment);
+  const own = launcher.schema.shape;
+  const known = namesOfServices();
+  const services = Object.fromEntries(
+    Object.entries(set).filter(([name]) => known.has(name) && !(name in own) && !launcher.decides(name)),
+  );
+  const readers = [
+    [own, set] as const,
+    ...Object.values(serviceSchemas).map(({ shape }) => [shape, services] as const),
+  ];
+  const problems = readers.flatMap(([shape, values]) =>
+    Object.entries(values).flatMap(([name, value]) => {
+      const field = (shape as Partial<Record<string, z.ZodType>>)[name];
+      return (field?.safeParse(value).error?.issues ?? []).map(({ message }) => [name, message] as const);
+    }),
+  );
+  if (problems.length > 0) throw wrongConfig(problems);
+  return { own: readConfig(launcher.schema as L['schema'], set), services, warnings: warningsOf(launcher, set) };
+}
+
+function warningsOf({ command, schema, decides }: Launcher, set: Record<string, string>): string[] {
+  const known = [...namesOfServices(), ...Object.keys(localConfig.shape), ...Object.keys(stackConfig.shape)];
+  const decided = Object.keys(set).filter(
+    (name) => known.includes(name) && !(name in schema.shape) && decides(name) && !isOfOthers(name),
+  );
+  return [
+    ...misspeltSettings(Object.keys(set), [...known, ...ofScripts]),
+    ...decided.map((name) => `${name} has no effect with ${command}, which decides it by itself.`),
+  ];
+}
+
+/** Shells of developers have these for other programs too, so that a warning would be noise. */
+const isOfOthers = (name: string): boolean => name === 'DATABASE_URL' || name === 'LISTEN';

@@ -1,0 +1,26 @@
+const personSeesMs = 5_000;
+/** A log is not watched: a line now and then shows that nothing hangs. */
+const logKeepsMs = 60_000;
+
+/** Says what is being done, and how long it has taken so far until it has ended. `isWatched`: a person sees the lines. */
+export async function withProgress<T>(
+  say: (line: string) => void,
+  what: string,
+  work: () => Promise<T>,
+  isWatched = process.stdout.isTTY,
+): Promise<T> {
+  const startedMs = Date.now();
+  const elapsed = () => {
+    const seconds = Math.round((Date.now() - startedMs) / 1000);
+    return seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
+  };
+  say(`${what} …`);
+  const timer = setInterval(() => say(`${what} … ${elapsed()}`), isWatched ? personSeesMs : logKeepsMs);
+  try {
+    const result = await work();
+    say(`${what}: done in ${elapsed()}`);
+    return result;
+  } finally {
+    clearInterval(timer);
+  }
+}

@@ -1,0 +1,175 @@
+import { connect } from 'node:net';
+import { eventually } from '@granary/shared/testing/eventually';
+import { send } from './granary';
+
+/** A Granary that was started with the values of the rows. */
+export interface Started {
+  url: string;
+  app: { appId: string; key: string };
+  /** All that it has printed so far. */
+  output: () => string;
+  metricsAddress: string;
+  way: 'npm start' | 'npm run stack';
+}
+
+export interface Row {
+  /** What it is set to: not its default. */
+  value: string;
+  /** Expects what can be seen of it from outside. Absent: the configuration that the services read is looked at. */
+  effect?: (granary: Started) => Promise<void>;
+}
+
+const limitOf = (name: string, value: string): Row => ({
+  value,
+  effect: async ({ metricsAddress }) => {
+    const text = await (await fetch(`http://${metricsAddress}/metrics`)).text();
+    expect(text.split('\n')).toContain(`${name} ${value}`);
+  },
+});
+
+/** What a connection gets that sends `bytes` and then nothing, until it is closed. */
+function received(url: string, bytes: string): Promise<string> {
+  const { hostname, port } = new URL(url);
+  return new Promise((resolve) => {
+    let text = '';
+    const socket = connect(Number(port), hostname, () => socket.write(bytes));
+    socket.on('data', (chunk: Buffer) => (text += chunk.toString())).on('error', () => {});
+    socket.on('close', () => resolve(text));
+  });
+}
+
+const headerOf = async ({ url }: Started, name: string, headers: Record<string, string> = {}) =>
+  (await send(url, 'GET', '/health', { headers })).headers.get(name);
+
+/** Every setting of docs/ that npm start and npm run stack take, with a value that is not its default. */
+export const rows: Record<string, Row> = {
+  HOST: {
+    value: 'localhost',
+    effect: async ({ url }) => expect(new URL(url).hostname).toBe('localhost'),
+  },
+  SHOW_KEYS: {
+    value: 'false',
+    effect: async ({ output, app }) => {
+      expect(output()).toContain('demo app key: not shown');
+      expect(output()).not.toContain(app.key);
+    },
+  },
+  LOG_LEVEL: {
+    value: 'info',
+    effect: async ({ url, output }) => {
+      await send(url, 'GET', '/health?logged');
+      await eventually(async () => output().includes('"route":"/health"'));
+    },
+  },
+  PUBLIC_URL: {
+    value: 'https://api.example.com/granary',
+    effect: async ({ url, app, output }) => {
+      const skills = await send(url, 'GET', `/api/skills/${app.appId}/skills.md`);
+      expect(skills.text).toContain(`https://api.example.com/granary/list`);
+      expect((await send(url, 'GET', '/docs')).text).toContain('URL=https://api.example.com/granary<');
+      expect(output()).toContain('curl https://api.example.com/granary/health');
+    },
+  },
+  CORS_ORIGINS: {
+    value: 'https://a.example',
+    effect: async (granary) => {
+      const name = 'access-control-allow-origin';
+      expect(await headerOf(granary, name, { origin: 'https://a.example' })).toBe('https://a.example');
+      expect(await headerOf(granary, name, { origin: 'https://b.example' })).toBeNull();
+    },
+  },
+  TRUST_PROXY: {
+    value: 'true',
+    effect: async ({ url, output }) => {
+      await send(url, 'GET', '/health', { headers: { 'x-forwarded-for': '192.0.2.77' } });
+      await eventually(async () => output().includes('192.0.2.77'));
+    },
+  },
+  MAX_BLOB_BYTES: {
+    value: '1000',
+    effect: async ({ url, app }) => {
+      const upload = (size: number) =>
+        send(url, 'POST', `/api/apps/${app.appId}/blobs/files`, {
+          key: app.key,
+          headers: { 'content-type': 'text/plain' },
+          body: 'x'.repeat(size),
+        });
+      expect((await upload(1000)).status).toBe(202);
+      expect((await upload(1001)).status).toBe(413);
+    },
+  },
+  ADDRESS_PREFIX: {
+    value: 'granarytest',
+    effect: async ({ url, app }) => {
+      const wallet = () => send<{ address?: string }>(url, 'GET', `/api/apps/${app.appId}/wallet`, { key: app.key });
+      expect((await wallet()).body.address).toMatch(/^granarytest1/);
+    },
+  },
+  RETENTION_UTIA_PER_GIB_DAY: { value: '77' },
+  RETENTION_FREE_DAYS: { value: '7' },
+  BODY_BUDGET_BYTES: limitOf('granary_body_budget_limit_bytes', '33554432'),
+  CONCURRENCY: limitOf('granary_gate_limit{gate="requests"}', '333'),
+  STREAM_CONCURRENCY: limitOf('granary_gate_limit{gate="blobs"}', '111'),
+  KEEP_ALIVE_TIMEOUT_MS: {
+    value: '7000',
+    effect: async (granary) => expect(await headerOf(granary, 'keep-alive')).toBe('timeout=7'),
+  },
+  BODY_TIMEOUT_MS: {
+    value: '1500',
+    effect: async ({ url, app }) => {
+      const head = `POST /list HTTP/1.1\r\nHost: x\r\nX-App-Key: ${app.key}\r\nContent-Type: application/json\r\n`;
+      expect(await received(url, `${head}Content-Length: 100\r\n\r\n{`)).toMatch(/^HTTP\/1\.1 408 /);
+    },
+  },
+  IDLE_TIMEOUT_MS: {
+    value: '3000',
+    effect: async ({ url }) => expect(await received(url, '')).toBe(''),
+  },
+  METRICS_LISTEN: {
+    // The test chooses a free port.
+    value: '127.0.0.1:0',
+    effect: async ({ metricsAddress }) => expect((await fetch(`http://${metricsAddress}/metrics`)).status).toBe(200),
+  },
+  OTEL_TRACES_EXPORTER: {
+    value: 'console',
+    effect: async ({ url, output }) => {
+      await send(url, 'GET', '/health');
+      await eventually(async () => output().includes("'granary.request_id'"));
+    },
+  },
+  OTEL_SDK_DISABLED: { value: 'no' },
+  OTEL_SERVICE_NAME: { value: 'granary-of-a-test' },
+  OTEL_EXPORTER_OTLP_ENDPOINT: { value: 'http://127.0.0.1:9/' },
+  OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: { value: 'http://127.0.0.1:9/v1/traces' },
+  OTEL_TRACES_SAMPLER: { value: 'always_on' },
+  OTEL_TRACES_SAMPLER_ARG: { value: '0.5' },
+  COMPRESSION: {
+    value: 'false',
+    effect: async ({ url }) => {
+      const { headers } = await send(url, 'GET', '/openapi.json', { headers: { 'accept-encoding': 'gzip' } });
+      expect(headers.get('content-encoding')).toBeNull();
+    },
+  },
+  COMPRESSION_CONCURRENCY: { value: '3' },
+  HEALTH_UNHEALTHY_AFTER_MS: { value: '4999' },
+  APP_CONCURRENCY: { value: '9' },
+  QUEUE_TIMEOUT_MS: { value: '999' },
+  REQUEST_TIMEOUT_MS: { value: '9999' },
+  UPLOAD_TIMEOUT_MS: { value: '3599999' },
+  TRANSFERS_MAX: { value: '99' },
+  DATABASE_POOL_SIZE: { value: '6' },
+  FAST_POOL_SIZE: { value: '3' },
+  LANE_SIZE: { value: '3' },
+  HOUSEWORK_EVERY_MS: { value: '59999' },
+  PENDING_GRACE_MS: { value: '299999' },
+  SWEEP_AGE_MS: { value: '86399999' },
+  SWEEP_EVERY_MS: { value: '21599999' },
+  DRAIN_DELAY_MS: { value: '999' },
+  DRAIN_TIMEOUT_MS: { value: '9998' },
+};
+
+/** Settings of both launchers that the tests of a start use throughout. */
+export const usedByEveryStart = ['PORT', 'DATA_DIR', 'OPERATOR_KEY'];
+
+/** Settings of npm run stack alone; stack-run.test.ts and stack-parts.test.ts start with them. */
+export const ofStackAlone = ['BUS', 'STORE', 'DOCKER', 'BLOBS_PRESIGNED'];
