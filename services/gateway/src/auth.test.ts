@@ -1,3 +1,4 @@
+import { FairLimiter } from '@granary/shared/concurrency/fair-limiter';
 import { newCall } from '@granary/shared/grpc/types';
 import { unavailable } from '@granary/shared/errors';
 import type { VerifyKeyResponse } from '@granary/shared/gen/granary/data/v1/VerifyKeyResponse';
@@ -9,6 +10,12 @@ const known: VerifyKeyResponse = { known: true, keyId: 'k', appId: 'a', appNumbe
 const unknown: VerifyKeyResponse = { known: false, keyId: '', appId: '', appNumber: '0', permissions: [] };
 const refused = expect.objectContaining({ code: 'UNAUTHENTICATED' }) as Error;
 
+const address = '192.0.2.1';
+const strangers = () =>
+  new FairLimiter({ concurrency: 2, queueMax: 1_000, queuePerKeyMax: 1_000, timeoutMs: 60_000 }, () =>
+    unavailable('full'),
+  );
+
 /** A data service that knows the given keys, a clock, and how often the service was asked. */
 function fixture(valid: Set<string>) {
   const state = { nowMs: 0, asked: 0, isDown: false };
@@ -18,19 +25,19 @@ function fixture(valid: Set<string>) {
     if (state.isDown) return Promise.reject(unavailable('down'));
     return Promise.resolve(hashes().has(hash.toString('hex')) ? known : unknown);
   };
-  return { state, keys: keyLookup({ verifyKey }, () => state.nowMs) };
+  return { state, keys: keyLookup({ verifyKey }, strangers(), () => state.nowMs) };
 }
 
 test('a revoked key is refused 800 ms after it was last looked up, and not asked for before', async () => {
   const valid = new Set(['app_1']);
   const { state, keys } = fixture(valid);
-  expect(await keys.find('app_1', call)).toMatchObject({ appId: 'a', keyId: 'k' });
+  expect(await keys.find('app_1', call, address)).toMatchObject({ appId: 'a', keyId: 'k' });
   valid.clear();
   state.nowMs = 799;
-  expect(await keys.find('app_1', call)).toBeDefined();
+  expect(await keys.find('app_1', call, address)).toBeDefined();
   expect(state.asked).toBe(1);
   state.nowMs = 800;
-  expect(await keys.find('app_1', call)).toBeUndefined();
+  expect(await keys.find('app_1', call, address)).toBeUndefined();
 });
 
 test('the age of an answer counts from the sending of its question', async () => {
@@ -41,41 +48,71 @@ test('the age of an answer counts from the sending of its question', async () =>
     asked += 1;
     return new Promise<VerifyKeyResponse>((resolve) => (answer = resolve));
   };
-  const keys = keyLookup({ verifyKey }, () => nowMs);
-  const first = keys.find('app_1', call);
+  const keys = keyLookup({ verifyKey }, strangers(), () => nowMs);
+  const first = keys.find('app_1', call, address);
   nowMs = 900;
   answer(known);
   await first;
-  void keys.find('app_1', call);
+  void keys.find('app_1', call, address);
   expect(asked).toBe(2);
 });
 
 test('parallel requests with one key ask once', async () => {
   const { state, keys } = fixture(new Set(['app_1']));
-  await Promise.all(Array.from({ length: 50 }, () => keys.find('app_1', call)));
+  await Promise.all(Array.from({ length: 50 }, () => keys.find('app_1', call, address)));
   expect(state.asked).toBe(1);
 });
 
 test('a flood of invented keys does not push out one that exists', async () => {
   const { state, keys } = fixture(new Set(['app_1']));
-  await keys.find('app_1', call);
-  for (let i = 0; i < 25_000; i += 1) await keys.find(`app_invented_${i}`, call);
+  await keys.find('app_1', call, address);
+  for (let i = 0; i < 25_000; i += 1) await keys.find(`app_invented_${i}`, call, address);
   const before = state.asked;
-  expect(await keys.find('app_1', call)).toBeDefined();
+  expect(await keys.find('app_1', call, address)).toBeDefined();
   expect(state.asked).toBe(before);
 });
 
 test('a failed look-up is not remembered', async () => {
   const { state, keys } = fixture(new Set(['app_1']));
   state.isDown = true;
-  await expect(keys.find('app_1', call)).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+  await expect(keys.find('app_1', call, address)).rejects.toMatchObject({ code: 'UNAVAILABLE' });
   state.isDown = false;
-  expect(await keys.find('app_1', call)).toBeDefined();
+  expect(await keys.find('app_1', call, address)).toBeDefined();
+});
+
+test('keys that exist are looked up anew beside any number of invented ones, of which few are looked up at once', async () => {
+  let underWay = 0;
+  let underWayMax = 0;
+  let nowMs = 0;
+  const answers: Array<() => void> = [];
+  const hash = hashKey('app_1').toString('hex');
+  const verifyKey = (request: { hash: Buffer }) => {
+    if (request.hash.toString('hex') === hash) return Promise.resolve(known);
+    underWayMax = Math.max(underWayMax, ++underWay);
+    return new Promise<VerifyKeyResponse>((resolve) => {
+      answers.push(() => {
+        underWay -= 1;
+        resolve(unknown);
+      });
+    });
+  };
+  const keys = keyLookup({ verifyKey }, strangers(), () => nowMs);
+  await keys.find('app_1', call, address);
+  const invented = Array.from({ length: 500 }, (_, n) => keys.find(`app_invented_${n}`, call, address));
+  nowMs = 1_000;
+  expect(await keys.find('app_1', call, address)).toBeDefined();
+  while (answers.length > 0) {
+    answers.shift()!();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  expect(await Promise.all(invented)).toEqual(Array(500).fill(undefined));
+  expect(underWayMax).toBe(2);
 });
 
 test('text that cannot be a key is not looked up', async () => {
   const { state, keys } = fixture(new Set());
-  for (const text of ['', 'x', 'APP_1', `app_${'x'.repeat(300)}`]) expect(await keys.find(text, call)).toBeUndefined();
+  for (const text of ['', 'x', 'APP_1', `app_${'x'.repeat(300)}`])
+    expect(await keys.find(text, call, address)).toBeUndefined();
   expect(state.asked).toBe(0);
 });
 

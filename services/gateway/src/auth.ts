@@ -1,6 +1,7 @@
 import { hash as digest, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import { setBounded } from '@granary/shared/bounded';
+import type { FairLimiter } from '@granary/shared/concurrency/fair-limiter';
 import { forbidden } from '@granary/shared/errors';
 import { neverAborted } from '@granary/shared/grpc/cancellation';
 import type { Call, Client } from '@granary/shared/grpc/types';
@@ -57,8 +58,11 @@ export type CallerOf<A extends Access> = A extends { kind: 'app'; operator: true
           : Anonymous;
 
 export interface KeyLookup {
-  /** The caller of a key, undefined for one that does not exist (any more). */
-  find(key: string, call: Call): Promise<AppCaller | undefined>;
+  /**
+   * The caller of a key, undefined for one that does not exist (any more). Rejects with OVERLOADED when too many keys
+   * are looked up that this process has not seen before.
+   */
+  find(key: string, call: Call, address: string): Promise<AppCaller | undefined>;
 }
 
 /** Longest use of an answer, from the sending of its question: a revoked key is dead everywhere within a second. */
@@ -73,43 +77,63 @@ interface Entry {
 }
 
 /**
- * Looks up keys in the data service. Answers are kept for a moment; parallel questions about one key are one. Only
- * hashes of keys are held and sent.
+ * Looks up keys in the data service. Answers are kept for a moment; parallel questions about one key are one. Keys that
+ * were not seen before are looked up by way of `strangers`, so that a flood of invented keys holds up nobody whose key
+ * exists. Only hashes of keys are held and sent.
  */
 export function keyLookup(
   data: Pick<Client<DataDefinition>, 'verifyKey'>,
+  strangers: FairLimiter,
   now: () => number = () => performance.now(),
 ): KeyLookup {
+  /** Keys that exist, or did at their last look-up. */
   const known = new Map<string, Entry>();
   // Apart from the others, so that a flood of invented keys cannot push real ones out.
   const unknown = new Map<string, Entry>();
+  /** Keys that were not seen before and are looked up; as many as the limiter has room for. */
+  const pending = new Map<string, Promise<AppCaller | undefined>>();
 
-  const ask = (id: string, hash: Buffer, call: Call): Promise<AppCaller | undefined> => {
+  const keep = (id: string, entry: Entry, caller: AppCaller | undefined) => {
+    if (!caller && known.get(id) === entry) known.delete(id);
+    setBounded(caller ? known : unknown, id, entry, cacheSize);
+  };
+  const refresh = (id: string, hash: Buffer, call: Call): Promise<AppCaller | undefined> => {
     const entry: Entry = { sentAtMs: now(), caller: verify(data, hash, call) };
     setBounded(known, id, entry, cacheSize);
     entry.caller.then(
-      (caller) => {
-        if (caller || known.get(id) !== entry) return;
-        known.delete(id);
-        setBounded(unknown, id, entry, cacheSize);
-      },
-      () => {
-        if (known.get(id) === entry) known.delete(id);
-      },
+      (caller) => void (!caller && keep(id, entry, caller)),
+      // The next one asks again.
+      () => (entry.sentAtMs = -Infinity),
     );
     return entry.caller;
   };
+  const find = async (id: string, hash: Buffer, call: Call, address: string) => {
+    try {
+      let sentAtMs = 0;
+      const caller = await strangers.run(address, () => {
+        sentAtMs = now();
+        return verify(data, hash, call);
+      });
+      keep(id, { sentAtMs, caller: Promise.resolve(caller) }, caller);
+      return caller;
+    } finally {
+      pending.delete(id);
+    }
+  };
 
   return {
-    find(key, call) {
+    find(key, call, address) {
       if (!key.startsWith('app_') || key.length > keyLengthMax) return Promise.resolve(undefined);
       const hash = digest('sha256', key, 'buffer');
       const id = hash.toString('latin1');
       const entry = known.get(id) ?? unknown.get(id);
       if (entry && now() - entry.sentAtMs < freshMs) return entry.caller;
-      unknown.delete(id);
       // The question is shared with others, so it does not end when the one who asked first goes away.
-      return ask(id, hash, { ...call, signal: neverAborted });
+      const shared = { ...call, signal: neverAborted };
+      if (known.has(id)) return refresh(id, hash, shared);
+      let found = pending.get(id);
+      if (!found) pending.set(id, (found = find(id, hash, shared, address)));
+      return found;
     },
   };
 }
@@ -176,6 +200,7 @@ export function authenticate(
   operatorKeyHash: Buffer,
   keys: KeyLookup,
   call: Call,
+  address: string,
 ): Caller | Promise<Caller> {
   if (access.kind === 'public') return anonymous;
   const operatorMay = access.kind === 'operator' || access.kind === 'reader' || access.operator === true;
@@ -187,7 +212,7 @@ export function authenticate(
     if (access.kind === 'reader') return anonymous;
     throw unauthenticated('An app key is needed, in X-App-Key or as a bearer token');
   }
-  return keys.find(key, call).then((caller) => {
+  return keys.find(key, call, address).then((caller) => {
     if (!caller) throw unauthenticated('The key is not valid');
     if (access.kind === 'reader') return caller;
     if (appId !== undefined && appId !== caller.appId) throw forbidden('The key belongs to another app');

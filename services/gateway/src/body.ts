@@ -1,87 +1,70 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ServiceError } from '@granary/shared/errors';
-import { startWaiting, stopWaiting } from '@granary/shared/grpc/deadlines';
+import type { Bodies, IncomingBody } from './admission/bodies';
+import type { ClientKeys } from './admission/client-budget';
 import { overloaded, tooLarge, unsupportedMediaType } from './problem';
 
-/** Bytes that a process holds at once, for bodies of requests and large answers. */
-export class Budget {
-  private usedBytes = 0;
-
-  constructor(private readonly limitBytes: number) {}
-
-  /** Throws OVERLOADED when that much is not left. */
-  take(bytes: number): void {
-    if (this.usedBytes + bytes > this.limitBytes) throw overloaded();
-    this.usedBytes += bytes;
-  }
-
-  give(bytes: number): void {
-    this.usedBytes -= bytes;
-  }
-
-  counts(): { usedBytes: number; limitBytes: number } {
-    return { usedBytes: this.usedBytes, limitBytes: this.limitBytes };
-  }
+export interface BodyOptions {
+  limitBytes: number;
+  bodies: Bodies;
+  /** Whom the body is counted for. */
+  keys: ClientKeys;
 }
 
-export interface BodyLimits {
-  limitBytes: number;
-  timeoutMs: number;
-  budget: Budget;
+/** A body that has arrived, to be released when its bytes are no longer needed. */
+export interface ReceivedBody {
+  bytes: Buffer;
+  release: () => void;
 }
 
 /**
- * Reads a whole body. The budget is charged as the bytes come and given back when the response is closed. Throws
- * PAYLOAD_TOO_LARGE, OVERLOADED, REQUEST_TIMEOUT, UNSUPPORTED_MEDIA_TYPE (compressed); CANCELLED when the client
- * has gone.
+ * Reads a whole body. Its bytes are charged to the memory as they come. Throws PAYLOAD_TOO_LARGE, OVERLOADED,
+ * REQUEST_TIMEOUT, UNSUPPORTED_MEDIA_TYPE (compressed); CANCELLED when the client has gone.
  */
 export async function readBody(
   request: IncomingMessage,
   response: ServerResponse,
-  { limitBytes, timeoutMs, budget }: BodyLimits,
-): Promise<Buffer> {
+  { limitBytes, bodies, keys }: BodyOptions,
+): Promise<ReceivedBody> {
   const encoding = request.headers['content-encoding'];
   if (encoding !== undefined && encoding !== 'identity') throw compressed();
-  if (Number(request.headers['content-length'] ?? 0) > limitBytes) throw tooLarge(limitBytes);
+  const length = request.headers['content-length'];
+  const announcedBytes = length === undefined ? undefined : Number(length);
+  if ((announcedBytes ?? 0) > limitBytes) throw tooLarge(limitBytes);
   if (response.destroyed) throw clientGone();
-  continueIfExpected(request, response);
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
-    let ended = false;
-    const end = (error?: Error) => {
-      if (ended) return;
-      ended = true;
-      stopWaiting(waiting);
-      if (error) {
-        request.off('data', onData);
-        reject(error);
-      } else {
-        resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size));
-      }
+    let isOver = false;
+    const fail = (error: Error) => {
+      if (isOver) return;
+      isOver = true;
+      request.off('data', onData);
+      body.release();
+      reject(error);
     };
+    const body: IncomingBody = bodies.begin(keys, announcedBytes, fail);
     const onData = (chunk: Buffer) => {
-      if (size + chunk.length > limitBytes) return end(tooLarge(limitBytes));
-      try {
-        budget.take(chunk.length);
-      } catch (error) {
-        return end(error as Error);
-      }
+      if (size + chunk.length > limitBytes) return fail(tooLarge(limitBytes));
+      if (!body.add(chunk.length)) return fail(overloaded());
       size += chunk.length;
       chunks.push(chunk);
     };
     // To make an error costs more than all the rest, so not every closed request gets one.
     const onGone = () => {
-      if (!ended) end(clientGone());
+      if (!isOver) fail(clientGone());
     };
-    const waiting = startWaiting(timeoutMs, () => end(bodyTimedOut()));
-    response.once('close', () => {
-      onGone();
-      budget.give(size);
-    });
+    continueIfExpected(request, response);
+    response.once('close', onGone);
     request
       .on('data', onData)
-      .on('end', () => end())
+      .on('end', () => {
+        if (isOver) return;
+        isOver = true;
+        body.end();
+        const bytes = chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size);
+        resolve({ bytes, release: () => body.release() });
+      })
       .on('error', onGone)
       .on('close', onGone);
   });
@@ -150,8 +133,4 @@ export function clientGone(): ServiceError {
 
 function compressed(): ServiceError {
   return new ServiceError('INVALID_ARGUMENT', 'UNSUPPORTED_MEDIA_TYPE', 'The body must be sent without compression');
-}
-
-function bodyTimedOut(): ServiceError {
-  return new ServiceError('DEADLINE_EXCEEDED', 'REQUEST_TIMEOUT', 'The body of the request took too long to come');
 }

@@ -42,8 +42,13 @@ export const gatewayConfig = z.object({
   /** Answers of which a step is compressed at once, each in a thread of Node's pool. */
   COMPRESSION_CONCURRENCY: whole(1, 128).default(2),
   MAX_BLOB_BYTES: whole(1, 1024 ** 4).default(1024 ** 3),
-  /** Bytes of request bodies and of large answers that the process holds at once. */
+  /** Bytes of request bodies and of answers that the process holds at once, … */
   BODY_BUDGET_BYTES: whole(16 * 1024 ** 2, 64 * 1024 ** 3).default(256 * 1024 ** 2),
+  /** … the parts of it that one app and one client address may hold, … */
+  APP_BUDGET_PERCENT: whole(1, 100).default(50),
+  ADDRESS_BUDGET_PERCENT: whole(1, 100).default(50),
+  /** … and the part that only bodies of up to 64 KiB may take. */
+  SMALL_BODY_RESERVE_PERCENT: whole(0, 50).default(12),
   /** Requests worked on at once, blobs apart; as many again may wait for `QUEUE_TIMEOUT_MS`. */
   CONCURRENCY: whole(1, 100_000).default(512),
   QUEUE_TIMEOUT_MS: whole(0, 60_000).default(1_000),
@@ -54,6 +59,20 @@ export const gatewayConfig = z.object({
   REQUEST_TIMEOUT_MS: whole(100, 600_000).default(10_000),
   /** Time in which the body of a request, blobs apart, must have come. */
   BODY_TIMEOUT_MS: whole(100, 600_000).default(30_000),
+  /** The least rate of such a body, in each period of so long. */
+  BODY_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3).default(1_024),
+  BODY_GRACE_MS: whole(250, 600_000).default(5_000),
+  /** Bodies that have not arrived, in total, and of one app and of one client address. */
+  WAITING_BODIES: whole(1, 1_000_000).default(1_024),
+  WAITING_BODIES_PER_APP: whole(1, 1_000_000).default(512),
+  WAITING_BODIES_PER_ADDRESS: whole(1, 1_000_000).default(512),
+  /** The least rate at which an answer is read, in each period of so long. */
+  READER_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3).default(4_096),
+  READER_GRACE_MS: whole(250, 600_000).default(20_000),
+  /** Pipelined requests of one connection worked on before it is their turn to be answered. */
+  PIPELINED_REQUESTS: whole(1, 10_000).default(8),
+  /** Look-ups at once of apps and keys that are not known to exist. */
+  UNKNOWN_LOOKUPS: whole(1, 1_000).default(4),
   UPLOAD_TIMEOUT_MS: whole(1_000, 86_400_000).default(3_600_000),
   /** A connection on which nothing moves for this long is cut. */
   IDLE_TIMEOUT_MS: whole(1_000, 3_600_000).default(60_000),

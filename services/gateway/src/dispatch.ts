@@ -2,6 +2,8 @@ import { Router, type Request, type RequestHandler, type Response } from 'expres
 import { notFound } from '@granary/shared/errors';
 import type { Call } from '@granary/shared/grpc/types';
 import { readJson, toPlain, type JsonValue } from '@granary/shared/json/value';
+import { isAppNotFound } from './admission/known-apps';
+import { clientKeys, type ClientKeys } from './admission/client-budget';
 import { authenticate, isOperator, type Caller } from './auth';
 import { clientGone, continueIfExpected, hasBody, mediaType, readBody } from './body';
 import { exchangeOf, type Exchange } from './exchange';
@@ -60,39 +62,78 @@ function dispatcher(context: Context, byMethod: ReadonlyMap<string, Route>): Req
   };
 }
 
-/** Who → what → do: authentication comes before everything that the request says. */
+/**
+ * Who → what → do: authentication comes before everything that the request says, and a request is worked on only when
+ * the whole of it is there.
+ */
 async function serve(context: Context, route: Route, request: Request, response: Response): Promise<void> {
   const exchange = exchangeOf(response);
   exchange.route = route.path;
   const path = request.params as Record<string, string>;
+  const address = context.addressOf(request);
 
-  const gate = gateOf(context, route);
+  const found = callerOf(context, route, request, path, newCallOf(context, exchange), address);
   // To wait for nothing would still cost a turn of the queue of promises, here and below.
-  if (gate && !gate.tryEnter()) await gate.enter();
+  const caller = found instanceof Promise ? await found : found;
+  exchange.isPrivate = caller.kind !== 'anonymous';
+  exchange.appId = path['app_id'] ?? (caller.kind === 'app' ? caller.appId : undefined);
+  checkPath(path);
+  const query = queryOf(route.query, queryText(request));
+  const checking = sharedBy(route, exchange) ? checkApp(context, caller, exchange, address) : undefined;
+  if (checking) await checking;
+  const isStream = route.body?.kind === 'stream';
+  const { body, tree, release } =
+    route.body && route.body.kind !== 'stream'
+      ? await bodyOf(context, route, route.body, request, response, clientKeys(exchange.appId, address))
+      : noBody;
+
+  let gate: Gate | undefined;
   let share: Share | undefined;
   let answerBytes = 0;
   try {
-    if (response.destroyed) throw clientGone();
-    const found = callerOf(context, route, request, path, newCallOf(context, exchange));
-    const caller = found instanceof Promise ? await found : found;
-    exchange.isPrivate = caller.kind !== 'anonymous';
-    exchange.appId = path['app_id'] ?? (caller.kind === 'app' ? caller.appId : undefined);
-    checkPath(path);
-    const query = queryOf(route.query, queryText(request));
-    const { body, tree } = route.body ? await bodyOf(context, route, route.body, request, response) : noBody;
+    const entrance = gateOf(context, route);
+    if (entrance && !entrance.tryEnter()) await entrance.enter();
+    gate = entrance;
     const entered = sharedBy(route, exchange) ? context.shares.enter(exchange.appId!) : undefined;
     share = entered instanceof Promise ? await entered : entered;
     if (response.destroyed) throw clientGone();
+    if (isStream) {
+      continueIfExpected(request, response);
+      setCommonHeaders(response);
+    }
     // Time begins when the whole request is there.
     const call = newCallOf(context, exchange);
     const served = new ServedRequest(call, caller, path, query, body, tree, request, response, route.path);
     const answer = await route.handle(context, served);
     answerBytes = answer?.body?.length ?? 0;
-    if (answer && !response.destroyed) send(request, response, answer, context);
+    if (answer && !response.destroyed) send(request, response, answer, context, address);
+  } catch (error) {
+    if (exchange.appId !== undefined && isAppNotFound(error)) context.apps.delete(exchange.appId);
+    throw error;
   } finally {
     share?.leave(answerBytes);
     gate?.leave();
+    release?.();
   }
+}
+
+/**
+ * Waits for the look-up of an app that is not known to exist, so that requests about apps that do not exist cost those
+ * that do nothing. Rejects with APP_NOT_FOUND or OVERLOADED.
+ */
+function checkApp(
+  { apps, config }: Context,
+  caller: Caller,
+  { appId, requestId, gone }: Exchange,
+  address: string,
+): Promise<void> | undefined {
+  if (caller.kind === 'operator') return undefined;
+  if (caller.kind === 'app') {
+    apps.add(caller.appId);
+    if (caller.appId === appId) return undefined;
+  }
+  if (apps.has(appId!)) return undefined;
+  return apps.find(appId!, address, { requestId, deadlineMs: Date.now() + config.REQUEST_TIMEOUT_MS, signal: gone });
 }
 
 /** Whether a request is one of those of which each app has its share: not what is urgent, and not bytes of blobs. */
@@ -136,9 +177,11 @@ function callerOf(
   request: Request,
   path: Record<string, string>,
   call: Call,
+  clientAddress: string,
 ): Caller | Promise<Caller> {
   if (auth.kind !== 'wallet') {
-    return authenticate(auth, request.headers, path['app_id'], context.operatorKeyHash, context.keys, call);
+    const { operatorKeyHash, keys } = context;
+    return authenticate(auth, request.headers, path['app_id'], operatorKeyHash, keys, call, clientAddress);
   }
   if (isOperator(request.headers, context.operatorKeyHash)) return { kind: 'operator' };
   // Routes with this access only read, so there is no body to sign.
@@ -167,20 +210,26 @@ function queryOf(query: Query | undefined, text: string): unknown {
   return validate(query, Object.fromEntries(parameters), 'query string');
 }
 
-const noBody = { body: undefined, tree: null };
+/** A body that is read before its request is worked on. */
+type WholeBody = Exclude<Body, { kind: 'stream' }>;
+
+interface BodyOfRequest {
+  body: unknown;
+  tree: JsonValue;
+  /** Gives back what it holds, once the request is done. */
+  release?: () => void;
+}
+
+const noBody: BodyOfRequest = { body: undefined, tree: null };
 
 async function bodyOf(
   context: Context,
   { contentTypes: expected }: Route,
-  body: Body,
+  body: WholeBody,
   request: Request,
   response: Response,
-): Promise<{ body: unknown; tree: JsonValue }> {
-  if (body.kind === 'stream') {
-    continueIfExpected(request, response);
-    setCommonHeaders(response);
-    return noBody;
-  }
+  keys: ClientKeys,
+): Promise<BodyOfRequest> {
   if (!hasBody(request)) return emptyBody(body, expected, request);
   const type = mediaType(request, expected);
   // A body without a type is taken for what the route expects.
@@ -188,22 +237,23 @@ async function bodyOf(
   if (!(isJson && expected.includes('application/json')) && !(type !== undefined && expected.includes(type))) {
     throw unsupportedMediaType(expected);
   }
-  const bytes = await readBody(request, response, {
+  const { bytes, release } = await readBody(request, response, {
     limitBytes: body.limitBytes,
-    timeoutMs: context.config.BODY_TIMEOUT_MS,
-    budget: context.budget,
+    bodies: context.bodies,
+    keys,
   });
-  if (bytes.length === 0) return emptyBody(body, expected, request);
-  if (body.kind === 'raw') return { body: bytes, tree: null };
-  const tree = readJson(bytes, { maxDepth: bodyDepthMax });
-  return { body: validate(body.schema, toPlain(tree), 'body'), tree };
+  try {
+    if (bytes.length === 0) return { ...emptyBody(body, expected, request), release };
+    if (body.kind === 'raw') return { body: bytes, tree: null, release };
+    const tree = readJson(bytes, { maxDepth: bodyDepthMax });
+    return { body: validate(body.schema, toPlain(tree), 'body'), tree, release };
+  } catch (error) {
+    release();
+    throw error;
+  }
 }
 
-function emptyBody(
-  body: Exclude<Body, { kind: 'stream' }>,
-  expected: readonly string[],
-  request: Request,
-): { body: unknown; tree: JsonValue } {
+function emptyBody(body: WholeBody, expected: readonly string[], request: Request): BodyOfRequest {
   if (body.kind === 'json' && body.optional === true) {
     return { body: validate(body.schema, {}, 'body'), tree: new Map() };
   }

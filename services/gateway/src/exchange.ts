@@ -21,8 +21,6 @@ export interface Exchange {
   isPrivate: boolean;
   /** Methods that the path answers, collected while none of its routes was for this one. */
   allowed: Set<string> | undefined;
-  /** Bytes of the budget that the answer holds until it has gone. */
-  heldBytes: number;
 }
 
 export function exchangeOf(response: Response): Exchange {

@@ -5,6 +5,7 @@ import { namesCurrent } from '@granary/shared/etag';
 import { Cancellation } from '@granary/shared/grpc/cancellation';
 import { newId } from '@granary/shared/ids';
 import type { Logger } from '@granary/shared/logger';
+import { clientKeys } from './admission/client-budget';
 import type { Answer } from './answer';
 import { discardRest } from './body';
 import { etagOf, type ContentEncoding } from './compression';
@@ -35,7 +36,7 @@ export function newRequestId(): string {
 }
 
 /** The first thing that happens to a request: its id, its log line, the headers that every answer has. */
-export function begin(context: Pick<Context, 'config' | 'log' | 'isDraining' | 'budget'>): RequestHandler {
+export function begin(context: Pick<Context, 'config' | 'log' | 'isDraining'>): RequestHandler {
   const cors = corsHeaders(context.config);
   const end = ending(context);
   return (request, response, next) => {
@@ -52,7 +53,6 @@ export function begin(context: Pick<Context, 'config' | 'log' | 'isDraining' | '
       code: undefined,
       isPrivate: false,
       allowed: undefined,
-      heldBytes: 0,
     };
     response.locals = exchange;
     requestBegins(request, exchange);
@@ -124,7 +124,7 @@ export function answerOptions(response: Response, allowed: readonly string[]): v
 }
 
 /** The last thing that happens to a request, once its answer is sent or its client has gone. */
-function ending({ config, log, budget }: Pick<Context, 'config' | 'log' | 'budget'>) {
+function ending({ config, log }: Pick<Context, 'config' | 'log'>) {
   // The line names its fields one by one, and to search it for secrets would be two thirds of its price.
   const lines = log.child({}, { redact: [] });
   // Without a proxy that is trusted, Express would read what others say only to throw it away.
@@ -132,7 +132,6 @@ function ending({ config, log, budget }: Pick<Context, 'config' | 'log' | 'budge
   return (request: Request, response: Response, exchange: Exchange): void => {
     const isCut = !response.writableFinished;
     if (isCut) exchange.gone.abort();
-    if (exchange.heldBytes > 0) budget.give(exchange.heldBytes);
     requestEnds(request, response, exchange);
     if (!lines.isLevelEnabled('info')) return;
     lines.info(
@@ -153,21 +152,18 @@ function ending({ config, log, budget }: Pick<Context, 'config' | 'log' | 'budge
   };
 }
 
-/** Smaller answers are not worth counting. */
-const countedAnswerBytes = 256 * 1024;
-
 /**
  * Writes an answer, compressed if the client asks for that, or 304 where the client has it already. Throws OVERLOADED
- * when a large one does not fit the budget.
+ * when one that the client may not take at once does not fit the memory.
  */
 export function send(
   request: Request,
   response: Response,
   answer: Answer,
-  { budget, compression }: Pick<Context, 'budget' | 'compression'>,
+  { answers, compression }: Pick<Context, 'answers' | 'compression'>,
+  address: string,
 ): void {
   const exchange = exchangeOf(response);
-  const size = answer.body?.length ?? 0;
   discardRest(request, response);
   const headers: Record<string, string> = {
     'Cache-Control': exchange.isPrivate ? 'no-store' : 'no-cache',
@@ -185,16 +181,16 @@ export function send(
     response.end();
     return;
   }
-  if (size >= countedAnswerBytes) {
-    budget.take(size);
-    exchange.heldBytes = size;
-  }
+  const body = request.method === 'HEAD' ? undefined : answer.body;
+  const keys = clientKeys(exchange.appId, address);
+  const held = body && answers.hold(request, response, { body, keys, isStreamed: encoding !== undefined });
   if (encoding !== undefined) headers['Content-Encoding'] = encoding;
-  else if (answer.status !== 204) headers['Content-Length'] = String(size);
+  else if (answer.status !== 204) headers['Content-Length'] = String(answer.body?.length ?? 0);
   writeHead(response, answer.status, headers);
-  if (request.method === 'HEAD' || answer.body === undefined) response.end();
-  else if (encoding !== undefined) compression.send(response, answer.body, encoding);
-  else response.end(answer.body);
+  if (body === undefined) response.end();
+  else if (encoding !== undefined) compression.send(response, body, encoding);
+  else if (held) held.send(body);
+  else answers.sendSmall(request, response, body, keys);
 }
 
 /** Headers that a 304 leaves out, which has no body. */

@@ -96,8 +96,10 @@ function endSpan(span: NonNullable<Exchange['span']>, method: string, exchange: 
 export function observeLimits({
   gate,
   streamGate,
-  budget,
-}: Pick<Context, 'gate' | 'streamGate' | 'budget'>): () => void {
+  memory: { budget },
+  bodies,
+  answers,
+}: Pick<Context, 'gate' | 'streamGate' | 'memory' | 'bodies' | 'answers'>): () => void {
   return addSource({
     families: [
       { name: 'granary_gate_inside', help: 'Requests that are worked on.', labels: ['gate'], type: 'gauge' },
@@ -115,9 +117,19 @@ export function observeLimits({
         labels: [],
         type: 'gauge',
       },
+      { name: 'granary_waiting_bodies', help: 'Requests whose body has not arrived.', labels: [], type: 'gauge' },
+      { name: 'granary_waiting_bodies_limit', help: 'How many there may be.', labels: [], type: 'gauge' },
+      { name: 'granary_unsent_answers', help: 'Answers that clients have not read.', labels: [], type: 'gauge' },
+      {
+        name: 'granary_slow_clients_total',
+        help: 'Bodies refused and answers cut because they came or were read too slowly, or gave way to others.',
+        labels: ['direction', 'reason'],
+        type: 'counter',
+      },
     ],
     collect: () => {
       const [requestCounts, streamCounts] = [gate.counts(), streamGate.counts()];
+      const [bodyCounts, answerCounts] = [bodies.counts(), answers.counts()];
       return {
         granary_gate_inside: [
           [['requests'], requestCounts.inside],
@@ -131,8 +143,17 @@ export function observeLimits({
           [['requests'], requestCounts.limit],
           [['blobs'], streamCounts.limit],
         ],
-        granary_body_budget_used_bytes: [[[], budget.counts().usedBytes]],
-        granary_body_budget_limit_bytes: [[[], budget.counts().limitBytes]],
+        granary_body_budget_used_bytes: [[[], budget.counts().used]],
+        granary_body_budget_limit_bytes: [[[], budget.counts().total]],
+        granary_waiting_bodies: [[[], bodyCounts.waiting]],
+        granary_waiting_bodies_limit: [[[], bodyCounts.limit]],
+        granary_unsent_answers: [[[], answerCounts.unsent]],
+        granary_slow_clients_total: [
+          [['body', 'too_slow'], bodyCounts.tooSlow],
+          [['body', 'evicted'], bodyCounts.evicted],
+          [['answer', 'too_slow'], answerCounts.tooSlow],
+          [['answer', 'evicted'], answerCounts.evicted],
+        ],
       };
     },
   });

@@ -3,9 +3,12 @@ import { z } from 'zod';
 import type { Call } from '@granary/shared/grpc/types';
 import type { JsonValue } from '@granary/shared/json/value';
 import type { Logger } from '@granary/shared/logger';
+import type { Answers } from './admission/answers';
+import type { Bodies } from './admission/bodies';
+import type { RequestMemory } from './admission/client-budget';
+import type { KnownApps } from './admission/known-apps';
 import type { Answer } from './answer';
 import type { Access, Caller, CallerOf, KeyLookup } from './auth';
-import type { Budget } from './body';
 import type { ByteHop } from './byte-hop';
 import type { Clients } from './clients';
 import type { Code } from './codes';
@@ -30,7 +33,12 @@ export interface Context {
   log: Logger;
   keys: KeyLookup;
   operatorKeyHash: Buffer;
-  budget: Budget;
+  apps: KnownApps;
+  /** What the limits of a client are counted by. */
+  addressOf: (request: Request) => string;
+  memory: RequestMemory;
+  bodies: Bodies;
+  answers: Answers;
   gate: Gate;
   streamGate: Gate;
   shares: AppShares;

@@ -3,6 +3,7 @@ import type { AddressInfo, Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import express, { type Express } from 'express';
 import { ConfigError } from '@granary/shared/config';
+import { FairLimiter } from '@granary/shared/concurrency/fair-limiter';
 import type { ServiceTarget } from '@granary/shared/grpc/client';
 import { drainHttp } from '@granary/shared/http-drain';
 import { leavingMs, type Running } from '@granary/shared/lifecycle';
@@ -10,8 +11,14 @@ import { createLogger, type Logger } from '@granary/shared/logger';
 import { startTelemetry, type Telemetry } from '@granary/shared/telemetry/telemetry';
 import { openTrust } from '@granary/shared/trust/trust';
 import { localUrl } from './address';
+import { Answers } from './admission/answers';
+import { Bodies } from './admission/bodies';
+import { clientAddress } from './admission/client-address';
+import { createRequestMemory } from './admission/client-budget';
+import { KnownApps } from './admission/known-apps';
+import { Pipelines } from './admission/pipelines';
 import { hashKey, keyLookup } from './auth';
-import { Budget, expectsContinue } from './body';
+import { expectsContinue } from './body';
 import { jsonBytes } from './answer';
 import { ByteHop } from './byte-hop';
 import { openClients, type ServiceName } from './clients';
@@ -25,6 +32,7 @@ import { healthOf } from './health';
 import { begin, errorHandler, newRequestId, notFoundHandler } from './middleware';
 import { observeLimits } from './observe';
 import { openapiDocument } from './openapi/document';
+import { overloaded } from './problem';
 import type { Context } from './route';
 import { routes } from './routes';
 import { AppShares } from './shares';
@@ -71,14 +79,20 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
     concurrency: config.COMPRESSION_CONCURRENCY,
   });
   const document = openapiDocument(routes);
+  const memory = createRequestMemory(config);
+  const strangers = limitStrangers(config);
   const context: Context = {
     config,
     clients,
     byteHop,
     log,
-    keys: keyLookup(clients.data),
+    keys: keyLookup(clients.data, strangers),
+    apps: new KnownApps(clients.data, strangers),
+    addressOf: clientAddress(config.TRUST_PROXY),
     operatorKeyHash: hashKey(config.OPERATOR_KEY),
-    budget: new Budget(config.BODY_BUDGET_BYTES),
+    memory,
+    bodies: new Bodies(memory, config),
+    answers: new Answers(memory, config),
     gate: new Gate(config.CONCURRENCY, config.QUEUE_TIMEOUT_MS),
     streamGate: new Gate(config.STREAM_CONCURRENCY, config.QUEUE_TIMEOUT_MS),
     shares: new AppShares({
@@ -119,6 +133,19 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
   };
 }
 
+/** Apps and keys that are not known to exist share a few look-ups at a time, however many are asked for. */
+function limitStrangers({ UNKNOWN_LOOKUPS, CONCURRENCY, QUEUE_TIMEOUT_MS }: GatewayConfig): FairLimiter {
+  return new FairLimiter(
+    {
+      concurrency: UNKNOWN_LOOKUPS,
+      queueMax: CONCURRENCY,
+      queuePerKeyMax: Math.ceil(CONCURRENCY / 2),
+      timeoutMs: QUEUE_TIMEOUT_MS,
+    },
+    overloaded,
+  );
+}
+
 function createApp(context: Context): Express {
   const app = express();
   app.disable('x-powered-by');
@@ -146,6 +173,12 @@ function trustProxies(app: Express, { TRUST_PROXY }: GatewayConfig): void {
  * V8 runs all HTTP code slowly on Node 20 and 22. Here both are born with the prototypes that Express would give.
  */
 export function createHttpServer(app: Express, config: GatewayConfig): Server {
+  const pipelines = new Pipelines(config.PIPELINED_REQUESTS);
+  const serve = (request: IncomingMessage, response: ServerResponse) => {
+    // An answer that has its socket is not behind another one.
+    if (response.socket) app(request, response);
+    else pipelines.admit(request.socket, response, () => void app(request, response));
+  };
   const server = createServer(
     {
       ...bornWith(app),
@@ -155,14 +188,14 @@ export function createHttpServer(app: Express, config: GatewayConfig): Server {
       keepAliveTimeout: config.KEEP_ALIVE_TIMEOUT_MS,
       requireHostHeader: false,
     },
-    app,
+    serve,
   );
   server.setTimeout(config.IDLE_TIMEOUT_MS);
   server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
     expectsContinue(request);
-    app(request, response);
+    serve(request, response);
   });
-  server.on('checkExpectation', app);
+  server.on('checkExpectation', serve);
   server.on('clientError', refuseMalformed);
   server.on('connect', (_, socket: Socket) => refuse(socket, 405, 'METHOD_NOT_ALLOWED', 'CONNECT is not allowed'));
   return server;

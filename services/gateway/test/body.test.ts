@@ -1,17 +1,29 @@
 import { createServer, request as send, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { Budget, readBody } from '@granary/gateway/body';
+import { KeyedBudget } from '@granary/shared/concurrency/keyed-budget';
+import { Bodies } from '@granary/gateway/admission/bodies';
+import { readBody } from '@granary/gateway/body';
 
-const budget = new Budget(1_000);
+const settings = {
+  ...{ WAITING_BODIES: 6, WAITING_BODIES_PER_APP: 6, WAITING_BODIES_PER_ADDRESS: 3 },
+  ...{ BODY_TIMEOUT_MS: 10_000, BODY_GRACE_MS: 500, BODY_MIN_BYTES_PER_SECOND: 100 },
+};
+const budget = new KeyedBudget({ total: 1_000, perKey: { app: 1_000, address: 1_000 } });
+const bodies = new Bodies({ budget, reserveBytes: 0 }, settings);
 /** What reading the body of a request came to: its bytes, or the reason of the error. */
 const outcomes: string[] = [];
 
 const server = createServer((request, response) => {
-  readBody(request, response, { limitBytes: 800, timeoutMs: 10_000, budget }).then(
-    (body) => {
-      outcomes.push(String(body.length));
-      if (request.url === '/hold') held.push(() => response.end());
-      else response.end();
+  const address = String(request.headers['x-address']);
+  readBody(request, response, { limitBytes: 800, bodies, keys: { address } }).then(
+    ({ bytes, release }) => {
+      outcomes.push(String(bytes.length));
+      const end = () => {
+        release();
+        response.end();
+      };
+      if (request.url === '/hold') held.push(end);
+      else end();
     },
     (error: { reason: string }) => {
       outcomes.push(error.reason);
@@ -23,7 +35,7 @@ const held: Array<() => void> = [];
 
 beforeAll(() => new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve)));
 afterAll(() => new Promise((resolve) => server.close(resolve)));
-beforeEach(() => outcomes.splice(0));
+beforeEach(() => void outcomes.splice(0));
 
 function post(path: string, chunks: string[], headers: Record<string, string> = {}): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
@@ -64,6 +76,47 @@ test('bodies that are held count against the budget until their requests are ans
   await first;
   await post('/', ['x'.repeat(600)]);
   expect(outcomes).toEqual(['600', 'OVERLOADED', '600']);
+});
+
+/** Begins with a body of which only the first byte comes. */
+function begin(address: string): Promise<IncomingMessage> {
+  const { port } = server.address() as AddressInfo;
+  const headers = { 'x-address': address, 'content-length': '100' };
+  const request = send({ port, host: '127.0.0.1', method: 'POST', headers, agent: false });
+  request.on('error', () => {});
+  const arrived = new Promise<IncomingMessage>((resolve) => {
+    server.once('request', (incoming: IncomingMessage) => incoming.once('data', () => resolve(incoming)));
+  });
+  request.write('x');
+  begun.push(() => request.destroy());
+  return arrived;
+}
+const begun: Array<() => void> = [];
+afterEach(async () => {
+  for (const end of begun.splice(0)) end();
+  await until(() => bodies.counts().waiting === 0);
+});
+
+test('of the bodies that wait the one that has not moved for longest gives way, of the client that has most', async () => {
+  await begin('a');
+  for (let n = 0; n < 3; n += 1) await begin('b');
+  expect(bodies.counts().waiting).toBe(4);
+  await begin('b');
+  await until(() => outcomes.length === 1);
+  await begin('a');
+  await begin('c');
+  expect(outcomes).toEqual(['OVERLOADED']);
+  expect(bodies.counts().waiting).toBe(6);
+  await post('/', ['x'.repeat(100)], { 'x-address': 'd' });
+  expect(outcomes).toEqual(['OVERLOADED', 'OVERLOADED', '100']);
+  expect(bodies.counts()).toMatchObject({ waiting: 5, evicted: 2 });
+});
+
+test('a body that comes too slowly is refused long before its time is over', async () => {
+  await begin('a');
+  await until(() => outcomes.length > 0);
+  expect(outcomes).toEqual(['REQUEST_TIMEOUT']);
+  expect(bodies.counts()).toMatchObject({ waiting: 0, tooSlow: 1 });
 });
 
 test('what a client sent before it went away is given back', async () => {

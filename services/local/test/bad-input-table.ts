@@ -587,7 +587,6 @@ function limits(): BadInput[] {
     tooLarge(`POST ${app}/payout/settings`, 64 * 1024),
     tooLarge(`POST ${app}/regenerate-key`, 64 * 1024),
     tooLarge('POST /api/applications', 64 * 1024),
-    tooLarge('POST /x402/verify', 64 * 1024),
     tooLarge(`PUT /api/skills/${shop}/skills.md`, 256 * 1024, 'text/markdown'),
   ];
 }
@@ -804,7 +803,6 @@ function headers(): BadInput[] {
       `POST ${app}/payout/info`,
       `POST ${app}/regenerate-key`,
       'POST /api/applications',
-      'POST /x402/verify',
     ].map((target) => typed('text/plain', target)),
     typed('application/xml', `PUT /api/skills/${shop}/skills.md`),
     ...['gzip', 'br', 'deflate', 'gzip, identity'].map((encoding) =>

@@ -1,4 +1,5 @@
 import { connect, type Socket } from 'node:net';
+import { Client } from 'pg';
 import { eventually } from '@granary/shared/testing/eventually';
 import { newApp, send, startGranary, transports, type Granary, type StoreAnswer, type TestApp } from './granary';
 import { expectProblem } from './problem-shape';
@@ -253,16 +254,37 @@ describe('a gateway with little room', () => {
   let app: TestApp;
   beforeAll(async () => {
     granary = await startGranary('direct', {
-      settings: {
-        gateway: { CONCURRENCY: '1', QUEUE_TIMEOUT_MS: '50', BODY_TIMEOUT_MS: '5000', UPLOAD_TIMEOUT_MS: '5000' },
-      },
+      settings: { gateway: { CONCURRENCY: '1', QUEUE_TIMEOUT_MS: '50', BODY_GRACE_MS: '2000' } },
     });
     app = await newApp(granary);
   });
   afterAll(() => granary.stop());
 
-  /** Holds the one place there is, by a body that does not come to its end. */
-  async function hold(): Promise<{ socket: Socket; answer: Promise<string> }> {
+  test('refuses early what it cannot do, says when to come again, and stays healthy', async () => {
+    await app.store('films', [{ id: 'a' }]);
+    const database = new Client({ connectionString: granary.databaseUrls.data });
+    await database.connect();
+    // A write that waits for the lock of its app takes the one place there is.
+    await database.query('begin');
+    await database.query(
+      'select from head h join application a on a.number = h.app_number where a.app_id = $1 for update of h',
+      [app.appId],
+    );
+    const held = app.store('films', [{ id: 'b' }]);
+    await eventually(async () => (await send(granary.url, 'GET', '/')).status === 503);
+    const refused = await sendRaw(granary.url, { method: 'GET', path: '/' });
+    expect(`${refused.status} ${expectProblem(refused).code}`).toBe('503 OVERLOADED');
+    expect((await send(granary.url, 'GET', '/health')).status).toBe(200);
+    expect((await send(granary.url, 'GET', '/livez')).status).toBe(200);
+    // Who it is, and what the request says, is found out before.
+    expect((await sendRaw(granary.url, { method: 'POST', path: '/list', body: '{}' })).status).toBe(401);
+    await database.query('rollback');
+    await database.end();
+    await held;
+    await eventually(async () => (await send(granary.url, 'GET', '/')).status === 200);
+  });
+
+  test('serves others while a body does not come, and gives up on it', async () => {
     const { hostname, port } = new URL(granary.url);
     const socket = connect(Number(port), hostname);
     const headers = [`X-App-Key: ${app.key}`, 'Content-Type: application/json', 'Content-Length: 1000', 'Host: x'];
@@ -270,25 +292,21 @@ describe('a gateway with little room', () => {
     const answer = new Promise<string>((resolve) => socket.on('close', () => resolve(received)));
     socket.on('data', (chunk: Buffer) => (received += chunk.toString())).on('error', () => {});
     socket.write(`POST /store HTTP/1.1\r\n${headers.join('\r\n')}\r\n\r\n{"root":`);
-    await eventually(async () => (await send(granary.url, 'GET', '/')).status === 503);
-    return { socket, answer };
-  }
-
-  test('refuses early what it cannot do, says when to come again, and stays healthy', async () => {
-    const { socket } = await hold();
-    const refused = await sendRaw(granary.url, { method: 'POST', path: '/list', body: '{}' });
-    expect(`${refused.status} ${expectProblem(refused).code}`).toBe('503 OVERLOADED');
-    expect((await send(granary.url, 'GET', '/health')).status).toBe(200);
-    expect((await send(granary.url, 'GET', '/livez')).status).toBe(200);
-    socket.destroy();
-    await eventually(async () => (await send(granary.url, 'GET', '/')).status === 200);
-    await app.store('films', [{ id: 'a' }]);
-  });
-
-  test('gives up on a body that does not come, and is free again', async () => {
-    const { answer } = await hold();
+    for (let n = 0; n < 20; n += 1) await app.store('films', [{ id: `${n}` }]);
     const timedOut = parseAnswer(await answer);
     expect(`${timedOut.status} ${expectProblem(timedOut).code}`).toBe('408 REQUEST_TIMEOUT');
-    await eventually(async () => (await send(granary.url, 'GET', '/')).status === 200);
+  });
+
+  test('answers a public route that is not implemented before the body comes', async () => {
+    const { hostname, port } = new URL(granary.url);
+    for (const path of ['/x402/verify', '/x402/settle', '/pricing/quote']) {
+      const socket = connect(Number(port), hostname);
+      const answer = new Promise<string>((resolve) =>
+        socket.once('data', (chunk: Buffer) => resolve(chunk.toString())),
+      );
+      socket.write(`POST ${path} HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n{`);
+      expect(await answer).toMatch(/^HTTP\/1\.1 501 /);
+      socket.destroy();
+    }
   });
 });

@@ -83,7 +83,7 @@ export const applicationRoutes = [
       409: { description: 'The id is or was in use', codes: ['ALREADY_EXISTS'] },
       422: { description: 'The Idempotency-Key was used for another one', codes: ['IDEMPOTENCY_KEY_REUSED'] },
     },
-    handle: async ({ clients }, request) => {
+    handle: async ({ clients, apps }, request) => {
       const { body, tree, call } = request;
       const created = await clients.data.createApplication(
         message<CreateApplicationRequest>({
@@ -97,6 +97,7 @@ export const applicationRoutes = [
       );
       const { key, secret } = created.key!;
       const application = wholeApplication(created.application!);
+      apps.add(application.app_id);
       const headers = { Location: `/api/applications/${application.app_id}`, ...replayedHeader(secret === '') };
       const issued = { app_key: secret || null, key_id: key!.keyId, permissions: key!.permissions };
       return { ...json(201, { ...application, ...issued }, headers), isSecret: true };
@@ -164,8 +165,9 @@ export const applicationRoutes = [
         example: { success: true, message: 'Application demo is deleted' },
       },
     },
-    handle: async ({ clients }, { path, call }) => {
+    handle: async ({ clients, apps }, { path, call }) => {
       await clients.data.deleteApplication({ appId: path.app_id }, call);
+      apps.delete(path.app_id);
       return json(200, { success: true, message: `Application ${path.app_id} is deleted` });
     },
   }),

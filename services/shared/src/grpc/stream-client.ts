@@ -9,7 +9,7 @@ import { deadlinePassed } from './run';
 import { fromFailure, fromStatus } from './status';
 import { itemOverheadBytes, messageBytes, windowItems } from './stream';
 import { openLanes, type Stream } from './stream-lanes';
-import { fairQueue } from './stream-queue';
+import { fairQueue } from '../concurrency/fair-queue';
 import type { Call } from './types';
 
 /** What a client has under way; when nothing is, only streams are left, which stay open. */

@@ -1,0 +1,165 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { BudgetLease } from '@granary/shared/concurrency/keyed-budget';
+import { MinimumRateMonitor, type MonitoredTransfer } from '@granary/shared/concurrency/minimum-rate';
+import { overloaded } from '../problem';
+import type { ClientKeys, RequestMemory } from './client-budget';
+
+/**
+ * Answers are given to the socket in pieces of this size, so that it can be seen how fast they are read. A smaller one
+ * is given to it as a whole, and is counted only where the socket does not take it at once.
+ */
+const pieceBytes = 64 * 1024;
+
+export interface AnswerSettings {
+  READER_GRACE_MS: number;
+  READER_MIN_BYTES_PER_SECOND: number;
+}
+
+/** The answers of one connection that it has not taken yet. */
+interface UnsentAnswers {
+  count: number;
+  transfer: MonitoredTransfer;
+}
+
+/**
+ * Sends answers. What the peer has not taken counts against the memory of the process, by application, by address and
+ * in total. A connection that is not read is cut: when it takes fewer bytes per second than the minimum, or when others
+ * need the memory and it has taken nothing for the longest time.
+ */
+export class Answers {
+  private readonly rate: MinimumRateMonitor;
+  private readonly unsent = new WeakMap<Socket, UnsentAnswers>();
+  private unsentCount = 0;
+  private tooSlow = 0;
+  private evicted = 0;
+
+  constructor(
+    private readonly memory: RequestMemory,
+    settings: AnswerSettings,
+  ) {
+    this.rate = new MinimumRateMonitor({
+      graceMs: settings.READER_GRACE_MS,
+      windowMs: settings.READER_GRACE_MS,
+      bytesPerSecond: settings.READER_MIN_BYTES_PER_SECOND,
+    });
+  }
+
+  /**
+   * Takes memory for an answer before its head is written, until its response is closed. Undefined for a small one that
+   * the socket will probably take at once: that goes by `sendSmall`. Throws OVERLOADED when there is no memory.
+   */
+  hold(
+    request: IncomingMessage,
+    response: ServerResponse,
+    { body, keys, isStreamed }: Outgoing,
+  ): HeldAnswer | undefined {
+    const isTakenAtOnce = body.length < pieceBytes && response.socket?.writableLength === 0 && !isStreamed;
+    if (isTakenAtOnce) return undefined;
+    const held = this.charge(request, response, body.length, keys);
+    if (!held) throw overloaded();
+    if (isStreamed) held.observe();
+    return held;
+  }
+
+  /** Sends an answer for which no memory was taken, and takes it if the socket did not take all of it. */
+  sendSmall(request: IncomingMessage, response: ServerResponse, body: Buffer, keys: ClientKeys): void {
+    response.end(body);
+    const size = response.socket?.writableLength ?? 0;
+    if (size > 0 && !response.writableFinished && !this.charge(request, response, size, keys)) request.socket.destroy();
+  }
+
+  counts(): { unsent: number; evicted: number; tooSlow: number } {
+    return { unsent: this.unsentCount, evicted: this.evicted, tooSlow: this.tooSlow };
+  }
+
+  /** Charges an answer until its response is closed; undefined where there is no memory for it. */
+  private charge(
+    request: IncomingMessage,
+    response: ServerResponse,
+    sizeBytes: number,
+    keys: ClientKeys,
+  ): HeldAnswer | undefined {
+    const { socket } = request;
+    const lease = this.memory.budget.open(keys, () => {
+      this.evicted += 1;
+      socket.destroy();
+    });
+    if (!lease.tryTake(sizeBytes, this.memory.reserveBytes)) {
+      lease.release();
+      return undefined;
+    }
+    const unsent = this.unsentOf(socket);
+    unsent.count += 1;
+    this.unsentCount += 1;
+    response.once('close', () => {
+      lease.release();
+      this.unsentCount -= 1;
+      unsent.count -= 1;
+      // Its end is progress of the connection, whose other answers have their turn now.
+      unsent.transfer.add(pieceBytes);
+      if (unsent.count > 0) return;
+      unsent.transfer.stop();
+      this.unsent.delete(socket);
+    });
+    return new HeldAnswer(response, lease, unsent.transfer);
+  }
+
+  private unsentOf(socket: Socket): UnsentAnswers {
+    let unsent = this.unsent.get(socket);
+    if (!unsent) {
+      const transfer = this.rate.start(() => {
+        this.tooSlow += 1;
+        socket.destroy();
+      });
+      this.unsent.set(socket, (unsent = { count: 0, transfer }));
+    }
+    return unsent;
+  }
+}
+
+export interface Outgoing {
+  body: Buffer;
+  keys: ClientKeys;
+  /** Somebody else writes it, as other bytes: compressed. */
+  isStreamed: boolean;
+}
+
+/** An answer whose bytes are charged until it has been sent. */
+export class HeldAnswer {
+  constructor(
+    private readonly response: ServerResponse,
+    private readonly lease: BudgetLease,
+    private readonly transfer: MonitoredTransfer,
+  ) {}
+
+  /** Sends the body piece by piece, as the client takes it. */
+  send(body: Buffer): void {
+    const { response } = this;
+    let sentBytes = 0;
+    const sendMore = () => {
+      if (response.destroyed) return;
+      if (sentBytes > 0) this.progress(pieceBytes);
+      while (sentBytes + pieceBytes < body.length) {
+        const piece = body.subarray(sentBytes, sentBytes + pieceBytes);
+        sentBytes += pieceBytes;
+        if (!response.write(piece) && response.writableLength > 0) {
+          response.once('drain', sendMore);
+          return;
+        }
+      }
+      response.end(body.subarray(sentBytes));
+    };
+    sendMore();
+  }
+
+  /** Records what the client takes of an answer that somebody else writes. */
+  observe(): void {
+    this.response.on('drain', () => this.progress(this.response.writableHighWaterMark));
+  }
+
+  private progress(sizeBytes: number): void {
+    this.lease.touch();
+    this.transfer.add(sizeBytes);
+  }
+}

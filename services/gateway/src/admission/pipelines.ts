@@ -1,0 +1,53 @@
+import type { ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+
+/** What Node counts as the answer that a response has pending: reading from the connection pauses above some of it. */
+const pendingAnswerBytes = 64 * 1024;
+
+interface Pipeline {
+  /** Requests behind the first of the connection that are worked on or whose answers wait for their turn. */
+  started: number;
+  readonly waiting: Array<() => void>;
+}
+
+/** Node's own count of bytes that wait to be sent on a connection, which decides whether it is read from. */
+interface CountsPendingData {
+  _onPendingData?: (sizeBytes: number) => void;
+}
+
+/**
+ * Bounds how many requests of one connection are worked on ahead of their turn. One packet may hold a thousand requests,
+ * and all of their answers have to wait until the first one is read; so requests beyond the bound wait themselves, and
+ * nothing more is read from their connection meanwhile.
+ */
+export class Pipelines {
+  private readonly pipelines = new WeakMap<Socket, Pipeline>();
+
+  constructor(private readonly startedMax: number) {}
+
+  /**
+   * Admits a request behind the first one of its connection: calls `start` once it may be worked on; never, where the
+   * connection is closed before.
+   */
+  admit(socket: Socket, response: ServerResponse, start: () => void): void {
+    let pipeline = this.pipelines.get(socket);
+    if (!pipeline) this.pipelines.set(socket, (pipeline = { started: 0, waiting: [] }));
+    const own = pipeline;
+    const begin = () => {
+      own.started += 1;
+      response.once('close', () => {
+        own.started -= 1;
+        own.waiting.shift()?.();
+      });
+      start();
+    };
+    if (own.started < this.startedMax) return begin();
+    const counter = response as CountsPendingData;
+    counter._onPendingData?.(pendingAnswerBytes);
+    own.waiting.push(() => {
+      if (socket.destroyed) return;
+      counter._onPendingData?.(-pendingAnswerBytes);
+      begin();
+    });
+  }
+}
