@@ -7,6 +7,7 @@ const notOnStack = {
   'postgres.test.ts': 'is about the Postgres that npm start brings along',
   'rolling.test.ts': 'starts copies of processes of its own',
   'settings.test.ts': 'starts npm start and npm run stack itself',
+  'launch.test.ts': 'starts npm start and npm run stack itself',
   'start-failures.test.ts': 'starts npm start and npm run stack itself',
   'stack-parts.test.ts': 'is about Kafka and MinIO themselves',
   'stack-run.test.ts': 'is about npm run stack itself',
