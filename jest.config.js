@@ -8,6 +8,7 @@ const notOnStack = {
   'rolling.test.ts': 'starts copies of processes of its own',
   'settings.test.ts': 'starts npm start and npm run stack itself',
   'launch.test.ts': 'starts npm start and npm run stack itself',
+  'server-guide.test.ts': 'starts what the systemd unit starts',
   'start-failures.test.ts': 'starts npm start and npm run stack itself',
   'stack-parts.test.ts': 'is about Kafka and MinIO themselves',
   'stack-run.test.ts': 'is about npm run stack itself',

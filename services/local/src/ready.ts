@@ -7,6 +7,8 @@ export interface Ready {
   host: string;
   dataDir: string;
   operatorKey: string;
+  /** The key is in the file `operator-key` of the data directory. */
+  isKeyKept: boolean;
   app: DemoApp;
   /** False: neither key is in the lines. */
   showKeys: boolean;
@@ -15,7 +17,7 @@ export interface Ready {
 }
 
 /** What a start prints once requests are answered. */
-export function readyLines({ url, publicUrl, host, dataDir, operatorKey, app, showKeys, parts = [] }: Ready): string[] {
+export function readyLines({ url, publicUrl, host, dataDir, app, showKeys, parts = [], ...key }: Ready): string[] {
   const base = (publicUrl ?? url).replace(/\/+$/, '');
   const isOpen = host === '0.0.0.0' || host === '::';
   return [
@@ -26,7 +28,7 @@ export function readyLines({ url, publicUrl, host, dataDir, operatorKey, app, sh
       ? ['  PUBLIC_URL is not set: examples for clients name this machine only']
       : []),
     `  data directory: ${dataDir}`,
-    `  operator key: ${showKeys ? operatorKey : 'not shown'}`,
+    `  operator key: ${showKeys ? key.operatorKey : `not shown${key.isKeyKept ? `; it is in ${dataDir}/operator-key` : ''}`}`,
     `  demo app: ${app.appId}`,
     `  demo app key: ${showKeys ? app.key : `not shown; it is in ${dataDir}/demo-app.json`}`,
     ...parts,

@@ -63,7 +63,9 @@ export async function startLocal({ config, environment, log, say }: LocalOptions
     stops.push(await noteRunning(dataDir, url));
     const { SHOW_KEYS: showKeys, HOST: host } = config;
     const { PUBLIC_URL: publicUrl } = environment;
-    for (const line of readyLines({ url, publicUrl, host, dataDir, operatorKey, app, showKeys })) say(line);
+    const isKeyKept = config.OPERATOR_KEY === undefined;
+    const ready = { url, publicUrl, host, dataDir, operatorKey, isKeyKept, app, showKeys };
+    for (const line of readyLines(ready)) say(line);
     return { url, leavingMs, stop: () => stopAll(stops), failed };
   } catch (error) {
     await stopAll(stops).catch(() => {});

@@ -80,6 +80,9 @@ export class OwnGranary {
 
 const root = join(__dirname, '../../..');
 
+/** From the sources or by the script of the stack; or the arguments of Node. */
+type Way = 'npm start' | 'npm run stack' | { args: string[]; cwd: string };
+
 /** What a person has on the terminal who starts Granary: its lines, and how it ended. */
 export class OwnStart {
   private text = '';
@@ -95,12 +98,13 @@ export class OwnStart {
   }
 
   /** Starts it on `dataDir`, on any free port, with none of the settings of this process. */
-  static launch(way: 'npm start' | 'npm run stack', dataDir: string, settings: Record<string, string> = {}): OwnStart {
+  static launch(way: Way, dataDir: string, settings: Record<string, string> = {}): OwnStart {
     const { PATH, HOME, XDG_CACHE_HOME, TMPDIR } = process.env;
     const env = { ...{ PATH, HOME, XDG_CACHE_HOME, TMPDIR }, PORT: '0', DATA_DIR: dataDir, ...settings };
     const script = [join(root, 'scripts/stack.mjs'), '--bus', 'postgres', '--store', 'files'];
-    const args = way === 'npm start' ? [...fromSource, join(__dirname, '../src/main.ts')] : script;
-    const child = spawn(process.execPath, args, { env, cwd: root, stdio: ['ignore', 'pipe', 'pipe'] });
+    const source = [...fromSource, join(__dirname, '../src/main.ts')];
+    const command = typeof way === 'object' ? way : { args: way === 'npm start' ? source : script, cwd: root };
+    const child = spawn(process.execPath, command.args, { env, cwd: command.cwd, stdio: ['ignore', 'pipe', 'pipe'] });
     children.add(child);
     child.once('exit', () => children.delete(child));
     return new OwnStart(child);
