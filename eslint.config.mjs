@@ -5,7 +5,17 @@ import tseslint from 'typescript-eslint';
 const onlyInShared = ['kafkajs', 'minio', '@opentelemetry/*', '@grpc/*'];
 
 export default tseslint.config(
-  { ignores: ['**/dist/', '**/gen/', 'node_modules/', 'coverage/', '.granary/', '.granary-stack/'] },
+  {
+    ignores: [
+      '**/dist/',
+      '**/gen/',
+      'node_modules/',
+      'coverage/',
+      '.granary/',
+      '.granary-stack/',
+      'services/local/test/clients/typescript/',
+    ],
+  },
   js.configs.recommended,
   {
     files: ['**/*.mjs', '**/*.js'],

@@ -48,13 +48,19 @@ module.exports = {
       ...common,
       displayName: 'embedded',
       testMatch: ['<rootDir>/services/*/src/**/*.test.ts', '<rootDir>/services/*/test/**/*.test.ts'],
-      testPathIgnorePatterns: ['/services/local/test/attacks/'],
+      testPathIgnorePatterns: ['/services/local/test/(attacks|clients)/'],
     },
     // What strangers and neighbours do to an app; alone on the machine, by `npm run test:attacks`.
     {
       ...common,
       displayName: 'attacks',
       testMatch: ['<rootDir>/services/local/test/attacks/*.test.ts'],
+    },
+    // What generators of clients and tests make of the OpenAPI document.
+    {
+      ...common,
+      displayName: 'clients',
+      testMatch: ['<rootDir>/services/local/test/clients/*.test.ts'],
     },
     // The same suites once more, each on a process per service, Kafka and MinIO.
     {

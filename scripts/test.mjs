@@ -32,15 +32,18 @@ async function tool(file, args) {
 }
 
 /**
- * Kafka and MinIO, for the suites that need them. Where a tool of the machine is missing those suites are skipped, unless
+ * Kafka, MinIO and tools in Python, for the suites that need them. Where a tool of the machine is missing those suites are skipped, unless
  * REQUIRE_STACK=1 says that nothing may be.
  */
 async function installStack() {
   const { installParts } = await import(pathToFileURL(path.join(root, 'services/local/dist/stack/install.js')).href);
-  const missing = Object.values(await installParts(console.log));
+  const missing = Object.entries(await installParts(console.log));
   if (missing.length === 0) return;
-  if (process.env.REQUIRE_STACK === '1') throw new Error(missing.join('\n'));
-  for (const reason of missing) console.log(`ITS TESTS, AND ALL TESTS ON A STACK, ARE SKIPPED: ${reason}`);
+  if (process.env.REQUIRE_STACK === '1') throw new Error(missing.map(([, reason]) => reason).join('\n'));
+  for (const [part, reason] of missing) {
+    const skipped = part === 'python' ? 'ITS TESTS ARE' : 'ITS TESTS, AND ALL TESTS ON A STACK, ARE';
+    console.log(`${skipped} SKIPPED: ${reason}`);
+  }
 }
 
 /**
@@ -62,7 +65,7 @@ async function measureSlowness() {
 const jestArgs = process.argv.slice(2);
 await step('install', () => installWhenNeeded(root, console.log));
 await step('build', build);
-await step('Kafka and MinIO', installStack);
+await step('Kafka, MinIO and tools in Python', installStack);
 const slowness = await measureSlowness().catch(() => 'an unknown number of');
 if (jestArgs.length === 0) {
   await step('lint', () => tool('eslint/bin/eslint.js', ['--max-warnings', '0', '.']));
@@ -71,7 +74,7 @@ if (jestArgs.length === 0) {
 }
 if (jestArgs.length > 0) await jest('jest', jestArgs);
 else {
-  await jest('jest', ['--selectProjects', 'embedded', 'stack']);
+  await jest('jest', ['--selectProjects', 'embedded', 'stack', 'clients']);
   await jest('attacks', ['--selectProjects=attacks', '--runInBand']);
   await step('npm start in a clean directory', () => smoke(root));
 }

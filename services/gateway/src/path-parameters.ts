@@ -92,7 +92,7 @@ export const pathParameters = {
   },
   user_address: {
     pattern: /^[A-Za-z0-9]{1,128}$/,
-    example: 'ADDRESS',
+    example: 'celestia1qurswpc8qurswpc8qurswpc8qurswpc8zek26v',
     description: 'A bech32 address of the chain',
     reason: 'ADDRESS_NOT_FOUND',
     noun: 'address',

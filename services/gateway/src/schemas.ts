@@ -22,9 +22,12 @@ export const accessPolicySchema = z
   .strictObject({
     read: z.enum(['public', 'private']).describe('`public`: anybody reads; `private`: a key with `Read` is needed'),
   })
-  .describe('Who may read without a key');
+  .meta({ id: 'AccessPolicy', description: 'Who may read without a key', examples: [{ read: 'private' }] });
 
 export const utiaSchema = z.int().min(0).describe('In utia');
+
+/** The path of a field, as the document presents it. */
+export const fieldPathSchema = z.string().min(1).max(500).meta({ pattern: '^[^.]+([.][^.]+)*$' });
 
 /** Any JSON object; a service checks what is in it. */
 export const objectSchema = z.record(z.string(), z.unknown());

@@ -7,6 +7,7 @@ import { findMissingParts } from '../src/stack/install';
 import { prepareKafka, startKafka } from '../src/stack/kafka-broker';
 import { prepareMinio, startMinio } from '../src/stack/minio-server';
 import { beginRun } from '../src/stack/runs';
+import { preparePythonTools } from '../src/stack/python-tools';
 import { runTool } from '../src/stack/tools';
 
 export interface StackServer extends TestStack {
@@ -17,6 +18,7 @@ export interface StackServer extends TestStack {
 interface Answers {
   kafka: TestKafka;
   minio: TestMinio;
+  python: { interpreter: string };
   build: object;
 }
 
@@ -45,17 +47,19 @@ export async function startStackServer(): Promise<StackServer> {
       const { endpoint, accessKey, secretKey } = minio;
       return { endpoint, accessKey, secretKey, program };
     },
+    python: async () => ({ interpreter: await preparePythonTools(silent) }),
     build: async () => {
       await runTool(process.execPath, ['scripts/build.mjs'], { cwd: root, signal: undefined });
       return {};
     },
   };
+  const isPart = (what: string): what is keyof Answers => what in start;
   const started: Partial<Record<keyof Answers, Promise<Answers[keyof Answers]>>> = {};
   // Others on this machine do not know the way.
   const secret = randomBytes(16).toString('hex');
   const server = createServer((request, response) => {
-    const [, what] = new RegExp(`^/${secret}/(kafka|minio|build)$`).exec(request.url ?? '') ?? [];
-    if (what !== 'kafka' && what !== 'minio' && what !== 'build') return void response.writeHead(404).end();
+    const [, what] = new RegExp(`^/${secret}/(kafka|minio|python|build)$`).exec(request.url ?? '') ?? [];
+    if (what === undefined || !isPart(what)) return void response.writeHead(404).end();
     (started[what] ??= start[what]()).then(
       (result) => response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(result)),
       (error: Error) => response.writeHead(500).end(error.message),

@@ -21,9 +21,13 @@ const uploaded = z.object({
 const deleted = z.object({ ...uploaded.shape, celestia_height: z.int().positive().describe('Height of the commit') });
 
 const file = z.string().meta({ format: 'binary', description: 'The bytes of the blob' });
-const form = z.object({
+const form = z.strictObject({
   blob: file,
-  metadata: z.string().optional().describe('A JSON object as text, at most 64 KiB: fields of the metadata document'),
+  metadata: z
+    .string()
+    .optional()
+    .meta({ contentMediaType: 'application/json' })
+    .describe('A JSON object as text, at most 64 KiB: fields of the metadata document'),
 });
 /** A blob has the content type of its upload; the first one is what generators understand. */
 const anyBytes = ['application/octet-stream', '*/*'] as const;

@@ -8,6 +8,7 @@ import { limits, route } from '../route';
 import {
   exampleTicket,
   exampleTime,
+  fieldPathSchema,
   indexNameSchema,
   nameSchema,
   objectSchema,
@@ -21,8 +22,6 @@ const indexTypes = [
   ...['btree', 'hash', 'fulltext', 'composite', 'price', 'encrypted'],
   ...['string', 'number', 'boolean', 'date'],
 ] as const;
-
-const fieldSchema = z.string().min(1).max(500);
 
 const exampleIndex = {
   name: 'by_stars',
@@ -40,7 +39,7 @@ const exampleIndex = {
 const createSchema = z.strictObject({
   name: indexNameSchema,
   collection: nameSchema.describe('The collection; it is created where it does not exist'),
-  field_name: fieldSchema.nullish().describe('Dotted for a nested field; needed unless there are `fields`'),
+  field_name: fieldPathSchema.nullish().describe('Dotted for a nested field; needed unless there are `fields`'),
   index_type: publishedAs(
     z
       .string()
@@ -53,7 +52,7 @@ const createSchema = z.strictObject({
       'that type; `composite` is over several fields. Case-insensitive',
   ),
   fields: z
-    .array(fieldSchema)
+    .array(fieldPathSchema)
     .min(1)
     .max(16)
     .nullish()

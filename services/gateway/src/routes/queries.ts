@@ -8,6 +8,7 @@ import {
   accessPolicy,
   accessPolicySchema,
   exampleTime,
+  fieldPathSchema,
   findSchema,
   nameSchema,
   objectSchema,
@@ -21,11 +22,9 @@ import { queryErrors, read } from './documents';
 
 const parameterSchema = z.strictObject({
   name: z.string().min(1).max(200).describe('Name of the URL parameter; not `limit`, `offset`, `cursor` or `count`'),
-  field_path: z
-    .string()
-    .min(1)
-    .max(500)
-    .describe('The field that it filters, dotted for a nested one; may end in an operator (`year.$gte`)'),
+  field_path: fieldPathSchema.describe(
+    'The field that it filters, dotted for a nested one; may end in an operator (`year.$gte`)',
+  ),
   default: z.unknown().optional().describe('Taken where the parameter is missing'),
   required: z.boolean().nullish().describe('Without it a read is refused'),
   description: z.string().max(2_000).nullish().describe('For people'),
@@ -38,7 +37,7 @@ const createSchema = z.strictObject({
     .strictObject({
       find: findSchema.nullish(),
       select: selectSchema.nullish(),
-      sort: publishedAs(z.unknown().optional(), z.union([z.string(), z.array(z.string()).max(16)])).describe(
+      sort: publishedAs(z.unknown().optional(), z.union([fieldPathSchema, z.array(fieldPathSchema).max(16)])).describe(
         'Fields to sort by; `-field` descends',
       ),
       limit: z.int().min(1).max(10_000).nullish().describe('Records of a page: the default, and the most'),

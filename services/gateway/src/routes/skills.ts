@@ -10,7 +10,10 @@ import { successSchema } from '../schemas';
 import { validate } from '../validation';
 
 const bodySchema = z.strictObject({
-  markdown: z.string().max(limits.skillsBytes).describe("The owner's part of the document, at most 256 KiB"),
+  markdown: z
+    .string()
+    .max(limits.skillsBytes - Buffer.byteLength('{"markdown":""}'))
+    .describe("The owner's part of the document; 256 KiB are the limit of the whole body"),
 });
 const textSchema = z.string().describe("The owner's part of the document");
 const exampleText = 'Short notes with stars.';

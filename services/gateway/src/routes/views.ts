@@ -10,6 +10,7 @@ import {
   accessPolicySchema,
   exampleTicket,
   exampleTime,
+  fieldPathSchema,
   findSchema,
   nameSchema,
   objectSchema,
@@ -24,7 +25,7 @@ import { queryErrors, read } from './documents';
 
 const refreshModes = ['live', 'lazy'] as const;
 
-const fieldsSchema = z.union([z.string(), z.array(z.string()).max(16)]);
+const fieldsSchema = z.union([fieldPathSchema, z.array(fieldPathSchema).max(16)]);
 
 /** The query of a view as the document presents it; the data service checks it, and takes older spellings too. */
 const viewQuery = z
@@ -41,7 +42,6 @@ const viewQuery = z
       ),
     sort_by: fieldsSchema.optional().describe('Order of the rows; `-field` descends'),
     limit: z.int().min(1).max(10_000).optional().describe('Rows that are kept, at most'),
-    base: z.string().optional().describe('The source collection that the rows come from'),
   })
   .describe('What the view holds');
 

@@ -1,21 +1,26 @@
 import { isKafkaInstalled } from './kafka-install';
 import { prepareKafka } from './kafka-broker';
 import { isMinioInstalled, prepareMinio } from './minio-server';
+import { findPythonTools, preparePythonTools } from './python-tools';
 import { beginRun } from './runs';
 import { findGo, findJava, findMaven, MissingToolError } from './tools';
 
 export type StackPart = 'kafka' | 'minio';
 
 /** For each part that cannot run, the sentence that says why. */
-export type MissingParts = Partial<Record<StackPart, string>>;
+export type MissingParts = Partial<Record<StackPart | 'python', string>>;
 
-/** Puts Kafka and MinIO into the cache, and answers what cannot be put there because a tool of the machine is missing. */
+/**
+ * Puts Kafka, MinIO and the tools in Python into the cache, and answers what cannot be put there because a tool of the
+ * machine is missing.
+ */
 export async function installParts(say: (line: string) => void): Promise<MissingParts> {
   const run = await beginRun();
   try {
     return {
       ...(await attempt('kafka', () => prepareKafka(run, say))),
       ...(await attempt('minio', () => prepareMinio(say))),
+      ...(await attempt('python', () => preparePythonTools(say))),
     };
   } finally {
     await run.end();
@@ -46,13 +51,18 @@ async function findMissingTools(installed: Record<StackPart, boolean>): Promise<
 /** Says, without installing anything, which parts cannot run now. */
 export async function findMissingParts(): Promise<MissingParts> {
   const [kafka, minio] = await Promise.all([isKafkaInstalled(), isMinioInstalled()]);
-  const missing = await findMissingTools({ kafka, minio });
+  let python: string | undefined;
+  const missing: MissingParts = {
+    ...(await findMissingTools({ kafka, minio })),
+    ...(await attempt('python', async () => (python = await findPythonTools()))),
+  };
   if (!kafka) missing.kafka ??= 'Kafka is not installed yet; npm test does that.';
   if (!minio) missing.minio ??= 'MinIO is not installed yet; npm test does that.';
+  if (python === undefined) missing.python ??= 'The tools in Python are not installed yet; npm test does that.';
   return missing;
 }
 
-async function attempt(part: StackPart, work: () => Promise<unknown>): Promise<MissingParts> {
+async function attempt(part: keyof MissingParts, work: () => Promise<unknown>): Promise<MissingParts> {
   try {
     await work();
     return {};

@@ -20,6 +20,8 @@ export interface Java {
 
 const javaNeeded = 'Kafka needs Java 17 or newer (JAVA_HOME, or the command java)';
 const mavenNeeded = 'Kafka is fetched by Maven 3.6 or newer (the command mvn)';
+const pythonNeeded =
+  'Generated clients are tested with Python 3.11 or newer and its modules venv and ensurepip (the command python3)';
 const goNeeded = 'MinIO is built by Go 1.21 or newer (the command go)';
 
 /** Finds the Java that runs Kafka. Throws a MissingToolError. */
@@ -45,6 +47,16 @@ export async function findGo(env: NodeJS.ProcessEnv = process.env): Promise<void
   if (Number(major) < 1 || (Number(major) === 1 && Number(minor) < 21)) {
     throw new MissingToolError(`Go is too old: ${goNeeded}.`);
   }
+}
+
+/** Finds the Python that runs the tools of generated clients. Throws a MissingToolError. */
+export async function findPython(env: NodeJS.ProcessEnv = process.env): Promise<{ command: string; version: string }> {
+  const command = 'python3';
+  const program = 'import sys, venv, ensurepip; print(sys.version_info.major, sys.version_info.minor, sys.version)';
+  const { stdout } = await ask(command, ['-c', program], env, `Python is missing: ${pythonNeeded}.`);
+  const [major, minor] = stdout.split(' ').map(Number) as [number, number];
+  if (major !== 3 || minor < 11) throw new MissingToolError(`Python is too old: ${pythonNeeded}.`);
+  return { command, version: stdout.trim() };
 }
 
 /** Runs a tool to its end; `signal` ends it. Throws an Error with the end of what it wrote. */

@@ -1,7 +1,7 @@
 /** Holds what the test run says of its Kafka and MinIO, as JSON of `TestStack`. */
 export const testStackVariable = 'GRANARY_TEST_STACK';
 
-export type StackPart = 'kafka' | 'minio';
+export type StackPart = 'kafka' | 'minio' | 'python';
 
 export interface TestStack {
   /** Where the parts are asked for; nothing runs before it is. */
@@ -47,6 +47,11 @@ export function kafkaForTests(): Promise<TestKafka> {
 /** The run's MinIO, started when it is first asked for. */
 export function minioForTests(): Promise<TestMinio> {
   return ask<TestMinio>('minio');
+}
+
+/** The interpreter of a Python that has schemathesis and openapi-python-client. */
+export async function pythonForTests(): Promise<string> {
+  return (await ask<{ interpreter: string }>('python')).interpreter;
 }
 
 /** Sees to it that what the services' processes run is what the sources say. The first who asks has it built. */
