@@ -7,6 +7,7 @@ import type { ObjectStore } from '@granary/shared/objects/store';
 import type { DatabaseClock } from '@granary/shared/postgres/clock';
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { Marking } from './marking';
+import type { Removal } from './removal';
 
 /** What every part of the service works with. */
 export interface BlobsContext {
@@ -20,6 +21,7 @@ export interface BlobsContext {
   /** Blobs whose commit is under way in this process; nobody else decides about them meanwhile. */
   committing: Set<string>;
   markStored: Marking;
+  removeBytes: Removal;
   pendingGraceMs: number;
   /** Of the transfer at hand, if it is traced. */
   trace?: string;

@@ -9,7 +9,6 @@ import type { AccessTo } from '@granary/shared/trust/access';
 import { askDeletion, markDeleted, withdrawDeletion } from './blobs';
 import { isOutcomeUnknown, type BlobsContext } from './context';
 import { findVisible } from './download';
-import { removeBytes } from './settling';
 
 export const blobsDefinition = loadService<BlobsDefinition>('blobs', 'Blobs');
 
@@ -35,7 +34,7 @@ async function deleteBlob(context: BlobsContext, request: DeleteBlobRequest, cal
   await markDeleted(context.pool, blobId);
   context.appended.notify();
   // What is left is removed by the next round, so that a full disk or a slow one does not make the deletion fail.
-  await removeBytes(context).catch((error: unknown) => context.log.warn({ err: error }, 'bytes were not removed yet'));
+  await context.removeBytes().catch((error: unknown) => context.log.warn({ err: error }, 'bytes were not removed yet'));
   const [result] = JSON.parse(resultsJson.toString()) as Array<{ celestia_height: number }>;
   if (!result) throw new ServiceError('INTERNAL', 'INTERNAL', 'data answered without a result');
   return String(result.celestia_height);

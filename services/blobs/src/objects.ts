@@ -1,4 +1,4 @@
-import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { execute, row, rows, type Connection, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 
 /**
@@ -54,15 +54,15 @@ export async function releaseObjects(tx: Connection, keys: readonly string[]): P
   );
 }
 
-export async function findReleased(pool: Pool, limit: number): Promise<string[]> {
+export async function findReleased(db: Queryable, limit: number): Promise<string[]> {
   const found = await rows<{ key: string }>(
-    pool,
+    db,
     sql`select object_key as key from object where released_at is not null order by released_at limit ${limit}`,
   );
   return found.map(({ key }) => key);
 }
 
 /** Forgets objects whose bytes are gone. */
-export async function forgetReleased(pool: Pool, keys: readonly string[]): Promise<void> {
-  await execute(pool, sql`delete from object where object_key = any(${keys}::text[]) and released_at is not null`);
+export async function forgetReleased(db: Queryable, keys: readonly string[]): Promise<void> {
+  await execute(db, sql`delete from object where object_key = any(${keys}::text[]) and released_at is not null`);
 }

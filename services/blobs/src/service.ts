@@ -22,6 +22,7 @@ import { blobsImplementation } from './handlers';
 import { createMarking } from './marking';
 import { openObjectStore } from './object-store';
 import { installationId } from './objects';
+import { createRemoval } from './removal';
 import { startSettling } from './settling';
 import { startSweeping } from './sweeping';
 
@@ -64,6 +65,7 @@ export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides 
         data: dataClient.client,
         committing: new Set(),
         markStored: createMarking(pool),
+        removeBytes: createRemoval(pool, store),
         pendingGraceMs: config.PENDING_GRACE_MS,
       };
       const settling = startSettling(context);

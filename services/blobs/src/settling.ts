@@ -6,7 +6,6 @@ import {
   findDeleting,
   findPending,
   forgetPending,
-  giveUpObjects,
   markDeleted,
   markStored,
   storedUpload,
@@ -14,7 +13,6 @@ import {
   type Blob,
 } from './blobs';
 import type { BlobsContext } from './context';
-import { findReleased, forgetReleased } from './objects';
 
 const batchSize = 100;
 const roundEveryMs = 2_000;
@@ -60,18 +58,6 @@ async function settleDeletion(context: BlobsContext, blob: Blob): Promise<void> 
   }
 }
 
-/** Removes the bytes that no blob uses any more: those of deleted blobs, and of uploads that were given up. */
-export async function removeBytes(context: BlobsContext, isStopping: () => boolean = () => false): Promise<void> {
-  while (!isStopping() && (await giveUpObjects(context.pool, batchSize)) === batchSize);
-  for (;;) {
-    const keys = await findReleased(context.pool, batchSize);
-    if (keys.length === 0 || isStopping()) return;
-    // The rows go last, so that a crash in between leaves nothing that is not tried again.
-    for (const key of keys) await context.store.delete(key);
-    await forgetReleased(context.pool, keys);
-  }
-}
-
 async function round(context: BlobsContext, isStopping: () => boolean): Promise<void> {
   for (const blob of await findPending(context.pool, batchSize)) {
     if (isStopping()) return;
@@ -81,7 +67,7 @@ async function round(context: BlobsContext, isStopping: () => boolean): Promise<
     if (isStopping()) return;
     await settleDeletion(context, blob);
   }
-  await removeBytes(context, isStopping);
+  await context.removeBytes(isStopping);
 }
 
 /**

@@ -8,7 +8,6 @@ import { storedFilename, storedType } from './content';
 import { dataTimeoutMs, isOutcomeUnknown, type BlobsContext } from './context';
 import { formOverheadBytes, metadataMaxBytes, receiveForm, receiveRaw, tooLarge, type ReceivedUpload } from './form';
 import { canonicalMetadata, contentHash } from './metadata';
-import { removeBytes } from './settling';
 import { callWithin } from './tracing';
 
 /** The answer of endpoint 5. */
@@ -137,7 +136,7 @@ async function commit(
   const drop = () =>
     dropped(context, blobId, requestId, async () => {
       await forgetPending(context.pool, blobId);
-      await removeBytes(context);
+      await context.removeBytes();
     });
   let committed: CommitUploadResponse;
   try {

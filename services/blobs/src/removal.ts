@@ -1,0 +1,75 @@
+import type { ObjectStore } from '@granary/shared/objects/store';
+import { row, type Connection, type Pool } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { giveUpObjects } from './blobs';
+import { findReleased, forgetReleased } from './objects';
+
+const batchSize = 100;
+
+/**
+ * The advisory lock, in the database of blobs, that a backup holds while it copies the objects which its cut names. Those
+ * who remove objects hold it shared. It belongs to a session, so a backup that is killed gives it back at once.
+ */
+export const removalLockKey = 4_702_117_307;
+
+/**
+ * Removes the bytes that no blob uses any more: those of deleted blobs, and of uploads that were given up. While a backup
+ * copies objects they stay, and a later call removes them.
+ */
+export type Removal = (isStopping?: () => boolean) => Promise<void>;
+
+/** One pass runs at a time, for each holds a connection; calls that come meanwhile share the next one. */
+export function createRemoval(pool: Pool, store: ObjectStore): Removal {
+  let running: Promise<void> | undefined;
+  let next: Promise<void> | undefined;
+  const start: Removal = (isStopping = () => false) => {
+    running = removeReleased(pool, store, isStopping).finally(() => {
+      running = undefined;
+    });
+    return running;
+  };
+  return (isStopping) => {
+    if (running === undefined) return start(isStopping);
+    next ??= running
+      .catch(() => {})
+      .then(() => {
+        next = undefined;
+        return start(isStopping);
+      });
+    return next;
+  };
+}
+
+async function removeReleased(pool: Pool, store: ObjectStore, isStopping: () => boolean): Promise<void> {
+  while (!isStopping() && (await giveUpObjects(pool, batchSize)) === batchSize);
+  while (!isStopping() && (await findReleased(pool, 1)).length > 0) {
+    const isAllowed = await unlessBackedUp(pool, async (db) => {
+      const keys = await findReleased(db, batchSize);
+      // The rows go last, so that a crash in between leaves nothing that is not tried again.
+      for (const key of keys) await store.delete(key);
+      await forgetReleased(db, keys);
+    });
+    if (!isAllowed) return;
+  }
+}
+
+/** Runs `remove` on a connection that holds the lock shared. False while a backup holds the lock or waits for it. */
+async function unlessBackedUp(pool: Pool, remove: (db: Connection) => Promise<void>): Promise<boolean> {
+  const db = await pool.connect();
+  let isUnlocked = false;
+  try {
+    const tried = await row<{ locked: boolean }>(
+      db,
+      sql`select pg_try_advisory_lock_shared(${removalLockKey}::bigint) as locked`,
+    );
+    if (tried?.locked === true) {
+      await remove(db);
+      await row(db, sql`select pg_advisory_unlock_shared(${removalLockKey}::bigint)`);
+    }
+    isUnlocked = true;
+    return tried?.locked === true;
+  } finally {
+    // A connection that is closed holds no lock.
+    db.release(!isUnlocked);
+  }
+}
