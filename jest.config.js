@@ -1,5 +1,6 @@
 /** Suites of services/local that are not about what is behind the front door, or that harm what it stands on. */
 const notOnStack = {
+  'backup-failures.test.ts': 'is about the commands, which are the same on a stack',
   'blobs-away.test.ts': 'kills and freezes a MinIO of its own',
   'clocks.test.ts': 'sets the clock of one process',
   'commit-cut.test.ts': 'cuts the commits of one process',

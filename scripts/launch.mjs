@@ -14,8 +14,8 @@ export function checkNode() {
 
 /**
  * Puts the flags of an npm script into the environment, where the services read their configuration. `flags` names the
- * variable of each flag, or the variable and its value for a flag that takes none. Answers false when it was asked for
- * help and gave it.
+ * variable of each flag, or the variable and its value for a flag that takes none, and that of the one argument which is
+ * no flag, as `<directory>`, where there is one. Answers false when it was asked for help and gave it.
  */
 export function readFlags(script, args, flags, help) {
   // npm changes to the project's folder and says where the user was; relative paths mean that place.
@@ -26,6 +26,10 @@ export function readFlags(script, args, flags, help) {
   }
   for (let i = 0; i < args.length; i++) {
     const [flag, ...rest] = args[i].split('=');
+    if (!flag.startsWith('-') && '<directory>' in flags) {
+      process.env[flags['<directory>']] = path.resolve(here, args[i]);
+      continue;
+    }
     if (!(flag in flags)) {
       throw new Error(`Unknown option ${args[i]}. The options are ${Object.keys(flags).join(', ')} and --help.`);
     }

@@ -2,11 +2,17 @@ import path from 'node:path';
 import { runChild } from './child.mjs';
 
 // The same tests as in every run, at the size that takes the better part of an hour: 300,000 events and 500 kills on
-// each transport of the bus, five minutes without the broker, and 1 GiB through the gateway to the object store and
-// back. Nothing is skipped.
+// each transport of the bus, five minutes without the broker, 1 GiB through the gateway to the object store and back, and
+// backups under tens of thousands of writes. Nothing is skipped.
 const { code } = await runChild(
   process.execPath,
-  [path.join(import.meta.dirname, 'test.mjs'), 'bus-chaos', 'bus-away', 'services/blobs/test/memory'],
+  [
+    path.join(import.meta.dirname, 'test.mjs'),
+    'bus-chaos',
+    'bus-away',
+    'services/blobs/test/memory',
+    'services/local/test/backup.test',
+  ],
   { env: { ...process.env, TEST_LONG: '1', REQUIRE_STACK: '1' }, show: true },
 );
 process.exitCode = code;

@@ -4,6 +4,7 @@ import { databaseServices, type DatabaseService } from '../constellation';
 import { startPostgres } from '../postgres/postgres';
 import { requireTools } from './install';
 import { prepareKafka, startKafka } from './kafka-broker';
+import { forgetMinioAccess, keepMinioAccess } from './minio-access';
 import { prepareMinio, startMinio } from './minio-server';
 import type { LineSink, Program } from './programs';
 import type { Run } from './runs';
@@ -74,8 +75,11 @@ export async function startBackends(options: BackendsOptions): Promise<Backends>
       backends.kafka = kafka;
     }
     if (minioProgram !== undefined) {
-      const minio = await startMinio(minioProgram, { run, sink, directory: path.join(dataDir, 'minio') });
+      const directory = path.join(dataDir, 'minio');
+      const minio = await startMinio(minioProgram, { run, sink, directory });
+      stops.push(() => forgetMinioAccess(directory));
       started(minio);
+      await keepMinioAccess(directory, minio);
       backends.objectStore = minio;
     }
     return backends;

@@ -19,7 +19,8 @@ import type { LineSink, Program } from './programs';
 import { beginRun } from './runs';
 import { startServices, type ServiceName, type ServicesSettings } from './services';
 
-const bucket = 'granary';
+/** In which the objects of the stack are. */
+export const bucket = 'granary';
 const topicPrefix = 'granary';
 
 export interface StackOptions {

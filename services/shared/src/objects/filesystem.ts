@@ -13,6 +13,12 @@ const writeBufferBytes = 1024 * 1024;
 /** What is read ahead, per object that is read. */
 const readBufferBytes = 256 * 1024;
 
+/** The file in which a store in `directory` has the object of that key. Throws a RangeError for what is no key. */
+export function filesystemPath(directory: string, key: string): string {
+  if (!KEY.test(key)) throw new RangeError('not a key of this store');
+  return join(directory, 'objects', key);
+}
+
 /**
  * An object store in a directory, which belongs to one process at a time: `objects/` holds the objects, two levels
  * deep by the first digits of their keys, `tmp/` what is being taken in. Empties `tmp/` of what a crash left there.
@@ -25,10 +31,7 @@ export async function openFilesystemStore(directory: string): Promise<ObjectStor
   await mkdir(temporary, { mode: 0o700 });
   await syncDirectory(directory);
 
-  const pathOf = (key: string) => {
-    if (!KEY.test(key)) throw new RangeError('not a key of this store');
-    return join(objects, key);
-  };
+  const pathOf = (key: string) => filesystemPath(directory, key);
   return {
     receive: (source) => explained(receive(objects, temporary, source)),
     read: async (key, range) => {

@@ -1,0 +1,28 @@
+import path from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { checkNode, prepare, readFlags } from './launch.mjs';
+
+const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
+
+const help = `Brings a backup back as a data directory, and checks all of it.
+
+  npm run restore -- <directory> [--data-dir <path>] [--replace]
+
+  <directory>         a directory with backups, of which the newest is taken, or one of them   (BACKUP_DIR)
+  --data-dir <path>   an empty or new directory                                                (DATA_DIR)
+  --replace           it may have data of a Granary that does not run; they are moved aside
+  --help              this text`;
+
+const flags = { '<directory>': 'BACKUP_DIR', '--data-dir': 'DATA_DIR', '--replace': ['RESTORE_REPLACE', 'true'] };
+
+async function restore() {
+  checkNode();
+  if (!readFlags('restore', process.argv.slice(2), flags, help)) return;
+  await prepare();
+  await import(pathToFileURL(path.join(root, 'services/local/dist/backup/restore-main.js')).href);
+}
+
+restore().catch((error) => {
+  console.error(error.message);
+  process.exitCode = 1;
+});

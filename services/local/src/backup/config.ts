@@ -1,0 +1,16 @@
+import { z } from 'zod';
+
+/** The environment of `npm run backup`. */
+export const backupConfig = z.object({
+  BACKUP_DIR: z.string({ error: 'say where to: npm run backup -- <directory>' }).min(1),
+  DATA_DIR: z.string().min(1).optional(),
+  BACKUP_WITHOUT_SEED: z.stringbool().default(false),
+});
+
+/** The environment of `npm run restore`. */
+export const restoreConfig = z.object({
+  BACKUP_DIR: z.string({ error: 'say where from: npm run restore -- <directory>' }).min(1),
+  /** Absent: where `npm start` keeps its data, or `npm run stack` if the backup is one of the stack. */
+  DATA_DIR: z.string().min(1).optional(),
+  RESTORE_REPLACE: z.stringbool().default(false),
+});

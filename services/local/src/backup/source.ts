@@ -1,0 +1,101 @@
+import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Client } from 'pg';
+import { ConfigError } from '@granary/shared/config';
+import { openCluster, type Cluster, type PostgresLog } from '../postgres/cluster';
+import { resolveDataDir } from '../postgres/data-dir';
+import { connectAsSuperuser } from '../postgres/ownership';
+import { judgeProcess, readPostmasterFile } from '../postgres/postmaster';
+import { startPostgres } from '../postgres/postgres';
+import { exists } from '../postgres/system-user';
+import type { Say } from './progress';
+
+const answerPatienceMs = 30_000;
+
+/** A data directory whose Postgres runs, by itself or because it was started for the backup. */
+export interface Source {
+  dataDir: string;
+  /** A superuser's connection to a database. */
+  connect(database: string): Promise<Client>;
+  /** A superuser's connection for commands of replication. */
+  connectForReplication(): Promise<Client>;
+  stop(): Promise<void>;
+}
+
+/**
+ * The data directory that is meant: the one that was named, else the default one of `npm start` or that of
+ * `npm run stack`, whichever exists.
+ */
+export async function chooseDataDir(explicit: string | undefined): Promise<string> {
+  if (explicit !== undefined) return (await resolveDataDir({ explicit, defaultDir: explicit })).dataDir;
+  const found = new Set<string>();
+  for (const defaultDir of ['.granary', '.granary-stack']) {
+    const { dataDir } = await resolveDataDir({ defaultDir });
+    if (await exists(path.join(dataDir, 'postgres'))) found.add(dataDir);
+  }
+  const [dataDir, second] = [...found];
+  if (dataDir === undefined) throw new ConfigError('No data directory was found; name it with --data-dir.');
+  if (second !== undefined) {
+    throw new ConfigError(`There are two data directories, ${dataDir} and ${second}; name one with --data-dir.`);
+  }
+  return dataDir;
+}
+
+/** Connects to the Postgres of a data directory, and starts it when it does not run. */
+export async function openSource(dataDir: string, say: Say): Promise<Source> {
+  if (!(await exists(path.join(dataDir, 'postgres', 'PG_VERSION')))) {
+    throw new ConfigError(
+      (await exists(path.join(dataDir, 'docker')))
+        ? `The databases of ${dataDir} are in volumes of Docker, which this command does not back up.`
+        : `There is no Postgres cluster in ${dataDir}; one that runs elsewhere is backed up with its own tools.`,
+    );
+  }
+  const cluster = await openCluster(dataDir, quiet(say));
+  const port = await runningPort(cluster);
+  if (port !== undefined) return { ...connections(cluster, port), stop: () => Promise.resolve() };
+  say('Granary does not run here; its Postgres is started for the backup.');
+  const postgres = await startPostgres({ dataDir, log: quiet(say) });
+  return { ...connections(cluster, postgres.port), stop: () => postgres.stop() };
+}
+
+/** The port on which the cluster answers, undefined when it does not run. */
+export async function runningPort(cluster: Cluster): Promise<number | undefined> {
+  for (const untilMs = Date.now() + answerPatienceMs; ;) {
+    const file = await readPostmasterFile(cluster);
+    if (file === undefined || (await judgeProcess(cluster, file.pid)) !== 'ours') return undefined;
+    try {
+      await (await connected(connectAsSuperuser(cluster, file.port))).end();
+      return file.port;
+    } catch (error) {
+      // It may be starting or shutting down.
+      if (Date.now() > untilMs) {
+        throw new ConfigError(`Postgres runs on ${cluster.directory} and gives no answer: ${(error as Error).message}`);
+      }
+      await delay(100);
+    }
+  }
+}
+
+/** Of what the start of Postgres logs, the person at the command gets the warnings. */
+export const quiet = (say: Say): PostgresLog => ({ info: () => {}, warn: say });
+
+function connections(cluster: Cluster, port: number): Omit<Source, 'stop'> {
+  return {
+    dataDir: cluster.dataDir,
+    connect: (database) => connected(connectAsSuperuser(cluster, port, database)),
+    connectForReplication: () =>
+      connected(
+        new Client({
+          ...{ host: '127.0.0.1', port, user: 'postgres', password: cluster.passwordOf('postgres'), ssl: false },
+          ...{ connectionTimeoutMillis: 5000, replication: 'true' },
+        }),
+      ),
+  };
+}
+
+async function connected(client: Client): Promise<Client> {
+  // An end that nobody expects is met by the statement that comes next; without a listener it would end Node.
+  client.on('error', () => {});
+  await client.connect();
+  return client;
+}

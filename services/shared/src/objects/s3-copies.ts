@@ -1,0 +1,42 @@
+import { S3Bucket, type S3Options } from './minio';
+import { PartBuffers } from './part-buffers';
+import { S3Download } from './s3-download';
+import { receiveIntoS3 } from './s3-upload';
+
+/** The objects of a store by their keys, for those who copy them elsewhere and back. */
+export interface ObjectCopies {
+  /** Undefined: there is no such object. */
+  read(key: string): Promise<AsyncIterable<Buffer> | undefined>;
+  /** Adds an object under a key that is not used, and answers what was written. */
+  write(
+    key: string,
+    source: AsyncIterable<Buffer>,
+    signal: AbortSignal,
+  ): Promise<{ sizeBytes: number; sha256: string }>;
+  /** Once all are written: makes them survive a power cut. */
+  close(): Promise<void>;
+}
+
+const partBytes = 8 * 1024 * 1024;
+const partBuffersMax = 16;
+const bufferPatienceMs = 600_000;
+
+/** The objects of a store that openS3Store() opens in the same bucket without a prefix. Makes the bucket if it is missing. */
+export async function openS3Copies(options: S3Options): Promise<ObjectCopies> {
+  const bucket = new S3Bucket(options);
+  const buffers = new PartBuffers(partBytes, partBuffersMax, bufferPatienceMs);
+  await bucket.ensure();
+  return {
+    read: async (key) => {
+      const answer = await bucket.get(`objects/${key}`);
+      return answer && (new S3Download(bucket, `objects/${key}`, answer, undefined) as AsyncIterable<Buffer>);
+    },
+    write: async (key, source) => {
+      const place = { key: `objects/${key}`, noteKey: `uploads/${key}` };
+      const received = await receiveIntoS3(bucket, buffers, place, source);
+      await received.keep();
+      return received;
+    },
+    close: () => Promise.resolve(bucket.close()),
+  };
+}
