@@ -13,11 +13,12 @@ interface Health {
 describeWith(describe, 'minio')('an object store on S3', () => {
   let minio: OwnMinio;
   let bucket: ReturnType<typeof testBucket>;
-  beforeAll(async () => {
+  // For each test a server and a bucket of its own: one that failed may have left them stopped or in use.
+  beforeEach(async () => {
     minio = await startOwnMinio();
     bucket = testBucket(minio);
   });
-  afterAll(() => minio.stop());
+  afterEach(() => minio.stop());
 
   const withGranary = async (
     settings: Record<string, string>,
@@ -29,7 +30,6 @@ describeWith(describe, 'minio')('an object store on S3', () => {
       await work(granary, app, `/api/apps/${app.appId}/blobs/files`);
     } finally {
       await granary.stop();
-      bucket = testBucket(minio);
     }
   };
   const png = { 'content-type': 'image/png' };
