@@ -1,6 +1,5 @@
 import { readJson } from '@granary/shared/json/value';
 import { newTicket } from '@granary/shared/ids';
-import { scaledMs } from '@granary/shared/testing/speed';
 import { findApp, findCollection } from '../src/catalog';
 import type { Position } from '../src/query/cursor';
 import { parseFind } from '../src/query/find';
@@ -31,7 +30,7 @@ describe('over 20,000 documents', () => {
     );
     await app.store('items', texts);
     await app.createComposite('items', ['category', 'score']);
-  }, scaledMs(60_000));
+  });
 
   /** The rows that Postgres read of the table of documents for a page, and the plan. */
   async function readFor(find: object, sort: string[], after?: Position) {

@@ -87,7 +87,10 @@ export function availableOf(amounts: { balance: bigint; pending: bigint; locked:
   return left > 0n ? left : 0n;
 }
 
-/** Whoever is second in a race changes nothing and leaves a number of the sequence unused. */
+/**
+ * The second of two that race changes nothing and leaves a number of the sequence unused. The conflict may be found by
+ * any of the unique indexes, that of the account included, so the statement names none of them.
+ */
 async function makeWallet({ pool, keys, addressPrefix }: Wallets, appId: string): Promise<void> {
   const { index } = (await row<{ index: bigint }>(pool, sql`select nextval('wallet_index') as index`))!;
   const address = addressOf(await keys.publicKey(Number(index)), addressPrefix);
@@ -95,7 +98,7 @@ async function makeWallet({ pool, keys, addressPrefix }: Wallets, appId: string)
     pool,
     sql`with opened as (insert into account (id) values (${walletAccount(appId)}) on conflict do nothing)
         insert into wallet (app_id, address_index, address, account_id)
-        values (${appId}, ${index}, ${address}, ${walletAccount(appId)}) on conflict (app_id) do nothing`,
+        values (${appId}, ${index}, ${address}, ${walletAccount(appId)}) on conflict do nothing`,
   );
 }
 

@@ -74,6 +74,15 @@ describe('wallets', () => {
     expect((await finance.client.getWallet({ appId: app }, call())).address).toBe(address);
   });
 
+  test('of many that see a new wallet first none fails, in any of 200 races', async () => {
+    for (let race = 0; race < 200; race++) {
+      const app = newApp();
+      const look = () => finance.client.getWallet({ appId: app }, call());
+      const seen = await Promise.all(Array.from({ length: 12 }, look));
+      expect(new Set(seen.map(({ address }) => address)).size).toBe(1);
+    }
+  });
+
   test('the balance is what the ledger says, and what is held or locked is not available', async () => {
     const app = newApp();
     const account = `app:${app}`;

@@ -1,11 +1,8 @@
 import { isSkippedWithout } from '@granary/shared/testing/stack';
-import { scaledMs } from '@granary/shared/testing/speed';
 
 // Runs before each suite of the pass on a stack, see jest.config.js.
 
 process.env['GRANARY_TEST_PASS'] = 'stack';
-// Six processes share the cores with those of the other worker.
-jest.setTimeout(scaledMs(120_000));
 
 if (isSkippedWithout('kafka', 'minio')) {
   // A suite of its own choice may skip what is skipped already.

@@ -9,7 +9,7 @@ const pollEveryMs = 20;
  */
 export async function eventually<T>(
   look: () => Promise<T | undefined | false> | T | undefined | false,
-  timeoutMs = 20_000,
+  timeoutMs = 60_000,
 ): Promise<T> {
   const untilMs = performance.now() + scaledMs(timeoutMs);
   for (;;) {
