@@ -84,16 +84,23 @@ ${fieldTable(schema) ?? typeOf(schema)}
 `;
 }
 
-/** The operations by tag, in its order; what deletes comes last, so that commands typed in order find what they name. */
+/** Commands typed in the order of the page find what they name: what creates comes first, what deletes comes last. */
+function orderOf({ method, operation }: Entry): number {
+  if (operation.operationId.startsWith('create')) return 0;
+  return method === 'delete' ? 2 : 1;
+}
+
+/** The operations by tag. */
 function groupsOf({ paths, tags }: OpenapiDocument): Array<{ tag: string; description: string; entries: Entry[] }> {
   const entries = Object.entries(paths).flatMap(([path, operations]) =>
     Object.entries(operations).map(([method, operation]): Entry => ({ method, path, operation })),
   );
-  const deletesLast = (one: Entry, other: Entry) => Number(one.method === 'delete') - Number(other.method === 'delete');
   return tags.map(({ name: tag, description }) => ({
     tag,
     description,
-    entries: entries.filter(({ operation }) => operation.tags[0] === tag).sort(deletesLast),
+    entries: entries
+      .filter(({ operation }) => operation.tags[0] === tag)
+      .sort((one, other) => orderOf(one) - orderOf(other)),
   }));
 }
 

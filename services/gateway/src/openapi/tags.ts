@@ -1,4 +1,4 @@
-/** The groups of operations, in the order in which they are presented: what is made first comes first. */
+/** The groups of operations, in the order in which they are presented: what deletes an application comes last. */
 export const tags = {
   Documents: 'Store JSON documents and query them. A collection is created by the first write to it.',
   Indexes: 'Indexes serve filters and orders, make values unique, and decide what public reads may filter by.',
@@ -12,8 +12,8 @@ export const tags = {
   Authz: 'What was deducted under the grants of users.',
   Skills: 'A description of an application for agents, in Markdown.',
   x402: 'Payments by the x402 protocol.',
-  Applications: 'Applications are tenants; the operator of the service makes and deletes them.',
   Service: 'Health, readiness and this documentation.',
+  Applications: 'Applications are tenants; the operator of the service makes and deletes them.',
 } as const;
 
 export type Tag = keyof typeof tags;
