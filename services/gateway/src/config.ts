@@ -46,7 +46,7 @@ export const gatewayConfig = z.object({
   BODY_BUDGET_BYTES: whole(16 * 1024 ** 2, 64 * 1024 ** 3).default(256 * 1024 ** 2),
   /** … the parts of it that one app and one client address may hold, … */
   APP_BUDGET_PERCENT: whole(1, 100).default(50),
-  ADDRESS_BUDGET_PERCENT: whole(1, 100).default(50),
+  CLIENT_BUDGET_PERCENT: whole(1, 100).default(50),
   /** … and the part that only bodies of up to 64 KiB may take. */
   SMALL_BODY_RESERVE_PERCENT: whole(0, 50).default(12),
   /** Requests worked on at once, blobs apart; as many again may wait for `QUEUE_TIMEOUT_MS`. */
@@ -65,7 +65,7 @@ export const gatewayConfig = z.object({
   /** Bodies that have not arrived, in total, and of one app and of one client address. */
   WAITING_BODIES: whole(1, 1_000_000).default(1_024),
   WAITING_BODIES_PER_APP: whole(1, 1_000_000).default(512),
-  WAITING_BODIES_PER_ADDRESS: whole(1, 1_000_000).default(512),
+  WAITING_BODIES_PER_CLIENT: whole(1, 1_000_000).default(512),
   /** The least rate at which an answer is read, in each period of so long. */
   READER_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3).default(4_096),
   READER_GRACE_MS: whole(250, 600_000).default(20_000),

@@ -5,7 +5,7 @@ import { Bodies } from '@granary/gateway/admission/bodies';
 import { readBody } from '@granary/gateway/body';
 
 const settings = {
-  ...{ WAITING_BODIES: 6, WAITING_BODIES_PER_APP: 6, WAITING_BODIES_PER_ADDRESS: 3 },
+  ...{ WAITING_BODIES: 6, WAITING_BODIES_PER_APP: 6, WAITING_BODIES_PER_CLIENT: 3 },
   ...{ BODY_TIMEOUT_MS: 10_000, BODY_GRACE_MS: 500, BODY_MIN_BYTES_PER_SECOND: 100 },
 };
 const budget = new KeyedBudget({ total: 1_000, perKey: { app: 1_000, address: 1_000 } });

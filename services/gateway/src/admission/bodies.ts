@@ -12,7 +12,7 @@ const smallBodyBytes = 64 * 1024;
 export interface BodySettings {
   WAITING_BODIES: number;
   WAITING_BODIES_PER_APP: number;
-  WAITING_BODIES_PER_ADDRESS: number;
+  WAITING_BODIES_PER_CLIENT: number;
   BODY_TIMEOUT_MS: number;
   BODY_GRACE_MS: number;
   BODY_MIN_BYTES_PER_SECOND: number;
@@ -36,7 +36,7 @@ export class Bodies {
   ) {
     this.places = new KeyedBudget({
       total: settings.WAITING_BODIES,
-      perKey: { app: settings.WAITING_BODIES_PER_APP, address: settings.WAITING_BODIES_PER_ADDRESS },
+      perKey: { app: settings.WAITING_BODIES_PER_APP, address: settings.WAITING_BODIES_PER_CLIENT },
     });
     this.rate = new MinimumRateMonitor({
       graceMs: settings.BODY_GRACE_MS,

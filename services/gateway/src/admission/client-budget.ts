@@ -16,7 +16,7 @@ const evictAfterIdleMs = 1_000;
 export interface MemorySettings {
   BODY_BUDGET_BYTES: number;
   APP_BUDGET_PERCENT: number;
-  ADDRESS_BUDGET_PERCENT: number;
+  CLIENT_BUDGET_PERCENT: number;
   SMALL_BODY_RESERVE_PERCENT: number;
 }
 
@@ -33,7 +33,7 @@ export function createRequestMemory(settings: MemorySettings): RequestMemory {
   return {
     budget: new KeyedBudget({
       total,
-      perKey: { app: perKey(settings.APP_BUDGET_PERCENT), address: perKey(settings.ADDRESS_BUDGET_PERCENT) },
+      perKey: { app: perKey(settings.APP_BUDGET_PERCENT), address: perKey(settings.CLIENT_BUDGET_PERCENT) },
       evictAfterIdleMs,
     }),
     reserveBytes: part(settings.SMALL_BODY_RESERVE_PERCENT),
