@@ -7,7 +7,7 @@ export const dataAccess = {
     ...['createApplication', 'getApplication', 'listApplications', 'deleteApplication'],
     ...['verifyKey', 'regenerateKey', 'listKeys', 'revokeKey'],
     ...['createCollection', 'getCollection', 'listCollections', 'updateCollection', 'deleteCollection'],
-    ...['getCollectionStats', 'setRetention', 'validateDocuments'],
+    ...['getAppStats', 'getCollectionStats', 'setRetention', 'validateDocuments'],
     ...['store', 'listDocuments', 'readCollection'],
     ...['createIndex', 'listIndexes', 'getIndex', 'rebuildIndex', 'deleteIndex'],
     ...['createView', 'listViews', 'getView', 'deleteView', 'refreshView', 'readView'],

@@ -2,16 +2,19 @@ import { createHash } from 'node:crypto';
 import { invalid, notFound } from '@granary/shared/errors';
 import type { IssuedKey } from '@granary/shared/gen/granary/data/v1/IssuedKey';
 import type { Key } from '@granary/shared/gen/granary/data/v1/Key';
+import type { ListKeysResponse } from '@granary/shared/gen/granary/data/v1/ListKeysResponse';
+import type { ListRequest } from '@granary/shared/gen/granary/data/v1/ListRequest';
 import type { PayLimits } from '@granary/shared/gen/granary/data/v1/PayLimits';
 import type { RegenerateKeyRequest } from '@granary/shared/gen/granary/data/v1/RegenerateKeyRequest';
 import type { VerifyKeyResponse } from '@granary/shared/gen/granary/data/v1/VerifyKeyResponse';
 import { message } from '@granary/shared/grpc/types';
 import { newId, newSecret } from '@granary/shared/ids';
 import { databaseTime } from '@granary/shared/postgres/clock';
-import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { findApp } from './catalog';
 import { changingApp } from './collections';
+import { listPage } from './listing';
 
 export const KEY_NOT_FOUND = 'KEY_NOT_FOUND';
 
@@ -52,6 +55,7 @@ export async function issueKey(
 }
 
 interface KeyRow {
+  listed_as: string;
   key_id: string;
   app_id: string;
   app_number: bigint;
@@ -62,7 +66,9 @@ interface KeyRow {
   created_at: Date;
 }
 
-const columns = sql`k.key_id, a.app_id, a.number as app_number, k.name, k.permissions, k.pay_limits, k.last_four, k.created_at`;
+/** Keys in the order in which they were made. */
+const keyOrder = sql`(to_char(k.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US') || ' ' || k.key_id)`;
+const columns = sql`${keyOrder} as listed_as, k.key_id, a.app_id, a.number as app_number, k.name, k.permissions, k.pay_limits, k.last_four, k.created_at`;
 
 const payLimits = (found: KeyRow): PayLimits | undefined =>
   found.pay_limits === null ? undefined : (JSON.parse(found.pay_limits) as PayLimits);
@@ -123,14 +129,19 @@ export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): 
   });
 }
 
-export async function listKeys(pool: Pool, appId: string): Promise<Key[]> {
-  const app = await findApp(pool, appId);
-  const found = await rows<KeyRow>(
-    pool,
-    sql`select ${columns} from app_key k join application a on a.number = k.app_number
-        where k.app_number = ${app.number} and k.revoked_at is null order by k.created_at, k.key_id limit ${keysMax}`,
-  );
-  return found.map(toKey);
+/** A page of the keys of an app that are not revoked, the oldest first. Throws INVALID_CURSOR. */
+export async function listKeys(pool: Pool, request: ListRequest): Promise<ListKeysResponse> {
+  const app = await findApp(pool, request.appId);
+  const source = {
+    columns,
+    from: sql`app_key k join application a on a.number = k.app_number
+      where k.app_number = ${app.number} and k.revoked_at is null`,
+    key: [{ column: keyOrder, type: 'text' as const }],
+    bytes: sql`6 * octet_length(k.name) + coalesce(octet_length(k.pay_limits), 0)`,
+    keyOf: (key: KeyRow) => [key.listed_as],
+  };
+  const { entries, nextCursor } = await listPage<KeyRow>(pool, source, request);
+  return { keys: entries.map(toKey), nextCursor };
 }
 
 /** Throws KEY_NOT_FOUND. */

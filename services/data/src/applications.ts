@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { append } from '@granary/shared/bus/outbox';
 import { conflict, invalid, notFound } from '@granary/shared/errors';
+import type { AppStats } from '@granary/shared/gen/granary/data/v1/AppStats';
 import type { Application } from '@granary/shared/gen/granary/data/v1/Application';
 import type { CreateApplicationRequest } from '@granary/shared/gen/granary/data/v1/CreateApplicationRequest';
 import type { CreateApplicationResponse } from '@granary/shared/gen/granary/data/v1/CreateApplicationResponse';
@@ -12,12 +13,13 @@ import { named, sql } from '@granary/shared/postgres/sql';
 import { violatedConstraint } from '@granary/shared/postgres/errors';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { firstKeyName, getFirstKey, issueKey } from './app-keys';
-import { APP_NOT_FOUND } from './catalog';
+import { APP_NOT_FOUND, findApp } from './catalog';
 import { changingApp } from './collections';
 import { createCommitsTable } from './commits';
 import { genesisHash } from './head';
 import { findAnswer, keepAnswer, toIdempotencyKey } from './idempotency';
 import { enqueueJob } from './jobs';
+import { listingBytesMax } from './listing';
 import { isAppId } from './names';
 
 interface ApplicationRow {
@@ -118,12 +120,40 @@ export async function getApplication(db: Pool | Connection, appId: string): Prom
   return toApplication(found);
 }
 
+/** Sums over the collections of an app. Throws APP_NOT_FOUND. */
+export async function appStats(pool: Pool, appId: string): Promise<AppStats> {
+  const app = await findApp(pool, appId);
+  const found = await row<{ collections: bigint; documents: bigint; bytes: bigint; height: bigint }>(
+    pool,
+    sql`select count(c.number) as collections, coalesce(sum(c.row_count - c.deleted_count), 0)::int8 as documents,
+          coalesce(sum(c.size_bytes), 0)::int8 as bytes, h.height
+        from head h left join collection c on c.app_number = h.app_number and c.deleted_at is null
+        where h.app_number = ${app.number} group by h.height`,
+  );
+  if (!found) throw notFound(APP_NOT_FOUND, `There is no app ${appId}`);
+  return {
+    collectionCount: found.collections.toString(),
+    documentCount: found.documents.toString(),
+    sizeBytes: found.bytes.toString(),
+    height: found.height.toString(),
+  };
+}
+
+/** Of the JSON of an application, about, beside name and description. */
+const applicationBytes = 1_024;
+
+/** A page of the applications; shorter than asked for where its JSON would be too large. */
 export async function listApplications(pool: Pool, limit: number, offset: number): Promise<ListApplicationsResponse> {
   const [found, total] = await Promise.all([
     rows<ApplicationRow>(
       pool,
-      sql`select ${columns} from application a join head h on h.app_number = a.number
-          where a.deleted_at is null order by a.number limit ${limit} offset ${offset}`,
+      sql`select * from (
+            select listed.*, row_number() over listed as place, sum(6 * (octet_length(name) + octet_length(description))
+              + ${applicationBytes}) over (listed rows unbounded preceding) as bytes_so_far
+            from (select ${columns} from application a join head h on h.app_number = a.number
+                  where a.deleted_at is null order by a.number limit ${limit} offset ${offset}) listed
+            window listed as (order by number)) page
+          where bytes_so_far <= ${listingBytesMax} or place = 1 order by number`,
     ),
     row<{ count: bigint }>(pool, sql`select count(*) from application where deleted_at is null`),
   ]);

@@ -9,6 +9,8 @@ import type { Collection } from '@granary/shared/gen/granary/data/v1/Collection'
 import type { CollectionStats } from '@granary/shared/gen/granary/data/v1/CollectionStats';
 import type { CreateCollectionRequest } from '@granary/shared/gen/granary/data/v1/CreateCollectionRequest';
 import type { DeleteCollectionRequest } from '@granary/shared/gen/granary/data/v1/DeleteCollectionRequest';
+import type { ListCollectionsResponse } from '@granary/shared/gen/granary/data/v1/ListCollectionsResponse';
+import type { ListRequest } from '@granary/shared/gen/granary/data/v1/ListRequest';
 import type { SetRetentionRequest } from '@granary/shared/gen/granary/data/v1/SetRetentionRequest';
 import type { UpdateCollectionRequest } from '@granary/shared/gen/granary/data/v1/UpdateCollectionRequest';
 import {
@@ -23,6 +25,7 @@ import {
 import { growCatalogRevision, lockHead } from './head';
 import { addSchemaIndexes, rekeyIndexes } from './indexes';
 import { enqueueJob } from './jobs';
+import { checkDefinitionBytes, listPage } from './listing';
 import { isName, nameRule } from './names';
 import { parseSchema, type Schema } from './schema';
 
@@ -90,7 +93,10 @@ export async function addCollection(
           created_at timestamptz not null, updated_at timestamptz not null, ordinal bigint not null, place int not null,
           primary key (id, version))`,
   );
-  if (schema) await addSchemaIndexes(tx, { ...table, name: input.name }, schema, at);
+  if (schema) {
+    await addSchemaIndexes(tx, { ...table, name: input.name }, schema, at);
+    await checkDefinitionBytes(tx, app.number);
+  }
   await growCatalogRevision(tx, app.number);
   return (await findCollection(tx, app, input.name))!;
 }
@@ -164,15 +170,20 @@ export async function getCollection(pool: Pool, appId: string, name: string): Pr
   return toCollection(appId, found);
 }
 
-/** All collections of an app, by name; there are at most 1,000. */
-export async function listCollections(pool: Pool, appId: string): Promise<Collection[]> {
+/** A page of the collections of an app, by name. Throws INVALID_CURSOR. */
+export async function listCollections(pool: Pool, request: ListRequest): Promise<ListCollectionsResponse> {
+  const { appId } = request;
   const app = await findApp(pool, appId);
-  const found = await rows<CollectionRow>(
-    pool,
-    sql`select ${collectionColumns} from collection where app_number = ${app.number} and deleted_at is null
-        order by name limit ${collectionsMax}`,
-  );
-  return found.map((collection) => toCollection(appId, collection));
+  const source = {
+    columns: collectionColumns,
+    from: sql`collection where app_number = ${app.number} and deleted_at is null`,
+    key: [{ column: sql`name`, type: 'text' as const }],
+    bytes: sql`coalesce(octet_length(schema_text), 0) + 6 * (coalesce(octet_length(namespace), 0)
+      + coalesce(octet_length(primary_column), 0) + coalesce(octet_length(sort_column), 0))`,
+    keyOf: ({ name }: CollectionRow) => [name],
+  };
+  const { entries, nextCursor } = await listPage<CollectionRow>(pool, source, request);
+  return { collections: entries.map((collection) => toCollection(appId, collection)), nextCursor };
 }
 
 /**
@@ -203,6 +214,7 @@ export async function updateCollection(pool: Pool, request: UpdateCollectionRequ
     if (schema) {
       await rekeyIndexes(tx, before, schema);
       await addSchemaIndexes(tx, before, schema, await databaseTime(tx));
+      await checkDefinitionBytes(tx, app.number);
     }
     await growCatalogRevision(tx, app.number);
   });

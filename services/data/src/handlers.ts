@@ -1,7 +1,7 @@
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { Handlers } from '@granary/shared/grpc/types';
 import { listKeys, regenerateKey, revokeKey, verifyKey } from './app-keys';
-import { createApplication, deleteApplication, getApplication, listApplications } from './applications';
+import { appStats, createApplication, deleteApplication, getApplication, listApplications } from './applications';
 import {
   collectionStats,
   createCollection,
@@ -15,8 +15,10 @@ import { getCommit } from './commits';
 import type { Committer } from './committer';
 import { commitUpload, storeDocuments, validateDocuments } from './documents';
 import type { Recent } from './handles';
-import { createIndex, deleteIndex, getIndex, listIndexes, rebuildIndex } from './indexes';
+import { listIndexes } from './index-listing';
+import { createIndex, deleteIndex, getIndex, rebuildIndex } from './indexes';
 import { getJob } from './jobs';
+import { listingRowsMax } from './listing';
 import { createQuery, deleteQuery, getQuery, listQueries, runQuery, type PredefinedQuery } from './queries';
 import { listDocuments, readCollection, type ReadContext } from './query/documents-read';
 import { getSkills, putSkills, type SkillsContext } from './skills';
@@ -31,9 +33,6 @@ export interface HandlerContext extends SkillsContext, ReadContext {
   /** Called after a change that may have put a job into the queue. */
   wakeWorker: () => void;
 }
-
-/** Page of a list of applications, at most. */
-const applicationsPageMax = 1_000;
 
 /** Every method of the service: message → input, call, result → message. */
 export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> {
@@ -52,14 +51,14 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     createApplication: (request) => createApplication(pool, request),
     getApplication: ({ appId }) => getApplication(pool, appId),
     listApplications: ({ limit, offset }) =>
-      listApplications(pool, Math.min(Math.max(limit, 1), applicationsPageMax), Math.max(offset, 0)),
+      listApplications(pool, Math.min(Math.max(limit, 1), listingRowsMax), Math.max(offset, 0)),
     deleteApplication: async ({ appId }) => {
       await changing(appId, deleteApplication(pool, appId));
       return {};
     },
     verifyKey: ({ hash }) => verifyKey(fast, Buffer.from(hash)),
     regenerateKey: (request) => regenerateKey(pool, request),
-    listKeys: async ({ appId }) => ({ keys: await listKeys(pool, appId) }),
+    listKeys: (request) => listKeys(pool, request),
     revokeKey: async ({ appId, keyId }) => {
       await revokeKey(pool, appId, keyId);
       return {};
@@ -67,12 +66,13 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
 
     createCollection: (request) => changing(request.appId, createCollection(pool, request)),
     getCollection: ({ appId, collection }) => getCollection(pool, appId, collection),
-    listCollections: async ({ appId }) => ({ collections: await listCollections(pool, appId) }),
+    listCollections: (request) => listCollections(pool, request),
     updateCollection: (request) => changing(request.appId, updateCollection(pool, request)),
     deleteCollection: async (request) => {
       await changing(request.appId, deleteCollection(pool, request));
       return {};
     },
+    getAppStats: ({ appId }) => appStats(pool, appId),
     getCollectionStats: ({ appId, collection }) => collectionStats(pool, appId, collection),
     setRetention: (request) => changing(request.appId, setRetention(pool, request)),
     validateDocuments: async (request) => ({ json: await validateDocuments(pool, request) }),
@@ -84,7 +84,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     readCollection: async (request, call) => ({ json: await readCollection(context, request, call) }),
 
     createIndex: (request) => changing(request.appId, createIndex(pool, request)),
-    listIndexes: async ({ appId, collection }) => ({ indexes: await listIndexes(pool, appId, collection) }),
+    listIndexes: (request) => listIndexes(pool, request),
     getIndex: ({ appId, collection, name }) => getIndex(pool, appId, collection, name),
     rebuildIndex: (request) => changing(request.appId, rebuildIndex(pool, request)),
     deleteIndex: async (request) => {
@@ -93,7 +93,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     },
 
     createView: (request) => changing(request.appId, createView(context, request)),
-    listViews: async ({ appId }) => ({ views: await listViews(context, appId) }),
+    listViews: (request) => listViews(context, request),
     getView: ({ appId, name }) => getView(context, appId, name),
     deleteView: async ({ appId, name }) => {
       await deleteView(context, appId, name);
@@ -103,7 +103,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     readView: async (request, call) => ({ json: await readView(context, request, call) }),
 
     createQuery: (request) => createQuery(context, request),
-    listQueries: async ({ appId }) => ({ queries: await listQueries(context, appId) }),
+    listQueries: (request) => listQueries(context, request),
     getQuery: ({ appId, name }) => getQuery(context, appId, name),
     deleteQuery: async ({ appId, name }) => {
       await changing(appId, deleteQuery(context, appId, name));

@@ -1,8 +1,7 @@
 import { conflict, invalid, notFound, notImplemented } from '@granary/shared/errors';
-import { message } from '@granary/shared/grpc/types';
 import { databaseTime } from '@granary/shared/postgres/clock';
-import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
-import { empty, join, sql, type Sql } from '@granary/shared/postgres/sql';
+import { execute, row, type Connection, type Pool } from '@granary/shared/postgres/pool';
+import { join, sql } from '@granary/shared/postgres/sql';
 import { sqlState } from '@granary/shared/postgres/errors';
 import type { CreateIndexRequest } from '@granary/shared/gen/granary/data/v1/CreateIndexRequest';
 import type { CreateIndexResponse } from '@granary/shared/gen/granary/data/v1/CreateIndexResponse';
@@ -25,6 +24,8 @@ import { addCollection, changingApp } from './collections';
 import { growCatalogRevision } from './head';
 import { cancelBuilds, createPostgresIndexes, duplicates, fillKeys, INDEX_NOT_FOUND } from './index-build';
 import { enqueueJob } from './jobs';
+import { selectIndexes, toIndex, type IndexRow } from './index-listing';
+import { checkDefinitionBytes } from './listing';
 import { isFieldPath, isIndexName } from './names';
 import type { Schema } from './schema';
 
@@ -63,6 +64,7 @@ export async function createIndex(pool: Pool, request: CreateIndexRequest): Prom
     }
     const job = { appId: app.appId, ticketId: request.ticketId };
     const ticketId = await addIndex(tx, handle, definition, await databaseTime(tx), job);
+    await checkDefinitionBytes(tx, app.number);
     await growCatalogRevision(tx, app.number);
     return { name: request.name, ticketId, updated: false };
   });
@@ -307,56 +309,6 @@ async function findIndex(
   );
   if (!found) throw indexNotFound(request.name);
   return findIndex(pool, { ...request, collection: found.collection, name: found.name });
-}
-
-interface IndexRow {
-  name: string;
-  collection: string;
-  field_name: string;
-  fields: string[] | null;
-  index_type: string;
-  is_unique: boolean;
-  status: string;
-  error: string | null;
-  size_bytes: bigint;
-  entry_count: bigint;
-  created_at: Date;
-}
-
-function selectIndexes(where: Sql): Sql {
-  // The sizes come from the catalog of Postgres, under names that are made from our numbers.
-  return sql`select i.name, c.name as collection, i.field_name, i.fields, i.index_type, i.is_unique, i.status, i.error, i.created_at,
-      coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.i_' || i.number)), 0)
-        + coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.r_' || i.number)), 0)
-        + coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.q_' || i.number)), 0) as size_bytes,
-      greatest(0, coalesce((select reltuples from pg_class where oid = to_regclass('a_' || i.app_number || '.i_' || i.number)), 0))::int8 as entry_count
-    from document_index i join collection c on c.number = i.collection_number
-    where c.deleted_at is null and ${where} order by c.name, i.number limit 10000`;
-}
-
-function toIndex(found: IndexRow): Index {
-  return message<Index>({
-    name: found.name,
-    collection: found.collection,
-    fieldName: found.field_name,
-    fields: found.fields ?? [],
-    indexType: found.index_type,
-    unique: found.is_unique,
-    status: found.status,
-    error: found.error ?? undefined,
-    sizeBytes: found.size_bytes.toString(),
-    entryCount: found.entry_count.toString(),
-    createdAt: found.created_at.toISOString(),
-  });
-}
-
-/** All indexes of an app, or of one collection of it. */
-export async function listIndexes(pool: Pool, appId: string, collection: string): Promise<Index[]> {
-  const app = await findApp(pool, appId);
-  const only =
-    collection === '' ? empty : sql` and c.number = ${(await requireCollection(pool, appId, collection)).number}`;
-  const found = await rows<IndexRow>(pool, selectIndexes(sql`i.app_number = ${app.number}${only}`));
-  return found.map(toIndex);
 }
 
 export async function getIndex(pool: Pool, appId: string, collection: string, name: string): Promise<Index> {

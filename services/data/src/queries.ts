@@ -1,16 +1,19 @@
 import { conflict, forbidden, invalid, notFound, type ServiceError } from '@granary/shared/errors';
 import type { CreateQueryRequest } from '@granary/shared/gen/granary/data/v1/CreateQueryRequest';
+import type { ListQueriesResponse } from '@granary/shared/gen/granary/data/v1/ListQueriesResponse';
+import type { ListRequest } from '@granary/shared/gen/granary/data/v1/ListRequest';
 import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import type { Call } from '@granary/shared/grpc/types';
 import type { Projection } from '@granary/shared/json/project';
 import { toText, type JsonValue } from '@granary/shared/json/value';
-import { execute, row, rows, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { execute, row, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { COLLECTION_NOT_FOUND, findApp, findCollection, type CollectionHandle } from './catalog';
 import { ALREADY_EXISTS, changingApp } from './collections';
 import { Recent } from './handles';
 import { growCatalogRevision } from './head';
+import { checkDefinitionBytes, listPage } from './listing';
 import { isName, nameRule } from './names';
 import { AppDatabases } from './query/databases';
 import { handleOf, type ReadContext } from './query/documents-read';
@@ -153,6 +156,7 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
             ${description}, ${version}, ${textOrNull(exampleRequest)}, ${textOrNull(exampleResponse)},
             ${request.readAccess || 'public'}, ${showsPrivate}, clock_timestamp())`,
     );
+    await checkDefinitionBytes(tx, app.number);
     await growCatalogRevision(tx, app.number);
   });
   return getQuery({ pool }, appId, name);
@@ -220,14 +224,20 @@ function toQuery(found: QueryRow): Query {
   };
 }
 
-/** All queries of an app, by name. */
-export async function listQueries({ pool }: { pool: Pool }, appId: string): Promise<Query[]> {
-  const app = await findApp(pool, appId);
-  const found = await rows<QueryRow>(
-    pool,
-    sql`select ${queryColumns} from ${queriesWithSource} where q.app_number = ${app.number} order by q.name limit ${queriesMax}`,
-  );
-  return found.map(toQuery);
+/** A page of the queries of an app, by name. Throws INVALID_CURSOR. */
+export async function listQueries({ pool }: { pool: Pool }, request: ListRequest): Promise<ListQueriesResponse> {
+  const app = await findApp(pool, request.appId);
+  const source = {
+    columns: queryColumns,
+    from: sql`${queriesWithSource} where q.app_number = ${app.number}`,
+    key: [{ column: sql`q.name`, type: 'text' as const }],
+    bytes: sql`octet_length(q.base_query_text) + octet_length(q.parameters_text)
+      + 6 * (octet_length(q.description) + octet_length(q.version))
+      + coalesce(octet_length(q.example_request_text), 0) + coalesce(octet_length(q.example_response_text), 0)`,
+    keyOf: ({ name }: QueryRow) => [name],
+  };
+  const { entries, nextCursor } = await listPage<QueryRow>(pool, source, request);
+  return { queries: entries.map(toQuery), nextCursor };
 }
 
 /** Throws QUERY_NOT_FOUND. */

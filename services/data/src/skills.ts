@@ -4,23 +4,24 @@ import { join } from 'node:path';
 import { invalid, notFound, ServiceError } from '@granary/shared/errors';
 import type { PutSkillsRequest } from '@granary/shared/gen/granary/data/v1/PutSkillsRequest';
 import type { Skills } from '@granary/shared/gen/granary/data/v1/Skills';
-import { readJson, toPlain } from '@granary/shared/json/value';
 import type { Logger } from '@granary/shared/logger';
 import { execute, row, rows, type Pool, type Queryable } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
+import { inSlices } from '@granary/shared/slices';
 import { APP_NOT_FOUND, findApp } from './catalog';
 import { changingApp } from './collections';
 import { growCatalogRevision } from './head';
 import { isPrivateQuery, queriesWithSource } from './queries';
-import { ownerPartOf, skillsMarkdown, type SkillsContent } from './query/skills-markdown';
+import { generatedBytesMax, ownerPartOf, skillsMarkdown, type SkillsContent } from './query/skills-markdown';
 
 /** Bytes of the owner's part, at most. */
 export const skillsBytesMax = 256 * 1024;
 /** Grows when the generated text changes its form, so that files of older releases are written again. */
-const formVersion = 1;
-/** Things of one kind that the document describes; more are only counted. */
+const formVersion = 2;
+/** Collections, views or queries that are read to be described, and about the bytes of them; more are only counted. */
 const describedMax = 200;
+const describedBytesMax = generatedBytesMax;
 
 export interface SkillsContext {
   pool: Pool;
@@ -50,7 +51,7 @@ export async function getSkills(context: SkillsContext, appId: string): Promise<
   });
   if (kept?.startsWith(`${firstLine(context, appId, revision)}\n`))
     return { markdown: kept, revision: revision.toString() };
-  return writeSkills(context, app);
+  return writeOnce(context, app, revision);
 }
 
 /** Sets the owner's part, which stands before the generated one. Throws APP_NOT_FOUND, SKILLS_TOO_LARGE. */
@@ -84,12 +85,25 @@ const baseUrlOf = ({ publicUrl }: SkillsContext): string => publicUrl.replace(/\
 const firstLine = (context: SkillsContext, appId: string, revision: bigint): string =>
   `<!-- ${appId}, revision ${revision}, form ${formVersion}, ${baseUrlOf(context)} -->`;
 
+/** Documents that are being written, by app and revision: those who ask at once share one. */
+const writing = new Map<string, Promise<Skills>>();
+
+/** The document of a revision that the caller has seen, or of a later one. */
+function writeOnce(context: SkillsContext, app: { number: bigint; appId: string }, revision: bigint): Promise<Skills> {
+  const key = `${app.number}/${revision}`;
+  const known = writing.get(key);
+  if (known) return known;
+  const written = writeSkills(context, app).finally(() => writing.delete(key));
+  writing.set(key, written);
+  return written;
+}
+
 async function writeSkills(context: SkillsContext, app: { number: bigint; appId: string }): Promise<Skills> {
   const { revision, content } = await transaction(context.pool, (tx) => readContent(tx, context, app), {
     isolation: 'repeatable read',
     readOnly: true,
   });
-  const markdown = `${firstLine(context, app.appId, revision)}\n${skillsMarkdown(content)}`;
+  const markdown = `${firstLine(context, app.appId, revision)}\n${await inSlices(skillsMarkdown(content))}`;
   const file = fileOf(context, app.number);
   const fresh = `${file}.${randomUUID()}`;
   await mkdir(context.skillsDirectory, { recursive: true });
@@ -102,12 +116,6 @@ async function writeSkills(context: SkillsContext, app: { number: bigint; appId:
     context.log.warn({ err: error, app: app.appId }, 'a skills document could not be written');
   }
   return { markdown, revision: revision.toString() };
-}
-
-interface IndexRow {
-  collection: string;
-  field_name: string;
-  index_type: string;
 }
 
 /** The app was deleted since it was looked up. */
@@ -124,42 +132,41 @@ async function readContent(
         from application a join head h on h.app_number = a.number where a.number = ${app.number}`,
   );
   if (!found) throw noSuchApp(app.appId);
-  const collections = await rows<{ name: string; read_access: string; total: bigint }>(
+  const collections = await rows<CollectionRow>(
     tx,
-    sql`select name, read_access, count(*) over () as total from collection
-        where app_number = ${app.number} and deleted_at is null order by name limit ${describedMax}`,
+    described(
+      sql`name, read_access`,
+      sql`collection where app_number = ${app.number} and deleted_at is null`,
+      sql`name`,
+      sql`octet_length(name)`,
+    ),
   );
   const indexes = await rows<IndexRow>(
     tx,
-    sql`select c.name as collection, unnest(coalesce(i.fields, array[i.field_name])) as field_name, i.index_type
-        from document_index i join collection c on c.number = i.collection_number
-        where i.app_number = ${app.number} and i.status <> 'failed' and c.deleted_at is null order by c.name, i.number
-        limit ${describedMax * 10}`,
+    sql`select collection, field_name, index_type from (
+          select f.*, sum(octet_length(f.field_name)) over (order by f.collection, f.number rows unbounded preceding) as bytes
+          from (select c.name as collection, i.number, unnest(coalesce(i.fields, array[i.field_name])) as field_name, i.index_type
+                from document_index i join collection c on c.number = i.collection_number
+                where i.app_number = ${app.number} and i.status <> 'failed' and c.deleted_at is null) f) d
+        where bytes <= ${describedBytesMax} order by collection, number limit ${describedMax * 10}`,
   );
-  const views = await rows<{
-    name: string;
-    sources: string[];
-    read_access: string;
-    variables_text: string;
-    total: bigint;
-  }>(
+  const views = await rows<ViewRow>(
     tx,
-    sql`select name, source_collections as sources, read_access, variables_text, count(*) over () as total from view
-        where app_number = ${app.number} order by name limit ${describedMax}`,
+    described(
+      sql`name, source_collections as sources, read_access, variables_text`,
+      sql`view where app_number = ${app.number}`,
+      sql`name`,
+      sql`octet_length(variables_text)`,
+    ),
   );
-  const queries = await rows<{
-    name: string;
-    source: string;
-    description: string;
-    is_private: boolean;
-    parameters_text: string;
-    total: bigint;
-  }>(
+  const queries = await rows<QueryRow>(
     tx,
-    sql`select q.name, source_collection as source, description, parameters_text, count(*) over () as total,
-          ${isPrivateQuery} as is_private
-        from ${queriesWithSource}
-        where q.app_number = ${app.number} order by q.name limit ${describedMax}`,
+    described(
+      sql`q.name, source_collection as source, description, parameters_text, ${isPrivateQuery} as is_private`,
+      sql`${queriesWithSource} where q.app_number = ${app.number}`,
+      sql`q.name`,
+      sql`octet_length(description) + octet_length(parameters_text)`,
+    ),
   );
   return {
     revision: found.revision,
@@ -180,27 +187,55 @@ async function readContent(
         name,
         sources,
         isPrivate: read_access === 'private',
-        variables: Object.entries(plainOf(variables_text) as Record<string, string>),
+        variablesText: variables_text,
       })),
       queries: queries.map(({ name, source, description, is_private: isPrivate, parameters_text }) => ({
         name,
         source,
         description,
         isPrivate,
-        parameters: (plainOf(parameters_text) as Array<{ name: string; field_path: string; required?: boolean }>).map(
-          (parameter) => ({
-            name: parameter.name,
-            field: parameter.field_path,
-            isRequired: parameter.required === true,
-          }),
-        ),
+        parametersText: parameters_text,
       })),
-      undescribed: more(collections) + more(views) + more(queries),
+      totals: { collections: totalOf(collections), views: totalOf(views), queries: totalOf(queries) },
     },
   };
 }
 
-const more = (described: ReadonlyArray<{ total: bigint }>): number =>
-  Number(described[0]?.total ?? 0n) - described.length;
+/** The first entries of a kind by name, cut in Postgres to what can be described; each with the number of all. */
+const described = (columns: Sql, from: Sql, name: Sql, bytes: Sql): Sql =>
+  sql`select * from (
+        select ${columns}, count(*) over () as total, row_number() over listed as place,
+          sum(${bytes}) over (listed rows unbounded preceding) as bytes_so_far
+        from ${from} window listed as (order by ${name})) d
+      where place <= ${describedMax} and (bytes_so_far <= ${describedBytesMax} or place = 1) order by place`;
 
-const plainOf = (text: string): unknown => toPlain(readJson(Buffer.from(text), { maxDepth: 64 }));
+const totalOf = (entries: ReadonlyArray<{ total: bigint }>): number => Number(entries[0]?.total ?? 0n);
+
+interface CollectionRow {
+  name: string;
+  read_access: string;
+  total: bigint;
+}
+
+interface IndexRow {
+  collection: string;
+  field_name: string;
+  index_type: string;
+}
+
+interface ViewRow {
+  name: string;
+  sources: string[];
+  read_access: string;
+  variables_text: string;
+  total: bigint;
+}
+
+interface QueryRow {
+  name: string;
+  source: string;
+  description: string;
+  is_private: boolean;
+  parameters_text: string;
+  total: bigint;
+}

@@ -2,18 +2,21 @@ import { conflict, forbidden, invalid, notFound, notImplemented, ServiceError } 
 import { message, type Call } from '@granary/shared/grpc/types';
 import type { CreateViewRequest } from '@granary/shared/gen/granary/data/v1/CreateViewRequest';
 import type { JobResponse } from '@granary/shared/gen/granary/data/v1/JobResponse';
+import type { ListRequest } from '@granary/shared/gen/granary/data/v1/ListRequest';
+import type { ListViewsResponse } from '@granary/shared/gen/granary/data/v1/ListViewsResponse';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import type { View } from '@granary/shared/gen/granary/data/v1/View';
 import type { ViewRequest } from '@granary/shared/gen/granary/data/v1/ViewRequest';
 import { toText } from '@granary/shared/json/value';
 import type { Logger } from '@granary/shared/logger';
-import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { COLLECTION_NOT_FOUND, findApp, findCollection, viewTable, type CollectionHandle } from './catalog';
 import { ALREADY_EXISTS, changingApp } from './collections';
 import { growCatalogRevision } from './head';
 import { enqueueJob, type JobContext, type Report } from './jobs';
+import { checkDefinitionBytes, listPage } from './listing';
 import { isName, nameRule } from './names';
 import { abandonedTables, fillView, nextTableNumber } from './query/fill-view';
 import { and, invalidQuery, LIMIT_EXCEEDED, overLimit, parseFind, parseName, type Condition } from './query/find';
@@ -39,6 +42,8 @@ export const VIEW_NOT_FOUND = 'VIEW_NOT_FOUND';
 /** Views of one app, at most. */
 export const viewsMax = 1_000;
 export const variablesMax = 64;
+const variableNameMax = 200;
+const variablePathMax = 500;
 /** A rebuild that takes longer has failed. */
 const rebuildTimeoutMs = 600_000;
 /** How often a rebuild says that it is alive, well within the lease of its job. */
@@ -108,7 +113,7 @@ export async function createView({ pool }: Context, request: CreateViewRequest):
   const queryText = textOf(request.queryJson, 'query');
   const variablesText = textOf(request.variablesJson, 'variables');
   parseViewQuery(readJsonText(Buffer.from(queryText), 'query'), sourceCollections);
-  parseVariables(variablesText);
+  checkVariableLengths(parseVariables(variablesText));
 
   return changingApp(pool, appId, async (tx, app) => {
     const taken = (await row<{ ofThisCall: boolean; ofOthers: boolean; views: bigint }>(
@@ -137,6 +142,7 @@ export async function createView({ pool }: Context, request: CreateViewRequest):
           values (${app.number}, ${name}, ${queryText}, ${sourceCollections}, ${refreshMode}, ${variablesText},
             ${request.readAccess || inherited}, 'building', clock_timestamp()) returning number`,
     ))!;
+    await checkDefinitionBytes(tx, app.number);
     await growCatalogRevision(tx, app.number);
     return { name, ticketId: await enqueueRefresh(tx, app, number, name, ticketId) };
   });
@@ -173,6 +179,18 @@ function textOf(bytes: Uint8Array, at: string): string {
   return toText(value);
 }
 
+/** Longer ones may be there from before the limit, so they are only refused when a view is made. */
+function checkVariableLengths(variables: ReturnType<typeof parseVariables>): void {
+  for (const [name, { path }] of variables) {
+    if (name.length > variableNameMax) {
+      throw overLimit('variables', `may have names of at most ${variableNameMax} characters`);
+    }
+    if (path.join('.').length > variablePathMax) {
+      throw overLimit(`variables.${name}`, `may be a path of at most ${variablePathMax} characters`);
+    }
+  }
+}
+
 /** The variables of a view: name of the URL parameter → path with perhaps an operator. */
 function parseVariables(text: string): Map<string, ReturnType<typeof parseName>> {
   const variables = readJsonText(Buffer.from(text), 'variables');
@@ -188,14 +206,19 @@ function parseVariables(text: string): Map<string, ReturnType<typeof parseName>>
   );
 }
 
-/** All views of an app, by name. */
-export async function listViews({ pool }: Context, appId: string): Promise<View[]> {
-  const app = await findApp(pool, appId);
-  const found = await rows<ViewHandle>(
-    pool,
-    sql`select ${viewColumns} from ${viewRelation} where v.app_number = ${app.number} order by v.name limit ${viewsMax}`,
-  );
-  return found.map(toView);
+/** A page of the views of an app, by name. Throws INVALID_CURSOR. */
+export async function listViews({ pool }: Context, request: ListRequest): Promise<ListViewsResponse> {
+  const app = await findApp(pool, request.appId);
+  const source = {
+    columns: viewColumns,
+    from: sql`${viewRelation} where v.app_number = ${app.number}`,
+    key: [{ column: sql`v.name`, type: 'text' as const }],
+    bytes: sql`octet_length(v.query_text) + octet_length(v.variables_text) + coalesce(octet_length(v.error), 0)
+      + octet_length(array_to_string(v.source_collections, '","'))`,
+    keyOf: ({ name }: ViewHandle) => [name],
+  };
+  const { entries, nextCursor } = await listPage<ViewHandle>(pool, source, request);
+  return { views: entries.map(toView), nextCursor };
 }
 
 /** Throws VIEW_NOT_FOUND. */

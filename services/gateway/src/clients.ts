@@ -30,7 +30,7 @@ export interface Clients {
 const repeatable: Record<ServiceName, readonly string[]> = {
   data: [
     ...['getApplication', 'listApplications', 'verifyKey', 'listKeys'],
-    ...['getCollection', 'listCollections', 'getCollectionStats', 'validateDocuments'],
+    ...['getCollection', 'listCollections', 'getAppStats', 'getCollectionStats', 'validateDocuments'],
     ...['store', 'listDocuments', 'readCollection'],
     ...['createIndex', 'listIndexes', 'getIndex', 'rebuildIndex'],
     ...['createView', 'listViews', 'getView', 'refreshView', 'readView'],

@@ -1,3 +1,6 @@
+import { readJson, toPlain } from '@granary/shared/json/value';
+import type { Steps } from '@granary/shared/slices';
+
 /** What an app offers, as its skills document tells it. */
 export interface SkillsContent {
   appId: string;
@@ -6,25 +9,23 @@ export interface SkillsContent {
   ownerPart: string;
   baseUrl: string;
   collections: Array<{ name: string; isPrivate: boolean; indexes: Array<{ field: string; type: string }> }>;
-  views: Array<{ name: string; sources: string[]; isPrivate: boolean; variables: Array<[name: string, path: string]> }>;
-  queries: Array<{
-    name: string;
-    source: string;
-    description: string;
-    isPrivate: boolean;
-    parameters: Array<{ name: string; field: string; isRequired: boolean }>;
-  }>;
-  /** Collections, views and queries that are not listed because there are too many. */
-  undescribed: number;
+  views: Array<{ name: string; sources: string[]; isPrivate: boolean; variablesText: string }>;
+  queries: Array<{ name: string; source: string; description: string; isPrivate: boolean; parametersText: string }>;
+  /** How many there are, of which the arrays hold the first. */
+  totals: { collections: number; views: number; queries: number };
 }
+
+/** Bytes of the generated part, at most; what does not fit is counted, with a link to its listing. */
+export const generatedBytesMax = 256 * 1024;
 
 export const generatedBegin = '<!-- granary:generated:begin -->';
 export const generatedEnd = '<!-- granary:generated:end -->';
 
 /** The owner's part, then what is generated, between markers. */
-export function skillsMarkdown(content: SkillsContent): string {
+export function* skillsMarkdown(content: SkillsContent): Steps<string> {
   const { ownerPart } = content;
-  return `${ownerPart === '' ? '' : `${ownerPart}\n\n`}${generatedBegin}\n${generated(content)}\n${generatedEnd}\n`;
+  const part = yield* generated(content);
+  return `${ownerPart === '' ? '' : `${ownerPart}\n\n`}${generatedBegin}\n${part}\n${generatedEnd}\n`;
 }
 
 /**
@@ -48,89 +49,162 @@ export function ownerPartOf(markdown: string): string {
     .trim();
 }
 
-function generated(content: SkillsContent): string {
-  const { appId, baseUrl } = content;
-  const sections = [
-    `# ${inline(content.name)}`,
-    content.description === '' ? '' : inline(content.description),
+function* generated(content: SkillsContent): Steps<string> {
+  const before = introduction(content);
+  const after = examples(content);
+  let leftBytes = generatedBytesMax - sizeOf([...before, ...after]) - summaryBytes;
+  const kinds = kindsOf(content);
+  const sections = [...before];
+  for (const [at, kind] of kinds.entries()) {
+    if (kind.total === 0) {
+      sections.push(...kind.empty);
+      continue;
+    }
+    // Each kind may have its part of what is left, so that many collections do not leave out all views.
+    const budgetBytes = leftBytes / (kinds.length - at);
+    const described = [...kind.heading];
+    let count = 0;
+    for (const section of kind.entries) {
+      const texts = section();
+      yield;
+      if (sizeOf([...described, ...texts]) > budgetBytes) break;
+      described.push(...texts);
+      count += 1;
+    }
+    leftBytes -= sizeOf(described);
+    sections.push(...described);
+    if (count < kind.total) sections.push(`${kind.total - count} more are not described here: ${kind.listing}`);
+  }
+  sections.push(...after);
+  return sections.join('\n\n');
+}
+
+/** For the lines about what is left out. */
+const summaryBytes = 2 * 1024;
+
+const sizeOf = (sections: readonly string[]): number =>
+  sections.reduce((sum, section) => sum + Buffer.byteLength(section) + 2, 0);
+
+/** Collections, views or queries, as the document describes them. */
+interface Kind {
+  heading: string[];
+  /** In place of the heading where there are none. */
+  empty: string[];
+  entries: Array<() => string[]>;
+  total: number;
+  /** How all of them are listed. */
+  listing: string;
+}
+
+function introduction({ appId, baseUrl, name, description }: SkillsContent): string[] {
+  return [
+    `# ${inline(name)}`,
+    ...(description === '' ? [] : [inline(description)]),
     `App \`${appId}\` at ${baseUrl}. What is marked private needs a key with the permission Read in the header \`X-App-Key\`.`,
-    ...collectionSection(content),
-    ...viewSection(content),
-    ...querySection(content),
-    content.undescribed > 0 ? `${content.undescribed} more are not listed here.` : '',
+  ];
+}
+
+function examples({ appId, baseUrl, collections }: SkillsContent): string[] {
+  const root = `${appId}::${collections[0]?.name ?? 'collection'}`;
+  return [
     '## Queries of any kind',
     `\`POST /list\` (Read) takes filters, a selection, a sort order and a page:`,
     curl(
       `-X POST '${baseUrl}/list' -H 'X-App-Key: $APP_KEY' -H 'Content-Type: application/json'`,
-      `-d '{"root": "${appId}::${content.collections[0]?.name ?? 'collection'}", "find": {}, "limit": 10}'`,
+      `-d '{"root": "${root}", "find": {}, "limit": 10}'`,
     ),
     '## Storing',
     `\`POST /store\` (Write) stores documents together or not at all; a document whose \`id\` exists becomes its new version:`,
     curl(
       `-X POST '${baseUrl}/store' -H 'X-App-Key: $APP_KEY' -H 'Content-Type: application/json'`,
-      `-d '{"root": "${appId}::${content.collections[0]?.name ?? 'collection'}", "data": [{"id": "1"}]}'`,
+      `-d '{"root": "${root}", "data": [{"id": "1"}]}'`,
     ),
   ];
-  return sections.filter((section) => section !== '').join('\n\n');
 }
 
-function collectionSection({ appId, baseUrl, collections }: SkillsContent): string[] {
-  if (collections.length === 0) return ['## Collections', 'There are none yet.'];
+function kindsOf(content: SkillsContent): Kind[] {
+  const { appId, baseUrl, collections, views, queries, totals } = content;
+  const listing = (path: string, note: string) => `\`GET ${baseUrl}/api/apps/${appId}/${path}\`${note}.`;
   return [
-    '## Collections',
-    'Filter by `id` and the indexed fields as parameters of the URL; `limit`, `offset`, `sort`, `select` and `count` are reserved.',
-    ...collections.flatMap(({ name, isPrivate, indexes }) => {
-      const fields = indexes.map(({ field, type }) => `\n- ${code(field)} (${type})`).join('');
-      const [first] = indexes;
-      const filter = first ? `?${urlPart(first.field)}.$exists=true&limit=10` : '?limit=10';
-      return [
-        `### ${name}${isPrivate ? ' (private)' : ''}`,
-        fields === '' ? 'No indexed field but `id`.' : `Indexed fields:${fields}`,
-        curl(keyHeader(isPrivate), `'${baseUrl}/api/apps/${appId}/collections/${name}/data${filter}'`),
-      ];
-    }),
+    {
+      heading: [
+        '## Collections',
+        'Filter by `id` and the indexed fields as parameters of the URL; `limit`, `offset`, `sort`, `select` and `count` are reserved.',
+      ],
+      empty: ['## Collections', 'There are none yet.'],
+      entries: collections.map((collection) => () => collectionSection(content, collection)),
+      total: totals.collections,
+      listing: listing('collections', ' (Read)'),
+    },
+    {
+      heading: ['## Views'],
+      empty: [],
+      entries: views.map((view) => () => viewSection(content, view)),
+      total: totals.views,
+      listing: listing('views', ' (Read)'),
+    },
+    {
+      heading: ['## Predefined queries'],
+      empty: [],
+      entries: queries.map((query) => () => querySection(content, query)),
+      total: totals.queries,
+      listing: listing('queries', ''),
+    },
   ];
 }
 
-function viewSection({ appId, baseUrl, views }: SkillsContent): string[] {
-  if (views.length === 0) return [];
+type Entry<K extends 'collections' | 'views' | 'queries'> = SkillsContent[K][number];
+
+function collectionSection(
+  { appId, baseUrl }: SkillsContent,
+  { name, isPrivate, indexes }: Entry<'collections'>,
+): string[] {
+  const fields = indexes.map(({ field, type }) => `\n- ${code(field)} (${type})`).join('');
+  const [first] = indexes;
+  const filter = first ? `?${urlPart(first.field)}.$exists=true&limit=10` : '?limit=10';
   return [
-    '## Views',
-    ...views.flatMap(({ name, sources, isPrivate, variables }) => [
-      `### ${name}${isPrivate ? ' (private)' : ''}`,
-      `Over ${sources.map(code).join(', ')}.${variables.length === 0 ? '' : ` Variables:${list(variables)}`}`,
-      curl(keyHeader(isPrivate), `'${baseUrl}/api/views/${appId}/${name}/data?limit=10'`),
-    ]),
+    `### ${name}${isPrivate ? ' (private)' : ''}`,
+    fields === '' ? 'No indexed field but `id`.' : `Indexed fields:${fields}`,
+    curl(keyHeader(isPrivate), `'${baseUrl}/api/apps/${appId}/collections/${name}/data${filter}'`),
   ];
 }
 
-const list = (variables: ReadonlyArray<[string, string]>): string =>
-  variables.map(([name, path]) => `\n- ${code(name)}: ${code(path)}`).join('');
-
-function querySection({ appId, baseUrl, queries }: SkillsContent): string[] {
-  if (queries.length === 0) return [];
+function viewSection(
+  { appId, baseUrl }: SkillsContent,
+  { name, sources, isPrivate, variablesText }: Entry<'views'>,
+): string[] {
+  const variables = Object.entries(plainOf(variablesText) as Record<string, string>);
+  const list = variables.map(([variable, path]) => `\n- ${code(variable)}: ${code(path)}`).join('');
   return [
-    '## Predefined queries',
-    ...queries.flatMap(({ name, source, description, isPrivate, parameters }) => {
-      const required = parameters.filter(({ isRequired }) => isRequired);
-      const example = required.map((parameter) => `${urlPart(parameter.name)}=VALUE`).join('&');
-      const described = parameters
-        .map(
-          (parameter) =>
-            `\n- ${code(parameter.name)}: ${code(parameter.field)}${parameter.isRequired ? ', required' : ''}`,
-        )
-        .join('');
-      return [
-        `### ${name}${isPrivate ? ' (private)' : ''}`,
-        `${description === '' ? '' : `${inline(description)} `}Over ${code(source)}.${described === '' ? '' : ` Parameters:${described}`}`,
-        curl(
-          keyHeader(isPrivate),
-          `'${baseUrl}/api/queries/${appId}/${name}/data${example === '' ? '' : `?${example}`}'`,
-        ),
-      ];
-    }),
+    `### ${name}${isPrivate ? ' (private)' : ''}`,
+    `Over ${sources.map(code).join(', ')}.${list === '' ? '' : ` Variables:${list}`}`,
+    curl(keyHeader(isPrivate), `'${baseUrl}/api/views/${appId}/${name}/data?limit=10'`),
   ];
 }
+
+function querySection(
+  { appId, baseUrl }: SkillsContent,
+  { name, source, description, isPrivate, parametersText }: Entry<'queries'>,
+): string[] {
+  const parameters = plainOf(parametersText) as Array<{ name: string; field_path: string; required?: boolean }>;
+  const example = parameters
+    .filter(({ required }) => required === true)
+    .map((parameter) => `${urlPart(parameter.name)}=VALUE`)
+    .join('&');
+  const described = parameters
+    .map(
+      ({ name: parameter, field_path: field, required }) =>
+        `\n- ${code(parameter)}: ${code(field)}${required === true ? ', required' : ''}`,
+    )
+    .join('');
+  return [
+    `### ${name}${isPrivate ? ' (private)' : ''}`,
+    `${description === '' ? '' : `${inline(description)} `}Over ${code(source)}.${described === '' ? '' : ` Parameters:${described}`}`,
+    curl(keyHeader(isPrivate), `'${baseUrl}/api/queries/${appId}/${name}/data${example === '' ? '' : `?${example}`}'`),
+  ];
+}
+
+const plainOf = (text: string): unknown => toPlain(readJson(Buffer.from(text), { maxDepth: 64 }));
 
 const keyHeader = (isPrivate: boolean): string => (isPrivate ? `-H 'X-App-Key: $APP_KEY'` : '');
 

@@ -5,6 +5,7 @@ import { message } from '@granary/shared/grpc/types';
 import { toText } from '@granary/shared/json/value';
 import { json } from '../answer';
 import { idempotency, idempotencyHeader, replayedHeader } from '../idempotency';
+import { listingHeaders, nextLink } from '../listing';
 import { limits, pageQuery, route } from '../route';
 import { appIdSchema, exampleTime, successSchema, timeSchema } from '../schemas';
 
@@ -108,7 +109,7 @@ export const applicationRoutes = [
     path: '/applications',
     id: 'listApplications',
     summary: 'List the applications',
-    description: 'In pages.',
+    description: 'In pages of at most 1,000 and 1 MiB; the header `Link` names the next one.',
     tag: 'Applications',
     auth: { kind: 'operator' },
     query: pageQuery,
@@ -121,12 +122,16 @@ export const applicationRoutes = [
           limit: z.int().describe('The limit that was applied'),
           offset: z.int().describe('The offset that was applied'),
         }),
+        headers: listingHeaders,
         example: { applications: [exampleApplication], total: 1, limit: 100, offset: 0 },
       },
     },
-    handle: async ({ clients }, { query, call }) => {
+    handle: async ({ clients }, { query, call, canonicalPath }) => {
       const { applications, total } = await clients.data.listApplications(query, call);
-      return json(200, { applications: applications.map(wholeApplication), total: Number(total), ...query });
+      const body = { applications: applications.map(wholeApplication), total: Number(total), ...query };
+      const next = query.offset + applications.length;
+      const hasMore = applications.length > 0 && next < Number(total);
+      return json(200, body, hasMore ? nextLink(canonicalPath, { limit: query.limit, offset: next }) : {});
     },
   }),
   route({
@@ -193,17 +198,13 @@ export const applicationRoutes = [
       },
     },
     handle: async ({ clients }, { path, call }) => {
-      const [{ collections }, application] = await Promise.all([
-        clients.data.listCollections({ appId: path.app_id }, call),
-        clients.data.getApplication({ appId: path.app_id }, call),
-      ]);
-      const sum = (values: string[]) => Number(values.reduce((total, value) => total + BigInt(value), 0n));
+      const stats = await clients.data.getAppStats({ appId: path.app_id }, call);
       return json(200, {
         app_id: path.app_id,
-        collection_count: collections.length,
-        document_count: sum(collections.map((collection) => collection.documentCount)),
-        size_bytes: sum(collections.map((collection) => collection.sizeBytes)),
-        height: Number(application.height),
+        collection_count: Number(stats.collectionCount),
+        document_count: Number(stats.documentCount),
+        size_bytes: Number(stats.sizeBytes),
+        height: Number(stats.height),
       });
     },
   }),

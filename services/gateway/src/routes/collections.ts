@@ -7,6 +7,7 @@ import { message } from '@granary/shared/grpc/types';
 import { created, json, jsonBytes } from '../answer';
 import { collectionDefinition, collectionJson, collectionSchema, exampleCollection } from '../collection';
 import { mayPublish } from '../auth';
+import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../listing';
 import { flagParameter, limits, route } from '../route';
 import { exampleTime, nameSchema, objectSchema, successSchema, timeSchema } from '../schemas';
 import { memberText } from '../tree';
@@ -64,10 +65,15 @@ export const collectionRoutes = [
     description: 'In the order of their names.',
     tag,
     auth: read,
-    responses: { 200: { description: 'The collections', schema: z.array(collectionSchema) } },
-    handle: async ({ clients }, { path, call }) => {
-      const { collections } = await clients.data.listCollections({ appId: path.app_id }, call);
-      return json(200, collections.map(collectionJson));
+    query: listingQuery,
+    responses: {
+      200: { description: 'The collections', schema: z.array(collectionSchema), headers: listingHeaders },
+      400: { description: 'A parameter is invalid', codes: ['INVALID_CURSOR'] },
+    },
+    handle: async ({ clients }, request) => {
+      const { path, query, call } = request;
+      const page = await clients.data.listCollections({ appId: path.app_id, ...listing(query) }, call);
+      return listed(request, page.collections.map(collectionJson), page.nextCursor);
     },
   }),
   route({
@@ -79,19 +85,26 @@ export const collectionRoutes = [
     description: 'The same in an object.',
     tag,
     auth: read,
+    query: listingQuery,
     responses: {
       200: {
         description: 'The collections',
         schema: z.object({
           app_id: z.string().describe('The application'),
           collections: z.array(collectionSchema).describe('In the order of their names'),
+          next_cursor: nextCursorSchema,
         }),
+        headers: listingHeaders,
         example: { app_id: 'demo', collections: [exampleCollection] },
       },
+      400: { description: 'A parameter is invalid', codes: ['INVALID_CURSOR'] },
     },
-    handle: async ({ clients }, { path, call }) => {
-      const { collections } = await clients.data.listCollections({ appId: path.app_id }, call);
-      return json(200, { app_id: path.app_id, collections: collections.map(collectionJson) });
+    handle: async ({ clients }, request) => {
+      const { path, query, call } = request;
+      const page = await clients.data.listCollections({ appId: path.app_id, ...listing(query) }, call);
+      const collections = page.collections.map(collectionJson);
+      const body = { app_id: path.app_id, collections, next_cursor: page.nextCursor || undefined };
+      return listed(request, body, page.nextCursor);
     },
   }),
   route({

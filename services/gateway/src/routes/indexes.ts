@@ -4,6 +4,7 @@ import type { Index } from '@granary/shared/gen/granary/data/v1/Index';
 import { newTicket } from '@granary/shared/ids';
 import { accepted, created, json, jsonText } from '../answer';
 import { publishedAs } from '../openapi/schema';
+import { listed, listing, listingHeaders, listingQuery } from '../listing';
 import { limits, route } from '../route';
 import {
   exampleTicket,
@@ -107,6 +108,11 @@ const tag = 'Indexes';
 const collectionPath = '/apps/{app_id}/collections/{collection}/indexes';
 const indexPath = `${collectionPath}/{index_name}` as const;
 
+const indexesResponses = {
+  200: { description: 'The indexes', schema: z.array(indexSchema), headers: listingHeaders },
+  400: { description: 'A parameter is invalid', codes: ['INVALID_CURSOR'] },
+} as const;
+
 export const indexRoutes = [
   route({
     method: 'POST',
@@ -172,10 +178,12 @@ export const indexRoutes = [
     description: 'Of all its collections.',
     tag,
     auth: read,
-    responses: { 200: { description: 'The indexes', schema: z.array(indexSchema) } },
-    handle: async ({ clients }, { path, call }) => {
-      const { indexes } = await clients.data.listIndexes({ appId: path.app_id, collection: '' }, call);
-      return json(200, indexes.map(indexJson));
+    query: listingQuery,
+    responses: indexesResponses,
+    handle: async ({ clients }, request) => {
+      const { path, query, call } = request;
+      const page = await clients.data.listIndexes({ appId: path.app_id, collection: '', ...listing(query) }, call);
+      return listed(request, page.indexes.map(indexJson), page.nextCursor);
     },
   }),
   route({
@@ -217,11 +225,13 @@ export const indexRoutes = [
     description: 'Those that its schema made are among them.',
     tag,
     auth: read,
-    responses: { 200: { description: 'The indexes', schema: z.array(indexSchema) } },
-    handle: async ({ clients }, { path, call }) => {
-      const request = { appId: path.app_id, collection: path.collection };
-      const { indexes } = await clients.data.listIndexes(request, call);
-      return json(200, indexes.map(indexJson));
+    query: listingQuery,
+    responses: indexesResponses,
+    handle: async ({ clients }, request) => {
+      const { path, query, call } = request;
+      const asked = { appId: path.app_id, collection: path.collection, ...listing(query) };
+      const page = await clients.data.listIndexes(asked, call);
+      return listed(request, page.indexes.map(indexJson), page.nextCursor);
     },
   }),
   route({

@@ -5,6 +5,7 @@ import type { RegenerateKeyRequest } from '@granary/shared/gen/granary/data/v1/R
 import { message } from '@granary/shared/grpc/types';
 import { json } from '../answer';
 import { permissions } from '../auth';
+import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../listing';
 import { limits, route } from '../route';
 import { appIdSchema, exampleTime, successSchema, timeSchema, utiaSchema } from '../schemas';
 
@@ -128,19 +129,25 @@ export const keyRoutes = [
     description: 'Without their secrets, which are not kept.',
     tag: 'Keys',
     auth: adminOrOperator,
+    query: listingQuery,
     responses: {
       200: {
         description: 'The keys',
         schema: z.object({
           app_id: z.string().describe('The application'),
           keys: z.array(keySchema).describe('Those that are not revoked'),
+          next_cursor: nextCursorSchema,
         }),
+        headers: listingHeaders,
         example: { app_id: 'demo', keys: [exampleKey] },
       },
+      400: { description: 'A parameter is invalid', codes: ['INVALID_CURSOR'] },
     },
-    handle: async ({ clients }, { path, call }) => {
-      const { keys } = await clients.data.listKeys({ appId: path.app_id }, call);
-      return json(200, { app_id: path.app_id, keys: keys.map(keyJson) });
+    handle: async ({ clients }, request) => {
+      const { path, query, call } = request;
+      const { keys, nextCursor } = await clients.data.listKeys({ appId: path.app_id, ...listing(query) }, call);
+      const body = { app_id: path.app_id, keys: keys.map(keyJson), next_cursor: nextCursor || undefined };
+      return listed(request, body, nextCursor);
     },
   }),
   route({

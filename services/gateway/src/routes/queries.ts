@@ -3,6 +3,7 @@ import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
 import { created, json, jsonText } from '../answer';
 import { mayPublish } from '../auth';
 import { publishedAs } from '../openapi/schema';
+import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../listing';
 import { limits, recordsQuery, route } from '../route';
 import {
   accessPolicy,
@@ -170,19 +171,26 @@ export const queryRoutes = [
     description: 'With their definitions, in the order of their names.',
     tag,
     auth: { kind: 'public' },
+    query: listingQuery,
     responses: {
       200: {
         description: 'The queries',
         schema: z.object({
           app_id: z.string().describe('The application'),
           queries: z.array(querySchema).describe('In the order of their names'),
+          next_cursor: nextCursorSchema,
         }),
+        headers: listingHeaders,
         example: { app_id: 'demo', queries: [exampleQuery] },
       },
+      400: { description: 'A parameter is invalid', codes: ['INVALID_CURSOR'] },
     },
-    handle: async ({ clients }, { path, call }) => {
-      const { queries } = await clients.data.listQueries({ appId: path.app_id }, call);
-      return json(200, { app_id: path.app_id, queries: queries.map(queryJson) });
+    handle: async ({ clients }, request) => {
+      const { path, query, call } = request;
+      const page = await clients.data.listQueries({ appId: path.app_id, ...listing(query) }, call);
+      const queries = page.queries.map(queryJson);
+      const body = { app_id: path.app_id, queries, next_cursor: page.nextCursor || undefined };
+      return listed(request, body, page.nextCursor);
     },
   }),
   route({

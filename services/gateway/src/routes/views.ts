@@ -4,6 +4,7 @@ import { newTicket } from '@granary/shared/ids';
 import { accepted, json, jsonText } from '../answer';
 import { mayPublish } from '../auth';
 import { publishedAs } from '../openapi/schema';
+import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../listing';
 import { limits, route, selectableQuery } from '../route';
 import {
   accessPolicy,
@@ -219,16 +220,23 @@ export const viewRoutes = [
     description: 'In the order of their names.',
     tag,
     auth: mayRead,
+    query: listingQuery,
     responses: {
       200: {
         description: 'The views',
-        schema: z.object({ views: z.array(viewSchema).describe('In the order of their names') }),
+        schema: z.object({
+          views: z.array(viewSchema).describe('In the order of their names'),
+          next_cursor: nextCursorSchema,
+        }),
+        headers: listingHeaders,
         example: { views: [exampleView] },
       },
+      400: { description: 'A parameter is invalid', codes: ['INVALID_CURSOR'] },
     },
-    handle: async ({ clients }, { path, call }) => {
-      const { views } = await clients.data.listViews({ appId: path.app_id }, call);
-      return json(200, { views: views.map(viewJson) });
+    handle: async ({ clients }, request) => {
+      const { path, query, call } = request;
+      const { views, nextCursor } = await clients.data.listViews({ appId: path.app_id, ...listing(query) }, call);
+      return listed(request, { views: views.map(viewJson), next_cursor: nextCursor || undefined }, nextCursor);
     },
   }),
   route({

@@ -1,0 +1,42 @@
+import { z } from 'zod';
+import { json, type Answer } from './answer';
+import { wholeParameter, type RouteRequest } from './route';
+
+/** Entries of a page, at most; more may be asked for, and the page says that there is another. */
+const pageMax = 1_000;
+
+/** Parameters of a listing. Others are ignored, as they were before listings had any. */
+export const listingQuery = z.object({
+  limit: wholeParameter(1, 10_000).optional().describe(`Entries of the page, at most; a page has ${pageMax} or 1 MiB`),
+  cursor: z.string().max(2_000).optional().describe('Of the page before: `next_cursor`, or from its header `Link`'),
+});
+type ListingQuery = z.output<typeof listingQuery>;
+
+/** What a listing says of itself, for the document. */
+export const listingHeaders = {
+  Link: 'Where there is more: the next page, as `</api/…>; rel="next"`',
+};
+
+export const nextCursorSchema = z.string().optional().describe('Where there is more: the `cursor` of the next page');
+
+/** What of a listing is asked for. */
+export const listing = (query: ListingQuery): { limit?: number; cursor?: string } => ({
+  ...(query.limit !== undefined && { limit: query.limit }),
+  ...(query.cursor !== undefined && { cursor: query.cursor }),
+});
+
+/** 200 with a page of a listing, and the link to the next one. */
+export function listed(request: RouteRequest<string, unknown, ListingQuery>, value: unknown, next: string): Answer {
+  return json(
+    200,
+    value,
+    next === '' ? {} : nextLink(request.canonicalPath, { limit: request.query.limit, cursor: next }),
+  );
+}
+
+/** `Link` to the next page of a list. */
+export function nextLink(path: string, parameters: Record<string, string | number | undefined>): { Link: string } {
+  const given = new URLSearchParams();
+  for (const [name, value] of Object.entries(parameters)) if (value !== undefined) given.set(name, String(value));
+  return { Link: `</api${path}?${given.toString()}>; rel="next"` };
+}
