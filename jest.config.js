@@ -15,6 +15,7 @@ const notOnStack = {
   'stack-run.test.ts': 'is about npm run stack itself',
   'traces.test.ts': 'collects the spans of its own process',
   'trust.test.ts': 'starts services with secrets and certificates of its own',
+  'unread-log.test.ts': 'starts a gateway of its own',
 };
 
 const common = {

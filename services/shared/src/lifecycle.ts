@@ -1,4 +1,6 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { collectSeldom } from './heap';
+import { isLogDrained } from './log-output';
 import type { Logger } from './logger';
 import { explainStart } from './start-error';
 
@@ -18,6 +20,9 @@ export interface Leaving {
 
 /** Longest time that a stop may take beside that before what is left is cut off. */
 const stopTimeoutMs = 20_000;
+
+/** How long the last lines of the log may wait for their reader. */
+const logPatienceMs = 1_000;
 
 /** The listeners stay: Ctrl-C under npm arrives twice, and the second must not cut the stop short. */
 function untilSignal(): Promise<NodeJS.Signals> {
@@ -47,12 +52,20 @@ export async function runUntilSignalled(log: Logger, start: () => Promise<Runnin
     setTimeout(() => process.exit(1), stopTimeoutMs + (running.leavingMs ?? 0)).unref();
     await running.stop();
     log.info('stopped');
+    await logTaken();
   } catch (error) {
     process.exitCode = 1;
     const explanation = explainStart(error);
     if (explanation === undefined) log.fatal({ err: error }, 'could not start');
     else process.stderr.write(`${explanation}\n`);
   }
+}
+
+/** What nobody reads would hold the process alive: after a moment it ends without having written it. */
+async function logTaken(): Promise<void> {
+  const untilMs = performance.now() + logPatienceMs;
+  while (!isLogDrained() && performance.now() < untilMs) await delay(20);
+  if (!isLogDrained()) setImmediate(() => process.exit());
 }
 
 /** For `Running`. */

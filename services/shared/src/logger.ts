@@ -1,9 +1,10 @@
 import { pino, type Logger } from 'pino';
+import { logOutput } from './log-output';
 
 export type { Logger };
 
 /**
- * The log of one service: JSON lines on standard output. Secrets and bodies are never passed to it; the paths
+ * The log of one service: JSON lines on standard output, which never hold the service up, see log-output.ts. Secrets and bodies are never passed to it; the paths
  * below are a second line of defence for headers.
  */
 export function createLogger(service: string, level: string): Logger {
@@ -16,7 +17,7 @@ export function createRootLogger(level: string): Logger {
 }
 
 function createWith(base: Record<string, string>, level: string): Logger {
-  return pino({
+  const options = {
     level,
     base,
     timestamp: pino.stdTimeFunctions.isoTime,
@@ -29,5 +30,6 @@ function createWith(base: Record<string, string>, level: string): Logger {
       '*["x-operator-key"]',
       '*["x-agent-key"]',
     ],
-  });
+  };
+  return pino(options, logOutput(base['service'] ?? 'granary'));
 }

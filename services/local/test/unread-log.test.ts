@@ -1,0 +1,94 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { eventually } from '@granary/shared/testing/eventually';
+import { choosePorts } from '../src/stack/ports';
+
+const children: ChildProcess[] = [];
+afterEach(() => {
+  for (const child of children.splice(0)) child.kill('SIGKILL');
+});
+
+/** A gateway in a process of its own, whose log goes into a pipe. */
+async function startProcess() {
+  const [port = 0, metricsPort = 0, nowhere = 0] = await choosePorts(3);
+  const away = `127.0.0.1:${nowhere}`;
+  const local = __dirname;
+  const main = join(local, '..', '..', 'gateway', 'src', 'main.ts');
+  const child = spawn(process.execPath, ['--conditions', 'source', '--require', join(local, 'from-source.js'), main], {
+    env: {
+      ...process.env,
+      ...{ PORT: String(port), METRICS_LISTEN: `127.0.0.1:${metricsPort}`, LOG_LEVEL: 'info' },
+      ...{ OPERATOR_KEY: 'the key of the operator', INTERNAL_SECRET: 'internal-secret-of-the-tests-0123456789' },
+      ...{ DATA_ADDRESS: away, BLOBS_ADDRESS: away, FINANCE_ADDRESS: away, PAYMENTS_ADDRESS: away },
+      ...{ TASKS_ADDRESS: away, BLOBS_HTTP_ADDRESS: away },
+    },
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  children.push(child);
+  const url = `http://127.0.0.1:${port}`;
+  await eventually(() =>
+    fetch(`${url}/livez`).then(
+      ({ ok }) => ok,
+      () => false,
+    ),
+  );
+  const metric = async (name: string) => {
+    const text = await (await fetch(`http://127.0.0.1:${metricsPort}/metrics`)).text();
+    return Number(
+      text
+        .split('\n')
+        .find((line) => line.startsWith(`${name} `))
+        ?.slice(name.length),
+    );
+  };
+  return { child, url, metric };
+}
+
+const requests = async (url: string, count: number) => {
+  let left = count;
+  const ask = async () => {
+    while (left-- > 0) {
+      const answer = await fetch(`${url}/livez`);
+      expect(answer.status).toBe(200);
+      await answer.arrayBuffer();
+    }
+  };
+  await Promise.all(Array.from({ length: 32 }, ask));
+};
+
+test('a log that nobody reads does not hold up the service, and says how many lines it has lost once it is read', async () => {
+  const { child, url, metric } = await startProcess();
+  const residentBytes = () => metric('process_resident_memory_bytes');
+  await requests(url, 2_000);
+  const before = await residentBytes();
+  // Until the pipe and the buffer are full, and on.
+  for (let round = 0; (await metric('granary_log_lines_dropped_total')) < 5_000; round++) {
+    expect(round).toBeLessThan(60);
+    await requests(url, 1_000);
+  }
+  expect((await residentBytes()) - before).toBeLessThan(100 * 1024 * 1024);
+  const lost = await metric('granary_log_lines_dropped_total');
+
+  const counts: number[] = [];
+  const levels = new Set<number>();
+  createInterface({ input: child.stdout }).on('line', (text) => {
+    const line = JSON.parse(text) as { level: number; msg: string; lines: number };
+    levels.add(line.level);
+    if (/dropped/.test(line.msg)) counts.push(line.lines);
+  });
+  await eventually(() => counts.length > 0);
+  expect(counts).toEqual([lost]);
+  // From here on nothing is lost.
+  await requests(url, 100);
+  expect(await metric('granary_log_lines_dropped_total')).toBe(lost);
+  expect([...levels].sort()).toEqual([30, 40]);
+});
+
+test('a process whose log nobody reads ends when it is stopped', async () => {
+  const { child, url, metric } = await startProcess();
+  while (!((await metric('granary_log_lines_dropped_total')) > 0)) await requests(url, 1_000);
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  child.kill('SIGTERM');
+  expect(await ended).toBe(0);
+});
