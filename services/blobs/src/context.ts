@@ -6,6 +6,7 @@ import type { Logger } from '@granary/shared/logger';
 import type { ObjectStore } from '@granary/shared/objects/store';
 import type { DatabaseClock } from '@granary/shared/postgres/clock';
 import type { Pool } from '@granary/shared/postgres/pool';
+import type { StorageMonitor } from '@granary/shared/storage';
 import type { Marking } from './marking';
 import type { Removal } from './removal';
 
@@ -15,6 +16,8 @@ export interface BlobsContext {
   clock: DatabaseClock;
   log: Logger;
   store: ObjectStore;
+  /** The room of the store. */
+  objectStorage: StorageMonitor;
   data: Client<DataDefinition>;
   /** Notified after events were committed. */
   appended: Signal;

@@ -8,11 +8,12 @@ import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Out
 import { openClient, type Target } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/grpc/protos';
 import type { Implementation } from '@granary/shared/grpc/server';
-import { healthy, type Check } from '@granary/shared/health';
+import type { Check } from '@granary/shared/health';
 import { stopAll } from '@granary/shared/lifecycle';
 import { shared } from '@granary/shared/probe';
 import type { ObjectStore } from '@granary/shared/objects/store';
 import { startService, type Context, type Overrides, type Parts, type RunningService } from '@granary/shared/service';
+import { isStorageFull, StorageMonitor } from '@granary/shared/storage';
 import { readableBy } from '@granary/shared/trust/subscribers';
 import { startBytes } from './bytes';
 import type { BlobsConfig } from './config';
@@ -50,6 +51,12 @@ export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides 
     try {
       const store = await openObjectStore(config, await installationId(pool));
       stops.push(async () => store.close?.());
+      const objectStorage = new StorageMonitor({
+        ...{ service: 'blobs', volume: 'objects', log, probe: () => store.probe() },
+        ...{ directory: config.OBJECT_STORE === 'files' ? config.OBJECTS_DIR : undefined },
+        reserveBytes: config.DISK_RESERVE_BYTES,
+      });
+      stops.push(() => objectStorage.stop());
       const credentials = () => trust.towards('data');
       const dataClient = openClient(loadService<DataDefinition>('data', 'Data'), data, {
         ...{ log, credentials },
@@ -61,7 +68,7 @@ export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides 
       stops.push(async () => outboxClient.close());
       const appended = createSignal();
       const context: BlobsContext = {
-        ...{ pool, log, store, appended, clock },
+        ...{ pool, log, store, objectStorage, appended, clock },
         data: dataClient.client,
         committing: new Set(),
         markStored: createMarking(pool),
@@ -92,7 +99,7 @@ export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides 
       const implementations = [blobsImplementation(context), outbox];
       return {
         implementations: implementations as unknown as Implementation[],
-        checks: { object_store: probing(store), events: consumer.lag },
+        checks: { object_store: probing(store, objectStorage), events: consumer.lag },
         appended,
         leaving: () => bytes.leave(),
         stop: () => stopAll(stops),
@@ -113,10 +120,12 @@ function addressOf(config: BlobsConfig): { address: string } {
   return { address: config.DATA_ADDRESS };
 }
 
-function probing(store: ObjectStore): Check {
+function probing(store: ObjectStore, storage: StorageMonitor): Check {
   const probe = shared(probeEveryMs, () => store.probe());
   return async () => {
-    await probe();
-    return healthy;
+    await probe().catch((error: unknown) => {
+      if (!isStorageFull(error)) throw error;
+    });
+    return storage.finding();
   };
 }

@@ -30,6 +30,7 @@ export async function upload(
 ): Promise<UploadAnswer> {
   const isForm = /^multipart\/form-data\b/i.test(request.headers['content-type'] ?? '');
   refuseEarly(request, grant.maxBytes, isForm);
+  context.objectStorage.refuseWhenFull();
   const received = await (isForm ? receiveForm : receiveRaw)(request, context.store, grant.maxBytes);
   const { object } = received;
   context.committing.add(grant.blobId);

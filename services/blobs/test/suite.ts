@@ -662,7 +662,7 @@ export function blobsSuite(): void {
       check(request: object): Promise<{ status: string; parts: Array<{ name: string }> }>;
     };
     const { status, parts } = await handlers.check({});
-    expect(parts.map((part) => part.name)).toEqual(['database', 'clock', 'object_store', 'events']);
+    expect(parts.map((part) => part.name)).toEqual(['database', 'storage', 'clock', 'object_store', 'events']);
     expect(status).toBe('HEALTHY');
   });
 }

@@ -1,5 +1,6 @@
 import type { Logger } from '@granary/shared/logger';
 import { ServiceError, unavailable } from '@granary/shared/errors';
+import type { StorageMonitor } from '@granary/shared/storage';
 import { fromPostgres, isConnectionError, isRetryable, violatedConstraint } from '@granary/shared/postgres/errors';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { CommitUnknownError } from '@granary/shared/postgres/transaction';
@@ -57,6 +58,7 @@ export class Committer {
     now: () => Date,
     /** Hears which collections a transaction has changed, once it is committed. */
     private readonly afterCommit: (collectionNumbers: readonly bigint[]) => void,
+    private readonly storage?: Pick<StorageMonitor, 'refuseWhenFull'>,
   ) {
     this.writer = new BatchWriter(pool, copyTurns, now);
     this.free = concurrency;
@@ -68,6 +70,7 @@ export class Committer {
 
   /** Commits a write. Throws the ServiceError that refused it, UNAVAILABLE when nothing is known of it. */
   submit(app: App, write: Write): Promise<Committed> {
+    this.storage?.refuseWhenFull();
     if (this.waitingBytes >= allWaitingBytesMax) throw unavailable('Too many writes are waiting');
     return new Promise((resolve, reject) => {
       const known = this.apps.get(app.number);

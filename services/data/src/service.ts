@@ -48,7 +48,7 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
     config,
     migrations,
     overrides,
-    async ({ pool, log, clock }) => {
+    async ({ pool, log, clock, storage }) => {
       const published = createSignal();
       const outbox = readableBy(
         ['blobs', 'finance', 'tasks'],
@@ -69,9 +69,10 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
       const batches = Math.max(1, Math.floor(config.DATABASE_POOL_SIZE / 2));
       // There are as many lanes as the database has cores; one is left to small writes.
       const copyTurns = new CopyTurns(Math.max(1, config.LANE_SIZE - 1));
-      const committer = new Committer(pool, log, batches, copyTurns, clock.now, (changed) => {
+      const afterCommit = (changed: readonly bigint[]) => {
         for (const number of changed) usage.touch(number);
-      });
+      };
+      const committer = new Committer(pool, log, batches, copyTurns, clock.now, afterCommit, storage);
       const worker = new JobWorker(
         { pool, log },
         {

@@ -78,6 +78,10 @@ export const codes = {
   OVERLOADED: { status: 503, meaning: 'The server is overloaded; see `Retry-After`.' },
   CANCELLED: { status: 503, meaning: 'The request was cancelled because the client disconnected.' },
   DEADLINE_EXCEEDED: { status: 504, meaning: 'The request took longer than its deadline.' },
+  STORAGE_FULL: {
+    status: 507,
+    meaning: 'The server has no room for writes. Nothing was changed; reads go on. Retry later.',
+  },
 } as const satisfies Record<string, ErrorCode>;
 
 export type Code = keyof typeof codes;

@@ -78,10 +78,17 @@ export async function startConstellation(options: ConstellationOptions): Promise
       await startPayments(readConfig(paymentsConfig, common('payments')), overrides('payments')),
     );
     const data = started(
-      await startData(readConfig(dataConfig, { SKILLS_DIRECTORY: join(directory, 'skills'), ...common('data') }), {
-        ...overrides('data'),
-        publicUrl: () => environment?.PUBLIC_URL ?? url,
-      }),
+      await startData(
+        readConfig(dataConfig, {
+          SKILLS_DIRECTORY: join(directory, 'skills'),
+          DATABASE_DIRECTORY: directory,
+          ...common('data'),
+        }),
+        {
+          ...overrides('data'),
+          publicUrl: () => environment?.PUBLIC_URL ?? url,
+        },
+      ),
     );
     const dataOutbox = target(data, outboxDefinition);
     const blobs = started(

@@ -18,7 +18,7 @@ export const serviceSchemas = {
 
 /** Where the services find each other and their storage, and whom they trust, is for a launcher to decide. */
 const decidedByBoth = new RegExp(
-  `^(${Object.keys(trustSettings).join('|')}|LISTEN|HTTP_LISTEN|DATABASE_URL|SKILLS_DIRECTORY|OBJECTS_DIR|KEY_FILE` +
+  `^(${Object.keys(trustSettings).join('|')}|LISTEN|HTTP_LISTEN|DATABASE_URL|SKILLS_DIRECTORY|DATABASE_DIRECTORY|OBJECTS_DIR|KEY_FILE` +
     '|([A-Z_]+_)?ADDRESS|KAFKA_[A-Z0-9_]+|OBJECT_STORE|S3_[A-Z0-9_]+)$',
 );
 

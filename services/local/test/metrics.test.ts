@@ -8,7 +8,11 @@ const root = join(__dirname, '../../..');
 const ofPrometheus = ['job', 'instance'];
 
 interface Dashboard {
-  panels: Array<{ title: string; targets?: Array<{ expr: string; legendFormat: string }> }>;
+  panels: Array<{
+    title: string;
+    targets?: Array<{ expr: string; legendFormat: string }>;
+    fieldConfig?: { defaults: { unit?: string } };
+  }>;
 }
 
 /** The names of the labels of each series, by the name of the series. */
@@ -86,6 +90,38 @@ describe('metrics', () => {
         const missing = labelsIn(expr, legendFormat).filter((label) => !known.includes(label));
         expect({ expr, metric, missing }).toEqual({ expr, metric, missing: [] });
       }
+    }
+  });
+
+  it('every metric and label of the alerts is in what a running Granary tells', async () => {
+    const told = readScrape(await fullScrape());
+    const file = await readFile(join(root, 'deploy/prometheus/alerts.yaml'), 'utf8');
+    const alerts = file.split(/^ +- alert: /m).slice(1);
+    expect(alerts.length).toBeGreaterThan(10);
+    for (const alert of alerts) {
+      const [, expr = ''] = /^ +expr: (.+)$/m.exec(alert) ?? [];
+      const metrics = metricsIn(expr);
+      expect({ alert, metrics }).not.toEqual({ alert, metrics: expr.startsWith('up{') ? undefined : [] });
+      const missing = metrics.filter((metric) => !told.has(metric));
+      expect({ expr, missing }).toEqual({ expr, missing: [] });
+      const known = [...metrics.flatMap((metric) => [...told.get(metric)!]), ...ofPrometheus];
+      const shown = [...alert.matchAll(/\$labels\.([a-z_]+)/g)].map(([, name]) => name!);
+      const unknown = [...labelsIn(expr, ''), ...shown].filter((label) => !known.includes(label));
+      expect({ expr, unknown }).toEqual({ expr, unknown: [] });
+    }
+  });
+
+  it('on the dashboard a share has a panel and a unit of its own', async () => {
+    const file = await readFile(join(root, 'deploy/grafana/granary.json'), 'utf8');
+    const { panels } = JSON.parse(file) as Dashboard;
+    const isShare = (expr: string) => /utilization|used_bytes.*\/.*limit_bytes|5\.\..*\/ sum/.test(expr);
+    const withShares = panels.filter(({ targets = [] }) => targets.some(({ expr }) => isShare(expr)));
+    expect(withShares.length).toBe(3);
+    for (const { title, targets = [], fieldConfig } of withShares) {
+      expect({ title, all: targets.every(({ expr }) => isShare(expr)), unit: fieldConfig?.defaults.unit }).toEqual({
+        ...{ title, all: true },
+        unit: 'percentunit',
+      });
     }
   });
 

@@ -49,13 +49,15 @@ export class OwnGranary {
     private readonly child: ChildProcess,
     readonly url: string,
     readonly app: { appId: string; key: string },
+    /** The lines that it has printed. */
+    readonly output: readonly string[],
   ) {}
 
   static async start(dataDir: string, settings: Record<string, string> = {}): Promise<OwnGranary> {
     const env = { ...process.env, PORT: '0', DATA_DIR: dataDir, LOG_LEVEL: 'error', ...settings };
     const child = spawnSource(join(__dirname, '..', 'src', 'main.ts'), env);
+    const lines: string[] = [];
     const url = await new Promise<string>((resolve, reject) => {
-      const lines: string[] = [];
       createInterface({ input: child.stdout! }).on('line', (line) => {
         lines.push(line);
         const ready = /^Granary is ready at (\S+)/.exec(line);
@@ -64,7 +66,7 @@ export class OwnGranary {
       child.once('exit', (code) => reject(new Error(`it ended with ${code} before it was ready: ${lines.join('\n')}`)));
     });
     const app = JSON.parse(await readFile(join(dataDir, 'demo-app.json'), 'utf8')) as { appId: string; key: string };
-    return new OwnGranary(child, url, app);
+    return new OwnGranary(child, url, app, lines);
   }
 
   /** Resident memory of the process, without its Postgres. Linux only. */

@@ -176,6 +176,7 @@ export const rows: Record<string, Row> = {
   PENDING_GRACE_MS: { value: '299999' },
   SWEEP_AGE_MS: { value: '86399999' },
   SWEEP_EVERY_MS: { value: '21599999' },
+  DISK_RESERVE_BYTES: { value: '33554432' },
   DRAIN_DELAY_MS: { value: '999' },
   DRAIN_TIMEOUT_MS: { value: '9998' },
 };

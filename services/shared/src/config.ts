@@ -56,6 +56,14 @@ export const leavingSettings = {
 /** How long something may leave health without an answer before it counts as unhealthy; until then it is degraded. */
 export const healthSettings = { HEALTH_UNHEALTHY_AFTER_MS: whole(500, 600_000).default(5_000) };
 
+/** What a service may know of the disk of its database. */
+export const storageSettings = {
+  /** Directory of the database server, or of anything on the same file system, where that is on this machine. */
+  DATABASE_DIRECTORY: z.string().min(1).optional(),
+  /** With less free bytes on a local disk writes are refused. */
+  DISK_RESERVE_BYTES: whole(0, 1024 ** 5).default(64 * 1024 ** 2),
+};
+
 /** `host:port` or `dns:///name:port`, every address of the name; or the addresses, with commas between. */
 export const grpcAddress = z
   .string()
@@ -76,6 +84,7 @@ export const commonConfig = z.object({
   ...telemetrySettings,
   ...leavingSettings,
   ...healthSettings,
+  ...storageSettings,
   LISTEN: z
     .string()
     .regex(/^[^:\s]+:\d{1,5}$/, 'host:port is expected')

@@ -12,7 +12,10 @@ import { createLogger, type Logger } from './logger';
 import { openDatabaseClock, type DatabaseClock } from './postgres/clock';
 import { applyMigrations, migrate } from './postgres/migrate';
 import { assertSafePostgres, createPool, type Pool } from './postgres/pool';
+import { probeRoom } from './postgres/room';
+import { StorageMonitor } from './storage';
 import { observeBus } from './telemetry/bus-metrics';
+import { observeDatabase } from './telemetry/database-metrics';
 import { startTelemetry } from './telemetry/telemetry';
 import type { TelemetrySettings } from './telemetry/settings';
 import type { ServiceName } from './trust/services';
@@ -26,6 +29,8 @@ export interface CommonConfig extends BusConfig, Leaving, TelemetrySettings, Tru
   DATABASE_POOL_SIZE: number;
   LOG_LEVEL: string;
   HEALTH_UNHEALTHY_AFTER_MS: number;
+  DATABASE_DIRECTORY?: string | undefined;
+  DISK_RESERVE_BYTES: number;
 }
 
 /** What a test or the single process may replace. */
@@ -44,6 +49,8 @@ export interface Context {
   trust: Trust;
   /** For all times that are stored and decide something. */
   clock: DatabaseClock;
+  /** The room of the database. */
+  storage: StorageMonitor;
 }
 
 /** What a service is made of, once its database is ready. */
@@ -100,9 +107,14 @@ export async function startService(
       stops.push(async () => unobserve());
     }
     await migrate(pool, migrations);
-    const parts = await build({ pool, log, bus, trust, clock });
+    const storage = openStorage(name, config, pool, log);
+    const unobserveSize = observeDatabase(name, pool);
+    stops.push(() => storage.stop().finally(unobserveSize));
+    const parts = await build({ pool, log, bus, trust, clock, storage });
     if (parts.stop) stops.push(parts.stop);
-    const checks: Record<string, Check> = { database: databaseCheck(pool), clock: clock.check, ...parts.checks };
+    const room: Check = () => Promise.resolve(storage.finding());
+    const own = { database: databaseCheck(pool), storage: room, clock: clock.check };
+    const checks: Record<string, Check> = { ...own, ...parts.checks };
     if (bus && parts.appended) {
       const relay = startRelay({ pool, log, bus, service: name, appended: parts.appended });
       stops.push(() => relay.stop());
@@ -130,4 +142,11 @@ export async function startService(
     await stopAll(stops).catch(() => {});
     throw error;
   }
+}
+
+function openStorage(service: string, config: CommonConfig, pool: Pool, log: Logger): StorageMonitor {
+  return new StorageMonitor({
+    ...{ service, volume: 'database', log, probe: () => probeRoom(pool) },
+    ...{ directory: config.DATABASE_DIRECTORY, reserveBytes: config.DISK_RESERVE_BYTES },
+  });
 }

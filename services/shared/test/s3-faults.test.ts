@@ -260,6 +260,29 @@ describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', (
       expect((await readAll(store, received.key)).equals(bytes)).toBe(true);
     });
 
+    test('a store without room refuses to take in more as STORAGE_FULL, without trying again, and is read as ever', async () => {
+      const { store } = await through();
+      const bytes = randomBytes(1_000);
+      const before = await store.receive(chunksOf(bytes));
+      await before.keep();
+      let refusals = 0;
+      // As MinIO answers with XMinioStorageFull.
+      harm = (request, respond) => {
+        if (request.method === 'GET') return false;
+        request.resume();
+        refusals++;
+        respond(507);
+        return true;
+      };
+      const full = { code: 'RESOURCE_EXHAUSTED', reason: 'STORAGE_FULL' };
+      const small = await store.receive(chunksOf(bytes));
+      await expect(small.keep()).rejects.toMatchObject(full);
+      await expect(store.probe()).rejects.toMatchObject(full);
+      expect(refusals).toBe(2);
+      await expect(store.receive(chunksOf(randomBytes(6 * mebibyte)))).rejects.toMatchObject(full);
+      expect((await readAll(store, before.key)).equals(bytes)).toBe(true);
+    });
+
     test('a store that always fails makes everything unavailable', async () => {
       const { store } = await through();
       harm = (request, respond) => {

@@ -125,6 +125,7 @@ function commonResponses({ auth, body, path, urgent }: Route): Record<number, Re
       408: { description: 'The body took too long to arrive', codes: ['REQUEST_TIMEOUT'] },
       413: { description: 'The body is too large', codes: ['PAYLOAD_TOO_LARGE'] },
       415: { description: 'Wrong content type', codes: ['UNSUPPORTED_MEDIA_TYPE'] },
+      507: { description: 'The server has no room for writes', codes: ['STORAGE_FULL'] },
     }),
     ...(!urgent && {
       429: { description: 'Too many requests are waiting; see `Retry-After`', codes: ['TOO_MANY_REQUESTS'] },

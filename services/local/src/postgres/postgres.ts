@@ -1,4 +1,6 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { openCluster, sweepStaging, type PostgresLog } from './cluster';
+import { isWithoutRoom } from './room';
 import { AlreadyRunningError, connectAsSuperuser, takeOwnership, type Ownership } from './ownership';
 import { boundLog, endPostmaster, judgeProcess } from './postmaster';
 
@@ -6,6 +8,8 @@ const fastShutdownMs = 3000;
 const logCheckIntervalMs = 60_000;
 const crashesMax = 5;
 const crashWindowMs = 60_000;
+/** Between two tries on a full disk. */
+const fullDiskPauseMs = 1_000;
 const databaseLockKey = 4_702_117_306;
 
 export interface EmbeddedPostgres {
@@ -55,15 +59,30 @@ export async function startPostgres(options: {
     });
   };
 
+  /** Where the disk is full a start is tried again until there is room; nothing else would bring Postgres back. */
+  const bringBack = async (): Promise<Ownership> => {
+    for (let attempt = 1; ; attempt++) {
+      try {
+        return await takeOwnership(cluster, first.port, () => stopping !== undefined);
+      } catch (error) {
+        if (stopping || error instanceof AlreadyRunningError || !(await isWithoutRoom(cluster.directory))) throw error;
+        if (attempt === 1) log.warn('Postgres cannot start because the disk is full, trying until there is room');
+        await delay(fullDiskPauseMs);
+      }
+    }
+  };
+
   // The lock's connection ends with the postmaster, and with every crash of a backend that makes it start over.
   const recover = async (): Promise<void> => {
     log.warn('lost Postgres, bringing it back');
     try {
-      crashes.push(Date.now());
+      // For want of room it crashes as often as something is written: that is no reason to give up.
+      if (await isWithoutRoom(cluster.directory)) await delay(fullDiskPauseMs);
+      else crashes.push(Date.now());
       if (crashes.filter((at) => at > Date.now() - crashWindowMs).length > crashesMax) {
         throw new Error(`Postgres crashed ${crashesMax} times in a minute; see ${cluster.logFile}.`);
       }
-      owned = await takeOwnership(cluster, first.port, () => stopping !== undefined);
+      owned = await bringBack();
       watch();
       log.info(`Postgres is back (pid ${owned.pid}) on port ${owned.port}`);
     } catch (error) {

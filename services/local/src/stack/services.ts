@@ -73,6 +73,8 @@ export function environments(settings: ServicesSettings): Record<ServiceName, Re
     data: {
       ...common('data'),
       SKILLS_DIRECTORY: path.join(directory, 'skills'),
+      // Postgres is beside it, in containers on the same machine too.
+      DATABASE_DIRECTORY: directory,
       PUBLIC_URL: settings.environment.PUBLIC_URL || localUrl(settings.host, settings.port),
     },
     blobs: {

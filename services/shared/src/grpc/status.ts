@@ -2,6 +2,7 @@ import { Metadata, status, type ServiceError as GrpcError, type StatusObject } f
 import { ServiceError, unavailable, type ErrorDetails, type StatusName } from '../errors';
 import type { Logger } from '../logger';
 import { fromPostgres } from '../postgres/errors';
+import { isStorageFull } from '../storage';
 
 const unreachable = 'A service cannot be reached';
 const reasonKey = 'x-reason';
@@ -18,7 +19,9 @@ export function toServiceError(error: unknown, log: Logger, requestId: string, m
   if (error instanceof ServiceError && (error.code !== 'INTERNAL' || error.isLogged)) return error;
   const translated = fromPostgres(error);
   if (translated) {
-    log.warn({ err: error, requestId, method, reason: translated.reason }, 'the database refused');
+    // Of a full disk there is one line, not one for each request, see storage.ts.
+    if (!isStorageFull(translated))
+      log.warn({ err: error, requestId, method, reason: translated.reason }, 'the database refused');
     return translated;
   }
   log.error({ err: error, requestId, method }, 'unexpected error');

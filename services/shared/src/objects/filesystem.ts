@@ -4,6 +4,7 @@ import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { unavailable } from '../errors';
+import { storageFull } from '../storage';
 import { createMeasure, type ObjectStore, type ReceivedObject } from './store';
 
 const KEY = /^[0-9a-f]{2}\/[0-9a-f]{2}\/[0-9a-f]{32}$/;
@@ -43,7 +44,7 @@ export async function openFilesystemStore(directory: string): Promise<ObjectStor
       return found && { sizeBytes: found.size };
     },
     delete: (key) => remove(pathOf(key)),
-    probe: () => probe(join(temporary, 'probe')),
+    probe: () => explained(probe(join(temporary, 'probe'))),
   };
 }
 
@@ -117,12 +118,14 @@ async function existing<T>(result: Promise<T>): Promise<T | undefined> {
   }
 }
 
-const outOfResources = new Set(['ENOSPC', 'EDQUOT', 'EMFILE', 'ENFILE', 'EROFS', 'EIO']);
+const withoutRoom = new Set(['ENOSPC', 'EDQUOT']);
+const outOfResources = new Set(['EMFILE', 'ENFILE', 'EROFS', 'EIO']);
 
 async function explained<T>(result: Promise<T>): Promise<T> {
   try {
     return await result;
   } catch (error) {
+    if (withoutRoom.has(codeOf(error))) throw storageFull('objects', error);
     throw outOfResources.has(codeOf(error)) ? unavailable('The object store cannot take in more', error) : error;
   }
 }

@@ -5,6 +5,7 @@ import { Client, S3Error } from 'minio';
 import { ConfigError } from '../config';
 import { ServiceError, unavailable } from '../errors';
 import { ReadingAgent } from '../reading-agent';
+import { storageFull } from '../storage';
 import type { ByteRange, PresignedHeaders } from './store';
 
 export interface S3Options {
@@ -220,6 +221,11 @@ class StoreFailure extends Error {
   override readonly name = 'StoreFailure';
 }
 
+/** The store has no room: MinIO's XMinioStorageFull. To ask again at once would not help. */
+class StoreFull extends Error {
+  override readonly name = 'StoreFull';
+}
+
 const isFailure = (status: number | undefined) => status === 429 || status === 408 || (status ?? 0) >= 500;
 
 /** How the client sends a request: with a time limit, and an answer that means "try again" is an error at once. */
@@ -228,6 +234,7 @@ function requestWith(transport: typeof http | typeof https, idleTimeoutMs: numbe
     const request = transport.request(options, (answer) => {
       if (!isFailure(answer.statusCode)) return onAnswer(answer);
       answer.resume();
+      if (answer.statusCode === 507) return void request.destroy(new StoreFull('the object store is full'));
       request.destroy(new StoreFailure(`the object store answered ${answer.statusCode}`));
     });
     request.setTimeout(idleTimeoutMs, () => request.destroy(new StoreFailure('the object store does not answer')));
@@ -267,6 +274,7 @@ async function retried<T>(call: () => Promise<T>, patienceMs = briefPatienceMs):
     try {
       return await call();
     } catch (error) {
+      if (error instanceof StoreFull) throw storageFull('objects', error);
       if (refusals.has(codeOf(error))) throw unavailable('The object store refuses the service', error);
       if (!isTransient(error)) throw error;
       const jitteredMs = pauseMs * (0.5 + Math.random());

@@ -24,7 +24,7 @@ export interface ReceivedObject {
 
 /**
  * Where the bytes of blobs are. Keys are made by the store from random bits, never from anything that a user chose.
- * Throws UNAVAILABLE when the store is out of space or cannot be reached.
+ * Throws STORAGE_FULL when the store is out of space, UNAVAILABLE when it cannot be reached.
  */
 export interface ObjectStore {
   /**

@@ -1,4 +1,5 @@
 import { ServiceError, unavailable } from '../errors';
+import { storageFull } from '../storage';
 
 interface PostgresError extends Error {
   code: string;
@@ -93,6 +94,7 @@ export function fromPostgres(error: unknown): ServiceError | undefined {
       // Names come from the catalog: what was looked up a moment ago has just been deleted, and the next look knows.
       return unavailable('The collection has just changed, try again', error);
     case '53100': // disk_full
+      return storageFull('database', error);
     case '53200': // out_of_memory
     case '53300': // too_many_connections
     case '53400':

@@ -1,4 +1,5 @@
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
+import { version } from '../version';
 import { addSource, type Source } from './metrics';
 
 const seconds = (nanoseconds: number) => (Number.isFinite(nanoseconds) ? nanoseconds / 1e9 : 0);
@@ -17,6 +18,12 @@ export function watchProcess(): () => void {
         help: 'Processor time of the process.',
         labels: ['mode'],
         type: 'counter' as const,
+      },
+      {
+        name: 'granary_build_info',
+        help: 'What runs in the process; always 1.',
+        labels: ['version', 'node_version'],
+        type: 'gauge' as const,
       },
       gauge('process_resident_memory_bytes', 'Memory of the process that is in RAM.'),
       gauge('process_start_time_seconds', 'When the process began, in seconds since the epoch.'),
@@ -39,6 +46,7 @@ export function watchProcess(): () => void {
           [['user'], user / 1e6],
           [['system'], system / 1e6],
         ],
+        granary_build_info: [[[version, process.version], 1]],
         process_resident_memory_bytes: [[[], rss]],
         process_start_time_seconds: [[[], performance.timeOrigin / 1_000]],
         nodejs_heap_used_bytes: [[[], heapUsed]],

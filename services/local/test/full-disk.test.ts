@@ -1,0 +1,168 @@
+import { writeFileSync } from 'node:fs';
+import { appendFile, mkdir, readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { Client } from 'pg';
+import { eventually } from '@granary/shared/testing/eventually';
+import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '@granary/shared/testing/small-disk';
+import { choosePorts } from '../src/stack/ports';
+import { randomText, send, type Answer, type ListAnswer } from './granary';
+import { endAllProcesses, OwnGranary } from './own-process';
+
+const mebibyte = 1024 * 1024;
+const diskBytes = 500 * mebibyte;
+/** What lies on the disk beside Granary, and is removed to make room. */
+const ballastBytes = 150 * mebibyte;
+
+interface Part {
+  status: string;
+  message?: string;
+}
+interface Health {
+  status: string;
+  checks: { data: { storage: Part } & Part; blobs: { object_store: Part } & Part };
+}
+interface Line {
+  level: number;
+  msg: string;
+}
+
+describeWithSmallDisk(describe)('a disk that is full', () => {
+  let disk: SmallDisk;
+  let dataDir: string;
+  let granary: OwnGranary;
+  let metricsAddress: string;
+  let ballast: string;
+  let stored = 0;
+  beforeAll(async () => {
+    disk = await mountSmallDisk(diskBytes);
+    dataDir = join(disk.directory, 'data');
+    ballast = join(disk.directory, 'ballast');
+    await mkdir(dataDir);
+    writeFileSync(ballast, Buffer.alloc(ballastBytes, 1));
+    const [port = 0] = await choosePorts(1);
+    metricsAddress = `127.0.0.1:${port}`;
+    granary = await OwnGranary.start(dataDir, { LOG_LEVEL: 'warn', METRICS_LISTEN: metricsAddress });
+  });
+  afterAll(async () => {
+    await granary.end('SIGTERM');
+    await endAllProcesses();
+    await disk.unmount();
+  });
+
+  const call = <T = Record<string, unknown>>(method: string, path: string, body?: object | Buffer) =>
+    send<T>(granary.url, method, path, {
+      key: granary.app.key,
+      body,
+      ...(Buffer.isBuffer(body) ? { headers: { 'content-type': 'image/png' } } : {}),
+    });
+  const root = () => `${granary.app.appId}::writes`;
+  const store = async (count: number) => {
+    const data = Array.from({ length: count }, () => ({ padding: randomText(15_000) }));
+    const answer = await call('POST', '/store', { root: root(), data });
+    if (answer.status === 202) stored += count;
+    return answer;
+  };
+  const upload = () => call('POST', `/api/apps/${granary.app.appId}/blobs/files`, Buffer.alloc(100_000, 7));
+  const health = () => call<Health>('GET', '/health');
+  const isReady = async () => (await call('GET', '/readyz')).status === 200;
+  const total = async () => (await call<ListAnswer<object>>('POST', '/list', { root: root(), limit: 1 })).body.total;
+  const isFull = (answer: Answer) => answer.status === 507;
+  const logged = () => granary.output.filter((line) => line.startsWith('{')).map((line) => JSON.parse(line) as Line);
+  const metrics = async () => (await fetch(`http://${metricsAddress}/metrics`)).text();
+  const valueOf = (text: string, series: string) =>
+    Number(
+      text
+        .split('\n')
+        .find((line) => line.startsWith(`${series} `))
+        ?.slice(series.length),
+    );
+
+  test('refuses writes with 507, says so once in the log, in health and in metrics, serves reads, and mends itself', async () => {
+    expect((await upload()).status).toBe(202);
+    const refused = await eventually(async () => {
+      const answer = await store(100);
+      return isFull(answer) && answer;
+    }, 120_000);
+    expect(refused.body).toEqual({ error: 'The storage is full', code: 'STORAGE_FULL', details: {} });
+    expect(stored).toBeGreaterThan(0);
+    for (let n = 0; n < 30; n++) expect((await store(1)).body).toMatchObject({ code: 'STORAGE_FULL' });
+    await eventually(async () => isFull(await upload()));
+    expect((await upload()).body).toMatchObject({ code: 'STORAGE_FULL' });
+
+    expect(await total()).toBe(stored);
+    const ill = await health();
+    expect(ill.status).toBe(503);
+    const why = { status: 'unhealthy', message: expect.stringContaining('is full') as string };
+    expect(ill.body.checks.data).toMatchObject({ status: 'unhealthy', storage: why });
+    expect(ill.body.checks.blobs).toMatchObject({ status: 'unhealthy', object_store: why });
+    expect(await isReady()).toBe(true);
+    const told = await metrics();
+    expect(valueOf(told, 'granary_storage_full{service="data",volume="database"}')).toBe(1);
+    expect(valueOf(told, 'granary_storage_free_bytes{volume="database"}')).toBeLessThan(64 * mebibyte);
+    expect(valueOf(told, 'granary_storage_size_bytes{volume="objects"}')).toBe(diskBytes);
+    expect(valueOf(told, 'granary_database_bytes{service="data"}')).toBeGreaterThan(mebibyte);
+    expect(logged().filter(({ level }) => level >= 50)).toEqual([
+      expect.objectContaining({ level: 50, msg: 'the storage is full, writes are refused' }),
+    ]);
+
+    await rm(ballast);
+    await eventually(async () => (await store(1)).status === 202);
+    await eventually(async () => (await upload()).status === 202);
+    await eventually(async () => (await health()).body.status === 'healthy');
+    expect(await total()).toBe(stored);
+    expect(logged().filter(({ msg }) => msg === 'there is room in the storage again')).toHaveLength(1);
+  });
+
+  /** Takes all that is left. */
+  const fill = async () => {
+    const filler = join(disk.directory, 'filler');
+    for (const size of [mebibyte, 4096]) {
+      const isEnd = () =>
+        appendFile(filler, Buffer.alloc(size, 2)).then(
+          () => false,
+          () => true,
+        );
+      while (!(await isEnd()));
+    }
+    return filler;
+  };
+  /** As Postgres's superuser, so that nothing refuses the write before Postgres does. */
+  const switchLog = async () => {
+    const pidFile = await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8').catch(() => '');
+    const password = (await readFile(join(dataDir, 'postgres-password'), 'utf8')).trim();
+    const client = new Client({
+      host: '127.0.0.1',
+      port: Number(pidFile.split('\n')[3]),
+      user: 'postgres',
+      password,
+      database: 'postgres',
+    });
+    client.on('error', () => {});
+    try {
+      await client.connect();
+      await client.query(`select pg_logical_emit_message(true, 'test', 'x'), pg_switch_wal()`);
+    } catch {
+      // It is what this is for, or Postgres is not there at the moment.
+    } finally {
+      await client.end().catch(() => {});
+    }
+  };
+
+  test('that leaves no room for the write-ahead log, so that Postgres crashes and cannot start, ends nothing: it comes back by itself', async () => {
+    const lines = (text: string) => logged().filter(({ msg }) => msg.startsWith(text)).length;
+    await store(1);
+    const filler = await fill();
+    await eventually(async () => {
+      await switchLog();
+      return lines('lost Postgres') > 0;
+    });
+    await eventually(() => lines('Postgres cannot start because the disk is full') > 0, 60_000);
+
+    expect((await call('GET', '/livez')).status).toBe(200);
+
+    await rm(filler);
+    await eventually(async () => (await store(1)).status === 202, 60_000);
+    await eventually(async () => (await health()).body.status === 'healthy');
+    expect(await total()).toBe(stored);
+  });
+});

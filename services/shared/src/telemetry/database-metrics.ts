@@ -1,0 +1,25 @@
+import { row, type Pool } from '../postgres/pool';
+import { sql } from '../postgres/sql';
+import { shared } from '../probe';
+import { addSource } from './metrics';
+
+/** Postgres looks at every file of a database for its size, so it is asked only this often. */
+const freshMs = 30_000;
+
+/** Has the size of a service's database asked at scrapes, until what it returns is called. */
+export function observeDatabase(service: string, pool: Pool): () => void {
+  const size = shared(freshMs, () =>
+    row<{ bytes: bigint }>(pool, sql`select pg_database_size(current_database()) as bytes`),
+  );
+  return addSource({
+    families: [
+      {
+        name: 'granary_database_bytes',
+        help: 'Size of the database of a service, at most half a minute old.',
+        labels: ['service'],
+        type: 'gauge',
+      },
+    ],
+    collect: async () => ({ granary_database_bytes: [[[service], Number((await size())?.bytes ?? 0n)]] }),
+  });
+}
