@@ -141,6 +141,8 @@ describe('backup and restore', () => {
       const { movedTo } = await restore(backups, used, true);
       expect(await readFile(join(movedTo!, 'precious'), 'utf8')).toBe('kept');
       expect(await readdir(used)).toEqual(expect.arrayContaining(['objects', 'postgres', 'wallet-seed']));
+      // What belongs to the process that ran is not restored.
+      for (const name of ['running.json', 'postgres.log']) expect(await readdir(used)).not.toContain(name);
       for (const name of ['wallet-seed', 'postgres-password', 'demo-app.json']) {
         expect((await stat(join(used, name))).mode & 0o777).toBe(0o600);
       }

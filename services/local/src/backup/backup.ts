@@ -7,6 +7,7 @@ import { ConfigError } from '@granary/shared/config';
 import { stopAll } from '@granary/shared/lifecycle';
 import { version } from '@granary/shared/version';
 import { exists } from '../postgres/system-user';
+import { runningFile } from '../running';
 import { baseBackup, holdLog } from './base-backup';
 import { copyBlobs, missingBytes, type CopiedBlobs } from './blob-copies';
 import { appHeads } from './cut-rows';
@@ -36,7 +37,7 @@ export interface BackupSummary extends CopiedBlobs {
 
 const seedFile = 'wallet-seed';
 /** Of the data directory itself: what is not to be kept, or belongs to the process that runs. */
-const leftOut = /^postgres\.log(\.1)?$|^postgres-password\../;
+const leftOut = /^postgres\.log(\.1)?$|^postgres-password\./;
 /** What must stay free on the target beside what is known to be needed: the log that is written meanwhile. */
 const reserveBytes = 64 * 1024 * 1024;
 
@@ -151,7 +152,8 @@ async function copySecrets({ source, folder, withoutSeed, signal }: Filling): Pr
   const files: ManifestFile[] = [];
   for (const entry of await readdir(source.dataDir, { withFileTypes: true })) {
     const { name } = entry;
-    if (!entry.isFile() || leftOut.test(name) || (withoutSeed && name === seedFile)) continue;
+    if (!entry.isFile() || leftOut.test(name) || name === runningFile) continue;
+    if (withoutSeed && name === seedFile) continue;
     const sum = await writeHashed(
       path.join(folder, 'files', name),
       readChunks(path.join(source.dataDir, name)),
