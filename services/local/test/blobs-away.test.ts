@@ -40,7 +40,7 @@ describeWith(describe, 'minio')('an object store on S3', () => {
       const before = await app.call<{ blob_id: string }>('POST', path, bytes, png);
       expect(before.status).toBe(202);
       const health = async () => (await send<Health>(granary.url, 'GET', '/health')).body;
-      expect((await health()).checks.blobs.status).toBe('healthy');
+      await eventually(async () => (await health()).checks.blobs.status === 'healthy');
 
       await minio.kill();
       for (const body of [randomBytes(1_000), randomBytes(20_000_000)]) {

@@ -22,9 +22,12 @@ describe.each(transports)('health (%s)', (transport) => {
     const granary = await startGranary(transport, { databaseUrls: { data: proxy.url } });
     try {
       const app = await newApp(granary);
-      const well = await send<Health>(granary.url, 'GET', '/health');
+      // On a busy machine what has just started may answer late, and is degraded for as long.
+      const well = await eventually(async () => {
+        const answer = await send<Health>(granary.url, 'GET', '/health');
+        return answer.body.status === 'healthy' && answer;
+      });
       expect(well.status).toBe(200);
-      expect(well.body.status).toBe('healthy');
       expect(Object.keys(well.body.checks).sort()).toEqual([...services].sort());
       for (const check of Object.values(well.body.checks)) {
         expect(check).toMatchObject({
@@ -42,11 +45,10 @@ describe.each(transports)('health (%s)', (transport) => {
       await proxy.stop();
       const ill = await eventually(async () => {
         const answer = await send<Health>(granary.url, 'GET', '/health');
-        return answer.status === 503 ? answer : undefined;
+        return answer.status === 503 && answer.body.checks['payments']!.status === 'healthy' && answer;
       });
       expect(ill.body.status).toBe('unhealthy');
       expect(ill.body.checks['data']).toMatchObject({ status: 'unhealthy', database: { status: 'unhealthy' } });
-      expect(ill.body.checks['payments']).toMatchObject({ status: 'healthy' });
       expect(ill.text).not.toMatch(/127\.0\.0\.1|postgres|granary_test|password/i);
       const refused = await app.call('POST', '/store', { root: `${app.appId}::films`, data: [{}] });
       expect(refused.status).toBe(503);
@@ -80,7 +82,7 @@ describe.each(transports)('a database that is not as it should be (%s)', (transp
       settings: { data: limit, gateway: limit },
     });
     try {
-      expect((await healthOf(granary)).body.status).toBe('healthy');
+      await eventually(async () => (await healthOf(granary)).body.status === 'healthy');
       proxy.freeze();
       const late = await eventually(async () => {
         const found = await healthOf(granary);
