@@ -8,6 +8,7 @@ const notOnStack = {
   'full-disk.test.ts': 'fills the disk of npm start',
   'postgres.test.ts': 'is about the Postgres that npm start brings along',
   'rolling.test.ts': 'starts copies of processes of its own',
+  'settings-documented.test.ts': 'is about documentation',
   'settings.test.ts': 'starts npm start and npm run stack itself',
   'launch.test.ts': 'starts npm start and npm run stack itself',
   'server-guide.test.ts': 'starts what the systemd unit starts',

@@ -1,82 +1,9 @@
-import { readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
-import type { z } from 'zod';
-import { readSettings, serviceSchemas, stackLauncher, startLauncher, type Launcher } from '../src/settings';
 import { choosePorts } from '../src/stack/ports';
 import { endAllProcesses, OwnStart } from './own-process';
-import { ofStackAlone, rows, usedByEveryStart } from './settings-rows';
-
-const root = path.join(__dirname, '../../..');
-const guide = readFileSync(path.join(root, 'docs/operations.md'), 'utf8');
-const example = readFileSync(path.join(root, '.env.example'), 'utf8');
-
-type Fields = Record<string, z.ZodType>;
-const launchers: Launcher[] = [startLauncher, stackLauncher];
-const allFields: Fields[] = [...launchers.map(({ schema }) => schema), ...Object.values(serviceSchemas)].map(
-  ({ shape }) => shape as Fields,
-);
-const known = [...new Set(allFields.flatMap((fields) => Object.keys(fields)))];
-const isSettable = (name: string) => launchers.some((one) => name in one.schema.shape || !one.decides(name));
-
-/** The names in the columns of the guide's tables that say they hold settings. */
-function documentedNames(): string[] {
-  const names = new Set<string>();
-  let columns: number[] = [];
-  for (const line of guide.split('\n')) {
-    const cells = line.startsWith('|') ? line.split('|').slice(1, -1) : [];
-    if (cells.length === 0) columns = [];
-    else if (columns.length === 0) {
-      columns = cells.flatMap((cell, at) => (/^\s*(Variable|Environment)\s*$/.test(cell) ? [at] : []));
-    }
-    const found = columns.flatMap((at) => [...(cells[at] ?? '').matchAll(/`([A-Z][A-Z0-9_]+)`/g)]);
-    for (const [, name] of found) names.add(name!);
-  }
-  return [...names];
-}
-
-/** Read by OpenTelemetry's SDK itself. */
-const readBySdk = ['OTEL_EXPORTER_OTLP_PROTOCOL'];
-
-test('every setting of the guide has a row here, or is one that npm start and npm run stack decide', () => {
-  const accounted = [...Object.keys(rows), ...usedByEveryStart, ...ofStackAlone, ...readBySdk];
-  const missing = documentedNames().filter((name) => !accounted.includes(name) && isSettable(name));
-  expect(missing).toEqual([]);
-  expect(accounted.filter((name) => !documentedNames().includes(name))).toEqual([]);
-});
-
-test('every setting that a service reads is in the guide', () => {
-  expect(known.filter((name) => !guide.includes(`\`${name}\``))).toEqual([]);
-});
-
-test('.env.example has every setting of npm start and npm run stack once, with its default', () => {
-  const lines = example.split('\n').filter((line) => !/^(# [^=]*)?$/.test(line) && !line.startsWith('# ---'));
-  const shown = lines.map((line) => /^# ([A-Z][A-Z0-9_]*)=(.*)$/.exec(line)?.slice(1) ?? [line]);
-  expect(shown.map(([name]) => name).sort()).toEqual(known.filter(isSettable).sort());
-  for (const [name = '', text] of shown) {
-    // The launcher comes first: what it says by itself counts before what a service alone would say.
-    const defaults = allFields.flatMap((fields) => (name in fields ? [fields[name]!.safeParse(undefined).data] : []));
-    const expected = name === 'PUBLIC_URL' ? undefined : defaults[0];
-    expect([name, text]).toEqual([name, expected === undefined ? '' : String(expected as string | number | boolean)]);
-  }
-});
-
-test('what cannot be seen from outside reaches the services that read it', () => {
-  const environment = Object.fromEntries(Object.entries(rows).map(([name, { value }]) => [name, value]));
-  for (const launcher of launchers) {
-    const { own, services } = readSettings(launcher, environment);
-    for (const name of Object.keys(rows).filter((one) => rows[one]!.effect === undefined)) {
-      const given = name in launcher.schema.shape ? String(own[name]) : services[name];
-      expect([name, given]).toEqual([name, rows[name]!.value]);
-      for (const fields of allFields.filter((one) => name in one)) {
-        const read = fields[name]!.parse(given);
-        expect([name, String(read)]).toEqual([name, rows[name]!.value]);
-        expect(read).not.toEqual(fields[name]!.safeParse(undefined).data);
-      }
-    }
-  }
-});
+import { rows } from './settings-rows';
 
 describe.each(['npm start', 'npm run stack'] as const)('%s', (way) => {
   let directory: string;
@@ -108,43 +35,5 @@ describe.each(['npm start', 'npm run stack'] as const)('%s', (way) => {
     const logged = lines.flatMap((line) => /\{"level":.*\}$/.exec(line)?.[0] ?? []);
     expect(logged.length).toBeGreaterThan(0);
     for (const line of logged) expect(line.match(/"service":/g)).toHaveLength(1);
-  });
-});
-
-describe('a name that is none of the settings', () => {
-  const warningsFor = (name: string, launcher: Launcher = startLauncher) =>
-    readSettings(launcher, { [name]: '5000' }).warnings;
-
-  test.each([
-    ['DRAIN_TIMOUT_MS', 'DRAIN_TIMEOUT_MS'],
-    ['CORS_ORIGIN', 'CORS_ORIGINS'],
-    ['TRUSTPROXY', 'TRUST_PROXY'],
-    ['MAX_BLOB_BYTE', 'MAX_BLOB_BYTES'],
-    ['PUBLIC_ULR', 'PUBLIC_URL'],
-    ['GRANARY_MAX_BLOB_BYTES', 'MAX_BLOB_BYTES'],
-    ['GRANARY_CORS_ORIGIN', 'CORS_ORIGINS'],
-    ['max_blob_bytes', 'MAX_BLOB_BYTES'],
-  ])('%s is warned of, with %s', (name, meant) => {
-    expect(warningsFor(name)).toEqual([`${name} is not a setting of Granary. Did you mean ${meant}?`]);
-  });
-
-  test('GRANARY_ANYTHING is warned of', () => {
-    expect(warningsFor('GRANARY_ANYTHING')).toEqual(['GRANARY_ANYTHING is not a setting of Granary.']);
-  });
-
-  test.each([
-    'HOSTNAME',
-    'PATH',
-    'HOME',
-    'SSL_CERT_FILE',
-    'OTEL_BSP_MAX_QUEUE_SIZE',
-    'EDITOR',
-    'GRANARY_URL',
-    'PORTS_OF_X',
-  ])('%s, which others use, is not', (name) => expect(warningsFor(name)).toEqual([]));
-
-  test('a setting that the launcher decides is warned of', () => {
-    expect(warningsFor('S3_BUCKET')).toEqual(['S3_BUCKET has no effect with npm start, which decides it by itself.']);
-    expect(warningsFor('KEY_FILE', stackLauncher)).toHaveLength(1);
   });
 });
