@@ -57,6 +57,8 @@ export const gatewayConfig = z.object({
   /** Uploads and downloads of blobs under way at once. */
   STREAM_CONCURRENCY: whole(1, 100_000).default(256),
   REQUEST_TIMEOUT_MS: whole(100, 600_000).default(10_000),
+  /** Time in which the head of a request must have come. */
+  HEAD_TIMEOUT_MS: whole(1_000, 600_000).default(10_000),
   /** Time in which the body of a request, blobs apart, must have come. */
   BODY_TIMEOUT_MS: whole(100, 600_000).default(30_000),
   /** The least rate of such a body, in each period of so long. */

@@ -1,3 +1,4 @@
+import type { BudgetLease } from '@granary/shared/concurrency/keyed-budget';
 import { Router, type Request, type RequestHandler, type Response } from 'express';
 import { notFound } from '@granary/shared/errors';
 import type { Call } from '@granary/shared/grpc/types';
@@ -89,6 +90,7 @@ async function serve(context: Context, route: Route, request: Request, response:
 
   let gate: Gate | undefined;
   let share: Share | undefined;
+  let reserved: BudgetLease | undefined;
   let answerBytes = 0;
   try {
     const entrance = gateOf(context, route);
@@ -96,6 +98,7 @@ async function serve(context: Context, route: Route, request: Request, response:
     gate = entrance;
     const entered = sharedBy(route, exchange) ? context.shares.enter(exchange.appId!) : undefined;
     share = entered instanceof Promise ? await entered : entered;
+    if (share) reserved = context.answers.reserve(share.expectedAnswerBytes, exchange.appId!, address);
     if (response.destroyed) throw clientGone();
     if (isStream) {
       continueIfExpected(request, response);
@@ -106,11 +109,13 @@ async function serve(context: Context, route: Route, request: Request, response:
     const served = new ServedRequest(call, caller, path, query, body, tree, request, response, route.path);
     const answer = await route.handle(context, served);
     answerBytes = answer?.body?.length ?? 0;
+    reserved?.release();
     if (answer && !response.destroyed) send(request, response, answer, context, address);
   } catch (error) {
     if (exchange.appId !== undefined && isAppNotFound(error)) context.apps.delete(exchange.appId);
     throw error;
   } finally {
+    reserved?.release();
     share?.leave(answerBytes);
     gate?.leave();
     release?.();

@@ -52,6 +52,9 @@ export interface RunningGateway extends Running {
   port: number;
 }
 
+/** How late it may be noticed that the head of a request does not come. */
+const connectionsCheckEveryMs = 1_000;
+
 /** The largest request line and headers together. */
 const headerBytesMax = 16 * 1024;
 
@@ -183,7 +186,8 @@ export function createHttpServer(app: Express, config: GatewayConfig): Server {
     {
       ...bornWith(app),
       maxHeaderSize: headerBytesMax,
-      headersTimeout: Math.min(config.BODY_TIMEOUT_MS, config.UPLOAD_TIMEOUT_MS),
+      headersTimeout: Math.min(config.HEAD_TIMEOUT_MS, config.UPLOAD_TIMEOUT_MS),
+      connectionsCheckingInterval: connectionsCheckEveryMs,
       requestTimeout: config.UPLOAD_TIMEOUT_MS,
       keepAliveTimeout: config.KEEP_ALIVE_TIMEOUT_MS,
       requireHostHeader: false,

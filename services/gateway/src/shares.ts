@@ -41,6 +41,11 @@ export class Share {
     private readonly left: (share: Share, answerBytes: number) => void,
   ) {}
 
+  /** What the answer will probably have, going by the last ones of the app. */
+  get expectedAnswerBytes(): number {
+    return this.app.meanAnswerBytes;
+  }
+
   /** `answerBytes`: of the answer that was sent. */
   leave(answerBytes: number): void {
     this.left(this, answerBytes);

@@ -299,6 +299,19 @@ test('a body that does not come in time is 408', async () => {
   await impatient.stop();
 });
 
+test('a head that does not come in time is 408, though something comes all the while', async () => {
+  const impatient = await startGateway({ ...config, HEAD_TIMEOUT_MS: 1_000 }, { log });
+  const socket = connect(impatient.port, '127.0.0.1', () => socket.write('GET /livez HTTP/1.1\r\n'));
+  let n = 0;
+  const dripping = setInterval(() => socket.write(`X-${(n += 1)}: x\r\n`), 100);
+  const answer = await new Promise<string>((resolve) =>
+    socket.once('data', (chunk: Buffer) => resolve(chunk.toString())),
+  );
+  clearInterval(dripping);
+  expect(answer).toMatch(/^HTTP\/1\.1 408 /);
+  await impatient.stop();
+});
+
 test('a pipelined request whose connection ends before its turn is over, and gives back the bytes of its body', async () => {
   const budget = new KeyedBudget({ total: 1_000, perKey: { app: 1_000, address: 1_000 } });
   const bodies = new Bodies({ budget, reserveBytes: 0 }, config);

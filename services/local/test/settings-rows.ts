@@ -155,6 +155,7 @@ export const rows: Record<string, Row> = {
   HEALTH_UNHEALTHY_AFTER_MS: { value: '4999' },
   APP_CONCURRENCY: { value: '9' },
   QUEUE_TIMEOUT_MS: { value: '999' },
+  HEAD_TIMEOUT_MS: { value: '9997' },
   APP_BUDGET_PERCENT: { value: '49' },
   CLIENT_BUDGET_PERCENT: { value: '48' },
   SMALL_BODY_RESERVE_PERCENT: { value: '11' },

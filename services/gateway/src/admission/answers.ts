@@ -46,6 +46,18 @@ export class Answers {
   }
 
   /**
+   * Takes memory for an answer that will probably have so many bytes, before it is made: what could not be sent need not
+   * be read. Undefined for a small one. Throws OVERLOADED.
+   */
+  reserve(expectedBytes: number, appId: string, address: string): BudgetLease | undefined {
+    if (expectedBytes < pieceBytes) return undefined;
+    const lease = this.memory.budget.open({ app: appId, address });
+    if (lease.tryTake(Math.ceil(expectedBytes), this.memory.reserveBytes)) return lease;
+    lease.release();
+    throw overloaded();
+  }
+
+  /**
    * Takes memory for an answer before its head is written, until its response is closed. Undefined for a small one that
    * the socket will probably take at once: that goes by `sendSmall`. Throws OVERLOADED when there is no memory.
    */
