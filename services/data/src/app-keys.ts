@@ -6,6 +6,8 @@ import type { ListKeysResponse } from '@granary/shared/gen/granary/data/v1/ListK
 import type { ListRequest } from '@granary/shared/gen/granary/data/v1/ListRequest';
 import type { PayLimits } from '@granary/shared/gen/granary/data/v1/PayLimits';
 import type { RegenerateKeyRequest } from '@granary/shared/gen/granary/data/v1/RegenerateKeyRequest';
+import type { RevokeKeyRequest } from '@granary/shared/gen/granary/data/v1/RevokeKeyRequest';
+import type { RevokeKeyResponse } from '@granary/shared/gen/granary/data/v1/RevokeKeyResponse';
 import type { VerifyKeyResponse } from '@granary/shared/gen/granary/data/v1/VerifyKeyResponse';
 import { message } from '@granary/shared/grpc/types';
 import { newId, newSecret } from '@granary/shared/ids';
@@ -13,7 +15,7 @@ import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { findApp } from './catalog';
-import { changingApp } from './collections';
+import { changingAppOnce } from './collections';
 import { listPage } from './listing';
 
 export const KEY_NOT_FOUND = 'KEY_NOT_FOUND';
@@ -96,17 +98,6 @@ export async function getKey(db: Queryable, appId: string, name: string): Promis
   return toKey(found);
 }
 
-/** The key that an application was made with, also when it is revoked by now. */
-export async function getFirstKey(db: Queryable, appId: string): Promise<Key> {
-  const found = await row<KeyRow>(
-    db,
-    sql`select ${columns} from app_key k join application a on a.number = k.app_number
-        where a.app_id = ${appId} order by k.created_at, k.key_id limit 1`,
-  );
-  if (!found) throw notFound(KEY_NOT_FOUND, 'There is no such key');
-  return toKey(found);
-}
-
 /** Replaces the key of a name, or makes the first of it: the old one is dead with the commit of the new one. */
 export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): Promise<IssuedKey> {
   const unknown = request.permissions.filter((permission) => !permissions.includes(permission));
@@ -115,7 +106,7 @@ export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): 
       permissions: [`must be a non-empty list of ${permissions.join(', ')}`],
     });
   }
-  return changingApp(pool, request.appId, async (tx, app) => {
+  const change = async (tx: Connection, app: { number: bigint; appId: string }): Promise<IssuedKey> => {
     const { count } = (await row<{ count: bigint }>(
       tx,
       sql`select count(*) from app_key where app_number = ${app.number} and revoked_at is null and name <> ${request.name}`,
@@ -126,8 +117,12 @@ export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): 
       permissions: [...new Set(request.permissions)],
       payLimits: request.payLimits ?? undefined,
     });
-  });
+  };
+  return changingAppOnce(pool, request, change, withoutSecret);
 }
+
+/** A secret is shown once. */
+const withoutSecret = (issued: IssuedKey): IssuedKey => ({ ...issued, secret: '' });
 
 /** A page of the keys of an app that are not revoked, the oldest first. Throws INVALID_CURSOR. */
 export async function listKeys(pool: Pool, request: ListRequest): Promise<ListKeysResponse> {
@@ -145,16 +140,19 @@ export async function listKeys(pool: Pool, request: ListRequest): Promise<ListKe
 }
 
 /** Throws KEY_NOT_FOUND. */
-export async function revokeKey(pool: Pool, appId: string, keyId: string): Promise<void> {
-  const app = await findApp(pool, appId);
-  const revoked = await execute(
-    pool,
-    sql`update app_key set revoked_at = now() where app_number = ${app.number} and key_id = ${keyId} and revoked_at is null`,
-  );
-  if (revoked === 0) throw notFound(KEY_NOT_FOUND, 'There is no such key');
+export function revokeKey(pool: Pool, request: RevokeKeyRequest): Promise<RevokeKeyResponse> {
+  return changingAppOnce<RevokeKeyResponse>(pool, request, async (tx, app) => {
+    const revoked = await execute(
+      tx,
+      sql`update app_key set revoked_at = now()
+          where app_number = ${app.number} and key_id = ${request.keyId} and revoked_at is null`,
+    );
+    if (revoked === 0) throw notFound(KEY_NOT_FOUND, 'There is no such key');
+    return {};
+  });
 }
 
-const unknownKey: VerifyKeyResponse = { known: false, keyId: '', appId: '', appNumber: '0', permissions: [] };
+const unknownKey: VerifyKeyResponse = { known: false, name: '', keyId: '', appId: '', appNumber: '0', permissions: [] };
 
 /** What a key may do, by the SHA-256 of its text: found by an index, so nothing can be learnt from the time it takes. */
 export async function verifyKey(pool: Pool, hash: Buffer): Promise<VerifyKeyResponse> {
@@ -166,6 +164,7 @@ export async function verifyKey(pool: Pool, hash: Buffer): Promise<VerifyKeyResp
   if (!found) return unknownKey;
   return message<VerifyKeyResponse>({
     known: true,
+    name: found.name,
     keyId: found.key_id,
     appId: found.app_id,
     appNumber: found.app_number.toString(),

@@ -5,6 +5,8 @@ import type { AppStats } from '@granary/shared/gen/granary/data/v1/AppStats';
 import type { Application } from '@granary/shared/gen/granary/data/v1/Application';
 import type { CreateApplicationRequest } from '@granary/shared/gen/granary/data/v1/CreateApplicationRequest';
 import type { CreateApplicationResponse } from '@granary/shared/gen/granary/data/v1/CreateApplicationResponse';
+import type { DeleteApplicationRequest } from '@granary/shared/gen/granary/data/v1/DeleteApplicationRequest';
+import type { DeleteApplicationResponse } from '@granary/shared/gen/granary/data/v1/DeleteApplicationResponse';
 import type { ListApplicationsResponse } from '@granary/shared/gen/granary/data/v1/ListApplicationsResponse';
 import { message } from '@granary/shared/grpc/types';
 import { databaseTime } from '@granary/shared/postgres/clock';
@@ -12,12 +14,12 @@ import { execute, row, rows, type Connection, type Pool } from '@granary/shared/
 import { named, sql } from '@granary/shared/postgres/sql';
 import { violatedConstraint } from '@granary/shared/postgres/errors';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
-import { firstKeyName, getFirstKey, issueKey } from './app-keys';
+import { firstKeyName, issueKey } from './app-keys';
 import { APP_NOT_FOUND, findApp } from './catalog';
-import { changingApp } from './collections';
+import { changingAppOnce } from './collections';
 import { createCommitsTable } from './commits';
 import { genesisHash } from './head';
-import { findAnswer, keepAnswer, toIdempotencyKey } from './idempotency';
+import { once, toIdempotencyKey } from './idempotency';
 import { enqueueJob } from './jobs';
 import { listingBytesMax } from './listing';
 import { isAppId } from './names';
@@ -62,16 +64,8 @@ export async function createApplication(
     });
   }
   const key = toIdempotencyKey(request.idempotency);
-  return retriedTransaction(pool, async (tx) => {
+  const create = async (tx: Connection): Promise<CreateApplicationResponse> => {
     const appId = request.appId ?? `granary-${randomBytes(8).toString('hex')}`;
-    // The row of the key comes first: a second use waits here for the first, and then finds its answer.
-    if (key && !(await keepAnswer(tx, key, appId, new Date()))) {
-      const answer = (await findAnswer(tx, key))!;
-      return {
-        application: await getApplication(tx, answer),
-        key: { key: await getFirstKey(tx, answer), secret: '' },
-      };
-    }
     const app = await insertApplication(tx, appId, request);
     const issued = await issueKey(tx, app, {
       name: firstKeyName,
@@ -79,7 +73,9 @@ export async function createApplication(
       payLimits: undefined,
     });
     return { application: await getApplication(tx, appId), key: issued };
-  });
+  };
+  const withoutSecret = (made: CreateApplicationResponse) => ({ ...made, key: { ...made.key!, secret: '' } });
+  return retriedTransaction(pool, (tx) => once(tx, key, () => create(tx), withoutSecret));
 }
 
 async function insertApplication(tx: Connection, appId: string, request: CreateApplicationRequest) {
@@ -161,8 +157,12 @@ export async function listApplications(pool: Pool, limit: number, offset: number
 }
 
 /** Marks an application as deleted at once, with its keys; tables are dropped by a job, the rest hears the event. */
-export async function deleteApplication(pool: Pool, appId: string): Promise<void> {
-  await changingApp(pool, appId, async (tx, app) => {
+export async function deleteApplication(
+  pool: Pool,
+  request: DeleteApplicationRequest,
+): Promise<DeleteApplicationResponse> {
+  const { appId } = request;
+  return changingAppOnce<DeleteApplicationResponse>(pool, request, async (tx, app) => {
     const at = await databaseTime(tx);
     await execute(tx, sql`update application set deleted_at = ${at} where number = ${app.number}`);
     // Whoever waits for its lock finds it gone.
@@ -182,5 +182,6 @@ export async function deleteApplication(pool: Pool, appId: string): Promise<void
       },
     ]);
     await enqueueJob(tx, app, 'app.drop', { app_number: app.number.toString() });
+    return {};
   });
 }

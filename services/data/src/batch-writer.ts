@@ -154,7 +154,7 @@ export class BatchWriter {
       const moved = foreseen ? moveHeadFrom(app.number, foreseen, built.left) : moveHead(app.number, built.left);
       const commits = insertCommits(app.number, built.links.commits, built.at);
       const counted = countCopied(handle, documents, built.at);
-      const last = [moved, usualLockTimeout, counted, commits, ...answersKept([bulk], built.at)];
+      const last = [moved, usualLockTimeout, counted, commits, ...answersKept([bulk])];
       return { result: built, last };
     };
     const options = { ...timeoutOf([bulk]), lockTimeoutMs: aheadLockTimeoutMs };
@@ -246,7 +246,7 @@ export class BatchWriter {
     }
     last.push(moveHead(app.number, head), insertCommits(app.number, commits, at));
     const done = open.filter((one) => !(outcomes.get(one) instanceof ServiceError));
-    last.push(...answersKept(done, at));
+    last.push(...answersKept(done));
     return { outcomes, changed, left, last };
   }
 
@@ -272,10 +272,8 @@ export class BatchWriter {
 /** The head or the catalog is not as it must be for what was copied ahead. */
 class NotAsPlanned extends Error {}
 
-const answersKept = (writes: readonly Waiting[], at: Date): Step[] =>
-  writes.flatMap(({ write: { idempotency, ticketId } }) =>
-    idempotency ? [keepingAnswer(idempotency, ticketId, at)] : [],
-  );
+const answersKept = (writes: readonly Waiting[]): Step[] =>
+  writes.flatMap(({ write: { idempotency, ticketId } }) => (idempotency ? [keepingAnswer(idempotency, ticketId)] : []));
 
 const hasUnique = ({ indexes }: CollectionHandle): boolean => indexes.some(({ unique }) => unique);
 

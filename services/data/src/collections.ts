@@ -1,13 +1,15 @@
 import { conflict, forbidden, invalid, notFound } from '@granary/shared/errors';
 import { message } from '@granary/shared/grpc/types';
 import { databaseTime } from '@granary/shared/postgres/clock';
-import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
+import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { append } from '@granary/shared/bus/outbox';
 import type { Collection } from '@granary/shared/gen/granary/data/v1/Collection';
 import type { CollectionStats } from '@granary/shared/gen/granary/data/v1/CollectionStats';
 import type { CreateCollectionRequest } from '@granary/shared/gen/granary/data/v1/CreateCollectionRequest';
+import type { DeleteCollectionResponse } from '@granary/shared/gen/granary/data/v1/DeleteCollectionResponse';
+import type { Idempotency } from '@granary/shared/gen/granary/data/v1/Idempotency';
 import type { DeleteCollectionRequest } from '@granary/shared/gen/granary/data/v1/DeleteCollectionRequest';
 import type { ListCollectionsResponse } from '@granary/shared/gen/granary/data/v1/ListCollectionsResponse';
 import type { ListRequest } from '@granary/shared/gen/granary/data/v1/ListRequest';
@@ -24,6 +26,7 @@ import {
 } from './catalog';
 import { growCatalogRevision, lockHead } from './head';
 import { addSchemaIndexes, rekeyIndexes } from './indexes';
+import { once, toIdempotencyKey } from './idempotency';
 import { enqueueJob } from './jobs';
 import { checkDefinitionBytes, listPage } from './listing';
 import { isName, nameRule } from './names';
@@ -102,8 +105,8 @@ export async function addCollection(
 }
 
 export async function createCollection(pool: Pool, request: CreateCollectionRequest): Promise<Collection> {
-  const created = await changingApp(pool, request.appId, async (tx, app) =>
-    addCollection(
+  return changingAppOnce(pool, request, async (tx, app) => {
+    const created = await addCollection(
       tx,
       app,
       {
@@ -115,9 +118,9 @@ export async function createCollection(pool: Pool, request: CreateCollectionRequ
         readAccess: readAccess(request.readAccess || 'public'),
       },
       await databaseTime(tx),
-    ),
-  );
-  return getCollection(pool, created.appId, created.name);
+    );
+    return getCollection(tx, created.appId, created.name);
+  });
 }
 
 function readAccess(text: string): 'public' | 'private' {
@@ -160,7 +163,7 @@ function toCollection(appId: string, found: CollectionRow): Collection {
 }
 
 /** Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND. */
-export async function getCollection(pool: Pool, appId: string, name: string): Promise<Collection> {
+export async function getCollection(pool: Queryable, appId: string, name: string): Promise<Collection> {
   const app = await findApp(pool, appId);
   const found = await row<CollectionRow>(
     pool,
@@ -191,7 +194,7 @@ export async function listCollections(pool: Pool, request: ListRequest): Promise
  * what is private would become public and the caller may not publish.
  */
 export async function updateCollection(pool: Pool, request: UpdateCollectionRequest): Promise<Collection> {
-  await changingApp(pool, request.appId, async (tx, app) => {
+  return changingAppOnce(pool, request, async (tx, app) => {
     const before = await requireCollection(tx, request.appId, request.name);
     const { schemaJson } = request;
     if (before.readAccess === 'private' && request.readAccess === 'public' && !request.mayPublish) {
@@ -217,16 +220,19 @@ export async function updateCollection(pool: Pool, request: UpdateCollectionRequ
       await checkDefinitionBytes(tx, app.number);
     }
     await growCatalogRevision(tx, app.number);
+    return getCollection(tx, request.appId, request.name);
   });
-  return getCollection(pool, request.appId, request.name);
 }
 
 /**
  * Marks a collection as deleted at once; its tables are dropped by a job, its blobs and usage by those who hear the
  * event. Throws COLLECTION_NOT_EMPTY without force, COLLECTION_IN_USE without cascade.
  */
-export async function deleteCollection(pool: Pool, request: DeleteCollectionRequest): Promise<void> {
-  await changingApp(pool, request.appId, async (tx, app) => {
+export async function deleteCollection(
+  pool: Pool,
+  request: DeleteCollectionRequest,
+): Promise<DeleteCollectionResponse> {
+  return changingAppOnce<DeleteCollectionResponse>(pool, request, async (tx, app) => {
     const handle = await requireCollection(tx, request.appId, request.name);
     if (handle.rowCount > 0n && !request.force) {
       throw conflict(
@@ -262,6 +268,7 @@ export async function deleteCollection(pool: Pool, request: DeleteCollectionRequ
       views.flatMap(({ table_number }) => table_number ?? []),
     );
     await growCatalogRevision(tx, app.number);
+    return {};
   });
 }
 
@@ -301,7 +308,7 @@ export async function setRetention(pool: Pool, request: SetRetentionRequest): Pr
       retention_days: ['must be a whole number from 1 to 36500, or null'],
     });
   }
-  await changingApp(pool, request.appId, async (tx, app) => {
+  return changingAppOnce(pool, request, async (tx, app) => {
     const handle = await requireCollection(tx, request.appId, request.collection);
     const usage = (await row<UsageRow>(
       tx,
@@ -310,8 +317,8 @@ export async function setRetention(pool: Pool, request: SetRetentionRequest): Pr
     ))!;
     await append(tx, [usageEvent(app.appId, handle.name, usage, await databaseTime(tx))]);
     await growCatalogRevision(tx, app.number);
+    return getCollection(tx, request.appId, request.collection);
   });
-  return getCollection(pool, request.appId, request.collection);
 }
 
 export interface UsageRow {
@@ -369,9 +376,26 @@ export function changingApp<T>(
   appId: string,
   change: (tx: Connection, app: App) => Promise<T>,
 ): Promise<T> {
-  return retriedTransaction(pool, async (tx) => {
-    const app = await findApp(tx, appId);
-    await lockHead(tx, app.number);
-    return change(tx, app);
-  });
+  return retriedTransaction(pool, (tx) => changeLocked(tx, appId, change));
+}
+
+/** The same once for the Idempotency-Key of the request; the answer is that of the change, kept as `kept` makes it. */
+export function changingAppOnce<T extends { replayed?: boolean }>(
+  pool: Pool,
+  request: { appId: string; idempotency?: Idempotency | null },
+  change: (tx: Connection, app: App) => Promise<T>,
+  kept?: (answer: T) => T,
+): Promise<T> {
+  const key = toIdempotencyKey(request.idempotency);
+  return retriedTransaction(pool, (tx) => once(tx, key, () => changeLocked(tx, request.appId, change), kept));
+}
+
+async function changeLocked<T>(
+  tx: Connection,
+  appId: string,
+  change: (tx: Connection, app: App) => Promise<T>,
+): Promise<T> {
+  const app = await findApp(tx, appId);
+  await lockHead(tx, app.number);
+  return change(tx, app);
 }

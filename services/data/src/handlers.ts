@@ -52,26 +52,17 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     getApplication: ({ appId }) => getApplication(pool, appId),
     listApplications: ({ limit, offset }) =>
       listApplications(pool, Math.min(Math.max(limit, 1), listingRowsMax), Math.max(offset, 0)),
-    deleteApplication: async ({ appId }) => {
-      await changing(appId, deleteApplication(pool, appId));
-      return {};
-    },
+    deleteApplication: (request) => changing(request.appId, deleteApplication(pool, request)),
     verifyKey: ({ hash }) => verifyKey(fast, Buffer.from(hash)),
     regenerateKey: (request) => regenerateKey(pool, request),
     listKeys: (request) => listKeys(pool, request),
-    revokeKey: async ({ appId, keyId }) => {
-      await revokeKey(pool, appId, keyId);
-      return {};
-    },
+    revokeKey: (request) => revokeKey(pool, request),
 
     createCollection: (request) => changing(request.appId, createCollection(pool, request)),
     getCollection: ({ appId, collection }) => getCollection(pool, appId, collection),
     listCollections: (request) => listCollections(pool, request),
     updateCollection: (request) => changing(request.appId, updateCollection(pool, request)),
-    deleteCollection: async (request) => {
-      await changing(request.appId, deleteCollection(pool, request));
-      return {};
-    },
+    deleteCollection: (request) => changing(request.appId, deleteCollection(pool, request)),
     getAppStats: ({ appId }) => appStats(pool, appId),
     getCollectionStats: ({ appId, collection }) => collectionStats(pool, appId, collection),
     setRetention: (request) => changing(request.appId, setRetention(pool, request)),
@@ -87,28 +78,19 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     listIndexes: (request) => listIndexes(pool, request),
     getIndex: ({ appId, collection, name }) => getIndex(pool, appId, collection, name),
     rebuildIndex: (request) => changing(request.appId, rebuildIndex(pool, request)),
-    deleteIndex: async (request) => {
-      await changing(request.appId, deleteIndex(pool, request));
-      return {};
-    },
+    deleteIndex: (request) => changing(request.appId, deleteIndex(pool, request)),
 
     createView: (request) => changing(request.appId, createView(context, request)),
     listViews: (request) => listViews(context, request),
     getView: ({ appId, name }) => getView(context, appId, name),
-    deleteView: async ({ appId, name }) => {
-      await deleteView(context, appId, name);
-      return {};
-    },
+    deleteView: (request) => deleteView(context, request),
     refreshView: (request) => changing(request.appId, refreshView(context, request)),
     readView: async (request, call) => ({ json: await readView(context, request, call) }),
 
     createQuery: (request) => createQuery(context, request),
     listQueries: (request) => listQueries(context, request),
     getQuery: ({ appId, name }) => getQuery(context, appId, name),
-    deleteQuery: async ({ appId, name }) => {
-      await changing(appId, deleteQuery(context, appId, name));
-      return {};
-    },
+    deleteQuery: (request) => changing(request.appId, deleteQuery(context, request)),
     runQuery: async (request, call) => ({ json: await runQuery(context, request, call) }),
 
     getSkills: ({ appId }) => getSkills(context, appId),

@@ -1,10 +1,11 @@
 import { conflict, invalid, notFound, notImplemented } from '@granary/shared/errors';
 import { databaseTime } from '@granary/shared/postgres/clock';
-import { execute, row, type Connection, type Pool } from '@granary/shared/postgres/pool';
+import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { join, sql } from '@granary/shared/postgres/sql';
 import { sqlState } from '@granary/shared/postgres/errors';
 import type { CreateIndexRequest } from '@granary/shared/gen/granary/data/v1/CreateIndexRequest';
 import type { CreateIndexResponse } from '@granary/shared/gen/granary/data/v1/CreateIndexResponse';
+import type { DeleteIndexResponse } from '@granary/shared/gen/granary/data/v1/DeleteIndexResponse';
 import type { Index } from '@granary/shared/gen/granary/data/v1/Index';
 import type { IndexRequest } from '@granary/shared/gen/granary/data/v1/IndexRequest';
 import type { JobResponse } from '@granary/shared/gen/granary/data/v1/JobResponse';
@@ -20,7 +21,7 @@ import {
   type IndexColumns,
   type IndexDefinition,
 } from './catalog';
-import { addCollection, changingApp } from './collections';
+import { addCollection, changingAppOnce } from './collections';
 import { growCatalogRevision } from './head';
 import { cancelBuilds, createPostgresIndexes, duplicates, fillKeys, INDEX_NOT_FOUND } from './index-build';
 import { enqueueJob } from './jobs';
@@ -50,7 +51,12 @@ interface Table {
  */
 export async function createIndex(pool: Pool, request: CreateIndexRequest): Promise<CreateIndexResponse> {
   const definition = definitionOf(request);
-  const { name, ticketId, updated } = await changingApp(pool, request.appId, async (tx, app) => {
+  return changingAppOnce<CreateIndexResponse>(pool, request, async (tx, app) => {
+    const answer = async (ticketId: string, updated: boolean): Promise<CreateIndexResponse> => ({
+      index: await getIndex(tx, request.appId, request.collection, request.name),
+      updated,
+      ticketId,
+    });
     const handle =
       (await findCollection(tx, app, request.collection)) ??
       (await addCollection(tx, app, { name: request.collection }, await databaseTime(tx)));
@@ -58,7 +64,7 @@ export async function createIndex(pool: Pool, request: CreateIndexRequest): Prom
     if (same) {
       if (isSame(same, definition)) {
         const repeated = await isEnqueued(tx, app.number, request.ticketId);
-        return { name: same.name, ticketId: repeated ? request.ticketId : '', updated: !repeated };
+        return answer(repeated ? request.ticketId : '', !repeated);
       }
       throw conflict('ALREADY_EXISTS', `An index with the name ${request.name} and another definition already exists`);
     }
@@ -66,9 +72,8 @@ export async function createIndex(pool: Pool, request: CreateIndexRequest): Prom
     const ticketId = await addIndex(tx, handle, definition, await databaseTime(tx), job);
     await checkDefinitionBytes(tx, app.number);
     await growCatalogRevision(tx, app.number);
-    return { name: request.name, ticketId, updated: false };
+    return answer(ticketId, false);
   });
-  return { index: await getIndex(pool, request.appId, request.collection, name), updated, ticketId };
 }
 
 interface Definition {
@@ -248,9 +253,9 @@ export async function rekeyIndexes(tx: Connection, before: CollectionHandle, sch
 }
 
 /** Deletes an index with its columns; a build of it that is under way is cancelled. */
-export async function deleteIndex(pool: Pool, request: IndexRequest): Promise<void> {
-  const found = await findIndex(pool, request);
-  await changingApp(pool, request.appId, async (tx, app) => {
+export async function deleteIndex(pool: Pool, request: IndexRequest): Promise<DeleteIndexResponse> {
+  return changingAppOnce<DeleteIndexResponse>(pool, request, async (tx, app) => {
+    const found = await findIndex(tx, request);
     // Any build of the collection holds the table that loses its columns.
     await cancelBuilds(tx, sql`i.collection_number = ${found.handle.number}`);
     const deleted = await execute(tx, sql`delete from document_index where number = ${found.index.number}`);
@@ -262,35 +267,37 @@ export async function deleteIndex(pool: Pool, request: IndexRequest): Promise<vo
     );
     await execute(tx, sql`alter table ${documentsTable(found.handle)} ${drops}`);
     await growCatalogRevision(tx, app.number);
+    return {};
   });
 }
 
 /** Builds an index again from the documents; reads do without it meanwhile. */
 export async function rebuildIndex(pool: Pool, request: IndexRequest): Promise<JobResponse> {
-  const found = await findIndex(pool, request);
-  const ticketId = await changingApp(pool, request.appId, async (tx, app) => {
-    if (await isEnqueued(tx, app.number, request.ticketId)) return request.ticketId;
+  return changingAppOnce<JobResponse>(pool, request, async (tx, app) => {
+    const found = await findIndex(tx, request);
+    const { name } = found.index;
+    if (await isEnqueued(tx, app.number, request.ticketId)) return { name, ticketId: request.ticketId };
     await execute(
       tx,
       sql`update document_index set status = 'building', error = null where number = ${found.index.number}`,
     );
     await growCatalogRevision(tx, app.number);
-    return enqueueJob(
+    const ticketId = await enqueueJob(
       tx,
       app,
       'index.build',
       { index: found.index.number.toString(), app_id: app.appId, collection: found.handle.name },
       { ticketId: request.ticketId, subject: found.index.number.toString() },
     );
+    return { name, ticketId };
   });
-  return { name: found.index.name, ticketId };
 }
 
 const indexNotFound = (name: string) => notFound(INDEX_NOT_FOUND, `There is no index ${name}`);
 
 /** Finds an index by collection and name, or by the older route's `<collection>_<field>_index`. */
 async function findIndex(
-  pool: Pool,
+  pool: Queryable,
   request: IndexRequest,
 ): Promise<{ handle: CollectionHandle; index: IndexDefinition }> {
   const app = await findApp(pool, request.appId);
@@ -311,7 +318,7 @@ async function findIndex(
   return findIndex(pool, { ...request, collection: found.collection, name: found.name });
 }
 
-export async function getIndex(pool: Pool, appId: string, collection: string, name: string): Promise<Index> {
+export async function getIndex(pool: Queryable, appId: string, collection: string, name: string): Promise<Index> {
   const { index } = await findIndex(pool, { appId, collection, name, ticketId: '' });
   const found = await row<IndexRow>(pool, selectIndexes(sql`i.number = ${index.number}`));
   if (!found) throw indexNotFound(name);

@@ -1,5 +1,7 @@
 import { conflict, forbidden, invalid, notFound, type ServiceError } from '@granary/shared/errors';
 import type { CreateQueryRequest } from '@granary/shared/gen/granary/data/v1/CreateQueryRequest';
+import type { DeleteQueryResponse } from '@granary/shared/gen/granary/data/v1/DeleteQueryResponse';
+import type { QueryRequest } from '@granary/shared/gen/granary/data/v1/QueryRequest';
 import type { ListQueriesResponse } from '@granary/shared/gen/granary/data/v1/ListQueriesResponse';
 import type { ListRequest } from '@granary/shared/gen/granary/data/v1/ListRequest';
 import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
@@ -10,7 +12,7 @@ import { toText, type JsonValue } from '@granary/shared/json/value';
 import { execute, row, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { COLLECTION_NOT_FOUND, findApp, findCollection, type CollectionHandle } from './catalog';
-import { ALREADY_EXISTS, changingApp } from './collections';
+import { ALREADY_EXISTS, changingAppOnce } from './collections';
 import { Recent } from './handles';
 import { growCatalogRevision } from './head';
 import { checkDefinitionBytes, listPage } from './listing';
@@ -118,7 +120,7 @@ function parseParameters(value: JsonValue): Map<string, QueryParameter> {
  * VALIDATION_FAILED; FORBIDDEN when it would show a private source in public and the caller may not publish.
  */
 export async function createQuery({ pool }: { pool: Pool }, request: CreateQueryRequest): Promise<Query> {
-  const { appId, name, sourceCollection, description, version } = request;
+  const { name, sourceCollection, description, version } = request;
   if (!isName(name)) throw invalid('The name is not valid', { name: [nameRule] });
   for (const [field, text] of Object.entries({ description, version })) {
     if (text.length > textLengthMax) throw overLimit(field, `may have at most ${textLengthMax} characters`);
@@ -133,7 +135,7 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
   const exampleResponse = valueOf(request.exampleResponseJson, 'example_response');
   const textOrNull = (value: JsonValue): string | null => (value === null ? null : toText(value));
 
-  await changingApp(pool, appId, async (tx, app) => {
+  return changingAppOnce(pool, request, async (tx, app) => {
     if (await findQuery(tx, app.number, name))
       throw conflict(ALREADY_EXISTS, `A query with the name ${name} already exists`);
     const counted = await row<{ queries: bigint }>(
@@ -158,8 +160,8 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
     );
     await checkDefinitionBytes(tx, app.number);
     await growCatalogRevision(tx, app.number);
+    return toQuery(await requireQuery(tx, app, name));
   });
-  return getQuery({ pool }, appId, name);
 }
 
 /** The value in a field of a message; null where it is empty. */
@@ -246,11 +248,13 @@ export async function getQuery({ pool }: { pool: Pool }, appId: string, name: st
 }
 
 /** Throws QUERY_NOT_FOUND. */
-export async function deleteQuery({ pool }: { pool: Pool }, appId: string, name: string): Promise<void> {
-  await changingApp(pool, appId, async (tx, app) => {
+export async function deleteQuery({ pool }: { pool: Pool }, request: QueryRequest): Promise<DeleteQueryResponse> {
+  const { name } = request;
+  return changingAppOnce<DeleteQueryResponse>(pool, request, async (tx, app) => {
     await requireQuery(tx, app, name);
     await execute(tx, sql`delete from query where app_number = ${app.number} and name = ${name}`);
     await growCatalogRevision(tx, app.number);
+    return {};
   });
 }
 

@@ -1,6 +1,7 @@
 import { conflict, forbidden, invalid, notFound, notImplemented, ServiceError } from '@granary/shared/errors';
 import { message, type Call } from '@granary/shared/grpc/types';
 import type { CreateViewRequest } from '@granary/shared/gen/granary/data/v1/CreateViewRequest';
+import type { DeleteViewResponse } from '@granary/shared/gen/granary/data/v1/DeleteViewResponse';
 import type { JobResponse } from '@granary/shared/gen/granary/data/v1/JobResponse';
 import type { ListRequest } from '@granary/shared/gen/granary/data/v1/ListRequest';
 import type { ListViewsResponse } from '@granary/shared/gen/granary/data/v1/ListViewsResponse';
@@ -13,8 +14,9 @@ import { execute, row, type Connection, type Pool, type Queryable } from '@grana
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { COLLECTION_NOT_FOUND, findApp, findCollection, viewTable, type CollectionHandle } from './catalog';
-import { ALREADY_EXISTS, changingApp } from './collections';
+import { ALREADY_EXISTS, changingAppOnce } from './collections';
 import { growCatalogRevision } from './head';
+import { once, toIdempotencyKey } from './idempotency';
 import { enqueueJob, type JobContext, type Report } from './jobs';
 import { checkDefinitionBytes, listPage } from './listing';
 import { isName, nameRule } from './names';
@@ -103,7 +105,7 @@ const viewNotFound = (name: string): ServiceError => notFound(VIEW_NOT_FOUND, `T
  * caller may not publish; NOT_IMPLEMENTED for live views and joins.
  */
 export async function createView({ pool }: Context, request: CreateViewRequest): Promise<JobResponse> {
-  const { appId, name, sourceCollections, ticketId } = request;
+  const { name, sourceCollections, ticketId } = request;
   if (!isName(name)) throw invalid('The name is not valid', { name: [nameRule] });
   const refreshMode = request.refreshMode || 'lazy';
   if (refreshMode === 'live') throw notImplemented('refresh_mode live');
@@ -115,7 +117,7 @@ export async function createView({ pool }: Context, request: CreateViewRequest):
   parseViewQuery(readJsonText(Buffer.from(queryText), 'query'), sourceCollections);
   checkVariableLengths(parseVariables(variablesText));
 
-  return changingApp(pool, appId, async (tx, app) => {
+  return changingAppOnce<JobResponse>(pool, request, async (tx, app) => {
     const taken = (await row<{ ofThisCall: boolean; ofOthers: boolean; views: bigint }>(
       tx,
       sql`select exists (select from job j join view v on v.number::text = j.payload::json ->> 'view_number'
@@ -243,20 +245,22 @@ function toView(view: ViewHandle): View {
 }
 
 /** Takes a view away, and its rows. Throws VIEW_NOT_FOUND. */
-export async function deleteView({ pool, log }: Context, appId: string, name: string): Promise<void> {
-  const number = await changingApp(pool, appId, async (tx, app) => {
+export async function deleteView({ pool, log }: Context, request: ViewRequest): Promise<DeleteViewResponse> {
+  const { appId, name } = request;
+  const answer = await changingAppOnce<DeleteViewResponse>(pool, request, async (tx, app) => {
     const deleted = await execute(tx, sql`delete from view where app_number = ${app.number} and name = ${name}`);
     if (deleted === 0) throw viewNotFound(name);
     await growCatalogRevision(tx, app.number);
-    return app.number;
+    return {};
   });
-  await dropAbandoned({ pool, log }, number);
+  await dropAbandoned({ pool, log }, (await findApp(pool, appId)).number);
+  return answer;
 }
 
 /** Asks for a refresh. Returns its ticket, or that of a refresh which waits already. Throws VIEW_NOT_FOUND, TOO_MANY_JOBS. */
 export async function refreshView({ pool }: Context, request: ViewRequest): Promise<JobResponse> {
   const { appId, name, ticketId } = request;
-  return retriedTransaction(pool, async (tx) => {
+  const refresh = async (tx: Connection): Promise<JobResponse> => {
     const view = await requireView(tx, appId, name);
     const repeated = await row(
       tx,
@@ -265,7 +269,9 @@ export async function refreshView({ pool }: Context, request: ViewRequest): Prom
     if (repeated) return { name, ticketId };
     const app = { number: view.appNumber, appId };
     return { name, ticketId: await enqueueRefresh(tx, app, view.number, name, ticketId) };
-  });
+  };
+  const key = toIdempotencyKey(request.idempotency);
+  return retriedTransaction(pool, (tx) => once(tx, key, () => refresh(tx)));
 }
 
 /**

@@ -32,13 +32,13 @@ export function json(status: number, value: unknown, headers: Record<string, str
 }
 
 /** 201, with the path of the resource that was created. */
-export function created(location: string, value: unknown): Answer {
-  return json(201, value, { Location: location });
+export function created(location: string, value: unknown, headers: Record<string, string> = {}): Answer {
+  return json(201, value, { Location: location, ...headers });
 }
 
 /** 202, with the path of the task that the ticket stands for. */
-export function accepted(ticketId: string, value: unknown): Answer {
-  return json(202, value, taskLocation(ticketId));
+export function accepted(ticketId: string, value: unknown, headers: Record<string, string> = {}): Answer {
+  return json(202, value, { ...taskLocation(ticketId), ...headers });
 }
 
 export const taskLocation = (ticketId: string): Record<string, string> => ({ Location: `/api/tasks/${ticketId}` });

@@ -6,8 +6,15 @@ import { scaledMs } from '@granary/shared/testing/speed';
 import { hashKey, hasPermission, isOperator, keyLookup, presentedKey, type AppCaller } from './auth';
 
 const call = newCall('test', scaledMs(10_000));
-const known: VerifyKeyResponse = { known: true, keyId: 'k', appId: 'a', appNumber: '1', permissions: ['Read'] };
-const unknown: VerifyKeyResponse = { known: false, keyId: '', appId: '', appNumber: '0', permissions: [] };
+const known: VerifyKeyResponse = {
+  known: true,
+  name: 'default',
+  keyId: 'k',
+  appId: 'a',
+  appNumber: '1',
+  permissions: ['Read'],
+};
+const unknown: VerifyKeyResponse = { known: false, name: '', keyId: '', appId: '', appNumber: '0', permissions: [] };
 const refused = expect.objectContaining({ code: 'UNAUTHENTICATED' }) as Error;
 
 const address = '192.0.2.1';

@@ -26,6 +26,8 @@ export type Access =
 export interface AppCaller {
   kind: 'app';
   keyId: string;
+  /** A key that is made anew keeps its name. */
+  keyName: string;
   appId: string;
   appNumber: string;
   permissions: ReadonlySet<string>;
@@ -145,8 +147,8 @@ async function verify(
 ): Promise<AppCaller | undefined> {
   const answer = await data.verifyKey({ hash }, call);
   if (!answer.known) return undefined;
-  const { keyId, appId, appNumber } = answer;
-  return { kind: 'app', keyId, appId, appNumber, permissions: new Set(answer.permissions) };
+  const { keyId, name: keyName, appId, appNumber } = answer;
+  return { kind: 'app', keyId, keyName, appId, appNumber, permissions: new Set(answer.permissions) };
 }
 
 /**

@@ -44,6 +44,7 @@ export const codes = {
   METHOD_NOT_ALLOWED: { status: 405, meaning: 'The route does not have this method; `Allow` lists those it has.' },
   REQUEST_TIMEOUT: { status: 408, meaning: 'The request took too long to arrive.' },
   ALREADY_EXISTS: { status: 409, meaning: 'The name is taken, in the case of an index by a different definition.' },
+  REQUEST_IN_PROGRESS: { status: 409, meaning: 'A request with the same `Idempotency-Key` is still running.' },
   UNIQUE_VIOLATION: {
     status: 409,
     meaning: 'Another document has the same value of a unique index; `details` names the field.',

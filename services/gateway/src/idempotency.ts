@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { invalid } from '@granary/shared/errors';
 import type { Idempotency } from '@granary/shared/gen/granary/data/v1/Idempotency';
+import { toText } from '@granary/shared/json/value';
 import type { AppCaller, Operator } from './auth';
 import type { RouteRequest } from './route';
 
@@ -31,14 +32,28 @@ export function idempotencyKey(request: Pick<RouteRequest, 'incoming'>): string 
 export const replayedHeader = (isReplayed: boolean): Record<string, string> =>
   isReplayed ? { 'Idempotency-Replayed': 'true' } : {};
 
+/** Who sends a key: the named key of an app, whose secret and id change when it is made anew, or the operator. */
+export const callerName = (caller: AppCaller | Operator): string =>
+  caller.kind === 'app' ? `app/${caller.appNumber}/${caller.keyName}` : 'operator';
+
 /** Who repeats what: the same caller, method, path and key with another content is refused by the service. */
 export function idempotency(request: RouteRequest<string, AppCaller | Operator>, content: Buffer): Idempotency {
-  const key = idempotencyKey(request);
-  return {
-    caller: request.caller.kind === 'app' ? request.caller.keyId : 'operator',
-    method: request.incoming.method,
-    path: request.canonicalPath,
-    key,
-    contentHash: key === '' ? Buffer.alloc(0) : hash('sha256', content, 'buffer'),
-  };
+  return idempotencyOf(request, idempotencyKey(request), () => content);
+}
+
+/** The same for a route that takes JSON or no body: its content is its body and its query string. */
+export function idempotencyOfJson(request: RouteRequest<string, AppCaller | Operator>): Idempotency {
+  const { tree, incoming } = request;
+  const query = incoming.originalUrl.split('?')[1] ?? '';
+  return idempotencyOf(request, idempotencyKey(request), () => Buffer.from(`${query}\n${toText(tree)}`));
+}
+
+function idempotencyOf(
+  { caller, incoming, canonicalPath }: RouteRequest<string, AppCaller | Operator>,
+  key: string,
+  content: () => Buffer,
+): Idempotency {
+  if (key === '') return { caller: '', method: '', path: '', key, contentHash: Buffer.alloc(0) };
+  const contentHash = hash('sha256', content(), 'buffer');
+  return { caller: callerName(caller), method: incoming.method, path: canonicalPath, key, contentHash };
 }

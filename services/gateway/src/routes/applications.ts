@@ -4,7 +4,7 @@ import type { CreateApplicationRequest } from '@granary/shared/gen/granary/data/
 import { message } from '@granary/shared/grpc/types';
 import { toText } from '@granary/shared/json/value';
 import { json } from '../answer';
-import { idempotency, idempotencyHeader, replayedHeader } from '../idempotency';
+import { idempotency, idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempotency';
 import { listingHeaders, nextLink } from '../listing';
 import { limits, pageQuery, route } from '../route';
 import { appIdSchema, exampleTime, successSchema, timeSchema } from '../schemas';
@@ -99,7 +99,10 @@ export const applicationRoutes = [
       const { key, secret } = created.key!;
       const application = wholeApplication(created.application!);
       apps.add(application.app_id);
-      const headers = { Location: `/api/applications/${application.app_id}`, ...replayedHeader(secret === '') };
+      const headers = {
+        Location: `/api/applications/${application.app_id}`,
+        ...replayedHeader(created.replayed === true),
+      };
       const issued = { app_key: secret || null, key_id: key!.keyId, permissions: key!.permissions };
       return { ...json(201, { ...application, ...issued }, headers), isSecret: true };
     },
@@ -163,6 +166,7 @@ export const applicationRoutes = [
     description: 'Its id is never used again.',
     tag: 'Applications',
     auth: { kind: 'operator' },
+    headers: idempotencyHeader,
     responses: {
       200: {
         description: 'It is gone',
@@ -170,10 +174,16 @@ export const applicationRoutes = [
         example: { success: true, message: 'Application demo is deleted' },
       },
     },
-    handle: async ({ clients, apps }, { path, call }) => {
-      await clients.data.deleteApplication({ appId: path.app_id }, call);
+    handle: async ({ clients, apps }, request) => {
+      const { path, call } = request;
+      const asked = { appId: path.app_id, idempotency: idempotencyOfJson(request) };
+      const deleted = await clients.data.deleteApplication(asked, call);
       apps.delete(path.app_id);
-      return json(200, { success: true, message: `Application ${path.app_id} is deleted` });
+      return json(
+        200,
+        { success: true, message: `Application ${path.app_id} is deleted` },
+        replayedHeader(deleted.replayed === true),
+      );
     },
   }),
   route({

@@ -4,7 +4,7 @@ import type { Call } from '@granary/shared/grpc/types';
 import { newDocumentId, newTicket } from '@granary/shared/ids';
 import { accepted, jsonBytes, taskLocation } from '../answer';
 import { hasPermission, type AppCaller, type Caller } from '../auth';
-import { idempotencyHeader, idempotencyKey, replayedHeader } from '../idempotency';
+import { callerName, idempotencyHeader, idempotencyKey, replayedHeader } from '../idempotency';
 import { tooLarge, unauthenticated } from '../problem';
 import { route, type Context, type Route, type RouteRequest } from '../route';
 import { exampleTicket, ticketField } from '../schemas';
@@ -50,7 +50,7 @@ export async function uploadBlob(context: Context, request: RouteRequest<Path, A
       collection: path.collection,
       ticketId,
       blobId: newDocumentId(),
-      caller: caller.keyId,
+      caller: callerName(caller),
       method: incoming.method,
       path: request.canonicalPath,
       idempotencyKey: key === '' ? null : key,

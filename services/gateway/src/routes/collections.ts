@@ -7,6 +7,7 @@ import { message } from '@granary/shared/grpc/types';
 import { created, json, jsonBytes } from '../answer';
 import { collectionDefinition, collectionJson, collectionSchema, exampleCollection } from '../collection';
 import { mayPublish } from '../auth';
+import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../listing';
 import { flagParameter, limits, route } from '../route';
 import { exampleTime, nameSchema, objectSchema, successSchema, timeSchema } from '../schemas';
@@ -30,6 +31,7 @@ export const collectionRoutes = [
     description: 'With a schema, indexes that it asks for, and who may read it. A write also creates a collection.',
     tag,
     auth: write,
+    headers: idempotencyHeader,
     body: {
       kind: 'json',
       schema: z.strictObject({ name: nameSchema, ...collectionDefinition }),
@@ -41,7 +43,8 @@ export const collectionRoutes = [
       400: { description: 'Malformed or invalid', codes: ['LIMIT_EXCEEDED'] },
       409: { description: 'A collection or view has the name', codes: ['ALREADY_EXISTS'] },
     },
-    handle: async ({ clients }, { path, body, tree, call }) => {
+    handle: async ({ clients }, request) => {
+      const { path, body, tree, call } = request;
       const collection = await clients.data.createCollection(
         message<CreateCollectionRequest>({
           appId: path.app_id,
@@ -51,10 +54,12 @@ export const collectionRoutes = [
           sortColumn: body.sort_column ?? undefined,
           schemaJson: memberText(tree, 'schema_definition'),
           readAccess: body.access_policy?.read ?? 'public',
+          idempotency: idempotencyOfJson(request),
         }),
         call,
       );
-      return created(`/api/apps/${path.app_id}/collections/${collection.name}`, collectionJson(collection));
+      const headers = replayedHeader(collection.replayed === true);
+      return created(`/api/apps/${path.app_id}/collections/${collection.name}`, collectionJson(collection), headers);
     },
   }),
   route({
@@ -132,6 +137,7 @@ export const collectionRoutes = [
     pathExamples: { collection: 'diary' },
     tag,
     auth: write,
+    headers: idempotencyHeader,
     body: {
       kind: 'json',
       schema: z.strictObject({
@@ -142,7 +148,8 @@ export const collectionRoutes = [
       limitBytes: limits.definitionBytes,
     },
     responses: { 200: { description: 'The collection', schema: collectionSchema } },
-    handle: async ({ clients }, { path, caller, body, tree, call }) => {
+    handle: async ({ clients }, request) => {
+      const { path, caller, body, tree, call } = request;
       if ((body.name ?? path.collection) !== path.collection) {
         throw invalid('A collection cannot be renamed', { name: ['must be the name in the path'] });
       }
@@ -157,10 +164,11 @@ export const collectionRoutes = [
           schemaJson: body.schema_definition === undefined ? undefined : memberText(tree, 'schema_definition'),
           readAccess: body.access_policy?.read,
           mayPublish: mayPublish(caller),
+          idempotency: idempotencyOfJson(request),
         }),
         call,
       );
-      return json(200, collectionJson(updated));
+      return json(200, collectionJson(updated), replayedHeader(updated.replayed === true));
     },
   }),
   route({
@@ -172,6 +180,7 @@ export const collectionRoutes = [
     pathExamples: { collection: 'diary' },
     tag,
     auth: write,
+    headers: idempotencyHeader,
     query: z.strictObject({
       force: flagParameter.optional().describe(forceText),
       cascade: flagParameter.optional().describe(cascadeText),
@@ -196,15 +205,21 @@ export const collectionRoutes = [
         codes: ['COLLECTION_NOT_EMPTY', 'COLLECTION_IN_USE'],
       },
     },
-    handle: async ({ clients }, { path, query, body, call }) => {
-      const request = {
+    handle: async ({ clients }, request) => {
+      const { path, query, body, call } = request;
+      const asked = {
         appId: path.app_id,
         name: path.collection,
         force: body.force ?? query.force ?? false,
         cascade: body.cascade ?? query.cascade ?? false,
+        idempotency: idempotencyOfJson(request),
       };
-      await clients.data.deleteCollection(request, call);
-      return json(200, { success: true, message: `Collection ${path.collection} is deleted` });
+      const deleted = await clients.data.deleteCollection(asked, call);
+      return json(
+        200,
+        { success: true, message: `Collection ${path.collection} is deleted` },
+        replayedHeader(deleted.replayed === true),
+      );
     },
   }),
   route({
@@ -303,6 +318,7 @@ export const collectionRoutes = [
     description: 'Documents not written for so many days are purged, with their history and blobs.',
     tag,
     auth: admin,
+    headers: idempotencyHeader,
     body: {
       kind: 'json',
       schema: z.strictObject({
@@ -312,16 +328,18 @@ export const collectionRoutes = [
       limitBytes: limits.smallBytes,
     },
     responses: { 200: { description: 'The collection', schema: collectionSchema } },
-    handle: async ({ clients }, { path, body, call }) => {
+    handle: async ({ clients }, request) => {
+      const { path, body, call } = request;
       const updated = await clients.data.setRetention(
         message<SetRetentionRequest>({
           appId: path.app_id,
           collection: path.collection,
           retentionDays: body.retention_days ?? undefined,
+          idempotency: idempotencyOfJson(request),
         }),
         call,
       );
-      return json(200, collectionJson(updated));
+      return json(200, collectionJson(updated), replayedHeader(updated.replayed === true));
     },
   }),
 ];

@@ -4,6 +4,7 @@ import type { Index } from '@granary/shared/gen/granary/data/v1/Index';
 import { newTicket } from '@granary/shared/ids';
 import { accepted, created, json, jsonText } from '../answer';
 import { publishedAs } from '../openapi/schema';
+import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempotency';
 import { listed, listing, listingHeaders, listingQuery } from '../listing';
 import { limits, route } from '../route';
 import {
@@ -122,6 +123,7 @@ export const indexRoutes = [
     description: 'A small collection is indexed at once (201), a larger one while writes go on (202).',
     tag,
     auth: admin,
+    headers: idempotencyHeader,
     body: {
       kind: 'json',
       schema: createSchema,
@@ -146,7 +148,8 @@ export const indexRoutes = [
         codes: ['ALREADY_EXISTS', 'UNIQUE_VIOLATION'],
       },
     },
-    handle: async ({ clients }, { path, caller, body, call }) => {
+    handle: async ({ clients }, request) => {
+      const { path, caller, body, call } = request;
       if (!body.field_name && !body.fields) throw invalid('The body is not valid', { field_name: ['is required'] });
       if (body.read_price_config || body.price_config) throw notImplemented('pricing');
       const made = await clients.data.createIndex(
@@ -160,14 +163,16 @@ export const indexRoutes = [
           indexType: body.index_type,
           unique: body.unique_constraint === true || body.options?.unique === true,
           ticketId: newTicket('j', BigInt(caller.appNumber)),
+          idempotency: idempotencyOfJson(request),
         },
         call,
       );
       const index = indexJson(made.index!);
-      if (made.updated) return json(200, { ...index, updated: true });
-      if (made.ticketId) return accepted(made.ticketId, { ...index, ticket_id: made.ticketId });
+      const headers = replayedHeader(made.replayed === true);
+      if (made.updated) return json(200, { ...index, updated: true }, headers);
+      if (made.ticketId) return accepted(made.ticketId, { ...index, ticket_id: made.ticketId }, headers);
       const collectionPath = `/api/apps/${path.app_id}/collections/${index.collection}`;
-      return created(`${collectionPath}/indexes/${encodeURIComponent(index.name)}`, index);
+      return created(`${collectionPath}/indexes/${encodeURIComponent(index.name)}`, index, headers);
     },
   }),
   route({
@@ -211,10 +216,25 @@ export const indexRoutes = [
     undocumented: 'alias',
     tag,
     auth: admin,
+    headers: idempotencyHeader,
     responses: { 200: { description: 'It is gone', schema: successSchema } },
-    handle: async ({ clients }, { path, call }) => {
-      await clients.data.deleteIndex({ appId: path.app_id, collection: '', name: path.index_name, ticketId: '' }, call);
-      return json(200, { success: true, message: `Index ${path.index_name} is deleted` });
+    handle: async ({ clients }, request) => {
+      const { path, call } = request;
+      const deleted = await clients.data.deleteIndex(
+        {
+          appId: path.app_id,
+          collection: '',
+          name: path.index_name,
+          ticketId: '',
+          idempotency: idempotencyOfJson(request),
+        },
+        call,
+      );
+      return json(
+        200,
+        { success: true, message: `Index ${path.index_name} is deleted` },
+        replayedHeader(deleted.replayed === true),
+      );
     },
   }),
   route({
@@ -254,6 +274,7 @@ export const indexRoutes = [
     description: 'A build under way is cancelled.',
     tag,
     auth: admin,
+    headers: idempotencyHeader,
     responses: {
       200: {
         description: 'It is gone',
@@ -261,9 +282,17 @@ export const indexRoutes = [
         example: { success: true, message: 'Index by_stars is deleted' },
       },
     },
-    handle: async ({ clients }, { path, call }) => {
-      await clients.data.deleteIndex(indexRequest(path), call);
-      return json(200, { success: true, message: `Index ${path.index_name} is deleted` });
+    handle: async ({ clients }, request) => {
+      const { path, call } = request;
+      const deleted = await clients.data.deleteIndex(
+        { ...indexRequest(path), idempotency: idempotencyOfJson(request) },
+        call,
+      );
+      return json(
+        200,
+        { success: true, message: `Index ${path.index_name} is deleted` },
+        replayedHeader(deleted.replayed === true),
+      );
     },
   }),
   route({
@@ -314,6 +343,7 @@ export const indexRoutes = [
     description: 'From the documents, by a task.',
     tag,
     auth: admin,
+    headers: idempotencyHeader,
     responses: {
       202: {
         description: 'It is being built',
@@ -321,11 +351,17 @@ export const indexRoutes = [
         example: { success: true, message: 'Index by_stars is being rebuilt', ticket_id: exampleTicket },
       },
     },
-    handle: async ({ clients }, { path, caller, call }) => {
-      const request = { ...indexRequest(path), ticketId: newTicket('j', BigInt(caller.appNumber)) };
-      const job = await clients.data.rebuildIndex(request, call);
+    handle: async ({ clients }, request) => {
+      const { path, caller, call } = request;
+      const asked = {
+        ...indexRequest(path),
+        idempotency: idempotencyOfJson(request),
+        ticketId: newTicket('j', BigInt(caller.appNumber)),
+      };
+      const job = await clients.data.rebuildIndex(asked, call);
       const message = `Index ${path.index_name} is being rebuilt`;
-      return accepted(job.ticketId, { success: true, message, ticket_id: job.ticketId });
+      const body = { success: true, message, ticket_id: job.ticketId };
+      return accepted(job.ticketId, body, replayedHeader(job.replayed === true));
     },
   }),
 ];

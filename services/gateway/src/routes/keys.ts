@@ -5,6 +5,7 @@ import type { RegenerateKeyRequest } from '@granary/shared/gen/granary/data/v1/R
 import { message } from '@granary/shared/grpc/types';
 import { json } from '../answer';
 import { permissions } from '../auth';
+import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../listing';
 import { limits, route } from '../route';
 import { appIdSchema, exampleTime, successSchema, timeSchema, utiaSchema } from '../schemas';
@@ -83,6 +84,7 @@ export const keyRoutes = [
     description: 'The secret of a replaced key stops working everywhere within a second.',
     tag: 'Keys',
     auth: adminOrOperator,
+    headers: idempotencyHeader,
     body: {
       kind: 'json',
       limitBytes: limits.smallBytes,
@@ -107,17 +109,20 @@ export const keyRoutes = [
         example: { app_id: 'demo', app_key: 'app_…x9Qe', ...exampleKey },
       },
     },
-    handle: async ({ clients }, { path, body, call }) => {
-      const { key, secret } = await clients.data.regenerateKey(
+    handle: async ({ clients }, request) => {
+      const { path, body, call } = request;
+      const { key, secret, replayed } = await clients.data.regenerateKey(
         message<RegenerateKeyRequest>({
           appId: path.app_id,
           name: body.name ?? 'default',
           permissions: [...new Set(body.permissions)],
           payLimits: body.pay_limits ? toPayLimits(body.pay_limits) : undefined,
+          idempotency: idempotencyOfJson(request),
         }),
         call,
       );
-      const answer = json(200, { app_id: path.app_id, app_key: secret || null, ...keyJson(key!) });
+      const issued = { app_id: path.app_id, app_key: secret || null, ...keyJson(key!) };
+      const answer = json(200, issued, replayedHeader(replayed === true));
       return { ...answer, isSecret: true };
     },
   }),
@@ -158,6 +163,7 @@ export const keyRoutes = [
     description: 'It stops working everywhere within a second.',
     tag: 'Keys',
     auth: adminOrOperator,
+    headers: idempotencyHeader,
     responses: {
       200: {
         description: 'It is revoked',
@@ -165,9 +171,15 @@ export const keyRoutes = [
         example: { success: true, message: 'Key k_4q8Zt1 is revoked' },
       },
     },
-    handle: async ({ clients }, { path, call }) => {
-      await clients.data.revokeKey({ appId: path.app_id, keyId: path.key_id }, call);
-      return json(200, { success: true, message: `Key ${path.key_id} is revoked` });
+    handle: async ({ clients }, request) => {
+      const { path, call } = request;
+      const asked = { appId: path.app_id, keyId: path.key_id, idempotency: idempotencyOfJson(request) };
+      const revoked = await clients.data.revokeKey(asked, call);
+      return json(
+        200,
+        { success: true, message: `Key ${path.key_id} is revoked` },
+        replayedHeader(revoked.replayed === true),
+      );
     },
   }),
 ];

@@ -3,6 +3,7 @@ import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
 import { created, json, jsonText } from '../answer';
 import { mayPublish } from '../auth';
 import { publishedAs } from '../openapi/schema';
+import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../listing';
 import { limits, recordsQuery, route } from '../route';
 import {
@@ -125,6 +126,7 @@ export const queryRoutes = [
       'collection in public needs `Admin`.',
     tag,
     auth: { kind: 'app', permission: 'Write' },
+    headers: idempotencyHeader,
     body: {
       kind: 'json',
       schema: createSchema,
@@ -141,7 +143,8 @@ export const queryRoutes = [
       400: { description: 'Malformed or invalid', codes: ['INVALID_QUERY', 'LIMIT_EXCEEDED'] },
       409: { description: 'A query has the name', codes: ['ALREADY_EXISTS'] },
     },
-    handle: async ({ clients }, { path, caller, body, tree, call }) => {
+    handle: async ({ clients }, request) => {
+      const { path, caller, body, tree, call } = request;
       const query = await clients.data.createQuery(
         {
           appId: path.app_id,
@@ -156,10 +159,12 @@ export const queryRoutes = [
           // Empty: as private as its source.
           readAccess: body.access_policy?.read ?? '',
           mayPublish: mayPublish(caller),
+          idempotency: idempotencyOfJson(request),
         },
         call,
       );
-      return created(`/apps/${path.app_id}/queries/${query.name}`, queryJson(query));
+      const headers = replayedHeader(query.replayed === true);
+      return created(`/apps/${path.app_id}/queries/${query.name}`, queryJson(query), headers);
     },
   }),
   route({
@@ -215,6 +220,7 @@ export const queryRoutes = [
     description: 'Its collection stays as it is.',
     tag,
     auth: { kind: 'app', permission: 'Write' },
+    headers: idempotencyHeader,
     responses: {
       200: {
         description: 'It is gone',
@@ -222,9 +228,15 @@ export const queryRoutes = [
         example: { success: true, message: 'Query with_stars is deleted' },
       },
     },
-    handle: async ({ clients }, { path, call }) => {
-      await clients.data.deleteQuery({ appId: path.app_id, name: path.query_name }, call);
-      return json(200, { success: true, message: `Query ${path.query_name} is deleted` });
+    handle: async ({ clients }, request) => {
+      const { path, call } = request;
+      const asked = { appId: path.app_id, name: path.query_name, idempotency: idempotencyOfJson(request) };
+      const deleted = await clients.data.deleteQuery(asked, call);
+      return json(
+        200,
+        { success: true, message: `Query ${path.query_name} is deleted` },
+        replayedHeader(deleted.replayed === true),
+      );
     },
   }),
 ];

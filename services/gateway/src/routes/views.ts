@@ -4,6 +4,7 @@ import { newTicket } from '@granary/shared/ids';
 import { accepted, json, jsonText } from '../answer';
 import { mayPublish } from '../auth';
 import { publishedAs } from '../openapi/schema';
+import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../listing';
 import { limits, route, selectableQuery } from '../route';
 import {
@@ -165,6 +166,7 @@ export const viewRoutes = [
       'to show a private source in public needs `Admin`.',
     tag,
     auth: mayWrite,
+    headers: idempotencyHeader,
     body: {
       kind: 'json',
       schema: createSchema,
@@ -190,25 +192,28 @@ export const viewRoutes = [
       400: { description: 'Malformed or invalid', codes: ['INVALID_QUERY', 'LIMIT_EXCEEDED'] },
       409: { description: 'A view or collection has the name', codes: ['ALREADY_EXISTS'] },
     },
-    handle: async ({ clients }, { path, caller, body, tree, call }) => {
+    handle: async ({ clients }, request) => {
+      const { path, caller, body: view, tree, call } = request;
       const job = await clients.data.createView(
         {
           appId: path.app_id,
           appNumber: caller.appNumber,
-          name: body.name,
+          name: view.name,
           queryJson: memberBytes(tree, 'query'),
-          sourceCollections: body.source_collections,
-          refreshMode: body.refresh_mode ?? 'lazy',
+          sourceCollections: view.source_collections,
+          refreshMode: view.refresh_mode ?? 'lazy',
           variablesJson: memberBytes(tree, 'variables'),
           // Empty: as private as its sources.
-          readAccess: body.access_policy?.read ?? '',
+          readAccess: view.access_policy?.read ?? '',
           ticketId: newTicket('j', BigInt(caller.appNumber)),
           mayPublish: mayPublish(caller),
+          idempotency: idempotencyOfJson(request),
         },
         call,
       );
       const message = `View ${job.name} is being built`;
-      return accepted(job.ticketId, { success: true, message, view_name: job.name, ticket_id: job.ticketId });
+      const body = { success: true, message, view_name: job.name, ticket_id: job.ticketId };
+      return accepted(job.ticketId, body, replayedHeader(job.replayed === true));
     },
   }),
   route({
@@ -263,6 +268,7 @@ export const viewRoutes = [
     description: 'Its source stays as it is.',
     tag,
     auth: mayWrite,
+    headers: idempotencyHeader,
     responses: {
       200: {
         description: 'It is gone',
@@ -270,9 +276,15 @@ export const viewRoutes = [
         example: { success: true, message: 'View by_stars is deleted' },
       },
     },
-    handle: async ({ clients }, { path, call }) => {
-      await clients.data.deleteView({ appId: path.app_id, name: path.view_name, ticketId: '' }, call);
-      return json(200, { success: true, message: `View ${path.view_name} is deleted` });
+    handle: async ({ clients }, request) => {
+      const { path, call } = request;
+      const asked = { appId: path.app_id, name: path.view_name, ticketId: '', idempotency: idempotencyOfJson(request) };
+      const deleted = await clients.data.deleteView(asked, call);
+      return json(
+        200,
+        { success: true, message: `View ${path.view_name} is deleted` },
+        replayedHeader(deleted.replayed === true),
+      );
     },
   }),
   route({
@@ -284,6 +296,7 @@ export const viewRoutes = [
     description: 'A task computes its rows again; the old ones are read meanwhile.',
     tag,
     auth: mayWrite,
+    headers: idempotencyHeader,
     responses: {
       202: {
         description: 'It is being rebuilt',
@@ -291,11 +304,14 @@ export const viewRoutes = [
         example: { success: true, message: 'View by_stars is being rebuilt', ticket_id: exampleTicket },
       },
     },
-    handle: async ({ clients }, { path, caller, call }) => {
+    handle: async ({ clients }, request) => {
+      const { path, caller, call } = request;
       const ticketId = newTicket('j', BigInt(caller.appNumber));
-      const job = await clients.data.refreshView({ appId: path.app_id, name: path.view_name, ticketId }, call);
+      const asked = { appId: path.app_id, name: path.view_name, ticketId, idempotency: idempotencyOfJson(request) };
+      const job = await clients.data.refreshView(asked, call);
       const message = `View ${path.view_name} is being rebuilt`;
-      return accepted(job.ticketId, { success: true, message, ticket_id: job.ticketId });
+      const body = { success: true, message, ticket_id: job.ticketId };
+      return accepted(job.ticketId, body, replayedHeader(job.replayed === true));
     },
   }),
 ];

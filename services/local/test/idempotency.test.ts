@@ -1,0 +1,155 @@
+import { randomUUID } from 'node:crypto';
+import { Client } from 'pg';
+import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
+
+describe.each(transports)('Idempotency-Key (%s)', (transport) => {
+  let granary: Granary;
+  let app: TestApp;
+  beforeAll(async () => {
+    granary = await startGranary(transport);
+    app = await newApp(granary);
+    await app.store('docs', [{ id: '1', n: 1 }]);
+  });
+  afterAll(() => granary.stop());
+
+  const path = (rest: string) => `/api/apps/${app.appId}/${rest}`;
+  const withKey = (method: string, rest: string, body: object | undefined, key: string) =>
+    app.call(method, path(rest), body, { 'idempotency-key': key });
+  const reused = { status: 422, body: { code: 'IDEMPOTENCY_KEY_REUSED' } };
+
+  test('creating and deleting a collection gives the same answer again, whatever has become of it', async () => {
+    const key = randomUUID();
+    const first = await withKey('POST', 'collections', { name: 'once', access_policy: { read: 'private' } }, key);
+    expect(first.status).toBe(201);
+    expect(first.headers.get('idempotency-replayed')).toBeNull();
+    const again = await withKey('POST', 'collections', { name: 'once', access_policy: { read: 'private' } }, key);
+    expect([again.status, again.text]).toEqual([201, first.text]);
+    expect(again.headers.get('idempotency-replayed')).toBe('true');
+    expect(again.headers.get('location')).toBe(first.headers.get('location'));
+    expect(await withKey('POST', 'collections', { name: 'other' }, key)).toMatchObject(reused);
+
+    const deletion = randomUUID();
+    const deleted = await withKey('DELETE', 'collections/once', undefined, deletion);
+    const twice = await withKey('DELETE', 'collections/once', undefined, deletion);
+    expect([twice.status, twice.text]).toEqual([200, deleted.text]);
+    expect(await withKey('DELETE', 'collections/once?force=true', undefined, deletion)).toMatchObject(reused);
+    const after = await withKey('POST', 'collections', { name: 'once', access_policy: { read: 'private' } }, key);
+    expect([after.status, after.text]).toEqual([201, first.text]);
+    expect((await app.call('GET', path('collections/once'))).status).toBe(404);
+  });
+
+  test('creating and refreshing a view, a query and an index gives the same answer and ticket again', async () => {
+    const view = { name: 'v', source_collections: ['docs'], query: {} };
+    const query = {
+      name: 'q',
+      source_collection: 'docs',
+      base_query: { find: { n: 1 } },
+      example_response: { n: 1.0 },
+    };
+    const index = { name: 'i', collection: 'docs', field_name: 'n', index_type: 'number' };
+    for (const [rest, body, status] of [
+      ['views', view, 202],
+      ['views/v/refresh', undefined, 202],
+      ['queries', query, 201],
+      ['indexes', index, 201],
+      ['collections/docs/indexes/i/rebuild', undefined, 202],
+      ['collections/docs/retention', { retention_days: 30 }, 200],
+    ] as const) {
+      const key = randomUUID();
+      const first = await withKey('POST', rest, body, key);
+      expect([rest, first.status]).toEqual([rest, status]);
+      if (typeof first.body['ticket_id'] === 'string') await app.ended(first.body['ticket_id']);
+      const again = await withKey('POST', rest, body, key);
+      expect([rest, again.status, again.text]).toEqual([rest, status, first.text]);
+      expect(again.headers.get('idempotency-replayed')).toBe('true');
+    }
+  });
+
+  test('a key is made once, and its secret is shown once', async () => {
+    const key = randomUUID();
+    const body = { name: 'reporting', permissions: ['Read'] };
+    const first = await withKey('POST', 'regenerate-key', body, key);
+    const again = await withKey('POST', 'regenerate-key', body, key);
+    expect(again).toMatchObject({ status: 200, body: { ...first.body, app_key: null } });
+    const secret = first.body['app_key'] as string;
+    const list = { root: `${app.appId}::docs` };
+    expect((await send(granary.url, 'POST', '/list', { key: secret, body: list })).status).toBe(200);
+  });
+
+  test('belongs to the named key: it holds after the key was made anew, and not for another key', async () => {
+    const own = await newApp(granary);
+    const key = randomUUID();
+    const body = { root: `${own.appId}::docs`, data: [{ n: 1 }] };
+    const post = (appKey: string) =>
+      send(granary.url, 'POST', '/store', { key: appKey, body, headers: { 'idempotency-key': key } });
+    const first = await post(own.key);
+    const other = await own.call<{ app_key: string }>('POST', `/api/apps/${own.appId}/regenerate-key`, {
+      name: 'other',
+      permissions: ['Write'],
+    });
+    const made = await own.call<{ app_key: string }>('POST', `/api/apps/${own.appId}/regenerate-key`, {
+      name: 'default',
+      permissions: ['Admin', 'Read', 'Write'],
+    });
+    const again = await post(made.body.app_key);
+    expect([again.status, again.text]).toEqual([202, first.text]);
+    expect((await post(other.body.app_key)).body['ticket_id']).not.toBe(first.body['ticket_id']);
+    const bytes = {
+      key: made.body.app_key,
+      body: 'bytes',
+      headers: { 'idempotency-key': key, 'content-type': 'text/plain' },
+    };
+    const upload = () => send(granary.url, 'POST', `/api/apps/${own.appId}/blobs/files`, bytes);
+    const blob = await upload();
+    expect((await upload()).text).toBe(blob.text);
+  });
+
+  test('of a refused request is free again', async () => {
+    const key = randomUUID();
+    expect((await withKey('POST', 'collections', { name: 'docs' }, key)).status).toBe(409);
+    expect((await withKey('POST', 'collections', { name: 'free' }, key)).status).toBe(201);
+  });
+
+  test('of requests that come at once lets one of them change something, and all have its answer', async () => {
+    const key = randomUUID();
+    const answers = await Promise.all(
+      Array.from({ length: 6 }, () => withKey('POST', 'collections', { name: 'at_once' }, key)),
+    );
+    expect(new Set(answers.map(({ status, text }) => `${status} ${text}`))).toEqual(
+      new Set([`201 ${answers[0]!.text}`]),
+    );
+    expect(answers.filter(({ headers }) => headers.get('idempotency-replayed') === null)).toHaveLength(1);
+  });
+
+  test('of a request that is still running is waited for, and then 409', async () => {
+    const key = randomUUID();
+    const holder = new Client({ connectionString: granary.databaseUrls.data });
+    await holder.connect();
+    try {
+      const { rows } = await holder.query<{ number: string }>('select number from application where app_id = $1', [
+        app.appId,
+      ]);
+      await holder.query('begin');
+      await holder.query(
+        `insert into idempotency (caller, method, path, key, content_hash, answer, at)
+         values ($1, 'POST', $2, $3, '', '', now())`,
+        [`app/${rows[0]!.number}/default`, `/apps/${app.appId}/collections`, key],
+      );
+      const waiting = await withKey('POST', 'collections', { name: 'late' }, key);
+      expect(waiting).toMatchObject({ status: 409, body: { code: 'REQUEST_IN_PROGRESS' } });
+    } finally {
+      await holder.query('rollback');
+      await holder.end();
+    }
+    expect((await withKey('POST', 'collections', { name: 'late' }, key)).status).toBe(201);
+  });
+
+  test('of the operator makes an app once', async () => {
+    const headers = { 'x-operator-key': operatorKey, 'idempotency-key': randomUUID() };
+    const make = () => send(granary.url, 'POST', '/api/applications', { body: { name: 'Once' }, headers });
+    const first = await make();
+    const again = await make();
+    expect(again).toMatchObject({ status: 201, body: { ...first.body, app_key: null } });
+    expect(again.headers.get('idempotency-replayed')).toBe('true');
+  });
+});
