@@ -8,17 +8,33 @@ const usage = `Makes the topics of Granary in Kafka that are missing; what is th
 
   --brokers   KAFKA_BROKERS
   --prefix    KAFKA_TOPIC_PREFIX, default granary
+
+What the brokers ask of clients is said by KAFKA_SASL_… and KAFKA_TLS…, as to the services.
 `;
 
 /** Makes the topics that are missing, and says which. Needs the built services. */
-export async function makeTopics({ brokers, prefix, say }) {
+export async function makeTopics({ environment, say }) {
   const shared = (file) => import(`@granary/shared/${file}`);
-  const [{ openKafka }, { kafkaTopics, topicPartitions }, { createLogger }] = await Promise.all([
+  const [
+    { openKafka },
+    { readKafkaPlace },
+    { kafkaConfig, readConfig },
+    { kafkaTopics, topicPartitions },
+    { createLogger },
+  ] = await Promise.all([
     shared('bus/kafka'),
+    shared('bus/kafka-place'),
+    shared('config'),
     shared('bus/topics'),
     shared('logger'),
   ]);
-  const kafka = openKafka({ brokers, clientId: 'granary-topics', log: createLogger('topics', 'warn') });
+  const config = readConfig(kafkaConfig, environment);
+  const prefix = config.KAFKA_TOPIC_PREFIX;
+  const kafka = openKafka({
+    ...readKafkaPlace(config),
+    clientId: 'granary-topics',
+    log: createLogger('topics', 'warn'),
+  });
   const made = await kafka.createTopics(kafkaTopics(prefix), topicPartitions);
   for (const topic of kafkaTopics(prefix)) say(`${topic}: ${made.includes(topic) ? 'made' : 'is there'}`);
 }
@@ -32,8 +48,9 @@ if (process.argv[1] && path.resolve(process.argv[1]) === fileURLToPath(import.me
     if (values.help) console.log(usage);
     else if (!brokers) throw new Error(`Which brokers? Say --brokers or KAFKA_BROKERS.\n\n${usage}`);
     else {
-      const prefix = values.prefix ?? process.env.KAFKA_TOPIC_PREFIX ?? 'granary';
-      await makeTopics({ brokers: brokers.split(','), prefix, say: console.log });
+      const environment = { ...process.env, KAFKA_BROKERS: brokers };
+      if (values.prefix) environment.KAFKA_TOPIC_PREFIX = values.prefix;
+      await makeTopics({ environment, say: console.log });
     }
   } catch (error) {
     console.error(error.message);

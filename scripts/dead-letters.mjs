@@ -1,13 +1,18 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 
-const usage = `Events that a consumer could not apply, with those of the same key that wait behind them.
+const usage = `Events that a consumer could not apply, with those of the same key that wait behind them, and messages that it
+refused because their publisher has not signed them.
 
-  npm run dead-letters -- list   [--consumer name] [--key key]
-  npm run dead-letters -- replay [--consumer name] [--key key]
+  npm run dead-letters -- list    [--consumer name] [--key key]
+  npm run dead-letters -- replay  [--consumer name] [--key key]
+  npm run dead-letters -- skip     --consumer name   --key key
+  npm run dead-letters -- discard [--consumer name]
 
 DATABASE_URL is that of the service which consumes (blobs, finance or tasks). \`replay\` asks the running service to
 apply them again, in order, and says what came of it: mend what was wrong first. A key that still fails stays parked.
+\`skip\` gives up the first event of a key for good, without any effect, and replays those behind it. \`discard\` forgets
+what was refused; nothing waits behind that.
 `;
 
 const answerTimeoutMs = 60_000;
@@ -21,6 +26,21 @@ function show(parked) {
   }
   const events = parked.reduce((sum, each) => sum + each.events, 0);
   console.log(`${events} events of ${parked.length} keys are put aside`);
+}
+
+function showRefused(refused) {
+  if (refused.length === 0) return;
+  for (const { consumer, source, why, about, since } of refused)
+    console.log(`${consumer} refused ${source} at ${since}: ${why}: ${about}`);
+  console.log(`${refused.length} messages were refused (at most 100 are shown)`);
+}
+
+async function skip(pool, filter, requests) {
+  if (!filter.consumer || !filter.key) throw new Error(`Which event? Say --consumer and --key.\n\n${usage}`);
+  const skipped = await requests.skipFirst(pool, filter);
+  if (!skipped) throw new Error(`Nothing of ${filter.consumer} is parked under ${filter.key}.`);
+  console.log(`${skipped.type} ${skipped.eventId} is skipped.`);
+  await replay(pool, filter, requests);
 }
 
 async function replay(pool, filter, { askForReplay, listParkedKeys }) {
@@ -46,7 +66,7 @@ async function main() {
     options: { consumer: { type: 'string' }, key: { type: 'string' } },
   });
   const [command] = positionals;
-  if (positionals.length !== 1 || !['list', 'replay'].includes(command)) throw new Error(usage);
+  if (positionals.length !== 1 || !['list', 'replay', 'skip', 'discard'].includes(command)) throw new Error(usage);
   if (!process.env.DATABASE_URL) throw new Error(`Which database? Say DATABASE_URL.\n\n${usage}`);
   const [requests, { createPool }, { createLogger }] = await Promise.all([
     import('@granary/shared/bus/dead-letter-requests'),
@@ -56,7 +76,12 @@ async function main() {
   const log = createLogger('dead-letters', 'warn');
   const pool = createPool({ url: process.env.DATABASE_URL, size: 1, applicationName: 'granary-dead-letters', log });
   try {
-    if (command === 'list') show(await requests.listParkedKeys(pool, filter));
+    if (command === 'list') {
+      show(await requests.listParkedKeys(pool, filter));
+      showRefused(await requests.listRefused(pool, filter));
+    } else if (command === 'skip') await skip(pool, filter, requests);
+    else if (command === 'discard')
+      console.log(`${await requests.discardRefused(pool, filter)} messages are forgotten`);
     else await replay(pool, filter, requests);
   } finally {
     await pool.end();

@@ -41,7 +41,7 @@ async function openBus({ postgres, started }, name, kafka) {
   const databases = { publisher: `${prefix}_publisher`, subscriber: `${prefix}_subscriber` };
   const urls = await postgres.call('makeDatabases', Object.values(databases));
   const subscriberUrl = urls[databases.subscriber];
-  const bus = kafka && { address: kafka.address, prefix: 'bench' };
+  const bus = kafka && { place: kafka.place, prefix: 'bench' };
   const publisher = startProcess('granary/publisher.mjs');
   started(publisher);
   const subscriber = startProcess('granary/subscriber.mjs');

@@ -15,7 +15,10 @@ serve({
     try {
       const installation = await prepareKafka(run, (line) => console.error(line));
       kafka = await startKafka(installation, { run, directory: path.join(directory, 'kafka') });
-      return { address: kafka.brokers[0], pid: kafka.program.pid };
+      return {
+        place: { brokers: kafka.brokers, sasl: { mechanism: 'scram-sha-512', ...kafka.credentials } },
+        pid: kafka.program.pid,
+      };
     } catch (error) {
       if (error instanceof MissingToolError) return { missing: error.message };
       throw error;

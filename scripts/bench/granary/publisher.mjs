@@ -12,7 +12,9 @@ import { createLogger } from '@granary/shared/logger';
 import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { createPool } from '@granary/shared/postgres/pool';
 import { transaction } from '@granary/shared/postgres/transaction';
+import { openTrust } from '@granary/shared/trust/trust';
 import { serve } from '../child.mjs';
+import { eventsSecret } from './events-secret.mjs';
 
 /** A service that publishes: writers, its outbox over gRPC, and with Kafka the relay. */
 const writers = 16;
@@ -21,6 +23,8 @@ const eventsOfTransaction = 20;
 /** Events of a transaction when the delay is measured. */
 const pacedEvents = 5;
 
+// As many signatures as in earnest: of the relay one for each service that reads the topic.
+const { signer } = openTrust('data', { INTERNAL_SECRET: eventsSecret }, createLogger('bench', 'error'));
 const log = createLogger('bench', 'error');
 const appended = createSignal();
 const sequences = new Map();
@@ -62,17 +66,17 @@ function told({ payload: event }) {
 }
 
 serve({
-  /** Answers the address of the outbox. `kafka` is `{address, prefix}`; without it consumers read the outbox. */
+  /** Answers the address of the outbox. `kafka` is `{place, prefix}`; without it consumers read the outbox. */
   start: async ({ databaseUrl, subscriberUrl, kafka }) => {
     pool = createPool({ url: databaseUrl, size: writers + 4, applicationName: 'bench-publisher', log });
     await applyMigrations(pool, 'bus', busMigrations);
     await prepareOutbox(pool);
-    server = await startServer('127.0.0.1:0', [outboxImplementation({ pool, log, appended })], log);
+    server = await startServer('127.0.0.1:0', [outboxImplementation({ pool, log, signer, appended })], log);
     if (kafka) {
-      const client = openKafka({ brokers: [kafka.address], clientId: 'bench-publisher', log });
+      const client = openKafka({ ...kafka.place, clientId: 'bench-publisher', log });
       await client.createTopics(kafkaTopics(kafka.prefix), topicPartitions);
       const bus = { kafka: client, prefix: kafka.prefix };
-      relay = startRelay({ pool, log, bus, service: 'data', appended });
+      relay = startRelay({ pool, log, bus, service: 'data', signer, appended });
     }
     listener = new pg.Client({ connectionString: subscriberUrl });
     await listener.connect();

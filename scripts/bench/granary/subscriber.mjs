@@ -8,7 +8,9 @@ import { createLogger } from '@granary/shared/logger';
 import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { createPool, execute, row } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
+import { openTrust } from '@granary/shared/trust/trust';
 import { serve } from '../child.mjs';
+import { eventsSecret } from './events-secret.mjs';
 
 /** A service that consumes: each event is one row, written by one statement. */
 const pollMs = 5;
@@ -42,12 +44,13 @@ serve({
   start: async ({ outboxAddress, kafka }) => {
     outbox = openClient(outboxDefinition, { address: outboxAddress }, { log });
     const bus = kafka && {
-      kafka: openKafka({ brokers: [kafka.address], clientId: 'bench-subscriber', log }),
+      kafka: openKafka({ ...kafka.place, clientId: 'bench-subscriber', log }),
       prefix: kafka.prefix,
     };
     consumer = startConsumer({
       ...{ pool, log, bus, handle },
-      ...{ name: 'bench', from: 'data', source: outbox.client, topics: ['usage'] },
+      ...{ name: 'finance-bench', from: 'data', source: outbox.client, topics: ['usage'] },
+      verifier: openTrust('finance', { INTERNAL_SECRET: eventsSecret }, log).verifier('data'),
     });
   },
   appliedCount,

@@ -82,6 +82,7 @@ export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides 
       const consumer = startConsumer({
         ...{ pool, log, bus, name: 'blobs', from: 'data', topics: ['usage'] },
         source: outboxClient.client,
+        verifier: trust.verifier('data'),
         handle: handleEvent,
       });
       stops.push(() => consumer.stop());
@@ -95,7 +96,7 @@ export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides 
       });
       stops.push(() => bytes.stop());
       httpAddress = bytes.address;
-      const outbox = readableBy(['finance'], outboxImplementation({ pool, log, appended }));
+      const outbox = readableBy(['finance'], outboxImplementation({ pool, log, signer: trust.signer, appended }));
       const implementations = [blobsImplementation(context), outbox];
       return {
         implementations: implementations as unknown as Implementation[],

@@ -18,6 +18,7 @@ import { createLogger } from '@granary/shared/logger';
 import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { transaction } from '@granary/shared/postgres/transaction';
+import { openTrust } from '@granary/shared/trust/trust';
 import { testDatabase } from '@granary/shared/testing/database';
 import { callKey, secretOf } from '@granary/shared/trust/token';
 import { scaledMs } from '@granary/shared/testing/speed';
@@ -138,7 +139,10 @@ export async function startBench(changes: Partial<BlobsConfig> = {}): Promise<Be
   await applyMigrations(dataPool, 'bus', busMigrations);
   await prepareOutbox(dataPool);
   const appended = createSignal();
-  const dataOutbox = outboxImplementation({ pool: dataPool, log, appended });
+  const dataOutbox = outboxImplementation({
+    ...{ pool: dataPool, log, appended },
+    signer: openTrust('data', { INTERNAL_SECRET: secret }, log).signer,
+  });
   const pool = createPool({ url, size: 2, applicationName: 'test', log });
   const commits = commitsInMemory();
   const environment = { DATABASE_URL: url, INTERNAL_SECRET: secret, LOG_LEVEL: 'silent', ...store.settings };

@@ -28,6 +28,7 @@ async function main(): Promise<void> {
 
 async function startService(config: BlobsConfig): Promise<string> {
   const log = createLogger('blobs', 'silent');
+  const { signer } = openTrust('data', config, log);
   const none = { epoch: '0', xid: '0', pos: '0' };
   const running = await startBlobs(config, {
     ...{ log, listen: false, data: { implementation: commitsInMemory().implementation } },
@@ -35,9 +36,11 @@ async function startService(config: BlobsConfig): Promise<string> {
       implementation: {
         definition: outboxDefinition,
         handlers: {
-          read: async ({ after, waitMs }) => {
+          read: async ({ consumer, after, waitMs }) => {
             await delay(Math.max(50, waitMs));
-            return { events: [], next: after ?? none, stalledMs: '0', readAtMs: '0' };
+            const page = { consumer, after: after ?? none, next: after ?? none };
+            const signatures = signer.signPage(page, consumer);
+            return { events: [], next: page.next, stalledMs: '0', readAtMs: '0', signatures };
           },
           readAggregate: async () => ({ events: [] }),
         },

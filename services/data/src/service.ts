@@ -48,11 +48,11 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
     config,
     migrations,
     overrides,
-    async ({ pool, log, clock, storage }) => {
+    async ({ pool, log, clock, storage, trust }) => {
       const published = createSignal();
       const outbox = readableBy(
         ['blobs', 'finance', 'tasks'],
-        outboxImplementation({ pool, log, appended: published }),
+        outboxImplementation({ pool, log, signer: trust.signer, appended: published }),
       );
       const notify = () => published.notify();
       // Look-ups and short reads have connections of their own: nothing slow can hold them up. Few, because each

@@ -82,6 +82,7 @@ async function buildFinance(
       ...{ pool, log, bus, from, handle },
       name: `finance-${from}`,
       source: outbox.client,
+      verifier: trust.verifier(from),
       topics: usageTopics,
     });
     return { ...consumer, stop: () => consumer.stop().finally(() => outbox.close()) };

@@ -51,13 +51,17 @@ export interface Source {
   close(): Promise<void>;
 }
 
-export async function openSource(): Promise<Source> {
+export async function openSource(service: 'data' | 'blobs'): Promise<Source> {
   const pool = createPool({ url: (await testDatabase()).url, size: 4, applicationName: 'test', log });
   await applyMigrations(pool, 'bus', busMigrations);
   await prepareOutbox(pool);
   const sequences = new Map<string, bigint>();
   return {
-    implementation: outboxImplementation({ pool, log }),
+    implementation: outboxImplementation({
+      pool,
+      log,
+      signer: openTrust(service, { INTERNAL_SECRET: secret }, log).signer,
+    }),
     publish: async (type, payload) => {
       const key = `${payload.app_id}/${payload.collection ?? ''}`;
       const aggregateId = `${key}/${(payload.collection_number ?? 0).toString()}`;
@@ -112,7 +116,7 @@ export interface TestFinance {
 export async function startTestFinance(environment: Record<string, string> = {}): Promise<TestFinance> {
   const { url } = await testDatabase();
   const keyFile = environment.KEY_FILE ?? join(await mkdtemp(join(tmpdir(), 'granary-finance-')), 'keys', 'seed');
-  const [data, blobs] = await Promise.all([openSource(), openSource()]);
+  const [data, blobs] = await Promise.all([openSource('data'), openSource('blobs')]);
   const price: PriceTag = { utiaPerGibDay: 1_000n, freeDays: 30, away: false };
   const clock = { now: new Date('2026-01-01T00:00:00.000Z') };
   const start = (changes: Record<string, string> = {}) =>

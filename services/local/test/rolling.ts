@@ -54,7 +54,7 @@ export async function startTwoOfEach(): Promise<TwoOfEach> {
   const [kafka, minio] = await Promise.all([kafkaForTests(), minioForTests()]);
   const name = `rolling-${randomUUID()}`;
   const log = createLogger('rolling', 'error');
-  await openKafka({ brokers: kafka.brokers, clientId: name, log }).createTopics(kafkaTopics(name), topicPartitions);
+  await openKafka({ ...kafka, clientId: name, log }).createTopics(kafkaTopics(name), topicPartitions);
   const directory = await mkdtemp(path.join(tmpdir(), 'granary-rolling-'));
   const urls = await Promise.all(databaseServices.map(async (each) => [each, (await testDatabase()).url] as const));
   const ports = await Promise.all(copies.map(choosePortsOfAll));
@@ -69,7 +69,7 @@ export async function startTwoOfEach(): Promise<TwoOfEach> {
       internalSecret: 'internal-secret-of-the-tests-0123456789',
     },
     databaseUrls: Object.fromEntries(urls) as ServicesSettings['databaseUrls'],
-    kafka: { brokers: kafka.brokers, topicPrefix: name },
+    kafka: { ...kafka, topicPrefix: name },
     objectStore: { endpoint: minio.endpoint, accessKey: minio.accessKey, secretKey: minio.secretKey, bucket: name },
   };
   const environmentOf = (service: ServiceName, copy: number): NodeJS.ProcessEnv => ({

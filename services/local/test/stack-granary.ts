@@ -37,7 +37,7 @@ export async function startStackGranary(options: Options): Promise<StackGranary>
     servicePorts(),
     choosePorts(services.length),
     choosePorts(1),
-    makeTopics(kafka.brokers, name),
+    makeTopics(kafka, name),
   ]);
   const metricsAddresses = metricsPorts.map((each) => `127.0.0.1:${each}`);
   const ofService = (service: ServiceName, i: number) => ({
@@ -48,7 +48,7 @@ export async function startStackGranary(options: Options): Promise<StackGranary>
   const { endpoint, accessKey, secretKey } = minio;
   const settings: ServicesSettings = {
     ...{ ...options, host: '127.0.0.1', port, ports, environment: process.env },
-    kafka: { brokers: kafka.brokers, topicPrefix: name },
+    kafka: { ...kafka, topicPrefix: name },
     objectStore: { endpoint, accessKey, secretKey, bucket: name },
     settings: Object.fromEntries(services.map((service, i) => [service, ofService(service, i)])),
   };

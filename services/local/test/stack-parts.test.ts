@@ -1,9 +1,11 @@
 import { spawn } from 'node:child_process';
 import crypto from 'node:crypto';
 import { once } from 'node:events';
-import { chmod, mkdir, mkdtemp, readFile, readdir, rm, utimes, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, mkdtemp, readFile, readdir, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
+import { openKafka, type KafkaPlace } from '@granary/shared/bus/kafka';
+import { createLogger } from '@granary/shared/logger';
 import { describeWith, kafkaForTests, minioForTests } from '@granary/shared/testing/stack';
 import { cacheFolder, installOnce } from '../src/stack/cache';
 import { prepareKafka, startKafka, type Kafka } from '../src/stack/kafka-broker';
@@ -34,7 +36,8 @@ describeWith(describe, 'kafka')('Kafka', () => {
     const [first, second] = await Promise.all([kafkaForTests(), kafkaForTests()]);
     expect(second).toEqual(first);
     const port = Number(first.brokers[0]?.split(':')[1]);
-    expect(await askKafka(port, 5000)).toEqual({ brokers: 1, controller: 1 });
+    const { sasl: credentials } = first;
+    expect(await askKafka({ port, credentials, timeoutMs: 5000 })).toEqual({ brokers: 1, controller: 1 });
   });
 
   test('a broker that was killed comes back on its port as the same cluster, and another one is another cluster', async () => {
@@ -42,14 +45,15 @@ describeWith(describe, 'kafka')('Kafka', () => {
     const directory = path.join(run.directory, 'one');
     const brokers: Kafka[] = [await startKafka(installation, { run, directory })];
     try {
-      const [{ port, program }] = brokers as [Kafka];
+      const [{ port, program, credentials }] = brokers as [Kafka];
+      const probe = { port, credentials, timeoutMs: 5000 };
       const cluster = await clusterOf(directory);
       program.kill('SIGKILL');
       expect(await program.ended).toBe('kafka has ended (SIGKILL)');
-      await expect(askKafka(port, 5000)).rejects.toThrow('ECONNREFUSED');
+      await expect(askKafka(probe)).rejects.toThrow('ECONNREFUSED');
 
       brokers.push(await startKafka(installation, { run, directory, port }));
-      expect(await askKafka(port, 5000)).toEqual({ brokers: 1, controller: 1 });
+      expect(await askKafka(probe)).toEqual({ brokers: 1, controller: 1 });
       expect(await clusterOf(directory)).toBe(cluster);
 
       const other = path.join(run.directory, 'other');
@@ -58,6 +62,43 @@ describeWith(describe, 'kafka')('Kafka', () => {
       expect(await clusterOf(other)).not.toBe(cluster);
     } finally {
       await Promise.all(brokers.map((broker) => broker.stop()));
+    }
+  });
+});
+
+describeWith(describe, 'kafka')('a client of Kafka', () => {
+  const log = createLogger('test', 'silent');
+  const topicsOf = (place: KafkaPlace) => openKafka({ ...place, clientId: 'test', log }).missingTopics([]);
+
+  test('is served with the credentials, and with wrong ones or none it is refused', async () => {
+    const { brokers, sasl } = await kafkaForTests();
+    expect(await topicsOf({ brokers, sasl })).toEqual([]);
+    await expect(topicsOf({ brokers })).rejects.toThrow();
+    await expect(topicsOf({ brokers, sasl: { ...sasl, password: 'another' } })).rejects.toThrow(/authentication/i);
+    await expect(topicsOf({ brokers, sasl: { ...sasl, username: 'another' } })).rejects.toThrow(/authentication/i);
+    await expect(topicsOf({ brokers, sasl: { ...sasl, mechanism: 'plain' } })).rejects.toThrow();
+    const port = Number(brokers[0]?.split(':')[1]);
+    await expect(askKafka({ port, timeoutMs: 5000 })).rejects.toThrow('has hung up');
+    await expect(askKafka({ port, credentials: { ...sasl, password: 'another' }, timeoutMs: 5000 })).rejects.toThrow(
+      'Kafka refuses the credentials',
+    );
+  });
+
+  test('finds the password only where its owner may read', async () => {
+    const run = await beginRun();
+    const directory = path.join(run.directory, 'kafka');
+    const kafka = await startKafka(await prepareKafka(run, silent), { run, directory });
+    try {
+      const { password } = kafka.credentials;
+      expect(password.length).toBeGreaterThan(30);
+      const command = await readFile(`/proc/${kafka.program.pid}/cmdline`, 'utf8').catch(() => '');
+      expect(command).not.toContain(password);
+      const holders = ['password', 'server.properties'];
+      for (const name of holders) expect((await stat(path.join(directory, name))).mode & 0o077).toBe(0);
+      expect((await readdir(directory)).sort()).toEqual(['data', ...holders]);
+    } finally {
+      await kafka.stop();
+      await run.end();
     }
   });
 });

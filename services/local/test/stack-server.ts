@@ -38,7 +38,7 @@ export async function startStackServer(): Promise<StackServer> {
       const installation = await prepareKafka(run, silent);
       const kafka = await startKafka(installation, { run, directory: path.join(run.directory, 'kafka') });
       stops.push(() => kafka.stop());
-      return { brokers: kafka.brokers };
+      return { brokers: kafka.brokers, sasl: { mechanism: 'scram-sha-512', ...kafka.credentials } };
     },
     minio: async () => {
       const program = await prepareMinio(silent);

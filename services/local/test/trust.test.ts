@@ -93,7 +93,9 @@ function methods(): Map<string, DatabaseService[]> {
 
 /** Asks with an empty request but for the name of a consumer; resolves to how the call was refused, or `let in`. */
 function ask(client: Client, path: string, token: string | undefined, consumer = ''): Promise<string> {
-  const request = consumer === '' ? Buffer.alloc(0) : Buffer.from([0x0a, consumer.length, ...Buffer.from(consumer)]);
+  // The number of its field.
+  const tag = path.endsWith('/ReadAggregate') ? 0x2a : 0x0a;
+  const request = consumer === '' ? Buffer.alloc(0) : Buffer.from([tag, consumer.length, ...Buffer.from(consumer)]);
   const metadata = new Metadata();
   if (token !== undefined) metadata.set(tokenHeader, token);
   return new Promise((resolve) => {
@@ -119,7 +121,7 @@ test('every method answers those who may call it and nobody else, whatever token
       for (const caller of serviceNames) {
         const mayCall = callers.get(path)!.has(caller);
         const claims = { caller, audience: service, app: '', method: path } as const;
-        const consumer = path.endsWith('.Outbox/Read') ? caller : '';
+        const consumer = path.includes('.Outbox/Read') ? caller : '';
         const outcome = await ask(client, path, signToken(keyOf(caller, service), claims), consumer);
         const known = callersOf[service].includes(caller);
         const expected = mayCall ? 'let in' : known ? 'PERMISSION_DENIED' : 'UNAUTHENTICATED';
@@ -174,7 +176,8 @@ test.each<[caller: ServiceName, callee: DatabaseService, path: string, outcome: 
 ])('%s asks %s for %s: %s', async (caller, callee, path, outcome) => {
   const client = new Client(services[callee].address!, credentials.createInsecure());
   const token = signToken(keyOf(caller, callee), { caller, audience: callee, app: '', method: path });
-  expect(await ask(client, path, token)).toBe(outcome);
+  const consumer = path.includes('.Outbox/Read') ? caller : '';
+  expect(await ask(client, path, token, consumer)).toBe(outcome);
   client.close();
 });
 

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { kafkaSettings } from './bus/settings';
 import { StartError } from './start-error';
 import { telemetrySettings } from './telemetry/settings';
 import { trustSettings } from './trust/settings';
@@ -78,6 +79,9 @@ export const publicUrl = z
   .regex(/^[A-Za-z0-9:/?.[\]_~%-]+$/, 'only letters, digits and :/.-_~% are expected')
   .transform((text) => text.replace(/\/+$/, ''));
 
+/** What the tools for Kafka read. */
+export const kafkaConfig = z.object(kafkaSettings);
+
 /** What every service reads: where it listens, whom it trusts, its database, how loud its log is, how events travel. */
 export const commonConfig = z.object({
   ...trustSettings,
@@ -94,13 +98,5 @@ export const commonConfig = z.object({
   LOG_LEVEL: logLevel.default('info'),
   /** How events travel between services; every service of a deployment has the same. */
   BUS: z.enum(['postgres', 'kafka']).default('postgres'),
-  KAFKA_BROKERS: z
-    .string()
-    .regex(/^[^:,\s]+:\d{1,5}(,[^:,\s]+:\d{1,5})*$/, 'host:port is expected, or several with commas between')
-    .optional(),
-  /** Begins the names of topics and groups. */
-  KAFKA_TOPIC_PREFIX: z
-    .string()
-    .regex(/^[A-Za-z0-9_-]{1,64}$/, 'letters, digits, _ and - are expected')
-    .default('granary'),
+  ...kafkaSettings,
 });

@@ -116,7 +116,7 @@ export async function startService(
     const own = { database: databaseCheck(pool), storage: room, clock: clock.check };
     const checks: Record<string, Check> = { ...own, ...parts.checks };
     if (bus && parts.appended) {
-      const relay = startRelay({ pool, log, bus, service: name, appended: parts.appended });
+      const relay = startRelay({ pool, log, bus, service: name, signer: trust.signer, appended: parts.appended });
       stops.push(() => relay.stop());
       checks.relay = relay.check;
     }

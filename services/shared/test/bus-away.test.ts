@@ -35,7 +35,7 @@ async function pendingEvents(service: string): Promise<number> {
 /** Writes before, while and after a broker is away, and answers what was seen when all had arrived. */
 async function survive(fault: keyof typeof faults, broker: TestBroker) {
   const { publisher, subscriber, consume, relaying } = await world({
-    ...{ size: load.writers + 6, bus: await kafkaBus(broker.address) },
+    ...{ size: load.writers + 6, bus: await kafkaBus(broker.place) },
   });
   const unobserve = observeBus(fault, publisher);
   try {

@@ -1,13 +1,14 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { KafkaPlace } from '@granary/shared/bus/kafka';
 import { prepareKafka, startKafka, type Kafka } from '../../local/src/stack/kafka-broker';
 import { beginRun } from '../../local/src/stack/runs';
 
 /** A broker of a test's own. */
 export interface TestBroker {
-  /** host:port, the same for as long as it lives. */
-  address: string;
+  /** Where it is, and with what credentials: the same for as long as it lives. */
+  place: KafkaPlace;
   isUp(): boolean;
   /** Ends it like a power cut; what it had acknowledged stays. */
   kill(): Promise<void>;
@@ -29,7 +30,7 @@ export async function startOwnKafka(): Promise<TestBroker> {
   let kafka: Kafka = await startKafka(installation, { run, directory });
   const { port } = kafka;
   return {
-    address: `127.0.0.1:${port}`,
+    place: { brokers: [`127.0.0.1:${port}`], sasl: { mechanism: 'scram-sha-512', ...kafka.credentials } },
     isUp: () => kafka.program.running(),
     kill: async () => {
       kafka.program.kill('SIGKILL');

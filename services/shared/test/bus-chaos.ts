@@ -74,8 +74,8 @@ export async function causeChaos({ broker, events, kills, everyMs }: ChaosOption
     const subscriber = openPool(subscriberUrl, 2);
     await prepareDatabase(publisher, publisherTables);
     await prepareDatabase(subscriber, subscriberTables);
-    const bus = broker && (await kafkaBus(broker.address));
-    const kafka = bus && { address: broker.address, prefix: bus.prefix };
+    const bus = broker && (await kafkaBus(broker.place));
+    const kafka = bus && { place: broker.place, prefix: bus.prefix };
     const twoOf = (role: BusProcess['role']) => {
       const both = [0, 1].map(() => new Copy({ role, publisherUrl, subscriberUrl, kafka }));
       copies.push(...both);

@@ -1,11 +1,18 @@
+import { randomUUID } from 'node:crypto';
 import type { KafkaBus } from '@granary/shared/bus/bus';
+import { discardRefused } from '@granary/shared/bus/dead-letter-requests';
+import { toMessage } from '@granary/shared/bus/envelope';
+import type { KafkaMessage } from '@granary/shared/bus/kafka';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { append } from '@granary/shared/bus/outbox';
 import { createSignal } from '@granary/shared/bus/signal';
+import type { Event } from '@granary/shared/gen/granary/events/v1/Event';
+import { newCall } from '@granary/shared/grpc/types';
 import type { Logger } from '@granary/shared/logger';
 import { row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
+import { forgingSigner } from '@granary/shared/testing/event-keys';
 import { describeWith } from '@granary/shared/testing/stack';
 import { startOwnKafka, type TestBroker } from './bus-broker';
 import { Ledger } from './bus-ledger';
@@ -31,7 +38,7 @@ jest.setTimeout(120_000);
 
 /** The number of the last event that the relay is done with. */
 const relayedUpTo = async (publisher: Pool) =>
-  (await row<{ pos: bigint }>(publisher, sql`select pos from outbox_reader where consumer = 'kafka-relay'`))!.pos;
+  (await row<{ pos: bigint }>(publisher, sql`select pos from outbox_reader where consumer = 'kafka-relay'`))?.pos ?? 0n;
 
 describeWith(describe, 'kafka')('events through Kafka', () => {
   let broker: TestBroker;
@@ -44,10 +51,56 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
   });
   afterAll(() => broker?.stop());
 
-  sharedBusTests(() => kafkaBus(broker.address), 10);
+  sharedBusTests(() => kafkaBus(broker.place), 10);
+
+  test('that somebody else sent are refused: they have no effect, park nothing and hold up no real one', async () => {
+    const bus = await kafkaBus(broker.place);
+    const { publisher, subscriber, source, consume } = await world({ bus });
+    await transaction(publisher, async (tx) => {
+      for (const key of ['a', 'b']) await publish(tx, key, 2);
+    });
+    await until(async () => (await relayedUpTo(publisher)) >= 4n);
+    const call = newCall('test', 5_000);
+    const { events } = await source.read({ consumer: 'test', after: null, limit: 10, topics: [], waitMs: 0 }, call);
+    const real = events.find(({ key }) => key === 'a')!;
+    const topic = kafkaTopics(bus.prefix).find((name) => name.endsWith('.data.usage'))!;
+    const forged = (changes: Partial<Event>): KafkaMessage => {
+      const event = { ...real, id: randomUUID(), payload: Buffer.from('{"value":"666"}'), ...changes };
+      return toMessage({ ...event, signatures: forgingSigner.sign(event, ['blobs', 'finance']) }, topic);
+    };
+    const sender = await bus.kafka.openSender();
+    await sender.send([
+      // The next one of its aggregate; far ahead; of an aggregate of its own; with the id of a real one; what is no event.
+      forged({ aggregateSequence: '3' }),
+      forged({ aggregateSequence: '900' }),
+      forged({ aggregateId: 'forged/1', aggregateSequence: '1', type: 'app.deleted' }),
+      forged({ id: real.id }),
+      forged({ key: 'b', aggregateId: 'b', aggregateSequence: '3', payload: Buffer.from('no JSON') }),
+      // The signatures of a real one, for other content.
+      { ...forged({}), headers: { ...forged({}).headers, signatures: real.signatures } },
+      { topic, key: 'a', value: Buffer.from('x'), headers: {} },
+    ]);
+    await sender.close();
+    await transaction(publisher, async (tx) => {
+      for (const key of ['a', 'b']) await publish(tx, key, 3);
+    });
+    const consumer = consume();
+    await until(async () => (await count(subscriber, 'applied')) === 10);
+    expect(await appliedSequences(subscriber)).toEqual({ a: upTo(5), b: upTo(5) });
+    expect(await count(subscriber, 'dead_letter')).toBe(0);
+    const { rows: refused } = await subscriber.query<{ why: string }>('select why from refused_event order by why');
+    expect(refused.map(({ why }) => why)).toEqual([
+      'no event',
+      ...Array<string>(6).fill('not signed by its publisher'),
+    ]);
+    expect((await subscriber.query(`select from bus_aggregate where agg_id not in ('a', 'b')`)).rowCount).toBe(0);
+    expect((await consumer.lag()).message).toBe('7 messages to subscriber were refused, not signed by their publisher');
+    expect(await discardRefused(subscriber, { consumer: 'subscriber' })).toBe(7);
+    await until(async () => (await consumer.lag()).status === 'HEALTHY');
+  });
 
   test('are applied once and in order though members of the group come and go, through 20 rebalances under load', async () => {
-    const bus = await kafkaBus(broker.address);
+    const bus = await kafkaBus(broker.place);
     let joined = 0;
     const counting: KafkaBus = {
       ...bus,
@@ -85,7 +138,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
   });
 
   test('that Kafka has lost with its disk come from the outbox, and a missing topic is said until it is made', async () => {
-    const bus = await kafkaBus(broker.address);
+    const bus = await kafkaBus(broker.place);
     const { publisher, subscriber, consume, relaying } = await world({ bus });
     const stopped = consume();
     await transaction(publisher, (tx) => publish(tx, 'first', 20));
@@ -125,7 +178,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
         if (message.startsWith('Response OffsetCommit')) refused.push(message);
       },
     });
-    const bus = await kafkaBus(broker.address, { logger: listening });
+    const bus = await kafkaBus(broker.place, { logger: listening });
     const { publisher, subscriber, consume } = await world({ bus });
     consume({
       kafkaTimes: { sessionTimeoutMs: 1_000, sweepAfterMs: 600_000 },
@@ -143,7 +196,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
   });
 
   test('are read again when the database was restored, though the group is further', async () => {
-    const { publisher, subscriber, consume } = await world({ bus: await kafkaBus(broker.address) });
+    const { publisher, subscriber, consume } = await world({ bus: await kafkaBus(broker.place) });
     const consumer = consume();
     await transaction(publisher, async (tx) => {
       for (let key = 0; key < 12; key++) await publish(tx, `key-${key}`, 5);
@@ -160,7 +213,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
   });
 
   test('are sent by one of two copies; when it is paused the other one takes over, and what it sends late changes nothing', async () => {
-    const bus = await kafkaBus(broker.address);
+    const bus = await kafkaBus(broker.place);
     const { publisher, subscriber, consume, relaying, relayOn, appended } = await world({
       bus,
       relay: { leaseMs: 1_000 },
@@ -208,7 +261,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
   });
 
   test('of the largest size are sent in pieces that the broker takes', async () => {
-    const { publisher, subscriber, consume } = await world({ bus: await kafkaBus(broker.address) });
+    const { publisher, subscriber, consume } = await world({ bus: await kafkaBus(broker.place) });
     const lengths: number[] = [];
     consume({ handle: async (_, event) => void lengths.push(String(event.payload['value']).length) });
     const value = 'x'.repeat(65_000);
@@ -225,7 +278,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
   });
 
   test('come from the outbox when a client is stuck, which is replaced; and after three like it the consumer fails', async () => {
-    const bus = await kafkaBus(broker.address);
+    const bus = await kafkaBus(broker.place);
     let members = 0;
     const stuck = {
       ...bus,
@@ -267,7 +320,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
   test('travel without a timer that is set into the past, of which Node warns', async () => {
     const timers = jest.spyOn(globalThis, 'setTimeout');
     try {
-      const { publisher, subscriber, consume } = await world({ bus: await kafkaBus(broker.address) });
+      const { publisher, subscriber, consume } = await world({ bus: await kafkaBus(broker.place) });
       consume();
       await transaction(publisher, (tx) => publish(tx, 'a', 5));
       await until(async () => (await count(subscriber, 'applied')) === 5);

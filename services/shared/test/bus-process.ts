@@ -1,4 +1,4 @@
-import { openKafka } from '@granary/shared/bus/kafka';
+import { openKafka, type KafkaPlace } from '@granary/shared/bus/kafka';
 import { startConsumer } from '@granary/shared/bus/consumer';
 import { outboxDefinition, outboxImplementation } from '@granary/shared/bus/outbox';
 import { startRelay } from '@granary/shared/bus/relay';
@@ -6,6 +6,7 @@ import { createSignal } from '@granary/shared/bus/signal';
 import { openClient } from '@granary/shared/grpc/client';
 import { createLogger } from '@granary/shared/logger';
 import { createPool } from '@granary/shared/postgres/pool';
+import { testSigner, testVerifier } from '@granary/shared/testing/event-keys';
 import { record } from './bus-world';
 
 /** What a process that a test kills is to do. */
@@ -14,7 +15,7 @@ export interface BusProcess {
   publisherUrl: string;
   subscriberUrl: string;
   /** Absent: the consumer reads the outbox. */
-  kafka?: { address: string; prefix: string } | undefined;
+  kafka?: { place: KafkaPlace; prefix: string } | undefined;
 }
 
 /** A consumer is killed in the middle of its work: once it has had so many events, or after a while. */
@@ -27,7 +28,7 @@ const log = createLogger(`bus-${role}`, process.env['BUS_TEST_LOG'] ?? 'silent')
 const pool = (url: string) => createPool({ url, size: 4, applicationName: 'bus-process', log });
 const publisher = pool(publisherUrl);
 const bus = kafka && {
-  kafka: openKafka({ brokers: [kafka.address], clientId: 'bus-process', log }),
+  kafka: openKafka({ ...kafka.place, clientId: 'bus-process', log }),
   prefix: kafka.prefix,
 };
 
@@ -35,17 +36,25 @@ const bus = kafka && {
 const ready = () => process.send!('ready');
 
 if (role === 'relay') {
-  startRelay({ pool: publisher, log, bus: bus!, service: 'data', appended: createSignal(), leaseMs: 1_500 });
+  startRelay({
+    pool: publisher,
+    log,
+    bus: bus!,
+    service: 'data',
+    signer: testSigner,
+    appended: createSignal(),
+    leaseMs: 1_500,
+  });
   ready();
 } else {
   const { client: source } = openClient(
     outboxDefinition,
-    { implementation: outboxImplementation({ pool: publisher, log }) },
+    { implementation: outboxImplementation({ pool: publisher, log, signer: testSigner }) },
     { log },
   );
   let events = 0;
   const consumer = startConsumer({
-    ...{ pool: pool(subscriberUrl), log, bus, source },
+    ...{ pool: pool(subscriberUrl), log, bus, source, verifier: testVerifier },
     handle: (tx, event) => {
       events++;
       if (events === readyEvents) ready();

@@ -1,4 +1,5 @@
 import type { KafkaBus } from '@granary/shared/bus/bus';
+import { skipFirst } from '@granary/shared/bus/dead-letter-requests';
 import { replayDeadLetters } from '@granary/shared/bus/dead-letters';
 import { PoisonEvent, type BusEvent, type Handle } from '@granary/shared/bus/inbox';
 import { append } from '@granary/shared/bus/outbox';
@@ -172,7 +173,19 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     await until(async () => (await count(subscriber, 'dead_letter')) === 5 + 6);
     await until(async () => (await count(subscriber, 'applied')) === 1 + 6);
     expect(await appliedSequences(subscriber)).toEqual({ bad: '1', good: upTo(6) });
-    expect(await consumer.lag()).toEqual({ status: 'DEGRADED', message: '11 events of subscriber were put aside' });
+    expect(await consumer.lag()).toEqual({
+      status: 'DEGRADED',
+      message: expect.stringMatching(
+        /^11 events of subscriber failed or wait behind one that did, the oldest for \d+ s$/,
+      ) as string,
+    });
+    const { rows: letters } = await subscriber.query<{ agg_seq: bigint; error: string }>(
+      `select agg_seq, error from dead_letter where key = 'bad' order by number`,
+    );
+    expect(letters.map(({ agg_seq }) => agg_seq)).toEqual([2n, 3n, 4n, 5n, 6n]);
+    expect(letters[0]!.error).toBe('PoisonEvent: no such thing');
+    for (const { error } of letters.slice(1))
+      expect(error).toMatch(/^waits behind thing.changed [0-9a-f-]{36}, which failed: PoisonEvent: no such thing$/);
 
     const first = await replayDeadLetters(subscriber, 'subscriber', handle);
     expect({ ...first, failedKeys: first.failedKeys.sort() }).toEqual({ applied: 0, failedKeys: ['bad', 'odd'] });
@@ -212,6 +225,30 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     await ask('a');
     await until(async () => (await count(subscriber, 'dead_letter')) === 3);
     expect(await appliedSequences(subscriber)).toEqual({ a: upTo(3) });
+  });
+
+  test('that wait behind one that will never be right are applied once that is skipped, and those that come then as well', async () => {
+    const { publisher, subscriber, consume } = await world({ bus: await bus() });
+    await transaction(publisher, async (tx) => {
+      for (const key of ['bad', 'last']) await publish(tx, key, 3);
+    });
+    const consumer = consume({
+      handle: async (tx, event) => {
+        if (event.aggregateSequence === (event.key === 'bad' ? 2n : 3n)) throw new PoisonEvent('no such thing');
+        await record(tx, event);
+      },
+    });
+    await until(async () => (await count(subscriber, 'dead_letter')) === 2 + 1);
+    for (const key of ['bad', 'last'])
+      expect(await skipFirst(subscriber, { consumer: 'subscriber', key })).toMatchObject({ type: 'thing.changed' });
+    await until(async () => (await count(subscriber, 'dead_letter')) === 0);
+    expect(await skipFirst(subscriber, { consumer: 'subscriber', key: 'bad' })).toBeUndefined();
+    await transaction(publisher, async (tx) => {
+      for (const key of ['bad', 'last']) await publish(tx, key, 2);
+    });
+    await until(async () => (await count(subscriber, 'applied')) === 2 + 2 + 4);
+    expect(await appliedSequences(subscriber)).toEqual({ bad: '1,3,4,5', last: '1,2,4,5' });
+    expect((await consumer.lag()).status).toBe('HEALTHY');
   });
 
   test('that a transport left out are fetched from the outbox; a number that nobody published stops its key loudly', async () => {

@@ -3,7 +3,7 @@ import type { KafkaBus } from '@granary/shared/bus/bus';
 import { startConsumer, type Consumer, type ConsumerOptions } from '@granary/shared/bus/consumer';
 import { prepareOutbox } from '@granary/shared/bus/epoch';
 import type { Handle } from '@granary/shared/bus/inbox';
-import { openKafka, type KafkaMessage, type Sender } from '@granary/shared/bus/kafka';
+import { openKafka, type KafkaMessage, type KafkaPlace, type Sender } from '@granary/shared/bus/kafka';
 import { busMigrations } from '@granary/shared/bus/migrations';
 import { append, outboxDefinition, outboxImplementation, type OutgoingEvent } from '@granary/shared/bus/outbox';
 import { startRelay, type Relay, type RelayOptions } from '@granary/shared/bus/relay';
@@ -14,6 +14,7 @@ import { createLogger } from '@granary/shared/logger';
 import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { createPool, execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
+import { testSigner, testVerifier } from '@granary/shared/testing/event-keys';
 import { testDatabase } from '@granary/shared/testing/database';
 import { scaledMs } from '@granary/shared/testing/speed';
 
@@ -62,9 +63,9 @@ async function database(size: number, tables: string): Promise<Pool> {
 }
 
 /** A deployment of its own on a broker: its topics are there. */
-export async function kafkaBus(address: string, { topics = true, logger = log } = {}): Promise<KafkaBus> {
+export async function kafkaBus(place: KafkaPlace, { topics = true, logger = log } = {}): Promise<KafkaBus> {
   const prefix = `test-${randomUUID().slice(0, 8)}`;
-  const kafka = openKafka({ brokers: [address], clientId: 'bus-test', log: logger });
+  const kafka = openKafka({ ...place, clientId: 'bus-test', log: logger });
   if (topics) await kafka.createTopics(kafkaTopics(prefix), topicPartitions);
   return { kafka, prefix };
 }
@@ -86,7 +87,7 @@ export async function world({ size = 4, bus: given, relay, loses = () => false }
   const appended = createSignal();
   const outbox = openClient(
     outboxDefinition,
-    { implementation: outboxImplementation({ pool: publisher, log, appended }) },
+    { implementation: outboxImplementation({ pool: publisher, log, signer: testSigner, appended }) },
     { log },
   ).client;
   const source: typeof outbox = {
@@ -101,14 +102,18 @@ export async function world({ size = 4, bus: given, relay, loses = () => false }
   };
   const bus = given && losing(given, loses);
   const relayOn = (options: Partial<RelayOptions> = {}) => {
-    const started = startRelay({ pool: publisher, log, bus: bus!, service: 'data', appended, ...relay, ...options });
+    const started = startRelay({
+      ...{ pool: publisher, log, bus: bus!, service: 'data', signer: testSigner, appended },
+      ...relay,
+      ...options,
+    });
     relays.add(started);
     return started;
   };
   const relaying = bus && relayOn();
   const consume = (options: Partial<ConsumerOptions> = {}) => {
     const consumer = startConsumer({
-      ...{ pool: subscriber, log, bus, source },
+      ...{ pool: subscriber, log, bus, source, verifier: testVerifier },
       name: 'subscriber',
       from: 'data',
       topics: ['usage'],

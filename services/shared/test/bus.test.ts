@@ -3,20 +3,85 @@ import { createSignal } from '@granary/shared/bus/signal';
 import { newCall } from '@granary/shared/grpc/types';
 import { row } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
+import { testSigner } from '@granary/shared/testing/event-keys';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { scaledMs } from '@granary/shared/testing/speed';
 import { sharedBusTests } from './bus-suite';
-import { endWorlds, log, publish, until, world } from './bus-world';
+import { appliedSequences, count, endWorlds, log, publish, until, upTo, world } from './bus-world';
 
 afterEach(endWorlds);
 
 describe('events', () => {
   sharedBusTests(() => Promise.resolve(undefined), 10);
 
+  test('that were changed on their way are refused, park nothing, and are replaced by the real ones', async () => {
+    const { publisher, subscriber, source, consume } = await world();
+    await transaction(publisher, async (tx) => {
+      for (const key of ['a', 'b']) await publish(tx, key, 6);
+    });
+    const changed: typeof source = {
+      ...source,
+      read: async (request, call) => {
+        const answer = await source.read(request, call);
+        const events = answer.events.map((event) =>
+          event.key === 'a' && Number(event.aggregateSequence) % 2 === 0
+            ? { ...event, payload: Buffer.from('{"value":"666"}') }
+            : event,
+        );
+        return { ...answer, events };
+      },
+    };
+    const consumer = consume({ source: changed });
+    // The next event of the key is a gap after the one that was refused; of the last one nothing is known yet.
+    await until(async () => (await count(subscriber, 'applied')) === 5 + 6);
+    expect(await appliedSequences(subscriber)).toEqual({ a: upTo(5), b: upTo(6) });
+    expect(await count(subscriber, 'dead_letter')).toBe(0);
+    const { rows: refused } = await subscriber.query<{ why: string; source: string }>(
+      'select why, source from refused_event',
+    );
+    expect(refused.map(({ why }) => why)).toEqual(Array(3).fill('not signed by its publisher'));
+    expect(await consumer.lag()).toEqual({
+      status: 'DEGRADED',
+      message: '3 messages to subscriber were refused, not signed by their publisher',
+    });
+    await transaction(publisher, (tx) => publish(tx, 'a', 1));
+    await until(async () => (await count(subscriber, 'applied')) === 7 + 6);
+    const values = await subscriber.query('select from applied where value = 666');
+    expect(values.rowCount).toBe(0);
+  });
+
+  test('are not passed over when somebody else answers for their outbox', async () => {
+    const { publisher, subscriber, source, consume } = await world();
+    let isHonest = false;
+    let answers = 0;
+    const other: typeof source = {
+      ...source,
+      read: async (request, call) => {
+        const answer = await source.read(request, call);
+        if (isHonest) return answer;
+        answers++;
+        return { ...answer, events: [], next: { ...answer.next!, xid: '9000000000000000000' } };
+      },
+    };
+    await transaction(publisher, (tx) => publish(tx, 'a', 3));
+    consume({ source: other });
+    await until(async () => answers > 2);
+    isHonest = true;
+    await until(async () => (await count(subscriber, 'applied')) === 3);
+    expect(await appliedSequences(subscriber)).toEqual({ a: upTo(3) });
+  });
+
   test('that everybody has read are removed after the retention, others never', async () => {
     const { publisher } = await world();
     const appended = createSignal();
-    const handlers = outboxImplementation({ pool: publisher, log, appended, retentionMs: 0, trimEveryMs: 0 }).handlers;
+    const handlers = outboxImplementation({
+      pool: publisher,
+      log,
+      signer: testSigner,
+      appended,
+      retentionMs: 0,
+      trimEveryMs: 0,
+    }).handlers;
     await transaction(publisher, (tx) => publish(tx, 'a', 4));
     const read = (consumer: string, after: Parameters<typeof handlers.read>[0]['after'], limit: number) =>
       handlers.read({ consumer, after, limit, topics: [], waitMs: 0 }, newCall('test', scaledMs(5_000)));
@@ -33,7 +98,13 @@ describe('events', () => {
     await read('fast', fast.next, 3);
     expect(await left()).toBe('1,2,3,4');
     // Another copy of the service: it has no memory of when the readers' places were saved last.
-    const copy = outboxImplementation({ pool: publisher, log, retentionMs: 0, trimEveryMs: 0 }).handlers;
+    const copy = outboxImplementation({
+      pool: publisher,
+      log,
+      signer: testSigner,
+      retentionMs: 0,
+      trimEveryMs: 0,
+    }).handlers;
     await copy.read(
       { consumer: 'fast', after: fast.next, limit: 3, topics: [], waitMs: 0 },
       newCall('test', scaledMs(5_000)),

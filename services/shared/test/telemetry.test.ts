@@ -136,6 +136,7 @@ describe('tracing', () => {
       ...{ position: { epoch: '1', xid: '2', pos: '3' }, topic: 'usage', key: 'k', aggregateId: 'a' },
       ...{ aggregateSequence: '1', type: 'x', payload: Buffer.from('{}'), at: '2026-01-01T00:00:00.000Z' },
       id: '0190a5c6-0000-7000-8000-000000000000',
+      signatures: 'a.b',
     };
     const through = (sent: Event) => toEvent({ ...toMessage(sent, 'topic'), offset: 0n });
     expect(through(event)).toEqual(event);

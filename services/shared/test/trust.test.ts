@@ -287,7 +287,7 @@ test('who subscribes reads under its own name', async () => {
   const seen: string[] = [];
   const read = async ({ consumer }: { consumer: string }) => {
     seen.push(consumer);
-    return { events: [], next: null, stalledMs: '0', readAtMs: '0' };
+    return { events: [], next: null, stalledMs: '0', readAtMs: '0', signatures: '' };
   };
   const outbox: Implementation<OutboxDefinition> = {
     definition: outboxDefinition,

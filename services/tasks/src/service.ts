@@ -55,6 +55,7 @@ function buildTasks(
     name: 'tasks-data',
     from: 'data',
     source: outbox.client,
+    verifier: trust.verifier('data'),
     topics: [tasksTopic],
     handle: handleJobEvent,
   });

@@ -71,7 +71,10 @@ async function world(transport: 'in one process' | 'over gRPC') {
   const pool = await publisher();
   const standIn = new DataStandIn();
   const data = standIn.implementation();
-  const dataOutbox = outboxImplementation({ pool, log });
+  const dataOutbox = outboxImplementation({
+    ...{ pool, log },
+    signer: openTrust('data', { INTERNAL_SECRET: secret }, log).signer,
+  });
   const DATABASE_URL = (await testDatabase()).url;
   let environment: Record<string, string> = { DATABASE_URL, INTERNAL_SECRET: secret };
   if (transport === 'over gRPC') {
@@ -258,7 +261,10 @@ describe.each(['in one process', 'over gRPC'] as const)('tasks, %s', (transport)
     await publish(broken, 'job.created', { status: 'Vanished', at: at(1) });
     const health = await eventuallyHolds(tasks.health, (seen) => seen.status === 'DEGRADED');
     expect(health.parts).toContainEqual(
-      expect.objectContaining({ name: 'events of data', message: '1 events of tasks-data were put aside' }),
+      expect.objectContaining({
+        name: 'events of data',
+        message: expect.stringMatching(/^1 events of tasks-data failed or wait behind one that did, /) as string,
+      }),
     );
     expect(await tasks.getTask(steady)).toMatchObject({
       status: 'Completed',

@@ -1,4 +1,5 @@
 import path from 'node:path';
+import type { KafkaSasl } from '@granary/shared/bus/kafka';
 import { stopAll } from '@granary/shared/lifecycle';
 import { databaseServices, type DatabaseService } from '../constellation';
 import { startPostgres } from '../postgres/postgres';
@@ -25,7 +26,7 @@ export interface BackendsOptions {
 export interface Backends {
   databaseUrls: Record<DatabaseService, string>;
   /** Absent: events go over Postgres. */
-  kafka?: { brokers: string[] };
+  kafka?: { brokers: string[]; sasl: KafkaSasl };
   /** Absent: objects are files. */
   objectStore?: { endpoint: string; accessKey: string; secretKey: string };
   /** What runs, for the person who starts; a container has no process id that would help. */
@@ -72,7 +73,7 @@ export async function startBackends(options: BackendsOptions): Promise<Backends>
     if (installation) {
       const kafka = await startKafka(installation, { run, sink, directory: path.join(dataDir, 'kafka') });
       started(kafka);
-      backends.kafka = kafka;
+      backends.kafka = { brokers: kafka.brokers, sasl: { mechanism: 'scram-sha-512', ...kafka.credentials } };
     }
     if (minioProgram !== undefined) {
       const directory = path.join(dataDir, 'minio');

@@ -10,6 +10,7 @@ import { MissingToolError, runTool } from './tools';
 
 const composeFile = path.join(__dirname, '../../../../deploy/compose.yaml');
 const minioUser = 'granary';
+const kafkaUser = 'granary';
 
 /**
  * Starts the same as `startBackends`, in containers, by Docker Compose; their data is in volumes that belong to this
@@ -25,6 +26,8 @@ export async function startContainers({ dataDir, bus, store, say, signal }: Back
     POSTGRES_PASSWORD: password,
     POSTGRES_PORT: String(postgresPort),
     KAFKA_PORT: String(kafkaPort),
+    KAFKA_USERNAME: kafkaUser,
+    KAFKA_PASSWORD: password,
     MINIO_ROOT_USER: minioUser,
     MINIO_ROOT_PASSWORD: password,
     MINIO_PORT: String(minioPort),
@@ -41,7 +44,11 @@ export async function startContainers({ dataDir, bus, store, say, signal }: Back
     await compose(['up', '--detach', '--wait', ...services], signal);
     return {
       databaseUrls: await makeDatabases(postgresPort, password),
-      ...(bus === 'kafka' ? { kafka: { brokers: [`127.0.0.1:${kafkaPort}`] } } : {}),
+      ...(bus === 'kafka'
+        ? {
+            kafka: { brokers: [`127.0.0.1:${kafkaPort}`], sasl: { mechanism: 'plain', username: kafkaUser, password } },
+          }
+        : {}),
       ...(store === 'minio'
         ? { objectStore: { endpoint: `http://127.0.0.1:${minioPort}`, accessKey: minioUser, secretKey: password } }
         : {}),

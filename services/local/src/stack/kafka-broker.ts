@@ -1,9 +1,11 @@
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { exists } from '../postgres/system-user';
+import { keptSecret } from '../secrets';
 import { brokerProperties, jvmOptions } from './kafka-files';
 import { classPath, formatData, installKafka, type KafkaInstallation } from './kafka-install';
-import { askKafka, coordinatesGroups } from './kafka-probe';
+import { askKafka, coordinatesGroups, type KafkaProbe } from './kafka-probe';
+import type { KafkaCredentials } from './kafka-scram';
 import { choosePorts } from './ports';
 import { startProgram, untilReady, type LineSink, type Program } from './programs';
 import type { Run } from './runs';
@@ -12,10 +14,14 @@ const readyTimeoutMs = 180_000;
 const probeTimeoutMs = 1000;
 const stopGraceMs = 15_000;
 
+const username = 'granary';
+const passwordFile = 'password';
+
 export interface Kafka {
   /** `host:port`, for clients. */
   brokers: string[];
   port: number;
+  credentials: KafkaCredentials;
   program: Program;
   /** Ends the broker in order. */
   stop(): Promise<void>;
@@ -40,8 +46,9 @@ export function prepareKafka(run: Run, say: (line: string) => void, signal?: Abo
 }
 
 /**
- * Starts a broker that is a cluster of its own on 127.0.0.1, without passwords, and resolves when clients can use it.
- * One that was killed comes back with its data on the same directory and port.
+ * Starts a broker that is a cluster of its own on 127.0.0.1, and resolves when clients can use it. Its password is made
+ * at the first start and kept in the directory. One that was killed comes back with its data on the same directory and
+ * port. Data from before there was a password is thrown away: what was on its way comes from the outboxes again.
  */
 export async function startKafka(
   installation: KafkaInstallation,
@@ -52,22 +59,26 @@ export async function startKafka(
   const { java, folder, classArchive } = installation;
   await mkdir(directory, { recursive: true });
   const data = path.join(directory, 'data');
-  if (!(await exists(data))) await formatData(installation, data);
+  if (!(await exists(path.join(directory, passwordFile)))) await rm(data, { recursive: true, force: true });
+  const credentials = { username, password: await keptSecret(directory, passwordFile, '') };
+  if (!(await exists(data))) await formatData(installation, { data, credentials });
   const [port = 0, controllerPort = 0] = options.port
     ? [options.port, ...(await choosePorts(1))]
     : await choosePorts(2);
   const properties = path.join(directory, 'server.properties');
-  await writeFile(properties, brokerProperties({ port, controllerPort, data }));
+  await writeFile(properties, brokerProperties({ port, controllerPort, data, credentials }), { mode: 0o600 });
 
   const archive = classArchive === undefined ? [] : [`-XX:SharedArchiveFile=${classArchive}`, '-Xshare:auto'];
   const args = [...jvmOptions, ...archive, ...moreJvmOptions, ...classPath, 'kafka.Kafka', properties];
   const env = { PATH: process.env.PATH, JAVA_HOME: process.env.JAVA_HOME };
   const program = await startProgram(run, 'kafka', java.command, args, { cwd: folder, env, sink });
-  await untilReady(program, readyTimeoutMs, () => isServing(port).catch(() => false));
-  return { brokers: [`127.0.0.1:${port}`], port, program, stop: () => program.stop(stopGraceMs) };
+  await untilReady(program, readyTimeoutMs, () =>
+    isServing({ port, credentials, timeoutMs: probeTimeoutMs }).catch(() => false),
+  );
+  return { brokers: [`127.0.0.1:${port}`], port, credentials, program, stop: () => program.stop(stopGraceMs) };
 }
 
-async function isServing(port: number): Promise<boolean> {
-  const { brokers, controller } = await askKafka(port, probeTimeoutMs);
-  return brokers > 0 && controller >= 0 && (await coordinatesGroups(port, probeTimeoutMs));
+async function isServing(probe: KafkaProbe): Promise<boolean> {
+  const { brokers, controller } = await askKafka(probe);
+  return brokers > 0 && controller >= 0 && (await coordinatesGroups(probe));
 }

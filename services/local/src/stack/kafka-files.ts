@@ -1,3 +1,5 @@
+import type { KafkaCredentials } from './kafka-scram';
+
 export const kafkaVersion = '4.3.1';
 
 /** Where one broker listens on 127.0.0.1 and keeps its data. */
@@ -6,6 +8,7 @@ export interface BrokerPlace {
   controllerPort: number;
   /** Folder; relative to where the broker is started. */
   data: string;
+  credentials: KafkaCredentials;
 }
 
 /** A small heap and a quick start: brokers live for a test run or a day of development. */
@@ -66,14 +69,26 @@ rootLogger.level = WARN
 rootLogger.appenderRef.out.ref = out
 `;
 
-/** The configuration of a node that is broker and controller of a cluster of its own, in KRaft mode. */
-export function brokerProperties({ port, controllerPort, data }: BrokerPlace): string {
+/**
+ * The configuration of a node that is broker and controller of a cluster of its own, in KRaft mode. Clients and the node
+ * itself need the credentials, which are made when the data folder is formatted; the controller cannot have its own from
+ * there, so they are written here.
+ */
+export function brokerProperties({ port, controllerPort, data, credentials }: BrokerPlace): string {
+  const { username, password } = credentials;
+  const login = `required username="${username}" password="${password}"`;
   return `process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:${controllerPort}
 listeners=BROKER://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}
 advertised.listeners=BROKER://127.0.0.1:${port}
-listener.security.protocol.map=BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=BROKER:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT
+listener.name.broker.sasl.enabled.mechanisms=SCRAM-SHA-512
+listener.name.broker.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule ${login};
+listener.name.controller.sasl.enabled.mechanisms=PLAIN
+listener.name.controller.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule ${login} user_${username}="${password}";
+sasl.mechanism.inter.broker.protocol=SCRAM-SHA-512
+sasl.mechanism.controller.protocol=PLAIN
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=BROKER
 log.dirs=${data}

@@ -1,17 +1,18 @@
 import { createHash, randomBytes } from 'node:crypto';
-import { cp, mkdtemp, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, rename, rm, stat, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { exists } from '../postgres/system-user';
 import { cacheFolder, installOnce, withLock } from './cache';
 import { brokerProperties, jvmOptions, kafkaVersion, loggingProperties, pom, type BrokerPlace } from './kafka-files';
+import { scramRecord, type KafkaCredentials } from './kafka-scram';
 import { withProgress } from './progress';
 import { findJava, findMaven, isWritable, runTool, type Java } from './tools';
 
 /** What is needed to run a broker. */
 export interface KafkaInstallation {
   java: Java;
-  /** Holds `jars`, `log4j2.properties` and the formatted, empty data folder `template`. */
+  /** Holds `jars` and `log4j2.properties`. */
   folder: string;
   /** An archive of loaded classes for this Java; without one a start takes about a second more. */
   classArchive: string | undefined;
@@ -22,12 +23,13 @@ export type Rehearsal = (installation: KafkaInstallation, archiveOption: string,
 
 /** The folder changes its name with everything that makes its content. */
 const folderName = (): string => {
-  const content = [pom, loggingProperties, brokerProperties(templatePlace)].join('\n');
+  const content = [pom, loggingProperties, brokerProperties(namelessPlace)].join('\n');
   return `kafka-${kafkaVersion}-${createHash('sha256').update(content).digest('hex').slice(0, 12)}`;
 };
-const templatePlace: BrokerPlace = { port: 1, controllerPort: 2, data: 'template' };
-/** Stands in the template; each copy gets ids of its own. */
-const templateClusterId = 'AAAAAAAAQACAAAAAAAAAAA';
+const namelessPlace: BrokerPlace = {
+  ...{ port: 1, controllerPort: 2, data: 'data' },
+  credentials: { username: 'nobody', password: '' },
+};
 
 /** Whether Kafka has been installed before, so that only Java is needed. */
 export async function isKafkaInstalled(): Promise<boolean> {
@@ -50,14 +52,11 @@ export async function installKafka(
       await findMaven();
       await writeFile(path.join(staging, 'pom.xml'), pom);
       await writeFile(path.join(staging, 'log4j2.properties'), loggingProperties);
-      await writeFile(path.join(staging, 'format.properties'), brokerProperties(templatePlace));
       const fetched = ['dependency:copy-dependencies', '-DincludeScope=runtime', '-DoutputDirectory=jars'];
       const options = ['-B', '-ntp', '-q', '--strict-checksums', ...(await ownRepository(staging))];
       await withProgress(say, `Fetching Kafka ${kafkaVersion} by Maven (44 MiB, once)`, () =>
         runTool('mvn', [...options, ...fetched], { cwd: staging, signal }),
       );
-      const format = ['kafka.tools.StorageTool', 'format', '-t', templateClusterId, '-c', 'format.properties'];
-      await runTool(java.command, [...jvmOptions, ...classPath, ...format], { cwd: staging, signal });
       await rm(path.join(staging, 'repository'), { recursive: true, force: true });
     },
     signal,
@@ -69,21 +68,35 @@ export async function installKafka(
 /** The options by which the JVM finds Kafka; they are relative to the folder of the installation. */
 export const classPath = ['-Dlog4j2.configurationFile=log4j2.properties', '-cp', 'jars/*'];
 
-/** Makes a data folder that is formatted like the template, as a cluster of its own. */
-export async function formatData(installation: KafkaInstallation, data: string): Promise<void> {
+/**
+ * Formats a data folder for a cluster of its own, with the credentials of its one user. They go to the tool in a file:
+ * others can read the arguments of a process.
+ */
+export async function formatData(
+  { java, folder }: KafkaInstallation,
+  { data, credentials }: { data: string; credentials: KafkaCredentials },
+  signal?: AbortSignal,
+): Promise<void> {
   const staging = await mkdtemp(`${data}.`);
   try {
-    await cp(path.join(installation.folder, 'template'), staging, { recursive: true });
-    const newId = (): string => randomBytes(16).toString('base64url');
-    await writeFile(
-      path.join(staging, 'meta.properties'),
-      ['version=1', 'node.id=1', `cluster.id=${newId()}`, `directory.id=${newId()}`, ''].join('\n'),
-    );
-    await rename(staging, data);
+    const place = { port: 1, controllerPort: 2, data: path.join(staging, 'data'), credentials };
+    const properties = path.join(staging, 'format.properties');
+    await writeFile(properties, brokerProperties(place), { mode: 0o600 });
+    const clusterId = randomBytes(16).toString('base64url');
+    // With an equals sign, for an id may begin with a dash.
+    const format = ['kafka.tools.StorageTool', 'format', `--cluster-id=${clusterId}`, '-c', properties];
+    const args = [...jvmOptions, ...classPath, ...format, '--add-scram', scramRecord(credentials)];
+    const file = path.join(staging, 'arguments');
+    await writeFile(file, args.map(quoted).join('\n'), { mode: 0o600 });
+    await runTool(java.command, [`@${file}`], { cwd: folder, signal });
+    await rename(place.data, data);
   } finally {
     await rm(staging, { recursive: true, force: true });
   }
 }
+
+/** An argument as Java reads it from a file. */
+const quoted = (argument: string): string => `"${argument.replace(/[\\"]/g, '\\$&')}"`;
 
 /** Maven keeps what it fetches in its own repository; a user who cannot have one gets one that is thrown away. */
 async function ownRepository(staging: string): Promise<string[]> {

@@ -1,9 +1,12 @@
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
+import { scramClient, type KafkaCredentials } from './kafka-scram';
 
 /** Requests of Kafka's protocol: key and version. */
 const metadata = [3, 1] as const;
 const findCoordinator = [10, 0] as const;
 const describeGroups = [15, 0] as const;
+const saslHandshake = [17, 1] as const;
+const saslAuthenticate = [36, 0] as const;
 const answerMaxBytes = 1024 * 1024;
 
 /** What a broker says of its cluster. */
@@ -14,78 +17,125 @@ export interface KafkaCluster {
   controller: number;
 }
 
+/** Where a broker is on 127.0.0.1, and who asks; without credentials a broker that wants them hangs up. */
+export interface KafkaProbe {
+  port: number;
+  credentials?: KafkaCredentials | undefined;
+  timeoutMs: number;
+}
+
 /**
- * Asks the broker on a port of 127.0.0.1 for its metadata, in Kafka's own protocol and without a client of it. Throws
- * when there is no answer within `timeoutMs`.
+ * Asks a broker for its metadata, in Kafka's own protocol and without a client of it. Throws when there is no answer in
+ * time, or the credentials are refused.
  */
-export function askKafka(port: number, timeoutMs: number): Promise<KafkaCluster> {
-  return ask(port, timeoutMs, metadata, int32(0), readMetadata);
+export function askKafka(probe: KafkaProbe): Promise<KafkaCluster> {
+  return ask(probe, metadata, int32(0), readMetadata);
 }
 
 /**
  * Whether the broker coordinates groups of consumers. When it is asked for the first time it makes the topic for that,
  * and until it has read it members of groups are turned away. Throws like `askKafka`.
  */
-export async function coordinatesGroups(port: number, timeoutMs: number): Promise<boolean> {
+export async function coordinatesGroups(probe: KafkaProbe): Promise<boolean> {
   const group = text('granary-probe');
-  const errorOfFind = await ask(port, timeoutMs, findCoordinator, group, (answer) => answer.readInt16BE(4));
+  const errorOfFind = await ask(probe, findCoordinator, group, (answer) => answer.readInt16BE(4));
   if (errorOfFind !== 0) return false;
   const groups = Buffer.concat([int32(1), group]);
-  const errorOfGroup = await ask(port, timeoutMs, describeGroups, groups, (answer) => answer.readInt16BE(8));
+  const errorOfGroup = await ask(probe, describeGroups, groups, (answer) => answer.readInt16BE(8));
   return errorOfGroup === 0;
 }
 
+type Request = readonly [key: number, version: number];
+
 /** `read` gets the answer from its correlation id on. */
-function ask<T>(
-  port: number,
-  timeoutMs: number,
-  [key, version]: readonly [number, number],
-  body: Buffer,
-  read: (answer: Buffer) => T,
-): Promise<T> {
-  return new Promise((resolve, reject) => {
-    // Key, version, correlation id, client id.
-    const request = Buffer.concat([int16(key), int16(version), int32(1), text('granary'), body]);
-    const socket = connect(port, '127.0.0.1', () => socket.write(Buffer.concat([int32(request.length), request])));
-    let received = Buffer.alloc(0);
-    const fail = (error: Error): void => {
-      socket.destroy();
-      reject(error);
-    };
-    socket
-      .setTimeout(timeoutMs, () => fail(new Error(`Kafka on port ${port} gives no answer.`)))
-      .on('error', fail)
-      .on('end', () => fail(new Error(`Kafka on port ${port} has hung up.`)))
-      .on('data', (chunk: Buffer) => {
-        received = Buffer.concat([received, chunk]);
-        if (received.length < 4) return;
-        const size = received.readInt32BE(0);
-        if (size < 0 || size > answerMaxBytes) return fail(new Error(`What listens on port ${port} is not Kafka.`));
-        if (received.length < 4 + size) return;
-        socket.destroy();
-        try {
-          resolve(read(received.subarray(4, 4 + size)));
-        } catch (error) {
-          reject(new Error(`What listens on port ${port} is not Kafka.`, { cause: error }));
-        }
-      });
-  });
+async function ask<T>(probe: KafkaProbe, request: Request, body: Buffer, read: (answer: Buffer) => T): Promise<T> {
+  const exchange = open(probe);
+  try {
+    if (probe.credentials) await authenticate(exchange, probe.credentials);
+    const answer = await exchange.send(request, body);
+    try {
+      return read(answer);
+    } catch (error) {
+      throw new Error(`What listens on port ${probe.port} is not Kafka.`, { cause: error });
+    }
+  } finally {
+    exchange.close();
+  }
+}
+
+async function authenticate({ send }: Exchange, credentials: KafkaCredentials): Promise<void> {
+  const scram = scramClient(credentials);
+  await send(saslHandshake, text('SCRAM-SHA-512'));
+  const step = async (message: string): Promise<string> => {
+    const answer = await send(saslAuthenticate, bytes(Buffer.from(message)));
+    // Error, a message of it, and what SASL says.
+    if (answer.readInt16BE(4) !== 0) throw new Error('Kafka refuses the credentials.');
+    const messageBytes = Math.max(0, answer.readInt16BE(6));
+    return answer.subarray(8 + messageBytes + 4).toString();
+  };
+  await step(scram.last(await step(scram.first)));
+}
+
+interface Exchange {
+  /** One request at a time. */
+  send: (request: Request, body: Buffer) => Promise<Buffer>;
+  close: () => void;
+}
+
+function open({ port, timeoutMs }: KafkaProbe): Exchange {
+  let received = Buffer.alloc(0);
+  let waiting: { resolve: (answer: Buffer) => void; reject: (error: Error) => void } | undefined;
+  let failure: Error | undefined;
+  const fail = (error: Error): void => {
+    failure ??= error;
+    socket.destroy();
+    waiting?.reject(failure);
+  };
+  const socket: Socket = connect(port, '127.0.0.1')
+    .setTimeout(timeoutMs, () => fail(new Error(`Kafka on port ${port} gives no answer.`)))
+    .on('error', fail)
+    .on('end', () => fail(new Error(`Kafka on port ${port} has hung up.`)))
+    .on('data', (chunk: Buffer) => {
+      received = Buffer.concat([received, chunk]);
+      if (received.length < 4) return;
+      const size = received.readInt32BE(0);
+      if (size < 0 || size > answerMaxBytes) return fail(new Error(`What listens on port ${port} is not Kafka.`));
+      if (received.length < 4 + size) return;
+      const answer = received.subarray(4, 4 + size);
+      received = received.subarray(4 + size);
+      waiting?.resolve(answer);
+    });
+  return {
+    send: ([key, version], body) =>
+      new Promise((resolve, reject) => {
+        if (failure) return reject(failure);
+        waiting = { resolve, reject };
+        // Key, version, correlation id, client id.
+        const request = Buffer.concat([int16(key), int16(version), int32(1), text('granary'), body]);
+        socket.write(Buffer.concat([int32(request.length), request]));
+      }),
+    close: () => socket.destroy(),
+  };
 }
 
 function int16(value: number): Buffer {
-  const bytes = Buffer.alloc(2);
-  bytes.writeInt16BE(value);
-  return bytes;
+  const buffer = Buffer.alloc(2);
+  buffer.writeInt16BE(value);
+  return buffer;
 }
 
 function int32(value: number): Buffer {
-  const bytes = Buffer.alloc(4);
-  bytes.writeInt32BE(value);
-  return bytes;
+  const buffer = Buffer.alloc(4);
+  buffer.writeInt32BE(value);
+  return buffer;
 }
 
 function text(value: string): Buffer {
   return Buffer.concat([int16(Buffer.byteLength(value)), Buffer.from(value)]);
+}
+
+function bytes(value: Buffer): Buffer {
+  return Buffer.concat([int32(value.length), value]);
 }
 
 /** Correlation id, brokers (node id, host, port, rack), controller id, topics. */

@@ -15,7 +15,8 @@ const settings: ServicesSettings = {
   internalSecret: 'a secret that no service gets to see',
   environment: {},
 };
-const kafka = { brokers: ['127.0.0.1:9092'], topicPrefix: 'granary' };
+const sasl = { mechanism: 'scram-sha-512', username: 'granary', password: 'p' } as const;
+const kafka = { brokers: ['127.0.0.1:9092'], sasl, topicPrefix: 'granary' };
 const objectStore = { endpoint: 'http://127.0.0.1:9000', accessKey: 'a', secretKey: 's', bucket: 'granary' };
 
 /** What a service is given with one option or the other. */

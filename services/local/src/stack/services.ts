@@ -1,5 +1,6 @@
 import path from 'node:path';
 import { localUrl } from '@granary/gateway/address';
+import type { KafkaSasl } from '@granary/shared/bus/kafka';
 import type { Environment } from '@granary/shared/config';
 import { nodeFlags } from '@granary/shared/heap';
 import { trustEnvironments } from '@granary/shared/trust/environments';
@@ -33,7 +34,7 @@ export interface ServicesSettings {
   /** From which the secrets are derived with which the services sign their calls; none of them gets this one. */
   internalSecret: string;
   /** Absent: events go over Postgres. The prefix begins the names of topics and groups. */
-  kafka?: { brokers: string[]; topicPrefix: string };
+  kafka?: { brokers: string[]; sasl: KafkaSasl; topicPrefix: string };
   /** Absent: objects are files. */
   objectStore?: { endpoint: string; accessKey: string; secretKey: string; bucket: string };
   /** What every service gets beside these, but for what the stack decides. */
@@ -50,7 +51,14 @@ export function environments(settings: ServicesSettings): Record<ServiceName, Re
   const bus: Record<string, string> =
     kafka === undefined
       ? { BUS: 'postgres' }
-      : { BUS: 'kafka', KAFKA_BROKERS: kafka.brokers.join(','), KAFKA_TOPIC_PREFIX: kafka.topicPrefix };
+      : {
+          BUS: 'kafka',
+          KAFKA_BROKERS: kafka.brokers.join(','),
+          KAFKA_TOPIC_PREFIX: kafka.topicPrefix,
+          KAFKA_SASL_MECHANISM: kafka.sasl.mechanism,
+          KAFKA_SASL_USERNAME: kafka.sasl.username,
+          KAFKA_SASL_PASSWORD: kafka.sasl.password,
+        };
   const objects: Record<string, string> =
     objectStore === undefined
       ? { OBJECT_STORE: 'files', OBJECTS_DIR: path.join(directory, 'objects') }

@@ -1,5 +1,5 @@
 import path from 'node:path';
-import { openKafka } from '@granary/shared/bus/kafka';
+import { openKafka, type KafkaPlace } from '@granary/shared/bus/kafka';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { listenProblems, StartError } from '@granary/shared/start-error';
 import type { Environment } from '@granary/shared/config';
@@ -76,7 +76,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
     if (!options.docker) await checkStore(dataDir, options.store);
     const backends = await start({ ...options, run, onFailure });
     stops.push(() => backends.stop());
-    if (backends.kafka) await makeTopics(backends.kafka.brokers, topicPrefix);
+    if (backends.kafka) await makeTopics(backends.kafka, topicPrefix);
     const settings: ServicesSettings = {
       ...{ host, port, directory: dataDir, databaseUrls: backends.databaseUrls },
       ports: await servicePorts(),
@@ -106,8 +106,8 @@ export async function startStack(options: StackOptions): Promise<Stack> {
 }
 
 /** The step of a deployment that services count on when they start. */
-export async function makeTopics(brokers: string[], prefix: string): Promise<void> {
-  const kafka = openKafka({ brokers, clientId: 'granary-stack', log: createLogger('stack', 'error') });
+export async function makeTopics(place: KafkaPlace, prefix: string): Promise<void> {
+  const kafka = openKafka({ ...place, clientId: 'granary-stack', log: createLogger('stack', 'error') });
   await kafka.createTopics(kafkaTopics(prefix), topicPartitions);
 }
 

@@ -6,7 +6,9 @@ import type { Logger } from '../logger';
 import { fromPostgres, isConnectionError } from '../postgres/errors';
 import type { Connection, Pool } from '../postgres/pool';
 import { CommitUnknownError, transaction } from '../postgres/transaction';
+import type { EventVerifier } from '../trust/event-signature';
 import { applyEvents, bury, CursorMoved, GapError, PoisonEvent, type Gap, type Handle } from './inbox';
+import { keepRefused, toRefused } from './refused';
 
 export interface ApplierOptions<Place> {
   pool: Pool;
@@ -15,6 +17,7 @@ export interface ApplierOptions<Place> {
   name: string;
   /** Where events that are missing are fetched from. */
   source: Client<OutboxDefinition>;
+  verifier: EventVerifier;
   handle: Handle;
   /** How often an event that fails for no known reason is tried before it is put aside. */
   attempts: number;
@@ -41,7 +44,7 @@ const retryMinMs = 100;
  * then the same batch may be tried again. `isOver` tells when to give up between two events, by a CursorMoved.
  */
 export function createApplier<Place>(options: ApplierOptions<Place>) {
-  const { pool, log, name, source, handle, attempts, move, pause } = options;
+  const { pool, log, name, source, verifier, handle, attempts, move, pause } = options;
 
   const advance = (events: readonly Event[], from: Place, to: Place) =>
     transaction(pool, async (tx) => {
@@ -53,10 +56,12 @@ export function createApplier<Place>(options: ApplierOptions<Place>) {
   const readGap = async ({ event, lastSequence }: Gap): Promise<Event[]> => {
     const { topic, aggregateId } = event;
     const { events } = await source.readAggregate(
-      { topic, aggregateId, afterSequence: lastSequence.toString(), limit: batchEvents },
+      { topic, aggregateId, afterSequence: lastSequence.toString(), limit: batchEvents, consumer: name },
       newCall(`bus:${name}`, readTimeoutMs),
     );
-    return events.filter((found) => BigInt(found.aggregateSequence) < BigInt(event.aggregateSequence));
+    return (await onlySigned({ pool, log, name, verifier }, events)).filter(
+      (found) => BigInt(found.aggregateSequence) < BigInt(event.aggregateSequence),
+    );
   };
 
   /** Applies all of them, each on its own. */
@@ -128,4 +133,16 @@ function isTemporary(error: unknown): boolean {
   if (error instanceof CursorMoved || error instanceof CommitUnknownError || isConnectionError(error)) return true;
   const known = error instanceof ServiceError ? error : fromPostgres(error);
   return known !== undefined && passing.has(known.code);
+}
+
+/** Those of the events that their publisher has signed; the others are kept for a person to look at. */
+export async function onlySigned(
+  { pool, log, name, verifier }: Pick<ApplierOptions<unknown>, 'pool' | 'log' | 'name' | 'verifier'>,
+  events: readonly Event[],
+): Promise<Event[]> {
+  const signed: Event[] = [];
+  const forged: Event[] = [];
+  for (const event of events) (verifier.isSigned(event) ? signed : forged).push(event);
+  await keepRefused(pool, log, name, forged.map(toRefused));
+  return signed;
 }

@@ -3,6 +3,7 @@ import type { Client } from '../grpc/types';
 import type { Check } from '../health';
 import type { Logger } from '../logger';
 import type { Pool } from '../postgres/pool';
+import type { EventVerifier } from '../trust/event-signature';
 import type { Bus } from './bus';
 import type { Handle } from './inbox';
 import { startKafkaConsumer } from './kafka-consumer';
@@ -19,6 +20,8 @@ export interface ConsumerOptions {
   from: string;
   /** The outbox of that service, in this process or elsewhere. */
   source: Client<OutboxDefinition>;
+  /** Checks that its events are those of that service; see `Trust.verifier`. */
+  verifier: EventVerifier;
   topics: string[];
   handle: Handle;
   /** Bounds of the wait between two looks at the outbox when nothing comes. */

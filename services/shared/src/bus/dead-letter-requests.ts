@@ -1,5 +1,7 @@
-import { execute, rows, type Queryable } from '../postgres/pool';
+import { execute, row, rows, type Pool, type Queryable } from '../postgres/pool';
 import { join, sql, type Sql } from '../postgres/sql';
+import { retriedTransaction } from '../postgres/transaction';
+import { holdConsumer, saveSequences } from './inbox';
 
 /** Which of the events that were put aside are meant; absent: all. */
 export interface DeadLetterFilter {
@@ -46,4 +48,55 @@ export function listParkedKeys(db: Queryable, filter: DeadLetterFilter): Promise
  */
 export function askForReplay(db: Queryable, filter: DeadLetterFilter): Promise<number> {
   return execute(db, sql`update dead_letter set replay_asked = true where ${where(filter)}`);
+}
+
+/**
+ * Gives up the first event of a parked key: it counts as dealt with and has no effect, for good. Those that wait behind
+ * it are to be applied. Answers what it was, undefined when the key is not parked.
+ */
+export async function skipFirst(
+  pool: Pool,
+  { consumer, key }: Required<DeadLetterFilter>,
+): Promise<{ type: string; eventId: string } | undefined> {
+  if (consumer === undefined || key === undefined) throw new TypeError('consumer and key are needed');
+  return retriedTransaction(pool, async (tx) => {
+    await holdConsumer(tx, consumer);
+    const skipped = await row<{ id: string; topic: string; aggregate: string; sequence: bigint; type: string }>(
+      tx,
+      sql`delete from dead_letter where number = (select min(number) from dead_letter where consumer = ${consumer} and key = ${key})
+        returning event_id as id, topic, agg_id as aggregate, agg_seq as sequence, type`,
+    );
+    if (!skipped) return undefined;
+    const { id: eventId, topic, aggregate: aggregateId, sequence, type } = skipped;
+    // Or the next event of the aggregate would find a gap that nothing can fill.
+    await saveSequences(tx, consumer, [{ topic, aggregateId, aggregateSequence: sequence.toString() }]);
+    await askForReplay(tx, { consumer, key });
+    return { type, eventId };
+  });
+}
+
+/** A message that its publisher has not signed. */
+export interface Refused {
+  consumer: string;
+  source: string;
+  why: string;
+  /** JSON of what it says of itself. */
+  about: string;
+  /** ISO 8601. */
+  since: string;
+}
+
+/** At most 100 of what consumers have refused, the newest first. */
+export function listRefused(db: Queryable, { consumer }: DeadLetterFilter): Promise<Refused[]> {
+  return rows<Refused>(
+    db,
+    sql`select consumer, source, why, about,
+        to_char(created_at at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as since
+      from refused_event where ${where({ consumer })} order by number desc limit 100`,
+  );
+}
+
+/** Forgets what was refused. Answers how many messages that is. */
+export function discardRefused(db: Queryable, { consumer }: DeadLetterFilter): Promise<number> {
+  return execute(db, sql`delete from refused_event where ${where({ consumer })}`);
 }

@@ -5,13 +5,35 @@ import { retriedTransaction } from '../postgres/transaction';
 import { applyAside, holdConsumer, type Handle } from './inbox';
 import { start } from './position';
 
-/** How many events a consumer has put aside, failed ones and those that wait behind them. */
-export async function countDeadLetters(pool: Pool, consumer: string): Promise<number> {
-  const found = await row<{ count: bigint }>(
+/** How many events a consumer has dead-lettered or parked behind those, and for how long the oldest; and what it refused. */
+export interface DeadLetterCounts {
+  events: number;
+  oldestMs: number;
+  refused: number;
+}
+
+export async function countDeadLetters(pool: Pool, consumer: string): Promise<DeadLetterCounts> {
+  const found = await row<DeadLetterCounts>(
     pool,
-    sql`select count(*) as count from dead_letter where consumer = ${consumer}`,
+    sql`select count(*)::int as events,
+        coalesce(extract(epoch from clock_timestamp() - min(created_at)) * 1000, 0)::float8 as "oldestMs",
+        (select count(*)::int from refused_event where consumer = ${consumer}) as refused
+      from dead_letter where consumer = ${consumer}`,
   );
-  return Number(found?.count ?? 0n);
+  return found!;
+}
+
+/** A sentence for health; undefined when there is nothing to look at. */
+export function describeDeadLetters(consumer: string, counts: DeadLetterCounts): string | undefined {
+  const parts: string[] = [];
+  const seconds = Math.round(counts.oldestMs / 1_000);
+  if (counts.events > 0)
+    parts.push(
+      `${counts.events} events of ${consumer} failed or wait behind one that did, the oldest for ${seconds} s`,
+    );
+  if (counts.refused > 0)
+    parts.push(`${counts.refused} messages to ${consumer} were refused, not signed by their publisher`);
+  return parts.length > 0 ? parts.join('; ') : undefined;
 }
 
 interface DeadLetterRow {
@@ -37,6 +59,8 @@ function toEvent(found: DeadLetterRow): Event {
     type: found.type,
     payload: Buffer.from(found.payload),
     at: found.at.toISOString(),
+    // It was checked before it came here.
+    signatures: '',
   };
 }
 

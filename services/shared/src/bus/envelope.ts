@@ -17,6 +17,7 @@ export function toMessage(event: Event, topic: string): KafkaMessage {
       at: event.at,
       position: `${epoch}/${xid}/${pos}`,
       ...(event.trace !== undefined && { traceparent: event.trace }),
+      signatures: event.signatures,
     },
   };
 }
@@ -36,5 +37,6 @@ export function toEvent({ key, value, headers }: ReceivedMessage): Event | undef
     aggregateSequence: sequence!,
     position: { epoch: epoch!, xid: xid!, pos: pos! },
     ...(headers['traceparent'] !== undefined && { trace: headers['traceparent'] }),
+    signatures: headers['signatures'] ?? '',
   };
 }

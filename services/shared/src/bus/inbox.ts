@@ -182,13 +182,16 @@ export async function notInInbox(
   return events.filter((event) => !ids.has(event.id));
 }
 
-async function parkedKeys(tx: Connection, consumer: string, events: readonly Event[]): Promise<Set<string>> {
-  const found = await rows<{ key: string }>(
+/** The keys of these events that are parked, each with what its later events wait for. */
+async function parkedKeys(tx: Connection, consumer: string, events: readonly Event[]): Promise<Map<string, string>> {
+  const found = await rows<{ key: string; event_id: string; type: string; error: string | null }>(
     tx,
-    sql`select distinct key from dead_letter
-      where consumer = ${consumer} and key = any(${events.map((event) => event.key)}::text[])`,
+    sql`select distinct on (key) key, event_id, type, error from dead_letter
+      where consumer = ${consumer} and key = any(${events.map((event) => event.key)}::text[]) order by key, number`,
   );
-  return new Set(found.map((each) => each.key));
+  return new Map(
+    found.map(({ key, event_id, type, error }) => [key, `waits behind ${type} ${event_id}, which failed: ${error}`]),
+  );
 }
 
 async function lastSequences(tx: Connection, consumer: string, events: readonly Event[]): Promise<Map<string, bigint>> {
@@ -200,10 +203,14 @@ async function lastSequences(tx: Connection, consumer: string, events: readonly 
   return new Map(found.map((each) => [aggregateOf({ topic: each.topic, aggregateId: each.agg_id }), each.last_seq]));
 }
 
-async function saveSequences(tx: Connection, consumer: string, applied: ReadonlyMap<string, Event>): Promise<void> {
-  if (applied.size === 0) return;
+export async function saveSequences(
+  tx: Connection,
+  consumer: string,
+  applied: ReadonlyArray<Pick<Event, 'topic' | 'aggregateId' | 'aggregateSequence'>>,
+): Promise<void> {
+  if (applied.length === 0) return;
   // In one order everywhere, so that nobody waits in a circle.
-  const events = [...applied.values()].sort((a, b) => (aggregateOf(a) < aggregateOf(b) ? -1 : 1));
+  const events = [...applied].sort((a, b) => (aggregateOf(a) < aggregateOf(b) ? -1 : 1));
   const values = events.map(
     (event) => sql`(${consumer}, ${event.topic}, ${event.aggregateId}, ${event.aggregateSequence}::bigint)`,
   );
@@ -243,7 +250,10 @@ export async function applyEvents(
   const fresh = await enterInbox(tx, consumer, inOrder(events));
   if (fresh.length === 0) return;
   const parked = await parkedKeys(tx, consumer, fresh);
-  for (const event of fresh) if (parked.has(event.key)) await putAside(tx, consumer, event, null, 0);
+  for (const event of fresh) {
+    const why = parked.get(event.key);
+    if (why !== undefined) await putAside(tx, consumer, event, why, 0);
+  }
   const ready = fresh.filter((event) => !parked.has(event.key));
   const sequences = await lastSequences(tx, consumer, ready);
   const gaps = findGaps(ready, sequences);
@@ -260,7 +270,7 @@ export async function applyEvents(
     sequences.set(aggregate, BigInt(event.aggregateSequence));
     applied.set(aggregate, event);
   }
-  await saveSequences(tx, consumer, applied);
+  await saveSequences(tx, consumer, [...applied.values()]);
 }
 
 /** Whether an event is so old that its entry in the inbox may be gone, by the database's clock. */
@@ -285,7 +295,7 @@ export async function putAside(
   tx: Connection,
   consumer: string,
   event: Event,
-  error: string | null,
+  error: string,
   attempts: number,
 ): Promise<void> {
   await execute(
@@ -311,7 +321,7 @@ export async function bury(
 /** Applies an event that was put aside, whatever its number: who replays has seen to what was missing. */
 export async function applyAside(tx: Connection, consumer: string, event: Event, handle: Handle): Promise<void> {
   await applyTraced(tx, consumer, event, handle);
-  await saveSequences(tx, consumer, new Map([[aggregateOf(event), event]]));
+  await saveSequences(tx, consumer, [event]);
 }
 
 /**

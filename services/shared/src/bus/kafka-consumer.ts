@@ -1,11 +1,12 @@
-import { batchEvents, createApplier } from './applying';
+import { batchEvents, createApplier, type Step } from './applying';
 import type { KafkaBus } from './bus';
 import type { Consumer, ConsumerOptions, KafkaTimes } from './consumer';
 import { toEvent } from './envelope';
 import { CursorMoved, loadPlaces, setPlace } from './inbox';
-import type { GroupOptions, Member, PartitionPlace } from './kafka';
+import type { GroupOptions, Member, PartitionPlace, ReceivedMessage } from './kafka';
 import { degraded, isBehind } from './lag';
 import { startOutboxConsumer } from './outbox-consumer';
+import { keepRefused, type RefusedEvent } from './refused';
 import { createSignal } from './signal';
 import { kafkaTopic, TopicsMissing } from './topics';
 
@@ -18,12 +19,12 @@ const sweepPollMaxMs = 2_000;
 const stuckMembersMax = 3;
 
 /**
- * Applies events as Kafka brings them. Kafka is trusted with nothing but speed: what was applied and where the reading
- * stands is in the consumer's own database, gaps are filled from the outbox, and what does not come at all (the topic
+ * Applies events as Kafka brings them. Kafka is trusted with nothing but speed: events carry the MAC of their publisher, what
+ * was applied and where the reading stands is in the consumer's own database, gaps are filled from the outbox, and what does not come at all (the topic
  * was emptied, the broker's disk lost) is swept up from the outbox after a while.
  */
 export function startKafkaConsumer(options: ConsumerOptions & { bus: KafkaBus }): Consumer {
-  const { bus, pool, log, name, source, handle, attempts = 5 } = options;
+  const { bus, pool, log, name, source, verifier, handle, attempts = 5 } = options;
   const times = { ...standardTimes, ...options.kafkaTimes };
   const topics = options.topics.map((topic) => kafkaTopic(bus.prefix, options.from, topic));
   const stopped = createSignal();
@@ -39,25 +40,25 @@ export function startKafkaConsumer(options: ConsumerOptions & { bus: KafkaBus })
 
   const pause = (ms: number) => (stopping ? Promise.resolve() : stopped.wait(ms));
   const apply = createApplier<PartitionPlace>({
-    ...{ pool, log, name, source, handle, attempts, pause },
+    ...{ pool, log, name, source, verifier, handle, attempts, pause },
     move: (tx, _, to) => setPlace(tx, name, to),
   });
 
   /** Tries until it is done, or somebody else's: meanwhile the partition waits, which keeps its order. */
   const onMessages: GroupOptions['onMessages'] = async (messages, { topic, partition }, isOurs) => {
-    const steps = messages.flatMap((message) => {
+    const steps: Array<Step<PartitionPlace>> = [];
+    const refused: RefusedEvent[] = [];
+    for (const message of messages) {
       const event = toEvent(message);
-      if (event === undefined) {
-        log.error({ consumer: name, topic, partition, offset: message.offset.toString() }, 'a message is no event');
-        return [];
-      }
-      return [{ event, to: { topic, partition, next: message.offset + 1n } }];
-    });
+      if (event && verifier.isSigned(event)) steps.push({ event, to: { topic, partition, next: message.offset + 1n } });
+      else refused.push(toRefusedMessage(message, `${topic}/${partition}/${message.offset}`, event !== undefined));
+    }
     const from = { topic, partition, next: messages[0]!.offset };
     const next = { topic, partition, next: messages.at(-1)!.offset + 1n };
     const isOver = () => stopping || !isOurs();
     for (let failures = 0; !isOver(); failures++) {
       try {
+        await keepRefused(pool, log, name, refused);
         await apply(steps, from, next, isOver);
         cannotApplySinceMs = undefined;
         return true;
@@ -157,5 +158,15 @@ export function startKafkaConsumer(options: ConsumerOptions & { bus: KafkaBus })
       if (isBehind(cannotApplySinceMs)) return degraded('events cannot be applied');
       return sweep.lag();
     },
+  };
+}
+
+function toRefusedMessage({ key, headers, value }: ReceivedMessage, source: string, isEvent: boolean): RefusedEvent {
+  const { signatures: _, ...about } = headers;
+  return {
+    source,
+    why: isEvent ? 'not signed by its publisher' : 'no event',
+    about: { ...about, key },
+    payload: value,
   };
 }

@@ -1,9 +1,39 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { Kafka as KafkaJs, logLevel, Partitioners, type Consumer, type EachBatchPayload, type IHeaders } from 'kafkajs';
+import {
+  Kafka as KafkaJs,
+  logLevel,
+  Partitioners,
+  type Consumer,
+  type EachBatchPayload,
+  type IHeaders,
+  type SASLOptions,
+} from 'kafkajs';
 import RequestQueue from 'kafkajs/src/network/requestQueue';
 import type { Logger } from '../logger';
 import { kafkaLogWriter } from './kafka-log';
 import { connectToBroker } from './kafka-socket';
+
+/** How clients prove who they are. */
+export interface KafkaSasl {
+  mechanism: 'plain' | 'scram-sha-256' | 'scram-sha-512';
+  username: string;
+  password: string;
+}
+
+/** Certificates as PEM; without any, those of Node's authorities hold. */
+export interface KafkaTls {
+  ca?: Buffer;
+  cert?: Buffer;
+  key?: Buffer;
+}
+
+/** Where brokers are, and what they ask of clients. */
+export interface KafkaPlace {
+  brokers: readonly string[];
+  sasl?: KafkaSasl | undefined;
+  /** Absent: without TLS. */
+  tls?: KafkaTls | undefined;
+}
 
 /** A message to send. */
 export interface KafkaMessage {
@@ -110,9 +140,12 @@ RequestQueue.prototype.scheduleCheckPendingRequests = function (this: RequestQue
 };
 
 /** Kafka, through kafkajs: the only file that knows it. Nothing is connected before something is asked for. */
-export function openKafka(options: { brokers: readonly string[]; clientId: string; log: Logger }): Kafka {
+export function openKafka(options: KafkaPlace & { clientId: string; log: Logger }): Kafka {
+  const { sasl, tls } = options;
   const client = new KafkaJs({
     brokers: [...options.brokers],
+    ...(sasl && { sasl: toSaslOptions(sasl) }),
+    ...(tls && { ssl: { ...tls } }),
     clientId: options.clientId,
     socketFactory: connectToBroker,
     connectionTimeout: connectionTimeoutMs,
@@ -172,6 +205,11 @@ export function openKafka(options: { brokers: readonly string[]; clientId: strin
         );
       }),
   };
+}
+
+/** kafkajs tells the mechanisms apart by their types. */
+function toSaslOptions({ mechanism, username, password }: KafkaSasl): SASLOptions {
+  return { mechanism, username, password };
 }
 
 async function openSender(client: KafkaJs): Promise<Sender> {

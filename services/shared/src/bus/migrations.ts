@@ -115,4 +115,22 @@ create index dead_letter_replay on dead_letter (consumer, key) where replay_aske
 alter table outbox add column trace text;
 `,
   },
+  {
+    name: 'refused',
+    text: `
+-- What came as an event and was not signed by its publisher. Nothing waits behind it; it is here to be looked at.
+create table refused_event (
+  number bigint generated always as identity primary key,
+  consumer text collate "C" not null,
+  -- Where it was: topic/partition/offset, or the position in the outbox.
+  source text collate "C" not null,
+  why text not null,
+  -- JSON of what it says of itself, cut at 4 KiB like the payload.
+  about text not null,
+  payload bytea not null,
+  created_at timestamptz not null default now(),
+  unique (consumer, source)
+);
+`,
+  },
 ];

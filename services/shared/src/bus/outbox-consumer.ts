@@ -4,9 +4,9 @@ import type { Position } from '../gen/granary/events/v1/Position';
 import type { ReadResponse } from '../gen/granary/events/v1/ReadResponse';
 import { healthy, type Check } from '../health';
 import { transaction } from '../postgres/transaction';
-import { batchEvents, createApplier, readTimeoutMs } from './applying';
+import { batchEvents, createApplier, onlySigned, readTimeoutMs } from './applying';
 import type { Consumer, ConsumerOptions } from './consumer';
-import { countDeadLetters, replayDeadLetters } from './dead-letters';
+import { countDeadLetters, describeDeadLetters, replayDeadLetters } from './dead-letters';
 import { CursorMoved, loadCursor, moveCursor, notInInbox, trimInbox } from './inbox';
 import { ageMs, behindMs, degraded, isBehind, oldestSince } from './lag';
 import { samePosition } from './position';
@@ -24,7 +24,7 @@ const sweptSeenMs = 60_000;
  * It also lets the outbox know how far the consumer is, and carries out the replays that were asked for.
  */
 export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: number }): Consumer {
-  const { pool, log, name, source, topics, handle, attempts = 5, sweepAfterMs } = options;
+  const { pool, log, name, source, verifier, topics, handle, attempts = 5, sweepAfterMs } = options;
   const pollMs = options.pollMs ?? { min: 50, max: 200 };
   const sweeping = sweepAfterMs !== undefined;
   const awake = createSignal();
@@ -38,21 +38,26 @@ export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: 
 
   const pause = (ms: number) => (stopping ? Promise.resolve() : awake.wait(ms));
   const apply = createApplier<Position>({
-    ...{ pool, log, name, source, handle, attempts, pause },
+    ...{ pool, log, name, source, verifier, handle, attempts, pause },
     move: (tx, from, to) => moveCursor(tx, name, from, to, true),
   });
 
-  const read = (after: Position, waitMs: number): Promise<ReadResponse> => {
+  const read = async (after: Position, waitMs: number): Promise<ReadResponse> => {
     waiting = waitMs > 0 ? new AbortController() : undefined;
     const call = {
       requestId: `bus:${name}`,
       deadlineMs: Date.now() + waitMs + readTimeoutMs,
       signal: (waiting ?? new AbortController()).signal,
     };
-    return source.read({ consumer: name, after, limit: batchEvents, topics, waitMs }, call);
+    const found = await source.read({ consumer: name, after, limit: batchEvents, topics, waitMs }, call);
+    // Else somebody else could make this consumer pass over events.
+    if (!verifier.isPageSigned({ consumer: name, after, next: found.next ?? after }, found.signatures))
+      throw new Error(`what was read of the outbox of ${options.from} is not signed by it`);
+    return found;
   };
 
-  const consume = async (events: readonly Event[], from: Position, next: Position): Promise<void> => {
+  const consume = async (found: readonly Event[], from: Position, next: Position): Promise<void> => {
+    const events = await onlySigned({ pool, log, name, verifier }, found);
     const left = sweeping ? await notInInbox(pool, name, events) : events;
     // Those who apply what Kafka brings need not wait for that.
     if (left.length === 0) return transaction(pool, (tx) => moveCursor(tx, name, from, next, false));
@@ -115,8 +120,8 @@ export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: 
   };
 
   const lag: Check = async () => {
-    const aside = await countDeadLetters(pool, name);
-    if (aside > 0) return degraded(`${aside} events of ${name} were put aside`);
+    const aside = describeDeadLetters(name, await countDeadLetters(pool, name));
+    if (aside !== undefined) return degraded(aside);
     if (isBehind(troubleSinceMs)) return degraded('events cannot be applied');
     if (isBehind(oldestSinceMs, behindMs + (sweepAfterMs ?? 0))) return degraded('events are behind');
     if (stalledMs > behindMs) return degraded('events are held back by a long transaction');

@@ -10,6 +10,7 @@ import type { Logger } from '../logger';
 import { execute, rows, type Pool, type Queryable } from '../postgres/pool';
 import { empty, sql, type Sql } from '../postgres/sql';
 import { allEnded, startSpan } from '../telemetry/trace';
+import type { EventSigner } from '../trust/event-signature';
 import { watchEpoch } from './epoch';
 import { samePosition, start } from './position';
 import { createSignal, type Signal } from './signal';
@@ -121,6 +122,7 @@ function toEvent(found: OutboxRow, epoch: string): Event {
     payload: Buffer.from(found.payload ?? ''),
     at: found.at.toISOString(),
     ...(found.trace !== null && { trace: found.trace }),
+    signatures: '',
   };
 }
 
@@ -148,6 +150,7 @@ export async function readAfter(pool: Pool, after: Position, limit: number, topi
     stalledMs: heldBack ? Math.max(0, heldBack.readAt.getTime() - heldBack.at.getTime()).toString() : '0',
     // Of nothing there is no age.
     readAtMs: (found[0]?.readAt.getTime() ?? 0).toString(),
+    signatures: '',
   };
 }
 
@@ -196,12 +199,13 @@ function checked(request: ReadRequest): { after: Position; limit: number; waitMs
 export function outboxImplementation(options: {
   pool: Pool;
   log: Logger;
+  signer: EventSigner;
   appended?: Signal;
   /** Age at which events may be removed once everybody has read them. */
   retentionMs?: number;
   trimEveryMs?: number;
 }): Implementation<OutboxDefinition> {
-  const { pool, log, appended = createSignal(), retentionMs = 7 * 86_400_000, trimEveryMs = 60_000 } = options;
+  const { pool, log, signer, appended = createSignal(), retentionMs = 7 * 86_400_000, trimEveryMs = 60_000 } = options;
   const readers = new Map<string, { at: Position; savedMs: number }>();
   let trimmedMs = performance.now();
 
@@ -221,6 +225,12 @@ export function outboxImplementation(options: {
     );
   };
 
+  const signed = (found: ReadResponse, after: Position, consumer: string): ReadResponse => ({
+    ...found,
+    events: found.events.map((event) => ({ ...event, signatures: signer.sign(event, [consumer]) })),
+    signatures: signer.signPage({ consumer, after, next: found.next ?? after }, consumer),
+  });
+
   return {
     definition: outboxDefinition,
     handlers: {
@@ -231,9 +241,9 @@ export function outboxImplementation(options: {
         await remember(request.consumer, after);
         await trimSometimes(epoch);
         const found = await readAfter(pool, after, limit, request.topics);
-        if (waitMs === 0 || found.next !== after) return found;
+        if (waitMs === 0 || found.next !== after) return signed(found, asked, request.consumer);
         await appended.wait(waitMs, call.signal);
-        return readAfter(pool, after, limit, request.topics);
+        return signed(await readAfter(pool, after, limit, request.topics), asked, request.consumer);
       },
 
       readAggregate: async (request) => {
@@ -244,7 +254,9 @@ export function outboxImplementation(options: {
             order by agg_seq limit ${Math.min(readLimitMax, Math.max(1, request.limit))}`,
         );
         const epoch = await currentEpoch('0');
-        return { events: found.map((each) => toEvent(each, epoch)) };
+        const readers = [request.consumer];
+        const events = found.map((each) => toEvent(each, epoch));
+        return { events: events.map((event) => ({ ...event, signatures: signer.sign(event, readers) })) };
       },
     },
   };

@@ -5,6 +5,7 @@ import type { Logger } from '../logger';
 import { createLease, type Lease } from '../postgres/lease';
 import { execute, row, type Pool } from '../postgres/pool';
 import { sql } from '../postgres/sql';
+import type { EventSigner } from '../trust/event-signature';
 import type { KafkaBus } from './bus';
 import { toMessage } from './envelope';
 import { watchEpoch } from './epoch';
@@ -13,7 +14,7 @@ import { degraded, isBehind, oldestSince } from './lag';
 import { readAfter } from './outbox';
 import { samePosition, start } from './position';
 import { createSignal, type Signal } from './signal';
-import { kafkaTopic, publishedTopics, TopicsMissing } from './topics';
+import { kafkaTopic, publishedTopics, subscribersOf, TopicsMissing } from './topics';
 
 export interface RelayOptions {
   pool: Pool;
@@ -21,6 +22,7 @@ export interface RelayOptions {
   bus: KafkaBus;
   /** Whose outbox it is. */
   service: string;
+  signer: EventSigner;
   /** Notified when something was appended in this process; copies of the service are found by polling. */
   appended: Signal;
   /** Bounds of the wait between two looks when nothing comes. */
@@ -56,7 +58,7 @@ class LeaseLost extends Error {
  * messages are in order, and of later ones the consumers take no notice. Whatever fails is tried again for ever.
  */
 export function startRelay(options: RelayOptions): Relay {
-  const { pool, log, bus, service, appended, pollMs = { min: 50, max: 200 }, leaseMs = 5_000 } = options;
+  const { pool, log, bus, service, signer, appended, pollMs = { min: 50, max: 200 }, leaseMs = 5_000 } = options;
   const topics = [...(publishedTopics[service] ?? [])];
   const lease = createLease(pool, relayReader, leaseMs);
   const currentEpoch = watchEpoch(pool);
@@ -67,13 +69,17 @@ export function startRelay(options: RelayOptions): Relay {
   let failures = 0;
 
   const pause = (ms: number) => (stopped.signal.aborted ? Promise.resolve() : ending.wait(ms));
+  const signed = (event: Event): Event => ({
+    ...event,
+    signatures: signer.sign(event, subscribersOf(service, event.topic)),
+  });
   const topicOf = (event: Event) => kafkaTopic(bus.prefix, service, event.topic);
 
   /** Sends events and moves on, in pieces that the broker takes. */
   const relay = async (sender: Sender, events: readonly Event[], from: Position, next: Position): Promise<void> => {
     let here = from;
     for (const piece of inPieces(events)) {
-      await sender.send(piece.map((event) => toMessage(event, topicOf(event))));
+      await sender.send(piece.map((event) => toMessage(signed(event), topicOf(event))));
       const to = piece.at(-1)!.position!;
       await moveReader(pool, lease, here, to);
       here = to;

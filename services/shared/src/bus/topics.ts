@@ -1,3 +1,5 @@
+import type { ServiceName } from '../trust/services';
+
 /**
  * What each service publishes, and so which topics there are in Kafka. A deploy step makes them (`npm run bus:topics`);
  * nothing else does. Topics of two services may share a name here: in Kafka the service's name is part of it.
@@ -6,6 +8,16 @@ export const publishedTopics: Readonly<Record<string, readonly string[]>> = {
   data: ['usage', 'tasks'],
   blobs: ['usage'],
 };
+
+/** Who reads a topic, and so whom its events are signed for. */
+const subscribers: Readonly<Record<string, readonly ServiceName[]>> = {
+  'data.usage': ['blobs', 'finance'],
+  'data.tasks': ['tasks'],
+  'blobs.usage': ['finance'],
+};
+
+export const subscribersOf = (service: string, topic: string): readonly ServiceName[] =>
+  subscribers[`${service}.${topic}`] ?? [];
 
 /**
  * Partitions of every topic; the most copies of a consumer that can share it. Final: with another number a key would

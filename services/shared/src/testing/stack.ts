@@ -1,3 +1,5 @@
+import type { KafkaSasl } from '../bus/kafka';
+
 /** Holds what the test run says of its Kafka and MinIO, as JSON of `TestStack`. */
 export const testStackVariable = 'GRANARY_TEST_STACK';
 
@@ -13,6 +15,7 @@ export interface TestStack {
 /** A broker, without topics of its own and for the whole test run: give topics and groups names that nobody else has. */
 export interface TestKafka {
   brokers: string[];
+  sasl: KafkaSasl;
 }
 
 /** An object store, empty and for the whole test run: make buckets with names that nobody else has. */

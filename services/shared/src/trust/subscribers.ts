@@ -2,6 +2,9 @@ import type { OutboxDefinition } from '../gen/granary/events/v1/Outbox';
 import type { Implementation } from '../grpc/server';
 import type { ServiceName } from './services';
 
+const isOwn = (request: unknown, caller: ServiceName): boolean =>
+  `${(request as { consumer: string }).consumer}-`.startsWith(`${caller}-`);
+
 /**
  * An Outbox that only these services may read, each as a consumer of its own: one that is called like the service, or
  * begins with its name and a dash. Nobody is to move another's progress, for what all have read is removed.
@@ -13,6 +16,6 @@ export function readableBy(
   return {
     ...outbox,
     access: Object.fromEntries(subscribers.map((service) => [service, '*'])),
-    limits: { read: (request, caller) => `${(request as { consumer: string }).consumer}-`.startsWith(`${caller}-`) },
+    limits: { read: isOwn, readAggregate: isOwn },
   };
 }

@@ -4,6 +4,7 @@ import { ConfigError } from '../config';
 import { signGrant, type Grant } from '../grant';
 import type { Logger } from '../logger';
 import { readSetting } from './files';
+import { createEventSigner, createEventVerifier, type EventSigner, type EventVerifier } from './event-signature';
 import { createGuard, type Guard } from './guard';
 import { callersOf, isServiceName, type ServiceName } from './services';
 import type { TrustSettings } from './settings';
@@ -16,6 +17,10 @@ export interface Trust {
   towards(callee: ServiceName): CallCredentials;
   /** For a service that listens. Throws a ConfigError when it knows no keys of callers, or lacks its certificate. */
   server(): ServerTrust;
+  /** For the events that this service publishes. */
+  signer: EventSigner;
+  /** For the events of another service. Throws a ConfigError when this service has no secret. */
+  verifier(publisher: ServiceName): EventVerifier;
 }
 
 export interface CallCredentials {
@@ -50,10 +55,17 @@ export function openTrust(service: ServiceName, settings: TrustSettings, log: Lo
   const keys = internalSecret === undefined ? parseCallers(trustedCallers) : keysFrom(internalSecret, service);
   const tls = readTls(settings);
   let served: ServerTrust | undefined;
+  const callKeyFor = (callee: ServiceName): KeyObject => {
+    if (secret === undefined) throw wrong('SERVICE_SECRET', 'it or INTERNAL_SECRET is needed to call other services');
+    return callKey(secret, service, callee);
+  };
+  const callerKeys = (): Keys => {
+    if (!keys) throw wrong('TRUSTED_CALLERS', 'it or INTERNAL_SECRET is needed where other services call');
+    return keys;
+  };
   return {
     towards: (audience) => {
-      if (secret === undefined) throw wrong('SERVICE_SECRET', 'it or INTERNAL_SECRET is needed to call other services');
-      const key = callKey(secret, service, audience);
+      const key = callKeyFor(audience);
       return {
         channel: channelCredentials(tls?.client),
         tls: tls?.client,
@@ -62,15 +74,17 @@ export function openTrust(service: ServiceName, settings: TrustSettings, log: Lo
       };
     },
     server: () => {
-      if (!keys) throw wrong('TRUSTED_CALLERS', 'it or INTERNAL_SECRET is needed where other services call');
+      const callers = callerKeys();
       if (tls && !tls.server) throw wrong('TLS_CERT_FILE', 'is needed where other services call');
       served ??= {
-        guard: createGuard(service, keys, log),
+        guard: createGuard(service, callers, log),
         credentials: serverCredentials(tls?.server),
         tls: tls?.server,
       };
       return served;
     },
+    signer: createEventSigner((reader) => callerKeys().get(reader.split('-')[0] as ServiceName) ?? []),
+    verifier: (publisher) => createEventVerifier(callKeyFor(publisher)),
   };
 }
 

@@ -1,0 +1,47 @@
+import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto';
+
+/** What a client proves its identity to a broker with. */
+export interface KafkaCredentials {
+  username: string;
+  password: string;
+}
+
+const algorithm = 'sha512';
+const keyBytes = 64;
+/** The fewest that Kafka takes: the passwords here are random and long. */
+const iterations = 4_096;
+
+const hmac = (key: Buffer, text: string): Buffer => createHmac(algorithm, key).update(text).digest();
+
+const salted = (password: string, salt: Buffer, rounds: number): Buffer =>
+  pbkdf2Sync(password, salt, rounds, keyBytes, algorithm);
+
+/** What the storage tool makes a user's credentials of, without the password itself. */
+export function scramRecord({ username, password }: KafkaCredentials): string {
+  const salt = randomBytes(24);
+  const saltedPassword = salted(password, salt, iterations).toString('base64');
+  const fields = `name=${username},iterations=${iterations},salt="${salt.toString('base64')}",saltedpassword="${saltedPassword}"`;
+  return `SCRAM-SHA-512=[${fields}]`;
+}
+
+/** A conversation of SCRAM-SHA-512 (RFC 5802): the first message, and the last one as an answer to the server's first. */
+export function scramClient({ username, password }: KafkaCredentials): {
+  first: string;
+  last(challenge: string): string;
+} {
+  const nonce = randomBytes(18).toString('base64');
+  const bare = `n=${username},r=${nonce}`;
+  return {
+    first: `n,,${bare}`,
+    last: (challenge) => {
+      const [, serverNonce = '', salt = '', rounds = ''] = /^r=([^,]+),s=([^,]+),i=(\d+)$/.exec(challenge) ?? [];
+      if (!serverNonce.startsWith(nonce)) throw new Error('The broker speaks another SCRAM.');
+      const withoutProof = `c=biws,r=${serverNonce}`;
+      const saltedPassword = salted(password, Buffer.from(salt, 'base64'), Number(rounds));
+      const clientKey = hmac(saltedPassword, 'Client Key');
+      const signature = hmac(createHash(algorithm).update(clientKey).digest(), `${bare},${challenge},${withoutProof}`);
+      const proof = clientKey.map((byte, at) => byte ^ signature[at]!);
+      return `${withoutProof},p=${Buffer.from(proof).toString('base64')}`;
+    },
+  };
+}

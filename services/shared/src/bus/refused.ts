@@ -1,0 +1,65 @@
+import type { Event } from '../gen/granary/events/v1/Event';
+import type { Logger } from '../logger';
+import { execute, type Pool } from '../postgres/pool';
+import { sql } from '../postgres/sql';
+import { counters } from '../telemetry/metrics';
+
+/** Something that came as an event and is not one that its publisher has signed. */
+export interface RefusedEvent {
+  /** Where it was: topic, partition and offset, or the position in the outbox. With the consumer it is unique. */
+  source: string;
+  why: 'no event' | 'not signed by its publisher';
+  /** What it says of itself; nothing of it is to be believed. */
+  about: Readonly<Record<string, string>>;
+  payload: Buffer;
+}
+
+const refusals = counters({
+  name: 'granary_events_refused_total',
+  help: 'Messages that were no events of their publisher.',
+  labels: ['consumer', 'why'],
+});
+
+/** Rows that are kept of each consumer; beyond, they are counted and logged only. Whoever can send one can send many. */
+const rowsMax = 1_000;
+const payloadBytesMax = 4_096;
+const aboutLengthMax = 4_096;
+
+/**
+ * Keeps what was refused, for a person to look at. Nothing else comes of it: no event waits behind it, no place of an
+ * aggregate moves, and the real event, if there is one, is still taken from the outbox.
+ */
+export async function keepRefused(
+  pool: Pool,
+  log: Logger,
+  consumer: string,
+  refused: readonly RefusedEvent[],
+): Promise<void> {
+  if (refused.length === 0) return;
+  await execute(
+    pool,
+    sql`insert into refused_event (consumer, source, why, about, payload)
+      select ${consumer}, source, why, about, payload
+      from unnest(${refused.map(({ source }) => source)}::text[], ${refused.map(({ why }) => why)}::text[],
+        ${refused.map(({ about }) => textOf(about))}::text[],
+        ${refused.map(({ payload }) => payload.subarray(0, payloadBytesMax))}::bytea[]) as refused (source, why, about, payload)
+      where (select count(*) from refused_event where consumer = ${consumer}) < ${rowsMax}
+      on conflict do nothing`,
+  );
+  for (const { why } of refused) refusals.with(consumer, why).add();
+  const [first] = refused;
+  log.error(
+    { consumer, source: first!.source, why: first!.why, count: refused.length },
+    'messages were refused that their publisher has not signed',
+  );
+}
+
+/** An event of an outbox that its publisher has not signed. */
+export function toRefused(event: Event): RefusedEvent {
+  const { payload, position, signatures: _, ...about } = event;
+  const { epoch, xid, pos } = position!;
+  return { source: `outbox ${epoch}/${xid}/${pos}`, why: 'not signed by its publisher', about, payload };
+}
+
+const textOf = (about: RefusedEvent['about']): string =>
+  JSON.stringify(about).replaceAll('\\u0000', '').slice(0, aboutLengthMax);

@@ -1,0 +1,104 @@
+import { createHmac, createSecretKey, timingSafeEqual, type KeyObject } from 'node:crypto';
+import type { Event } from '../gen/granary/events/v1/Event';
+import type { Position } from '../gen/granary/events/v1/Position';
+
+/**
+ * Events are signed by the service that publishes them, once for each service that reads them, with the key that the two
+ * share for calls (see token.ts): who reads can check what it was sent, and could forge events for nobody but itself.
+ *
+ * A signature is `<key id>.<MAC in base64url>`; there is one for each key, with commas between, for a reader may have an
+ * old and a new key while its secret is being changed.
+ */
+export interface EventSigner {
+  /** Signatures of an event for these readers. Throws a ConfigError when this service knows no keys of readers. */
+  sign(event: Event, readers: readonly string[]): string;
+  /** Signatures of a page of the outbox, so that nobody can make a reader pass over events. */
+  signPage(page: OutboxPage, reader: string): string;
+}
+
+export interface EventVerifier {
+  /** Whether the publisher has signed it for this service. Throws a ConfigError when this service has no secret. */
+  isSigned(event: Event): boolean;
+  isPageSigned(page: OutboxPage, signatures: string): boolean;
+}
+
+/** What was asked of an outbox, and where to read on. */
+export interface OutboxPage {
+  consumer: string;
+  after: Position;
+  next: Position;
+}
+
+/** Longer texts are not looked at. */
+const signaturesMax = 1_024;
+const keyIdLength = 8;
+
+/** A key for events, from the one for calls. */
+interface EventKey {
+  id: string;
+  key: KeyObject;
+}
+
+function eventKey(callKey: KeyObject): EventKey {
+  const derive = (what: string) => createHmac('sha256', callKey).update(what).digest();
+  return {
+    id: derive('granary event key id').toString('hex').slice(0, keyIdLength),
+    key: createSecretKey(derive('granary event key v1')),
+  };
+}
+
+const positionText = ({ epoch, xid, pos }: Position): string => `${epoch}/${xid}/${pos}`;
+
+/** All of an event: its fields as JSON, which has no line break, and then the bytes of the payload. */
+function eventMac({ key }: EventKey, event: Event): Buffer {
+  const { topic, aggregateId, aggregateSequence, type, id, at, position, trace } = event;
+  const about = [topic, event.key, aggregateId, aggregateSequence, type, id, at, positionText(position!), trace ?? ''];
+  return createHmac('sha256', key)
+    .update(`granary event\n${JSON.stringify(about)}\n`)
+    .update(event.payload)
+    .digest();
+}
+
+function pageMac({ key }: EventKey, { consumer, after, next }: OutboxPage): Buffer {
+  const about = JSON.stringify([consumer, positionText(after), positionText(next)]);
+  return createHmac('sha256', key).update(`granary outbox page\n${about}`).digest();
+}
+
+/** `keysOf` answers the keys that a reader signs its calls to this service with. */
+export function createEventSigner(keysOf: (reader: string) => readonly KeyObject[]): EventSigner {
+  const known = new Map<string, readonly EventKey[]>();
+  const eventKeysOf = (reader: string): readonly EventKey[] => {
+    let keys = known.get(reader);
+    if (!keys) {
+      keys = keysOf(reader).map(eventKey);
+      // Only of readers that there are, which are few.
+      if (keys.length > 0) known.set(reader, keys);
+    }
+    return keys;
+  };
+  const signed = (readers: readonly string[], mac: (key: EventKey) => Buffer): string =>
+    readers
+      .flatMap((reader) => eventKeysOf(reader).map((key) => `${key.id}.${mac(key).toString('base64url')}`))
+      .join(',');
+  return {
+    sign: (event, readers) => signed(readers, (key) => eventMac(key, event)),
+    signPage: (page, reader) => signed([reader], (key) => pageMac(key, page)),
+  };
+}
+
+/** `callKey`: with which this service signs its calls to the publisher. */
+export function createEventVerifier(callKey: KeyObject): EventVerifier {
+  const key = eventKey(callKey);
+  const isIn = (signatures: string, mac: () => Buffer): boolean => {
+    if (signatures.length > signaturesMax) return false;
+    const mine = signatures.split(',').find((each) => each.startsWith(`${key.id}.`));
+    if (mine === undefined) return false;
+    const given = Buffer.from(mine.slice(keyIdLength + 1), 'base64url');
+    const expected = mac();
+    return given.length === expected.length && timingSafeEqual(given, expected);
+  };
+  return {
+    isSigned: (event) => isIn(event.signatures, () => eventMac(key, event)),
+    isPageSigned: (page, signatures) => isIn(signatures, () => pageMac(key, page)),
+  };
+}
