@@ -240,7 +240,7 @@ export const recordsQuery = z.object({
     .default('exact')
     .describe('`none`: `total` is null unless it is known without counting'),
 });
-const fieldList = '^[^,.]+([.,][^,.]+)*$';
+const fieldList = '^([^,.]+([.,][^,.]+)*)?$';
 /** The same, of a read whose order and fields the caller chooses. */
 export const selectableQuery = recordsQuery.extend({
   sort: z

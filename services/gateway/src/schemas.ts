@@ -29,6 +29,12 @@ export const utiaSchema = z.int().min(0).describe('In utia');
 /** The path of a field, as the document presents it. */
 export const fieldPathSchema = z.string().min(1).max(500).meta({ pattern: '^[^.]+([.][^.]+)*$' });
 
+/** One field or several, separated by commas or as a list, as the document presents them. */
+export const fieldsSchema = z.union([
+  z.string().meta({ pattern: '^[^,.]+([.,][^,.]+)*$' }),
+  z.array(fieldPathSchema).max(16),
+]);
+
 /** Any JSON object; a service checks what is in it. */
 export const objectSchema = z.record(z.string(), z.unknown());
 

@@ -9,6 +9,7 @@ import { collectionDefinition, collectionJson, collectionSchema, exampleCollecti
 import { mayPublish } from '../auth';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../listing';
+import { publishedAs } from '../openapi/schema';
 import { flagParameter, limits, route } from '../route';
 import { exampleTime, nameSchema, objectSchema, successSchema, timeSchema } from '../schemas';
 import { memberText } from '../tree';
@@ -140,10 +141,11 @@ export const collectionRoutes = [
     headers: idempotencyHeader,
     body: {
       kind: 'json',
-      schema: z.strictObject({
-        name: nameSchema.nullish().describe('The name in the path: a collection cannot be renamed'),
-        ...collectionDefinition,
-      }),
+      // The name in the path is taken too, for clients that send the whole collection.
+      schema: publishedAs(
+        z.strictObject({ name: nameSchema.nullish(), ...collectionDefinition }),
+        z.strictObject(collectionDefinition),
+      ),
       example: { access_policy: { read: 'private' } },
       limitBytes: limits.definitionBytes,
     },

@@ -11,6 +11,7 @@ import {
   accessPolicySchema,
   exampleTime,
   fieldPathSchema,
+  fieldsSchema,
   findSchema,
   nameSchema,
   objectSchema,
@@ -39,7 +40,7 @@ const createSchema = z.strictObject({
     .strictObject({
       find: findSchema.nullish(),
       select: selectSchema.nullish(),
-      sort: publishedAs(z.unknown().optional(), z.union([fieldPathSchema, z.array(fieldPathSchema).max(16)])).describe(
+      sort: publishedAs(z.unknown().optional(), fieldsSchema.nullable()).describe(
         'Fields to sort by; `-field` descends',
       ),
       limit: z.int().min(1).max(10_000).nullish().describe('Records of a page: the default, and the most'),

@@ -12,7 +12,7 @@ import {
   accessPolicySchema,
   exampleTicket,
   exampleTime,
-  fieldPathSchema,
+  fieldsSchema,
   findSchema,
   nameSchema,
   objectSchema,
@@ -27,23 +27,21 @@ import { queryErrors, read } from './documents';
 
 const refreshModes = ['live', 'lazy'] as const;
 
-const fieldsSchema = z.union([fieldPathSchema, z.array(fieldPathSchema).max(16)]);
-
 /** The query of a view as the document presents it; the data service checks it, and takes older spellings too. */
 const viewQuery = z
   .strictObject({
-    find: findSchema.optional(),
-    select: selectSchema.optional(),
-    group_by: fieldsSchema.optional().describe('Fields that the rows are grouped by'),
+    find: findSchema.nullish(),
+    select: selectSchema.nullish(),
+    group_by: fieldsSchema.nullish().describe('Fields that the rows are grouped by'),
     aggregate: z
       .record(z.string(), z.record(z.string(), z.string()))
-      .optional()
+      .nullish()
       .describe(
         'By name of the column: `{"$op": "field"}` with `$sum`, `$avg`, `$min`, `$max`, `$count` (a field or `"*"`), ' +
           '`$count_distinct`, `$first` or `$last`. At most 64',
       ),
-    sort_by: fieldsSchema.optional().describe('Order of the rows; `-field` descends'),
-    limit: z.int().min(1).max(10_000).optional().describe('Rows that are kept, at most'),
+    sort_by: fieldsSchema.nullish().describe('Order of the rows; `-field` descends'),
+    limit: z.int().min(1).max(10_000).nullish().describe('Rows that are kept, at most'),
   })
   .describe('What the view holds');
 
