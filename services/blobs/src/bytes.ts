@@ -1,8 +1,9 @@
 import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import { KeyedBudget } from '@granary/shared/concurrency/keyed-budget';
 import { ServiceError, unavailable, type StatusName } from '@granary/shared/errors';
-import { grantErrorHeader, grantHeader } from '@granary/shared/grant';
+import { grantErrorHeader, grantHeader, type Grant } from '@granary/shared/grant';
 import { toServiceError } from '@granary/shared/grpc/status';
 import { drainHttp } from '@granary/shared/http-drain';
 import type { ServerTrust } from '@granary/shared/trust/trust';
@@ -16,6 +17,7 @@ export interface BytesOptions {
   listen: string;
   trust: ServerTrust;
   maxBytes: number;
+  /** Uploads at once, and as many downloads. */
   transfersMax: number;
   idleTimeoutMs: number;
   /** Time that transfers under way have to finish when it stops. */
@@ -32,6 +34,8 @@ export interface Bytes {
 
 /** Longer than the gateway keeps an idle connection, so that it is never the server who closes one that is just used. */
 const keepAliveTimeoutMs = 120_000;
+/** The part of the places of a direction that one application may have. */
+const appPercent = 75;
 const headersTimeoutMs = 10_000;
 /** How long a sender that was refused may go on sending before it is cut off; its answer must reach it first. */
 const lingerMs = 5_000;
@@ -42,22 +46,26 @@ const socketBufferBytes = 256 * 1024;
  * which blob says the grant of the gateway; without one nothing is done.
  */
 export async function startBytes(context: BlobsContext, options: BytesOptions): Promise<Bytes> {
-  let transfers = 0;
+  const { transfersMax: total } = options;
+  const places = () => new KeyedBudget({ total, perKey: { app: Math.ceil((total * appPercent) / 100) } });
+  const directions = { upload: places(), read: places() };
   let leaving = false;
   const server = createHopServer(options.trust.tls, (request, response) => {
     if (leaving) response.setHeader('Connection', 'close');
     const requestId = String(request.headers['x-request-id'] ?? '');
     const transfer = async () => {
-      if (transfers >= options.transfersMax) throw unavailable('Too many transfers of blobs are under way');
-      transfers++;
+      const header = request.headers[grantHeader];
+      const grant = options.trust.guard.grant(typeof header === 'string' ? header : undefined);
+      const place = directions[grant.op].open({ app: grant.appId });
       try {
+        if (!place.tryTake(1)) throw unavailable('Too many transfers of blobs are under way');
         const { traceparent } = request.headers;
         const trace = typeof traceparent === 'string' ? traceparent : undefined;
         await tracedTransfer(context, `${request.method} /blob`, trace, (within) =>
-          serve(within, options, request, response, requestId),
+          serve(within, options, request, response, { grant, requestId }),
         );
       } finally {
-        transfers--;
+        place.release();
       }
     };
     transfer().catch((error: unknown) => answerError(context, request, response, error, requestId));
@@ -90,10 +98,8 @@ async function serve(
   options: BytesOptions,
   request: IncomingMessage,
   response: ServerResponse,
-  requestId: string,
+  { grant, requestId }: { grant: Grant; requestId: string },
 ): Promise<void> {
-  const header = request.headers[grantHeader];
-  const grant = options.trust.guard.grant(typeof header === 'string' ? header : undefined);
   const { method, url } = request;
   if (url === '/blob' && method === 'POST' && grant.op === 'upload') {
     const bounded = { ...grant, maxBytes: Math.min(grant.maxBytes, options.maxBytes) };

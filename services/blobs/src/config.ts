@@ -32,7 +32,7 @@ export const blobsConfig = commonConfig
     BLOBS_PRESIGNED: z.stringbool().default(false),
     S3_PUBLIC_ENDPOINT: origin.optional(),
     MAX_BLOB_BYTES: whole(1, 1024 ** 4).default(1024 ** 3),
-    /** Uploads and downloads under way at once. */
+    /** Uploads under way at once, and as many downloads; of one app three quarters of that. */
     TRANSFERS_MAX: whole(1, 100_000).default(512),
     /** A transfer on which nothing moves for this long is cut. */
     IDLE_TIMEOUT_MS: whole(1_000, 3_600_000).default(60_000),

@@ -7,6 +7,7 @@ import { newCall } from '@granary/shared/grpc/types';
 import { ServiceError } from '@granary/shared/errors';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { openTrust } from '@granary/shared/trust/trust';
+import { Transfers } from '@granary/gateway/admission/transfers';
 import { ByteHop } from '@granary/gateway/byte-hop';
 import { scaledMs } from '@granary/shared/testing/speed';
 import { blobsConfig, type BlobsConfig } from '../src/config';
@@ -52,15 +53,23 @@ async function startService(config: BlobsConfig): Promise<string> {
 
 function startHop(config: BlobsConfig, address: string): void {
   const credentials = openTrust('gateway', config, createLogger('gateway', 'silent')).towards('blobs');
+  // As many transfers as a test begins, whatever their rate.
+  const transfers = new Transfers({
+    ...{ STREAM_CONCURRENCY: 10_000, STREAM_APP_PERCENT: 100, STREAM_CLIENT_PERCENT: 100, QUEUE_TIMEOUT_MS: 0 },
+    ...{ UPLOAD_TIMEOUT_MS: 3_600_000, UPLOAD_GRACE_MS: 1_000, DOWNLOAD_GRACE_MS: 1_000 },
+    TRANSFER_MIN_BYTES_PER_SECOND: 0,
+  });
   const hop = new ByteHop({ address, credentials, idleTimeoutMs: 10_000 });
   const server = createServer((request, response) => {
     const blobId = String(request.headers['x-blob-id']);
     const call = newCall('test', scaledMs(5_000));
     const work = async () => {
       if (request.method === 'POST') {
-        response.end(await hop.upload(request, uploadGrant({ blobId, maxBytes: config.MAX_BLOB_BYTES }), call));
+        const grant = uploadGrant({ blobId, maxBytes: config.MAX_BLOB_BYTES });
+        response.end(await transfers.upload({}, (transfer) => hop.upload(request, grant, call, transfer)));
       } else {
-        await hop.read(request, response, { op: 'read', appId, collection, blobId }, call);
+        const grant = { op: 'read', appId, collection, blobId } as const;
+        await transfers.download({}, (transfer) => hop.read(request, response, grant, call, transfer));
       }
     };
     work().catch((error: unknown) => {

@@ -8,6 +8,7 @@ import { flow, pump } from '@granary/shared/pump';
 import { ReadingAgent } from '@granary/shared/reading-agent';
 import { asOurFault } from '@granary/shared/trust/guard';
 import type { CallCredentials } from '@granary/shared/trust/trust';
+import { stalledUpload, type Download, type Upload } from './admission/transfers';
 import { clientGone } from './body';
 import { BytePeers, type BytePeer } from './byte-peers';
 
@@ -68,7 +69,7 @@ export class ByteHop {
    * Passes the body of `incoming` on and resolves to the JSON of the answer. Throws the service's error as soon as it
    * refuses, even while the body is still coming; the rest of it is then left unread.
    */
-  async upload(incoming: IncomingMessage, grant: UploadGrant, call: Call): Promise<Buffer> {
+  async upload(incoming: IncomingMessage, grant: UploadGrant, call: Call, transfer: Upload): Promise<Buffer> {
     // The body is not touched before a copy says that it goes on, so until then another one can be asked.
     const headers = { ...copy(incoming, uploadHeaders), expect: '100-continue' };
     let upstream: ClientRequest | undefined;
@@ -76,12 +77,15 @@ export class ByteHop {
     const onGone = () => {
       if (!incoming.complete) upstream?.destroy(clientGone());
     };
-    incoming.on('error', onGone).on('close', onGone);
+    const onIdle = () => transfer.stalled();
+    incoming.on('error', onGone).on('close', onGone).on('timeout', onIdle);
     try {
+      transfer.onCancel((error) => upstream?.destroy(error));
       const answer = await this.ask(async (peer) => {
         // The client may have left before anybody listened.
         if (incoming.destroyed) throw clientGone();
-        upstream = this.open(peer, 'POST', headers, grant, call);
+        const onSilent = () => (transfer.isClientAwaited ? stalledUpload() : silent());
+        upstream = this.open(peer, 'POST', headers, grant, call, onSilent);
         upstream.flushHeaders();
         const coming = answerOf(upstream);
         // It fails with what is thrown here, or is waited for below.
@@ -89,15 +93,17 @@ export class ByteHop {
         await Promise.race([once(upstream, 'continue'), coming]);
         return { coming };
       });
-      stopPumping = pump(incoming, upstream!);
+      transfer.start();
+      stopPumping = pump(incoming, upstream!, transfer);
       const response = await answer.coming;
       const body = await readAll(response);
       if (response.statusCode === 202) return body;
       throw rebuilt(response, body);
     } catch (error) {
-      throw explained(error);
+      // A copy cuts an upload on which nothing moves. To the client that is no failure of the service.
+      throw !(error instanceof ServiceError) && transfer.isStalled ? stalledUpload() : explained(error);
     } finally {
-      incoming.off('close', onGone);
+      incoming.off('close', onGone).off('timeout', onIdle);
       stopPumping();
       // A connection on which a request was not sent to its end cannot be used again.
       if (upstream && !upstream.writableFinished) upstream.destroy();
@@ -108,17 +114,24 @@ export class ByteHop {
    * Answers GET or HEAD of a blob, conditional and partial ones too. Before the first byte errors are thrown, after it
    * the client's connection is cut. Resolves when the answer has ended, one way or the other.
    */
-  async read(incoming: IncomingMessage, outgoing: ServerResponse, grant: ReadGrant, call: Call): Promise<void> {
+  async read(
+    incoming: IncomingMessage,
+    outgoing: ServerResponse,
+    grant: ReadGrant,
+    call: Call,
+    transfer: Download,
+  ): Promise<void> {
     const method = incoming.method === 'HEAD' ? 'HEAD' : 'GET';
     const headers = copy(incoming, readHeaders);
     let upstream: ClientRequest | undefined;
     const onGone = () => upstream?.destroy(clientGone());
     outgoing.once('close', onGone);
     try {
+      transfer.onCancel(() => outgoing.destroy());
       // As long as nothing of an answer was seen, another copy may be asked.
       const response = await this.ask((peer) => {
         if (outgoing.destroyed) throw clientGone();
-        upstream = this.open(peer, method, headers, grant, call);
+        upstream = this.open(peer, method, headers, grant, call, silent);
         upstream.end();
         return answerOf(upstream);
       });
@@ -128,7 +141,7 @@ export class ByteHop {
         throw rebuilt(response, await readAll(response));
       }
       outgoing.writeHead(response.statusCode!, copy(response, answerHeaders));
-      await flow(response, outgoing);
+      await flow(response, outgoing, transfer);
     } catch (error) {
       throw explained(error);
     } finally {
@@ -160,6 +173,7 @@ export class ByteHop {
     headers: HopHeaders,
     grant: UploadGrant | ReadGrant,
     call: Call,
+    onSilent: () => ServiceError,
   ): ClientRequest {
     const { credentials, idleTimeoutMs } = this.options;
     const send = credentials.tls ? requestOverTls : request;
@@ -172,7 +186,7 @@ export class ByteHop {
         [grantHeader]: credentials.grant({ ...grant, expiresAtMs: Date.now() + grantLifetimeMs }),
       },
     });
-    upstream.setTimeout(idleTimeoutMs, () => upstream.destroy(transferTimedOut()));
+    upstream.setTimeout(idleTimeoutMs, () => upstream.destroy(onSilent()));
     // Errors are met where they are waited for; one that comes later belongs to nobody.
     upstream.on('error', () => {});
     return upstream;
@@ -232,6 +246,6 @@ function explained(error: unknown): ServiceError {
   return error instanceof ServiceError ? error : unavailable('The blobs service cannot be reached', error);
 }
 
-function transferTimedOut(): ServiceError {
-  return new ServiceError('DEADLINE_EXCEEDED', 'REQUEST_TIMEOUT', 'Nothing moved for too long');
+function silent(): ServiceError {
+  return new ServiceError('DEADLINE_EXCEEDED', 'DEADLINE_EXCEEDED', 'The blobs service did not answer in time');
 }

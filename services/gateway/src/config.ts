@@ -54,8 +54,15 @@ export const gatewayConfig = z.object({
   QUEUE_TIMEOUT_MS: whole(0, 60_000).default(1_000),
   /** Short requests of one app worked on at once while requests of other apps come too. */
   APP_CONCURRENCY: whole(1, 100_000).default(16),
-  /** Uploads and downloads of blobs under way at once. */
+  /** Uploads of blobs under way at once, and as many downloads, … */
   STREAM_CONCURRENCY: whole(1, 100_000).default(256),
+  /** … the parts of each that one app and one client address may have, … */
+  STREAM_APP_PERCENT: whole(1, 100).default(75),
+  STREAM_CLIENT_PERCENT: whole(1, 100).default(50),
+  /** … and the least rate of each, in each period of so long. */
+  TRANSFER_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3).default(1_024),
+  UPLOAD_GRACE_MS: whole(250, 3_600_000).default(20_000),
+  DOWNLOAD_GRACE_MS: whole(250, 3_600_000).default(60_000),
   REQUEST_TIMEOUT_MS: whole(100, 600_000).default(10_000),
   /** Time in which the head of a request must have come. */
   HEAD_TIMEOUT_MS: whole(1_000, 600_000).default(10_000),

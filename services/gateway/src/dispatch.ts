@@ -146,10 +146,9 @@ function sharedBy(route: Route, { appId }: Exchange): boolean {
   return appId !== undefined && !route.urgent && route.body?.kind !== 'stream';
 }
 
-/** Blobs have a gate of their own: their transfers are long, and slow readers of them must not hold up the others. */
+/** Transfers of blobs have places of their own: they are long, and must not hold up the others. */
 function gateOf(context: Context, route: Route): Gate | undefined {
-  if (route.urgent) return undefined;
-  return route.body?.kind === 'stream' ? context.streamGate : context.gate;
+  return route.urgent || route.body?.kind === 'stream' ? undefined : context.gate;
 }
 
 function newCallOf(context: Context, { requestId, gone, span }: Exchange): Call {

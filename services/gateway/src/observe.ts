@@ -95,11 +95,11 @@ function endSpan(span: NonNullable<Exchange['span']>, method: string, exchange: 
 /** Has gates and budget asked at each scrape, until what it returns is called. */
 export function observeLimits({
   gate,
-  streamGate,
+  transfers,
   memory: { budget },
   bodies,
   answers,
-}: Pick<Context, 'gate' | 'streamGate' | 'memory' | 'bodies' | 'answers'>): () => void {
+}: Pick<Context, 'gate' | 'transfers' | 'memory' | 'bodies' | 'answers'>): () => void {
   return addSource({
     families: [
       { name: 'granary_gate_inside', help: 'Requests that are worked on.', labels: ['gate'], type: 'gauge' },
@@ -122,27 +122,22 @@ export function observeLimits({
       { name: 'granary_unsent_answers', help: 'Answers that clients have not read.', labels: [], type: 'gauge' },
       {
         name: 'granary_slow_clients_total',
-        help: 'Bodies refused and answers cut because they came or were read too slowly, or gave way to others.',
+        help: 'Bodies and transfers refused, and answers cut, because they were too slow or gave way to others.',
         labels: ['direction', 'reason'],
         type: 'counter',
       },
     ],
     collect: () => {
-      const [requestCounts, streamCounts] = [gate.counts(), streamGate.counts()];
+      const gates = [
+        ['requests', gate.counts()],
+        ['uploads', transfers.uploadPlaces.counts()],
+        ['downloads', transfers.downloadPlaces.counts()],
+      ] as const;
       const [bodyCounts, answerCounts] = [bodies.counts(), answers.counts()];
       return {
-        granary_gate_inside: [
-          [['requests'], requestCounts.inside],
-          [['blobs'], streamCounts.inside],
-        ],
-        granary_gate_waiting: [
-          [['requests'], requestCounts.waiting],
-          [['blobs'], streamCounts.waiting],
-        ],
-        granary_gate_limit: [
-          [['requests'], requestCounts.limit],
-          [['blobs'], streamCounts.limit],
-        ],
+        granary_gate_inside: gates.map(([name, counts]) => [[name], counts.inside]),
+        granary_gate_waiting: gates.map(([name, counts]) => [[name], counts.waiting]),
+        granary_gate_limit: gates.map(([name, counts]) => [[name], counts.limit]),
         granary_body_budget_used_bytes: [[[], budget.counts().used]],
         granary_body_budget_limit_bytes: [[[], budget.counts().total]],
         granary_waiting_bodies: [[[], bodyCounts.waiting]],
@@ -153,6 +148,10 @@ export function observeLimits({
           [['body', 'evicted'], bodyCounts.evicted],
           [['answer', 'too_slow'], answerCounts.tooSlow],
           [['answer', 'evicted'], answerCounts.evicted],
+          [['upload', 'too_slow'], transfers.counts().slowUploads],
+          [['upload', 'evicted'], transfers.uploadPlaces.counts().evicted],
+          [['download', 'too_slow'], transfers.counts().slowDownloads],
+          [['download', 'evicted'], transfers.downloadPlaces.counts().evicted],
         ],
       };
     },

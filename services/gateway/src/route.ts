@@ -7,6 +7,7 @@ import type { Answers } from './admission/answers';
 import type { Bodies } from './admission/bodies';
 import type { RequestMemory } from './admission/client-budget';
 import type { KnownApps } from './admission/known-apps';
+import type { Transfers } from './admission/transfers';
 import type { Answer } from './answer';
 import type { Access, Caller, CallerOf, KeyLookup } from './auth';
 import type { ByteHop } from './byte-hop';
@@ -40,7 +41,8 @@ export interface Context {
   bodies: Bodies;
   answers: Answers;
   gate: Gate;
-  streamGate: Gate;
+  /** Uploads and downloads of blobs. */
+  transfers: Transfers;
   shares: AppShares;
   compression: Compression;
   /** How every service is, as of half a second ago at most. */

@@ -17,6 +17,7 @@ import { clientAddress } from './admission/client-address';
 import { createRequestMemory } from './admission/client-budget';
 import { KnownApps } from './admission/known-apps';
 import { Pipelines } from './admission/pipelines';
+import { Transfers } from './admission/transfers';
 import { hashKey, keyLookup } from './auth';
 import { expectsContinue } from './body';
 import { jsonBytes } from './answer';
@@ -97,7 +98,7 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
     bodies: new Bodies(memory, config),
     answers: new Answers(memory, config),
     gate: new Gate(config.CONCURRENCY, config.QUEUE_TIMEOUT_MS),
-    streamGate: new Gate(config.STREAM_CONCURRENCY, config.QUEUE_TIMEOUT_MS),
+    transfers: new Transfers(config),
     shares: new AppShares({
       share: config.APP_CONCURRENCY,
       answerBytes: sharedAnswerBytes,
@@ -188,7 +189,8 @@ export function createHttpServer(app: Express, config: GatewayConfig): Server {
       maxHeaderSize: headerBytesMax,
       headersTimeout: Math.min(config.HEAD_TIMEOUT_MS, config.UPLOAD_TIMEOUT_MS),
       connectionsCheckingInterval: connectionsCheckEveryMs,
-      requestTimeout: config.UPLOAD_TIMEOUT_MS,
+      // Only if ours, which answers and looks more often than every 30 s, has not fired.
+      requestTimeout: config.UPLOAD_TIMEOUT_MS + 60_000,
       keepAliveTimeout: config.KEEP_ALIVE_TIMEOUT_MS,
       requireHostHeader: false,
     },

@@ -4,6 +4,7 @@ import { ServiceError } from '@granary/shared/errors';
 import type { ReadGrant, UploadGrant } from '@granary/shared/grant';
 import { newCall } from '@granary/shared/grpc/types';
 import { scaledMs } from '@granary/shared/testing/speed';
+import { Transfers } from '../src/admission/transfers';
 import { ByteHop } from '../src/byte-hop';
 
 const stops: Array<() => unknown> = [];
@@ -57,13 +58,20 @@ async function readAll(stream: IncomingMessage): Promise<string> {
 /** The gateway's part: an HTTP server whose requests go through the hop. */
 async function startFront(addresses: string[]) {
   const credentials = { grant: () => 'a grant', tls: undefined };
+  const transfers = new Transfers({
+    ...{ STREAM_CONCURRENCY: 100, STREAM_APP_PERCENT: 100, STREAM_CLIENT_PERCENT: 100, QUEUE_TIMEOUT_MS: 0 },
+    ...{ UPLOAD_TIMEOUT_MS: 60_000, UPLOAD_GRACE_MS: 1_000, DOWNLOAD_GRACE_MS: 1_000 },
+    TRANSFER_MIN_BYTES_PER_SECOND: 0,
+  });
   const hop = new ByteHop({ address: addresses.join(','), credentials, idleTimeoutMs: 5_000 });
   const server = createServer((request, response) => {
     const call = newCall('test', scaledMs(5_000));
     const moved =
       request.method === 'POST'
-        ? hop.upload(request, {} as UploadGrant, call).then((body) => void response.writeHead(202).end(body))
-        : hop.read(request, response, {} as ReadGrant, call);
+        ? transfers
+            .upload({}, (transfer) => hop.upload(request, {} as UploadGrant, call, transfer))
+            .then((body) => void response.writeHead(202).end(body))
+        : transfers.download({}, (transfer) => hop.read(request, response, {} as ReadGrant, call, transfer));
     moved.catch((error: unknown) => response.writeHead(500).end(error instanceof ServiceError ? error.code : 'other'));
   });
   const port = await listen(server, 0);

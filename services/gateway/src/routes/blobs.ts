@@ -1,7 +1,9 @@
 import { z } from 'zod';
 import { forbidden, notFound, ServiceError } from '@granary/shared/errors';
+import type { UploadGrant } from '@granary/shared/grant';
 import type { Call } from '@granary/shared/grpc/types';
 import { newDocumentId, newTicket } from '@granary/shared/ids';
+import { clientKeys } from '../admission/client-budget';
 import { accepted, jsonBytes, taskLocation } from '../answer';
 import { hasPermission, type AppCaller, type Caller } from '../auth';
 import { callerName, idempotencyHeader, idempotencyKey, replayedHeader } from '../idempotency';
@@ -41,22 +43,21 @@ export async function uploadBlob(context: Context, request: RouteRequest<Path, A
   const key = idempotencyKey(request);
   if (Number(incoming.headers['content-length'] ?? 0) > maxBytes + formOverheadBytes) throw tooLarge(maxBytes);
   const ticketId = newTicket('c', BigInt(caller.appNumber));
-  const answer = await context.byteHop.upload(
-    incoming,
-    {
-      op: 'upload',
-      appId: path.app_id,
-      appNumber: caller.appNumber,
-      collection: path.collection,
-      ticketId,
-      blobId: newDocumentId(),
-      caller: callerName(caller),
-      method: incoming.method,
-      path: request.canonicalPath,
-      idempotencyKey: key === '' ? null : key,
-      maxBytes,
-    },
-    call,
+  const grant: UploadGrant = {
+    op: 'upload',
+    appId: path.app_id,
+    appNumber: caller.appNumber,
+    collection: path.collection,
+    ticketId,
+    blobId: newDocumentId(),
+    caller: callerName(caller),
+    method: incoming.method,
+    path: request.canonicalPath,
+    idempotencyKey: key === '' ? null : key,
+    maxBytes,
+  };
+  const answer = await context.transfers.upload(keysOf(context, request), (transfer) =>
+    context.byteHop.upload(incoming, grant, call, transfer),
   );
   const { ticket_id: storedTicketId } = JSON.parse(answer.toString()) as { ticket_id: string };
   return jsonBytes(202, answer, { ...taskLocation(storedTicketId), ...replayedHeader(storedTicketId !== ticketId) });
@@ -65,10 +66,17 @@ export async function uploadBlob(context: Context, request: RouteRequest<Path, A
 /** GET and HEAD; the answer is written as it flows. */
 export async function readBlob(context: Context, request: RouteRequest<Path | 'blob_id', Caller>) {
   const { incoming, outgoing, path, caller, call } = request;
-  await checkAccess(context, path, caller, call);
-  const grant = { op: 'read', appId: path.app_id, collection: path.collection, blobId: path.blob_id } as const;
-  await context.byteHop.read(incoming, outgoing, grant, call);
+  await context.transfers.download(keysOf(context, request), async (transfer) => {
+    await checkAccess(context, path, caller, call);
+    const grant = { op: 'read', appId: path.app_id, collection: path.collection, blobId: path.blob_id } as const;
+    await context.byteHop.read(incoming, outgoing, grant, call, transfer);
+  });
   return undefined;
+}
+
+/** Whom a transfer is counted for. */
+function keysOf({ addressOf }: Context, { path, incoming }: RouteRequest<Path>) {
+  return clientKeys(path.app_id, addressOf(incoming));
 }
 
 /** A blob is as public as its collection. */

@@ -1,0 +1,50 @@
+import { Place, TransferPlaces } from './transfer-places';
+
+const keys = (app: string, address = app) => ({ app, address });
+const placesFor = (queueTimeoutMs: number) =>
+  new TransferPlaces({ total: 8, perApp: 6, perAddress: 4, queueTimeoutMs });
+const refused = { code: 'UNAVAILABLE', reason: 'OVERLOADED' };
+const nothing = () => {};
+
+test('one application and one address have only their part of the places, and others have the rest', async () => {
+  const places = placesFor(0);
+  for (let at = 0; at < 4; at++) await places.enter(keys('a', '1'), nothing);
+  await expect(places.enter(keys('b', '1'), nothing)).rejects.toMatchObject(refused);
+  for (let at = 0; at < 2; at++) await places.enter(keys('a', '2'), nothing);
+  await expect(places.enter(keys('a', '3'), nothing)).rejects.toMatchObject(refused);
+  for (let at = 0; at < 2; at++) await places.enter(keys('v', '3'), nothing);
+  await expect(places.enter(keys('w', '4'), nothing)).rejects.toMatchObject(refused);
+  expect(places.counts()).toMatchObject({ inside: 8, waiting: 0, limit: 8 });
+});
+
+test('a place that is left goes to the first that may have it, past those of a client that has its part', async () => {
+  const places = placesFor(60_000);
+  const inside: Place[] = [];
+  for (let at = 0; at < 4; at++) inside.push(await places.enter(keys('a'), nothing));
+  for (let at = 0; at < 4; at++) inside.push(await places.enter(keys('b'), nothing));
+  const admitted: string[] = [];
+  const waiting = ['a', 'a', 'c'].map(async (app) => {
+    const place = await places.enter(keys(app), nothing);
+    admitted.push(app);
+    return place;
+  });
+  expect(places.counts().waiting).toBe(3);
+  inside.at(-1)!.leave();
+  (await waiting[2]!).leave();
+  expect(admitted).toEqual(['c']);
+  inside[0]!.leave();
+  await waiting[0];
+  expect(admitted).toEqual(['c', 'a']);
+  inside[1]!.leave();
+  await waiting[1];
+  expect(places.counts()).toMatchObject({ inside: 7, waiting: 0, limit: 8 });
+});
+
+test('of those that wait, one application is at most half', async () => {
+  const places = placesFor(60_000);
+  for (let at = 0; at < 4; at++) await places.enter(keys('a', '1'), nothing);
+  const waiting = Array.from({ length: 4 }, () => places.enter(keys('a', '1'), nothing));
+  await expect(places.enter(keys('a', '1'), nothing)).rejects.toMatchObject(refused);
+  expect(places.counts()).toMatchObject({ inside: 4, waiting: 4, limit: 8 });
+  expect(waiting).toHaveLength(4);
+});

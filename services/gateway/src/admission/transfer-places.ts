@@ -1,0 +1,101 @@
+import { KeyedBudget, type BudgetLease } from '@granary/shared/concurrency/keyed-budget';
+import { startWaiting, stopWaiting, type Waiting } from '@granary/shared/grpc/deadlines';
+import { overloaded } from '../problem';
+import type { ClientBudget, ClientKeys } from './client-budget';
+
+export interface TransferPlaceLimits {
+  /** Transfers at once; as many again may wait. */
+  total: number;
+  /** Of one application, and of one client address. */
+  perApp: number;
+  perAddress: number;
+  /** How long a transfer may wait for a place. */
+  queueTimeoutMs: number;
+}
+
+/** A transfer on which nothing has moved for so long gives way where there is no place for another one. */
+const evictAfterIdleMs = 5_000;
+
+interface Queued {
+  place: Place;
+  turn: BudgetLease;
+  deadline: Waiting;
+  admit: (place: Place) => void;
+}
+
+/** The place of one transfer. */
+export class Place {
+  constructor(
+    private readonly lease: BudgetLease,
+    private readonly left: () => void,
+  ) {}
+
+  tryTake(): boolean {
+    return this.lease.tryTake(1);
+  }
+
+  /** Records progress. */
+  touch(): void {
+    this.lease.touch();
+  }
+
+  /** May be called again, and after an eviction. */
+  leave(): void {
+    this.lease.release();
+    this.left();
+  }
+}
+
+/**
+ * Places of transfers in one direction, bounded in total, by application and by client address. A transfer that finds
+ * none waits for a moment; one of a client that may have a place passes those of clients that may not.
+ */
+export class TransferPlaces {
+  private readonly places: ClientBudget;
+  private readonly turns: ClientBudget;
+  private readonly queue = new Set<Queued>();
+
+  constructor(private readonly limits: TransferPlaceLimits) {
+    const { total, perApp, perAddress } = limits;
+    this.places = new KeyedBudget({ total, perKey: { app: perApp, address: perAddress }, evictAfterIdleMs });
+    const half = Math.ceil(total / 2);
+    this.turns = new KeyedBudget({ total, perKey: { app: half, address: half } });
+  }
+
+  /** `onEvict` is called when the place is needed by others and nothing has moved for a while. Rejects with OVERLOADED. */
+  async enter(keys: ClientKeys, onEvict: () => void): Promise<Place> {
+    const place = new Place(this.places.open(keys, onEvict), () => this.admitWaiting());
+    if (place.tryTake()) return place;
+    const turn = this.turns.open(keys);
+    if (!turn.tryTake(1)) {
+      turn.release();
+      place.leave();
+      throw overloaded();
+    }
+    return new Promise((resolve, reject) => {
+      const deadline = startWaiting(this.limits.queueTimeoutMs, () => {
+        this.queue.delete(queued);
+        turn.release();
+        place.leave();
+        reject(overloaded());
+      });
+      const queued = { place, turn, deadline, admit: resolve };
+      this.queue.add(queued);
+    });
+  }
+
+  counts(): { inside: number; waiting: number; limit: number; evicted: number } {
+    const { used, total, evicted } = this.places.counts();
+    return { inside: used, waiting: this.queue.size, limit: total, evicted };
+  }
+
+  private admitWaiting(): void {
+    for (const queued of this.queue) {
+      if (!queued.place.tryTake()) continue;
+      this.queue.delete(queued);
+      queued.turn.release();
+      stopWaiting(queued.deadline);
+      queued.admit(queued.place);
+    }
+  }
+}

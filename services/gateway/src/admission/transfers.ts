@@ -1,0 +1,236 @@
+import { MinimumRateMonitor, type MonitoredTransfer } from '@granary/shared/concurrency/minimum-rate';
+import { ServiceError } from '@granary/shared/errors';
+import { startWaiting, stopWaiting, type Waiting } from '@granary/shared/grpc/deadlines';
+import type { PumpObserver } from '@granary/shared/pump';
+import { overloaded } from '../problem';
+import type { ClientKeys } from './client-budget';
+import { TransferPlaces, type Place } from './transfer-places';
+
+export interface TransferSettings {
+  STREAM_CONCURRENCY: number;
+  STREAM_APP_PERCENT: number;
+  STREAM_CLIENT_PERCENT: number;
+  QUEUE_TIMEOUT_MS: number;
+  UPLOAD_TIMEOUT_MS: number;
+  UPLOAD_GRACE_MS: number;
+  DOWNLOAD_GRACE_MS: number;
+  TRANSFER_MIN_BYTES_PER_SECOND: number;
+}
+
+/** An upload whose client has sent nothing for so long is the one that is waited for. */
+const stalledAfterMs = 500;
+
+/** The uploads and the downloads of blobs under way: how many there may be, and how slow their clients. */
+export class Transfers {
+  readonly uploadPlaces: TransferPlaces;
+  readonly downloadPlaces: TransferPlaces;
+  private readonly uploadRate: MinimumRateMonitor;
+  private readonly downloadRate: MinimumRateMonitor;
+  private slowUploads = 0;
+  private slowDownloads = 0;
+
+  constructor(private readonly settings: TransferSettings) {
+    const total = settings.STREAM_CONCURRENCY;
+    const part = (percent: number) => Math.max(1, Math.floor((total * percent) / 100));
+    const limits = {
+      total,
+      perApp: part(settings.STREAM_APP_PERCENT),
+      perAddress: part(settings.STREAM_CLIENT_PERCENT),
+      queueTimeoutMs: settings.QUEUE_TIMEOUT_MS,
+    };
+    this.uploadPlaces = new TransferPlaces(limits);
+    this.downloadPlaces = new TransferPlaces(limits);
+    const rate = (windowMs: number) =>
+      new MinimumRateMonitor({
+        graceMs: windowMs,
+        windowMs,
+        bytesPerSecond: settings.TRANSFER_MIN_BYTES_PER_SECOND,
+      });
+    this.uploadRate = rate(settings.UPLOAD_GRACE_MS);
+    this.downloadRate = rate(settings.DOWNLOAD_GRACE_MS);
+  }
+
+  /** Does the work of an upload once there is a place for it. Rejects with OVERLOADED where there is none. */
+  upload<T>(keys: ClientKeys, work: (transfer: Upload) => Promise<T>): Promise<T> {
+    const upload = new Upload(this.settings.UPLOAD_TIMEOUT_MS, this.uploadRate, () => (this.slowUploads += 1));
+    return within(upload, this.uploadPlaces, keys, work);
+  }
+
+  /** The same of a download. */
+  download<T>(keys: ClientKeys, work: (transfer: Download) => Promise<T>): Promise<T> {
+    const download = new Download(this.downloadRate, () => (this.slowDownloads += 1));
+    return within(download, this.downloadPlaces, keys, work);
+  }
+
+  counts(): { slowUploads: number; slowDownloads: number } {
+    return { slowUploads: this.slowUploads, slowDownloads: this.slowDownloads };
+  }
+}
+
+async function within<D extends Transfer, T>(
+  transfer: D,
+  places: TransferPlaces,
+  keys: ClientKeys,
+  work: (transfer: D) => Promise<T>,
+): Promise<T> {
+  try {
+    await transfer.enter(places, keys);
+    return await work(transfer);
+  } finally {
+    transfer.end();
+  }
+}
+
+/** One transfer, with its place; it ends by `end`, and before that by `cancel`. */
+abstract class Transfer implements PumpObserver {
+  private error: ServiceError | undefined;
+  private abort: ((error: ServiceError) => void) | undefined;
+  protected place: Place | undefined;
+
+  /** Rejects with OVERLOADED where there is no place. */
+  async enter(places: TransferPlaces, keys: ClientKeys): Promise<void> {
+    this.place = await places.enter(keys, () => this.cancel(overloaded()));
+  }
+
+  /** Ends the work on it with an error. */
+  cancel(error: ServiceError): void {
+    this.error ??= error;
+    this.abort?.(this.error);
+  }
+
+  /** `abort` is called when the transfer is cancelled; throws when that has happened already. */
+  onCancel(abort: (error: ServiceError) => void): void {
+    if (this.error) throw this.error;
+    this.abort = abort;
+  }
+
+  /** Gives the place back. To be called once, whatever has become of the transfer. */
+  end(): void {
+    this.abort = undefined;
+    this.place?.leave();
+  }
+
+  abstract moved(bytes: number): void;
+  abstract blocked(): void;
+  abstract unblocked(): void;
+  abstract ended(): void;
+}
+
+/** Its clock runs while the client is to send: not while the store takes nothing, and not after the last byte. */
+export class Upload extends Transfer {
+  private readonly deadline: Waiting;
+  private clock: MonitoredTransfer | undefined;
+  private isComplete = false;
+  private movedAtMs = performance.now();
+
+  constructor(
+    timeoutMs: number,
+    private readonly rate: MinimumRateMonitor,
+    private readonly onTooSlow: () => void,
+  ) {
+    super();
+    this.deadline = startWaiting(timeoutMs, () => this.cutOff('The upload took too long'));
+  }
+
+  /** The body is wanted from now on. */
+  start(): void {
+    this.movedAtMs = performance.now();
+    this.clock = this.rate.start(() => this.cutOff('The upload is too slow'));
+  }
+
+  /** Whether it is the client that is waited for. */
+  get isClientAwaited(): boolean {
+    return this.clock !== undefined && !this.clock.isPaused && !this.isComplete;
+  }
+
+  /** Whether the client has sent nothing for a while although it could. */
+  get isStalled(): boolean {
+    return this.isClientAwaited && performance.now() - this.movedAtMs > stalledAfterMs;
+  }
+
+  /** Ends it because nothing has moved on the client's connection for too long. */
+  stalled(): void {
+    if (this.isClientAwaited) this.cancel(stalledUpload());
+  }
+
+  private cutOff(message: string): void {
+    this.onTooSlow();
+    this.cancel(uploadTimedOut(message));
+  }
+
+  moved(bytes: number): void {
+    this.movedAtMs = performance.now();
+    this.clock?.add(bytes);
+    this.place?.touch();
+  }
+
+  blocked(): void {
+    this.clock?.pause();
+  }
+
+  unblocked(): void {
+    this.movedAtMs = performance.now();
+    this.clock?.resume();
+    this.place?.touch();
+  }
+
+  ended(): void {
+    this.isComplete = true;
+    this.clock?.stop();
+    stopWaiting(this.deadline);
+  }
+
+  override end(): void {
+    this.ended();
+    super.end();
+  }
+}
+
+/** Its clock runs while the client is to read. What the client has taken is known once it has taken all there was. */
+export class Download extends Transfer {
+  private readonly clock: MonitoredTransfer;
+  private givenBytes = 0;
+
+  constructor(rate: MinimumRateMonitor, onTooSlow: () => void) {
+    super();
+    this.clock = rate.start(() => {
+      onTooSlow();
+      this.cancel(new ServiceError('CANCELLED', 'CANCELLED', 'The reader is too slow'));
+    });
+    this.clock.pause();
+  }
+
+  moved(bytes: number): void {
+    this.givenBytes += bytes;
+    this.place?.touch();
+  }
+
+  blocked(): void {
+    this.clock.resume();
+  }
+
+  unblocked(): void {
+    this.clock.add(this.givenBytes);
+    this.givenBytes = 0;
+    this.clock.pause();
+    this.place?.touch();
+  }
+
+  /** There is no more to give, but perhaps some to be taken. */
+  ended(): void {
+    this.clock.resume();
+  }
+
+  override end(): void {
+    this.clock.stop();
+    super.end();
+  }
+}
+
+export function stalledUpload(): ServiceError {
+  return uploadTimedOut('Nothing more of the upload came for too long');
+}
+
+function uploadTimedOut(message: string): ServiceError {
+  return new ServiceError('DEADLINE_EXCEEDED', 'REQUEST_TIMEOUT', message);
+}
