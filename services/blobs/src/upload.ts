@@ -16,6 +16,8 @@ export interface UploadAnswer {
   blob_id: string;
   status: 'Completed';
   message: string;
+  /** Where the upload made the collection. */
+  created_collection?: { name: string; access_policy: { read: string } };
 }
 
 /**
@@ -40,11 +42,13 @@ export async function upload(
       throw error;
     });
     const committed = await commit(context, message, requestId);
+    const { createdCollection: created } = committed;
     return {
       ticket_id: committed.ticketId,
       blob_id: committed.blobId,
       status: 'Completed',
       message: 'The blob is stored',
+      ...(created && { created_collection: { name: created.name, access_policy: { read: created.readAccess } } }),
     };
   } finally {
     context.committing.delete(grant.blobId);

@@ -9,6 +9,7 @@ import {
   buildLinks,
   currentHandles,
   findDone,
+  keptAnswer,
   knownHandles,
   makeCollection,
   type App,
@@ -16,7 +17,7 @@ import {
   type Outcomes,
   type Placed,
 } from './batch';
-import type { CollectionHandle } from './catalog';
+import type { CollectionHandle, ReadAccess } from './catalog';
 import type { CopyTurns } from './copy-turns';
 import { countBatch } from './commit-metrics';
 import { insertCommits } from './commits';
@@ -81,6 +82,7 @@ export class BatchWriter {
     private readonly pool: Pool,
     private readonly copyTurns: CopyTurns,
     private readonly now: () => Date,
+    private readonly defaultRead: ReadAccess,
   ) {
     this.handles = new WriterHandles(pool);
   }
@@ -154,7 +156,7 @@ export class BatchWriter {
       const moved = foreseen ? moveHeadFrom(app.number, foreseen, built.left) : moveHead(app.number, built.left);
       const commits = insertCommits(app.number, built.links.commits, built.at);
       const counted = countCopied(handle, documents, built.at);
-      const last = [moved, usualLockTimeout, counted, commits, ...answersKept([bulk])];
+      const last = [moved, usualLockTimeout, counted, commits, ...answersKept([bulk], built.outcomes)];
       return { result: built, last };
     };
     const options = { ...timeoutOf([bulk]), lockTimeoutMs: aheadLockTimeoutMs };
@@ -231,7 +233,7 @@ export class BatchWriter {
     const open = batch.filter((one) => !outcomes.has(one));
     const handles = await currentHandles(tx, this.handles, app, locked.catalogRevision, open);
     const known = handles.size;
-    const make = makeCollection(tx, app, at);
+    const make = makeCollection(tx, app, this.defaultRead, at);
     const { head, commits, refused } = await buildLinks(app, locked, open, handles, { outcomes, placed }, make);
     // A write that is repeated may be refused by what has changed since it was committed.
     if (refused.length > 0 && !search) await findDone(tx, app, refused, outcomes);
@@ -246,7 +248,7 @@ export class BatchWriter {
     }
     last.push(moveHead(app.number, head), insertCommits(app.number, commits, at));
     const done = open.filter((one) => !(outcomes.get(one) instanceof ServiceError));
-    last.push(...answersKept(done));
+    last.push(...answersKept(done, outcomes));
     return { outcomes, changed, left, last };
   }
 
@@ -272,8 +274,14 @@ export class BatchWriter {
 /** The head or the catalog is not as it must be for what was copied ahead. */
 class NotAsPlanned extends Error {}
 
-const answersKept = (writes: readonly Waiting[]): Step[] =>
-  writes.flatMap(({ write: { idempotency, ticketId } }) => (idempotency ? [keepingAnswer(idempotency, ticketId)] : []));
+const answersKept = (writes: readonly Waiting[], outcomes: Outcomes): Step[] =>
+  writes.flatMap((one) => {
+    const outcome = outcomes.get(one);
+    const { idempotency } = one.write;
+    return idempotency && outcome && !(outcome instanceof ServiceError)
+      ? [keepingAnswer(idempotency, keptAnswer(outcome))]
+      : [];
+  });
 
 const hasUnique = ({ indexes }: CollectionHandle): boolean => indexes.some(({ unique }) => unique);
 

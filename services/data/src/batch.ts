@@ -1,6 +1,6 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { Connection } from '@granary/shared/postgres/pool';
-import { findCollections, type CollectionHandle } from './catalog';
+import { findCollections, type CollectionHandle, type ReadAccess } from './catalog';
 import { addCollection } from './collections';
 import { findCommitted, type Committed, type CommitRow, type Link } from './commits';
 import type { WriterHandles } from './handles';
@@ -48,7 +48,8 @@ export async function buildLinks(
     const { write } = one;
     try {
       const built = write.build(handles.get(write.collection), head);
-      const handle = handles.get(write.collection) ?? (await make(write.collection));
+      const known = handles.get(write.collection);
+      const handle = known ?? (await make(write.collection));
       handles.set(write.collection, handle);
       head = built.at(-1)!.link;
       const namespace = handle.namespace ?? `${app.appId}::${handle.name}`;
@@ -58,7 +59,8 @@ export async function buildLinks(
         commits.push({ link, ticketId, operation, collection: handle.name, namespace, userAddress });
         if (placed) addPlaced(placed, handle, Number(link.ordinal), ofLink);
       }
-      outcomes.set(one, toCommitted(write, handle.number, namespace, built[0]!.link));
+      const committed = toCommitted(write, handle.number, namespace, built[0]!.link);
+      outcomes.set(one, known ? committed : { ...committed, createdWithAccess: handle.readAccess });
     } catch (error) {
       // An error of Postgres has ended the transaction; a refusal before any statement has not.
       if (!(error instanceof ServiceError)) throw error;
@@ -108,6 +110,10 @@ export async function findDone(
   }
 }
 
+/** What is kept of a commit for its Idempotency-Key. */
+export const keptAnswer = ({ ticketId, createdWithAccess }: Committed): string =>
+  createdWithAccess ? `${ticketId} ${createdWithAccess}` : ticketId;
+
 /** Under the lock of the head nobody else can keep an answer for this app, so looking is enough. */
 export async function answerRepeated(
   tx: Connection,
@@ -119,10 +125,11 @@ export async function answerRepeated(
     const key = one.write.idempotency;
     if (!key || outcomes.has(one)) continue;
     try {
-      const ticketId = await findAnswer(tx, key);
-      if (ticketId === undefined) continue;
+      const answer = await findAnswer(tx, key);
+      if (answer === undefined) continue;
+      const [ticketId, createdWithAccess] = answer.split(' ') as [string, ReadAccess | undefined];
       const committed = (await findCommitted(tx, app.number, [ticketId])).get(ticketId);
-      if (committed) outcomes.set(one, committed);
+      if (committed) outcomes.set(one, createdWithAccess ? { ...committed, createdWithAccess } : committed);
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       outcomes.set(one, error);
@@ -166,5 +173,5 @@ export async function currentHandles(
 }
 
 /** Makes a collection that a write is the first to name. */
-export const makeCollection = (tx: Connection, app: App, at: Date) => (name: string) =>
-  addCollection(tx, app, { name }, at);
+export const makeCollection = (tx: Connection, app: App, readAccess: ReadAccess, at: Date) => (name: string) =>
+  addCollection(tx, app, { name, readAccess }, at);

@@ -115,6 +115,9 @@ interface IndexRow {
   status: IndexDescriptor['status'];
 }
 
+/** Who may read: anybody, or only who has a key with Read. */
+export type ReadAccess = 'public' | 'private';
+
 /** Number and id of an app that is not deleted. Throws APP_NOT_FOUND. */
 export async function findApp(db: Queryable, appId: string): Promise<{ number: bigint; appId: string }> {
   const found = await row<{ number: bigint }>(

@@ -23,6 +23,7 @@ import {
   historyTable,
   requireCollection,
   type CollectionHandle,
+  type ReadAccess,
 } from './catalog';
 import { growCatalogRevision, lockHead } from './head';
 import { addSchemaIndexes, rekeyIndexes } from './indexes';
@@ -45,7 +46,7 @@ export interface NewCollection {
   primaryColumn?: string | undefined;
   sortColumn?: string | undefined;
   schemaText?: string | undefined;
-  readAccess?: 'public' | 'private';
+  readAccess: ReadAccess;
 }
 
 interface App {
@@ -79,7 +80,7 @@ export async function addCollection(
     tx,
     sql`insert into collection (app_number, name, namespace, primary_column, sort_column, schema_text, read_access, created_at, updated_at)
         values (${app.number}, ${input.name}, ${input.namespace ?? null}, ${input.primaryColumn ?? null}, ${input.sortColumn ?? null},
-                ${input.schemaText ?? null}, ${input.readAccess ?? 'public'}, ${at}, ${at})
+                ${input.schemaText ?? null}, ${input.readAccess}, ${at}, ${at})
         returning number`,
   ))!;
   const table = { appNumber: app.number, number };
@@ -104,7 +105,11 @@ export async function addCollection(
   return (await findCollection(tx, app, input.name))!;
 }
 
-export async function createCollection(pool: Pool, request: CreateCollectionRequest): Promise<Collection> {
+export async function createCollection(
+  pool: Pool,
+  request: CreateCollectionRequest,
+  defaultRead: ReadAccess,
+): Promise<Collection> {
   return changingAppOnce(pool, request, async (tx, app) => {
     const created = await addCollection(
       tx,
@@ -115,7 +120,7 @@ export async function createCollection(pool: Pool, request: CreateCollectionRequ
         primaryColumn: request.primaryColumn,
         sortColumn: request.sortColumn,
         schemaText: request.schemaJson === '' ? undefined : request.schemaJson,
-        readAccess: readAccess(request.readAccess || 'public'),
+        readAccess: readAccess(request.readAccess || defaultRead),
       },
       await databaseTime(tx),
     );
@@ -123,7 +128,7 @@ export async function createCollection(pool: Pool, request: CreateCollectionRequ
   });
 }
 
-function readAccess(text: string): 'public' | 'private' {
+function readAccess(text: string): ReadAccess {
   if (text === 'public' || text === 'private') return text;
   throw invalid('The access policy is not valid', { 'access_policy.read': ['must be public or private'] });
 }

@@ -4,6 +4,7 @@ import { parseTicket } from '@granary/shared/ids';
 import { byteaArray, int8Array, textArray } from '@granary/shared/postgres/binary';
 import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { named, sql, type Sql } from '@granary/shared/postgres/sql';
+import type { ReadAccess } from './catalog';
 import { contentHash, linkHash, type Entry, type Head } from './head';
 import { TASK_NOT_FOUND } from './jobs';
 
@@ -25,6 +26,8 @@ export interface Committed {
   ids: readonly string[];
   /** 0 when the catalog no longer says. */
   collectionNumber: bigint;
+  /** Of a collection that this write made. */
+  createdWithAccess?: ReadAccess;
 }
 
 const commitsTable = (appNumber: bigint): Sql => named('a_', appNumber, '.commits');

@@ -7,6 +7,7 @@ import { CommitUnknownError } from '@granary/shared/postgres/transaction';
 import { Ahead, concern, type Copying } from './ahead';
 import type { App, Placed } from './batch';
 import { BatchWriter, type Search, type Written } from './batch-writer';
+import type { ReadAccess } from './catalog';
 import { waitingBytes } from './commit-metrics';
 import type { Committed } from './commits';
 import type { CopyTurns } from './copy-turns';
@@ -25,6 +26,13 @@ const unknownForMs = 30_000;
 const aheadMax = 2;
 /** After a bulk that was copied ahead in vain so many of its app are not. */
 const waryFor = 16;
+
+export interface CommitSettings {
+  /** Batches, of different apps, that run at a time. */
+  concurrency: number;
+  /** Who may read a collection that a write makes. */
+  defaultRead: ReadAccess;
+}
 
 /** The writes of an app. */
 interface Writes {
@@ -49,18 +57,17 @@ export class Committer {
   private waitingBytes = 0;
   private readonly turns: Array<() => void> = [];
 
-  /** `concurrency` batches, of different apps, run at a time. */
   constructor(
     pool: Pool,
     private readonly log: Logger,
-    concurrency: number,
+    { concurrency, defaultRead }: CommitSettings,
     private readonly copyTurns: CopyTurns,
     now: () => Date,
     /** Hears which collections a transaction has changed, once it is committed. */
     private readonly afterCommit: (collectionNumbers: readonly bigint[]) => void,
     private readonly storage?: Pick<StorageMonitor, 'refuseWhenFull'>,
   ) {
-    this.writer = new BatchWriter(pool, copyTurns, now);
+    this.writer = new BatchWriter(pool, copyTurns, now, defaultRead);
     this.free = concurrency;
   }
 

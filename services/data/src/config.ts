@@ -12,6 +12,8 @@ export const dataConfig = commonConfig.extend({
   SKILLS_DIRECTORY: z.string().min(1),
   /** How often what is past its retention is purged and old answers to idempotency keys are forgotten. */
   HOUSEWORK_EVERY_MS: whole(50, 86_400_000).default(60_000),
+  /** Who may read a collection or view that says nothing of it, one that a write makes for example. */
+  DEFAULT_READ: z.enum(['public', 'private']).default('public'),
   /** How the outside reaches the gateway; stands in the examples of the skills documents. */
   PUBLIC_URL: publicUrl.default('http://127.0.0.1:8080'),
 });

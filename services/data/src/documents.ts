@@ -7,7 +7,7 @@ import { invalid, ServiceError } from '@granary/shared/errors';
 import { readJson, toText, type JsonValue } from '@granary/shared/json/value';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { requireCollection, type CollectionHandle } from './catalog';
-import { linkContent, nextLink, resultsJson, type LinkContent } from './commits';
+import { linkContent, nextLink, resultsJson, type Committed, type LinkContent } from './commits';
 import type { Entry } from './head';
 import type { App } from './batch';
 import { toIdempotencyKey } from './idempotency';
@@ -61,8 +61,12 @@ export async function storeDocuments(committer: Committing, request: StoreReques
     },
   };
   const committed = await committer.submit(app, write);
-  return { ticketId: committed.ticketId, resultsJson: resultsJson(committed) };
+  return { ticketId: committed.ticketId, resultsJson: resultsJson(committed), ...createdCollection(committed) };
 }
+
+/** The collection that a write has made, if it has. */
+const createdCollection = ({ collection: name, createdWithAccess: readAccess }: Committed) =>
+  readAccess === undefined ? {} : { createdCollection: { name, readAccess } };
 
 const isLarge = (body: Buffer): boolean => body.length > slicedFromBytes;
 
@@ -165,6 +169,7 @@ export async function commitUpload(committer: Committing, request: CommitUploadR
     blobId: committed.ids[0]!,
     transactionHash: committed.hash.toString('hex'),
     height: committed.height.toString(),
+    ...createdCollection(committed),
     collectionNumber: committed.collectionNumber.toString(),
   };
 }

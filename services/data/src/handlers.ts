@@ -11,6 +11,7 @@ import {
   setRetention,
   updateCollection,
 } from './collections';
+import type { ReadAccess } from './catalog';
 import { getCommit } from './commits';
 import type { Committer } from './committer';
 import { commitUpload, storeDocuments, validateDocuments } from './documents';
@@ -30,13 +31,15 @@ export interface HandlerContext extends SkillsContext, ReadContext {
   queries: Recent<PredefinedQuery>;
   committer: Committer;
   usage: UsagePublisher;
+  /** Who may read a collection or view that says nothing of it. */
+  defaultRead: ReadAccess;
   /** Called after a change that may have put a job into the queue. */
   wakeWorker: () => void;
 }
 
 /** Every method of the service: message → input, call, result → message. */
 export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> {
-  const { pool, fast, readers, queries, committer, usage, wakeWorker } = context;
+  const { pool, fast, readers, queries, committer, usage, defaultRead, wakeWorker } = context;
   /** For what changes the catalog of an app, and may have put a job into the queue. */
   const changing = async <T>(appId: string, result: Promise<T>): Promise<T> => {
     try {
@@ -58,7 +61,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     listKeys: (request) => listKeys(pool, request),
     revokeKey: (request) => revokeKey(pool, request),
 
-    createCollection: (request) => changing(request.appId, createCollection(pool, request)),
+    createCollection: (request) => changing(request.appId, createCollection(pool, request, defaultRead)),
     getCollection: ({ appId, collection }) => getCollection(pool, appId, collection),
     listCollections: (request) => listCollections(pool, request),
     updateCollection: (request) => changing(request.appId, updateCollection(pool, request)),
@@ -74,13 +77,13 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     listDocuments: async (request, call) => ({ json: await listDocuments(context, request, call) }),
     readCollection: async (request, call) => ({ json: await readCollection(context, request, call) }),
 
-    createIndex: (request) => changing(request.appId, createIndex(pool, request)),
+    createIndex: (request) => changing(request.appId, createIndex(pool, request, defaultRead)),
     listIndexes: (request) => listIndexes(pool, request),
     getIndex: ({ appId, collection, name }) => getIndex(pool, appId, collection, name),
     rebuildIndex: (request) => changing(request.appId, rebuildIndex(pool, request)),
     deleteIndex: (request) => changing(request.appId, deleteIndex(pool, request)),
 
-    createView: (request) => changing(request.appId, createView(context, request)),
+    createView: (request) => changing(request.appId, createView(context, request, defaultRead)),
     listViews: (request) => listViews(context, request),
     getView: ({ appId, name }) => getView(context, appId, name),
     deleteView: (request) => deleteView(context, request),

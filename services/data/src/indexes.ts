@@ -20,6 +20,7 @@ import {
   type CollectionHandle,
   type IndexColumns,
   type IndexDefinition,
+  type ReadAccess,
 } from './catalog';
 import { addCollection, changingAppOnce } from './collections';
 import { growCatalogRevision } from './head';
@@ -49,17 +50,28 @@ interface Table {
  * Makes an index: a btree, a btree over a declared type, or a composite one over several fields. Small tables are
  * indexed at once; else the answer carries the ticket of the build. The same definition again changes nothing.
  */
-export async function createIndex(pool: Pool, request: CreateIndexRequest): Promise<CreateIndexResponse> {
+export async function createIndex(
+  pool: Pool,
+  request: CreateIndexRequest,
+  defaultRead: ReadAccess,
+): Promise<CreateIndexResponse> {
   const definition = definitionOf(request);
   return changingAppOnce<CreateIndexResponse>(pool, request, async (tx, app) => {
+    let created: CollectionHandle | undefined;
     const answer = async (ticketId: string, updated: boolean): Promise<CreateIndexResponse> => ({
       index: await getIndex(tx, request.appId, request.collection, request.name),
       updated,
       ticketId,
+      ...(created && { createdCollection: { name: created.name, readAccess: created.readAccess } }),
     });
     const handle =
       (await findCollection(tx, app, request.collection)) ??
-      (await addCollection(tx, app, { name: request.collection }, await databaseTime(tx)));
+      (created = await addCollection(
+        tx,
+        app,
+        { name: request.collection, readAccess: defaultRead },
+        await databaseTime(tx),
+      ));
     const same = handle.definitions.find((index) => index.name === request.name);
     if (same) {
       if (isSame(same, definition)) {

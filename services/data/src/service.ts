@@ -69,10 +69,11 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
       const batches = Math.max(1, Math.floor(config.DATABASE_POOL_SIZE / 2));
       // There are as many lanes as the database has cores; one is left to small writes.
       const copyTurns = new CopyTurns(Math.max(1, config.LANE_SIZE - 1));
+      const settings = { concurrency: batches, defaultRead: config.DEFAULT_READ };
       const afterCommit = (changed: readonly bigint[]) => {
         for (const number of changed) usage.touch(number);
       };
-      const committer = new Committer(pool, log, batches, copyTurns, clock.now, afterCommit, storage);
+      const committer = new Committer(pool, log, settings, copyTurns, clock.now, afterCommit, storage);
       const worker = new JobWorker(
         { pool, log },
         {
@@ -94,6 +95,7 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
         log,
         committer,
         usage,
+        defaultRead: config.DEFAULT_READ,
         skillsDirectory: config.SKILLS_DIRECTORY,
         get publicUrl() {
           return overrides.publicUrl?.() ?? config.PUBLIC_URL;

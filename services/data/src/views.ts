@@ -13,7 +13,14 @@ import type { Logger } from '@granary/shared/logger';
 import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
-import { COLLECTION_NOT_FOUND, findApp, findCollection, viewTable, type CollectionHandle } from './catalog';
+import {
+  COLLECTION_NOT_FOUND,
+  findApp,
+  findCollection,
+  viewTable,
+  type CollectionHandle,
+  type ReadAccess,
+} from './catalog';
 import { ALREADY_EXISTS, changingAppOnce } from './collections';
 import { growCatalogRevision } from './head';
 import { once, toIdempotencyKey } from './idempotency';
@@ -104,7 +111,11 @@ const viewNotFound = (name: string): ServiceError => notFound(VIEW_NOT_FOUND, `T
  * COLLECTION_NOT_FOUND, LIMIT_EXCEEDED, INVALID_QUERY; FORBIDDEN when it would show a private source in public and the
  * caller may not publish; NOT_IMPLEMENTED for live views and joins.
  */
-export async function createView({ pool }: Context, request: CreateViewRequest): Promise<JobResponse> {
+export async function createView(
+  { pool }: Context,
+  request: CreateViewRequest,
+  defaultRead: ReadAccess,
+): Promise<JobResponse> {
   const { name, sourceCollections, ticketId } = request;
   if (!isName(name)) throw invalid('The name is not valid', { name: [nameRule] });
   const refreshMode = request.refreshMode || 'lazy';
@@ -133,8 +144,8 @@ export async function createView({ pool }: Context, request: CreateViewRequest):
     if (taken.views >= viewsMax) throw invalid(`An app may have at most ${viewsMax} views`, {}, LIMIT_EXCEEDED);
     const sources: CollectionHandle[] = [];
     for (const source of sourceCollections) sources.push(await requireSource(tx, app, source));
-    const inherited = sources.some((source) => source.readAccess === 'private') ? 'private' : 'public';
-    if (inherited === 'private' && request.readAccess === 'public' && !request.mayPublish) {
+    const showsPrivate = sources.some((source) => source.readAccess === 'private');
+    if (showsPrivate && request.readAccess === 'public' && !request.mayPublish) {
       throw forbidden('A public view of a private collection needs the permission Admin');
     }
     const { number } = (await row<{ number: bigint }>(
@@ -142,7 +153,7 @@ export async function createView({ pool }: Context, request: CreateViewRequest):
       sql`insert into view (app_number, name, query_text, source_collections, refresh_mode, variables_text, read_access,
             status, created_at)
           values (${app.number}, ${name}, ${queryText}, ${sourceCollections}, ${refreshMode}, ${variablesText},
-            ${request.readAccess || inherited}, 'building', clock_timestamp()) returning number`,
+            ${request.readAccess || (showsPrivate ? 'private' : defaultRead)}, 'building', clock_timestamp()) returning number`,
     ))!;
     await checkDefinitionBytes(tx, app.number);
     await growCatalogRevision(tx, app.number);

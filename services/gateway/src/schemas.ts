@@ -86,3 +86,14 @@ export const selectSchema = z
 export function accessPolicy(readAccess: string): { read: string } {
   return { read: readAccess };
 }
+
+/** What an answer says of a collection that the request made because there was none of its name. */
+export const createdCollectionSchema = z
+  .object({ name: z.string().describe('Name of the collection'), access_policy: accessPolicySchema })
+  .optional()
+  .describe('The collection that the request made, for there was none of its name');
+
+export const createdJson = ({ name, readAccess }: { name: string; readAccess: string }) => ({
+  name,
+  access_policy: accessPolicy(readAccess),
+});

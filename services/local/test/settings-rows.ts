@@ -70,6 +70,13 @@ export const rows: Record<string, Row> = {
       expect(output()).toContain('curl https://api.example.com/granary/health');
     },
   },
+  DEFAULT_READ: {
+    value: 'private',
+    effect: async ({ url, app: { appId, key } }) => {
+      const made = await send(url, 'POST', `/api/apps/${appId}/collections`, { key, body: { name: 'says_nothing' } });
+      expect(made.body['access_policy']).toEqual({ read: 'private' });
+    },
+  },
   CORS_ORIGINS: {
     value: 'https://a.example',
     effect: async (granary) => {

@@ -63,7 +63,7 @@ export function responsesOf(route: Route, components: Components, shared: Json):
 
 /** An error that a route describes itself can still have the usual codes. */
 function withCodes(own: ResponseDoc, usual: ResponseDoc): ResponseDoc {
-  const found = [...(usual.codes ?? []), ...(own.codes ?? [])];
+  const found = [...new Set([...(usual.codes ?? []), ...(own.codes ?? [])])];
   return found.length === 0 ? own : { ...own, codes: found };
 }
 
@@ -111,7 +111,7 @@ function descriptionOf({ description, codes = [] }: ResponseDoc): string {
 }
 
 /** What a route can answer by its kind. */
-function commonResponses({ auth, body, path, urgent }: Route): Record<number, ResponseDoc> {
+function commonResponses({ auth, body, headers = {}, path, urgent }: Route): Record<number, ResponseDoc> {
   const missing = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => pathParameters[name as PathParameter].reason);
   const refused: readonly Code[] = body?.kind === 'json' || body?.kind === 'raw' ? ['MALFORMED_JSON'] : [];
   return {
@@ -121,6 +121,10 @@ function commonResponses({ auth, body, path, urgent }: Route): Record<number, Re
       403: { description: 'The key belongs to another app, or lacks the permission', codes: ['FORBIDDEN'] },
     }),
     ...(missing.length > 0 && { 404: { description: 'Something that the path names does not exist', codes: missing } }),
+    ...('Idempotency-Key' in headers && {
+      409: { description: 'The same request is still running', codes: ['REQUEST_IN_PROGRESS'] },
+      422: { description: 'The Idempotency-Key was used for another request', codes: ['IDEMPOTENCY_KEY_REUSED'] },
+    }),
     ...(hasBody(body) && {
       408: { description: 'The body took too long to arrive', codes: ['REQUEST_TIMEOUT'] },
       413: { description: 'The body is too large', codes: ['PAYLOAD_TOO_LARGE'] },

@@ -9,7 +9,7 @@ import { hasPermission, type AppCaller, type Caller } from '../auth';
 import { callerName, idempotencyHeader, idempotencyKey, replayedHeader } from '../idempotency';
 import { tooLarge, unauthenticated } from '../problem';
 import { route, type Context, type Route, type RouteRequest } from '../route';
-import { exampleTicket, ticketField } from '../schemas';
+import { createdCollectionSchema, exampleTicket, ticketField } from '../schemas';
 
 /** What a multipart body may hold beside the file: the metadata and the form around it. */
 const formOverheadBytes = 128 * 1024;
@@ -163,7 +163,7 @@ export const blobRoutes: readonly Route[] = [
     responses: {
       202: {
         description: 'Stored',
-        schema: uploaded,
+        schema: uploaded.extend({ created_collection: createdCollectionSchema }),
         example: { ...exampleUpload, message: 'The blob is stored' },
       },
       409: { description: 'A unique value is taken', codes: ['UNIQUE_VIOLATION'] },

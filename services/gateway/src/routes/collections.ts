@@ -54,7 +54,8 @@ export const collectionRoutes = [
           primaryColumn: body.primary_column ?? undefined,
           sortColumn: body.sort_column ?? undefined,
           schemaJson: memberText(tree, 'schema_definition'),
-          readAccess: body.access_policy?.read ?? 'public',
+          // Empty: as DEFAULT_READ says.
+          readAccess: body.access_policy?.read ?? '',
           idempotency: idempotencyOfJson(request),
         }),
         call,

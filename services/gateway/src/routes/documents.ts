@@ -4,12 +4,21 @@ import type { Parameter } from '@granary/shared/gen/granary/data/v1/Parameter';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreResponse';
 import { newTicket } from '@granary/shared/ids';
-import { jsonBytes, taskLocation, type Answer } from '../answer';
+import { jsonBytes, stringify, taskLocation, type Answer } from '../answer';
 import { hasPermission, type AnyReader } from '../auth';
 import type { Code } from '../codes';
 import { idempotency, idempotencyHeader, replayedHeader } from '../idempotency';
 import { limits, route, selectableQuery, type RouteRequest } from '../route';
-import { exampleTicket, findSchema, objectSchema, recordsSchema, selectSchema, ticketField } from '../schemas';
+import {
+  createdCollectionSchema,
+  createdJson,
+  exampleTicket,
+  findSchema,
+  objectSchema,
+  recordsSchema,
+  selectSchema,
+  ticketField,
+} from '../schemas';
 
 const rootPattern = /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}::[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/;
 
@@ -64,6 +73,7 @@ const storedSchema = z.object({
       }),
     )
     .describe('One for each document, in their order'),
+  created_collection: createdCollectionSchema,
 });
 
 /** What every read by the query language can answer. */
@@ -213,9 +223,10 @@ export async function read(
 }
 
 /** The results come as JSON text, some 200 KB for a bulk, and stay the bytes that they are. */
-function storedAnswer({ ticketId, resultsJson }: StoreResponse): Buffer {
+function storedAnswer({ ticketId, resultsJson, createdCollection: created }: StoreResponse): Buffer {
   const head = `{"ticket_id":${JSON.stringify(ticketId)},"status":"Completed","message":"The documents are stored","results":`;
-  return Buffer.concat([Buffer.from(head), resultsJson, closingBrace]);
+  const end = created ? Buffer.from(`,"created_collection":${stringify(createdJson(created))}}`) : closingBrace;
+  return Buffer.concat([Buffer.from(head), resultsJson, end]);
 }
 
 const closingBrace = Buffer.from('}');

@@ -6,7 +6,15 @@ import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempot
 import { listed, listing, listingHeaders, listingQuery } from '../listing';
 import { exampleIndex, indexDefinition, indexJson, indexSchema } from '../index-definition';
 import { limits, route } from '../route';
-import { exampleTicket, objectSchema, successSchema, ticketField, ticketSchema } from '../schemas';
+import {
+  createdCollectionSchema,
+  createdJson,
+  exampleTicket,
+  objectSchema,
+  successSchema,
+  ticketField,
+  ticketSchema,
+} from '../schemas';
 
 const read = { kind: 'app', permission: 'Read' } as const;
 const admin = { kind: 'app', permission: 'Admin' } as const;
@@ -41,7 +49,11 @@ export const indexRoutes = [
         schema: indexSchema.extend({ updated: z.literal(true).describe('Always true') }),
         example: { ...exampleIndex, updated: true },
       },
-      201: { description: 'The index, ready', schema: indexSchema },
+      201: {
+        description: 'The index, ready',
+        schema: indexSchema.extend({ created_collection: createdCollectionSchema }),
+        example: exampleIndex,
+      },
       202: {
         description: 'It is being built',
         schema: indexSchema.extend({ ticket_id: ticketField }),
@@ -72,7 +84,11 @@ export const indexRoutes = [
         },
         call,
       );
-      const index = indexJson(made.index!);
+      const { createdCollection } = made;
+      const index = {
+        ...indexJson(made.index!),
+        ...(createdCollection && { created_collection: createdJson(createdCollection) }),
+      };
       const headers = replayedHeader(made.replayed === true);
       if (made.updated) return json(200, { ...index, updated: true }, headers);
       if (made.ticketId) return accepted(made.ticketId, { ...index, ticket_id: made.ticketId }, headers);
