@@ -58,7 +58,7 @@ export const gatewayConfig = z.object({
   STREAM_CONCURRENCY: whole(1, 100_000).default(256),
   /** … the parts of each that one app and one client address may have, … */
   STREAM_APP_PERCENT: whole(1, 100).default(75),
-  STREAM_CLIENT_PERCENT: whole(1, 100).default(50),
+  STREAM_CLIENT_PERCENT: whole(1, 100).default(25),
   /** … and the least rate of each, in each period of so long. */
   TRANSFER_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3).default(1_024),
   UPLOAD_GRACE_MS: whole(250, 3_600_000).default(20_000),

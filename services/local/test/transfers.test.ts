@@ -127,7 +127,7 @@ describe.each([
 });
 
 describe('places for transfers', () => {
-  beforeAll(() => start({ gateway: { STREAM_CONCURRENCY: '8', QUEUE_TIMEOUT_MS: '50' } }));
+  beforeAll(() => start({ gateway: { STREAM_CONCURRENCY: '8', STREAM_CLIENT_PERCENT: '50', QUEUE_TIMEOUT_MS: '50' } }));
   afterAll(() => granary.stop());
 
   /** Resolves when all but `count` of the peers were refused, so that those are under way. */
