@@ -106,6 +106,22 @@ describe('with a clock that is wrong', () => {
     expect(await ids()).toEqual(['before']);
   });
 
+  test.each([-25, 25])('by %d hours, an Idempotency-Key still repeats the answer and writes once', async (hours) => {
+    const app = await newApp(granary);
+    const headers = { 'idempotency-key': 'once' };
+    const body = { root: `${app.appId}::notes`, data: [{ text: 'written once' }] };
+    shiftMs = hours * 3_600_000;
+    const first = await app.call('POST', '/store', body, headers);
+    expect(first.status).toBe(202);
+    for (const shift of [shiftMs, 0]) {
+      shiftMs = shift;
+      const again = await app.call('POST', '/store', body, headers);
+      expect([again.status, again.text]).toEqual([202, first.text]);
+      expect(again.headers.get('idempotency-replayed')).toBe('true');
+    }
+    expect((await app.list('notes')).body.total).toBe(1);
+  });
+
   test('health is degraded beyond 10 s, says by how much, and is well again with the clock', async () => {
     const health = async () => (await send<{ status: string }>(granary.url, 'GET', '/health')).text;
     await eventuallyHolds(health, (text) => text.includes('"status":"healthy"') && !text.includes('degraded'));
