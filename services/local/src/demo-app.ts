@@ -46,14 +46,17 @@ async function keep(path: string, app: DemoApp): Promise<void> {
   }
 }
 
-/** Five lines that work when pasted, one after the other. The key may be a variable of the shell. */
-export function curlLines(url: string, { appId, key }: DemoApp): string[] {
+/**
+ * Five lines that work when pasted, one after the other. The key may be a variable of the shell. `isPublic`: a collection
+ * that the first line creates can be read without a key.
+ */
+export function curlLines(url: string, { appId, key }: DemoApp, isPublic = true): string[] {
   const header = key.startsWith('$') ? `"X-App-Key: ${key}"` : `'X-App-Key: ${key}'`;
   return [
     `curl -X POST ${url}/store -H ${header} -H 'Content-Type: application/json' -d '{"root":"${appId}::notes","data":[{"id":"first","text":"Hello","stars":5},{"text":"World","stars":3}]}'`,
     `curl -X POST ${url}/list -H ${header} -H 'Content-Type: application/json' -d '{"root":"${appId}::notes","find":{"stars":{"gte":4}}}'`,
     `curl -X POST ${url}/api/apps/${appId}/indexes -H ${header} -H 'Content-Type: application/json' -d '{"name":"by_stars","collection":"notes","field_name":"stars","index_type":"number"}'`,
-    `curl '${url}/api/apps/${appId}/collections/notes/data?stars=5'`,
+    `curl '${url}/api/apps/${appId}/collections/notes/data?stars=5'${isPublic ? '' : ` -H ${header}`}`,
     `curl ${url}/health`,
   ];
 }

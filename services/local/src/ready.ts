@@ -1,9 +1,11 @@
+import type { Environment } from '@granary/shared/config';
 import { curlLines, type DemoApp } from './demo-app';
 
 export interface Ready {
   /** Where the gateway answers on this machine. */
   url: string;
-  publicUrl?: string | undefined;
+  /** Settings of the services. */
+  environment: Environment;
   host: string;
   dataDir: string;
   operatorKey: string;
@@ -17,7 +19,8 @@ export interface Ready {
 }
 
 /** What a start prints once requests are answered. */
-export function readyLines({ url, publicUrl, host, dataDir, app, showKeys, parts = [], ...key }: Ready): string[] {
+export function readyLines({ url, environment, host, dataDir, app, showKeys, parts = [], ...key }: Ready): string[] {
+  const { PUBLIC_URL: publicUrl, DEFAULT_READ: defaultRead } = environment;
   const base = (publicUrl ?? url).replace(/\/+$/, '');
   const isOpen = host === '0.0.0.0' || host === '::';
   return [
@@ -38,6 +41,8 @@ export function readyLines({ url, publicUrl, host, dataDir, app, showKeys, parts
     '',
     'Five calls to begin with:',
     '',
-    ...curlLines(base, showKeys ? app : { ...app, key: '$APP_KEY' }).map((line) => `${line}\n`),
+    ...curlLines(base, showKeys ? app : { ...app, key: '$APP_KEY' }, defaultRead !== 'private').map(
+      (line) => `${line}\n`,
+    ),
   ];
 }

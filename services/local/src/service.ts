@@ -62,9 +62,8 @@ export async function startLocal({ config, environment, log, say }: LocalOptions
     const app = await demoApp(url, operatorKey, dataDir);
     stops.push(await noteRunning(dataDir, url));
     const { SHOW_KEYS: showKeys, HOST: host } = config;
-    const { PUBLIC_URL: publicUrl } = environment;
     const isKeyKept = config.OPERATOR_KEY === undefined;
-    const ready = { url, publicUrl, host, dataDir, operatorKey, isKeyKept, app, showKeys };
+    const ready = { url, environment, host, dataDir, operatorKey, isKeyKept, app, showKeys };
     for (const line of readyLines(ready)) say(line);
     return { url, leavingMs, stop: () => stopAll(stops), failed };
   } catch (error) {

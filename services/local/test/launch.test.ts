@@ -51,10 +51,10 @@ test.each([
 });
 
 test.each(['npm start', 'npm run stack'] as const)(
-  'npm run demo finds what %s runs, whatever its port, and says where it looked when nothing runs',
+  'npm run demo finds what %s runs, whatever its port and DEFAULT_READ, and says where it looked when nothing runs',
   async (way) => {
     const dataDir = path.join(base, way.replaceAll(' ', '-'));
-    const started = await OwnStart.ready(way, dataDir);
+    const started = await OwnStart.ready(way, dataDir, { DEFAULT_READ: way === 'npm start' ? 'private' : 'public' });
     const found = await run('demo.mjs', ['--data-dir', dataDir]);
     expect(found.output).toContain('All of it was as expected.');
     expect(found.output).toContain(`${started.url}/store`);

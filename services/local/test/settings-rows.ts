@@ -72,7 +72,8 @@ export const rows: Record<string, Row> = {
   },
   DEFAULT_READ: {
     value: 'private',
-    effect: async ({ url, app: { appId, key } }) => {
+    effect: async ({ url, app: { appId, key }, output }) => {
+      expect(output()).toContain(`/collections/notes/data?stars=5' -H "X-App-Key: $APP_KEY"`);
       const made = await send(url, 'POST', `/api/apps/${appId}/collections`, { key, body: { name: 'says_nothing' } });
       expect(made.body['access_policy']).toEqual({ read: 'private' });
     },

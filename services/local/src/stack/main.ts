@@ -52,9 +52,8 @@ async function start(environment: Environment, signal: AbortSignal) {
   );
   const { url, operatorKey, app } = stack;
   const { SHOW_KEYS: showKeys, HOST: host } = config;
-  const { PUBLIC_URL: publicUrl } = services;
   const isKeyKept = config.OPERATOR_KEY === undefined;
-  const ready = { url, publicUrl, host, dataDir, operatorKey, isKeyKept, app, showKeys, parts };
+  const ready = { url, environment: services, host, dataDir, operatorKey, isKeyKept, app, showKeys, parts };
   for (const line of readyLines(ready)) say(line);
   return stack;
 }
