@@ -46,7 +46,7 @@ if (process.argv[1] && path.resolve(process.argv[1]) === fileURLToPath(import.me
     });
     const brokers = values.brokers ?? process.env.KAFKA_BROKERS;
     if (values.help) console.log(usage);
-    else if (!brokers) throw new Error(`Which brokers? Say --brokers or KAFKA_BROKERS.\n\n${usage}`);
+    else if (!brokers) throw new Error(`--brokers or KAFKA_BROKERS is required.\n\n${usage}`);
     else {
       const environment = { ...process.env, KAFKA_BROKERS: brokers };
       if (values.prefix) environment.KAFKA_TOPIC_PREFIX = values.prefix;

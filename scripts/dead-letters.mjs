@@ -25,7 +25,7 @@ function show(parked) {
     );
   }
   const events = parked.reduce((sum, each) => sum + each.events, 0);
-  console.log(`${events} events of ${parked.length} keys are put aside`);
+  console.log(`${events} events of ${parked.length} keys are dead-lettered`);
 }
 
 function showRefused(refused) {
@@ -36,15 +36,15 @@ function showRefused(refused) {
 }
 
 async function skip(pool, filter, requests) {
-  if (!filter.consumer || !filter.key) throw new Error(`Which event? Say --consumer and --key.\n\n${usage}`);
+  if (!filter.consumer || !filter.key) throw new Error(`--consumer and --key are required.\n\n${usage}`);
   const skipped = await requests.skipFirst(pool, filter);
-  if (!skipped) throw new Error(`Nothing of ${filter.consumer} is parked under ${filter.key}.`);
-  console.log(`${skipped.type} ${skipped.eventId} is skipped.`);
+  if (!skipped) throw new Error(`${filter.consumer} has no dead-lettered events under ${filter.key}.`);
+  console.log(`Skipped ${skipped.type} ${skipped.eventId}.`);
   await replay(pool, filter, requests);
 }
 
 async function replay(pool, filter, { askForReplay, listParkedKeys }) {
-  console.log(`${await askForReplay(pool, filter)} events are to be applied again …`);
+  console.log(`${await askForReplay(pool, filter)} events will be applied again …`);
   const deadline = Date.now() + answerTimeoutMs;
   for (;;) {
     const parked = await listParkedKeys(pool, filter);
@@ -55,7 +55,7 @@ async function replay(pool, filter, { askForReplay, listParkedKeys }) {
       return;
     }
     if (Date.now() > deadline)
-      throw new Error(`${waiting.length} keys wait still: they are replayed when the service runs and gets to it`);
+      throw new Error(`${waiting.length} keys are still pending: a running service replays them later`);
     await delay(200);
   }
 }

@@ -58,7 +58,7 @@ export async function startBytes(context: BlobsContext, options: BytesOptions): 
       const grant = options.trust.guard.grant(typeof header === 'string' ? header : undefined);
       const place = directions[grant.op].open({ app: grant.appId });
       try {
-        if (!place.tryTake(1)) throw unavailable('Too many transfers of blobs are under way');
+        if (!place.tryTake(1)) throw unavailable('Too many blob transfers at once; retry later');
         const { traceparent } = request.headers;
         const trace = typeof traceparent === 'string' ? traceparent : undefined;
         await tracedTransfer(context, `${request.method} /blob`, trace, (within) =>

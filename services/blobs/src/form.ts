@@ -96,7 +96,7 @@ export async function receiveForm(
         parts.metadata = collect(chunksOf(stream));
         parts.metadata.catch(reject);
       } else {
-        const message = name === 'blob' || name === 'metadata' ? 'is there twice' : 'is not a part of an upload';
+        const message = name === 'blob' || name === 'metadata' ? 'is given more than once' : 'is not a part of an upload';
         reject(invalid('The form has a part that does not belong there', { [name ?? '(unnamed)']: [message] }));
         stream.resume();
       }
@@ -143,8 +143,8 @@ function openForm(request: IncomingMessage): InstanceType<typeof Busboy> {
 }
 
 function malformed(): ServiceError {
-  return invalid('The body is not a whole multipart/form-data form', {
-    '': ['is not a whole multipart/form-data form'],
+  return invalid('The multipart/form-data body is incomplete or malformed', {
+    '': ['is incomplete or malformed'],
   });
 }
 

@@ -291,7 +291,7 @@ export class Committer {
       }
     }
     batch.forEach(({ reject }) =>
-      reject(unavailable('It is not known whether the write was committed, ask again', unknown)),
+      reject(unavailable('It is unknown whether the write was committed; retry it', unknown)),
     );
   }
 

@@ -177,7 +177,7 @@ function* documentSteps(reader: JsonReader, rules: DocumentRules): Steps<Prepare
   while (reader.nextElement()) {
     if (prepared.length >= documentsPerCallMax) {
       const message = `may have at most ${documentsPerCallMax} elements`;
-      throw invalid('A call may not hold so many documents', { data: [message] }, 'LIMIT_EXCEEDED');
+      throw invalid('Too many documents in one call', { data: [message] }, 'LIMIT_EXCEEDED');
     }
     const document = readDocument(reader, rules.watch);
     const next = prepareDocument(reader.bytes, document, rules, violations, prepared.length);
@@ -185,7 +185,7 @@ function* documentSteps(reader: JsonReader, rules: DocumentRules): Steps<Prepare
     bytes += next.end - next.start;
     if (bytes > preparedMaxBytes) {
       const message = `may have at most ${preparedMaxBytes} bytes together with the defaults of the schema`;
-      throw invalid('A call may not store so much', { data: [message] }, 'LIMIT_EXCEEDED');
+      throw invalid('Too much data in one call', { data: [message] }, 'LIMIT_EXCEEDED');
     }
     yield;
   }

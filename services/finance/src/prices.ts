@@ -45,7 +45,7 @@ export function createPrices(options: {
     const [first, ...rest] = await read(pool);
     if (!first) {
       validUntilMs = -Infinity;
-      throw unavailable('Prices are not known yet');
+      throw unavailable('Prices are not available yet; retry later');
     }
     return (known = [first, ...rest]);
   };

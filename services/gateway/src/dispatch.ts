@@ -27,7 +27,7 @@ export function routesByPath(routes: readonly Route[]): Map<string, { paths: str
   for (const route of routes) {
     const path = expressPath(route.path);
     const entry = found.get(path) ?? { paths: route.prefixes.map((prefix) => prefix + path), byMethod: new Map() };
-    if (entry.byMethod.has(route.method)) throw new Error(`${route.method} ${route.path} stands twice in the table`);
+    if (entry.byMethod.has(route.method)) throw new Error(`${route.method} ${route.path} is in the table twice`);
     entry.byMethod.set(route.method, route);
     found.set(path, entry);
   }

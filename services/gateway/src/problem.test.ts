@@ -32,7 +32,7 @@ test('a caller that should come back later is told when', () => {
 test('nothing of an internal error is shown', () => {
   const secret = new ServiceError('INTERNAL', 'SECRET_REASON', 'select password', { details: { host: 'db1' } });
   expect(problemText(problemOf(secret)!)).toBe(
-    '{"error":"Something went wrong on our side","code":"INTERNAL","details":{}}',
+    '{"error":"Internal server error","code":"INTERNAL","details":{}}',
   );
 });
 

@@ -46,7 +46,7 @@ export function problemOf(error: unknown): Problem | undefined {
 export const internalProblem: Problem = {
   status: 500,
   code: 'INTERNAL',
-  message: 'Something went wrong on our side',
+  message: 'Internal server error',
   details: {},
   headers: {},
 };

@@ -23,7 +23,7 @@ test('raw UTF-8 on the request line, which Node hands over as Latin-1, is unders
   expect(parseQuery(line).get('name')).toBe('Käse');
 });
 
-test('a name that stands twice is refused, however it is written', () => {
+test('a repeated name is refused, however it is written', () => {
   for (const text of ['a=1&a=1', 'a=1&%61=2', 'a&a', '__proto__=1&__proto__=2']) {
     expect(reasonOf(text)).toBe('REPEATED_PARAMETER');
   }

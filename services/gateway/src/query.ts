@@ -3,7 +3,7 @@ import { invalid, ServiceError } from '@granary/shared/errors';
 import { malformedUrl } from './problem';
 
 /**
- * The parameters of a query string, decoded as URLSearchParams does, but strictly: a name that stands twice, a
+ * The parameters of a query string, decoded as URLSearchParams does, but strictly: a repeated name, a
  * malformed percent-encoding and text that cannot be stored are refused. A Map, for the names come from users.
  */
 export function parseQuery(text: string): Map<string, string> {

@@ -46,7 +46,7 @@ export const exampleTicket = 'c1-Qm9va3MgYW5kIHRoZWly';
 
 const success = {
   success: z.literal(true).describe('Always true; a failure is an error'),
-  message: z.string().describe('Text for a person'),
+  message: z.string().describe('Text for people'),
 };
 
 export const successSchema = z.object(success);

@@ -15,6 +15,6 @@ export function paymentsHandlers({ pool }: { pool: Pool }): Handlers<PaymentsDef
 
 function toPrices(prices: Partial<PriceList>): Prices {
   const { retention_utia_per_gib_day: perGibDay, retention_free_days: freeDays } = prices;
-  if (perGibDay === undefined || freeDays === undefined) throw unavailable('Prices are not known yet');
+  if (perGibDay === undefined || freeDays === undefined) throw unavailable('Prices are not available yet; retry later');
   return { retentionUtiaPerGibDay: perGibDay.toString(), retentionFreeDays: Number(freeDays) };
 }

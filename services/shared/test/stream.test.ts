@@ -89,7 +89,7 @@ test('errors arrive on the stream as they do in a unary call', async () => {
   const [onStream, unary] = errors;
   expect(onStream).toMatchObject([
     { code: 'FAILED_PRECONDITION', reason: 'NOT_TODAY', message: 'Ask tomorrow', details: { when: ['tomorrow'] } },
-    { code: 'INTERNAL', reason: 'INTERNAL', message: 'Something went wrong on our side', details: {} },
+    { code: 'INTERNAL', reason: 'INTERNAL', message: 'Internal server error', details: {} },
     { code: 'RESOURCE_EXHAUSTED', reason: 'RESULT_TOO_LARGE' },
   ]);
   for (const field of ['code', 'reason', 'message', 'details'] as const)

@@ -10,7 +10,7 @@ const allCodes = Object.keys(codes) as [Code, ...Code[]];
 /** The shape of every error. */
 export const errorSchema = z
   .object({
-    error: z.string().describe('Text for a person; it may change'),
+    error: z.string().describe('Text for people; it may change'),
     code: z.enum(allCodes).describe('What went wrong; stable, see docs/errors.md'),
     details: z
       .record(z.string(), z.unknown())

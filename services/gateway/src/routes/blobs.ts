@@ -18,7 +18,7 @@ const uploaded = z.object({
   ticket_id: ticketField,
   blob_id: z.string().describe('Id of the blob and of its metadata document'),
   status: z.literal('Completed').describe('The write is durable'),
-  message: z.string().describe('Text for a person'),
+  message: z.string().describe('Text for people'),
 });
 const deleted = z.object({ ...uploaded.shape, celestia_height: z.int().positive().describe('Height of the commit') });
 

@@ -62,7 +62,7 @@ const listSchema = z.strictObject({
 const storedSchema = z.object({
   ticket_id: ticketField,
   status: z.literal('Completed').describe('The write is durable'),
-  message: z.string().describe('Text for a person'),
+  message: z.string().describe('Text for people'),
   results: z
     .array(
       z.object({

@@ -18,7 +18,7 @@ const taskSchema = z
         z.enum(statuses),
         z.object({
           Failed: z
-            .object({ error: z.string().describe('Text for a person') })
+            .object({ error: z.string().describe('Text for people') })
             .describe('The task failed and will not be tried again'),
         }),
       ])

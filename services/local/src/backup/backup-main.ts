@@ -14,6 +14,8 @@ void runCommand('The backup', async (say, signal) => {
   say(
     `  cut: ${done.cutAt.toISOString()}, ${done.apps} apps, ${done.contents} blobs (${done.copied} of them copied now)`,
   );
-  if (config.BACKUP_WITHOUT_SEED) say('  wallet-seed is not in it: without a copy of it the backup is of no use.');
-  else say('  It holds wallet-seed and the operator key: whoever can read it can spend what the wallets have.');
+  if (config.BACKUP_WITHOUT_SEED)
+    say('  It does not contain wallet-seed: without a copy of the seed the backup is useless.');
+  else
+    say('  It contains wallet-seed and the operator key: anyone who can read it can spend the money in the wallets.');
 });

@@ -112,7 +112,7 @@ async function restoreInto(staging: string, restoring: Restoring): Promise<Resto
     signal.throwIfAborted();
     const heads = readLines<AppHead>(path.join(folder, 'apps.ndjson'));
     const chains = await withClient(postgres, 'granary_data', (data) => verifyChains(data, heads, say));
-    say(`  hash chains: ${chains.links} links of ${chains.apps} apps are right`);
+    say(`  hash chains: ${chains.links} links of ${chains.apps} apps verified`);
     const blobs = await withClient(postgres, 'granary_blobs', (client) => writeBlobs(staging, client, restoring));
     say(`  blobs: ${blobs.blobs} are right (${inMebibytes(blobs.blobBytes)})`);
     for (const database of consumerDatabases) {

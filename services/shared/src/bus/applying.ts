@@ -102,7 +102,7 @@ export function createApplier<Place>(options: ApplierOptions<Place>) {
       }
     }
     const { id, topic, type, aggregateId } = event;
-    log.error({ err: failure, consumer: name, event: { id, topic, type, aggregateId } }, 'an event was put aside');
+    log.error({ err: failure, consumer: name, event: { id, topic, type, aggregateId } }, 'an event was dead-lettered');
     await transaction(pool, async (tx) => {
       await move(tx, from, to);
       await bury(tx, name, event, String(failure), attempt);

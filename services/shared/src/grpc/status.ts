@@ -28,7 +28,7 @@ export function toServiceError(error: unknown, log: Logger, requestId: string, m
   return new ServiceError('INTERNAL', 'INTERNAL', internalMessage, { cause: error, isLogged: true });
 }
 
-const internalMessage = 'Something went wrong on our side';
+const internalMessage = 'Internal server error';
 
 /** What of a ServiceError travels: in the status and the trailers of a gRPC call, or beside other answers of a stream. */
 export interface Failure {

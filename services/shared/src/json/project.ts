@@ -119,7 +119,7 @@ function join(path: string, step: string): string {
 }
 
 function mixed(node: SelectNode): JsonError {
-  return invalidSelect(node.path, 'Fields to keep and fields to leave out cannot stand on one level');
+  return invalidSelect(node.path, 'Included and excluded fields cannot be mixed on one level');
 }
 
 function invalidSelect(path: string, message: string): JsonError {

@@ -182,7 +182,7 @@ export class JsonReader extends JsonScanner {
     this.keyEndAt[depth] = this.keyEnd;
     this.refuseForbiddenKey();
     if (!this.seenKeys.add(depth, this.keyStart, this.keyEnd, this.keyHash, this.keyEscaped)) {
-      this.failAtKey('DUPLICATE_KEY', 'The same key stands twice in one object');
+      this.failAtKey('DUPLICATE_KEY', 'An object has the same key twice');
     }
     if (this.peekByte() !== COLON) this.unexpected('":"');
     this.position += 1;

@@ -4,7 +4,7 @@ import { decodeString, sameBytes } from './bytes';
 const comparedKeysMax = 32;
 
 /**
- * The keys of all objects that are open, to find one that stands twice. Small objects, which most are, cost no
+ * The keys of all objects that are open, to find a duplicate. Small objects, which most are, cost no
  * allocation: their keys lie on one stack as extents in the buffer, with their hashes.
  */
 export class SeenKeys {

@@ -73,7 +73,7 @@ export function isRetryable(error: unknown): boolean {
  */
 export function fromPostgres(error: unknown): ServiceError | undefined {
   if (error instanceof CommitUnknownError) {
-    return unavailable('It is not known whether the change was made, look before asking again', error);
+    return unavailable('It is unknown whether the change was made; check before you retry it', error);
   }
   if (isConnectionError(error)) return unavailable('The database cannot be reached', error);
   const state = sqlState(error);

@@ -93,5 +93,5 @@ export function createGuard(
 /** A refusal between services as whoever asked the first of them may see it: they have done nothing wrong. */
 export function asOurFault(error: ServiceError): ServiceError {
   if (error.reason !== callRefused) return error;
-  return new ServiceError('INTERNAL', 'INTERNAL', 'Something went wrong on our side', { cause: error });
+  return new ServiceError('INTERNAL', 'INTERNAL', 'Internal server error', { cause: error });
 }
