@@ -114,7 +114,7 @@ async function restoreInto(staging: string, restoring: Restoring): Promise<Resto
     const chains = await withClient(postgres, 'granary_data', (data) => verifyChains(data, heads, say));
     say(`  hash chains: ${chains.links} links of ${chains.apps} apps verified`);
     const blobs = await withClient(postgres, 'granary_blobs', (client) => writeBlobs(staging, client, restoring));
-    say(`  blobs: ${blobs.blobs} are right (${inMebibytes(blobs.blobBytes)})`);
+    say(`  blobs: ${blobs.blobs} verified (${inMebibytes(blobs.blobBytes)})`);
     for (const database of consumerDatabases) {
       await withClient(postgres, database, (client) => client.query('delete from bus_offset'));
     }
@@ -178,7 +178,7 @@ async function verifyFiles(folder: string, { files }: Manifest, say: Say, signal
     });
     refuseDifferent(file, sum, expected);
   }
-  say(`  files: ${files.length} are right (${inMebibytes(totalBytes)})`);
+  say(`  files: ${files.length} verified (${inMebibytes(totalBytes)})`);
 }
 
 function refuseDifferent(file: string, found: FileSum, expected: FileSum): void {
