@@ -46,6 +46,39 @@ test('every setting that a service reads is in the guide', () => {
   expect(known.filter((name) => !guide.includes(`\`${name}\``))).toEqual([]);
 });
 
+/** What a default of the guide's tables means: `64 MiB` is 67108864. */
+function valueOf(cell: string): string {
+  const units: Record<string, number> = { MiB: 1024 ** 2, GiB: 1024 ** 3, day: 86_400_000, hours: 3_600_000 };
+  const [, digits, unit] = /^([\d,]+)(?: (\w+))?$/.exec(cell) ?? [];
+  if (digits === undefined) return cell.replaceAll('`', '');
+  return String(Number(digits.replaceAll(',', '')) * (unit === undefined ? 1 : units[unit]!));
+}
+
+test('every default in the tables of the guide is that of a service or a launcher', () => {
+  const wrong: unknown[] = [];
+  let columns: { name: number; value: number } | undefined;
+  for (const line of guide.split('\n')) {
+    const cells = line.startsWith('|') ? line.split('|').map((cell) => cell.trim()) : [];
+    const header = {
+      name: cells.findIndex((cell) => /^(Variable|Environment)$/.test(cell)),
+      value: cells.indexOf('Default'),
+    };
+    columns = cells.length === 0 ? undefined : (columns ?? header);
+    if (columns === undefined || columns === header || columns.name < 0 || columns.value < 0) continue;
+    const names = [...cells[columns.name]!.matchAll(/`([A-Z][A-Z0-9_]+)`/g)].map(([, name]) => name!);
+    const values = names.length > 1 ? cells[columns.value]!.split(', ') : [cells[columns.value]!];
+    for (const [at, name] of names.entries()) {
+      const known = allFields.flatMap((fields) => (name in fields ? [fields[name]!.safeParse(undefined).data] : []));
+      const defaults = known.filter((value) => value !== undefined).map(String);
+      const shown = valueOf(values[at] ?? '');
+      // Where a service has no default the guide says in words what holds.
+      if (known.length === defaults.length && known.length > 0 && !defaults.includes(shown))
+        wrong.push({ name, shown, defaults });
+    }
+  }
+  expect(wrong).toEqual([]);
+});
+
 test('.env.example has every setting of npm start and npm run stack once, with its default', () => {
   const lines = example.split('\n').filter((line) => !/^(# [^=]*)?$/.test(line) && !line.startsWith('# ---'));
   const shown = lines.map((line) => /^# ([A-Z][A-Z0-9_]*)=(.*)$/.exec(line)?.slice(1) ?? [line]);
