@@ -96,7 +96,8 @@ export async function receiveForm(
         parts.metadata = collect(chunksOf(stream));
         parts.metadata.catch(reject);
       } else {
-        const message = name === 'blob' || name === 'metadata' ? 'is given more than once' : 'is not a part of an upload';
+        const message =
+          name === 'blob' || name === 'metadata' ? 'is given more than once' : 'is not a part of an upload';
         reject(invalid('The form has a part that does not belong there', { [name ?? '(unnamed)']: [message] }));
         stream.resume();
       }

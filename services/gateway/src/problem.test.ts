@@ -31,9 +31,7 @@ test('a caller that should come back later is told when', () => {
 
 test('nothing of an internal error is shown', () => {
   const secret = new ServiceError('INTERNAL', 'SECRET_REASON', 'select password', { details: { host: 'db1' } });
-  expect(problemText(problemOf(secret)!)).toBe(
-    '{"error":"Internal server error","code":"INTERNAL","details":{}}',
-  );
+  expect(problemText(problemOf(secret)!)).toBe('{"error":"Internal server error","code":"INTERNAL","details":{}}');
 });
 
 test('an error that is not ours is a bug, not an answer', () => {
