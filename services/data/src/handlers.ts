@@ -1,5 +1,6 @@
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { Handlers } from '@granary/shared/grpc/types';
+import type { StorageMonitor } from '@granary/shared/storage';
 import { listKeys, regenerateKey, revokeKey, verifyKey } from './app-keys';
 import { appStats, createApplication, deleteApplication, getApplication, listApplications } from './applications';
 import {
@@ -33,13 +34,14 @@ export interface HandlerContext extends SkillsContext, ReadContext {
   usage: UsagePublisher;
   /** Who may read a collection or view that says nothing of it. */
   defaultRead: ReadAccess;
+  storage: Pick<StorageMonitor, 'refuseWhenFull'>;
   /** Called after a change that may have put a job into the queue. */
   wakeWorker: () => void;
 }
 
 /** Every method of the service: message → input, call, result → message. */
 export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> {
-  const { pool, fast, readers, queries, committer, usage, defaultRead, wakeWorker } = context;
+  const { pool, fast, readers, queries, committer, usage, defaultRead, storage, wakeWorker } = context;
   /** For what changes the catalog of an app, and may have put a job into the queue. */
   const changing = async <T>(appId: string, result: Promise<T>): Promise<T> => {
     try {
@@ -50,8 +52,15 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
       wakeWorker();
     }
   };
+  /** For what needs space. Changes that free it, or restrict access, are accepted on a full disk. */
+  const growing =
+    <Q, T>(handler: (request: Q) => Promise<T>) =>
+    async (request: Q): Promise<T> => {
+      storage.refuseWhenFull();
+      return handler(request);
+    };
   return {
-    createApplication: (request) => createApplication(pool, request),
+    createApplication: growing((request) => createApplication(pool, request)),
     getApplication: ({ appId }) => getApplication(pool, appId),
     listApplications: ({ limit, offset }) =>
       listApplications(pool, Math.min(Math.max(limit, 1), listingRowsMax), Math.max(offset, 0)),
@@ -61,7 +70,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     listKeys: (request) => listKeys(pool, request),
     revokeKey: (request) => revokeKey(pool, request),
 
-    createCollection: (request) => changing(request.appId, createCollection(pool, request, defaultRead)),
+    createCollection: growing((request) => changing(request.appId, createCollection(pool, request, defaultRead))),
     getCollection: ({ appId, collection }) => getCollection(pool, appId, collection),
     listCollections: (request) => listCollections(pool, request),
     updateCollection: (request) => changing(request.appId, updateCollection(pool, request)),
@@ -77,27 +86,27 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     listDocuments: async (request, call) => ({ json: await listDocuments(context, request, call) }),
     readCollection: async (request, call) => ({ json: await readCollection(context, request, call) }),
 
-    createIndex: (request) => changing(request.appId, createIndex(pool, request, defaultRead)),
+    createIndex: growing((request) => changing(request.appId, createIndex(pool, request, defaultRead))),
     listIndexes: (request) => listIndexes(pool, request),
     getIndex: ({ appId, collection, name }) => getIndex(pool, appId, collection, name),
-    rebuildIndex: (request) => changing(request.appId, rebuildIndex(pool, request)),
+    rebuildIndex: growing((request) => changing(request.appId, rebuildIndex(pool, request))),
     deleteIndex: (request) => changing(request.appId, deleteIndex(pool, request)),
 
-    createView: (request) => changing(request.appId, createView(context, request, defaultRead)),
+    createView: growing((request) => changing(request.appId, createView(context, request, defaultRead))),
     listViews: (request) => listViews(context, request),
     getView: ({ appId, name }) => getView(context, appId, name),
     deleteView: (request) => deleteView(context, request),
-    refreshView: (request) => changing(request.appId, refreshView(context, request)),
+    refreshView: growing((request) => changing(request.appId, refreshView(context, request))),
     readView: async (request, call) => ({ json: await readView(context, request, call) }),
 
-    createQuery: (request) => createQuery(context, request),
+    createQuery: growing((request) => createQuery(context, request)),
     listQueries: (request) => listQueries(context, request),
     getQuery: ({ appId, name }) => getQuery(context, appId, name),
     deleteQuery: (request) => changing(request.appId, deleteQuery(context, request)),
     runQuery: async (request, call) => ({ json: await runQuery(context, request, call) }),
 
     getSkills: ({ appId }) => getSkills(context, appId),
-    putSkills: (request) => putSkills(context, request),
+    putSkills: growing((request) => putSkills(context, request)),
 
     getJob: ({ ticketId }) => getJob(pool, ticketId),
   };

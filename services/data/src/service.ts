@@ -95,6 +95,7 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
         log,
         committer,
         usage,
+        storage,
         defaultRead: config.DEFAULT_READ,
         skillsDirectory: config.SKILLS_DIRECTORY,
         get publicUrl() {

@@ -79,6 +79,9 @@ describeWithSmallDisk(describe)('a disk that is full', () => {
 
   test('refuses writes with 507, says so once in the log, in health and in metrics, serves reads, and mends itself', async () => {
     expect((await upload()).status).toBe(202);
+    expect((await store(1)).status).toBe(202);
+    const copy = { name: 'copy', source_collections: ['writes'], query: { find: { none: 1 } } };
+    expect((await call('POST', `/api/apps/${granary.app.appId}/views`, copy)).status).toBe(202);
     const refused = await eventually(async () => {
       const answer = await store(100);
       return isFull(answer) && answer;
@@ -88,6 +91,18 @@ describeWithSmallDisk(describe)('a disk that is full', () => {
     for (let n = 0; n < 30; n++) expect((await store(1)).body).toMatchObject({ code: 'STORAGE_FULL' });
     await eventually(async () => isFull(await upload()));
     expect((await upload()).body).toMatchObject({ code: 'STORAGE_FULL' });
+    const path = (rest: string) => `/api/apps/${granary.app.appId}/${rest}`;
+    const growing: Array<[string, string, object?]> = [
+      ['POST', path('collections'), { name: 'more' }],
+      ['POST', path('indexes'), { name: 'n', collection: 'writes', field_name: 'n', index_type: 'number' }],
+      ['POST', path('views'), { name: 'more', source_collections: ['writes'], query: { find: {} } }],
+      ['POST', path('views/copy/refresh')],
+      ['POST', path('queries'), { name: 'more', source_collection: 'writes', base_query: {} }],
+    ];
+    for (const args of growing) expect([args, await call(...args)]).toMatchObject([args, { status: 507 }]);
+    const unpublished = await call('PUT', path('collections/files'), { access_policy: { read: 'private' } });
+    expect(unpublished.status).toBe(200);
+    expect((await call('DELETE', path('views/copy'))).status).toBe(200);
 
     expect(await total()).toBe(stored);
     const ill = await health();
