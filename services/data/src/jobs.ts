@@ -62,10 +62,11 @@ export async function enqueueJob(
   const subject = options.subject ?? null;
   for (let attempt = 1; attempt <= enqueueAttempts; attempt++) {
     if (await insertJob(tx, { ticketId, appNumber: app.number, kind, payload, subject }, app.appId)) return ticketId;
+    // It is locked, so that it starts after the commit of `tx` and sees what that changes.
     const waiting = await row<{ ticket_id: string }>(
       tx,
       sql`select ticket_id from job
-          where app_number = ${app.number} and kind = ${kind} and subject = ${subject} and status = 'Pending'`,
+          where app_number = ${app.number} and kind = ${kind} and subject = ${subject} and status = 'Pending' for share`,
     );
     if (waiting) return waiting.ticket_id;
   }

@@ -1,8 +1,9 @@
 import { newTicket } from '@granary/shared/ids';
 import type { ServiceError } from '@granary/shared/errors';
-import { rows } from '@granary/shared/postgres/pool';
+import { createLogger } from '@granary/shared/logger';
+import { createPool, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { waitingJobsMax } from '../src/jobs';
+import { enqueueJob, waitingJobsMax } from '../src/jobs';
 import { startFixture, type Fixture, type TestApp } from './query-fixture';
 
 let fixture: Fixture;
@@ -96,6 +97,32 @@ test('one refresh of a view waits at a time: a second call gets its ticket, a ca
   expect(otherView).not.toBe(first);
   await app.completed(first);
   expect(await refresh(app, 'view')).not.toBe(first);
+});
+
+test('a job that waits is not started before the commit of a second call that relies on it', async () => {
+  const app = await newAppWith('docs');
+  const log = createLogger('test', 'silent');
+  const pool = createPool({ url: fixture.url, size: 2, applicationName: 'test', log });
+  const [caller, worker] = await Promise.all([pool.connect(), pool.connect()]);
+  const isFree = async (ticketId: string) =>
+    (await rows(worker, sql`select from job where ticket_id = ${ticketId} for update skip locked`)).length === 1;
+  try {
+    await whileNoneIsTaken(async () => {
+      const { ticketId } = await createView(app, 'view');
+      const [job] = await rows<{ subject: string }>(caller, sql`select subject from job where ticket_id = ${ticketId}`);
+      await caller.query('begin');
+      expect(await isFree(ticketId)).toBe(true);
+      const owner = { number: app.number, appId: app.appId };
+      expect(await enqueueJob(caller, owner, 'view.refresh', {}, job)).toBe(ticketId);
+      expect(await isFree(ticketId)).toBe(false);
+      await caller.query('commit');
+      expect(await isFree(ticketId)).toBe(true);
+    });
+  } finally {
+    caller.release();
+    worker.release();
+    await pool.end();
+  }
 });
 
 test('one rebuild of an index waits at a time', async () => {
