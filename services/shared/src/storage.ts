@@ -96,7 +96,11 @@ export class StorageMonitor {
   }
 
   private look(): Promise<void> {
-    return (this.looking ??= this.lookOnce().finally(() => (this.looking = undefined)));
+    return (this.looking ??= this.lookOnce().finally(() => {
+      this.looking = undefined;
+      // Also what failed meanwhile: the next write that fails begins another look.
+      this.isSuspected = false;
+    }));
   }
 
   private async lookOnce(): Promise<void> {
@@ -105,7 +109,6 @@ export class StorageMonitor {
     // Twice the reserve, so that it does not change with every write.
     if (space && space.freeBytes < (this.isFull ? 2 : 1) * reserveBytes) return this.settle(true, space.freeBytes);
     if (!this.isFull && !this.isSuspected) return;
-    this.isSuspected = false;
     try {
       await probe();
       this.settle(false, space?.freeBytes);
