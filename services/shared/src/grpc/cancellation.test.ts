@@ -52,6 +52,18 @@ test('a linked signal is aborted with its parent, which has a listener only whil
   expect(alone.aborted).toBe(true);
 });
 
+test('a linked signal that is aborted by itself leaves no listener with its parent', () => {
+  const parent = new Cancellation();
+  const listening = new Set<() => void>();
+  parent.addEventListener = (_, listener) => void listening.add(listener);
+  parent.removeEventListener = (_, listener) => void listening.delete(listener);
+  const signal = new LinkedCancellation(parent);
+  signal.addEventListener('abort', () => {});
+  expect(listening.size).toBe(1);
+  signal.abort();
+  expect(listening.size).toBe(0);
+});
+
 function withSignal(controller: AbortController) {
   const { signal } = controller;
   return {

@@ -48,8 +48,10 @@ export class LinkedCancellation implements CancelSignal {
   abort(): void {
     this.isAborted = true;
     const { listeners } = this;
+    if (!listeners) return;
     this.listeners = undefined;
-    for (const listener of listeners ?? []) listener();
+    this.parent.removeEventListener('abort', this.abortWithParent!);
+    for (const listener of listeners) listener();
   }
 
   addEventListener(_: 'abort', listener: () => void): void {
