@@ -1,4 +1,5 @@
 import { Place, TransferPlaces } from './transfer-places';
+import { Transfers } from './transfers';
 
 const keys = (app: string, address = app) => ({ app, address });
 const placesFor = (queueTimeoutMs: number) =>
@@ -47,4 +48,37 @@ test('of those that wait, one application is at most half', async () => {
   await expect(places.enter(keys('a', '1'), nothing)).rejects.toMatchObject(refused);
   expect(places.counts()).toMatchObject({ inside: 4, waiting: 4, limit: 8 });
   expect(waiting).toHaveLength(4);
+});
+
+test('an upload that is committed keeps its place, one whose body does not come gives way', async () => {
+  jest.useFakeTimers();
+  try {
+    const transfers = new Transfers({
+      ...{ STREAM_CONCURRENCY: 2, STREAM_APP_PERCENT: 100, STREAM_CLIENT_PERCENT: 100, QUEUE_TIMEOUT_MS: 0 },
+      ...{ UPLOAD_TIMEOUT_MS: 60_000, UPLOAD_GRACE_MS: 60_000, DOWNLOAD_GRACE_MS: 60_000 },
+      TRANSFER_MIN_BYTES_PER_SECOND: 1,
+    });
+    const cancelled: string[] = [];
+    const refusedNames: string[] = [];
+    const never = new Promise<never>(() => {});
+    const begin = (name: string, isComplete: boolean) => {
+      const uploaded = transfers.upload(keys(name), (upload) => {
+        upload.onCancel(() => cancelled.push(name));
+        upload.start();
+        if (isComplete) upload.ended();
+        return never;
+      });
+      uploaded.catch(() => refusedNames.push(name));
+    };
+    begin('committed', true);
+    begin('stalled', false);
+    await jest.advanceTimersByTimeAsync(10_000);
+    begin('next', true);
+    await jest.advanceTimersByTimeAsync(10_000);
+    begin('refused', true);
+    await jest.advanceTimersByTimeAsync(10_000);
+    expect([cancelled, refusedNames]).toEqual([['stalled'], ['refused']]);
+  } finally {
+    jest.useRealTimers();
+  }
 });

@@ -39,6 +39,11 @@ export class Place {
     this.lease.touch();
   }
 
+  /** Exempts the transfer from eviction. */
+  pin(): void {
+    this.lease.pin();
+  }
+
   /** May be called again, and after an eviction. */
   leave(): void {
     this.lease.release();

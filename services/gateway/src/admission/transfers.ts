@@ -174,10 +174,12 @@ export class Upload extends Transfer {
     this.place?.touch();
   }
 
+  /** The whole body is here and is being committed: to refuse it now would deny what may be done already. */
   ended(): void {
     this.isComplete = true;
     this.clock?.stop();
     stopWaiting(this.deadline);
+    this.place?.pin();
   }
 
   override end(): void {
