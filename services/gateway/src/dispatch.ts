@@ -80,7 +80,7 @@ async function serve(context: Context, route: Route, request: Request, response:
   exchange.appId = path['app_id'] ?? (caller.kind === 'app' ? caller.appId : undefined);
   checkPath(path);
   const query = queryOf(route.query, queryText(request));
-  const checking = sharedBy(route, exchange) ? checkApp(context, caller, exchange, address) : undefined;
+  const checking = route.urgent ? undefined : checkApp(context, caller, exchange, address);
   if (checking) await checking;
   const isStream = route.body?.kind === 'stream';
   const { body, tree, release } =
@@ -92,6 +92,7 @@ async function serve(context: Context, route: Route, request: Request, response:
   let share: Share | undefined;
   let reserved: BudgetLease | undefined;
   let answerBytes = 0;
+  let isHandled = false;
   try {
     const entrance = gateOf(context, route);
     if (entrance && !entrance.tryEnter()) await entrance.enter();
@@ -108,11 +109,16 @@ async function serve(context: Context, route: Route, request: Request, response:
     const call = newCallOf(context, exchange);
     const served = new ServedRequest(call, caller, path, query, body, tree, request, response, route.path);
     const answer = await route.handle(context, served);
+    isHandled = true;
     answerBytes = answer?.body?.length ?? 0;
     reserved?.release();
+    // The answer may take the memory of the body.
+    release?.();
     if (answer && !response.destroyed) send(request, response, answer, context, address);
   } catch (error) {
     if (exchange.appId !== undefined && isAppNotFound(error)) context.apps.delete(exchange.appId);
+    // A change that was made must not be answered as refused: its client would make it again.
+    if (isHandled && mayNotRepeat(route)) response.destroy();
     throw error;
   } finally {
     reserved?.release();
@@ -121,6 +127,9 @@ async function serve(context: Context, route: Route, request: Request, response:
     release?.();
   }
 }
+
+/** Whether a request changes something more each time it is sent. */
+const mayNotRepeat = ({ headers }: Route): boolean => headers?.['Idempotency-Key'] !== undefined;
 
 /**
  * Waits for the look-up of an app that is not known to exist, so that requests about apps that do not exist cost those
@@ -132,13 +141,13 @@ function checkApp(
   { appId, requestId, gone }: Exchange,
   address: string,
 ): Promise<void> | undefined {
-  if (caller.kind === 'operator') return undefined;
+  if (appId === undefined || caller.kind === 'operator') return undefined;
   if (caller.kind === 'app') {
     apps.add(caller.appId);
     if (caller.appId === appId) return undefined;
   }
-  if (apps.has(appId!)) return undefined;
-  return apps.find(appId!, address, { requestId, deadlineMs: Date.now() + config.REQUEST_TIMEOUT_MS, signal: gone });
+  if (apps.has(appId)) return undefined;
+  return apps.find(appId, address, { requestId, deadlineMs: Date.now() + config.REQUEST_TIMEOUT_MS, signal: gone });
 }
 
 /** Whether a request is one of those of which each app has its share: not what is urgent, and not bytes of blobs. */
