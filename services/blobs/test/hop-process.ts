@@ -37,9 +37,9 @@ async function startService(config: BlobsConfig): Promise<string> {
       implementation: {
         definition: outboxDefinition,
         handlers: {
-          read: async ({ consumer, after, waitMs }) => {
+          read: async ({ consumer, topics, after, waitMs }) => {
             await delay(Math.max(50, waitMs));
-            const page = { consumer, after: after ?? none, next: after ?? none };
+            const page = { consumer, topics, after: after ?? none, next: after ?? none, events: [] };
             const signatures = signer.signPage(page, consumer);
             return { events: [], next: page.next, stalledMs: '0', readAtMs: '0', signatures };
           },

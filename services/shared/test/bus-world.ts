@@ -6,6 +6,7 @@ import type { Handle } from '@granary/shared/bus/inbox';
 import { openKafka, type KafkaMessage, type KafkaPlace, type Sender } from '@granary/shared/bus/kafka';
 import { busMigrations } from '@granary/shared/bus/migrations';
 import { append, outboxDefinition, outboxImplementation, type OutgoingEvent } from '@granary/shared/bus/outbox';
+import { start } from '@granary/shared/bus/position';
 import { startRelay, type Relay, type RelayOptions } from '@granary/shared/bus/relay';
 import { createSignal } from '@granary/shared/bus/signal';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
@@ -94,10 +95,14 @@ export async function world({ size = 4, bus: given, relay, loses = () => false }
     ...outbox,
     read: async (request, call) => {
       const response = await outbox.read(request, call);
+      if (given) return response;
       const events = response.events.filter(
-        (event) => given || !loses({ key: event.key, sequence: Number(event.aggregateSequence) }),
+        (event) => !loses({ key: event.key, sequence: Number(event.aggregateSequence) }),
       );
-      return { ...response, events };
+      // As a publisher that has not found them would answer.
+      const { consumer, topics, after } = request;
+      const page = { consumer, topics, after: after ?? start, next: response.next ?? start, events };
+      return { ...response, events, signatures: testSigner.signPage(page, consumer) };
     },
   };
   const bus = given && losing(given, loses);

@@ -51,7 +51,8 @@ export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: 
     };
     const found = await source.read({ consumer: name, after, limit: batchEvents, topics, waitMs }, call);
     // Else somebody else could make this consumer pass over events.
-    if (!verifier.isPageSigned({ consumer: name, after, next: found.next ?? after }, found.signatures))
+    const page = { consumer: name, topics, after, next: found.next ?? after, events: found.events };
+    if (!verifier.isPageSigned(page, found.signatures))
       throw new Error(`what was read of the outbox of ${options.from} is not signed by it`);
     return found;
   };

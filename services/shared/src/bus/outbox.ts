@@ -225,10 +225,10 @@ export function outboxImplementation(options: {
     );
   };
 
-  const signed = (found: ReadResponse, after: Position, consumer: string): ReadResponse => ({
+  const signed = (found: ReadResponse, after: Position, { consumer, topics }: ReadRequest): ReadResponse => ({
     ...found,
     events: found.events.map((event) => ({ ...event, signatures: signer.sign(event, [consumer]) })),
-    signatures: signer.signPage({ consumer, after, next: found.next ?? after }, consumer),
+    signatures: signer.signPage({ consumer, topics, after, next: found.next ?? after, events: found.events }, consumer),
   });
 
   return {
@@ -241,9 +241,9 @@ export function outboxImplementation(options: {
         await remember(request.consumer, after);
         await trimSometimes(epoch);
         const found = await readAfter(pool, after, limit, request.topics);
-        if (waitMs === 0 || found.next !== after) return signed(found, asked, request.consumer);
+        if (waitMs === 0 || found.next !== after) return signed(found, asked, request);
         await appended.wait(waitMs, call.signal);
-        return signed(await readAfter(pool, after, limit, request.topics), asked, request.consumer);
+        return signed(await readAfter(pool, after, limit, request.topics), asked, request);
       },
 
       readAggregate: async (request) => {

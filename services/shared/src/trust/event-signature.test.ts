@@ -83,15 +83,21 @@ test('while a secret is being changed events are believed by the reader before a
   expect(openTrust('finance', next.finance, log).verifier('data').isSigned(inBetween)).toBe(true);
 });
 
-test('a page of an outbox is believed for its reader, and for the positions that were asked and answered', () => {
+test('a page of an outbox is believed for its reader, for what was asked, and for all that was answered', () => {
   const [after, far] = [
     { epoch: '1', xid: '22', pos: '3' },
     { epoch: '1', xid: '99', pos: '3' },
   ];
-  const page = { consumer: 'finance-data', after, next: after };
+  const page = { consumer: 'finance-data', topics: ['usage'], after, next: after, events: [{ id: 'a' }, { id: 'b' }] };
   const signatures = trustOf('data').signer.signPage(page, 'finance-data');
   const verifier = trustOf('finance').verifier('data');
   expect(verifier.isPageSigned(page, signatures)).toBe(true);
-  for (const changes of [{ next: far }, { after: far }, { consumer: 'finance-blobs' }])
-    expect(verifier.isPageSigned({ ...page, ...changes }, signatures)).toBe(false);
+  const others = [
+    { next: far },
+    { after: far },
+    { consumer: 'finance-blobs' },
+    { topics: [] },
+    { events: [{ id: 'b' }] },
+  ];
+  for (const changes of others) expect(verifier.isPageSigned({ ...page, ...changes }, signatures)).toBe(false);
 });

@@ -22,11 +22,13 @@ export interface EventVerifier {
   isPageSigned(page: OutboxPage, signatures: string): boolean;
 }
 
-/** What was asked of an outbox, and where to read on. */
+/** What was asked of an outbox, and all that it answered that moves the place of the reader. */
 export interface OutboxPage {
   consumer: string;
+  topics: readonly string[];
   after: Position;
   next: Position;
+  events: ReadonlyArray<Pick<Event, 'id'>>;
 }
 
 /** Longer texts are not looked at. */
@@ -59,8 +61,10 @@ function eventMac({ key }: EventKey, event: Event): Buffer {
     .digest();
 }
 
-function pageMac({ key }: EventKey, { consumer, after, next }: OutboxPage): Buffer {
-  const about = JSON.stringify([consumer, positionText(after), positionText(next)]);
+/** With the ids, for an event that is left out of a page would be passed over as well. */
+function pageMac({ key }: EventKey, { consumer, topics, after, next, events }: OutboxPage): Buffer {
+  const ids = events.map(({ id }) => id);
+  const about = JSON.stringify([consumer, topics, positionText(after), positionText(next), ids]);
   return createHmac('sha256', key).update(`granary outbox page\n${about}`).digest();
 }
 
