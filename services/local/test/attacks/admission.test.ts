@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { TestApp } from '../granary';
 import { expectUnharmed, openArena, type Arena } from './arena';
 import { clients, flood } from './sockets';
 
@@ -55,22 +56,42 @@ describe('clients that hold what others need', () => {
   });
 
   describe('with large public answers', () => {
+    let other: TestApp;
     beforeAll(async () => {
+      other = await arena.newApp();
       const document = (n: number) => ({ id: `d${n}`, text: 'x'.repeat(100_000) });
-      for (let n = 0; n < 320; n += 40) {
-        await arena.app.store(
-          'big',
-          Array.from({ length: 40 }, (_, of) => document(n + of)),
-        );
+      for (const app of [arena.app, other]) {
+        for (let n = 0; n < 320; n += 40) {
+          await app.store(
+            'big',
+            Array.from({ length: 40 }, (_, of) => document(n + of)),
+          );
+        }
       }
     });
-    const read = (limit: number) =>
-      head(`GET /api/apps/${arena.app.appId}/collections/big/data?limit=${limit} HTTP/1.1`);
+    const read = (limit: number, app = arena.app) =>
+      head(`GET /api/apps/${app.appId}/collections/big/data?limit=${limit} HTTP/1.1`);
 
-    test('readers of 31 MiB who do not read take nothing from others', async () => {
-      const connections = 9;
+    test('readers who do not read, and half bodies in the rest of the memory, take nothing from others', async () => {
+      // Of two apps and from two addresses, since each may take no more than half of the memory, which this fills.
+      const from = (connection: number) => `127.0.0.${2 + (connection % 2)}`;
+      const appOf = (connection: number) => (connection % 2 === 0 ? arena.app : other);
+      const large = (connection: number) => read(connection < 8 ? 319 : 62, appOf(connection));
+      // From 64 KiB, which a small body may have, down to 5 bytes, so that they leave no byte of the rest.
+      const half = (connection: number) =>
+        head('POST /store HTTP/1.1', `X-App-Key: ${appOf(connection).key}`, 'Content-Length: 65536') +
+        ' '.repeat(Math.max(5, Math.floor(65_000 * 0.93 ** connection)));
+      const { url } = arena;
+      const run = async (signal: AbortSignal) => {
+        let answered = 0;
+        await new Promise<void>((resolve, reject) => {
+          const onAnswer = () => (answered += 1) === 10 && resolve();
+          flood({ url, connections: 10, bytes: large, reads: 'head', from }, signal, onAnswer).then(resolve, reject);
+        });
+        await flood({ url, connections: 134, bytes: half, reads: true, from }, signal);
+      };
       await expectUnharmed(arena, {
-        run: (signal) => flood({ url: arena.url, connections, bytes: () => read(319), reads: false }, signal),
+        run,
         memoryBytesMax: 600 * mebibyte,
       });
     });

@@ -16,8 +16,10 @@ export interface Flood {
   connections: number;
   /** What each connection sends at once. */
   bytes: (connection: number) => Buffer | string;
-  /** Whether what comes back is read. */
-  reads: boolean;
+  /** Whether what comes back is read: all of it, nothing, or the head of the answer and then nothing. */
+  reads: boolean | 'head';
+  /** Where its connections come from, one of 127.0.0.0/8; the usual one if absent. */
+  from?: (connection: number) => string;
 }
 
 /**
@@ -25,17 +27,19 @@ export interface Flood {
  * every answer that is read.
  */
 export async function flood(
-  { url, connections, bytes, reads }: Flood,
+  { url, connections, bytes, reads, from = () => '127.0.0.1' }: Flood,
   signal: AbortSignal,
   onAnswer: (status: number) => void = () => {},
 ): Promise<void> {
   const { hostname, port } = new URL(url);
   const open = new Map<number, Socket>();
   const openOne = (connection: number) => {
-    const socket = connect(Number(port), hostname, () => socket.write(bytes(connection)));
+    const address = { port: Number(port), host: hostname, localAddress: from(connection) };
+    const socket = connect(address, () => socket.write(bytes(connection)));
     open.set(connection, socket);
     if (reads) {
       socket.on('data', (chunk: Buffer) => {
+        if (reads === 'head') socket.pause();
         for (const [, status] of chunk.toString('latin1').matchAll(/HTTP\/1\.1 (\d{3}) /g)) onAnswer(Number(status));
       });
     } else {
