@@ -1,10 +1,11 @@
 import { append } from '@granary/shared/bus/outbox';
 import { ServiceError } from '@granary/shared/errors';
 import { databaseTime } from '@granary/shared/postgres/clock';
-import { isConnectionError, isRetryable } from '@granary/shared/postgres/errors';
+import { fromPostgres, isConnectionError, isRetryable } from '@granary/shared/postgres/errors';
 import { execute, row, type Connection } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction, transaction } from '@granary/shared/postgres/transaction';
+import { isStorageFull, type StorageMonitor } from '@granary/shared/storage';
 import { JobInterruptedError, taskEvent, type JobContext, type JobFunction, type JobKind, type Report } from './jobs';
 
 /** How long a worker that has died holds a job; renewed while one is at work. */
@@ -14,6 +15,8 @@ const attemptsMax = 5;
 /** Longest pause before a job is tried again. */
 const retryPauseMaxS = 60;
 const pollMs = 250;
+/** Jobs that take room; with a full disk they wait, and only those that free it are run. */
+const growing: readonly JobKind[] = ['index.build', 'view.refresh'];
 /** Held while a job is chosen, so that two workers do not take jobs of one app at once. */
 const takingLock = 7_265_003;
 
@@ -42,6 +45,7 @@ export class JobWorker {
     private readonly context: Omit<JobContext, 'stopping'>,
     private readonly functions: Record<JobKind, JobFunction>,
     private readonly concurrency: number,
+    private readonly storage: Pick<StorageMonitor, 'isFull'>,
     /** Called after each event that a job has written. */
     private readonly notify: () => void,
   ) {
@@ -101,11 +105,12 @@ export class JobWorker {
 
   private async take(): Promise<OpenJob | undefined> {
     const { pool } = this.context;
+    const waiting = this.storage.isFull ? sql`${isFree} and j.kind <> all(${growing})` : isFree;
     // Most polls find nothing, and are one statement.
-    if (!(await row(pool, sql`select from job j where ${isFree} limit 1`))) return undefined;
+    if (!(await row(pool, sql`select from job j where ${waiting} limit 1`))) return undefined;
     return transaction(pool, async (tx) => {
       await execute(tx, sql`select pg_advisory_xact_lock(${takingLock})`);
-      return (await takeJob(tx, 1)) ?? (await takeJob(tx, Math.max(1, this.concurrency - 1)));
+      return (await takeJob(tx, waiting, 1)) ?? (await takeJob(tx, waiting, Math.max(1, this.concurrency - 1)));
     });
   }
 
@@ -114,6 +119,7 @@ export class JobWorker {
     const { signal: stopping } = this.stopping;
     const report: Report = async (progress, message) => {
       if (stopping.aborted) throw new JobInterruptedError('the service stops');
+      if (this.storage.isFull && growing.includes(job.kind)) throw new JobInterruptedError('the storage is full');
       await this.record(job, 'StoringData', { progress, message });
     };
     const lease = setInterval(() => this.renew(job), leaseMs / 3);
@@ -124,9 +130,9 @@ export class JobWorker {
       await this.record(job, 'Completed', { progress: 1, message: `${job.kind} completed`, result });
       log.info({ ticket: job.ticket_id, kind: job.kind, app: job.app_id }, 'job completed');
     } catch (error) {
-      const interrupted = error instanceof JobInterruptedError;
+      const interrupted = error instanceof JobInterruptedError || isStorageFull(fromPostgres(error) ?? error);
       const temporary = interrupted || isConnectionError(error) || isRetryable(error);
-      const final = error instanceof ServiceError || (job.attempts >= attemptsMax && !temporary);
+      const final = (error instanceof ServiceError && !interrupted) || (job.attempts >= attemptsMax && !temporary);
       // What a job was asked for and cannot be is for the caller, who reads it in the task.
       const level = interrupted ? 'debug' : error instanceof ServiceError ? 'info' : 'warn';
       log[level]({ err: error, ticket: job.ticket_id, kind: job.kind, attempt: job.attempts, final }, 'job failed');
@@ -134,7 +140,7 @@ export class JobWorker {
         const text = error instanceof ServiceError ? error.message : 'The job failed repeatedly';
         await this.record(job, 'Failed', { message: text, error: text });
       } else {
-        // Free again after a moment, for whoever looks next.
+        // Free again after a pause.
         await execute(
           this.context.pool,
           sql`update job set leased_until = null, attempts = attempts - ${interrupted ? 1 : 0},
@@ -203,9 +209,9 @@ const isFree = sql`j.status in ('Pending', 'StoringData') and (j.leased_until is
 const runningOfApp = sql`(select count(*) from job r where r.app_number = j.app_number
   and r.status = 'StoringData' and r.leased_until is not null and r.leased_until >= now())`;
 
-/** Takes the free job of the lowest rank, among those of apps that have fewer than `appLimit` jobs running. */
-function takeJob(tx: Connection, appLimit: number): Promise<OpenJob | undefined> {
-  const next: Sql = sql`select j.ticket_id from job j where ${isFree} and ${runningOfApp} < ${appLimit}
+/** Takes the free job of the lowest rank, among the waiting ones of apps that have fewer than `appLimit` jobs running. */
+function takeJob(tx: Connection, waiting: Sql, appLimit: number): Promise<OpenJob | undefined> {
+  const next: Sql = sql`select j.ticket_id from job j where ${waiting} and ${runningOfApp} < ${appLimit}
     order by j.rank, j.created_at limit 1 for update skip locked`;
   return row<OpenJob>(
     tx,

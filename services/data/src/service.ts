@@ -83,6 +83,7 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
           'app.drop': dropAppJob,
         },
         jobConcurrency,
+        storage,
         notify,
       );
       const handlers = dataHandlers({

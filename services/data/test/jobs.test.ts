@@ -1,9 +1,13 @@
+import { randomUUID } from 'node:crypto';
 import { newTicket } from '@granary/shared/ids';
 import type { ServiceError } from '@granary/shared/errors';
 import { createLogger } from '@granary/shared/logger';
 import { createPool, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { enqueueJob, waitingJobsMax } from '../src/jobs';
+import { transaction } from '@granary/shared/postgres/transaction';
+import { eventually } from '@granary/shared/testing/eventually';
+import { JobWorker } from '../src/job-worker';
+import { enqueueJob, getJob, waitingJobsMax, type JobFunction, type JobKind } from '../src/jobs';
 import { startFixture, type Fixture, type TestApp } from './query-fixture';
 
 let fixture: Fixture;
@@ -153,4 +157,40 @@ test('beyond the limit of waiting jobs an app is refused and nothing changes, wh
     return createView(other, 'view');
   });
   await other.completed(mine.ticketId);
+});
+
+test('with a full disk a refresh is put back and waits, a drop is run, and the refresh goes on once there is room', async () => {
+  const own = await startFixture();
+  const log = createLogger('test', 'silent');
+  const pool = createPool({ url: own.url, size: 4, applicationName: 'test', log });
+  const enqueue = (owner: { number: bigint; appId: string }, kind: JobKind) =>
+    transaction(pool, (tx) => enqueueJob(tx, owner, kind, {}, { subject: randomUUID() }));
+  const { appId, number } = await own.newApp();
+  await own.stop();
+  const storage = { isFull: false };
+  let starts = 0;
+  const refreshView: JobFunction = async (_, __, report) => {
+    starts += 1;
+    // The disk becomes full under the first run.
+    storage.isFull = starts === 1;
+    await report(0.5, 'half of it');
+    return {};
+  };
+  const drop: JobFunction = () => Promise.resolve({});
+  const functions = { 'index.build': drop, 'view.refresh': refreshView, 'collection.drop': drop, 'app.drop': drop };
+  const worker = new JobWorker({ pool, log }, functions, 3, storage, () => {});
+  const statusOf = async (ticketId: string) => (await getJob(pool, ticketId)).status;
+  try {
+    const refreshed = await enqueue({ number, appId }, 'view.refresh');
+    await eventually(() => starts === 1 && storage.isFull);
+    const dropped = await enqueue({ number, appId }, 'collection.drop');
+    await eventually(async () => (await statusOf(dropped)) === 'Completed');
+    expect([await statusOf(refreshed), starts]).toEqual(['StoringData', 1]);
+    storage.isFull = false;
+    await eventually(async () => (await statusOf(refreshed)) === 'Completed');
+    expect(starts).toBe(2);
+  } finally {
+    await worker.stop();
+    await pool.end();
+  }
 });
