@@ -1,4 +1,5 @@
 import { connect, type Socket } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { eventually } from '@granary/shared/testing/eventually';
 import { newApp, send, startGranary, transports, type Granary, type TestApp } from './granary';
 import { expectProblem } from './problem-shape';
@@ -69,6 +70,29 @@ describe.each(transports)('answers that nobody reads (%s)', (transport) => {
   }
   const memoryUsed = () => metric('granary_body_budget_used_bytes');
   const cut = (reason: string) => metric(`granary_slow_clients_total{direction="answer",reason="${reason}"}`);
+
+  test('an answer that waits behind a download is not taken for one that nobody reads', async () => {
+    await start({ READER_GRACE_MS: '1000', READER_MIN_BYTES_PER_SECOND: '4096' });
+    const app = await appWith(10);
+    const size = 12_000_000;
+    const png = { 'content-type': 'image/png' };
+    const path = `/api/apps/${app.appId}/blobs/files`;
+    const { body } = await app.call<{ blob_id: string }>('POST', path, Buffer.alloc(size, 1), png);
+    const { port, hostname: host } = new URL(granary!.url);
+    const socket = connect(Number(port), host);
+    readers.push(socket);
+    const head = (target: string, connection: string) =>
+      `GET ${target} HTTP/1.1\r\nHost: x\r\nConnection: ${connection}\r\n\r\n`;
+    socket.write(head(`${path}/${body.blob_id}`, 'keep-alive') + head(pathOf(app), 'close'));
+    let received = 0;
+    // At 4 MB a second the download takes three times as long as the grace period of the answer behind it.
+    for await (const chunk of socket) {
+      received += (chunk as Buffer).length;
+      await delay((chunk as Buffer).length / 4_000);
+    }
+    expect(received).toBeGreaterThan(size + 1_000_000);
+    expect(await cut('too_slow')).toBe(0);
+  });
 
   test('a reader below the minimum rate is cut, and the memory of its answer is given back', async () => {
     await start({ READER_GRACE_MS: '1000', READER_MIN_BYTES_PER_SECOND: '4096' });

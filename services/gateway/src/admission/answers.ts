@@ -19,6 +19,8 @@ export interface AnswerSettings {
 /** The answers of one connection that it has not taken yet. */
 interface UnsentAnswers {
   count: number;
+  /** Of them, how many have had their turn on the connection: the others wait behind an answer that is not counted here. */
+  onSocket: number;
   transfer: MonitoredTransfer;
 }
 
@@ -104,10 +106,20 @@ export class Answers {
     const unsent = this.unsentOf(socket);
     unsent.count += 1;
     this.unsentCount += 1;
+    let isOnSocket = false;
+    const begin = () => {
+      isOnSocket = true;
+      unsent.onSocket += 1;
+      unsent.transfer.resume();
+    };
+    if (response.socket) begin();
+    else response.once('socket', begin);
     response.once('close', () => {
       lease.release();
       this.unsentCount -= 1;
       unsent.count -= 1;
+      if (isOnSocket) unsent.onSocket -= 1;
+      if (unsent.onSocket === 0) unsent.transfer.pause();
       // Its end is progress of the connection, whose other answers have their turn now.
       unsent.transfer.add(pieceBytes);
       if (unsent.count > 0) return;
@@ -124,7 +136,8 @@ export class Answers {
         this.tooSlow += 1;
         socket.destroy();
       });
-      this.unsent.set(socket, (unsent = { count: 0, transfer }));
+      transfer.pause();
+      this.unsent.set(socket, (unsent = { count: 0, onSocket: 0, transfer }));
     }
     return unsent;
   }

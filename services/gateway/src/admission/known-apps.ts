@@ -28,8 +28,14 @@ export class KnownApps {
     private readonly now: () => number = () => performance.now(),
   ) {}
 
+  /** Counts as a use: the apps that were not used for the longest time are forgotten first. */
   has(appId: string): boolean {
-    return this.known.has(appId);
+    if (!this.known.has(appId)) return false;
+    if (this.known.size > cacheSize / 2) {
+      this.known.delete(appId);
+      this.known.add(appId);
+    }
+    return true;
   }
 
   /**
@@ -42,12 +48,14 @@ export class KnownApps {
       if (this.now() - missingSinceMs < missingFreshMs) return Promise.reject(appNotFound(appId));
       this.missing.delete(appId);
     }
-    let lookUp = this.lookUps.get(appId);
+    // Shared by the requests of one address only: another one's may wait behind names that it invented, or be refused.
+    const key = `${address} ${appId}`;
+    let lookUp = this.lookUps.get(key);
     if (!lookUp) {
       // It is shared with others, so it does not end when the client that asked first goes away.
       lookUp = this.limiter.run(address, () => this.lookUp(appId, { ...call, signal: neverAborted }));
-      this.lookUps.set(appId, lookUp);
-      const forget = () => this.lookUps.delete(appId);
+      this.lookUps.set(key, lookUp);
+      const forget = () => this.lookUps.delete(key);
       lookUp.then(forget, forget);
     }
     return lookUp;
@@ -58,7 +66,6 @@ export class KnownApps {
     if (this.known.has(appId)) return;
     this.known.add(appId);
     this.missing.delete(appId);
-    this.lookUps.delete(appId);
     if (this.known.size > cacheSize) this.known.delete(this.known.values().next().value!);
   }
 
@@ -68,6 +75,8 @@ export class KnownApps {
   }
 
   private async lookUp(appId: string, call: Call): Promise<void> {
+    // Found meanwhile, for another address.
+    if (this.known.has(appId)) return;
     const beganMs = this.now();
     try {
       await this.data.getApplication({ appId }, call);
