@@ -11,7 +11,7 @@ const help = `Copies all data of a Granary, which may be in use, to a directory 
   <directory>         where the backups are kept; blobs that it has already are not copied again   (BACKUP_DIR)
   --data-dir <path>   that of npm start or npm run stack, by default whichever there is            (DATA_DIR)
   --without-seed      leaves out the seed of the wallets; keep a copy of it elsewhere
-  --help              this text`;
+  -h, --help          this text`;
 
 const flags = {
   '<directory>': 'BACKUP_DIR',

@@ -61,13 +61,15 @@ async function replay(pool, filter, { askForReplay, listParkedKeys }) {
 }
 
 async function main() {
-  const { values: filter, positionals } = parseArgs({
+  const { values, positionals } = parseArgs({
     allowPositionals: true,
-    options: { consumer: { type: 'string' }, key: { type: 'string' } },
+    options: { consumer: { type: 'string' }, key: { type: 'string' }, help: { type: 'boolean', short: 'h' } },
   });
+  const { help, ...filter } = values;
+  if (help) return void console.log(usage);
   const [command] = positionals;
   if (positionals.length !== 1 || !['list', 'replay', 'skip', 'discard'].includes(command)) throw new Error(usage);
-  if (!process.env.DATABASE_URL) throw new Error(`Which database? Say DATABASE_URL.\n\n${usage}`);
+  if (!process.env.DATABASE_URL) throw new Error(`DATABASE_URL is not set.\n\n${usage}`);
   const [requests, { createPool }, { createLogger }] = await Promise.all([
     import('@granary/shared/bus/dead-letter-requests'),
     import('@granary/shared/postgres/pool'),

@@ -11,7 +11,7 @@ const help = `Brings a backup back as a data directory, and checks all of it.
   <directory>         a directory with backups, of which the newest is taken, or one of them   (BACKUP_DIR)
   --data-dir <path>   an empty or new directory                                                (DATA_DIR)
   --replace           it may have data of a Granary that does not run; they are moved aside
-  --help              this text`;
+  -h, --help          this text`;
 
 const flags = { '<directory>': 'BACKUP_DIR', '--data-dir': 'DATA_DIR', '--replace': ['RESTORE_REPLACE', 'true'] };
 

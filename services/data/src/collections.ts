@@ -230,8 +230,8 @@ export async function updateCollection(pool: Pool, request: UpdateCollectionRequ
 }
 
 /**
- * Marks a collection as deleted at once; its tables are dropped by a job, its blobs and usage by those who hear the
- * event. Throws COLLECTION_NOT_EMPTY without force, COLLECTION_IN_USE without cascade.
+ * Marks a collection as deleted at once; its tables are dropped by a job, its blobs and usage by the
+ * consumers of the event. Throws COLLECTION_NOT_EMPTY without force, COLLECTION_IN_USE without cascade.
  */
 export async function deleteCollection(
   pool: Pool,

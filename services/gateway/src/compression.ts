@@ -100,7 +100,7 @@ export class Compression {
         } finally {
           this.slots.release();
         }
-        // Whoever does not read holds no slot.
+        // A client that does not read holds no slot.
         if (response.writableNeedDrain) await drained(response);
         if (response.destroyed) return;
       }

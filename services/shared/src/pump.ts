@@ -25,7 +25,7 @@ function resumeSome(): void {
   pacing = paced.length > 0 ? setImmediate(resumeSome) : undefined;
 }
 
-/** Hears how a transfer goes: its bytes, and which side is waited for. */
+/** Observes a transfer: its bytes, and which side it waits for. */
 export interface PumpObserver {
   moved(bytes: number): void;
   /** The receiver takes no more for now. */

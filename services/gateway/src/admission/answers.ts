@@ -61,7 +61,7 @@ export class Answers {
 
   /**
    * Takes memory for an answer before its head is written, until its response is closed. Undefined for a small one that
-   * the socket will probably take at once: that goes by `sendSmall`. Throws OVERLOADED when there is no memory.
+   * the socket will probably take at once; use `sendSmall` for it. Throws OVERLOADED when there is no memory.
    */
   hold(
     request: IncomingMessage,

@@ -20,7 +20,7 @@ const refusals = counters({
   labels: ['consumer', 'why'],
 });
 
-/** Rows that are kept of each consumer; beyond, they are counted and logged only. Whoever can send one can send many. */
+/** Rows that are kept of each consumer; beyond, they are counted and logged only: one sender can send many. */
 const rowsMax = 1_000;
 const payloadBytesMax = 4_096;
 const aboutLengthMax = 4_096;
