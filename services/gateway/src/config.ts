@@ -78,6 +78,8 @@ export const gatewayConfig = z.object({
   /** The least rate at which an answer is read, in each period of so long. */
   READER_MIN_BYTES_PER_SECOND: whole(0, 1024 ** 3).default(4_096),
   READER_GRACE_MS: whole(250, 600_000).default(20_000),
+  /** Connections at once; beyond, idle ones are closed first. */
+  CONNECTIONS: whole(16, 1_000_000).default(8_192),
   /** Pipelined requests of one connection worked on before it is their turn to be answered. */
   PIPELINED_REQUESTS: whole(1, 10_000).default(8),
   /** Look-ups at once of apps and keys that are not known to exist. */

@@ -16,6 +16,7 @@ import { Bodies } from './admission/bodies';
 import { clientAddress } from './admission/client-address';
 import { createRequestMemory } from './admission/client-budget';
 import { KnownApps } from './admission/known-apps';
+import { Connections } from './admission/connections';
 import { Pipelines } from './admission/pipelines';
 import { Transfers } from './admission/transfers';
 import { hashKey, keyLookup } from './auth';
@@ -196,6 +197,9 @@ export function createHttpServer(app: Express, config: GatewayConfig): Server {
     },
     serve,
   );
+  const noRoom = (socket: Socket) =>
+    refuse(socket, 503, 'OVERLOADED', 'The server has too many connections; retry later');
+  new Connections(config.CONNECTIONS, noRoom).watch(server);
   server.setTimeout(config.IDLE_TIMEOUT_MS);
   server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
     expectsContinue(request);
@@ -250,6 +254,7 @@ const statusTexts: Record<number, string> = {
   405: 'Method Not Allowed',
   408: 'Request Timeout',
   431: 'Request Header Fields Too Large',
+  503: 'Service Unavailable',
 };
 
 /** Answers on a connection that never got as far as a request. */
@@ -269,6 +274,7 @@ function refuse(socket: Socket & { _httpMessage?: unknown }, status: number, cod
     'Cache-Control: no-store',
     'Connection: close',
   ];
+  if (status === 503) lines.push('Retry-After: 1');
   if (status === 405) lines.push('Allow: GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS');
   socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`, () => socket.destroy());
 }

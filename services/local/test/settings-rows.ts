@@ -173,6 +173,7 @@ export const rows: Record<string, Row> = {
   BODY_GRACE_MS: { value: '4999' },
   READER_MIN_BYTES_PER_SECOND: { value: '4095' },
   READER_GRACE_MS: { value: '19999' },
+  CONNECTIONS: { value: '8191' },
   PIPELINED_REQUESTS: { value: '7' },
   UNKNOWN_LOOKUPS: { value: '3' },
   REQUEST_TIMEOUT_MS: { value: '9999' },
