@@ -46,7 +46,7 @@ const common = {
 module.exports = {
   maxWorkers: 2,
   // A worker that has grown is replaced before its next suite.
-  workerIdleMemoryLimit: '400MB',
+  workerIdleMemoryLimit: '200MB',
   projects: [
     {
       ...common,
