@@ -91,7 +91,8 @@ describe.each(transports)('a database that is not as it should be (%s)', (transp
       expect(late.status).toBe(200);
       expect(late.body.status).toBe('degraded');
       expect(late.database).toMatchObject({ status: 'degraded', message: 'has not answered yet' });
-      expect(late.database!.latency_ms).toBeGreaterThanOrEqual(700);
+      // The patience is 700 ms; a timer of Node fires early by as long as its loop was busy when it was set.
+      expect(late.database!.latency_ms).toBeGreaterThanOrEqual(600);
       expect(await isReady(granary)).toBe(true);
 
       const overdue = await eventually(async () => {
