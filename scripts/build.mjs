@@ -20,7 +20,7 @@ async function generateTypes() {
     .sort();
   const loader = path.join(root, 'node_modules/@grpc/proto-loader');
   // The services load the protos with the same options, so that types and messages agree.
-  const optionsFile = path.join(shared, 'src/grpc/load-options.json');
+  const optionsFile = path.join(shared, 'src/rpc/load-options.json');
   const hash = createHash('sha256').update(readFileSync(fileURLToPath(import.meta.url)));
   for (const file of [
     ...protos.map((proto) => path.join(root, 'protos', proto)),

@@ -1,6 +1,6 @@
 import { startConstellation } from '@granary/local/constellation';
 import { readConfig } from '@granary/shared/config';
-import { collectSeldom } from '@granary/shared/heap';
+import { collectSeldom } from '@granary/shared/service/v8';
 import { createLogger } from '@granary/shared/logger';
 import { telemetrySchema } from '@granary/shared/telemetry/settings';
 import { startTelemetry } from '@granary/shared/telemetry/telemetry';

@@ -1,7 +1,7 @@
 import { gatewayConfig } from '@granary/gateway/config';
 import { startGateway } from '@granary/gateway/service';
 import { readConfig } from '@granary/shared/config';
-import { collectSeldom } from '@granary/shared/heap';
+import { collectSeldom } from '@granary/shared/service/v8';
 import { createLogger } from '@granary/shared/logger';
 import { serve } from '../child.mjs';
 

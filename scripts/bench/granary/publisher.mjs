@@ -1,11 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import pg from 'pg';
 import { prepareOutbox } from '@granary/shared/bus/epoch';
-import { openKafka } from '@granary/shared/bus/kafka';
+import { openKafka } from '@granary/shared/kafka/client';
 import { busMigrations } from '@granary/shared/bus/migrations';
 import { append, outboxImplementation } from '@granary/shared/bus/outbox';
 import { startRelay } from '@granary/shared/bus/relay';
-import { createSignal } from '@granary/shared/bus/signal';
+import { createSignal } from '@granary/shared/concurrency/signal';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { startServer } from '@granary/shared/grpc/server';
 import { createLogger } from '@granary/shared/logger';

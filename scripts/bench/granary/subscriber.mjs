@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { startConsumer } from '@granary/shared/bus/consumer';
-import { openKafka } from '@granary/shared/bus/kafka';
+import { startConsumer } from '@granary/shared/bus/start-consumer';
+import { openKafka } from '@granary/shared/kafka/client';
 import { busMigrations } from '@granary/shared/bus/migrations';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { openClient } from '@granary/shared/grpc/client';

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
-import { listedEtags, namesCurrent } from '@granary/shared/etag';
+import { listedEtags, namesCurrent } from '@granary/shared/http/etag';
 import type { ByteRange } from '@granary/shared/objects/store';
 
 /** What a conditional or partial GET asks for, after RFC 9110 §13 and §14. */

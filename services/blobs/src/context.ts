@@ -1,12 +1,12 @@
-import type { Signal } from '@granary/shared/bus/signal';
+import type { Signal } from '@granary/shared/concurrency/signal';
 import { ServiceError } from '@granary/shared/errors';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
-import type { Client } from '@granary/shared/grpc/types';
+import type { Client } from '@granary/shared/rpc/types';
 import type { Logger } from '@granary/shared/logger';
 import type { ObjectStore } from '@granary/shared/objects/store';
 import type { DatabaseClock } from '@granary/shared/postgres/clock';
 import type { Pool } from '@granary/shared/postgres/pool';
-import type { StorageMonitor } from '@granary/shared/storage';
+import type { StorageMonitor } from '@granary/shared/service/storage';
 import type { Marking } from './marking';
 import type { Removal } from './removal';
 

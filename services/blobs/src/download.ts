@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Readable } from 'node:stream';
 import { ServiceError } from '@granary/shared/errors';
-import type { ReadGrant } from '@granary/shared/grant';
+import type { ReadGrant } from '@granary/shared/trust/blob-grant';
 import type { ByteRange, ObjectStore } from '@granary/shared/objects/store';
-import { flow } from '@granary/shared/pump';
+import { flow } from '@granary/shared/http/pipe';
 import { blobNotFound, findBlob, type Blob } from './blobs';
 import { wanted } from './conditions';
 import { contentDisposition } from './content';

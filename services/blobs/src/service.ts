@@ -1,20 +1,26 @@
 import { join } from 'node:path';
-import { startConsumer } from '@granary/shared/bus/consumer';
+import { startConsumer } from '@granary/shared/bus/start-consumer';
 import { outboxDefinition, outboxImplementation } from '@granary/shared/bus/outbox';
-import { createSignal } from '@granary/shared/bus/signal';
+import { createSignal } from '@granary/shared/concurrency/signal';
 import { ConfigError } from '@granary/shared/config';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
 import { openClient, type Target } from '@granary/shared/grpc/client';
-import { loadService } from '@granary/shared/grpc/protos';
+import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/grpc/server';
-import type { Check } from '@granary/shared/health';
-import { stopAll } from '@granary/shared/lifecycle';
-import { shared } from '@granary/shared/probe';
+import type { Check } from '@granary/shared/service/health-rpc';
+import { stopAll } from '@granary/shared/service/lifecycle';
+import { shared } from '@granary/shared/service/probe';
 import type { ObjectStore } from '@granary/shared/objects/store';
-import { startService, type Context, type Overrides, type Parts, type RunningService } from '@granary/shared/service';
-import { isStorageFull, StorageMonitor } from '@granary/shared/storage';
-import { readableBy } from '@granary/shared/trust/subscribers';
+import {
+  startService,
+  type Context,
+  type Overrides,
+  type Parts,
+  type RunningService,
+} from '@granary/shared/service/start';
+import { isStorageFull, StorageMonitor } from '@granary/shared/service/storage';
+import { readableBy } from '@granary/shared/bus/subscribers';
 import { startBytes } from './bytes';
 import type { BlobsConfig } from './config';
 import type { BlobsContext } from './context';

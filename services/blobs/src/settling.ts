@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { ServiceError } from '@granary/shared/errors';
 import type { Commit } from '@granary/shared/gen/granary/data/v1/Commit';
-import { newCall } from '@granary/shared/grpc/types';
+import { newCall } from '@granary/shared/rpc/types';
 import {
   findDeleting,
   findPending,

@@ -1,4 +1,4 @@
-import { startChore } from '@granary/shared/postgres/chores';
+import { startChore } from '@granary/shared/postgres/scheduled-task';
 import type { BlobsContext } from './context';
 import { knownKeys } from './objects';
 

@@ -1,4 +1,4 @@
-import { newCall, type Call } from '@granary/shared/grpc/types';
+import { newCall, type Call } from '@granary/shared/rpc/types';
 import type { ObjectStore } from '@granary/shared/objects/store';
 import { traced, type SpanStart } from '@granary/shared/telemetry/trace';
 import type { BlobsContext } from './context';

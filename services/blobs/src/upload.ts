@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { ServiceError, unavailable } from '@granary/shared/errors';
-import type { UploadGrant } from '@granary/shared/grant';
+import type { UploadGrant } from '@granary/shared/trust/blob-grant';
 import type { CommitUploadRequest } from '@granary/shared/gen/granary/data/v1/CommitUploadRequest';
 import type { CommitUploadResponse } from '@granary/shared/gen/granary/data/v1/CommitUploadResponse';
 import { forgetPending, insertPending, storedUpload } from './blobs';

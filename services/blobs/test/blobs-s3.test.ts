@@ -5,8 +5,8 @@ import { describeWith, minioForTests } from '@granary/shared/testing/stack';
 import { eventuallyHolds } from '@granary/shared/testing/eventually';
 import { installationId } from '../src/objects';
 import { startOwnMinio } from '../../local/test/own-minio';
-import { startBench, useStore } from './bench';
-import { blobsSuite } from './suite';
+import { startBench, useStore } from './support/bench';
+import { blobsSuite } from './support/suite';
 
 describeWith(describe, 'minio')('on S3', () => {
   useStore(async () => testBucket(await minioForTests()));

@@ -1,3 +1,3 @@
-import { blobsSuite } from './suite';
+import { blobsSuite } from './support/suite';
 
 describe('on files', blobsSuite);

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventuallyHolds } from '@granary/shared/testing/eventually';
-import { secret } from './bench';
+import { secret } from './support/bench';
 
 const mebibyte = 1024 * 1024;
 /** What a transfer may add to the process, whatever its size: buffers of sockets and disk, and garbage not collected yet. */
@@ -22,7 +22,7 @@ beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'granary-blobs-'));
   const fromSource = join(__dirname, '..', '..', 'local', 'test', 'from-source.js');
   const environment = { DATABASE_URL: (await testDatabase()).url, INTERNAL_SECRET: secret, OBJECTS_DIR: directory };
-  child = fork(join(__dirname, 'hop-process.ts'), {
+  child = fork(join(__dirname, 'support/hop-process.ts'), {
     execArgv: ['--conditions', 'source', '--require', fromSource],
     env: { ...process.env, ...environment },
   });

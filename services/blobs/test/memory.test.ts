@@ -8,7 +8,7 @@ import { testDatabase } from '@granary/shared/testing/database';
 import { testBucket } from '@granary/shared/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/shared/testing/stack';
 import { scaledMs } from '@granary/shared/testing/speed';
-import { secret } from './bench';
+import { secret } from './support/bench';
 
 const mebibyte = 1024 * 1024;
 const sizeMebibytes = process.env['TEST_LONG'] === '1' ? 1024 : 128;
@@ -35,7 +35,7 @@ describeWith(describe, 'minio')('on S3', () => {
 
   async function start<T>(environment: Record<string, string>): Promise<{ child: ChildProcess; said: T }> {
     const fromSource = join(__dirname, '..', '..', 'local', 'test', 'from-source.js');
-    const child = fork(join(__dirname, 'hop-process.ts'), {
+    const child = fork(join(__dirname, 'support/hop-process.ts'), {
       execArgv: ['--conditions', 'source', '--require', fromSource],
       env: { ...process.env, ...environment },
     });

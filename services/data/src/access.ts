@@ -1,5 +1,5 @@
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
-import type { AccessTo } from '@granary/shared/trust/access';
+import type { AccessTo } from '@granary/shared/rpc/access';
 
 /** Who may ask data for what from another process. */
 export const dataAccess = {

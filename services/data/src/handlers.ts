@@ -1,8 +1,8 @@
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
-import type { Handlers } from '@granary/shared/grpc/types';
-import type { StorageMonitor } from '@granary/shared/storage';
-import { listKeys, regenerateKey, revokeKey, verifyKey } from './app-keys';
-import { appStats, createApplication, deleteApplication, getApplication, listApplications } from './applications';
+import type { Handlers } from '@granary/shared/rpc/types';
+import type { StorageMonitor } from '@granary/shared/service/storage';
+import { listKeys, regenerateKey, revokeKey, verifyKey } from './apps/app-keys';
+import { appStats, createApplication, deleteApplication, getApplication, listApplications } from './apps/applications';
 import {
   collectionStats,
   createCollection,
@@ -11,22 +11,29 @@ import {
   listCollections,
   setRetention,
   updateCollection,
-} from './collections';
-import type { ReadAccess } from './catalog';
-import { getCommit } from './commits';
-import type { Committer } from './committer';
-import { commitUpload, storeDocuments, validateDocuments } from './documents';
-import type { Recent } from './handles';
-import { listIndexes } from './index-listing';
-import { createIndex, deleteIndex, getIndex, rebuildIndex } from './indexes';
-import { getJob } from './jobs';
-import { listingRowsMax } from './listing';
-import { createQuery, deleteQuery, getQuery, listQueries, runQuery, type PredefinedQuery } from './queries';
-import { listDocuments, readCollection, type ReadContext } from './query/documents-read';
-import { getSkills, putSkills, type SkillsContext } from './skills';
-import { committerFor } from './tracing';
-import type { UsagePublisher } from './usage';
-import { createView, deleteView, getView, listViews, readView, refreshView } from './views';
+} from './collections/collections';
+import type { ReadAccess } from './catalog/collection';
+import { getCommit } from './commit/commit-log';
+import type { Committer } from './commit/committer';
+import { commitUpload, storeDocuments, validateDocuments } from './writes/documents';
+import type { Recent } from './catalog/cache';
+import { listIndexes } from './collections/index-listing';
+import { createIndex, deleteIndex, getIndex, rebuildIndex } from './collections/indexes';
+import { getJob } from './jobs/queue';
+import { listingRowsMax } from './listings/listing';
+import {
+  createQuery,
+  deleteQuery,
+  getQuery,
+  listQueries,
+  runQuery,
+  type PredefinedQuery,
+} from './queries/saved-queries';
+import { listDocuments, readCollection, type ReadContext } from './reads/documents';
+import { getSkills, putSkills, type SkillsContext } from './skills/skills';
+import { committerFor } from './commit/tracing';
+import type { UsagePublisher } from './usage/publisher';
+import { createView, deleteView, getView, listViews, readView, refreshView } from './views/views';
 
 export interface HandlerContext extends SkillsContext, ReadContext {
   queries: Recent<PredefinedQuery>;

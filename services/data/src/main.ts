@@ -1,4 +1,4 @@
-import { runService } from '@granary/shared/run-service';
+import { runService } from '@granary/shared/service/run';
 import { dataConfig } from './config';
 import { startData } from './service';
 

@@ -1,11 +1,11 @@
 import { readJson } from '@granary/shared/json/value';
 import { newTicket } from '@granary/shared/ids';
-import { findApp, findCollection } from '../src/catalog';
-import type { Position } from '../src/query/cursor';
-import { parseFind } from '../src/query/find';
-import { pageStatement, parseSort } from '../src/query/order';
-import { documentsOf } from '../src/query/source';
-import { startFixture, type Fixture, type TestApp } from './query-fixture';
+import { findApp, findCollection } from '../src/catalog/collection';
+import type { Position } from '../src/query/plan/cursor';
+import { parseFind } from '../src/query/language/filter';
+import { pageStatement, parseSort } from '../src/query/plan/order';
+import { documentsOf } from '../src/query/plan/relation';
+import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 
 let fixture: Fixture;
 beforeAll(async () => {

@@ -1,4 +1,4 @@
-import { startFixture, type Fixture, type Page, type TestApp } from './query-fixture';
+import { startFixture, type Fixture, type Page, type TestApp } from './support/query-fixture';
 
 let fixture: Fixture;
 let app: TestApp;

@@ -1,15 +1,15 @@
 import { createLogger } from '@granary/shared/logger';
 import { JsonNumber, type JsonValue } from '@granary/shared/json/value';
-import { Lane } from '@granary/shared/postgres/lane';
+import { Lane } from '@granary/shared/postgres/multiplexer/multiplexer';
 import { Client, escapeLiteral } from 'pg';
-import { findApp, findCollection } from '../src/catalog';
-import { and, type Condition } from '../src/query/find';
-import { indexRead, indexReadSettings } from '../src/query/index-read';
-import { conditionOfText } from '../src/query/parameters';
-import type { IndexReads, ReadDatabases } from '../src/query/databases';
-import { readDocuments, type ReadOptions } from '../src/query/read';
-import { documentsOf, type Source } from '../src/query/source';
-import { startFixture, type Fixture, type Page, type TestApp } from './query-fixture';
+import { findApp, findCollection } from '../src/catalog/collection';
+import { and, type Condition } from '../src/query/language/filter';
+import { indexRead, indexReadSettings } from '../src/query/sql/index-scan-sql';
+import { conditionOfText } from '../src/query/language/url-filter';
+import type { IndexReads, ReadDatabases } from '../src/query/execute/read-scheduler';
+import { readDocuments, type ReadOptions } from '../src/query/execute/read-page';
+import { documentsOf, type Source } from '../src/query/plan/relation';
+import { startFixture, type Fixture, type Page, type TestApp } from './support/query-fixture';
 
 let fixture: Fixture;
 const over = (lane: IndexReads): ReadDatabases => ({ pool: fixture.pool, lane, longPages: lane });

@@ -6,9 +6,9 @@ import { createPool, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { eventually } from '@granary/shared/testing/eventually';
-import { JobWorker } from '../src/job-worker';
-import { enqueueJob, getJob, waitingJobsMax, type JobFunction, type JobKind } from '../src/jobs';
-import { startFixture, type Fixture, type TestApp } from './query-fixture';
+import { JobWorker } from '../src/jobs/worker';
+import { enqueueJob, getJob, waitingJobsMax, type JobFunction, type JobKind } from '../src/jobs/queue';
+import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 
 let fixture: Fixture;
 beforeAll(async () => {

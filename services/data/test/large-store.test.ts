@@ -1,6 +1,6 @@
 import { newTicket } from '@granary/shared/ids';
 import { testDatabase } from '@granary/shared/testing/database';
-import { fields, newApp, noIdempotency, startCopy, storeRequest, type Copy } from './write-fixture';
+import { fields, newApp, noIdempotency, startCopy, storeRequest, type Copy } from './support/write-fixture';
 
 describe('a call of so many bytes that it is read in slices', () => {
   let copy: Copy;

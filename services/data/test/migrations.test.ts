@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { migrate } from '@granary/shared/postgres/migrate';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/shared/testing/database';
-import { log } from './write-fixture';
+import { log } from './support/write-fixture';
 
 const migrations = join(__dirname, '..', 'migrations');
 

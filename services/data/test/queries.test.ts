@@ -1,6 +1,6 @@
 import { readFile, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { startFixture, type Fixture, type TestApp } from './query-fixture';
+import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 
 let fixture: Fixture;
 let app: TestApp;

@@ -1,12 +1,12 @@
-import { Compiler } from '../src/query/compile';
-import { findApp, findCollection } from '../src/catalog';
-import { parseInstant } from '../src/instant';
-import { parseFind } from '../src/query/find';
-import { pageStatement, sortedRows } from '../src/query/order';
-import { documentsOf } from '../src/query/source';
+import { Compiler } from '../src/query/sql/filter-sql';
+import { findApp, findCollection } from '../src/catalog/collection';
+import { parseInstant } from '../src/values/instant';
+import { parseFind } from '../src/query/language/filter';
+import { pageStatement, sortedRows } from '../src/query/plan/order';
+import { documentsOf } from '../src/query/plan/relation';
 import { readJson } from '@granary/shared/json/value';
-import { startFixture, type Fixture, type Page, type TestApp } from './query-fixture';
-import { follow, holds, sortOrder, type Meaning } from './query-reference';
+import { startFixture, type Fixture, type Page, type TestApp } from './support/query-fixture';
+import { follow, holds, sortOrder, type Meaning } from './support/query-reference';
 
 let fixture: Fixture;
 beforeAll(async () => {

@@ -1,7 +1,7 @@
 import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { eventually } from '@granary/shared/testing/eventually';
-import { newApp, noIdempotency, startTwoCopies, storeRequest, type App, type Copy } from './write-fixture';
+import { newApp, noIdempotency, startTwoCopies, storeRequest, type App, type Copy } from './support/write-fixture';
 
 describe('what collections use', () => {
   let pool: Pool;

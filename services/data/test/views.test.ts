@@ -1,5 +1,5 @@
 import { newTicket } from '@granary/shared/ids';
-import { startFixture, type Fixture, type TestApp } from './query-fixture';
+import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 
 let fixture: Fixture;
 let app: TestApp;

@@ -4,8 +4,17 @@ import { Client } from 'pg';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { eventually } from '@granary/shared/testing/eventually';
-import { purgeExpired } from '../src/purge';
-import { fields, log, newApp, startCopy, startTwoCopies, storeRequest, type App, type Copy } from './write-fixture';
+import { purgeExpired } from '../src/usage/retention-purge';
+import {
+  fields,
+  log,
+  newApp,
+  startCopy,
+  startTwoCopies,
+  storeRequest,
+  type App,
+  type Copy,
+} from './support/write-fixture';
 
 /** So many documents of this size are a bulk. */
 const bulkCount = 150;

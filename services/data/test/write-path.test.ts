@@ -5,8 +5,17 @@ import type { Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/shared/testing/database';
 import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { eventually } from '@granary/shared/testing/eventually';
-import { purgeExpired } from '../src/purge';
-import { fields, log, newApp, startCopy, startTwoCopies, storeRequest, type App, type Copy } from './write-fixture';
+import { purgeExpired } from '../src/usage/retention-purge';
+import {
+  fields,
+  log,
+  newApp,
+  startCopy,
+  startTwoCopies,
+  storeRequest,
+  type App,
+  type Copy,
+} from './support/write-fixture';
 
 describe('the write path of two copies on one database', () => {
   let url: string;

@@ -1,4 +1,4 @@
-import { WriteQueue, type Waiting, type Write } from '../src/write-queue';
+import { WriteQueue, type Waiting, type Write } from '../src/commit/write-queue';
 
 const small = 1_000;
 const bulk = 400_000;

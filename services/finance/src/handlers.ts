@@ -6,7 +6,7 @@ import type { PayoutSettings as PayoutSettingsMessage } from '@granary/shared/ge
 import type { Transaction as TransactionMessage } from '@granary/shared/gen/granary/finance/v1/Transaction';
 import type { UpdatePayoutSettingsRequest } from '@granary/shared/gen/granary/finance/v1/UpdatePayoutSettingsRequest';
 import type { Wallet as WalletMessage } from '@granary/shared/gen/granary/finance/v1/Wallet';
-import { message, type Handlers } from '@granary/shared/grpc/types';
+import { message, type Handlers } from '@granary/shared/rpc/types';
 import { parseUtia } from '@granary/shared/money';
 import { listAuthzTransactions, type AuthzTransaction } from './authz-transactions';
 import { checkPage } from './page';

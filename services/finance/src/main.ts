@@ -1,4 +1,4 @@
-import { runService } from '@granary/shared/run-service';
+import { runService } from '@granary/shared/service/run';
 import { financeConfig } from './config';
 import { startFinance } from './service';
 

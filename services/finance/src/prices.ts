@@ -1,6 +1,6 @@
 import { parseUtia } from '@granary/shared/money';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
-import { newCall, type Client } from '@granary/shared/grpc/types';
+import { newCall, type Client } from '@granary/shared/rpc/types';
 import { unavailable } from '@granary/shared/errors';
 import type { Logger } from '@granary/shared/logger';
 import { execute, rows, type Pool } from '@granary/shared/postgres/pool';

@@ -1,15 +1,21 @@
 import { join } from 'node:path';
-import { startConsumer } from '@granary/shared/bus/consumer';
+import { startConsumer } from '@granary/shared/bus/start-consumer';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { ConfigError } from '@granary/shared/config';
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
 import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/Finance';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import { openClient, type Target } from '@granary/shared/grpc/client';
-import { loadService } from '@granary/shared/grpc/protos';
+import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/grpc/server';
-import { startService, type Context, type Overrides, type Parts, type RunningService } from '@granary/shared/service';
-import type { AccessTo } from '@granary/shared/trust/access';
+import {
+  startService,
+  type Context,
+  type Overrides,
+  type Parts,
+  type RunningService,
+} from '@granary/shared/service/start';
+import type { AccessTo } from '@granary/shared/rpc/access';
 import type { FinanceConfig } from './config';
 import { usageHandler, usageTopics } from './events';
 import { financeHandlers } from './handlers';

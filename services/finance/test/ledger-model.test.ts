@@ -3,7 +3,7 @@ import * as fc from 'fast-check';
 import { ServiceError } from '@granary/shared/errors';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { holdTransfer, openAccount, postHold, postTransfer, readAccount, voidHold, type Account } from '../src/ledger';
-import { financePool } from './harness';
+import { financePool } from './support/harness';
 
 let pool: Pool;
 beforeAll(async () => {

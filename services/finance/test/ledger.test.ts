@@ -7,7 +7,7 @@ import { superuserUrl } from '@granary/shared/testing/database';
 import { Client } from 'pg';
 import { eventually, eventuallyResolves } from '@granary/shared/testing/eventually';
 import { holdTransfer, openAccount, postHold, postTransfer, readAccount, voidHold, type Transfer } from '../src/ledger';
-import { financePool, log } from './harness';
+import { financePool, log } from './support/harness';
 
 let pool: Pool;
 let url: string;

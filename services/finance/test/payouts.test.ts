@@ -3,7 +3,7 @@ import type { ServiceError } from '@granary/shared/errors';
 import { execute } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { bech32 } from '@scure/base';
-import { call, startTestFinance, type TestFinance } from './harness';
+import { call, startTestFinance, type TestFinance } from './support/harness';
 
 let finance: TestFinance;
 beforeAll(async () => {

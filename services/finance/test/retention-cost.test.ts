@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { eventuallyResolves } from '@granary/shared/testing/eventually';
-import { call, startTestFinance, type TestFinance } from './harness';
+import { call, startTestFinance, type TestFinance } from './support/harness';
 
 const newApp = () => `a${randomUUID().slice(0, 13)}`;
 const GiB = 2 ** 30;

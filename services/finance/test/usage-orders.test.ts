@@ -8,7 +8,7 @@ import { usageHandler } from '../src/events';
 import type { Prices } from '../src/prices';
 import { costUnits, dayMs, wholeUtia, type PriceList } from '../src/retention';
 import { listRetentionCosts } from '../src/usage';
-import { financePool } from './harness';
+import { financePool } from './support/harness';
 
 const orders = 5_000;
 const eventsMax = 6;

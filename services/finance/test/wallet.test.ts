@@ -6,7 +6,7 @@ import { execute, row } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { openKeyFile } from '../src/keys';
 import { holdTransfer, openAccount, postTransfer } from '../src/ledger';
-import { call, startTestFinance, type TestFinance } from './harness';
+import { call, startTestFinance, type TestFinance } from './support/harness';
 
 const newApp = () => `a${randomUUID().slice(0, 13)}`;
 

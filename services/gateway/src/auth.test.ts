@@ -1,5 +1,5 @@
 import { FairLimiter } from '@granary/shared/concurrency/fair-limiter';
-import { newCall } from '@granary/shared/grpc/types';
+import { newCall } from '@granary/shared/rpc/types';
 import { unavailable } from '@granary/shared/errors';
 import type { VerifyKeyResponse } from '@granary/shared/gen/granary/data/v1/VerifyKeyResponse';
 import { scaledMs } from '@granary/shared/testing/speed';

@@ -1,10 +1,10 @@
 import { hash as digest, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { setBounded } from '@granary/shared/bounded';
+import { setBounded } from '@granary/shared/concurrency/bounded-map';
 import type { FairLimiter } from '@granary/shared/concurrency/fair-limiter';
 import { forbidden } from '@granary/shared/errors';
-import { neverAborted } from '@granary/shared/grpc/cancellation';
-import type { Call, Client } from '@granary/shared/grpc/types';
+import { neverAborted } from '@granary/shared/concurrency/cancellation';
+import type { Call, Client } from '@granary/shared/rpc/types';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import { unauthenticated } from './problem';
 

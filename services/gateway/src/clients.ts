@@ -6,9 +6,9 @@ import type { HealthDefinition } from '@granary/shared/gen/granary/health/v1/Hea
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import type { TasksDefinition } from '@granary/shared/gen/granary/tasks/v1/Tasks';
 import { openClient, targetOf, type ClientOptions, type ServiceTarget } from '@granary/shared/grpc/client';
-import { loadService } from '@granary/shared/grpc/protos';
-import type { Client, ServiceDefinition } from '@granary/shared/grpc/types';
-import { healthDefinition } from '@granary/shared/health';
+import { loadService } from '@granary/shared/rpc/protos';
+import type { Client, ServiceDefinition } from '@granary/shared/rpc/types';
+import { healthDefinition } from '@granary/shared/service/health-rpc';
 import type { Logger } from '@granary/shared/logger';
 import type { Trust } from '@granary/shared/trust/trust';
 import type { GatewayConfig } from './config';

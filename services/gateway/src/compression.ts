@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import { brotliCompress, constants, createBrotliCompress, createGzip, gzip } from 'node:zlib';
 import { promisify } from 'node:util';
 import Negotiator from 'negotiator';
-import { setBounded } from '@granary/shared/bounded';
+import { setBounded } from '@granary/shared/concurrency/bounded-map';
 import { Semaphore } from '@granary/shared/concurrency/semaphore';
 import type { Answer } from './answer';
 

@@ -1,7 +1,7 @@
 import type { BudgetLease } from '@granary/shared/concurrency/keyed-budget';
 import { Router, type Request, type RequestHandler, type Response } from 'express';
 import { notFound } from '@granary/shared/errors';
-import type { Call } from '@granary/shared/grpc/types';
+import type { Call } from '@granary/shared/rpc/types';
 import { readJson, toPlain, type JsonValue } from '@granary/shared/json/value';
 import { isAppNotFound } from './admission/known-apps';
 import { clientKeys, type ClientKeys } from './admission/client-budget';

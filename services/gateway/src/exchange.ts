@@ -1,5 +1,5 @@
 import type { Response } from 'express';
-import type { Cancellation } from '@granary/shared/grpc/cancellation';
+import type { Cancellation } from '@granary/shared/concurrency/cancellation';
 import type { Span } from '@granary/shared/telemetry/trace';
 
 /** What is known about one request while it is answered; in `response.locals`. */

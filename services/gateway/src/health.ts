@@ -1,9 +1,9 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { CheckResponse } from '@granary/shared/gen/granary/health/v1/CheckResponse';
-import { newCall } from '@granary/shared/grpc/types';
-import { worst, type Finding } from '@granary/shared/health';
+import { newCall } from '@granary/shared/rpc/types';
+import { worst, type Finding } from '@granary/shared/service/health-rpc';
 import { newId } from '@granary/shared/ids';
-import { Probe, shared, type Look } from '@granary/shared/probe';
+import { Probe, shared, type Look } from '@granary/shared/service/probe';
 import { version } from '@granary/shared/version';
 import { serviceNames, type Clients, type ServiceName } from './clients';
 

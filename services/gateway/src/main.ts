@@ -1,4 +1,4 @@
-import { runService } from '@granary/shared/run-service';
+import { runService } from '@granary/shared/service/run';
 import { gatewayConfig } from './config';
 import { startGateway } from './service';
 

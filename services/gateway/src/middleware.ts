@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net';
 import type { ErrorRequestHandler, NextFunction, Request, RequestHandler, Response } from 'express';
 import { invalid, notFound, ServiceError } from '@granary/shared/errors';
-import { namesCurrent } from '@granary/shared/etag';
-import { Cancellation } from '@granary/shared/grpc/cancellation';
+import { namesCurrent } from '@granary/shared/http/etag';
+import { Cancellation } from '@granary/shared/concurrency/cancellation';
 import { newId } from '@granary/shared/ids';
 import type { Logger } from '@granary/shared/logger';
 import { clientKeys } from './admission/client-budget';

@@ -1,6 +1,6 @@
 import type { Request, Response } from 'express';
 import { z } from 'zod';
-import type { Call } from '@granary/shared/grpc/types';
+import type { Call } from '@granary/shared/rpc/types';
 import type { JsonValue } from '@granary/shared/json/value';
 import type { Logger } from '@granary/shared/logger';
 import type { Answers } from './admission/answers';

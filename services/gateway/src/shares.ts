@@ -1,4 +1,4 @@
-import { Presence } from '@granary/shared/presence';
+import { Presence } from '@granary/shared/concurrency/active-apps';
 import { overloaded } from './problem';
 
 /** A request that takes longer waits for others and not for this process: it no longer counts. */

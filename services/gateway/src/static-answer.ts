@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { strongEtag } from '@granary/shared/etag';
+import { strongEtag } from '@granary/shared/http/etag';
 import type { Answer, FullAnswer } from './answer';
 import { compressOnce, etagOf, type Compression, type ContentEncoding } from './compression';
 

@@ -1,5 +1,5 @@
 import type { RunningGateway } from '@granary/gateway/service';
-import { startWithData } from './stub-data';
+import { startWithData } from './support/stub-data';
 
 const mebibyte = 1024 ** 2;
 /** Of 16 MiB that the process may hold, about 14 are for what is not small. */

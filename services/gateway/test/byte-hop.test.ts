@@ -1,8 +1,8 @@
 import { createServer, request as send, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { ServiceError } from '@granary/shared/errors';
-import type { ReadGrant, UploadGrant } from '@granary/shared/grant';
-import { newCall } from '@granary/shared/grpc/types';
+import type { ReadGrant, UploadGrant } from '@granary/shared/trust/blob-grant';
+import { newCall } from '@granary/shared/rpc/types';
 import { scaledMs } from '@granary/shared/testing/speed';
 import { Transfers } from '../src/admission/transfers';
 import { ByteHop } from '../src/byte-hop';

@@ -6,9 +6,9 @@ import { readConfig } from '@granary/shared/config';
 import { ServiceError } from '@granary/shared/errors';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { ServiceTarget } from '@granary/shared/grpc/client';
-import { loadService } from '@granary/shared/grpc/protos';
+import { loadService } from '@granary/shared/rpc/protos';
 import { startServer, type Implementation } from '@granary/shared/grpc/server';
-import { healthImplementation } from '@granary/shared/health';
+import { healthImplementation } from '@granary/shared/service/health-rpc';
 
 interface Line {
   level: number;

@@ -1,5 +1,5 @@
 import { notFound } from '@granary/shared/errors';
-import { startWithData } from './stub-data';
+import { startWithData } from './support/stub-data';
 
 test('requests for blobs of an app that does not exist share one look-up of the app, and ask for nothing else', async () => {
   const calls: string[] = [];

@@ -13,10 +13,10 @@ import { paymentsDefinition, startPayments } from '@granary/payments/service';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { readConfig, type Environment } from '@granary/shared/config';
 import { targetOf, type ServiceTarget, type Target } from '@granary/shared/grpc/client';
-import type { ServiceDefinition } from '@granary/shared/grpc/types';
-import { stopAll, type Running } from '@granary/shared/lifecycle';
+import type { ServiceDefinition } from '@granary/shared/rpc/types';
+import { stopAll, type Running } from '@granary/shared/service/lifecycle';
 import type { Logger } from '@granary/shared/logger';
-import type { RunningService } from '@granary/shared/service';
+import type { RunningService } from '@granary/shared/service/start';
 import { tasksConfig } from '@granary/tasks/config';
 import { startTasks } from '@granary/tasks/service';
 

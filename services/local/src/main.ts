@@ -1,5 +1,5 @@
 import { logLevelOf } from '@granary/shared/config';
-import { runUntilSignalled } from '@granary/shared/lifecycle';
+import { runUntilSignalled } from '@granary/shared/service/lifecycle';
 import { createRootLogger } from '@granary/shared/logger';
 import { startLocal } from './service';
 import { readSettings, startLauncher } from './settings';

@@ -1,6 +1,6 @@
 import type { Environment } from '@granary/shared/config';
 import { newSecret } from '@granary/shared/ids';
-import { stopAll, type Running } from '@granary/shared/lifecycle';
+import { stopAll, type Running } from '@granary/shared/service/lifecycle';
 import type { Logger } from '@granary/shared/logger';
 import { startTelemetry } from '@granary/shared/telemetry/telemetry';
 import type { LocalConfig } from './config';

@@ -4,7 +4,7 @@ import { financeConfig } from '@granary/finance/config';
 import { gatewayConfig } from '@granary/gateway/config';
 import { paymentsConfig } from '@granary/payments/config';
 import { readConfig, withoutEmpty, wrongConfig, type Environment } from '@granary/shared/config';
-import { misspeltSettings } from '@granary/shared/run-service';
+import { misspeltSettings } from '@granary/shared/service/run';
 import { trustSettings } from '@granary/shared/trust/settings';
 import { tasksConfig } from '@granary/tasks/config';
 import type { z } from 'zod';

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import { openKafka } from '@granary/shared/bus/kafka';
+import { openKafka } from '@granary/shared/kafka/client';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { createLogger } from '@granary/shared/logger';
 import { testDatabase } from '@granary/shared/testing/database';

@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { chmod, mkdir, mkdtemp, readFile, readdir, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
-import { openKafka, type KafkaPlace } from '@granary/shared/bus/kafka';
+import { openKafka, type KafkaPlace } from '@granary/shared/kafka/client';
 import { createLogger } from '@granary/shared/logger';
 import { describeWith, kafkaForTests, minioForTests } from '@granary/shared/testing/stack';
 import { cacheFolder, installOnce } from '../src/stack/cache';

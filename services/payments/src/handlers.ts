@@ -1,7 +1,7 @@
 import { notImplemented, unavailable } from '@granary/shared/errors';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import type { Prices } from '@granary/shared/gen/granary/payments/v1/Prices';
-import type { Handlers } from '@granary/shared/grpc/types';
+import type { Handlers } from '@granary/shared/rpc/types';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { readPrices, type PriceList } from './prices';
 

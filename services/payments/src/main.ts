@@ -1,4 +1,4 @@
-import { runService } from '@granary/shared/run-service';
+import { runService } from '@granary/shared/service/run';
 import { paymentsConfig } from './config';
 import { startPayments } from './service';
 

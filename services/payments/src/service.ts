@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
-import { loadService } from '@granary/shared/grpc/protos';
+import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/grpc/server';
-import { startService, type Overrides, type RunningService } from '@granary/shared/service';
-import type { AccessTo } from '@granary/shared/trust/access';
+import { startService, type Overrides, type RunningService } from '@granary/shared/service/start';
+import type { AccessTo } from '@granary/shared/rpc/access';
 import type { PaymentsConfig } from './config';
 import { paymentsHandlers } from './handlers';
 import { setPrices } from './prices';

@@ -2,7 +2,7 @@ import { readConfig } from '@granary/shared/config';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import { openClient, type Target } from '@granary/shared/grpc/client';
 import type { Implementation } from '@granary/shared/grpc/server';
-import { newCall } from '@granary/shared/grpc/types';
+import { newCall } from '@granary/shared/rpc/types';
 import { createLogger } from '@granary/shared/logger';
 import { createPool, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';

@@ -3,9 +3,9 @@ import { observeBus } from '@granary/shared/telemetry/bus-metrics';
 import { renderMetrics } from '@granary/shared/telemetry/metrics';
 import { describeWith } from '@granary/shared/testing/stack';
 import { scaledMs } from '@granary/shared/testing/speed';
-import { startOwnKafka, type TestBroker } from './bus-broker';
-import { Ledger } from './bus-ledger';
-import { count, endWorlds, kafkaBus, until, world } from './bus-world';
+import { startOwnKafka, type TestBroker } from './support/bus-broker';
+import { Ledger } from './support/bus-ledger';
+import { count, endWorlds, kafkaBus, until, world } from './support/bus-world';
 
 const isLong = process.env['TEST_LONG'] === '1';
 const beforeMs = 5_000;

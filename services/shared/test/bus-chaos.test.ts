@@ -1,8 +1,8 @@
 import { describeWith } from '@granary/shared/testing/stack';
 import { scaledMs } from '@granary/shared/testing/speed';
-import { startOwnKafka, type TestBroker } from './bus-broker';
-import { causeChaos, victims } from './bus-chaos';
-import { endWorlds } from './bus-world';
+import { startOwnKafka, type TestBroker } from './support/bus-broker';
+import { causeChaos, victims } from './support/bus-chaos';
+import { endWorlds } from './support/bus-world';
 
 /** `npm run test:long` asks for the whole measure; here are enough kills to meet each of the four several times. */
 const size =

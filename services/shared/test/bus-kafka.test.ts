@@ -2,21 +2,21 @@ import { randomUUID } from 'node:crypto';
 import type { KafkaBus } from '@granary/shared/bus/bus';
 import { discardRefused } from '@granary/shared/bus/dead-letter-requests';
 import { toMessage } from '@granary/shared/bus/envelope';
-import type { KafkaMessage } from '@granary/shared/bus/kafka';
+import type { KafkaMessage } from '@granary/shared/kafka/client';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { append } from '@granary/shared/bus/outbox';
-import { createSignal } from '@granary/shared/bus/signal';
+import { createSignal } from '@granary/shared/concurrency/signal';
 import type { Event } from '@granary/shared/gen/granary/events/v1/Event';
-import { newCall } from '@granary/shared/grpc/types';
+import { newCall } from '@granary/shared/rpc/types';
 import type { Logger } from '@granary/shared/logger';
 import { row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { forgingSigner } from '@granary/shared/testing/event-keys';
 import { describeWith } from '@granary/shared/testing/stack';
-import { startOwnKafka, type TestBroker } from './bus-broker';
-import { Ledger } from './bus-ledger';
-import { sharedBusTests } from './bus-suite';
+import { startOwnKafka, type TestBroker } from './support/bus-broker';
+import { Ledger } from './support/bus-ledger';
+import { sharedBusTests } from './support/bus-suite';
 import {
   appliedSequences,
   count,
@@ -32,7 +32,7 @@ import {
   until,
   upTo,
   world,
-} from './bus-world';
+} from './support/bus-world';
 
 jest.setTimeout(120_000);
 

@@ -1,13 +1,13 @@
 import { outboxImplementation } from '@granary/shared/bus/outbox';
-import { createSignal } from '@granary/shared/bus/signal';
-import { newCall } from '@granary/shared/grpc/types';
+import { createSignal } from '@granary/shared/concurrency/signal';
+import { newCall } from '@granary/shared/rpc/types';
 import { row } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { testSigner } from '@granary/shared/testing/event-keys';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { scaledMs } from '@granary/shared/testing/speed';
-import { sharedBusTests } from './bus-suite';
-import { appliedSequences, count, endWorlds, log, publish, until, upTo, world } from './bus-world';
+import { sharedBusTests } from './support/bus-suite';
+import { appliedSequences, count, endWorlds, log, publish, until, upTo, world } from './support/bus-world';
 
 afterEach(endWorlds);
 

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { Cancellation } from '../src/grpc/cancellation';
+import { Cancellation } from '../src/concurrency/cancellation';
 import { createLogger } from '../src/logger';
 import { queryUntilAborted } from '../src/postgres/cancellable';
 import { createPool, type Pool } from '../src/postgres/pool';

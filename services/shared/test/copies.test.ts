@@ -1,9 +1,9 @@
 import { grpcAddress } from '@granary/shared/config';
 import { startServer, type GrpcServer } from '@granary/shared/grpc/server';
-import { newCall } from '@granary/shared/grpc/types';
+import { newCall } from '@granary/shared/rpc/types';
 import { eventually } from '@granary/shared/testing/eventually';
 import { scaledMs } from '@granary/shared/testing/speed';
-import { log, open, stops, streamed, tcpProxy, wishes } from './stream-fixture';
+import { log, open, stops, streamed, tcpProxy, wishes } from './support/mux-fixture';
 
 afterEach(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();

@@ -1,4 +1,4 @@
-import { boolArray, byteaArray, int4Array, int8Array, textArray } from '@granary/shared/postgres/binary';
+import { boolArray, byteaArray, int4Array, int8Array, textArray } from '@granary/shared/postgres/wire/binary';
 import { copyInto } from '@granary/shared/postgres/copy';
 import { createLogger } from '@granary/shared/logger';
 import { pipeline } from '@granary/shared/postgres/pipeline';

@@ -11,7 +11,7 @@ import { startMetricsServer } from '@granary/shared/telemetry/metrics-server';
 import { telemetrySchema } from '@granary/shared/telemetry/settings';
 import { startRequest, startSpan } from '@granary/shared/telemetry/trace';
 import { collectSpans } from '@granary/shared/testing/spans';
-import type { Traced } from './telemetry-process';
+import type { Traced } from './support/telemetry-process';
 
 const read = (environment: Record<string, string>) => readConfig(telemetrySchema, environment);
 const span = { service: 'gateway', name: 'GET', kind: 'server' } as const;
@@ -35,7 +35,7 @@ async function startCollector() {
 
 function runProcess(environment: Record<string, string>): Promise<Traced> {
   const fromSource = join(__dirname, '..', '..', 'local', 'test', 'from-source.js');
-  const child = fork(join(__dirname, 'telemetry-process.ts'), {
+  const child = fork(join(__dirname, 'support/telemetry-process.ts'), {
     env: { PATH: process.env['PATH'], ...environment },
     execArgv: ['--conditions', 'source', '--require', fromSource],
   });

@@ -2,9 +2,9 @@ import { constants, createServer, type ServerHttp2Session, type ServerHttp2Strea
 import type { AddressInfo } from 'node:net';
 import type { ServiceError } from '@granary/shared/errors';
 import { startServer } from '@granary/shared/grpc/server';
-import { newCall } from '@granary/shared/grpc/types';
+import { newCall } from '@granary/shared/rpc/types';
 import { eventually } from '@granary/shared/testing/eventually';
-import { log, open, serve, stops, tcpProxy, wishes, type DataClient } from './stream-fixture';
+import { log, open, serve, stops, tcpProxy, wishes, type DataClient } from './support/mux-fixture';
 
 afterEach(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();

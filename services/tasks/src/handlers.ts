@@ -4,7 +4,7 @@ import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { Job } from '@granary/shared/gen/granary/data/v1/Job';
 import type { Task as TaskMessage } from '@granary/shared/gen/granary/tasks/v1/Task';
 import type { TasksDefinition } from '@granary/shared/gen/granary/tasks/v1/Tasks';
-import { newCall, type Call, type Client, type Handlers } from '@granary/shared/grpc/types';
+import { newCall, type Call, type Client, type Handlers } from '@granary/shared/rpc/types';
 import { parseTicket } from '@granary/shared/ids';
 import type { Logger } from '@granary/shared/logger';
 import type { Pool } from '@granary/shared/postgres/pool';

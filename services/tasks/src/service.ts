@@ -1,15 +1,21 @@
 import { join } from 'node:path';
-import { startConsumer } from '@granary/shared/bus/consumer';
+import { startConsumer } from '@granary/shared/bus/start-consumer';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { ConfigError } from '@granary/shared/config';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
 import type { TasksDefinition } from '@granary/shared/gen/granary/tasks/v1/Tasks';
 import { openClient, type Target } from '@granary/shared/grpc/client';
-import { loadService } from '@granary/shared/grpc/protos';
+import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/grpc/server';
-import { startService, type Context, type Overrides, type Parts, type RunningService } from '@granary/shared/service';
-import type { AccessTo } from '@granary/shared/trust/access';
+import {
+  startService,
+  type Context,
+  type Overrides,
+  type Parts,
+  type RunningService,
+} from '@granary/shared/service/start';
+import type { AccessTo } from '@granary/shared/rpc/access';
 import type { TasksConfig } from './config';
 import { tasksHandlers } from './handlers';
 import { handleJobEvent, tasksTopic } from './tasks';

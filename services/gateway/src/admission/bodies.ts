@@ -2,7 +2,7 @@ import type { BudgetLease } from '@granary/shared/concurrency/keyed-budget';
 import { KeyedBudget } from '@granary/shared/concurrency/keyed-budget';
 import { MinimumRateMonitor, type MonitoredTransfer } from '@granary/shared/concurrency/minimum-rate';
 import { ServiceError } from '@granary/shared/errors';
-import { startWaiting, stopWaiting, type Waiting } from '@granary/shared/grpc/deadlines';
+import { startWaiting, stopWaiting, type Waiting } from '@granary/shared/concurrency/deadlines';
 import { overloaded } from '../problem';
 import type { ClientBudget, ClientKeys, RequestMemory } from './client-budget';
 

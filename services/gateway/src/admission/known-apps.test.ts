@@ -1,6 +1,6 @@
 import { FairLimiter } from '@granary/shared/concurrency/fair-limiter';
 import { notFound } from '@granary/shared/errors';
-import { newCall } from '@granary/shared/grpc/types';
+import { newCall } from '@granary/shared/rpc/types';
 import { overloaded } from '../problem';
 import { KnownApps } from './known-apps';
 

@@ -1,8 +1,8 @@
-import { setBounded } from '@granary/shared/bounded';
+import { setBounded } from '@granary/shared/concurrency/bounded-map';
 import type { FairLimiter } from '@granary/shared/concurrency/fair-limiter';
 import { ServiceError, notFound } from '@granary/shared/errors';
-import { neverAborted } from '@granary/shared/grpc/cancellation';
-import type { Client, Call } from '@granary/shared/grpc/types';
+import { neverAborted } from '@granary/shared/concurrency/cancellation';
+import type { Client, Call } from '@granary/shared/rpc/types';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 
 const APP_NOT_FOUND = 'APP_NOT_FOUND';

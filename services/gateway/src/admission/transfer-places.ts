@@ -1,5 +1,5 @@
 import { KeyedBudget, type BudgetLease } from '@granary/shared/concurrency/keyed-budget';
-import { startWaiting, stopWaiting, type Waiting } from '@granary/shared/grpc/deadlines';
+import { startWaiting, stopWaiting, type Waiting } from '@granary/shared/concurrency/deadlines';
 import { overloaded } from '../problem';
 import type { ClientBudget, ClientKeys } from './client-budget';
 

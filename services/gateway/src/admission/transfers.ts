@@ -1,7 +1,7 @@
 import { MinimumRateMonitor, type MonitoredTransfer } from '@granary/shared/concurrency/minimum-rate';
 import { ServiceError } from '@granary/shared/errors';
-import { startWaiting, stopWaiting, type Waiting } from '@granary/shared/grpc/deadlines';
-import type { PumpObserver } from '@granary/shared/pump';
+import { startWaiting, stopWaiting, type Waiting } from '@granary/shared/concurrency/deadlines';
+import type { PumpObserver } from '@granary/shared/http/pipe';
 import { overloaded } from '../problem';
 import type { ClientKeys } from './client-budget';
 import { TransferPlaces, type Place } from './transfer-places';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Application } from '@granary/shared/gen/granary/data/v1/Application';
 import type { CreateApplicationRequest } from '@granary/shared/gen/granary/data/v1/CreateApplicationRequest';
-import { message } from '@granary/shared/grpc/types';
+import { message } from '@granary/shared/rpc/types';
 import { toText } from '@granary/shared/json/value';
 import { json } from '../answer';
 import { idempotency, idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempotency';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { forbidden, notFound, ServiceError } from '@granary/shared/errors';
-import type { UploadGrant } from '@granary/shared/grant';
-import type { Call } from '@granary/shared/grpc/types';
+import type { UploadGrant } from '@granary/shared/trust/blob-grant';
+import type { Call } from '@granary/shared/rpc/types';
 import { newDocumentId, newTicket } from '@granary/shared/ids';
 import { clientKeys } from '../admission/client-budget';
 import { accepted, jsonBytes, taskLocation } from '../answer';

@@ -3,7 +3,7 @@ import { invalid } from '@granary/shared/errors';
 import type { CreateCollectionRequest } from '@granary/shared/gen/granary/data/v1/CreateCollectionRequest';
 import type { SetRetentionRequest } from '@granary/shared/gen/granary/data/v1/SetRetentionRequest';
 import type { UpdateCollectionRequest } from '@granary/shared/gen/granary/data/v1/UpdateCollectionRequest';
-import { message } from '@granary/shared/grpc/types';
+import { message } from '@granary/shared/rpc/types';
 import { created, json, jsonBytes } from '../answer';
 import { collectionDefinition, collectionJson, collectionSchema, exampleCollection } from '../collection';
 import { mayPublish } from '../auth';

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Key } from '@granary/shared/gen/granary/data/v1/Key';
 import type { PayLimits } from '@granary/shared/gen/granary/data/v1/PayLimits';
 import type { RegenerateKeyRequest } from '@granary/shared/gen/granary/data/v1/RegenerateKeyRequest';
-import { message } from '@granary/shared/grpc/types';
+import { message } from '@granary/shared/rpc/types';
 import { json } from '../answer';
 import { permissions } from '../auth';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempotency';

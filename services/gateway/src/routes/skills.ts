@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
-import { strongEtag } from '@granary/shared/etag';
+import { strongEtag } from '@granary/shared/http/etag';
 import { readJson, toPlain } from '@granary/shared/json/value';
 import { json } from '../answer';
 import { malformedJson } from '../problem';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { PayoutSettings } from '@granary/shared/gen/granary/finance/v1/PayoutSettings';
 import type { UpdatePayoutSettingsRequest } from '@granary/shared/gen/granary/finance/v1/UpdatePayoutSettingsRequest';
-import { message } from '@granary/shared/grpc/types';
+import { message } from '@granary/shared/rpc/types';
 import { parseUtia, utiaToNumber } from '@granary/shared/money';
 import { json } from '../answer';
 import { limits, route } from '../route';

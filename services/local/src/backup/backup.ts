@@ -4,7 +4,7 @@ import path from 'node:path';
 import type { Client } from 'pg';
 import { removalLockKey } from '@granary/blobs/removal';
 import { ConfigError } from '@granary/shared/config';
-import { stopAll } from '@granary/shared/lifecycle';
+import { stopAll } from '@granary/shared/service/lifecycle';
 import { version } from '@granary/shared/version';
 import { exists } from '../postgres/system-user';
 import { runningFile } from '../running';

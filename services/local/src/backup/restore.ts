@@ -4,7 +4,7 @@ import path from 'node:path';
 import { Client } from 'pg';
 import { forEachConcurrently } from '@granary/shared/concurrency/for-each';
 import { ConfigError } from '@granary/shared/config';
-import { stopAll } from '@granary/shared/lifecycle';
+import { stopAll } from '@granary/shared/service/lifecycle';
 import { openCluster } from '../postgres/cluster';
 import { openDataDir } from '../postgres/data-dir';
 import type { EmbeddedPostgres } from '../postgres/postgres';

@@ -1,6 +1,6 @@
 import path from 'node:path';
-import type { KafkaSasl } from '@granary/shared/bus/kafka';
-import { stopAll } from '@granary/shared/lifecycle';
+import type { KafkaSasl } from '@granary/shared/kafka/client';
+import { stopAll } from '@granary/shared/service/lifecycle';
 import { databaseServices, type DatabaseService } from '../constellation';
 import { startPostgres } from '../postgres/postgres';
 import { requireTools } from './install';

@@ -1,8 +1,8 @@
 import path from 'node:path';
 import { localUrl } from '@granary/gateway/address';
-import type { KafkaSasl } from '@granary/shared/bus/kafka';
+import type { KafkaSasl } from '@granary/shared/kafka/client';
 import type { Environment } from '@granary/shared/config';
-import { nodeFlags } from '@granary/shared/heap';
+import { nodeFlags } from '@granary/shared/service/v8';
 import { trustEnvironments } from '@granary/shared/trust/environments';
 import type { DatabaseService } from '../constellation';
 import { stackLauncher } from '../settings';

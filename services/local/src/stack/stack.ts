@@ -1,11 +1,11 @@
 import path from 'node:path';
-import { openKafka, type KafkaPlace } from '@granary/shared/bus/kafka';
+import { openKafka, type KafkaPlace } from '@granary/shared/kafka/client';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { listenProblems, StartError } from '@granary/shared/start-error';
 import type { Environment } from '@granary/shared/config';
 import { localUrl } from '@granary/gateway/address';
 import { newSecret } from '@granary/shared/ids';
-import { stopAll, type Running } from '@granary/shared/lifecycle';
+import { stopAll, type Running } from '@granary/shared/service/lifecycle';
 import { createLogger } from '@granary/shared/logger';
 import { databaseServices } from '../constellation';
 import { demoApp, type DemoApp } from '../demo-app';

@@ -1,6 +1,6 @@
 import type { Logger } from '../logger';
-import { openKafka, type Kafka } from './kafka';
-import { readKafkaPlace } from './kafka-place';
+import { openKafka, type Kafka } from '../kafka/client';
+import { readKafkaPlace } from '../kafka/place';
 import type { KafkaSettings } from './settings';
 
 /** Through Kafka. */

@@ -1,5 +1,5 @@
 import type { Event } from '../gen/granary/events/v1/Event';
-import type { KafkaMessage, ReceivedMessage } from './kafka';
+import type { KafkaMessage, ReceivedMessage } from '../kafka/client';
 
 /** An event as a message of a topic: the payload is the value, all else is in key and headers. */
 export function toMessage(event: Event, topic: string): KafkaMessage {

@@ -4,7 +4,7 @@ import { execute, row, rows, type Connection } from '../postgres/pool';
 import { join, sql } from '../postgres/sql';
 import { eventApplied } from '../telemetry/bus-metrics';
 import { traced } from '../telemetry/trace';
-import type { PartitionPlace } from './kafka';
+import type { PartitionPlace } from '../kafka/client';
 import { start } from './position';
 
 /** An event as its handler sees it. */

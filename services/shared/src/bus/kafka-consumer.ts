@@ -1,13 +1,13 @@
-import { batchEvents, createApplier, type Step } from './applying';
+import { batchEvents, createApplier, type Step } from './apply';
 import type { KafkaBus } from './bus';
-import type { Consumer, ConsumerOptions, KafkaTimes } from './consumer';
+import type { Consumer, ConsumerOptions, KafkaTimes } from './start-consumer';
 import { toEvent } from './envelope';
 import { CursorMoved, loadPlaces, setPlace } from './inbox';
-import type { GroupOptions, Member, PartitionPlace, ReceivedMessage } from './kafka';
+import type { GroupOptions, Member, PartitionPlace, ReceivedMessage } from '../kafka/client';
 import { degraded, isBehind } from './lag';
 import { startOutboxConsumer } from './outbox-consumer';
 import { keepRefused, type RefusedEvent } from './refused';
-import { createSignal } from './signal';
+import { createSignal } from '../concurrency/signal';
 import { kafkaTopic, TopicsMissing } from './topics';
 
 const standardTimes: KafkaTimes = { sweepAfterMs: 30_000, sessionTimeoutMs: 10_000, stuckMs: 30_000 };

@@ -1,5 +1,5 @@
 import type { ReadResponse } from '../gen/granary/events/v1/ReadResponse';
-import type { Finding } from '../health';
+import type { Finding } from '../service/health-rpc';
 
 /** From here on being behind is worth a word in health. */
 export const behindMs = 5_000;

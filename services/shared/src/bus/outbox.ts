@@ -4,7 +4,7 @@ import type { OutboxDefinition } from '../gen/granary/events/v1/Outbox';
 import type { Position } from '../gen/granary/events/v1/Position';
 import type { ReadRequest } from '../gen/granary/events/v1/ReadRequest';
 import type { ReadResponse } from '../gen/granary/events/v1/ReadResponse';
-import { loadService } from '../grpc/protos';
+import { loadService } from '../rpc/protos';
 import type { Implementation } from '../grpc/server';
 import type { Logger } from '../logger';
 import { execute, rows, type Pool, type Queryable } from '../postgres/pool';
@@ -13,7 +13,7 @@ import { allEnded, startSpan } from '../telemetry/trace';
 import type { EventSigner } from '../trust/event-signature';
 import { watchEpoch } from './epoch';
 import { samePosition, start } from './position';
-import { createSignal, type Signal } from './signal';
+import { createSignal, type Signal } from '../concurrency/signal';
 
 export const outboxDefinition = loadService<OutboxDefinition>('events', 'Outbox');
 

@@ -1,4 +1,4 @@
-import { startWaiting, stopWaiting, type Waiting } from '../grpc/deadlines';
+import { startWaiting, stopWaiting, type Waiting } from './deadlines';
 import { fairQueue } from './fair-queue';
 
 export interface FairLimiterLimits {

@@ -13,13 +13,13 @@ import { asOurFault } from '../trust/guard';
 import { measuredCalls } from '../telemetry/rpc';
 import { appOf, tokenHeader } from '../trust/token';
 import type { CallCredentials } from '../trust/trust';
-import { runWithinDeadline, type AnyHandler } from './run';
+import { runWithinDeadline, type AnyHandler } from '../rpc/call';
 import { maxMessageBytes, type Implementation } from './server';
-import { fromStatus } from './status';
-import { maxRequestBytes } from './stream';
-import { answerDeserializer } from './stream-answer';
-import { openStreams, type StreamClient, type StreamCounts, type StreamOptions } from './stream-client';
-import type { Call, Client } from './types';
+import { fromStatus } from '../rpc/status';
+import { maxRequestBytes } from '../mux/protocol';
+import { answerDeserializer } from '../mux/answer';
+import { openStreams, type StreamClient, type StreamCounts, type StreamOptions } from '../mux/client';
+import type { Call, Client } from '../rpc/types';
 
 /**
  * How a caller reaches a service: in the same process, or at a gRPC address: `host:port`, `dns:///name:port`, or several

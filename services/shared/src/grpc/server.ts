@@ -9,16 +9,16 @@ import {
 import type { ServiceError } from '../errors';
 import type { Logger } from '../logger';
 import { StartError } from '../start-error';
-import type { Access, Limits } from '../trust/access';
+import type { Access, Limits } from '../rpc/access';
 import type { ServerTrust } from '../trust/trust';
-import { admission, type Admission } from './admission';
-import { Cancellation } from './cancellation';
-import { runHandler, type AnyHandler } from './run';
-import { toStatus } from './status';
-import { carrierDefinition } from './stream';
-import { partsSerializer } from './stream-answer';
-import { carrier, type CarriedMethod, type CarrierCounts } from './stream-server';
-import type { Call, Handlers } from './types';
+import { admission, type Admission } from '../rpc/authorization';
+import { Cancellation } from '../concurrency/cancellation';
+import { runHandler, type AnyHandler } from '../rpc/call';
+import { toStatus } from '../rpc/status';
+import { carrierDefinition } from '../mux/protocol';
+import { partsSerializer } from '../mux/answer';
+import { carrier, type CarriedMethod, type CarrierCounts } from '../mux/server';
+import type { Call, Handlers } from '../rpc/types';
 
 /** The largest message either way: a result of 32 MiB and what is around it. */
 export const maxMessageBytes = 40 * 1024 * 1024;

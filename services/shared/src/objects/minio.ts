@@ -4,8 +4,8 @@ import * as https from 'node:https';
 import { Client, S3Error } from 'minio';
 import { ConfigError } from '../config';
 import { ServiceError, unavailable } from '../errors';
-import { ReadingAgent } from '../reading-agent';
-import { storageFull } from '../storage';
+import { ReadingAgent } from '../http/buffered-agent';
+import { storageFull } from '../service/storage';
 import type { ByteRange, PresignedHeaders } from './store';
 
 export interface S3Options {

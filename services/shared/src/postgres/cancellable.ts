@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { QueryConfig, QueryResult } from 'pg';
 import { ServiceError } from '../errors';
-import type { CancelSignal } from '../grpc/cancellation';
+import type { CancelSignal } from '../concurrency/cancellation';
 import { sqlState } from './errors';
 import type { Connection, Pool } from './pool';
 

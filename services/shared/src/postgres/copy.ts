@@ -1,5 +1,5 @@
-import { inSlices, type Steps } from '../slices';
-import { BinaryWriter } from './binary';
+import { inSlices, type Steps } from '../concurrency/time-slicing';
+import { BinaryWriter } from './wire/binary';
 import { sql, type Sql } from './sql';
 
 /** Rows travel in messages of about so many bytes. */

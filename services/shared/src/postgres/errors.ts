@@ -1,5 +1,5 @@
 import { ServiceError, unavailable } from '../errors';
-import { storageFull } from '../storage';
+import { storageFull } from '../service/storage';
 
 interface PostgresError extends Error {
   code: string;

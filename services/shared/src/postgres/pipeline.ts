@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import type { Submittable } from 'pg';
-import { BinaryWriter } from './binary';
+import { BinaryWriter } from './wire/binary';
 import type { CopyIn } from './copy';
 import type { Connection } from './pool';
 import { statementName } from './prepared';

@@ -1,6 +1,6 @@
 import { row, type Pool } from '../postgres/pool';
 import { sql } from '../postgres/sql';
-import { shared } from '../probe';
+import { shared } from '../service/probe';
 import { addSource } from './metrics';
 
 /** Postgres looks at every file of a database for its size, so it is asked only this often. */

@@ -1,4 +1,4 @@
-import type { Lane } from '../postgres/lane';
+import type { Lane } from '../postgres/multiplexer/multiplexer';
 import type { Pool } from '../postgres/pool';
 import { addSource, type Sample, type Source } from './metrics';
 

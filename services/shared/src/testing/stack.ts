@@ -1,4 +1,4 @@
-import type { KafkaSasl } from '../bus/kafka';
+import type { KafkaSasl } from '../kafka/client';
 
 /** Holds what the test run says of its Kafka and MinIO, as JSON of `TestStack`. */
 export const testStackVariable = 'GRANARY_TEST_STACK';

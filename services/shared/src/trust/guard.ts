@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import { ServiceError } from '../errors';
-import { verifyGrant, type Grant } from '../grant';
+import { verifyGrant, type Grant } from './blob-grant';
 import type { Logger } from '../logger';
 import { counters } from '../telemetry/metrics';
 import type { ServiceName } from './services';

@@ -1,7 +1,7 @@
 import { createSecretKey, type KeyObject } from 'node:crypto';
 import type { ChannelCredentials, ServerCredentials } from '@grpc/grpc-js';
 import { ConfigError } from '../config';
-import { signGrant, type Grant } from '../grant';
+import { signGrant, type Grant } from './blob-grant';
 import type { Logger } from '../logger';
 import { readSetting } from './files';
 import { createEventSigner, createEventVerifier, type EventSigner, type EventVerifier } from './event-signature';

@@ -1,0 +1,174 @@
+import { createHash } from 'node:crypto';
+import { invalid, notFound } from '@granary/shared/errors';
+import type { IssuedKey } from '@granary/shared/gen/granary/data/v1/IssuedKey';
+import type { Key } from '@granary/shared/gen/granary/data/v1/Key';
+import type { ListKeysResponse } from '@granary/shared/gen/granary/data/v1/ListKeysResponse';
+import type { ListRequest } from '@granary/shared/gen/granary/data/v1/ListRequest';
+import type { PayLimits } from '@granary/shared/gen/granary/data/v1/PayLimits';
+import type { RegenerateKeyRequest } from '@granary/shared/gen/granary/data/v1/RegenerateKeyRequest';
+import type { RevokeKeyRequest } from '@granary/shared/gen/granary/data/v1/RevokeKeyRequest';
+import type { RevokeKeyResponse } from '@granary/shared/gen/granary/data/v1/RevokeKeyResponse';
+import type { VerifyKeyResponse } from '@granary/shared/gen/granary/data/v1/VerifyKeyResponse';
+import { message } from '@granary/shared/rpc/types';
+import { newId, newSecret } from '@granary/shared/ids';
+import { databaseTime } from '@granary/shared/postgres/clock';
+import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { findApp } from '../catalog/collection';
+import { changingAppOnce } from '../collections/collections';
+import { listPage } from '../listings/listing';
+
+export const KEY_NOT_FOUND = 'KEY_NOT_FOUND';
+
+/** The name of the key that an application is made with. */
+export const firstKeyName = 'default';
+/** Keys of one app that are not revoked, at most. */
+const keysMax = 1_000;
+const permissions = ['Read', 'Write', 'Admin', 'Pay'];
+
+export interface KeyDefinition {
+  name: string;
+  permissions: string[];
+  payLimits: PayLimits | undefined;
+}
+
+/** Keys are 256 random bits, so a plain hash is enough: there is nothing to guess. */
+const hashKey = (secret: string): Buffer => createHash('sha256').update(secret).digest();
+
+/** Makes a key, in place of the one of the same name. Its secret is in the answer and nowhere else. */
+export async function issueKey(
+  tx: Connection,
+  app: { number: bigint; appId: string },
+  definition: KeyDefinition,
+): Promise<{ key: Key; secret: string }> {
+  const at = await databaseTime(tx);
+  const secret = newSecret('app_');
+  await execute(
+    tx,
+    sql`update app_key set revoked_at = ${at} where app_number = ${app.number} and name = ${definition.name} and revoked_at is null`,
+  );
+  await execute(
+    tx,
+    sql`insert into app_key (key_id, app_number, name, hash, last_four, permissions, pay_limits, created_at)
+        values (${newId('key_')}, ${app.number}, ${definition.name}, ${hashKey(secret)}, ${secret.slice(-4)},
+                ${definition.permissions}, ${definition.payLimits === undefined ? null : JSON.stringify(definition.payLimits)}, ${at})`,
+  );
+  return { key: await getKey(tx, app.appId, definition.name), secret };
+}
+
+interface KeyRow {
+  listed_as: string;
+  key_id: string;
+  app_id: string;
+  app_number: bigint;
+  name: string;
+  permissions: string[];
+  pay_limits: string | null;
+  last_four: string;
+  created_at: Date;
+}
+
+/** Keys in the order in which they were made. */
+const keyOrder = sql`(to_char(k.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US') || ' ' || k.key_id)`;
+const columns = sql`${keyOrder} as listed_as, k.key_id, a.app_id, a.number as app_number, k.name, k.permissions, k.pay_limits, k.last_four, k.created_at`;
+
+const payLimits = (found: KeyRow): PayLimits | undefined =>
+  found.pay_limits === null ? undefined : (JSON.parse(found.pay_limits) as PayLimits);
+
+function toKey(found: KeyRow): Key {
+  return message<Key>({
+    keyId: found.key_id,
+    appId: found.app_id,
+    name: found.name,
+    permissions: found.permissions,
+    payLimits: payLimits(found),
+    lastFour: found.last_four,
+    createdAt: found.created_at.toISOString(),
+  });
+}
+
+/** The key of a name that is not revoked. Throws KEY_NOT_FOUND. */
+export async function getKey(db: Queryable, appId: string, name: string): Promise<Key> {
+  const found = await row<KeyRow>(
+    db,
+    sql`select ${columns} from app_key k join application a on a.number = k.app_number
+        where a.app_id = ${appId} and k.name = ${name} and k.revoked_at is null`,
+  );
+  if (!found) throw notFound(KEY_NOT_FOUND, 'There is no such key');
+  return toKey(found);
+}
+
+/** Replaces the key of a name, or makes the first of it: the old one is dead with the commit of the new one. */
+export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): Promise<IssuedKey> {
+  const unknown = request.permissions.filter((permission) => !permissions.includes(permission));
+  if (unknown.length > 0 || request.permissions.length === 0) {
+    throw invalid('The permissions are not valid', {
+      permissions: [`must be a non-empty list of ${permissions.join(', ')}`],
+    });
+  }
+  const change = async (tx: Connection, app: { number: bigint; appId: string }): Promise<IssuedKey> => {
+    const { count } = (await row<{ count: bigint }>(
+      tx,
+      sql`select count(*) from app_key where app_number = ${app.number} and revoked_at is null and name <> ${request.name}`,
+    ))!;
+    if (count >= keysMax) throw invalid(`An app may have at most ${keysMax} keys`, {}, 'LIMIT_EXCEEDED');
+    return issueKey(tx, app, {
+      name: request.name,
+      permissions: [...new Set(request.permissions)],
+      payLimits: request.payLimits ?? undefined,
+    });
+  };
+  return changingAppOnce(pool, request, change, withoutSecret);
+}
+
+/** A secret is shown once. */
+const withoutSecret = (issued: IssuedKey): IssuedKey => ({ ...issued, secret: '' });
+
+/** A page of the keys of an app that are not revoked, the oldest first. Throws INVALID_CURSOR. */
+export async function listKeys(pool: Pool, request: ListRequest): Promise<ListKeysResponse> {
+  const app = await findApp(pool, request.appId);
+  const source = {
+    columns,
+    from: sql`app_key k join application a on a.number = k.app_number
+      where k.app_number = ${app.number} and k.revoked_at is null`,
+    key: [{ column: keyOrder, type: 'text' as const }],
+    bytes: sql`6 * octet_length(k.name) + coalesce(octet_length(k.pay_limits), 0)`,
+    keyOf: (key: KeyRow) => [key.listed_as],
+  };
+  const { entries, nextCursor } = await listPage<KeyRow>(pool, source, request);
+  return { keys: entries.map(toKey), nextCursor };
+}
+
+/** Throws KEY_NOT_FOUND. */
+export function revokeKey(pool: Pool, request: RevokeKeyRequest): Promise<RevokeKeyResponse> {
+  return changingAppOnce<RevokeKeyResponse>(pool, request, async (tx, app) => {
+    const revoked = await execute(
+      tx,
+      sql`update app_key set revoked_at = now()
+          where app_number = ${app.number} and key_id = ${request.keyId} and revoked_at is null`,
+    );
+    if (revoked === 0) throw notFound(KEY_NOT_FOUND, 'There is no such key');
+    return {};
+  });
+}
+
+const unknownKey: VerifyKeyResponse = { known: false, name: '', keyId: '', appId: '', appNumber: '0', permissions: [] };
+
+/** What a key may do, by the SHA-256 of its text: found by an index, so nothing can be learnt from the time it takes. */
+export async function verifyKey(pool: Pool, hash: Buffer): Promise<VerifyKeyResponse> {
+  const found = await row<KeyRow>(
+    pool,
+    sql`select ${columns} from app_key k join application a on a.number = k.app_number
+        where k.hash = ${hash} and k.revoked_at is null and a.deleted_at is null`,
+  );
+  if (!found) return unknownKey;
+  return message<VerifyKeyResponse>({
+    known: true,
+    name: found.name,
+    keyId: found.key_id,
+    appId: found.app_id,
+    appNumber: found.app_number.toString(),
+    permissions: found.permissions,
+    payLimits: payLimits(found),
+  });
+}

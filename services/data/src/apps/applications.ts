@@ -1,0 +1,187 @@
+import { randomBytes } from 'node:crypto';
+import { append } from '@granary/shared/bus/outbox';
+import { conflict, invalid, notFound } from '@granary/shared/errors';
+import type { AppStats } from '@granary/shared/gen/granary/data/v1/AppStats';
+import type { Application } from '@granary/shared/gen/granary/data/v1/Application';
+import type { CreateApplicationRequest } from '@granary/shared/gen/granary/data/v1/CreateApplicationRequest';
+import type { CreateApplicationResponse } from '@granary/shared/gen/granary/data/v1/CreateApplicationResponse';
+import type { DeleteApplicationRequest } from '@granary/shared/gen/granary/data/v1/DeleteApplicationRequest';
+import type { DeleteApplicationResponse } from '@granary/shared/gen/granary/data/v1/DeleteApplicationResponse';
+import type { ListApplicationsResponse } from '@granary/shared/gen/granary/data/v1/ListApplicationsResponse';
+import { message } from '@granary/shared/rpc/types';
+import { databaseTime } from '@granary/shared/postgres/clock';
+import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
+import { named, sql } from '@granary/shared/postgres/sql';
+import { violatedConstraint } from '@granary/shared/postgres/errors';
+import { retriedTransaction } from '@granary/shared/postgres/transaction';
+import { firstKeyName, issueKey } from './app-keys';
+import { APP_NOT_FOUND, findApp } from '../catalog/collection';
+import { changingAppOnce } from '../collections/collections';
+import { createCommitsTable } from '../commit/commit-log';
+import { genesisHash } from '../commit/head';
+import { once, toIdempotencyKey } from '../commit/idempotency';
+import { enqueueJob } from '../jobs/queue';
+import { listingBytesMax } from '../listings/listing';
+import { isAppId } from '../catalog/names';
+
+interface ApplicationRow {
+  number: bigint;
+  app_id: string;
+  name: string;
+  description: string;
+  owner_address: string | null;
+  created_at: Date;
+  updated_at: Date;
+  height: bigint;
+}
+
+const columns = sql`a.number, a.app_id, a.name, a.description, a.owner_address, a.created_at, a.updated_at, h.height`;
+
+function toApplication(found: ApplicationRow): Application {
+  return message<Application>({
+    appId: found.app_id,
+    number: found.number.toString(),
+    name: found.name,
+    description: found.description,
+    ownerAddress: found.owner_address ?? undefined,
+    createdAt: found.created_at.toISOString(),
+    updatedAt: found.updated_at.toISOString(),
+    height: found.height.toString(),
+  });
+}
+
+/**
+ * Makes an application with its first key (Admin, Read and Write). A repeated Idempotency-Key gives the same
+ * application again, without the secret. Throws ALREADY_EXISTS for an app_id that is or was in use.
+ */
+export async function createApplication(
+  pool: Pool,
+  request: CreateApplicationRequest,
+): Promise<CreateApplicationResponse> {
+  if (request.appId !== undefined && (!isAppId(request.appId) || request.appId.startsWith('app_'))) {
+    throw invalid('The app_id is not valid', {
+      app_id: ['must be 1 to 63 of A-Z a-z 0-9 _ -, begin with a letter or digit, and not start with app_'],
+    });
+  }
+  const key = toIdempotencyKey(request.idempotency);
+  const create = async (tx: Connection): Promise<CreateApplicationResponse> => {
+    const appId = request.appId ?? `granary-${randomBytes(8).toString('hex')}`;
+    const app = await insertApplication(tx, appId, request);
+    const issued = await issueKey(tx, app, {
+      name: firstKeyName,
+      permissions: ['Admin', 'Read', 'Write'],
+      payLimits: undefined,
+    });
+    return { application: await getApplication(tx, appId), key: issued };
+  };
+  const withoutSecret = (made: CreateApplicationResponse) => ({ ...made, key: { ...made.key!, secret: '' } });
+  return retriedTransaction(pool, (tx) => once(tx, key, () => create(tx), withoutSecret));
+}
+
+async function insertApplication(tx: Connection, appId: string, request: CreateApplicationRequest) {
+  const at = await databaseTime(tx);
+  const inserted = await row<{ number: bigint }>(
+    tx,
+    sql`insert into application (app_id, name, description, owner_address, created_at, updated_at)
+        values (${appId}, ${request.name}, ${request.description}, ${request.ownerAddress ?? null}, ${at}, ${at}) returning number`,
+  ).catch((error: unknown) => {
+    if (violatedConstraint(error) !== 'application_app_id_key') throw error;
+    throw conflict('ALREADY_EXISTS', `An app with the id ${appId} exists already or existed once`);
+  });
+  const { number } = inserted!;
+  await execute(tx, sql`insert into head (app_number, hash) values (${number}, ${genesisHash})`);
+  await execute(tx, sql`create schema ${named('a_', number)}`);
+  await createCommitsTable(tx, number);
+  await append(tx, [
+    {
+      topic: 'usage',
+      key: appId,
+      aggregateId: `app/${number}`,
+      aggregateSequence: 1n,
+      type: 'app.created',
+      payload: { app_id: appId, at: at.toISOString() },
+    },
+  ]);
+  return { number, appId };
+}
+
+/** Throws APP_NOT_FOUND. */
+export async function getApplication(db: Pool | Connection, appId: string): Promise<Application> {
+  const found = await row<ApplicationRow>(
+    db,
+    sql`select ${columns} from application a join head h on h.app_number = a.number
+        where a.app_id = ${appId} and a.deleted_at is null`,
+  );
+  if (!found) throw notFound(APP_NOT_FOUND, `There is no app ${appId}`);
+  return toApplication(found);
+}
+
+/** Sums over the collections of an app. Throws APP_NOT_FOUND. */
+export async function appStats(pool: Pool, appId: string): Promise<AppStats> {
+  const app = await findApp(pool, appId);
+  const found = await row<{ collections: bigint; documents: bigint; bytes: bigint; height: bigint }>(
+    pool,
+    sql`select count(c.number) as collections, coalesce(sum(c.row_count - c.deleted_count), 0)::int8 as documents,
+          coalesce(sum(c.size_bytes), 0)::int8 as bytes, h.height
+        from head h left join collection c on c.app_number = h.app_number and c.deleted_at is null
+        where h.app_number = ${app.number} group by h.height`,
+  );
+  if (!found) throw notFound(APP_NOT_FOUND, `There is no app ${appId}`);
+  return {
+    collectionCount: found.collections.toString(),
+    documentCount: found.documents.toString(),
+    sizeBytes: found.bytes.toString(),
+    height: found.height.toString(),
+  };
+}
+
+/** Of the JSON of an application, about, beside name and description. */
+const applicationBytes = 1_024;
+
+/** A page of the applications; shorter than asked for where its JSON would be too large. */
+export async function listApplications(pool: Pool, limit: number, offset: number): Promise<ListApplicationsResponse> {
+  const [found, total] = await Promise.all([
+    rows<ApplicationRow>(
+      pool,
+      sql`select * from (
+            select listed.*, row_number() over listed as place, sum(6 * (octet_length(name) + octet_length(description))
+              + ${applicationBytes}) over (listed rows unbounded preceding) as bytes_so_far
+            from (select ${columns} from application a join head h on h.app_number = a.number
+                  where a.deleted_at is null order by a.number limit ${limit} offset ${offset}) listed
+            window listed as (order by number)) page
+          where bytes_so_far <= ${listingBytesMax} or place = 1 order by number`,
+    ),
+    row<{ count: bigint }>(pool, sql`select count(*) from application where deleted_at is null`),
+  ]);
+  return { applications: found.map(toApplication), total: total!.count.toString() };
+}
+
+/** Marks an application as deleted at once, with its keys; tables are dropped by a job, the rest hears the event. */
+export async function deleteApplication(
+  pool: Pool,
+  request: DeleteApplicationRequest,
+): Promise<DeleteApplicationResponse> {
+  const { appId } = request;
+  return changingAppOnce<DeleteApplicationResponse>(pool, request, async (tx, app) => {
+    const at = await databaseTime(tx);
+    await execute(tx, sql`update application set deleted_at = ${at} where number = ${app.number}`);
+    // Whoever waits for its lock finds it gone.
+    await execute(tx, sql`delete from head where app_number = ${app.number}`);
+    await execute(
+      tx,
+      sql`update app_key set revoked_at = ${at} where app_number = ${app.number} and revoked_at is null`,
+    );
+    await append(tx, [
+      {
+        topic: 'usage',
+        key: appId,
+        aggregateId: `app/${app.number}`,
+        aggregateSequence: 2n,
+        type: 'app.deleted',
+        payload: { app_id: appId, at: at.toISOString() },
+      },
+    ]);
+    await enqueueJob(tx, app, 'app.drop', { app_number: app.number.toString() });
+    return {};
+  });
+}

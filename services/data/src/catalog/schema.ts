@@ -1,0 +1,234 @@
+import { RE2JS } from 're2js';
+import { invalid, type FieldMessages } from '@granary/shared/errors';
+import { scalarAt, type Capture } from '@granary/shared/json/document';
+import { JsonNumber, readJson, toText, type JsonObject, type JsonValue } from '@granary/shared/json/value';
+import { JsonError } from '@granary/shared/json/error';
+import { compareDecimals } from '../values/decimal';
+import { parseInstant } from '../values/instant';
+import { isFieldPath, isIndexName } from './names';
+import { canonicalText, valueAt } from '../values/key';
+
+export const SCHEMA_VIOLATION = 'SCHEMA_VIOLATION';
+
+const fieldTypes = ['string', 'number', 'boolean', 'date', 'object', 'array'] as const;
+export type SchemaType = (typeof fieldTypes)[number];
+
+/** Fields of a schema, at most. */
+export const schemaFieldsMax = 200;
+const patternLengthMax = 200;
+const enumValuesMax = 200;
+/** Characters of an indexed field: the name of its index holds that of the collection too. */
+const indexedFieldLengthMax = 120;
+/** Defaults are written into every document that lacks them. */
+const defaultsMaxBytes = 64 * 1024;
+/** Characters of the allowed values that a message shows. */
+const enumTextLengthMax = 500;
+
+export interface FieldRule {
+  type: SchemaType;
+  index: boolean;
+  unique: boolean;
+  required: boolean;
+  /** JSON text that stands in for the field where a document lacks it. */
+  defaultText: string | undefined;
+  /** Bounds of a number's value, a string's characters, an array's elements; JSON number text. */
+  min: string | undefined;
+  max: string | undefined;
+  pattern: RE2JS | undefined;
+  /** The allowed values in canonical text, and as they were written for the message. */
+  enum: { allowed: ReadonlySet<string>; text: string } | undefined;
+}
+
+/** A parsed `schema_definition`: rules by field path. */
+export interface Schema {
+  fields: ReadonlyMap<string, FieldRule>;
+}
+
+/**
+ * Reads the JSON text of a `schema_definition`. Throws VALIDATION_FAILED with a message for each path that is wrong.
+ */
+export function parseSchema(text: string): Schema {
+  const definition = readDefinition(text);
+  const messages: FieldMessages = {};
+  const wrong = (path: string, message: string) => (messages[path] ??= []).push(message);
+  const fields = new Map<string, FieldRule>();
+  const given = definition instanceof Map ? definition.get('fields') : undefined;
+  if (!(definition instanceof Map)) wrong('schema_definition', 'must be an object');
+  else {
+    for (const key of definition.keys())
+      if (key !== 'fields') wrong(`schema_definition.${key}`, 'is not a known field');
+    if (given !== undefined && !(given instanceof Map)) wrong('schema_definition.fields', 'must be an object');
+  }
+  if (given instanceof Map) {
+    if (given.size > schemaFieldsMax) wrong('schema_definition.fields', `may have at most ${schemaFieldsMax} fields`);
+    for (const [name, rule] of given) {
+      const path = `schema_definition.fields.${name}`;
+      if (!isFieldPath(name)) wrong(path, 'is not a field path of 1 to 16 steps with dots between them');
+      else if (!(rule instanceof Map)) wrong(path, 'must be an object with a type');
+      else fields.set(name, parseRule(rule, path, name, wrong));
+    }
+  }
+  const defaultsBytes = [...fields.values()].reduce((sum, rule) => sum + Buffer.byteLength(rule.defaultText ?? ''), 0);
+  if (defaultsBytes > defaultsMaxBytes) {
+    wrong('schema_definition.fields', `may have defaults of at most ${defaultsMaxBytes} bytes together`);
+  }
+  if (Object.keys(messages).length > 0) throw invalid('The schema is not valid', messages);
+  return { fields };
+}
+
+function readDefinition(text: string): JsonValue {
+  try {
+    return readJson(Buffer.from(text), { maxDepth: 64 });
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    throw invalid('The schema is not valid', { schema_definition: [error.message] });
+  }
+}
+
+const ruleKeys = new Set(['type', 'index', 'unique', 'required', 'default', 'validation', 'description']);
+const validationKeys = new Set(['min', 'max', 'pattern', 'enum']);
+
+function parseRule(
+  rule: JsonObject,
+  path: string,
+  name: string,
+  wrong: (path: string, message: string) => void,
+): FieldRule {
+  for (const key of rule.keys()) if (!ruleKeys.has(key)) wrong(`${path}.${key}`, 'is not a known field');
+  const type = rule.get('type');
+  if (type === undefined) wrong(`${path}.type`, 'is required');
+  else if (!fieldTypes.includes(type as SchemaType)) wrong(`${path}.type`, `must be one of ${fieldTypes.join(', ')}`);
+  const flag = (key: string): boolean => {
+    const value = rule.get(key) ?? false;
+    if (typeof value !== 'boolean') wrong(`${path}.${key}`, 'must be true or false');
+    return value === true;
+  };
+  const validation = rule.get('validation') ?? new Map<string, JsonValue>();
+  if (!(validation instanceof Map)) wrong(`${path}.validation`, 'must be an object');
+  const given = validation instanceof Map ? validation : new Map<string, JsonValue>();
+  for (const key of given.keys())
+    if (!validationKeys.has(key)) wrong(`${path}.validation.${key}`, 'is not a known field');
+  const bound = (key: string): string | undefined => {
+    const value = given.get(key) ?? null;
+    if (value !== null && !(value instanceof JsonNumber)) wrong(`${path}.validation.${key}`, 'must be a number');
+    return value instanceof JsonNumber ? value.text : undefined;
+  };
+  const parsed: FieldRule = {
+    type: type as SchemaType,
+    index: flag('index'),
+    unique: flag('unique'),
+    required: flag('required'),
+    defaultText: undefined,
+    min: bound('min'),
+    max: bound('max'),
+    pattern: parsePattern(given.get('pattern') ?? null, `${path}.validation.pattern`, wrong),
+    enum: parseEnum(given.get('enum') ?? null, type as SchemaType, `${path}.validation.enum`, wrong),
+  };
+  if ((parsed.index || parsed.unique) && (name.length > indexedFieldLengthMax || !isIndexName(name))) {
+    wrong(path, `must have at most ${indexedFieldLengthMax} printable characters to be indexed`);
+  }
+  const fallback = rule.get('default');
+  if (fallback !== undefined && fallback !== null) {
+    if (name.includes('.')) wrong(`${path}.default`, 'is possible for top-level fields only');
+    else if (name === 'id') wrong(`${path}.default`, 'is not possible for id');
+    for (const message of valueProblems(parsed, fallback)) wrong(`${path}.default`, message);
+    parsed.defaultText = toText(fallback);
+  }
+  return parsed;
+}
+
+function parsePattern(
+  value: JsonValue,
+  path: string,
+  wrong: (path: string, message: string) => void,
+): RE2JS | undefined {
+  if (value === null) return undefined;
+  if (typeof value !== 'string' || value.length > patternLengthMax) {
+    wrong(path, `must be a regular expression of at most ${patternLengthMax} characters`);
+    return undefined;
+  }
+  try {
+    // RE2 matches in linear time whatever the pattern: no document can make a write hang.
+    return RE2JS.compile(value);
+  } catch {
+    wrong(path, 'is not a regular expression (RE2 syntax, without back-references and look-around)');
+    return undefined;
+  }
+}
+
+function parseEnum(
+  value: JsonValue,
+  type: SchemaType,
+  path: string,
+  wrong: (path: string, message: string) => void,
+): FieldRule['enum'] {
+  if (value === null) return undefined;
+  if (!Array.isArray(value) || value.length === 0 || value.length > enumValuesMax) {
+    wrong(path, `must be an array of 1 to ${enumValuesMax} values`);
+    return undefined;
+  }
+  const canonical = value.map((allowed) => canonicalText(allowed, type === 'date' ? 'date' : 'any'));
+  const shown = value.map(toText).join(', ');
+  // Never cut between the halves of a character.
+  const head = shown.slice(0, enumTextLengthMax).replace(/[\ud800-\udbff]$/, '');
+  return { allowed: new Set(canonical), text: shown.length > enumTextLengthMax ? `${head}…` : shown };
+}
+
+/** What is wrong with the field of a document; empty when nothing is. Null stands for a missing value. */
+export function fieldProblems(rule: FieldRule, bytes: Buffer, capture: Capture | undefined): string[] {
+  if (capture === undefined) return rule.required && rule.defaultText === undefined ? ['is required and missing'] : [];
+  if (capture.type === 'null') return rule.required ? ['is required and must not be null'] : [];
+  if (rule.min === undefined && rule.max === undefined && !rule.pattern && !rule.enum) {
+    // Nothing but the type is to be checked: most fields of most documents.
+    if (rule.type === capture.type) return [];
+    if (rule.type === 'date' && capture.type === 'string' && parseInstant(scalarAt(bytes, capture) as string))
+      return [];
+  }
+  return valueProblems(rule, valueAt(bytes, capture));
+}
+
+function valueProblems(rule: FieldRule, value: JsonValue): string[] {
+  if (!hasType(rule.type, value)) {
+    return [rule.type === 'date' ? 'must be an RFC 3339 date and time with offset' : `must be of type ${rule.type}`];
+  }
+  const problems: string[] = [];
+  const { size, what } = measure(value);
+  if (size !== undefined) {
+    if (rule.min !== undefined && compareDecimals(size, rule.min) < 0)
+      problems.push(`must be at least ${rule.min}${what}`);
+    if (rule.max !== undefined && compareDecimals(size, rule.max) > 0)
+      problems.push(`must be at most ${rule.max}${what}`);
+  }
+  if (rule.pattern && typeof value === 'string' && !rule.pattern.matcher(value).find()) {
+    problems.push(`must match the pattern ${rule.pattern.pattern()}`);
+  }
+  if (rule.enum && !rule.enum.allowed.has(canonicalText(value, rule.type === 'date' ? 'date' : 'any'))) {
+    problems.push(`must be one of ${rule.enum.text}`);
+  }
+  return problems;
+}
+
+function hasType(type: SchemaType, value: JsonValue): boolean {
+  switch (type) {
+    case 'string':
+      return typeof value === 'string';
+    case 'number':
+      return value instanceof JsonNumber;
+    case 'boolean':
+      return typeof value === 'boolean';
+    case 'date':
+      return typeof value === 'string' && parseInstant(value) !== undefined;
+    case 'object':
+      return value instanceof Map;
+    case 'array':
+      return Array.isArray(value);
+  }
+}
+
+/** What min and max bound: a number's value, a string's characters, an array's elements. */
+function measure(value: JsonValue): { size: string | undefined; what: string } {
+  if (value instanceof JsonNumber) return { size: value.text, what: '' };
+  if (typeof value === 'string') return { size: String([...value].length), what: ' characters long' };
+  if (Array.isArray(value)) return { size: String(value.length), what: ' elements long' };
+  return { size: undefined, what: '' };
+}

@@ -1,0 +1,406 @@
+import { conflict, forbidden, invalid, notFound } from '@granary/shared/errors';
+import { message } from '@granary/shared/rpc/types';
+import { databaseTime } from '@granary/shared/postgres/clock';
+import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { retriedTransaction } from '@granary/shared/postgres/transaction';
+import { append } from '@granary/shared/bus/outbox';
+import type { Collection } from '@granary/shared/gen/granary/data/v1/Collection';
+import type { CollectionStats } from '@granary/shared/gen/granary/data/v1/CollectionStats';
+import type { CreateCollectionRequest } from '@granary/shared/gen/granary/data/v1/CreateCollectionRequest';
+import type { DeleteCollectionResponse } from '@granary/shared/gen/granary/data/v1/DeleteCollectionResponse';
+import type { Idempotency } from '@granary/shared/gen/granary/data/v1/Idempotency';
+import type { DeleteCollectionRequest } from '@granary/shared/gen/granary/data/v1/DeleteCollectionRequest';
+import type { ListCollectionsResponse } from '@granary/shared/gen/granary/data/v1/ListCollectionsResponse';
+import type { ListRequest } from '@granary/shared/gen/granary/data/v1/ListRequest';
+import type { SetRetentionRequest } from '@granary/shared/gen/granary/data/v1/SetRetentionRequest';
+import type { UpdateCollectionRequest } from '@granary/shared/gen/granary/data/v1/UpdateCollectionRequest';
+import {
+  COLLECTION_NOT_FOUND,
+  documentsTable,
+  findApp,
+  findCollection,
+  historyTable,
+  requireCollection,
+  type CollectionHandle,
+  type ReadAccess,
+} from '../catalog/collection';
+import { growCatalogRevision, lockHead } from '../commit/head';
+import { addSchemaIndexes, rekeyIndexes } from './indexes';
+import { once, toIdempotencyKey } from '../commit/idempotency';
+import { enqueueJob } from '../jobs/queue';
+import { checkDefinitionBytes, listPage } from '../listings/listing';
+import { isName, nameRule } from '../catalog/names';
+import { parseSchema, type Schema } from '../catalog/schema';
+
+export const ALREADY_EXISTS = 'ALREADY_EXISTS';
+export const COLLECTION_NOT_EMPTY = 'COLLECTION_NOT_EMPTY';
+export const COLLECTION_IN_USE = 'COLLECTION_IN_USE';
+
+/** Collections of one app, at most. */
+export const collectionsMax = 1_000;
+
+export interface NewCollection {
+  name: string;
+  namespace?: string | undefined;
+  primaryColumn?: string | undefined;
+  sortColumn?: string | undefined;
+  schemaText?: string | undefined;
+  readAccess: ReadAccess;
+}
+
+interface App {
+  number: bigint;
+  appId: string;
+}
+
+/**
+ * Makes a collection with its tables and the indexes that its schema asks for. The head of the app must be locked.
+ * Throws ALREADY_EXISTS when a collection or view has the name, LIMIT_EXCEEDED, VALIDATION_FAILED.
+ */
+export async function addCollection(
+  tx: Connection,
+  app: App,
+  input: NewCollection,
+  at: Date,
+): Promise<CollectionHandle> {
+  if (!isName(input.name)) throw invalid('The name is not valid', { name: [nameRule] });
+  const schema = input.schemaText === undefined ? undefined : parseSchema(input.schemaText);
+  const { taken, collections } = (await row<{ taken: boolean; collections: bigint }>(
+    tx,
+    sql`select exists (select from view v where v.app_number = ${app.number} and v.name = ${input.name})
+            or exists (select from collection c where c.app_number = ${app.number} and c.name = ${input.name} and c.deleted_at is null) as taken,
+          (select count(*) from collection c where c.app_number = ${app.number} and c.deleted_at is null) as collections`,
+  ))!;
+  if (taken) throw conflict(ALREADY_EXISTS, `A collection or view with the name ${input.name} already exists`);
+  if (collections >= collectionsMax) {
+    throw invalid(`An app may have at most ${collectionsMax} collections`, {}, 'LIMIT_EXCEEDED');
+  }
+  const { number } = (await row<{ number: bigint }>(
+    tx,
+    sql`insert into collection (app_number, name, namespace, primary_column, sort_column, schema_text, read_access, created_at, updated_at)
+        values (${app.number}, ${input.name}, ${input.namespace ?? null}, ${input.primaryColumn ?? null}, ${input.sortColumn ?? null},
+                ${input.schemaText ?? null}, ${input.readAccess}, ${at}, ${at})
+        returning number`,
+  ))!;
+  const table = { appNumber: app.number, number };
+  await execute(
+    tx,
+    sql`create table ${documentsTable(table)} (
+          id text collate "C" primary key, body text not null, version bigint not null, deleted boolean not null,
+          created_at timestamptz not null, updated_at timestamptz not null, ordinal bigint not null, place int not null)`,
+  );
+  await execute(
+    tx,
+    sql`create table ${historyTable(table)} (
+          id text collate "C" not null, body text not null, version bigint not null, deleted boolean not null,
+          created_at timestamptz not null, updated_at timestamptz not null, ordinal bigint not null, place int not null,
+          primary key (id, version))`,
+  );
+  if (schema) {
+    await addSchemaIndexes(tx, { ...table, name: input.name }, schema, at);
+    await checkDefinitionBytes(tx, app.number);
+  }
+  await growCatalogRevision(tx, app.number);
+  return (await findCollection(tx, app, input.name))!;
+}
+
+export async function createCollection(
+  pool: Pool,
+  request: CreateCollectionRequest,
+  defaultRead: ReadAccess,
+): Promise<Collection> {
+  return changingAppOnce(pool, request, async (tx, app) => {
+    const created = await addCollection(
+      tx,
+      app,
+      {
+        name: request.name,
+        namespace: request.namespace,
+        primaryColumn: request.primaryColumn,
+        sortColumn: request.sortColumn,
+        schemaText: request.schemaJson === '' ? undefined : request.schemaJson,
+        readAccess: readAccess(request.readAccess || defaultRead),
+      },
+      await databaseTime(tx),
+    );
+    return getCollection(tx, created.appId, created.name);
+  });
+}
+
+function readAccess(text: string): ReadAccess {
+  if (text === 'public' || text === 'private') return text;
+  throw invalid('The access policy is not valid', { 'access_policy.read': ['must be public or private'] });
+}
+
+interface CollectionRow {
+  name: string;
+  namespace: string | null;
+  primary_column: string | null;
+  sort_column: string | null;
+  schema_text: string | null;
+  read_access: string;
+  retention_days: number | null;
+  documents: bigint;
+  size_bytes: bigint;
+  created_at: Date;
+  updated_at: Date;
+}
+
+const collectionColumns = sql`name, namespace, primary_column, sort_column, schema_text, read_access, retention_days,
+  row_count - deleted_count as documents, size_bytes, created_at, updated_at`;
+
+function toCollection(appId: string, found: CollectionRow): Collection {
+  return message<Collection>({
+    appId,
+    name: found.name,
+    namespace: found.namespace ?? undefined,
+    primaryColumn: found.primary_column ?? undefined,
+    sortColumn: found.sort_column ?? undefined,
+    schemaJson: found.schema_text ?? '',
+    readAccess: found.read_access,
+    retentionDays: found.retention_days ?? undefined,
+    documentCount: found.documents.toString(),
+    sizeBytes: found.size_bytes.toString(),
+    createdAt: found.created_at.toISOString(),
+    updatedAt: found.updated_at.toISOString(),
+  });
+}
+
+/** Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND. */
+export async function getCollection(pool: Queryable, appId: string, name: string): Promise<Collection> {
+  const app = await findApp(pool, appId);
+  const found = await row<CollectionRow>(
+    pool,
+    sql`select ${collectionColumns} from collection where app_number = ${app.number} and name = ${name} and deleted_at is null`,
+  );
+  if (!found) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
+  return toCollection(appId, found);
+}
+
+/** A page of the collections of an app, by name. Throws INVALID_CURSOR. */
+export async function listCollections(pool: Pool, request: ListRequest): Promise<ListCollectionsResponse> {
+  const { appId } = request;
+  const app = await findApp(pool, appId);
+  const source = {
+    columns: collectionColumns,
+    from: sql`collection where app_number = ${app.number} and deleted_at is null`,
+    key: [{ column: sql`name`, type: 'text' as const }],
+    bytes: sql`coalesce(octet_length(schema_text), 0) + 6 * (coalesce(octet_length(namespace), 0)
+      + coalesce(octet_length(primary_column), 0) + coalesce(octet_length(sort_column), 0))`,
+    keyOf: ({ name }: CollectionRow) => [name],
+  };
+  const { entries, nextCursor } = await listPage<CollectionRow>(pool, source, request);
+  return { collections: entries.map((collection) => toCollection(appId, collection)), nextCursor };
+}
+
+/**
+ * Changes what is given; documents that are there already are not checked against a new schema. Throws FORBIDDEN when
+ * what is private would become public and the caller may not publish.
+ */
+export async function updateCollection(pool: Pool, request: UpdateCollectionRequest): Promise<Collection> {
+  return changingAppOnce(pool, request, async (tx, app) => {
+    const before = await requireCollection(tx, request.appId, request.name);
+    const { schemaJson } = request;
+    if (before.readAccess === 'private' && request.readAccess === 'public' && !request.mayPublish) {
+      throw forbidden('Making a private collection public needs the permission Admin');
+    }
+    // Empty text takes the schema away, absence leaves it.
+    const schema: Schema | undefined =
+      schemaJson === undefined ? undefined : schemaJson === '' ? { fields: new Map() } : parseSchema(schemaJson);
+    await execute(
+      tx,
+      sql`update collection set
+            namespace = coalesce(${request.namespace ?? null}, namespace),
+            primary_column = coalesce(${request.primaryColumn ?? null}, primary_column),
+            sort_column = coalesce(${request.sortColumn ?? null}, sort_column),
+            schema_text = ${schemaJson === undefined ? sql`schema_text` : sql`${schemaJson || null}::text`},
+            read_access = coalesce(${request.readAccess === undefined ? null : readAccess(request.readAccess)}, read_access),
+            updated_at = now()
+          where number = ${before.number}`,
+    );
+    if (schema) {
+      await rekeyIndexes(tx, before, schema);
+      await addSchemaIndexes(tx, before, schema, await databaseTime(tx));
+      await checkDefinitionBytes(tx, app.number);
+    }
+    await growCatalogRevision(tx, app.number);
+    return getCollection(tx, request.appId, request.name);
+  });
+}
+
+/**
+ * Marks a collection as deleted at once; its tables are dropped by a job, its blobs and usage by the
+ * consumers of the event. Throws COLLECTION_NOT_EMPTY without force, COLLECTION_IN_USE without cascade.
+ */
+export async function deleteCollection(
+  pool: Pool,
+  request: DeleteCollectionRequest,
+): Promise<DeleteCollectionResponse> {
+  return changingAppOnce<DeleteCollectionResponse>(pool, request, async (tx, app) => {
+    const handle = await requireCollection(tx, request.appId, request.name);
+    if (handle.rowCount > 0n && !request.force) {
+      throw conflict(
+        COLLECTION_NOT_EMPTY,
+        `The collection ${handle.name} holds documents; pass force to delete it with them`,
+      );
+    }
+    const users = await rows<{ kind: string; name: string }>(
+      tx,
+      sql`select 'view' as kind, name from view where app_number = ${app.number} and ${handle.name} = any(source_collections)
+          union all
+          select 'query', name from query where app_number = ${app.number} and source_collection = ${handle.name}
+          order by 1, 2 limit 100`,
+    );
+    if (users.length > 0 && !request.cascade) {
+      throw conflict(
+        COLLECTION_IN_USE,
+        `Views or queries read the collection ${handle.name}; pass cascade to delete them with it`,
+        {
+          used_by: users.map(({ kind, name }) => `${kind} ${name}`),
+        },
+      );
+    }
+    await execute(tx, sql`delete from query where app_number = ${app.number} and source_collection = ${handle.name}`);
+    const views = await rows<{ table_number: bigint | null }>(
+      tx,
+      sql`delete from view where app_number = ${app.number} and ${handle.name} = any(source_collections) returning table_number`,
+    );
+    await dropCollection(
+      tx,
+      app,
+      handle,
+      views.flatMap(({ table_number }) => table_number ?? []),
+    );
+    await growCatalogRevision(tx, app.number);
+    return {};
+  });
+}
+
+async function dropCollection(tx: Connection, app: App, handle: CollectionHandle, viewTables: bigint[]): Promise<void> {
+  const at = await databaseTime(tx);
+  const { usage_sequence: sequence } = (await row<{ usage_sequence: bigint }>(
+    tx,
+    sql`update collection set deleted_at = ${at}, usage_sequence = usage_sequence + 1 where number = ${handle.number}
+        returning usage_sequence`,
+  ))!;
+  await append(tx, [
+    {
+      topic: 'usage',
+      key: app.appId,
+      aggregateId: `collection/${handle.number}`,
+      aggregateSequence: sequence,
+      type: 'collection.deleted',
+      payload: {
+        app_id: app.appId,
+        collection: handle.name,
+        collection_number: handle.number.toString(),
+        at: at.toISOString(),
+      },
+    },
+  ]);
+  await enqueueJob(tx, app, 'collection.drop', {
+    collection_number: handle.number.toString(),
+    view_tables: viewTables.map(String),
+  });
+}
+
+/** The rows of a new retention setting hold for documents that are there already too. */
+export async function setRetention(pool: Pool, request: SetRetentionRequest): Promise<Collection> {
+  const days = request.retentionDays ?? null;
+  if (days !== null && (days < 1 || days > 36_500)) {
+    throw invalid('The retention is not valid', {
+      retention_days: ['must be a whole number from 1 to 36500, or null'],
+    });
+  }
+  return changingAppOnce(pool, request, async (tx, app) => {
+    const handle = await requireCollection(tx, request.appId, request.collection);
+    const usage = (await row<UsageRow>(
+      tx,
+      sql`update collection set retention_days = ${days}, updated_at = now(), usage_sequence = usage_sequence + 1
+          where number = ${handle.number} returning ${usageColumns}`,
+    ))!;
+    await append(tx, [usageEvent(app.appId, handle.name, usage, await databaseTime(tx))]);
+    await growCatalogRevision(tx, app.number);
+    return getCollection(tx, request.appId, request.collection);
+  });
+}
+
+export interface UsageRow {
+  number: bigint;
+  documents: bigint;
+  size_bytes: bigint;
+  retention_days: number | null;
+  usage_sequence: bigint;
+}
+
+/** What an update of the catalog row returns for the event below. */
+export const usageColumns = sql`number, row_count - deleted_count as documents, size_bytes, retention_days, usage_sequence`;
+
+/** The event with what a collection uses now: absolute numbers, so that the last one tells all. */
+export function usageEvent(appId: string, collection: string, usage: UsageRow, at: Date) {
+  return {
+    topic: 'usage',
+    key: appId,
+    aggregateId: `collection/${usage.number}`,
+    aggregateSequence: usage.usage_sequence,
+    type: 'collection.usage',
+    payload: {
+      app_id: appId,
+      collection,
+      collection_number: usage.number.toString(),
+      size_bytes: Number(usage.size_bytes),
+      document_count: Number(usage.documents),
+      retention_days: usage.retention_days,
+      at: at.toISOString(),
+    },
+  };
+}
+
+/** Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND. */
+export async function collectionStats(pool: Pool, appId: string, name: string): Promise<CollectionStats> {
+  const handle = await requireCollection(pool, appId, name);
+  const found = await row<{ last_write_at: Date | null }>(
+    pool,
+    sql`select last_write_at from collection where number = ${handle.number}`,
+  );
+  return message<CollectionStats>({
+    collection: name,
+    documentCount: (handle.rowCount - handle.deletedCount).toString(),
+    deletedCount: handle.deletedCount.toString(),
+    versionCount: (handle.rowCount + handle.versionCount).toString(),
+    sizeBytes: handle.sizeBytes.toString(),
+    indexCount: handle.definitions.length,
+    lastWriteAt: found?.last_write_at?.toISOString(),
+  });
+}
+
+/** Runs a change of an app's catalog under the lock of its head. Throws APP_NOT_FOUND. */
+export function changingApp<T>(
+  pool: Pool,
+  appId: string,
+  change: (tx: Connection, app: App) => Promise<T>,
+): Promise<T> {
+  return retriedTransaction(pool, (tx) => changeLocked(tx, appId, change));
+}
+
+/** The same once for the Idempotency-Key of the request; the answer is that of the change, kept as `kept` makes it. */
+export function changingAppOnce<T extends { replayed?: boolean }>(
+  pool: Pool,
+  request: { appId: string; idempotency?: Idempotency | null },
+  change: (tx: Connection, app: App) => Promise<T>,
+  kept?: (answer: T) => T,
+): Promise<T> {
+  const key = toIdempotencyKey(request.idempotency);
+  return retriedTransaction(pool, (tx) => once(tx, key, () => changeLocked(tx, request.appId, change), kept));
+}
+
+async function changeLocked<T>(
+  tx: Connection,
+  appId: string,
+  change: (tx: Connection, app: App) => Promise<T>,
+): Promise<T> {
+  const app = await findApp(tx, appId);
+  await lockHead(tx, app.number);
+  return change(tx, app);
+}

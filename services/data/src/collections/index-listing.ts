@@ -1,0 +1,78 @@
+import { message } from '@granary/shared/rpc/types';
+import { rows, type Pool } from '@granary/shared/postgres/pool';
+import { empty, sql, type Sql } from '@granary/shared/postgres/sql';
+import type { Index } from '@granary/shared/gen/granary/data/v1/Index';
+import type { ListIndexesRequest } from '@granary/shared/gen/granary/data/v1/ListIndexesRequest';
+import type { ListIndexesResponse } from '@granary/shared/gen/granary/data/v1/ListIndexesResponse';
+import { findApp, requireCollection } from '../catalog/collection';
+import { listPage } from '../listings/listing';
+
+export interface IndexRow {
+  name: string;
+  collection: string;
+  field_name: string;
+  fields: string[] | null;
+  index_type: string;
+  is_unique: boolean;
+  status: string;
+  error: string | null;
+  size_bytes: bigint;
+  entry_count: bigint;
+  created_at: Date;
+}
+
+export function selectIndexes(where: Sql): Sql {
+  // The sizes come from the catalog of Postgres, under names that are made from our numbers.
+  return sql`select i.name, c.name as collection, i.field_name, i.fields, i.index_type, i.is_unique, i.status, i.error, i.created_at,
+      coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.i_' || i.number)), 0)
+        + coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.r_' || i.number)), 0)
+        + coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.q_' || i.number)), 0) as size_bytes,
+      greatest(0, coalesce((select reltuples from pg_class where oid = to_regclass('a_' || i.app_number || '.i_' || i.number)), 0))::int8 as entry_count
+    from document_index i join collection c on c.number = i.collection_number
+    where c.deleted_at is null and ${where} order by c.name, i.number`;
+}
+
+export function toIndex(found: IndexRow): Index {
+  return message<Index>({
+    name: found.name,
+    collection: found.collection,
+    fieldName: found.field_name,
+    fields: found.fields ?? [],
+    indexType: found.index_type,
+    unique: found.is_unique,
+    status: found.status,
+    error: found.error ?? undefined,
+    sizeBytes: found.size_bytes.toString(),
+    entryCount: found.entry_count.toString(),
+    createdAt: found.created_at.toISOString(),
+  });
+}
+
+/** A page of the indexes of an app, or of one collection of it. Throws INVALID_CURSOR. */
+export async function listIndexes(pool: Pool, request: ListIndexesRequest): Promise<ListIndexesResponse> {
+  const { appId, collection } = request;
+  const app = await findApp(pool, appId);
+  const only =
+    collection === '' ? empty : sql` and c.number = ${(await requireCollection(pool, appId, collection)).number}`;
+  // The sizes cost a look into the files of Postgres, so they are read for the entries of the page alone.
+  const source = {
+    columns: sql`i.number, c.name as collection`,
+    from: sql`document_index i join collection c on c.number = i.collection_number
+      where c.deleted_at is null and i.app_number = ${app.number}${only}`,
+    key: [
+      { column: sql`c.name`, type: 'text' as const },
+      { column: sql`i.number`, type: 'number' as const },
+    ],
+    bytes: sql`6 * (octet_length(i.name) + octet_length(i.field_name)
+      + coalesce(octet_length(array_to_string(i.fields, ',')), 0)) + coalesce(octet_length(i.error), 0)`,
+    keyOf: ({ collection, number }: ListedIndex) => [collection, number],
+  };
+  const { entries, nextCursor } = await listPage<ListedIndex>(pool, source, request);
+  const found = await rows<IndexRow>(pool, selectIndexes(sql`i.number = any(${entries.map(({ number }) => number)})`));
+  return { indexes: found.map(toIndex), nextCursor };
+}
+
+interface ListedIndex {
+  number: bigint;
+  collection: string;
+}

@@ -1,0 +1,48 @@
+import { conflict, type ServiceError } from '@granary/shared/errors';
+import { violatedConstraint } from '@granary/shared/postgres/errors';
+import type { CollectionHandle } from '../catalog/collection';
+import { uniqueIndexNumber, UNIQUE_VIOLATION } from '../tables/index-build';
+import type { PlacedDocument } from './document-rows';
+
+/** A violated unique index, with the field and the place of the document; undefined for any other error. */
+export function uniqueViolation(
+  error: unknown,
+  placed: ReadonlyMap<CollectionHandle, readonly PlacedDocument[]>,
+): UniqueViolationError | undefined {
+  const number = uniqueIndexNumber(violatedConstraint(error));
+  if (number === undefined) return undefined;
+  for (const [handle, documents] of placed) {
+    const at = handle.indexes.findIndex((index) => index.number === number);
+    const index = handle.indexes[at];
+    if (!index) continue;
+    // `Key (column)=(value) already exists.`, in the language of the server.
+    const [, value] = /\)=\(([^]*)\)[^)]*$/.exec(String((error as { detail?: unknown }).detail)) ?? [];
+    const same = documents.filter(({ document }) => document.uniques?.[at] === value);
+    // Of two documents of one call with the value, the second is one too many in any case.
+    const place = (same[1] ?? same[0])?.place ?? 0;
+    const fields = handle.indexes.slice(at, at + index.uniqueParts).map(({ fieldName }) => fieldName);
+    return new UniqueViolationError(fields, place, error);
+  }
+  return undefined;
+}
+
+/** Ends a transaction, so it cannot be the outcome of one write of a batch; alone, its refusal can. */
+export class UniqueViolationError extends Error {
+  constructor(
+    readonly fields: readonly string[],
+    readonly place: number,
+    cause: unknown,
+  ) {
+    super('a unique index was violated', { cause });
+  }
+
+  toServiceError(): ServiceError {
+    const message = 'must be unique, and another document has the same value';
+    const details = this.fields.map((field) => [`data[${this.place}].${field}`, [message]] as const);
+    return conflict(
+      UNIQUE_VIOLATION,
+      `Another document has the same value of ${this.fields.join(', ')}`,
+      Object.fromEntries(details),
+    );
+  }
+}

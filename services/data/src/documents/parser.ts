@@ -1,0 +1,392 @@
+import { ServiceError, invalid, forbidden, type FieldMessages } from '@granary/shared/errors';
+import { newDocumentId } from '@granary/shared/ids';
+import {
+  compileWatch,
+  readDocument,
+  spliceText,
+  type ScannedDocument,
+  type WatchTree,
+} from '@granary/shared/json/document';
+import { JsonError } from '@granary/shared/json/error';
+import { JsonReader } from '@granary/shared/json/reader';
+import { atOnce, inSlices, type Steps } from '@granary/shared/concurrency/time-slicing';
+import type { CollectionHandle, IndexDescriptor } from '../catalog/collection';
+import { sha256Text } from '../commit/head';
+import { isName, nameRule } from '../catalog/names';
+import { fieldProblems, SCHEMA_VIOLATION, type FieldRule } from '../catalog/schema';
+import { joinUniques, keyOf, keyText, noKeys, putKey, uniqueText, type FlatKeys, type Key } from '../values/key';
+
+/** Documents of one call, at most. Larger sets come in several calls. */
+export const documentsPerCallMax = 10_000;
+/** Messages about documents that are sent back, at most. */
+const messagesMax = 100;
+/** Bytes of all documents of a call with what was added to them, at most. */
+const preparedMaxBytes = 32 * 1024 * 1024;
+/** Levels of a body around a document: the body's own object and the array. */
+const bodyDepth = 66;
+
+/**
+ * One document, ready to be written. While a bulk waits for its turn V8 copies whatever each of its documents consists
+ * of, so that is few and small objects: no buffer of its own where its text can stand in the body, for buffers are the largest.
+ */
+export interface PreparedDocument {
+  id: string;
+  /** Its own text, with id and defaults, stands from `start` to `end` of this; mostly in the request's own body. */
+  text: Buffer;
+  start: number;
+  end: number;
+  /** The SHA-256 of its text, a byte in each character. */
+  sha256: string;
+  deleted: boolean;
+  /** For each index of the handle the key, which may stand in `source`. */
+  keys: Readonly<FlatKeys>;
+  source: Buffer;
+  /** For each index the unique value; undefined where the collection has none. */
+  uniques: ReadonlyArray<string | null> | undefined;
+}
+
+/** What of a collection decides how its documents are read: compiled once for each state of the catalog. */
+export interface DocumentRules {
+  watch: WatchTree;
+  indexes: readonly IndexDescriptor[];
+  /** For each index, whether its value is needed for a unique one: of its own, or of the composite that it is part of. */
+  isUnique: readonly boolean[];
+  hasUniques: boolean;
+  fields: ReadonlyArray<{ name: string; rule: FieldRule }>;
+}
+
+const noRules: DocumentRules = { watch: compileWatch([]), indexes: [], isUnique: [], hasUniques: false, fields: [] };
+const compiled = new WeakMap<CollectionHandle, DocumentRules>();
+
+/** The rules of a collection; none for one that does not exist yet. */
+export function rulesOf(handle: CollectionHandle | undefined): DocumentRules {
+  if (!handle) return noRules;
+  let rules = compiled.get(handle);
+  if (!rules) {
+    const fields = [...(handle.schema?.fields ?? [])].map(([name, rule]) => ({ name, rule }));
+    // The captures of a document come in this order: indexes first, then the fields of the schema.
+    const paths = [...handle.indexes.map((index) => index.path), ...fields.map(({ name }) => name.split('.'))];
+    const isUnique = handle.indexes.map(({ number }) =>
+      handle.indexes.some((index) => index.number === number && index.unique),
+    );
+    rules = {
+      watch: compileWatch(paths),
+      indexes: handle.indexes,
+      isUnique,
+      hasUniques: isUnique.includes(true),
+      fields,
+    };
+    compiled.set(handle, rules);
+  }
+  return rules;
+}
+
+/**
+ * The collection that the body of `/store` (`{"root": "app::collection", "data": [object, …]}`) is for. Reads no
+ * further than the root, which usually comes first. Throws MALFORMED_JSON, VALIDATION_FAILED, or FORBIDDEN when the
+ * root names another app than the caller's.
+ */
+export const readStoreRoot = (body: Buffer, appId: string): string => readAtOnce(rootSteps(body, appId));
+
+/** The same of a large body, while others have their turns where the root comes late. */
+export const readLargeStoreRoot = (body: Buffer, appId: string): Promise<string> =>
+  readInSlices(rootSteps(body, appId), { goesFirst: true });
+
+function* rootSteps(body: Buffer, appId: string): Steps<string> {
+  const reader = openObject(body);
+  while (reader.nextMember()) {
+    const type = reader.peekType();
+    if (type === 'string' && reader.key() === 'root') return collectionOf(reader.readString(), appId);
+    if (type === 'array') yield* skippingSteps(reader);
+    else reader.skipValue();
+  }
+  reader.end();
+  throw invalid('The request is not valid', { root: ['is required and must be a string, app_id::collection'] });
+}
+
+/** Skips the array that the reader stands at; yields after each element. */
+function* skippingSteps(reader: JsonReader): Steps<void> {
+  for (reader.enterArray(); reader.nextElement(); yield) reader.skipValue();
+}
+
+/**
+ * Reads and validates a whole body `{"root"?: …, "data": [object, …]}` and every document in it, in one pass over its
+ * bytes. With `single`, data may be one object too. Throws a ServiceError that names each place that is wrong.
+ */
+export const prepareBody = (body: Buffer, rules: DocumentRules, options?: { single?: true }): PreparedDocument[] =>
+  readAtOnce(bodySteps(body, rules, options));
+
+/** The same of a large body, while others have their turns. */
+export const prepareLargeBody = (body: Buffer, rules: DocumentRules): Promise<PreparedDocument[]> =>
+  readInSlices(bodySteps(body, rules));
+
+/** Yields after each document. */
+function* bodySteps(body: Buffer, rules: DocumentRules, options: { single?: true } = {}): Steps<PreparedDocument[]> {
+  const reader = openObject(body);
+  const problems: FieldMessages = {};
+  let prepared: PreparedDocument[] | undefined;
+  while (reader.nextMember()) {
+    const key = reader.key();
+    const type = reader.peekType();
+    if (key === 'data' && (type === 'array' || (type === 'object' && options.single))) {
+      prepared = type === 'array' ? yield* documentSteps(reader, rules) : [prepareSingle(reader, rules)];
+      continue;
+    }
+    if (key === 'data') problems['data'] = ['must be an array of objects'];
+    else if (key !== 'root') problems[key] = ['is not a known field'];
+    if (type === 'array') yield* skippingSteps(reader);
+    else reader.skipValue();
+  }
+  reader.end();
+  if (!prepared && !problems['data']) problems['data'] = ['is required and missing'];
+  if (prepared && Object.keys(problems).length === 0) return prepared;
+  throw invalid('The request is not valid', problems);
+}
+
+function openObject(body: Buffer): JsonReader {
+  const reader = new JsonReader(body, { maxDepth: bodyDepth });
+  if (reader.peekType() !== 'object') throw invalid('The body must be a JSON object', { body: ['must be an object'] });
+  reader.enterObject();
+  return reader;
+}
+
+/** The collection of a root `app::collection`. Throws VALIDATION_FAILED, and FORBIDDEN for another app. */
+export function collectionOf(root: string, appId: string): string {
+  const [app, collection, ...rest] = root.split('::');
+  if (rest.length > 0 || collection === undefined) {
+    throw invalid('The root is not valid', { root: ['must have the form app_id::collection'] });
+  }
+  if (!isName(collection)) throw invalid('The root is not valid', { root: [`the collection ${nameRule}`] });
+  if (app !== appId) throw forbidden('The key belongs to another app');
+  return collection;
+}
+
+function prepareSingle(reader: JsonReader, rules: DocumentRules): PreparedDocument {
+  const violations = new Violations();
+  const prepared = prepareDocument(reader.bytes, readDocument(reader, rules.watch), rules, violations, 'data');
+  violations.throwAny();
+  return prepared;
+}
+
+/** Reads the array of documents that the reader stands at. */
+function* documentSteps(reader: JsonReader, rules: DocumentRules): Steps<PreparedDocument[]> {
+  const prepared: PreparedDocument[] = [];
+  const violations = new Violations();
+  let bytes = 0;
+  reader.enterArray();
+  while (reader.nextElement()) {
+    if (prepared.length >= documentsPerCallMax) {
+      const message = `may have at most ${documentsPerCallMax} elements`;
+      throw invalid('Too many documents in one call', { data: [message] }, 'LIMIT_EXCEEDED');
+    }
+    const document = readDocument(reader, rules.watch);
+    const next = prepareDocument(reader.bytes, document, rules, violations, prepared.length);
+    prepared.push(next);
+    bytes += next.end - next.start;
+    if (bytes > preparedMaxBytes) {
+      const message = `may have at most ${preparedMaxBytes} bytes together with the defaults of the schema`;
+      throw invalid('Too much data in one call', { data: [message] }, 'LIMIT_EXCEEDED');
+    }
+    yield;
+  }
+  violations.throwAny();
+  return prepared;
+}
+
+/** Prepares a document that this service made itself (an upload's metadata). Throws SCHEMA_VIOLATION. */
+export function prepareOwnDocument(bytes: Buffer, rules: DocumentRules): PreparedDocument {
+  return refusing(() => {
+    const reader = new JsonReader(bytes, { maxDepth: bodyDepth });
+    const violations = new Violations();
+    const document = readDocument(reader, rules.watch);
+    reader.end();
+    const prepared = prepareDocument(bytes, document, rules, violations, 'metadata');
+    violations.throwAny();
+    return prepared;
+  }, 'metadata');
+}
+
+function prepareDocument(
+  bytes: Buffer,
+  document: ScannedDocument,
+  rules: DocumentRules,
+  violations: Violations,
+  place: Place,
+): PreparedDocument {
+  // A soft delete needs no more than an id.
+  const defaults = document.deleted ? noDefaults : checkFields(bytes, document, rules, violations, place);
+  const id = document.id ?? newDocumentId();
+  const isWhole = document.idType === 'string' && defaults.length === 0;
+  const { start, end } = document;
+  const body = isWhole ? bytes.subarray(start, end) : spliceText(bytes, document, { id, defaults });
+  const hasOwnKeys = hasIndexInside(rules, defaults);
+  const { keys, uniques } = hasOwnKeys ? keysInside(body, rules) : keysOf(bytes, document, rules, id, defaults);
+  return {
+    id,
+    text: isWhole ? bytes : body,
+    start: isWhole ? start : 0,
+    end: isWhole ? end : body.length,
+    sha256: sha256Text(body),
+    deleted: document.deleted,
+    keys,
+    source: hasOwnKeys ? body : bytes,
+    uniques,
+  };
+}
+
+interface Default {
+  key: string;
+  jsonText: string;
+}
+
+const noDefaults: readonly Default[] = [];
+
+/** Adds what is wrong with the fields of a document to the violations; gives the defaults that it lacks. */
+function checkFields(
+  bytes: Buffer,
+  document: ScannedDocument,
+  rules: DocumentRules,
+  violations: Violations,
+  place: Place,
+): readonly Default[] {
+  if (rules.fields.length === 0) return noDefaults;
+  const defaults: Default[] = [];
+  const firstField = rules.indexes.length;
+  for (const [at, { name, rule }] of rules.fields.entries()) {
+    const capture = document.captures[firstField + at];
+    // The id that is missing will be made, and a string.
+    if (name === 'id' && document.id === null) continue;
+    for (const problem of fieldProblems(rule, bytes, capture)) violations.add(place, name, problem);
+    if (capture === undefined && rule.defaultText !== undefined)
+      defaults.push({ key: name, jsonText: rule.defaultText });
+  }
+  return defaults;
+}
+
+/** Whether an index reaches into a default that was added. */
+const hasIndexInside = ({ indexes }: DocumentRules, defaults: readonly Default[]): boolean =>
+  defaults.length > 0 &&
+  indexes.some(({ path: [first, ...rest] }) => rest.length > 0 && defaults.some(({ key }) => key === first));
+
+/** The keys of a document that is given its id and defaults. */
+function keysOf(
+  bytes: Buffer,
+  document: ScannedDocument,
+  rules: DocumentRules,
+  id: string,
+  defaults: readonly Default[],
+): Pick<PreparedDocument, 'keys' | 'uniques'> {
+  const { indexes, isUnique } = rules;
+  const keys = noKeys(indexes.length);
+  const uniques =
+    rules.hasUniques && !document.deleted ? new Array<string | null>(indexes.length).fill(null) : undefined;
+  for (let at = 0; at < indexes.length; at += 1) {
+    const { fieldName, type } = indexes[at]!;
+    const added = addedText(fieldName, id, defaults);
+    if (added === undefined) {
+      const capture = document.captures[at];
+      putKey(keys, at, keyOf(bytes, capture, type));
+      if (uniques && isUnique[at]) uniques[at] = uniqueText(bytes, capture, type);
+    } else {
+      const text = Buffer.from(added);
+      const capture = captureWhole(text);
+      putKey(keys, at, keyText(text, keyOf(text, capture, type)));
+      if (uniques && isUnique[at]) uniques[at] = uniqueText(text, capture, type);
+    }
+  }
+  return { keys, uniques: uniques && joinUniques(indexes, uniques) };
+}
+
+/** The JSON text of a field that a document is given. */
+function addedText(fieldName: string, id: string, defaults: readonly Default[]): string | undefined {
+  if (fieldName === 'id') return JSON.stringify(id);
+  return defaults.length === 0 ? undefined : defaults.find(({ key }) => key === fieldName)?.jsonText;
+}
+
+/** A JSON text of its own, as a capture of all of it. */
+function captureWhole(text: Buffer): NonNullable<ScannedDocument['captures'][number]> {
+  return { type: new JsonReader(text, { maxDepth: 64 }).peekType(), start: 0, end: text.length };
+}
+
+/** The keys of a document's own text, for an index reaches into a default that it was given. */
+function keysInside(body: Buffer, rules: DocumentRules): Pick<PreparedDocument, 'keys' | 'uniques'> {
+  const stored = keysOfStored(body, rules);
+  const keys = noKeys(stored.keys.length);
+  stored.keys.forEach((key, at) => putKey(keys, at, key));
+  return { keys, uniques: stored.uniques };
+}
+
+/** The keys of a text as it is stored, under any rules: what fills a new index. The keys may stand in the text. */
+export function keysOfStored(
+  bytes: Buffer,
+  rules: DocumentRules,
+): { keys: Array<Key | null>; uniques: Array<string | null> } {
+  const { captures, deleted } = readDocument(new JsonReader(bytes, { maxDepth: bodyDepth }), rules.watch, Infinity);
+  const uniques = rules.indexes.map((index, at) =>
+    rules.isUnique[at] && !deleted ? uniqueText(bytes, captures[at], index.type) : null,
+  );
+  return {
+    keys: rules.indexes.map((index, at) => keyOf(bytes, captures[at], index.type)),
+    uniques: joinUniques(rules.indexes, uniques),
+  };
+}
+
+/** Where a document stands: at an index of data, or at a path. */
+type Place = number | string;
+
+class Violations {
+  private readonly messages: FieldMessages = {};
+  private count = 0;
+
+  add(place: Place, fieldName: string, message: string): void {
+    this.count += 1;
+    if (this.count > messagesMax) return;
+    const path = `${typeof place === 'number' ? `data[${place}]` : place}.${fieldName}`;
+    (this.messages[path] ??= []).push(message);
+  }
+
+  throwAny(): void {
+    if (this.count === 0) return;
+    throw new ServiceError(
+      'INVALID_ARGUMENT',
+      SCHEMA_VIOLATION,
+      'A document does not fit the schema of its collection',
+      {
+        details: this.messages,
+      },
+    );
+  }
+}
+
+/** Turns what the JSON reader refuses into the answer for the caller; `base` is where the read text stands in the body. */
+export function refusing<T>(read: () => T, base?: string): T {
+  try {
+    return read();
+  } catch (error) {
+    throw toRefusal(error, base);
+  }
+}
+
+const readAtOnce = <T>(steps: Steps<T>): T => refusing(() => atOnce(steps));
+
+async function readInSlices<T>(steps: Steps<T>, options?: { goesFirst: true }): Promise<T> {
+  try {
+    return await inSlices(steps, options);
+  } catch (error) {
+    throw toRefusal(error);
+  }
+}
+
+function toRefusal(error: unknown, base = ''): unknown {
+  if (!(error instanceof JsonError)) return error;
+  switch (error.reason) {
+    case 'MALFORMED':
+    case 'INVALID_UTF8':
+    case 'BYTE_ORDER_MARK':
+      return new ServiceError('INVALID_ARGUMENT', 'MALFORMED_JSON', error.message, { cause: error });
+    case 'TOO_LARGE':
+      return new ServiceError('RESOURCE_EXHAUSTED', 'DOCUMENT_TOO_LARGE', error.message, { cause: error });
+    default:
+      return invalid('The request is not valid', { [base + (error.path ?? '')]: [error.message] });
+  }
+}

@@ -1,0 +1,223 @@
+import { append } from '@granary/shared/bus/outbox';
+import { ServiceError } from '@granary/shared/errors';
+import { databaseTime } from '@granary/shared/postgres/clock';
+import { fromPostgres, isConnectionError, isRetryable } from '@granary/shared/postgres/errors';
+import { execute, row, type Connection } from '@granary/shared/postgres/pool';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
+import { retriedTransaction, transaction } from '@granary/shared/postgres/transaction';
+import { isStorageFull, type StorageMonitor } from '@granary/shared/service/storage';
+import { JobInterruptedError, taskEvent, type JobContext, type JobFunction, type JobKind, type Report } from './queue';
+
+/** How long a worker that has died holds a job; renewed while one is at work. */
+const leaseMs = 60_000;
+/** Runs of one job before it has failed. */
+const attemptsMax = 5;
+/** Longest pause before a job is tried again. */
+const retryPauseMaxS = 60;
+const pollMs = 250;
+/** Jobs that take room; with a full disk they wait, and only those that free it are run. */
+const growing: readonly JobKind[] = ['index.build', 'view.refresh'];
+/** Held while a job is chosen, so that two workers do not take jobs of one app at once. */
+const takingLock = 7_265_003;
+
+interface OpenJob {
+  ticket_id: string;
+  app_id: string;
+  kind: JobKind;
+  payload: string;
+  attempts: number;
+  /** Whether its progress log tells of a start already. */
+  started: boolean;
+}
+
+/**
+ * Runs jobs until stopped, `concurrency` at a time, fairly by app: each job has a rank (see enqueueJob), and the lowest
+ * rank is next. While jobs of several apps wait, an app has one job running, and it never has all workers. All copies of
+ * the service share the queue; a job is run by the one that holds its lease.
+ */
+export class JobWorker {
+  private readonly stopping = new AbortController();
+  private readonly loops: Array<Promise<void>>;
+  private readonly sleepers = new Set<() => void>();
+  private isBlind = false;
+
+  constructor(
+    private readonly context: Omit<JobContext, 'stopping'>,
+    private readonly functions: Record<JobKind, JobFunction>,
+    private readonly concurrency: number,
+    private readonly storage: Pick<StorageMonitor, 'isFull'>,
+    /** Called after each event that a job has written. */
+    private readonly notify: () => void,
+  ) {
+    this.loops = Array.from({ length: concurrency }, () => this.work());
+  }
+
+  /** Looks at once instead of at the next poll. */
+  wake(): void {
+    for (const wake of this.sleepers) wake();
+  }
+
+  /** Waits for the jobs under way: short ones end, long ones are put back. */
+  async stop(): Promise<void> {
+    this.stopping.abort();
+    this.wake();
+    await Promise.all(this.loops);
+  }
+
+  private async work(): Promise<void> {
+    while (!this.stopping.signal.aborted) {
+      const job = await this.look();
+      if (job)
+        await this.run(job).catch((error: unknown) =>
+          this.context.log.warn({ err: error, ticket: job.ticket_id }, 'a job was left'),
+        );
+      else await this.pause();
+    }
+  }
+
+  /** The next job, if there is one. That none can be looked for is said once and not at each look. */
+  private async look(): Promise<OpenJob | undefined> {
+    const { log } = this.context;
+    try {
+      const job = await this.take();
+      if (this.isBlind) log.info('jobs can be looked for again');
+      this.isBlind = false;
+      return job;
+    } catch (error) {
+      if (!this.isBlind) log.warn({ err: error }, 'could not look for jobs, trying again');
+      this.isBlind = true;
+      return undefined;
+    }
+  }
+
+  private pause(): Promise<void> {
+    if (this.stopping.signal.aborted) return Promise.resolve();
+    return new Promise((resolve) => {
+      const wake = () => {
+        clearTimeout(timer);
+        this.sleepers.delete(wake);
+        resolve();
+      };
+      const timer = setTimeout(wake, pollMs);
+      this.sleepers.add(wake);
+    });
+  }
+
+  private async take(): Promise<OpenJob | undefined> {
+    const { pool } = this.context;
+    const waiting = this.storage.isFull ? sql`${isFree} and j.kind <> all(${growing})` : isFree;
+    // Most polls find nothing, and are one statement.
+    if (!(await row(pool, sql`select from job j where ${waiting} limit 1`))) return undefined;
+    return transaction(pool, async (tx) => {
+      await execute(tx, sql`select pg_advisory_xact_lock(${takingLock})`);
+      return (await takeJob(tx, waiting, 1)) ?? (await takeJob(tx, waiting, Math.max(1, this.concurrency - 1)));
+    });
+  }
+
+  private async run(job: OpenJob): Promise<void> {
+    const { log } = this.context;
+    const { signal: stopping } = this.stopping;
+    const report: Report = async (progress, message) => {
+      if (stopping.aborted) throw new JobInterruptedError('the service stops');
+      if (this.storage.isFull && growing.includes(job.kind)) throw new JobInterruptedError('the storage is full');
+      await this.record(job, 'StoringData', { progress, message });
+    };
+    const lease = setInterval(() => this.renew(job), leaseMs / 3);
+    try {
+      if (!job.started) await report(0, `${job.kind} started`);
+      const payload = JSON.parse(job.payload) as Record<string, unknown>;
+      const result = await this.functions[job.kind]({ ...this.context, stopping }, payload, report);
+      await this.record(job, 'Completed', { progress: 1, message: `${job.kind} completed`, result });
+      log.info({ ticket: job.ticket_id, kind: job.kind, app: job.app_id }, 'job completed');
+    } catch (error) {
+      const interrupted = error instanceof JobInterruptedError || isStorageFull(fromPostgres(error) ?? error);
+      const temporary = interrupted || isConnectionError(error) || isRetryable(error);
+      const final = (error instanceof ServiceError && !interrupted) || (job.attempts >= attemptsMax && !temporary);
+      // What a job was asked for and cannot be is for the caller, who reads it in the task.
+      const level = interrupted ? 'debug' : error instanceof ServiceError ? 'info' : 'warn';
+      log[level]({ err: error, ticket: job.ticket_id, kind: job.kind, attempt: job.attempts, final }, 'job failed');
+      if (final) {
+        const text = error instanceof ServiceError ? error.message : 'The job failed repeatedly';
+        await this.record(job, 'Failed', { message: text, error: text });
+      } else {
+        // Free again after a pause.
+        await execute(
+          this.context.pool,
+          sql`update job set leased_until = null, attempts = attempts - ${interrupted ? 1 : 0},
+                not_before = now() + interval '1 second' * ${Math.min(job.attempts, retryPauseMaxS)}
+              where ticket_id = ${job.ticket_id}`,
+        );
+      }
+    } finally {
+      clearInterval(lease);
+    }
+  }
+
+  /** A job may be silent for as long as one statement takes; nobody else may start it meanwhile. */
+  private renew(job: OpenJob): void {
+    execute(
+      this.context.pool,
+      sql`update job set leased_until = now() + ${leaseMs} * interval '1 ms'
+          where ticket_id = ${job.ticket_id} and attempts = ${job.attempts} and status = 'StoringData'`,
+    ).catch((error: unknown) =>
+      this.context.log.warn({ err: error, ticket: job.ticket_id }, 'the lease of a job was not renewed'),
+    );
+  }
+
+  /** Writes a state of the job with its event. A job only moves forward: what has ended stays as it is. */
+  private async record(
+    job: OpenJob,
+    status: 'StoringData' | 'Completed' | 'Failed',
+    state: { progress?: number; message: string; result?: object; error?: string },
+  ): Promise<void> {
+    await retriedTransaction(this.context.pool, async (tx) => {
+      const at = await databaseTime(tx);
+      const result = state.result === undefined ? null : JSON.stringify(state.result);
+      const changed = await row<{ event_sequence: bigint; progress: number }>(
+        tx,
+        sql`update job set status = ${status}, progress = greatest(progress, ${state.progress ?? 0}), error = ${state.error ?? null},
+              result_text = ${result}, event_sequence = event_sequence + 1, updated_at = ${at},
+              leased_until = now() + ${leaseMs} * interval '1 ms',
+              progress_log = (array_append(progress_log, ${`${at.toISOString()} ${state.message}`}::text))[
+                greatest(1, cardinality(progress_log) - 98):]
+            where ticket_id = ${job.ticket_id} and status in ('Pending', 'StoringData')
+            returning event_sequence, progress`,
+      );
+      if (!changed) return;
+      const type = status === 'Completed' ? 'job.completed' : status === 'Failed' ? 'job.failed' : 'job.progressed';
+      await append(tx, [
+        taskEvent(type, job.ticket_id, changed.event_sequence, {
+          app_id: job.app_id,
+          operation_type: job.kind,
+          status,
+          progress: changed.progress,
+          message: state.message,
+          result: state.result ?? null,
+          error: state.error ?? null,
+          at: at.toISOString(),
+        }),
+      ]);
+    });
+    this.notify();
+  }
+}
+
+const isFree = sql`j.status in ('Pending', 'StoringData') and (j.leased_until is null or j.leased_until < now())
+  and (j.not_before is null or j.not_before < now())`;
+
+/** The number of an app's jobs that are running, where `j` is one of its jobs. */
+const runningOfApp = sql`(select count(*) from job r where r.app_number = j.app_number
+  and r.status = 'StoringData' and r.leased_until is not null and r.leased_until >= now())`;
+
+/** Takes the free job of the lowest rank, among the waiting ones of apps that have fewer than `appLimit` jobs running. */
+function takeJob(tx: Connection, waiting: Sql, appLimit: number): Promise<OpenJob | undefined> {
+  const next: Sql = sql`select j.ticket_id from job j where ${waiting} and ${runningOfApp} < ${appLimit}
+    order by j.rank, j.created_at limit 1 for update skip locked`;
+  return row<OpenJob>(
+    tx,
+    sql`update job set status = 'StoringData', attempts = attempts + 1, leased_until = now() + ${leaseMs} * interval '1 ms'
+        from application a
+        where a.number = job.app_number and ticket_id = (${next})
+        returning ticket_id, a.app_id, kind, payload, attempts, cardinality(progress_log) > 0 as started`,
+  );
+}

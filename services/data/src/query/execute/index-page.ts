@@ -1,0 +1,67 @@
+import { project, type Projection } from '@granary/shared/json/project';
+import type { Row, RowReader } from '@granary/shared/postgres/multiplexer/multiplexer';
+import type { PageRow } from '../plan/cursor';
+import type { IndexPlan } from '../sql/index-scan-sql';
+import { RecordsWriter } from './page-buffer';
+
+/** The records of a page, and the row of the last one where there is another page. */
+export interface Page {
+  records: RecordsWriter;
+  hasMore: boolean;
+  last: PageRow | undefined;
+}
+
+/**
+ * Makes the page of the rows of an index read, of which one more was asked for than the page may have: that one is not
+ * looked at. Gives undefined where the index alone did not do, and the general way has to be gone.
+ */
+export class IndexPageReader implements RowReader<Page | undefined> {
+  readonly #plan: IndexPlan;
+  readonly #limit: number;
+  readonly #projection: Projection;
+  readonly #records: RecordsWriter;
+  #rows = 0;
+  #isPlaced = true;
+  #hasRest = false;
+  #last: Buffer | undefined;
+
+  /** `asked` is how many rows were asked for. */
+  constructor(plan: IndexPlan, asked: number, projection: Projection) {
+    this.#plan = plan;
+    this.#limit = asked - 1;
+    this.#projection = projection;
+    this.#records = new RecordsWriter(plan.answerSize.expected(this.#limit));
+  }
+
+  row(row: Row): void {
+    this.#rows += 1;
+    if (row.isNull(0)) this.#isPlaced = false;
+    if (this.#rows === 1 && this.#plan.rest === 'flagged') this.#hasRest = row.text(1) === 't';
+    if (!this.#isPlaced || this.#rows > this.#limit) return;
+    if (this.#projection === 'all') {
+      this.#records.addColumn(row, 0);
+    } else {
+      if (this.#rows === this.#limit) this.#last = Buffer.from(row.bytes(0));
+      this.#records.add(project(row.bytes(0), this.#projection));
+    }
+  }
+
+  end(): Page | undefined {
+    if (!this.#isPlaced || !this.#isComplete()) return undefined;
+    const hasMore = this.#rows > this.#limit;
+    this.#plan.answerSize.learn(this.#records.count, this.#records.length, this.#rows >= this.#limit);
+    return { records: this.#records, hasMore, last: hasMore ? { body: this.#last ?? this.#records.last } : undefined };
+  }
+
+  /** Whether nothing of the rest belongs to the page, or behind it where it is the last one. */
+  #isComplete(): boolean {
+    switch (this.#plan.rest) {
+      case 'none':
+        return true;
+      case 'excluded':
+        return this.#rows > 0;
+      case 'flagged':
+        return this.#rows > this.#limit || (this.#rows > 0 && !this.#hasRest);
+    }
+  }
+}

@@ -1,0 +1,159 @@
+import { ServiceError } from '@granary/shared/errors';
+import { project, type Projection } from '@granary/shared/json/project';
+import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
+import { sqlState } from '@granary/shared/postgres/errors';
+import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
+import { Compiler } from '../sql/filter-sql';
+import { decodeCursor, encodeCursor, positionOf, type PageRow } from '../plan/cursor';
+import type { IndexReads, ReadDatabases } from './read-scheduler';
+import { isAll } from '../language/filter';
+import { IndexPageReader, type Page } from './index-page';
+import { indexRead } from '../sql/index-scan-sql';
+import { decidingTerms, pageStatement, sortedPage, type PageRequest } from '../plan/order';
+import { RecordsWriter } from './page-buffer';
+import { sourceFor } from '../plan/index-selection';
+import type { Source } from '../plan/relation';
+
+export const RESULT_TOO_LARGE = 'RESULT_TOO_LARGE';
+export const FIELD_NOT_INDEXED = 'FIELD_NOT_INDEXED';
+
+/** Bytes of the texts that one answer is made of, at most. */
+export const resultBytesMax = 32 * 1024 * 1024;
+/** What stands around the records of an answer takes hardly more, but for a cursor. */
+const answerBytes = 512;
+/** Records of a page that is read at once, among the others; longer ones take turns. */
+const shortPageMax = 200;
+/** A source that is smaller by some writes of the next moment cannot exceed it. */
+const surelySmallBytes = BigInt(resultBytesMax / 2);
+
+export interface ReadOptions extends Omit<PageRequest, 'after'> {
+  projection: Projection;
+  count: 'exact' | 'none';
+  /** The text of a cursor, undefined for the first page and for pages by offset. */
+  cursor: string | undefined;
+}
+
+/**
+ * Reads a page: the JSON text of `{"records": […], "total": number or null, "page", "limit"}` and, before its closing
+ * brace, of `next_cursor` where there is more, and of the members in `more`. Records are the texts that are stored, or
+ * their selected parts. Throws RESULT_TOO_LARGE over 32 MiB, having pulled hardly more than that, and INVALID_CURSOR.
+ */
+export async function readDocuments(
+  db: ReadDatabases,
+  source: Source,
+  options: ReadOptions,
+  more = '',
+): Promise<Buffer> {
+  const { find, sort, projection, limit, offset, cursor } = options;
+  const { terms, descending } = decidingTerms(source, sort);
+  const scope = { source, find, terms, descending };
+  const after = cursor === undefined ? undefined : decodeCursor(scope, cursor);
+  // One row more than is wanted tells whether there is another page.
+  const wanted = { find, sort, limit: limit + 1, offset, after };
+  const { records, hasMore, last } =
+    (await readByIndex(limit <= shortPageMax ? db.lane : db.longPages, source, wanted, projection)) ??
+    (await readByPool(db.pool, source, wanted, projection));
+  const total = await totalOf(db.pool, source, options, records.count, hasMore);
+  const next = hasMore ? encodeCursor(scope, positionOf(scope, last!)) : undefined;
+  // A cursor does not know how many pages are before it.
+  const number = after ? null : Math.floor(offset / limit) + 1;
+  const following = next === undefined ? '' : `,"next_cursor":"${next}"`;
+  return records.end(`"total":${total},"page":${number},"limit":${limit}${following}${more}}`);
+}
+
+/** The page where one index gives it alone and whole; `wanted` is for one row more than the page has. */
+async function readByIndex(
+  lane: IndexReads,
+  source: Source,
+  wanted: PageRequest,
+  projection: Projection,
+): Promise<Page | undefined> {
+  const read = indexRead(source, wanted);
+  if (!read) return undefined;
+  try {
+    return await lane.read(read.plan.text, read.values, new IndexPageReader(read.plan, wanted.limit, projection));
+  } catch (error) {
+    // query_canceled: among what is short this was not, perhaps for all the deleted rows that it had to pass over.
+    if (sqlState(error) === '57014') return undefined;
+    throw error;
+  }
+}
+
+/** The same by any statement: the rows of the page may not be too large together. */
+async function readByPool(db: Queryable, source: Source, wanted: PageRequest, projection: Projection): Promise<Page> {
+  const found = await pageRows(db, source, wanted);
+  const hasMore = found.length === wanted.limit;
+  if (hasMore) found.pop();
+  let size = 0;
+  for (const { body } of found) size += Buffer.byteLength(body) + 1;
+  if (size > resultBytesMax) {
+    throw new ServiceError(
+      'RESOURCE_EXHAUSTED',
+      RESULT_TOO_LARGE,
+      'The result is larger than 32 MiB: ask for fewer records at a time',
+    );
+  }
+  const records = new RecordsWriter(size + answerBytes);
+  for (const { body } of found) records.add(projection === 'all' ? body : project(body, projection));
+  return { records, hasMore, last: found.at(-1) };
+}
+
+type TextRow = PageRow & { body: string };
+
+async function pageRows(db: Queryable, source: Source, page: PageRequest): Promise<TextRow[]> {
+  const { statement, mayBeCut } = pageStatement(source, page);
+  const found = await rows<TextRow & { cut?: boolean }>(db, bounded(source, statement));
+  if (!mayBeCut || !found.some(({ cut }) => cut === true)) return found;
+  return rows<TextRow>(db, bounded(source, sortedPage(source, page)));
+}
+
+/** Ends the rows after the one with which they exceed the limit. A window without an order keeps that of its input. */
+function bounded(source: Source, page: Sql): Sql {
+  if (source.sizeBytes !== undefined && source.sizeBytes < surelySmallBytes) return page;
+  return sql`
+    select q.* from (select p.*, sum(octet_length(p.body)) over (rows unbounded preceding) as bytes from (${page}) p) q
+    where q.bytes - octet_length(q.body) <= ${trusted(String(resultBytesMax))}`;
+}
+
+/** How many records match, null where that is not asked for and not known anyway. */
+async function totalOf(
+  db: Queryable,
+  source: Source,
+  options: ReadOptions,
+  found: number,
+  hasMore: boolean,
+): Promise<bigint | null> {
+  const { find, offset, cursor, count } = options;
+  // The page is the last one.
+  if (cursor === undefined && !hasMore && (found > 0 || offset === 0)) return BigInt(offset + found);
+  if (isAll(find)) return source.rowCount;
+  return count === 'none' ? null : countDocuments(db, source, options);
+}
+
+async function countDocuments(db: Queryable, source: Source, { find }: Pick<ReadOptions, 'find'>): Promise<bigint> {
+  const compiler = new Compiler(sourceFor(source, find));
+  const where = compiler.where(find);
+  const counted = await row<{ total: bigint }>(db, sql`select count(*) as total from ${compiler.records()} ${where}`);
+  return counted?.total ?? 0n;
+}
+
+/** Reads of one request, at most: each but the first because something went away under the one before. */
+const readsMax = 4;
+
+/**
+ * Runs a read again, from the look-up on, when an index or a table went away between its look-up and its statement:
+ * `read` looks up its source each time, and afresh when it is repeated.
+ */
+export async function withFreshSource<T>(read: (isRepeated: boolean) => Promise<T>): Promise<T> {
+  for (let reads = 1; ; reads += 1) {
+    try {
+      return await read(reads > 1);
+    } catch (error) {
+      // undefined_column, undefined_table, invalid_schema_name
+      const isGone = ['42703', '42P01', '3F000'].includes(sqlState(error) ?? '');
+      // The index may have been made since the handle was looked up.
+      const isMissing = error instanceof ServiceError && error.reason === FIELD_NOT_INDEXED && reads === 1;
+      if ((!isGone && !isMissing) || reads >= readsMax) throw error;
+    }
+  }
+}

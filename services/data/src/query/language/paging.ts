@@ -1,0 +1,99 @@
+import { invalid, ServiceError } from '@granary/shared/errors';
+import { JsonError } from '@granary/shared/json/error';
+import { compileProjection, type Projection } from '@granary/shared/json/project';
+import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
+import { invalidCursor } from '../plan/cursor';
+import { INVALID_QUERY, invalidQuery, overLimit } from './filter';
+import { parseSort, type SortTerm } from '../plan/order';
+
+export const limitDefault = 100;
+export const limitMax = 10_000;
+export const offsetMax = 1_000_000;
+
+/** Levels of a body: a `find` of 16, with what stands around it. */
+export const bodyDepthMax = 64;
+
+/** Reads JSON text of a caller; `at` is what the messages call it. Throws a ServiceError. */
+export function readJsonText(bytes: Buffer, at: string): JsonValue {
+  return translated(at, () => readJson(bytes, { maxDepth: bodyDepthMax }));
+}
+
+/** A `select` in any of its forms, undefined for everything. Throws INVALID_QUERY. */
+export function parseSelect(select: JsonValue | undefined, at = 'select'): Projection {
+  return translated(at, () => compileProjection(select ?? null));
+}
+
+function translated<T>(at: string, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    const place = error.path === undefined ? at : `${at}.${error.path}`;
+    throw invalid(`${place}: ${error.message}`, { [place]: [error.message] }, INVALID_QUERY);
+  }
+}
+
+/** `limit`: 1 to 10,000, by default 100. */
+export function parseLimit(value: JsonValue | undefined, at = 'limit', fallback = limitDefault): number {
+  if (value === undefined || value === null) return fallback;
+  const limit = wholeNumber(value, at);
+  if (limit < 1) throw invalidQuery(at, 'must be at least 1');
+  if (limit > limitMax) throw overLimit(at, `may be at most ${limitMax}`);
+  return limit;
+}
+
+/** `offset`: 0 to 1,000,000. */
+export function parseOffset(value: JsonValue | undefined, at = 'offset'): number {
+  if (value === undefined || value === null) return 0;
+  const offset = wholeNumber(value, at);
+  if (offset < 0) throw invalidQuery(at, 'must be at least 0');
+  if (offset > offsetMax) throw overLimit(at, `may be at most ${offsetMax}`);
+  return offset;
+}
+
+function wholeNumber(value: JsonValue, at: string): number {
+  if (value instanceof JsonNumber && value.isInteger) return value.toNumber();
+  throw invalidQuery(at, 'must be a whole number');
+}
+
+/** A whole number from a URL, for the functions above; other text is left to them to refuse. */
+export function numberOfText(text: string | undefined): JsonValue | undefined {
+  return text !== undefined && /^-?\d{1,18}$/.test(text) ? new JsonNumber(text) : text;
+}
+
+export function parseCount(value: JsonValue | undefined, at = 'count'): 'exact' | 'none' {
+  if (value === undefined || value === null) return 'exact';
+  if (value !== 'exact' && value !== 'none') throw invalidQuery(at, 'must be exact or none');
+  return value;
+}
+
+/** Sort terms from text (`-rating,title`) or a list of such fields; none for undefined. */
+export function parseSortList(value: JsonValue | undefined, at = 'sort'): SortTerm[] {
+  if (value === undefined || value === null || value === '') return [];
+  if (typeof value === 'string')
+    return parseSort(
+      value.split(',').map((name) => name.trim()),
+      at,
+    );
+  if (!Array.isArray(value)) throw invalidQuery(at, 'must be a field or a list of fields');
+  return parseSort(value, at);
+}
+
+/** `cursor`: the text that an earlier page gave, which takes the place of an offset. */
+export function parseCursor(value: JsonValue | undefined, offset: number): string | undefined {
+  if (value === undefined || value === null) return undefined;
+  if (typeof value !== 'string') throw invalidCursor('must be text');
+  if (offset > 0) throw invalidQuery('offset', 'cannot stand beside cursor');
+  return value;
+}
+
+/** Refuses members that are not known. */
+export function refuseUnknown(keys: Iterable<string>, known: ReadonlySet<string>, at = ''): void {
+  for (const key of keys)
+    if (!known.has(key)) throw invalidQuery(at === '' ? key : `${at}.${key}`, 'is not a known field');
+}
+
+/** The caller showed no key that may read what is private. */
+export function needsKey(what: string): ServiceError {
+  return new ServiceError('UNAUTHENTICATED', 'UNAUTHENTICATED', `The ${what} is private: a key with Read is needed`);
+}

@@ -1,0 +1,128 @@
+import { empty, sql, type Sql } from '@granary/shared/postgres/sql';
+import {
+  documentsTable,
+  historyTable,
+  keyColumn,
+  schemaType,
+  viewTable,
+  type CollectionHandle,
+  type FieldType,
+  type IndexDefinition,
+} from '../../catalog/collection';
+import type { Path } from '../language/filter';
+
+/** An index that reads may use: the key columns of its fields, in its order. */
+export interface ServingIndex {
+  fields: readonly string[];
+  columns: readonly Sql[];
+}
+
+/** What can be read: a table of JSON texts under the alias t, and what is known of it. Made from catalog rows only. */
+export interface Source {
+  /** Tells the rows of this source from those of any other. */
+  identity: string;
+  /** Its rows, aliased t: id text, body text. */
+  table: Sql;
+  /** Which rows count, as a condition on t; empty for all. */
+  visible: Sql;
+  /** Whether the column t.id is the field `id` of the record. */
+  hasIdColumn: boolean;
+  /** Orders records of one id, after t.id. */
+  tieColumn: Sql | undefined;
+  /** The key column of each field path that an index serves. */
+  keys: ReadonlyMap<string, Sql>;
+  /** The indexes that are ready, single and composite. */
+  indexes: readonly ServingIndex[];
+  /** Field paths whose RFC 3339 texts compare as instants. */
+  dates: ReadonlySet<string>;
+  /** How many rows count. */
+  rowCount: bigint;
+  /** Bytes of all its texts, at most; undefined where nobody knows. */
+  sizeBytes: bigint | undefined;
+}
+
+export interface DocumentsOptions {
+  includeHistory: boolean;
+  includeDeleted: boolean;
+}
+
+const sources = new WeakMap<CollectionHandle, Map<number, Source>>();
+
+/** The documents of a collection. The same object for the same handle, so that what is made of it can be kept by it. */
+export function documentsOf(handle: CollectionHandle, options: DocumentsOptions): Source {
+  let known = sources.get(handle);
+  if (!known) sources.set(handle, (known = new Map<number, Source>()));
+  const which = (options.includeHistory ? 2 : 0) + (options.includeDeleted ? 1 : 0);
+  let source = known.get(which);
+  if (!source) known.set(which, (source = makeSource(handle, options)));
+  return source;
+}
+
+function makeSource(handle: CollectionHandle, { includeHistory, includeDeleted }: DocumentsOptions): Source {
+  const dates = new Set<string>();
+  for (const [path, rule] of handle.schema?.fields ?? []) if (rule.type === 'date') dates.add(path);
+  for (const index of handle.indexes)
+    if (index.type === 'date' && index.status !== 'failed') dates.add(index.fieldName);
+
+  // The keys of a date are instants, so an index of another type over the same field is of no use, or the reverse.
+  const serves = (index: IndexDefinition) =>
+    !includeHistory &&
+    index.status === 'ready' &&
+    index.keys.every((key) => (key.type === 'date') === dates.has(key.fieldName));
+  const indexes: ServingIndex[] = handle.definitions.filter(serves).map(({ fields, keys }) => ({
+    fields,
+    columns: keys.map((key) => sql`t.${keyColumn(key)}`),
+  }));
+  const keys = new Map<string, Sql>();
+  // A column of a composite index is better than none; its first column serves as well as an index of its own.
+  const ranked = indexes.flatMap(({ fields, columns }) =>
+    fields.map((field, at) => ({ field, column: columns[at]!, rank: fields.length === 1 ? 0 : 1 + at })),
+  );
+  for (const { field, column } of ranked.sort((a, b) => b.rank - a.rank)) if (field !== 'id') keys.set(field, column);
+  const table = includeHistory
+    ? sql`(select id, body, version, deleted, ordinal, place from ${documentsTable(handle)}
+           union all
+           select id, body, version, deleted, ordinal, place from ${historyTable(handle)}) t`
+    : sql`${documentsTable(handle)} t`;
+  const latest = includeDeleted ? handle.rowCount : handle.rowCount - handle.deletedCount;
+  return {
+    identity: `c${handle.appNumber}.${handle.number}${includeHistory ? '.history' : ''}${includeDeleted ? '' : '.present'}`,
+    table,
+    visible: includeDeleted ? empty : sql`not t.deleted`,
+    hasIdColumn: true,
+    tieColumn: includeHistory ? sql`t.version` : undefined,
+    keys,
+    indexes,
+    dates,
+    // Which of the older versions were deletions is counted nowhere; nobody asks for history without deletions.
+    rowCount: includeHistory ? handle.rowCount + handle.versionCount : latest,
+    sizeBytes: handle.sizeBytes,
+  };
+}
+
+/** The rows of a view; none before it was built for the first time. */
+export function rowsOfView(view: { appNumber: bigint; tableNumber: bigint | null; rowCount: bigint }): Source {
+  return {
+    identity: `v${view.appNumber}.${view.tableNumber}`,
+    table:
+      view.tableNumber === null
+        ? sql`(select null::text as id, null::text as body where false) t`
+        : sql`${viewTable(view.appNumber, view.tableNumber)} t`,
+    visible: empty,
+    hasIdColumn: false,
+    tieColumn: undefined,
+    keys: new Map(),
+    indexes: [],
+    dates: new Set(),
+    rowCount: view.rowCount,
+    sizeBytes: undefined,
+  };
+}
+
+/** How text from a URL is read for a field: as its index says, else as the schema does, else `any`. */
+export function typeOf(handle: CollectionHandle, path: Path): FieldType {
+  const name = path.join('.');
+  if (name === 'id') return 'string';
+  const typed = handle.indexes.find((index) => index.fieldName === name && index.type !== 'any');
+  return typed?.type ?? schemaType(handle.schema, name);
+}

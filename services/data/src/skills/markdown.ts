@@ -1,0 +1,226 @@
+import { readJson, toPlain } from '@granary/shared/json/value';
+import type { Steps } from '@granary/shared/concurrency/time-slicing';
+
+/** What an app offers, as its skills document tells it. */
+export interface SkillsContent {
+  appId: string;
+  name: string;
+  description: string;
+  ownerPart: string;
+  baseUrl: string;
+  collections: Array<{ name: string; isPrivate: boolean; indexes: Array<{ field: string; type: string }> }>;
+  views: Array<{ name: string; sources: string[]; isPrivate: boolean; variablesText: string }>;
+  queries: Array<{ name: string; source: string; description: string; isPrivate: boolean; parametersText: string }>;
+  /** How many there are, of which the arrays hold the first. */
+  totals: { collections: number; views: number; queries: number };
+}
+
+/** Bytes of the generated part, at most; what does not fit is counted, with a link to its listing. */
+export const generatedBytesMax = 256 * 1024;
+
+export const generatedBegin = '<!-- granary:generated:begin -->';
+export const generatedEnd = '<!-- granary:generated:end -->';
+
+/** The owner's part, then what is generated, between markers. */
+export function* skillsMarkdown(content: SkillsContent): Steps<string> {
+  const { ownerPart } = content;
+  const part = yield* generated(content);
+  return `${ownerPart === '' ? '' : `${ownerPart}\n\n`}${generatedBegin}\n${part}\n${generatedEnd}\n`;
+}
+
+/**
+ * What of a text is the owner's: a document that was read, changed and put back brings its first line and its generated
+ * part along. Markers that are left over are made harmless, for they would make two generated parts of one.
+ */
+export function ownerPartOf(markdown: string): string {
+  const kept: string[] = [];
+  let from = 0;
+  for (;;) {
+    const begin = markdown.indexOf(generatedBegin, from);
+    const end = begin < 0 ? -1 : markdown.indexOf(generatedEnd, begin);
+    kept.push(markdown.slice(from, end < 0 ? undefined : begin));
+    if (end < 0) break;
+    from = end + generatedEnd.length;
+  }
+  return kept
+    .join('')
+    .replace(/^<!-- [^\n]*, revision \d+, [^\n]* -->\n/, '')
+    .replaceAll('granary:generated:', 'granary generated ')
+    .trim();
+}
+
+function* generated(content: SkillsContent): Steps<string> {
+  const before = introduction(content);
+  const after = examples(content);
+  let leftBytes = generatedBytesMax - sizeOf([...before, ...after]) - summaryBytes;
+  const kinds = kindsOf(content);
+  const sections = [...before];
+  for (const [at, kind] of kinds.entries()) {
+    if (kind.total === 0) {
+      sections.push(...kind.empty);
+      continue;
+    }
+    // Each kind may have its part of what is left, so that many collections do not leave out all views.
+    const budgetBytes = leftBytes / (kinds.length - at);
+    const described = [...kind.heading];
+    let count = 0;
+    for (const section of kind.entries) {
+      const texts = section();
+      yield;
+      if (sizeOf([...described, ...texts]) > budgetBytes) break;
+      described.push(...texts);
+      count += 1;
+    }
+    leftBytes -= sizeOf(described);
+    sections.push(...described);
+    if (count < kind.total) sections.push(`${kind.total - count} more are not described here: ${kind.listing}`);
+  }
+  sections.push(...after);
+  return sections.join('\n\n');
+}
+
+/** For the lines about what is left out. */
+const summaryBytes = 2 * 1024;
+
+const sizeOf = (sections: readonly string[]): number =>
+  sections.reduce((sum, section) => sum + Buffer.byteLength(section) + 2, 0);
+
+/** Collections, views or queries, as the document describes them. */
+interface Kind {
+  heading: string[];
+  /** In place of the heading where there are none. */
+  empty: string[];
+  entries: Array<() => string[]>;
+  total: number;
+  /** How all of them are listed. */
+  listing: string;
+}
+
+function introduction({ appId, baseUrl, name, description }: SkillsContent): string[] {
+  return [
+    `# ${inline(name)}`,
+    ...(description === '' ? [] : [inline(description)]),
+    `App \`${appId}\` at ${baseUrl}. What is marked private needs a key with the permission Read in the header \`X-App-Key\`.`,
+  ];
+}
+
+function examples({ appId, baseUrl, collections }: SkillsContent): string[] {
+  const root = `${appId}::${collections[0]?.name ?? 'collection'}`;
+  return [
+    '## Queries of any kind',
+    `\`POST /list\` (Read) takes filters, a selection, a sort order and a page:`,
+    curl(
+      `-X POST '${baseUrl}/list' -H 'X-App-Key: $APP_KEY' -H 'Content-Type: application/json'`,
+      `-d '{"root": "${root}", "find": {}, "limit": 10}'`,
+    ),
+    '## Storing',
+    `\`POST /store\` (Write) stores documents together or not at all; a document whose \`id\` exists becomes its new version:`,
+    curl(
+      `-X POST '${baseUrl}/store' -H 'X-App-Key: $APP_KEY' -H 'Content-Type: application/json'`,
+      `-d '{"root": "${root}", "data": [{"id": "1"}]}'`,
+    ),
+  ];
+}
+
+function kindsOf(content: SkillsContent): Kind[] {
+  const { appId, baseUrl, collections, views, queries, totals } = content;
+  const listing = (path: string, note: string) => `\`GET ${baseUrl}/api/apps/${appId}/${path}\`${note}.`;
+  return [
+    {
+      heading: [
+        '## Collections',
+        'Filter by `id` and the indexed fields as parameters of the URL; `limit`, `offset`, `sort`, `select` and `count` are reserved.',
+      ],
+      empty: ['## Collections', 'There are none yet.'],
+      entries: collections.map((collection) => () => collectionSection(content, collection)),
+      total: totals.collections,
+      listing: listing('collections', ' (Read)'),
+    },
+    {
+      heading: ['## Views'],
+      empty: [],
+      entries: views.map((view) => () => viewSection(content, view)),
+      total: totals.views,
+      listing: listing('views', ' (Read)'),
+    },
+    {
+      heading: ['## Predefined queries'],
+      empty: [],
+      entries: queries.map((query) => () => querySection(content, query)),
+      total: totals.queries,
+      listing: listing('queries', ''),
+    },
+  ];
+}
+
+type Entry<K extends 'collections' | 'views' | 'queries'> = SkillsContent[K][number];
+
+function collectionSection(
+  { appId, baseUrl }: SkillsContent,
+  { name, isPrivate, indexes }: Entry<'collections'>,
+): string[] {
+  const fields = indexes.map(({ field, type }) => `\n- ${code(field)} (${type})`).join('');
+  const [first] = indexes;
+  const filter = first ? `?${urlPart(first.field)}.$exists=true&limit=10` : '?limit=10';
+  return [
+    `### ${name}${isPrivate ? ' (private)' : ''}`,
+    fields === '' ? 'No indexed field but `id`.' : `Indexed fields:${fields}`,
+    curl(keyHeader(isPrivate), `'${baseUrl}/api/apps/${appId}/collections/${name}/data${filter}'`),
+  ];
+}
+
+function viewSection(
+  { appId, baseUrl }: SkillsContent,
+  { name, sources, isPrivate, variablesText }: Entry<'views'>,
+): string[] {
+  const variables = Object.entries(plainOf(variablesText) as Record<string, string>);
+  const list = variables.map(([variable, path]) => `\n- ${code(variable)}: ${code(path)}`).join('');
+  return [
+    `### ${name}${isPrivate ? ' (private)' : ''}`,
+    `Over ${sources.map(code).join(', ')}.${list === '' ? '' : ` Variables:${list}`}`,
+    curl(keyHeader(isPrivate), `'${baseUrl}/api/views/${appId}/${name}/data?limit=10'`),
+  ];
+}
+
+function querySection(
+  { appId, baseUrl }: SkillsContent,
+  { name, source, description, isPrivate, parametersText }: Entry<'queries'>,
+): string[] {
+  const parameters = plainOf(parametersText) as Array<{ name: string; field_path: string; required?: boolean }>;
+  const example = parameters
+    .filter(({ required }) => required === true)
+    .map((parameter) => `${urlPart(parameter.name)}=VALUE`)
+    .join('&');
+  const described = parameters
+    .map(
+      ({ name: parameter, field_path: field, required }) =>
+        `\n- ${code(parameter)}: ${code(field)}${required === true ? ', required' : ''}`,
+    )
+    .join('');
+  return [
+    `### ${name}${isPrivate ? ' (private)' : ''}`,
+    `${description === '' ? '' : `${inline(description)} `}Over ${code(source)}.${described === '' ? '' : ` Parameters:${described}`}`,
+    curl(keyHeader(isPrivate), `'${baseUrl}/api/queries/${appId}/${name}/data${example === '' ? '' : `?${example}`}'`),
+  ];
+}
+
+const plainOf = (text: string): unknown => toPlain(readJson(Buffer.from(text), { maxDepth: 64 }));
+
+const keyHeader = (isPrivate: boolean): string => (isPrivate ? `-H 'X-App-Key: $APP_KEY'` : '');
+
+function curl(...parts: string[]): string {
+  // The key stands in a variable of the shell, which single quotes would keep from being read.
+  const line = parts
+    .filter((part) => part !== '')
+    .join(' ')
+    .replace(`'X-App-Key: $APP_KEY'`, `"X-App-Key: $APP_KEY"`);
+  return `\`\`\`sh\ncurl -s ${line}\n\`\`\``;
+}
+
+/** A user's text in a URL between single quotes of the shell. */
+const urlPart = (text: string): string => encodeURIComponent(text).replaceAll("'", '%27');
+
+/** Text of a user on one line. */
+const inline = (text: string): string => text.replaceAll(/\s+/g, ' ').trim();
+
+const code = (text: string): string => `\`${inline(text).replaceAll('`', "'")}\``;

@@ -1,0 +1,58 @@
+import { cancelBuilds } from './index-build';
+import { documentsTable, historyTable, viewTable } from '../catalog/collection';
+import type { JobContext, Report } from '../jobs/queue';
+import { execute, rows, type Pool } from '@granary/shared/postgres/pool';
+import { named, sql, type Sql } from '@granary/shared/postgres/sql';
+import { retriedTransaction } from '@granary/shared/postgres/transaction';
+
+/** Drops a table in a transaction of its own: many at once would need a lock for each. */
+async function dropTable(pool: Pool, table: Sql): Promise<void> {
+  await retriedTransaction(pool, (tx) => execute(tx, sql`drop table if exists ${table}`), {
+    statementTimeoutMs: 60_000,
+  });
+}
+
+/** The job behind the deletion of a collection: its tables and those of the views that went with it. */
+export async function dropCollectionJob({ pool }: JobContext, payload: Record<string, unknown>): Promise<object> {
+  const number = BigInt(String(payload['collection_number']));
+  const [found] = await rows<{ app_number: bigint }>(
+    pool,
+    sql`select app_number from collection where number = ${number}`,
+  );
+  if (!found) return {};
+  // A build holds its table for as long as it takes.
+  await cancelBuilds(pool, sql`i.collection_number = ${number}`);
+  const table = { appNumber: found.app_number, number };
+  const views = (payload['view_tables'] as string[]).map((view) => viewTable(found.app_number, BigInt(view)));
+  for (const one of [documentsTable(table), historyTable(table), ...views]) await dropTable(pool, one);
+  await execute(pool, sql`delete from document_index where collection_number = ${number}`);
+  await execute(pool, sql`update collection set dropped_at = now() where number = ${number}`);
+  return {};
+}
+
+/** The job behind the deletion of an app: table by table, then its schema. */
+export async function dropAppJob(
+  { pool }: JobContext,
+  payload: Record<string, unknown>,
+  report: Report,
+): Promise<object> {
+  const number = BigInt(String(payload['app_number']));
+  const schema = named('a_', number);
+  await cancelBuilds(pool, sql`i.app_number = ${number}`);
+  const tables = await rows<{ relname: string }>(
+    pool,
+    sql`select relname from pg_class where relnamespace = to_regnamespace(${`a_${number}`}) and relkind = 'r' order by relname`,
+  );
+  for (const [at, { relname }] of tables.entries()) {
+    const match = /^([chv]_)(\d+)$/.exec(relname);
+    const table = match ? named('a_', number, `.${match[1]!}`, BigInt(match[2]!)) : named('a_', number, '.commits');
+    await dropTable(pool, table);
+    if (at % 50 === 49) await report((0.9 * at) / tables.length, `${at + 1} of ${tables.length} tables dropped`);
+  }
+  await execute(pool, sql`drop schema if exists ${schema}`);
+  for (const table of ['document_index', 'query', 'view'] as const) {
+    await execute(pool, sql`delete from ${named(table)} where app_number = ${number}`);
+  }
+  await execute(pool, sql`update application set dropped_at = now() where number = ${number}`);
+  return {};
+}

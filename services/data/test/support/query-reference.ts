@@ -1,0 +1,123 @@
+import { parseInstant } from '../../src/values/instant';
+
+/** What a test asks for, beside the JSON that says so: the language's meaning once more, as plainly as it goes. */
+export type Meaning =
+  | { all: Meaning[] }
+  | { any: Meaning[] }
+  | { none: Meaning[] }
+  | { path: string[]; operator: string; operand: unknown };
+
+export const missing = Symbol('missing');
+
+export function follow(record: unknown, path: readonly string[]): unknown {
+  let value = record;
+  for (const step of path) {
+    if (Array.isArray(value))
+      value = /^(0|[1-9]\d*)$/.test(step) && Number(step) < value.length ? value[Number(step)] : missing;
+    else if (typeof value === 'object' && value !== null && Object.hasOwn(value, step)) {
+      value = (value as Record<string, unknown>)[step];
+    } else return missing;
+  }
+  return value;
+}
+
+export function holds(meaning: Meaning, record: unknown, dates: ReadonlySet<string>): boolean {
+  if ('all' in meaning) return meaning.all.every((part) => holds(part, record, dates));
+  if ('any' in meaning) return meaning.any.some((part) => holds(part, record, dates));
+  if ('none' in meaning) return !meaning.none.some((part) => holds(part, record, dates));
+  const { path, operator, operand } = meaning;
+  const value = follow(record, path);
+  return operatorHolds(operator, value, operand, dates.has(path.join('.')));
+}
+
+function operatorHolds(operator: string, value: unknown, operand: unknown, isDate: boolean): boolean {
+  const isEmpty = value === missing || value === null;
+  switch (operator) {
+    case 'is':
+      return operand === null ? isEmpty : value !== missing && same(value, operand, isDate);
+    case 'isNot':
+      return !operatorHolds('is', value, operand, isDate);
+    case 'in':
+      return (operand as unknown[]).some((one) => operatorHolds('is', value, one, isDate));
+    case 'notIn':
+      return !operatorHolds('in', value, operand, isDate);
+    case 'isNull':
+      return isEmpty === operand;
+    case 'isNotNull':
+      return isEmpty !== operand;
+    case 'exists':
+      return (value !== missing) === operand;
+    case 'between': {
+      const [from, to] = operand as [unknown, unknown];
+      return operatorHolds('>=', value, from, isDate) && operatorHolds('<=', value, to, isDate);
+    }
+    case 'contains':
+      if (typeof value === 'string') return typeof operand === 'string' && value.includes(operand);
+      return Array.isArray(value) && value.some((element) => same(element, operand, false));
+    case 'startsWith':
+      return typeof value === 'string' && value.startsWith(operand as string);
+    case 'endsWith':
+      return typeof value === 'string' && value.endsWith(operand as string);
+    case 'includesCaseInsensitive':
+      return typeof value === 'string' && value.toLowerCase().includes((operand as string).toLowerCase());
+    default: {
+      const order = rangeOrder(value, operand, isDate);
+      if (order === undefined) return false;
+      if (operator === '<') return order < 0;
+      if (operator === '<=') return order <= 0;
+      if (operator === '>') return order > 0;
+      return order >= 0;
+    }
+  }
+}
+
+function same(value: unknown, operand: unknown, isDate: boolean): boolean {
+  const instant = isDate && typeof operand === 'string' ? parseInstant(operand) : undefined;
+  if (instant !== undefined) return typeof value === 'string' && parseInstant(value) === instant;
+  return canonical(value) === canonical(operand);
+}
+
+function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value === 0 ? 0 : value);
+  const members = Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${members.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join()}}`;
+}
+
+function rangeOrder(value: unknown, operand: unknown, isDate: boolean): number | undefined {
+  if (typeof value !== typeof operand || typeof value === 'object') return undefined;
+  const instant = isDate && typeof operand === 'string' ? parseInstant(operand) : undefined;
+  if (instant !== undefined) {
+    const own = parseInstant(value as string);
+    return own === undefined ? undefined : Number(own) - Number(instant);
+  }
+  return scalarOrder(value, operand);
+}
+
+function scalarOrder(a: unknown, b: unknown): number {
+  return typeof a === 'string' ? Buffer.compare(Buffer.from(a), Buffer.from(b as string)) : Number(a) - Number(b);
+}
+
+const kinds = ['string', 'number', 'boolean', 'array', 'object'];
+
+function kindOf(value: unknown): number {
+  if (value === missing || value === null) return -1;
+  return Array.isArray(value) ? 3 : kinds.indexOf(typeof value);
+}
+
+/**
+ * The order of two values in a sort: negative, 0, positive. Undefined where the language leaves it open: between two
+ * arrays, and between two objects.
+ */
+export function sortOrder(a: unknown, b: unknown, descending: boolean, isDate: boolean): number | undefined {
+  const [x, y] = [a, b].map((value) => {
+    const instant = isDate && typeof value === 'string' ? parseInstant(value) : undefined;
+    return instant === undefined ? value : Number(instant);
+  });
+  const [kindOfX, kindOfY] = [kindOf(x), kindOf(y)];
+  if (kindOfX < 0 || kindOfY < 0) return kindOfY === kindOfX ? 0 : kindOfX < 0 ? 1 : -1;
+  if (kindOfX !== kindOfY) return descending ? kindOfY - kindOfX : kindOfX - kindOfY;
+  if (kindOfX >= 3) return canonical(x) === canonical(y) ? 0 : undefined;
+  const order = scalarOrder(x, y);
+  return descending ? -order : order;
+}

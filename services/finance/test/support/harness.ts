@@ -1,0 +1,176 @@
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { append, outboxImplementation } from '@granary/shared/bus/outbox';
+import { busMigrations } from '@granary/shared/bus/migrations';
+import { prepareOutbox } from '@granary/shared/bus/epoch';
+import { unavailable } from '@granary/shared/errors';
+import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/Finance';
+import type { HealthDefinition } from '@granary/shared/gen/granary/health/v1/Health';
+import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
+import { openClient } from '@granary/shared/grpc/client';
+import { loadService } from '@granary/shared/rpc/protos';
+import type { Implementation } from '@granary/shared/grpc/server';
+import { newCall, type Call, type Client } from '@granary/shared/rpc/types';
+import { healthDefinition } from '@granary/shared/service/health-rpc';
+import { createLogger } from '@granary/shared/logger';
+import { applyMigrations, migrate } from '@granary/shared/postgres/migrate';
+import { createPool, type Pool } from '@granary/shared/postgres/pool';
+import { transaction } from '@granary/shared/postgres/transaction';
+import { testDatabase } from '@granary/shared/testing/database';
+import { openTrust } from '@granary/shared/trust/trust';
+import { readConfig } from '@granary/shared/config';
+import { scaledMs } from '@granary/shared/testing/speed';
+import { financeConfig } from '../../src/config';
+import { financeDefinition, startFinance } from '../../src/service';
+
+export const log = createLogger('test', 'silent');
+const secret = 'a secret that the services share with each other';
+
+export const call = (): Call => newCall('test', scaledMs(20_000));
+
+/**
+ * A pool on a fresh database with the tables of finance. It does not wait for the disk at each commit: what these
+ * tests look at does not hang on it.
+ */
+export async function financePool(size: number): Promise<{ pool: Pool; url: string }> {
+  const url = new URL((await testDatabase()).url);
+  url.searchParams.set('options', '-c synchronous_commit=off');
+  const pool = createPool({ url: url.href, size, applicationName: 'test', log });
+  await migrate(pool, join(__dirname, '..', '..', 'migrations'));
+  return { pool, url: url.href };
+}
+
+/** An outbox as data and blobs have one. */
+export interface Source {
+  implementation: ReturnType<typeof outboxImplementation>;
+  publish(
+    type: string,
+    payload: { app_id: string; collection?: string; collection_number?: number; [field: string]: unknown },
+  ): Promise<void>;
+  close(): Promise<void>;
+}
+
+export async function openSource(service: 'data' | 'blobs'): Promise<Source> {
+  const pool = createPool({ url: (await testDatabase()).url, size: 4, applicationName: 'test', log });
+  await applyMigrations(pool, 'bus', busMigrations);
+  await prepareOutbox(pool);
+  const sequences = new Map<string, bigint>();
+  return {
+    implementation: outboxImplementation({
+      pool,
+      log,
+      signer: openTrust(service, { INTERNAL_SECRET: secret }, log).signer,
+    }),
+    publish: async (type, payload) => {
+      const key = `${payload.app_id}/${payload.collection ?? ''}`;
+      const aggregateId = `${key}/${(payload.collection_number ?? 0).toString()}`;
+      const aggregateSequence = (sequences.get(aggregateId) ?? 0n) + 1n;
+      sequences.set(aggregateId, aggregateSequence);
+      const event = { topic: 'usage', key, aggregateId, aggregateSequence, type, payload };
+      await transaction(pool, (tx) => append(tx, [event]));
+    },
+    close: () => pool.end(),
+  };
+}
+
+/** What stands for the payments service: its prices can be set, and it can be away. */
+export interface PriceTag {
+  utiaPerGibDay: bigint;
+  freeDays: number;
+  away: boolean;
+}
+
+function payments(tag: PriceTag): Implementation<PaymentsDefinition> {
+  const absent = async (): Promise<never> => {
+    throw unavailable('not here');
+  };
+  return {
+    definition: loadService<PaymentsDefinition>('payments', 'Payments'),
+    handlers: {
+      getPrices: async () => {
+        if (tag.away) return absent();
+        return { retentionUtiaPerGibDay: tag.utiaPerGibDay.toString(), retentionFreeDays: tag.freeDays };
+      },
+      quoteEncryptedIndex: absent,
+      verifyPayment: absent,
+    },
+  };
+}
+
+export interface TestFinance {
+  client: Client<FinanceDefinition>;
+  health: Client<HealthDefinition>;
+  pool: Pool;
+  data: Source;
+  blobs: Source;
+  price: PriceTag;
+  clock: { now: Date };
+  keyFile: string;
+  /** Ends the service and starts it again on the same database; `changes` replaces parts of its environment. */
+  restart(changes?: Record<string, string>): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** The service as it runs in earnest, reached over gRPC. */
+export async function startTestFinance(environment: Record<string, string> = {}): Promise<TestFinance> {
+  const { url } = await testDatabase();
+  const keyFile = environment.KEY_FILE ?? join(await mkdtemp(join(tmpdir(), 'granary-finance-')), 'keys', 'seed');
+  const [data, blobs] = await Promise.all([openSource('data'), openSource('blobs')]);
+  const price: PriceTag = { utiaPerGibDay: 1_000n, freeDays: 30, away: false };
+  const clock = { now: new Date('2026-01-01T00:00:00.000Z') };
+  const start = (changes: Record<string, string> = {}) =>
+    startFinance(
+      readConfig(financeConfig, {
+        DATABASE_URL: url,
+        KEY_FILE: keyFile,
+        LOG_LEVEL: 'silent',
+        INTERNAL_SECRET: secret,
+        ...environment,
+        ...changes,
+      }),
+      {
+        now: () => clock.now,
+        payments: { implementation: payments(price) },
+        dataOutbox: { implementation: data.implementation },
+        blobsOutbox: { implementation: blobs.implementation },
+      },
+    );
+  const trust = openTrust('gateway', { INTERNAL_SECRET: secret }, log);
+  const credentials = () => trust.towards('finance');
+  const connect = (address: string) => ({
+    finance: openClient(financeDefinition, { address }, { log, credentials }),
+    health: openClient(healthDefinition, { address }, { log, credentials }),
+  });
+  let running = await start();
+  let clients = connect(running.address!);
+  const pool = createPool({ url, size: 4, applicationName: 'test', log });
+  const end = async () => {
+    clients.finance.close();
+    clients.health.close();
+    await running.stop();
+  };
+  const test: TestFinance = {
+    client: clients.finance.client,
+    health: clients.health.client,
+    pool,
+    data,
+    blobs,
+    price,
+    clock,
+    keyFile,
+    restart: async (changes) => {
+      await end();
+      running = { implementations: [], stop: async () => {} };
+      running = await start(changes);
+      clients = connect(running.address!);
+      test.client = clients.finance.client;
+      test.health = clients.health.client;
+    },
+    stop: async () => {
+      await end();
+      await Promise.all([pool.end(), data.close(), blobs.close()]);
+    },
+  };
+  return test;
+}

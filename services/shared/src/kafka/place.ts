@@ -1,0 +1,41 @@
+import { ConfigError } from '../config';
+import { readSetting } from '../trust/files';
+import type { KafkaPlace, KafkaSasl, KafkaTls } from './client';
+import type { KafkaSettings } from '../bus/settings';
+
+/** Reads the files. Throws a ConfigError that names what is missing or does not go together. */
+export function readKafkaPlace(settings: KafkaSettings): KafkaPlace {
+  const { KAFKA_BROKERS: brokers } = settings;
+  if (brokers === undefined) throw wrong('KAFKA_BROKERS', 'is needed when BUS is kafka');
+  return { brokers: brokers.split(','), sasl: readSasl(settings), tls: readTls(settings) };
+}
+
+function readSasl(settings: KafkaSettings): KafkaSasl | undefined {
+  const { KAFKA_SASL_USERNAME: username, KAFKA_SASL_PASSWORD: value, KAFKA_SASL_PASSWORD_FILE: path } = settings;
+  if (value !== undefined && path !== undefined)
+    throw wrong('KAFKA_SASL_PASSWORD', 'either it or KAFKA_SASL_PASSWORD_FILE is expected');
+  const password = path === undefined ? value : readSetting('KAFKA_SASL_PASSWORD_FILE', path).toString().trim();
+  if (username === undefined && password === undefined) return undefined;
+  if (username === undefined) throw wrong('KAFKA_SASL_USERNAME', 'is missing');
+  if (!password) throw wrong('KAFKA_SASL_PASSWORD', 'is missing');
+  return { mechanism: settings.KAFKA_SASL_MECHANISM, username, password };
+}
+
+function readTls(settings: KafkaSettings): KafkaTls | undefined {
+  const { KAFKA_TLS_CA_FILE: ca, KAFKA_TLS_CERT_FILE: cert, KAFKA_TLS_KEY_FILE: key } = settings;
+  if (!settings.KAFKA_TLS) {
+    if (ca ?? cert ?? key) throw wrong('KAFKA_TLS', 'must be true for certificates to be used');
+    return undefined;
+  }
+  if ((cert === undefined) !== (key === undefined))
+    throw wrong(cert === undefined ? 'KAFKA_TLS_CERT_FILE' : 'KAFKA_TLS_KEY_FILE', 'is missing');
+  return {
+    ...(ca !== undefined && { ca: readSetting('KAFKA_TLS_CA_FILE', ca) }),
+    ...(cert !== undefined && { cert: readSetting('KAFKA_TLS_CERT_FILE', cert) }),
+    ...(key !== undefined && { key: readSetting('KAFKA_TLS_KEY_FILE', key) }),
+  };
+}
+
+function wrong(name: string, why: string): ConfigError {
+  return new ConfigError(`The configuration is wrong:\n  ${name}: ${why}`);
+}

@@ -1,0 +1,197 @@
+import { DatabaseError } from 'pg';
+import type { Row } from '../multiplexer/multiplexer';
+
+const headerBytes = 5;
+/** Postgres itself has no value larger than 1 GiB; more is no message. */
+const messageBytesMax = 1024 ** 3 + 65_536;
+const nothing = Buffer.alloc(0);
+
+/** What Postgres sent is not what the protocol says: the connection cannot be used any more. */
+export class ProtocolError extends Error {
+  override readonly name = 'ProtocolError';
+  constructor(what: string) {
+    // These first words are how a lost connection is recognised, see isConnectionError.
+    super(`Connection terminated: ${what}`);
+  }
+}
+
+/** Gets the type of a message and its content, the bytes from `start` to `end`, which are only valid during the call. */
+export type MessageHandler = (type: number, bytes: Buffer, start: number, end: number) => void;
+
+const int32 = (bytes: Buffer, at: number): number =>
+  (bytes[at]! << 24) | (bytes[at + 1]! << 16) | (bytes[at + 2]! << 8) | bytes[at + 3]!;
+
+/**
+ * Cuts the bytes of a connection into messages, wherever the chunks end. A message that lies within a chunk is not
+ * copied; one that does not is copied once, into a buffer that has its size from the beginning.
+ */
+export class MessageReader {
+  readonly #deliver: MessageHandler;
+  readonly #header = Buffer.alloc(headerBytes);
+  #headerFilled = 0;
+  /** The message that has begun, its header included, once the header has told how long it is. */
+  #message: Buffer | undefined;
+  #messageFilled = 0;
+
+  constructor(deliver: MessageHandler) {
+    this.#deliver = deliver;
+  }
+
+  /** Throws ProtocolError, and what `deliver` throws. */
+  push(chunk: Buffer): void {
+    let at = this.#continue(chunk);
+    while (chunk.length - at >= headerBytes) {
+      const end = at + 1 + lengthAt(chunk, at);
+      if (end > chunk.length) break;
+      this.#deliver(chunk[at]!, chunk, at + headerBytes, end);
+      at = end;
+    }
+    if (at < chunk.length) this.#keep(chunk, at);
+  }
+
+  /** Adds to the message that earlier chunks began; answers where in the chunk the next one begins. */
+  #continue(chunk: Buffer): number {
+    let at = 0;
+    if (this.#headerFilled > 0) {
+      at = chunk.copy(this.#header, this.#headerFilled);
+      this.#headerFilled += at;
+      if (this.#headerFilled < headerBytes) return at;
+      this.#headerFilled = 0;
+      this.#begin(this.#header, 0);
+    }
+    if (this.#message === undefined) return at;
+    const copied = chunk.copy(this.#message, this.#messageFilled, at);
+    this.#messageFilled += copied;
+    if (this.#messageFilled === this.#message.length) {
+      const message = this.#message;
+      this.#message = undefined;
+      this.#deliver(message[0]!, message, headerBytes, message.length);
+    }
+    return at + copied;
+  }
+
+  /** Keeps the beginning of a message with which a chunk ends. */
+  #keep(chunk: Buffer, at: number): void {
+    if (chunk.length - at < headerBytes) this.#headerFilled = chunk.copy(this.#header, 0, at);
+    else this.#begin(chunk, at);
+  }
+
+  #begin(bytes: Buffer, at: number): void {
+    this.#message = Buffer.allocUnsafe(1 + lengthAt(bytes, at));
+    this.#messageFilled = bytes.copy(this.#message, 0, at);
+  }
+}
+
+/** The length that the header at `at` tells: of the message without its type. */
+function lengthAt(bytes: Buffer, at: number): number {
+  const length = int32(bytes, at + 1);
+  if (length < 4 || length > messageBytesMax) throw new ProtocolError(`a message of ${length} bytes came`);
+  return length;
+}
+
+/** The row of a DataRow message: one object for all rows of a connection. */
+export class DataRow implements Row {
+  #bytes: Buffer = nothing;
+  #columns = 0;
+  #starts = new Int32Array(16);
+  /** -1 is SQL null, as in the message. */
+  #lengths = new Int32Array(16);
+
+  /** Points to the content of a message. Throws ProtocolError when its columns are not as long as it is. */
+  point(bytes: Buffer, start: number, end: number): void {
+    const columns = (bytes[start]! << 8) | bytes[start + 1]!;
+    if (columns > this.#starts.length) {
+      this.#starts = new Int32Array(columns);
+      this.#lengths = new Int32Array(columns);
+    }
+    let at = start + 2;
+    for (let column = 0; column < columns; column++) {
+      const length = int32(bytes, at);
+      at += 4;
+      this.#starts[column] = at;
+      this.#lengths[column] = length;
+      if (length > 0) at += length;
+    }
+    if (at !== end) throw new ProtocolError('a row is not as long as its columns');
+    this.#bytes = bytes;
+    this.#columns = columns;
+  }
+
+  /** Lets go of the bytes, so that an idle connection holds none. */
+  clear(): void {
+    this.#bytes = nothing;
+    this.#columns = 0;
+  }
+
+  isNull(column: number): boolean {
+    return this.#length(column) < 0;
+  }
+
+  byteLength(column: number): number {
+    return Math.max(0, this.#length(column));
+  }
+
+  bytes(column: number): Buffer {
+    const length = this.byteLength(column);
+    const start = this.#starts[column]!;
+    return this.#bytes.subarray(start, start + length);
+  }
+
+  copy(column: number, target: Buffer, start: number): number {
+    const length = this.byteLength(column);
+    if (start < 0 || start + length > target.length) throw new RangeError('the target is too small for the column');
+    const from = this.#starts[column]!;
+    return this.#bytes.copy(target, start, from, from + length);
+  }
+
+  text(column: number): string {
+    const length = this.byteLength(column);
+    const start = this.#starts[column]!;
+    return this.#bytes.toString('utf8', start, start + length);
+  }
+
+  #length(column: number): number {
+    if (!(column >= 0 && column < this.#columns)) throw new RangeError(`the row has no column ${column}`);
+    return this.#lengths[column]!;
+  }
+}
+
+type TextField = Exclude<
+  { [K in keyof DatabaseError]: DatabaseError[K] extends string | undefined ? K : never }[keyof DatabaseError],
+  undefined | 'name' | 'message' | 'stack'
+>;
+
+/** The fields of an ErrorResponse, by their codes, as `pg` names them. */
+const fieldNames: Record<string, TextField> = {
+  S: 'severity',
+  C: 'code',
+  D: 'detail',
+  H: 'hint',
+  P: 'position',
+  p: 'internalPosition',
+  q: 'internalQuery',
+  W: 'where',
+  s: 'schema',
+  t: 'table',
+  c: 'column',
+  d: 'dataType',
+  n: 'constraint',
+  F: 'file',
+  L: 'line',
+  R: 'routine',
+};
+
+/** The error of an ErrorResponse as `pg` would throw it, and whether Postgres closes the connection after it. */
+export function databaseError(bytes: Buffer, start: number, end: number): { error: DatabaseError; isFatal: boolean } {
+  const fields = new Map<string, string>();
+  for (let at = start; at < end && bytes[at] !== 0;) {
+    const stop = bytes.indexOf(0, at);
+    if (stop < 0 || stop >= end) throw new ProtocolError('an error has a field without an end');
+    fields.set(String.fromCharCode(bytes[at]!), bytes.toString('utf8', at + 1, stop));
+    at = stop + 1;
+  }
+  const error = new DatabaseError(fields.get('M') ?? '', end - start + 4, 'error');
+  for (const [field, name] of Object.entries(fieldNames)) error[name] = fields.get(field);
+  // V is the severity in English, whatever the language of the server.
+  return { error, isFatal: fields.get('V') === 'FATAL' || fields.get('V') === 'PANIC' };
+}

@@ -1,0 +1,67 @@
+import { ServiceError } from '../errors';
+import type { Logger } from '../logger';
+import { inSpan, methodMetrics } from '../telemetry/rpc';
+import { LinkedCancellation } from '../concurrency/cancellation';
+import { startWaiting, stopWaiting } from '../concurrency/deadlines';
+import { toServiceError } from './status';
+import type { Call } from './types';
+
+export type AnyHandler = (request: unknown, call: Call) => Promise<unknown>;
+
+export const deadlinePassed = () =>
+  new ServiceError('DEADLINE_EXCEEDED', 'DEADLINE_EXCEEDED', 'The request took too long');
+
+/**
+ * Runs one handler the way both transports do: nothing runs after its deadline, and only a ServiceError comes out.
+ */
+export async function runHandler(
+  handler: AnyHandler,
+  request: unknown,
+  call: Call,
+  log: Logger,
+  method: string,
+): Promise<unknown> {
+  const metrics = methodMetrics(method, 'server');
+  const beganAtMs = metrics.begin();
+  try {
+    if (Date.now() >= call.deadlineMs) throw deadlinePassed();
+    const result = await inSpan(method, call, (within) => handler(request, within));
+    metrics.end(beganAtMs, 'OK');
+    return result;
+  } catch (error) {
+    const known = toServiceError(error, log, call.requestId, method);
+    metrics.end(beganAtMs, known.code);
+    throw known;
+  }
+}
+
+/**
+ * Runs a handler in this process for its caller, who waits no longer than the deadline. The deadline also aborts the
+ * signal of the call, as it does over the wire: nobody wants the result any more.
+ */
+export function runWithinDeadline(
+  handler: AnyHandler,
+  request: unknown,
+  call: Call,
+  log: Logger,
+  method: string,
+): Promise<unknown> {
+  const signal = new LinkedCancellation(call.signal);
+  const result = runHandler(handler, request, { ...call, signal }, log, method);
+  return new Promise((resolve, reject) => {
+    const waiting = startWaiting(call.deadlineMs - Date.now(), () => {
+      reject(deadlinePassed());
+      signal.abort();
+    });
+    result.then(
+      (value) => {
+        stopWaiting(waiting);
+        resolve(value);
+      },
+      (error: Error) => {
+        stopWaiting(waiting);
+        reject(error);
+      },
+    );
+  });
+}

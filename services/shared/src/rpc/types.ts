@@ -1,0 +1,63 @@
+import type { ServiceDefinition } from '@grpc/grpc-js';
+import type { MethodDefinition } from '@grpc/proto-loader';
+import type { ServiceName } from '../trust/services';
+import { neverAborted, type CancelSignal } from '../concurrency/cancellation';
+
+export type { ServiceDefinition };
+
+/** What travels with every call beside its message. */
+export interface Call {
+  requestId: string;
+  /** When the caller stops waiting, in milliseconds since the epoch. */
+  deadlineMs: number;
+  /** Aborted when the caller has gone or the deadline has passed. */
+  signal: CancelSignal;
+  /** The service that calls, as its token says; absent for a call within the process. */
+  caller?: ServiceName | undefined;
+  /** Of a call that is traced, what its spans belong to: see telemetry/trace.ts. */
+  trace?: string | undefined;
+}
+
+type KnownMethods<D extends ServiceDefinition> = {
+  [M in keyof D as string extends M ? never : number extends M ? never : M]: D[M];
+};
+
+/**
+ * The methods of a service as functions. Both sides use the complete message (every field present, as the decoder
+ * makes it): the encoder drops what it does not know, so the compiler must see to it that nothing is missing.
+ */
+export type Methods<D extends ServiceDefinition> = {
+  [
+    M in keyof KnownMethods<D> as M extends string ? Uncapitalize<M> : never
+  ]: KnownMethods<D>[M] extends MethodDefinition<infer _In, infer _Out, infer Request, infer Response>
+    ? (request: Request, call: Call) => Promise<Response>
+    : never;
+};
+
+/** What a service gives: one function for each method, all of them. */
+export type Handlers<D extends ServiceDefinition> = Methods<D>;
+
+/** What a caller has: the same functions, in the same process or over the wire. */
+export type Client<D extends ServiceDefinition> = Methods<D>;
+
+type AnyMethod = (request: never, call: Call) => Promise<unknown>;
+
+export type RequestOf<M extends AnyMethod> = Parameters<M>[0];
+export type ResponseOf<M extends AnyMethod> = Awaited<ReturnType<M>>;
+
+/** A call that starts here: `timeoutMs` from now, bounded by an earlier call that it belongs to. */
+export function newCall(requestId: string, timeoutMs: number, within?: Call): Call {
+  const deadlineMs = Math.min(Date.now() + timeoutMs, within?.deadlineMs ?? Infinity);
+  return { requestId, deadlineMs, signal: within?.signal ?? neverAborted, trace: within?.trace };
+}
+
+/**
+ * A message from fields that may be undefined where the message has them optional: those are left out, as a decoder
+ * leaves them out.
+ */
+export function message<T extends object>(fields: {
+  [K in keyof T]: object extends Pick<T, K> ? T[K] | undefined : T[K];
+}): T {
+  for (const key of Object.keys(fields) as Array<keyof T>) if (fields[key] === undefined) delete fields[key];
+  return fields as unknown as T;
+}

@@ -1,0 +1,97 @@
+import type { HealthDefinition } from '../gen/granary/health/v1/Health';
+import type { Part } from '../gen/granary/health/v1/Part';
+import type { Status } from '../gen/granary/health/v1/Status';
+import { loadService } from '../rpc/protos';
+import type { Implementation } from '../grpc/server';
+import { isTimeout } from '../postgres/errors';
+import { row, type Pool } from '../postgres/pool';
+import { sql } from '../postgres/sql';
+import { Probe, shared, type Look } from './probe';
+import type { AccessTo } from '../rpc/access';
+import { version } from '../version';
+
+export const healthDefinition = loadService<HealthDefinition>('health', 'Health');
+
+/** The gateway answers to the outside for all of them; probes of an orchestrator look at the port. */
+export const healthAccess = { gateway: '*' } satisfies AccessTo<HealthDefinition>;
+
+export interface Finding {
+  status: Exclude<Status, 'STATUS_UNSPECIFIED'>;
+  /** A sentence for a person; never a host, never a credential. */
+  message?: string;
+  /** Of an unhealthy part: writes are refused for it, and reads go on. */
+  servesReads?: boolean;
+}
+
+/** Looks at one thing that a service needs. To throw is to find it unhealthy. */
+export type Check = () => Promise<Finding>;
+
+/** Without an answer for this long a part is late: the whole answer must come within a second. */
+const lateAfterMs = 700;
+/** An answer is reused for this long, so that polling health costs nothing. */
+const freshMs = 500;
+
+export const healthy: Finding = { status: 'HEALTHY' };
+
+/**
+ * The Health service of a process, from its checks by name. A part that is late is degraded, and unhealthy only after
+ * `unhealthyAfterMs` without an answer. Parallel callers share one look.
+ */
+export function healthImplementation(
+  checks: Record<string, Check>,
+  unhealthyAfterMs: number,
+): Implementation<HealthDefinition> {
+  const limits = { answerMs: lateAfterMs, overdueMs: unhealthyAfterMs };
+  const probes = Object.entries(checks).map(([name, check]) => [name, new Probe(check, limits, isTimeout)] as const);
+  const look = shared(freshMs, () => Promise.all(probes.map(([name, probe]) => examine(name, probe))));
+  return {
+    definition: healthDefinition,
+    handlers: {
+      check: async () => {
+        const parts = await look();
+        return { status: worst(parts.map((part) => part.status)), version, parts };
+      },
+    },
+  };
+}
+
+async function examine(name: string, probe: Probe<Finding>): Promise<Part> {
+  const found = await probe.look();
+  const { status, message = '', servesReads = false } = findingOf(found);
+  return { name, status, latencyMs: Math.round(found.latencyMs).toString(), message, servesReads };
+}
+
+function findingOf(found: Look<Finding>): Finding {
+  switch (found.state) {
+    case 'answered':
+      if (found.latencyMs <= lateAfterMs || found.value.status !== 'HEALTHY') return found.value;
+      return { status: 'DEGRADED', message: 'answers late' };
+    case 'failed':
+      return { status: 'UNHEALTHY', message: 'cannot be reached' };
+    case 'late':
+      return { status: 'DEGRADED', message: 'has not answered yet' };
+    case 'overdue':
+      return { status: 'UNHEALTHY', message: 'did not answer in time' };
+  }
+}
+
+const order: readonly Status[] = ['HEALTHY', 'DEGRADED', 'UNHEALTHY'];
+
+/** The worst of several states; of none, healthy. */
+export function worst(states: readonly Status[]): Finding['status'] {
+  const at = Math.max(0, ...states.map((state) => order.indexOf(state)));
+  return order[at] as Finding['status'];
+}
+
+/** Whether a database answers, and takes writes. */
+export function databaseCheck(pool: Pool): Check {
+  return async () => {
+    const found = await row<{ read_only: boolean }>(
+      pool,
+      // On in a standby, and wherever default_transaction_read_only is.
+      sql`select current_setting('transaction_read_only')::boolean as read_only`,
+    );
+    if (!found?.read_only) return healthy;
+    return { status: 'UNHEALTHY', message: 'is read-only: writes are refused', servesReads: true };
+  };
+}

@@ -1,0 +1,79 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { collectSeldom } from './v8';
+import { isLogDrained } from '../log-output';
+import type { Logger } from '../logger';
+import { explainStart } from '../start-error';
+
+/** Something that runs until it is stopped. `failed` settles (by rejecting) only if it cannot go on by itself. */
+export interface Running {
+  stop(): Promise<void>;
+  failed?: Promise<never>;
+  /** How much of the time of a stop goes to those who send requests: they are to notice, and to get their answers. */
+  leavingMs?: number;
+}
+
+/** What a process says of how it leaves, see `leavingSettings`. */
+export interface Leaving {
+  DRAIN_DELAY_MS: number;
+  DRAIN_TIMEOUT_MS: number;
+}
+
+/** Longest time that a stop may take beside that before what is left is cut off. */
+const stopTimeoutMs = 20_000;
+
+/** How long the last lines of the log may wait for their reader. */
+const logPatienceMs = 1_000;
+
+/** The listeners stay: Ctrl-C under npm arrives twice, and the second must not cut the stop short. */
+function untilSignal(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => resolve(signal));
+  });
+}
+
+/**
+ * The body of every `main.ts`: starts, runs until a signal or a failure, stops. The process ends by itself once
+ * nothing is left to do; a timer that holds nothing alive makes sure that it does. This is the one place that prints why
+ * a start failed: a sentence on standard error for what the person who starts can mend, else a log line with the stack.
+ */
+export async function runUntilSignalled(log: Logger, start: () => Promise<Running> | Running): Promise<void> {
+  try {
+    collectSeldom();
+    const signalled = untilSignal();
+    const running = await start();
+    const why = await Promise.race([signalled, running.failed ?? new Promise<never>(() => {})]).catch(
+      (error: unknown) => {
+        log.fatal({ err: error }, 'failed, stopping');
+        process.exitCode = 1;
+        return 'failure';
+      },
+    );
+    log.info({ why }, 'stopping');
+    setTimeout(() => process.exit(1), stopTimeoutMs + (running.leavingMs ?? 0)).unref();
+    await running.stop();
+    log.info('stopped');
+    await logTaken();
+  } catch (error) {
+    process.exitCode = 1;
+    const explanation = explainStart(error);
+    if (explanation === undefined) log.fatal({ err: error }, 'could not start');
+    else process.stderr.write(`${explanation}\n`);
+  }
+}
+
+/** What nobody reads would hold the process alive: after a moment it ends without having written it. */
+async function logTaken(): Promise<void> {
+  const untilMs = performance.now() + logPatienceMs;
+  while (!isLogDrained() && performance.now() < untilMs) await delay(20);
+  if (!isLogDrained()) setImmediate(() => process.exit());
+}
+
+/** For `Running`. */
+export const leavingMs = ({ DRAIN_DELAY_MS, DRAIN_TIMEOUT_MS }: Leaving): number => DRAIN_DELAY_MS + DRAIN_TIMEOUT_MS;
+
+/** Stops in reverse order of starting; the first error is thrown after everything was tried. */
+export async function stopAll(stops: Array<() => Promise<void>>): Promise<void> {
+  const errors: unknown[] = [];
+  for (const stop of [...stops].reverse()) await stop().catch((error: unknown) => errors.push(error));
+  if (errors.length > 0) throw errors[0];
+}

@@ -1,0 +1,36 @@
+import type { z } from 'zod';
+import { logLevelOf, readConfig, type Environment } from '../config';
+import { runUntilSignalled, type Running } from './lifecycle';
+import { createLogger, type Logger } from '../logger';
+import { misspeltName } from './setting-names';
+
+/** The body of the `main.ts` of a service: reads its configuration, starts it, runs until a signal or a failure. */
+export function runService<S extends z.ZodObject>(
+  name: string,
+  schema: S,
+  environment: Environment,
+  start: (config: Readonly<z.infer<S>>, overrides: { log: Logger }) => Promise<Running>,
+): Promise<void> {
+  const log = createLogger(name, logLevelOf(environment, 'info'));
+  return runUntilSignalled(log, () => {
+    const config = readConfig(schema, environment);
+    for (const warning of misspeltSettings(Object.keys(environment), Object.keys(schema.shape))) log.warn(warning);
+    return start(config, { log });
+  });
+}
+
+/** Names that other programs read, and that may resemble one of ours. */
+const foreign =
+  /^(OTEL|NODE|NPM|KUBERNETES|LC|XDG|SSL|AWS|GIT|JAVA|GRANARY_TEST)_|^(HOSTNAME|HOSTTYPE|SHELL|PATH|HOME|LANG|TERM|USER)$/i;
+
+/** A sentence for each name of the environment that looks like a setting and is none. */
+export function misspeltSettings(names: readonly string[], known: readonly string[]): string[] {
+  return names.flatMap((name) => {
+    if (foreign.test(name)) return [];
+    const meant = misspeltName(name, known) ?? misspeltName(name.replace(/^GRANARY_/i, ''), known);
+    if (meant !== undefined) return [`${name} is not a setting of Granary. Did you mean ${meant}?`];
+    const bare = name.replace(/^GRANARY_/, '');
+    if (bare === name || known.includes(name)) return [];
+    return [`${name} is not a setting of Granary.${known.includes(bare) ? ` Did you mean ${bare}?` : ''}`];
+  });
+}

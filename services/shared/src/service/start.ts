@@ -1,0 +1,152 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Check } from './health-rpc';
+import { databaseCheck, healthAccess, healthImplementation } from './health-rpc';
+import { openBus, type Bus, type BusConfig } from '../bus/bus';
+import { prepareOutbox } from '../bus/epoch';
+import { busMigrations } from '../bus/migrations';
+import { startRelay } from '../bus/relay';
+import type { Signal } from '../concurrency/signal';
+import { startServer, type Implementation } from '../grpc/server';
+import { leavingMs, stopAll, type Leaving, type Running } from './lifecycle';
+import { createLogger, type Logger } from '../logger';
+import { openDatabaseClock, type DatabaseClock } from '../postgres/clock';
+import { applyMigrations, migrate } from '../postgres/migrate';
+import { assertSafePostgres, createPool, type Pool } from '../postgres/pool';
+import { probeRoom } from '../postgres/room';
+import { StorageMonitor } from './storage';
+import { observeBus } from '../telemetry/bus-metrics';
+import { observeDatabase } from '../telemetry/database-metrics';
+import { startTelemetry } from '../telemetry/telemetry';
+import type { TelemetrySettings } from '../telemetry/settings';
+import type { ServiceName } from '../trust/services';
+import type { TrustSettings } from '../trust/settings';
+import { openTrust, type Trust } from '../trust/trust';
+
+/** What the configuration of every service holds, see `commonConfig`. */
+export interface CommonConfig extends BusConfig, Leaving, TelemetrySettings, TrustSettings {
+  LISTEN: string;
+  DATABASE_URL: string;
+  DATABASE_POOL_SIZE: number;
+  LOG_LEVEL: string;
+  HEALTH_UNHEALTHY_AFTER_MS: number;
+  DATABASE_DIRECTORY?: string | undefined;
+  DISK_RESERVE_BYTES: number;
+}
+
+/** What a test or the single process may replace. */
+export interface Overrides {
+  log?: Logger;
+  /** False: no gRPC server; callers in the same process use `implementations`. */
+  listen?: boolean;
+}
+
+export interface Context {
+  pool: Pool;
+  log: Logger;
+  /** For `startConsumer`. */
+  bus: Bus;
+  /** For clients of other services. */
+  trust: Trust;
+  /** For all times that are stored and decide something. */
+  clock: DatabaseClock;
+  /** The room of the database. */
+  storage: StorageMonitor;
+}
+
+/** What a service is made of, once its database is ready. */
+export interface Parts {
+  implementations: Implementation[];
+  checks?: Record<string, Check>;
+  /** Of a service that publishes events: what it notifies after it has appended some. */
+  appended?: Signal;
+  /** Called when the service is told to stop, before it waits for callers to notice and while it still serves. */
+  leaving?: () => void;
+  /** Ends workers and whatever else holds the process alive; runs before the pool closes. */
+  stop?: () => Promise<void>;
+  failed?: Promise<never>;
+}
+
+export interface RunningService extends Running {
+  implementations: Implementation[];
+  /** host:port of the gRPC server, undefined when it does not listen. */
+  address?: string;
+}
+
+/**
+ * The one way in which a service with a database starts: pool, safety of Postgres, migrations, its own parts, gRPC
+ * server with health. Stops in reverse order, after it has served on for DRAIN_DELAY_MS. With `bus` its database has the
+ * tables of events, `outbox` and the rest (see bus/migrations.ts), before its own migrations run.
+ */
+export async function startService(
+  name: ServiceName,
+  config: CommonConfig,
+  migrations: string,
+  overrides: Overrides,
+  build: (context: Context) => Promise<Parts>,
+  options: { bus?: boolean } = {},
+): Promise<RunningService> {
+  const log = overrides.log ?? createLogger(name, config.LOG_LEVEL);
+  const telemetry = await startTelemetry(`granary-${name}`, config, log);
+  const pool = createPool({
+    url: config.DATABASE_URL,
+    size: config.DATABASE_POOL_SIZE,
+    applicationName: `granary-${name}`,
+    log,
+  });
+  const stops: Array<() => Promise<void>> = [() => telemetry.stop(), () => pool.end()];
+  try {
+    const bus = openBus(config, name, log);
+    const trust = openTrust(name, config, log);
+    await assertSafePostgres(pool);
+    const clock = await openDatabaseClock(pool);
+    stops.push(async () => clock.stop());
+    if (options.bus) {
+      await applyMigrations(pool, 'bus', busMigrations);
+      await prepareOutbox(pool);
+      const unobserve = observeBus(name, pool);
+      stops.push(async () => unobserve());
+    }
+    await migrate(pool, migrations);
+    const storage = openStorage(name, config, pool, log);
+    const unobserveSize = observeDatabase(name, pool);
+    stops.push(() => storage.stop().finally(unobserveSize));
+    const parts = await build({ pool, log, bus, trust, clock, storage });
+    if (parts.stop) stops.push(parts.stop);
+    const room: Check = () => Promise.resolve(storage.finding());
+    const own = { database: databaseCheck(pool), storage: room, clock: clock.check };
+    const checks: Record<string, Check> = { ...own, ...parts.checks };
+    if (bus && parts.appended) {
+      const relay = startRelay({ pool, log, bus, service: name, signer: trust.signer, appended: parts.appended });
+      stops.push(() => relay.stop());
+      checks.relay = relay.check;
+    }
+    const health = { ...healthImplementation(checks, config.HEALTH_UNHEALTHY_AFTER_MS), access: healthAccess };
+    const implementations = [...parts.implementations, health as unknown as Implementation];
+    const running: RunningService = { implementations, stop: () => stopAll(stops) };
+    if (parts.failed) running.failed = parts.failed;
+    if (overrides.listen !== false) {
+      const drainTimeoutMs = config.DRAIN_TIMEOUT_MS;
+      const server = await startServer(config.LISTEN, implementations, log, trust.server(), { drainTimeoutMs });
+      stops.push(() => server.stop());
+      running.address = server.address;
+      running.leavingMs = leavingMs(config);
+      running.stop = async () => {
+        parts.leaving?.();
+        await delay(config.DRAIN_DELAY_MS);
+        await stopAll(stops);
+      };
+      log.info({ address: server.address }, 'listening');
+    }
+    return running;
+  } catch (error) {
+    await stopAll(stops).catch(() => {});
+    throw error;
+  }
+}
+
+function openStorage(service: string, config: CommonConfig, pool: Pool, log: Logger): StorageMonitor {
+  return new StorageMonitor({
+    ...{ service, volume: 'database', log, probe: () => probeRoom(pool) },
+    ...{ directory: config.DATABASE_DIRECTORY, reserveBytes: config.DISK_RESERVE_BYTES },
+  });
+}

@@ -1,0 +1,224 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { KafkaBus } from '@granary/shared/bus/bus';
+import { loadPlaces } from '@granary/shared/bus/inbox';
+import { row, rows, type Pool } from '@granary/shared/postgres/pool';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
+import { startPostgresProxy, type CommitFate, type PostgresProxy } from '@granary/shared/testing/postgres-proxy';
+import { startPostgres, type EmbeddedPostgres } from '../../../local/src/postgres/postgres';
+import type { TestBroker } from './bus-broker';
+import { Copy } from './bus-copy';
+import { Ledger, type Outcome } from './bus-ledger';
+import type { BusProcess } from './bus-process';
+import { count, kafkaBus, openPool, prepareDatabase, publisherTables, subscriberTables, until } from './bus-world';
+
+/** What there is to be killed: without Kafka neither a relay nor a broker. */
+export const victims = {
+  postgres: ['consumer', 'postgres'],
+  kafka: ['relay', 'consumer', 'broker', 'postgres'],
+} as const;
+type VictimKind = (typeof victims)[keyof typeof victims][number];
+
+export interface ChaosOptions {
+  /** Absent: the consumers read the outbox. */
+  broker: TestBroker | undefined;
+  /** At least. */
+  events: number;
+  kills: number;
+  /** From one kill to the next. */
+  everyMs: number;
+}
+
+export interface ChaosResult {
+  events: number;
+  /** How the writes ended, as far as the writers were told. */
+  writes: Record<Outcome, number>;
+  killed: Partial<Record<VictimKind, number>>;
+  deadLetters: number;
+  /** See Ledger. */
+  problems: string[];
+}
+
+/** Something that a kill -9 ends at once. */
+interface Victim {
+  /** False while it comes back. */
+  isReady(): boolean;
+  /** Resolves when nothing is left to be done for its coming back. */
+  kill(): Promise<void>;
+}
+
+const writers = 24;
+/** Of so many commits of the writers one is lost on its way, and the answer to another one. */
+const cutEveryCommits = 200;
+/** More than five in a minute, and the embedded Postgres gives up. */
+const postgresKillEveryMs = 12_500;
+const restTimeoutMs = 240_000;
+const silent = { info: () => undefined, warn: () => undefined };
+
+/**
+ * 24 writers with rollbacks, and again and again a kill -9 of one of what there is, until there are enough of both. Then
+ * waits until all has come to rest, and compares what was applied with what the writers know.
+ */
+export async function causeChaos({ broker, events, kills, everyMs }: ChaosOptions): Promise<ChaosResult> {
+  const dataDir = await mkdtemp(join(tmpdir(), `granary-test-${process.pid}-`));
+  const postgres = await startPostgres({ dataDir, log: silent });
+  const copies: Copy[] = [];
+  let proxy: PostgresProxy | undefined;
+  try {
+    const publisherUrl = await postgres.ensureDatabase('publisher', 'publisher');
+    const subscriberUrl = await postgres.ensureDatabase('subscriber', 'subscriber');
+    proxy = await startPostgresProxy(publisherUrl, cutSome());
+    const publisher = openPool(publisherUrl, 2);
+    const subscriber = openPool(subscriberUrl, 2);
+    await prepareDatabase(publisher, publisherTables);
+    await prepareDatabase(subscriber, subscriberTables);
+    const bus = broker && (await kafkaBus(broker.place));
+    const kafka = bus && { place: broker.place, prefix: bus.prefix };
+    const twoOf = (role: BusProcess['role']) => {
+      const both = [0, 1].map(() => new Copy({ role, publisherUrl, subscriberUrl, kafka }));
+      copies.push(...both);
+      return both;
+    };
+
+    const killer = startKiller(
+      {
+        ...(broker && { relay: oneOf(twoOf('relay')), broker: brokerVictim(broker) }),
+        consumer: oneOf(twoOf('consumer')),
+        postgres: postgresVictim(postgres, openPool(postgres.url('postgres'), 1)),
+      },
+      kills,
+      everyMs,
+    );
+    const ledger = new Ledger(openPool(proxy.url, writers), publisher);
+    await writeWhile(ledger, () => killer.isAtWork(), events, kills * everyMs);
+    const killed = await killer.ended;
+    await untilAtRest(publisher, subscriber, bus);
+    return {
+      events: await ledger.eventCount(),
+      writes: ledger.counts(),
+      killed,
+      deadLetters: await count(subscriber, 'dead_letter'),
+      problems: await ledger.findProblems(subscriber),
+    };
+  } finally {
+    for (const copy of copies) copy.end();
+    await proxy?.stop();
+    await postgres.stop();
+    await rm(dataDir, { recursive: true, force: true });
+  }
+}
+
+/** Cuts the writers' connections at some commits, before Postgres gets them and after it has answered in turn. */
+function cutSome(): () => CommitFate {
+  let commits = 0;
+  return () => {
+    commits++;
+    if (commits % cutEveryCommits === 0) return 'cut after';
+    return commits % cutEveryCommits === cutEveryCommits / 2 ? 'cut before' : 'pass';
+  };
+}
+
+/** Kills one of those that are up, at random, `kills` times. Its end answers how often each was. */
+function startKiller(all: Partial<Record<VictimKind, Victim>>, kills: number, everyMs: number) {
+  const killed: ChaosResult['killed'] = {};
+  const comingBack: Array<Promise<void>> = [];
+  let atWork = true;
+  const run = async () => {
+    for (let done = 0; done < kills;) {
+      await delay(everyMs * (0.5 + Math.random()));
+      const ready = Object.entries(all).filter(([, victim]) => victim.isReady());
+      const [kind, victim] = ready[Math.floor(Math.random() * ready.length)] ?? [];
+      if (!victim) continue;
+      comingBack.push(victim.kill());
+      killed[kind as VictimKind] = (killed[kind as VictimKind] ?? 0) + 1;
+      done++;
+    }
+    atWork = false;
+    await Promise.all(comingBack);
+    return killed;
+  };
+  const ended = run();
+  // Whoever waits for it hears of it.
+  ended.catch(() => {});
+  return { isAtWork: () => atWork, ended };
+}
+
+function oneOf(copies: readonly Copy[]): Victim {
+  const ready = () => copies.filter((copy) => copy.isReady());
+  return {
+    isReady: () => ready().length > 0,
+    kill: async () => ready()[Math.floor(Math.random() * ready().length)]!.kill(),
+  };
+}
+
+function brokerVictim(broker: TestBroker): Victim {
+  let coming = false;
+  return {
+    isReady: () => !coming && broker.isUp(),
+    kill: async () => {
+      coming = true;
+      await broker.kill();
+      await broker.start();
+      coming = false;
+    },
+  };
+}
+
+/** The postmaster, and at the same moment all of its processes: by itself those would end what they are about. */
+function postgresVictim(postgres: EmbeddedPostgres, superuser: Pool): Victim {
+  let killedMs = -Infinity;
+  return {
+    isReady: () => Date.now() - killedMs > postgresKillEveryMs,
+    kill: async () => {
+      killedMs = Date.now();
+      // None while it recovers.
+      const children = await rows<{ pid: number }>(superuser, sql`select pid from pg_stat_activity`).catch(() => []);
+      for (const pid of [postgres.postmasterPid(), ...children.map((child) => child.pid)]) {
+        try {
+          process.kill(pid, 'SIGKILL');
+        } catch (error) {
+          // It has ended by itself.
+          if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+        }
+      }
+    },
+  };
+}
+
+/** Has the writers write until there are so many events and it is over; spread over about that time. */
+async function writeWhile(ledger: Ledger, isGoingOn: () => boolean, events: number, aboutMs: number): Promise<void> {
+  let written = 0;
+  const writeOn = async () => {
+    while (isGoingOn() || written < events) {
+      const write = await ledger.write();
+      if (write.outcome === 'acknowledged') written += write.events;
+      else await delay(20);
+      const paceMs = (aboutMs * write.events * writers) / events;
+      if (isGoingOn()) await delay(Math.random() * 2 * paceMs);
+    }
+  };
+  await Promise.all(Array.from({ length: writers }, writeOn));
+}
+
+/**
+ * Waits until nothing is on its way any more: the consumer has come to the end of the outbox, or the relay has, and the
+ * consumer to the end of each partition. What is applied a second time must have been applied by then.
+ */
+async function untilAtRest(publisher: Pool, subscriber: Pool, bus: KafkaBus | undefined): Promise<void> {
+  const positionOf = async (pool: Pool, from: Sql) =>
+    (await row<{ position: string }>(pool, sql`select xid || ' ' || pos as position from ${from}`))?.position;
+  const end = () => positionOf(publisher, sql`outbox order by xid desc, pos desc limit 1`);
+  const atRest = async () => {
+    if (!bus) return (await positionOf(subscriber, sql`bus_cursor where consumer = 'subscriber'`)) === (await end());
+    if ((await positionOf(publisher, sql`outbox_reader where consumer = 'kafka-relay'`)) !== (await end()))
+      return false;
+    const places = await loadPlaces(subscriber, 'subscriber');
+    const nextOf = (partition: number) => places.find((place) => place.partition === partition)?.next ?? 0n;
+    const ranges = await bus.kafka.ranges([`${bus.prefix}.data.usage`]);
+    return ranges.every(({ partition, high }) => nextOf(partition) >= high);
+  };
+  // The last kill may have been a moment ago.
+  await until(() => atRest().catch(() => false), restTimeoutMs, 250);
+}

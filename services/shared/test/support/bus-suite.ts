@@ -1,0 +1,289 @@
+import type { KafkaBus } from '@granary/shared/bus/bus';
+import { skipFirst } from '@granary/shared/bus/dead-letter-requests';
+import { replayDeadLetters } from '@granary/shared/bus/dead-letters';
+import { PoisonEvent, type BusEvent, type Handle } from '@granary/shared/bus/inbox';
+import { append } from '@granary/shared/bus/outbox';
+import { createSignal } from '@granary/shared/concurrency/signal';
+import { newCall } from '@granary/shared/rpc/types';
+import { execute, row, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { transaction } from '@granary/shared/postgres/transaction';
+import { testDatabase } from '@granary/shared/testing/database';
+import { scaledMs } from '@granary/shared/testing/speed';
+import {
+  appliedSequences,
+  count,
+  openPool,
+  publish,
+  publishedSequences,
+  record,
+  stopConsumer,
+  thing,
+  until,
+  upTo,
+  world,
+} from './bus-world';
+
+/**
+ * What holds however the events travel. `bus` makes a deployment of its own for a test; none for reading the outbox.
+ * `restarts`: of copies of a consumer under load, at least so many.
+ */
+export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restarts: number): void {
+  test(
+    'of 24 writers with rollbacks reach a consumer once and in order of their key, though two copies of it race and are restarted',
+    async () => {
+      const { publisher, subscriber, appended, consume } = await world({ size: 24, bus: await bus() });
+      const keys = Array.from({ length: 60 }, (_, at) => `key-${at}`);
+      let writing = true;
+      const copies = [consume(), consume()];
+      const restarting = (async () => {
+        for (let done = 0; writing || done < restarts; done++) {
+          await new Promise((resolve) => setTimeout(resolve, 100 + Math.random() * 300));
+          const at = Math.random() < 0.5 ? 0 : 1;
+          await stopConsumer(copies[at]!);
+          copies[at] = consume();
+        }
+      })();
+
+      const write = async () => {
+        for (let round = 0; round < 120; round++) {
+          await transaction(publisher, async (tx) => {
+            // Half of them have an id before they wait for the key, and so commit out of the order of ids.
+            if (Math.random() < 0.5) await tx.query('insert into noise default values');
+            await publish(tx, keys[Math.floor(Math.random() * keys.length)]!, 1 + Math.floor(Math.random() * 14));
+            if (Math.random() < 0.1) throw new Error('changed my mind');
+          }).catch((error: Error) => {
+            if (error.message !== 'changed my mind') throw error;
+          });
+          appended.notify();
+        }
+      };
+      await Promise.all(Array.from({ length: 24 }, write));
+      writing = false;
+      await restarting;
+
+      const { total, sequences } = await publishedSequences(publisher);
+      await until(async () => (await count(subscriber, 'applied')) >= total, 90_000);
+      expect(total).toBeGreaterThan(15_000);
+      expect(await appliedSequences(subscriber)).toEqual(sequences);
+      expect(await count(subscriber, 'dead_letter')).toBe(0);
+      await until(async () => (await copies[0]!.lag()).status === 'HEALTHY');
+    },
+    scaledMs(180_000),
+  );
+
+  test('are applied once although connections to both databases are cut, also while they commit', async () => {
+    const { publisher, subscriber, consume } = await world({ bus: await bus() });
+    await transaction(publisher, async (tx) => {
+      for (let key = 0; key < 30; key++) await publish(tx, `key-${key}`, 100);
+    });
+    const knife = openPool((await testDatabase()).url, 2);
+    const pidOf = async (db: Queryable) => (await row<{ pid: number }>(db, sql`select pg_backend_pid() as pid`))!.pid;
+    const cut = (pid: number) => execute(knife, sql`select pg_terminate_backend(${pid})`);
+    const cutting: Array<Promise<unknown>> = [];
+    let calls = 0;
+    consume({
+      handle: async (tx, event) => {
+        await record(tx, event);
+        calls++;
+        // Whoever reads the outbox uses this connection next, or is using it now.
+        if (calls % 397 === 0) cutting.push(pidOf(publisher).then(cut, () => undefined));
+        if (calls % 331 !== 0) return;
+        // Every other time in the middle of the events, else whenever it gets there.
+        const cutNow = cut(await pidOf(tx));
+        cutting.push(cutNow);
+        if (calls % 662 === 0) await cutNow;
+      },
+    });
+    await until(async () => (await count(subscriber, 'applied').catch(() => 0)) >= 3_000);
+    await Promise.all(cutting);
+    expect(cutting.length).toBeGreaterThan(10);
+    expect(await appliedSequences(subscriber)).toEqual(
+      Object.fromEntries(Array.from({ length: 30 }, (_, key) => [`key-${key}`, upTo(100)])),
+    );
+    expect(await count(subscriber, 'dead_letter')).toBe(0);
+  });
+
+  test('are held back while a transaction that began earlier may still publish, and wait for it to end', async () => {
+    const { publisher, subscriber, source, consume } = await world({ bus: await bus() });
+    const open = createSignal();
+    const began = createSignal();
+    const beganOnce = began.wait(5_000);
+    const early = transaction(publisher, async (tx) => {
+      await publish(tx, 'early', 1);
+      began.notify();
+      await open.wait(10_000);
+    });
+    await beganOnce;
+    await transaction(publisher, (tx) => publish(tx, 'late', 1));
+    consume();
+    const read = () =>
+      source.read(
+        { consumer: 'reader', after: null, limit: 10, topics: [], waitMs: 0 },
+        newCall('test', scaledMs(5_000)),
+      );
+    await until(async () => Number((await read()).stalledMs) > 0);
+    expect((await read()).events).toEqual([]);
+    expect(await count(subscriber, 'applied')).toBe(0);
+    open.notify();
+    await early;
+    await until(async () => (await count(subscriber, 'applied')) === 2);
+    expect((await read()).events.map((event) => event.key)).toEqual(['early', 'late']);
+  });
+
+  test('leave nothing behind when their handler throws in the middle, and are applied once when it recovers', async () => {
+    const { publisher, subscriber, consume } = await world({ bus: await bus() });
+    await transaction(publisher, (tx) => publish(tx, 'a', 5));
+    let broken = true;
+    let seenWhileBroken = 0;
+    consume({
+      handle: async (tx, event) => {
+        await record(tx, event);
+        if (broken && event.aggregateSequence === 3n) {
+          seenWhileBroken++;
+          // What a database that goes away looks like: it says nothing about the event.
+          throw Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
+        }
+      },
+    });
+    await until(async () => seenWhileBroken >= 3);
+    expect(await appliedSequences(subscriber)).toEqual({});
+    broken = false;
+    await until(async () => (await count(subscriber, 'applied')) === 5);
+    expect(await appliedSequences(subscriber)).toEqual({ a: upTo(5) });
+    expect(await count(subscriber, 'dead_letter')).toBe(0);
+  });
+
+  test('that are poison park their own key only, and a replay applies them in order', async () => {
+    const { publisher, subscriber, consume } = await world({ bus: await bus() });
+    let repaired = false;
+    const handle: Handle = async (tx, event: BusEvent) => {
+      await record(tx, event);
+      if (!repaired && event.key === 'bad' && event.aggregateSequence === 2n) throw new PoisonEvent('no such thing');
+      if (!repaired && event.key === 'odd' && event.aggregateSequence === 1n) throw new TypeError('a bug');
+    };
+    await transaction(publisher, async (tx) => {
+      for (const key of ['bad', 'good', 'odd']) await publish(tx, key, 4);
+    });
+    const consumer = consume({ handle });
+    await until(async () => (await count(subscriber, 'dead_letter')) === 3 + 4);
+    await transaction(publisher, async (tx) => {
+      for (const key of ['bad', 'good', 'odd']) await publish(tx, key, 2);
+    });
+    await until(async () => (await count(subscriber, 'dead_letter')) === 5 + 6);
+    await until(async () => (await count(subscriber, 'applied')) === 1 + 6);
+    expect(await appliedSequences(subscriber)).toEqual({ bad: '1', good: upTo(6) });
+    expect(await consumer.lag()).toEqual({
+      status: 'DEGRADED',
+      message: expect.stringMatching(
+        /^11 events of subscriber failed or wait behind one that did, the oldest for \d+ s$/,
+      ) as string,
+    });
+    const { rows: letters } = await subscriber.query<{ agg_seq: bigint; error: string }>(
+      `select agg_seq, error from dead_letter where key = 'bad' order by number`,
+    );
+    expect(letters.map(({ agg_seq }) => agg_seq)).toEqual([2n, 3n, 4n, 5n, 6n]);
+    expect(letters[0]!.error).toBe('PoisonEvent: no such thing');
+    for (const { error } of letters.slice(1))
+      expect(error).toMatch(/^waits behind thing.changed [0-9a-f-]{36}, which failed: PoisonEvent: no such thing$/);
+
+    const first = await replayDeadLetters(subscriber, 'subscriber', handle);
+    expect({ ...first, failedKeys: first.failedKeys.sort() }).toEqual({ applied: 0, failedKeys: ['bad', 'odd'] });
+    repaired = true;
+    expect(await replayDeadLetters(subscriber, 'subscriber', handle)).toEqual({ applied: 11, failedKeys: [] });
+    await transaction(publisher, (tx) => publish(tx, 'bad', 1));
+    await until(async () => (await count(subscriber, 'applied')) === 7 + 11 + 1);
+    expect(await appliedSequences(subscriber)).toEqual({ bad: upTo(7), good: upTo(6), odd: upTo(6) });
+    expect((await consumer.lag()).status).toBe('HEALTHY');
+  });
+
+  test('that were put aside are replayed by the running consumer when that is asked for, key by key', async () => {
+    const { publisher, subscriber, consume } = await world({ bus: await bus() });
+    let repaired = false;
+    await transaction(publisher, async (tx) => {
+      for (const key of ['a', 'b']) await publish(tx, key, 3);
+    });
+    consume({
+      handle: async (tx, event) => {
+        if (!repaired) throw new PoisonEvent('no such thing');
+        await record(tx, event);
+      },
+    });
+    await until(async () => (await count(subscriber, 'dead_letter')) === 6);
+    const ask = (key: string) =>
+      execute(subscriber, sql`update dead_letter set replay_asked = true where key = ${key}`);
+    const attempts = async () =>
+      (await row<{ attempts: number }>(
+        subscriber,
+        sql`select sum(attempts)::int as attempts from dead_letter where key = 'a' and not replay_asked`,
+      ))!.attempts;
+    const before = await attempts();
+    await ask('a');
+    await until(async () => (await attempts()) === before + 1);
+    expect(await appliedSequences(subscriber)).toEqual({});
+    repaired = true;
+    await ask('a');
+    await until(async () => (await count(subscriber, 'dead_letter')) === 3);
+    expect(await appliedSequences(subscriber)).toEqual({ a: upTo(3) });
+  });
+
+  test('that wait behind one that will never be right are applied once that is skipped, and those that come then as well', async () => {
+    const { publisher, subscriber, consume } = await world({ bus: await bus() });
+    await transaction(publisher, async (tx) => {
+      for (const key of ['bad', 'last']) await publish(tx, key, 3);
+    });
+    const consumer = consume({
+      handle: async (tx, event) => {
+        if (event.aggregateSequence === (event.key === 'bad' ? 2n : 3n)) throw new PoisonEvent('no such thing');
+        await record(tx, event);
+      },
+    });
+    await until(async () => (await count(subscriber, 'dead_letter')) === 2 + 1);
+    for (const key of ['bad', 'last'])
+      expect(await skipFirst(subscriber, { consumer: 'subscriber', key })).toMatchObject({ type: 'thing.changed' });
+    await until(async () => (await count(subscriber, 'dead_letter')) === 0);
+    expect(await skipFirst(subscriber, { consumer: 'subscriber', key: 'bad' })).toBeUndefined();
+    await transaction(publisher, async (tx) => {
+      for (const key of ['bad', 'last']) await publish(tx, key, 2);
+    });
+    await until(async () => (await count(subscriber, 'applied')) === 2 + 2 + 4);
+    expect(await appliedSequences(subscriber)).toEqual({ bad: '1,3,4,5', last: '1,2,4,5' });
+    expect((await consumer.lag()).status).toBe('HEALTHY');
+  });
+
+  test('that a transport left out are fetched from the outbox; a number that nobody published stops its key loudly', async () => {
+    const { publisher, subscriber, consume } = await world({
+      bus: await bus(),
+      loses: ({ key, sequence }) => key === 'a' && sequence % 3 !== 0,
+    });
+    await transaction(publisher, (tx) => publish(tx, 'a', 6));
+    await transaction(publisher, (tx) => append(tx, [thing('holey', 1n), thing('holey', 3n)]));
+    consume();
+    await until(async () => (await count(subscriber, 'dead_letter')) === 1);
+    await until(async () => (await count(subscriber, 'applied')) === 7);
+    expect(await appliedSequences(subscriber)).toEqual({ a: upTo(6), holey: '1' });
+    const letter = await row<{ error: string }>(subscriber, sql`select error from dead_letter`);
+    expect(letter!.error).toBe('GapError: the events 2 to 2 of holey are missing');
+  });
+
+  test('are read again from the start in another cluster, and applied only if they had not been', async () => {
+    const { publisher, subscriber, consume } = await world({ bus: await bus() });
+    await transaction(publisher, (tx) => publish(tx, 'a', 3));
+    const consumer = consume();
+    await until(async () => (await count(subscriber, 'applied')) === 3);
+    await stopConsumer(consumer);
+    // As after a restore: ids of transactions from another cluster, far ahead of the ones that are given out here.
+    await transaction(publisher, async (tx) => {
+      await publish(tx, 'a', 2);
+      await tx.query(`update outbox set xid = '9000000000000000000'`);
+      await tx.query(`update outbox_reader set xid = '9000000000000000000', pos = 3`);
+      await tx.query(`update outbox_epoch set cluster = 'another'`);
+    });
+    await subscriber.query(`update bus_cursor set xid = '9000000000000000000', pos = 3`);
+    consume();
+    await until(async () => (await count(subscriber, 'applied')) === 5);
+    await transaction(publisher, (tx) => publish(tx, 'a', 2));
+    await until(async () => (await count(subscriber, 'applied')) === 7);
+    expect(await appliedSequences(subscriber)).toEqual({ a: upTo(7) });
+  });
+}
