@@ -85,6 +85,31 @@ test('only leases that were not touched for a while are evicted, where that is a
   expect([stalled.isOpen, moving.isOpen]).toEqual([false, true]);
 });
 
+test('a request that cannot be met evicts nothing, whichever of its limits is the one that cannot', () => {
+  // The key has a lease to give, the address has none.
+  const first = budgetOf(100, 10, 10);
+  first.open('other app', { address: '1' }, 5).pin();
+  first.open('same app', { app: 'a' }, 10);
+  expect(first.budget.open({ app: 'a', address: '1' }).tryTake(6)).toBe(false);
+  // The app has a lease to give, the total has not enough.
+  const second = budgetOf(20, 10, 20);
+  second.open('pinned', { app: 'b' }, 10).pin();
+  second.open('same app', { app: 'a' }, 10);
+  expect(second.budget.open({ app: 'a' }).tryTake(6, 5)).toBe(false);
+  // One lease is idle, but the two that are needed are not.
+  const third = budgetOf(20, 20, 20, 1_000);
+  third.open('idle', { app: 'a' }, 5);
+  third.pass(1_000);
+  third.open('moving', { app: 'b' }, 15);
+  expect(third.budget.open({ app: 'c' }).tryTake(6)).toBe(false);
+  for (const { evicted, budget } of [first, second, third]) {
+    expect(evicted).toEqual([]);
+    expect(budget.counts().evicted).toBe(0);
+  }
+  expect(third.budget.open({ app: 'c' }).tryTake(5)).toBe(true);
+  expect(third.evicted).toEqual(['idle']);
+});
+
 test('a part of the total can be kept free for others', () => {
   const { budget } = budgetOf(100, 100, 100);
   const large = budget.open({ app: 'a' });
@@ -110,7 +135,7 @@ test('what is released or given back can be taken by others, once only, and noth
   expect(JSON.stringify([...(budget as unknown as { dimensions: unknown[] }).dimensions])).not.toContain('"a"');
 });
 
-test('a random history keeps every limit, and ends with nothing held', () => {
+test('a random history keeps every limit, evicts nothing for a refused request, and ends with nothing held', () => {
   let seed = 1;
   const random = (below: number) => (seed = (seed * 48_271) % 2_147_483_647) % below;
   const { budget } = budgetOf(1_000, 300, 500);
@@ -122,8 +147,11 @@ test('a random history keeps every limit, and ends with nothing held', () => {
     if (!lease || action === 0) {
       const keys = { app: `app ${random(9)}`, address: `address ${random(7)}` };
       leases.push(budget.open(keys, random(4) === 0 ? undefined : () => {}));
-    } else if (action <= 3) lease.tryTake(1 + random(120), random(2) * 50);
-    else if (action === 4 && lease.amount > 0) lease.give(1 + random(lease.amount));
+    } else if (action <= 3) {
+      const before = budget.counts();
+      const isTaken = lease.tryTake(1 + random(120), random(2) * 50);
+      if (!isTaken && budget.counts().evicted > before.evicted) broken.push(`refused, and evicted, in step ${step}`);
+    } else if (action === 4 && lease.amount > 0) lease.give(1 + random(lease.amount));
     else if (random(3) === 0) lease.pin();
     else lease.release();
     for (let of = 0; of < 9; of += 1) {

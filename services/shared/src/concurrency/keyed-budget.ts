@@ -1,3 +1,5 @@
+import { EvictionPlan, noSizeClass, sizeClassOf } from './eviction-plan';
+
 /** Limits of one resource. All amounts have the same unit: bytes, or places. */
 export interface KeyedBudgetLimits<Dimension extends string> {
   /** Of all leases together. */
@@ -32,11 +34,6 @@ interface Holder {
   readonly leases: Set<BudgetLease>;
   sizeClass: number;
 }
-
-/** Class of holders that hold nothing that can be evicted. */
-const noClass = -1;
-/** Holders of one size that an eviction tries, at most: the one that asks may be some of them. */
-const holdersTriedMax = 8;
 
 /** A part of the budget, which may grow and shrink until it is released. Made by `KeyedBudget.open`. */
 export class BudgetLease {
@@ -96,7 +93,7 @@ interface LeaseOwner {
  * address of a client. Where it is full, it evicts rather than refuses: within a key that is at its limit the lease that
  * was touched the longest time ago, and where the total is used up, that of the key that holds most. Holders are kept by
  * the power of two of what they hold, so "most" is exact up to a factor of two, and every operation takes constant time
- * (an eviction for each lease that is evicted).
+ * (an eviction for each lease that is evicted). A request that cannot be met evicts nothing.
  */
 export class KeyedBudget<Dimension extends string> implements LeaseOwner {
   private used = 0;
@@ -138,7 +135,7 @@ export class KeyedBudget<Dimension extends string> implements LeaseOwner {
           used: 0,
           evictable: 0,
           leases: new Set(),
-          sizeClass: noClass,
+          sizeClass: noSizeClass,
         };
         ofDimension.set(key, holder);
       }
@@ -162,11 +159,17 @@ export class KeyedBudget<Dimension extends string> implements LeaseOwner {
   take(lease: BudgetLease, amount: number, keepFree: number): boolean {
     if (!lease.isOpen) return false;
     this.touch(lease);
-    for (const holder of lease.holders) {
-      if (holder.used + amount > holder.max && !this.makeRoomIn(holder, lease, amount)) return false;
+    const limit = this.limits.total - keepFree;
+    if (this.used + amount <= limit && lease.holders.every((holder) => holder.used + amount <= holder.max)) {
+      this.change(lease, amount);
+      return true;
     }
-    if (this.used + amount > this.limits.total - keepFree && !this.makeRoom(lease, amount, keepFree)) return false;
+    const victims = this.chooseVictims(lease, amount, limit);
+    if (!victims) return false;
+    for (const victim of victims) this.close(victim);
     this.change(lease, amount);
+    this.evicted += victims.size;
+    for (const victim of victims) victim.onEvict!();
     return true;
   }
 
@@ -213,55 +216,30 @@ export class KeyedBudget<Dimension extends string> implements LeaseOwner {
     }
   }
 
-  private makeRoomIn(holder: Holder, lease: BudgetLease, amount: number): boolean {
-    const others = holder.evictable - (lease.isEvictable ? lease.amount : 0);
-    if (holder.used - others + amount > holder.max) return false;
-    while (holder.used + amount > holder.max) {
-      if (!this.evictFrom(holder, lease)) return false;
-    }
-    return true;
-  }
-
-  private makeRoom(lease: BudgetLease, amount: number, keepFree: number): boolean {
-    const limit = this.limits.total - keepFree;
-    const others = this.evictable - (lease.isEvictable ? lease.amount : 0);
-    if (this.used - others + amount > limit) return false;
-    while (this.used + amount > limit) {
-      if (!this.evictFromLargest(lease)) return false;
-    }
-    return true;
-  }
-
-  private evictFromLargest(asking: BudgetLease): boolean {
-    for (let sizeClass = this.bySizeClass.length - 1; sizeClass >= 0; sizeClass -= 1) {
-      let tries = holdersTriedMax;
-      for (const holder of this.bySizeClass[sizeClass]!) {
-        if (this.evictFrom(holder, asking)) return true;
-        tries -= 1;
-        if (tries === 0) break;
+  /** What must be evicted so that `lease` can take `amount` more; undefined when that is not enough. */
+  private chooseVictims(lease: BudgetLease, amount: number, limit: number): ReadonlySet<BudgetLease> | undefined {
+    const own = lease.isEvictable ? lease.amount : 0;
+    if (this.used - (this.evictable - own) + amount > limit) return undefined;
+    if (lease.holders.some(({ used, evictable, max }) => used - (evictable - own) + amount > max)) return undefined;
+    const touchedBeforeMs = this.evictAfterIdleMs > 0 ? this.now() - this.evictAfterIdleMs : Infinity;
+    const plan = new EvictionPlan<BudgetLease>(lease, touchedBeforeMs);
+    for (const holder of lease.holders) {
+      while (holder.used - plan.freedOf(holder) + amount > holder.max) {
+        if (!plan.chooseFrom(holder)) return undefined;
       }
     }
-    return false;
-  }
-
-  private evictFrom(holder: Holder, asking: BudgetLease): boolean {
-    for (const victim of holder.leases) {
-      if (victim === asking) continue;
-      if (this.evictAfterIdleMs > 0 && this.now() - victim.touchedAtMs < this.evictAfterIdleMs) return false;
-      this.evicted += 1;
-      this.close(victim);
-      victim.onEvict!();
-      return true;
+    while (this.used - plan.freed + amount > limit) {
+      if (!plan.chooseFromLargest(this.bySizeClass)) return undefined;
     }
-    return false;
+    return plan.victims;
   }
 
   private classify(holder: Holder): void {
-    const sizeClass = holder.evictable > 0 ? Math.floor(Math.log2(holder.evictable)) : noClass;
+    const sizeClass = sizeClassOf(holder.evictable);
     if (sizeClass === holder.sizeClass) return;
-    if (holder.sizeClass !== noClass) this.bySizeClass[holder.sizeClass]!.delete(holder);
+    if (holder.sizeClass !== noSizeClass) this.bySizeClass[holder.sizeClass]!.delete(holder);
     holder.sizeClass = sizeClass;
-    if (sizeClass === noClass) return;
+    if (sizeClass === noSizeClass) return;
     while (this.bySizeClass.length <= sizeClass) this.bySizeClass.push(new Set());
     this.bySizeClass[sizeClass]!.add(holder);
   }
