@@ -3,7 +3,7 @@ import { readConfig } from '@granary/shared/config';
 import { collectSeldom } from '@granary/shared/service/v8';
 import { createLogger } from '@granary/shared/logger';
 import { telemetrySchema } from '@granary/shared/telemetry/settings';
-import { startTelemetry } from '@granary/shared/telemetry/telemetry';
+import { startTelemetry } from '@granary/shared/telemetry/start';
 import { serve } from '../child.mjs';
 
 /** Granary as `npm start` runs it: all six services in this process. */

@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { ConfigError } from '@granary/shared/config';
 import { openFilesystemStore } from '@granary/shared/objects/filesystem';
-import { openS3Store } from '@granary/shared/objects/s3-store';
+import { openS3Store } from '@granary/shared/objects/s3/store';
 import type { ObjectStore } from '@granary/shared/objects/store';
 import type { BlobsConfig } from './config';
 

@@ -1,5 +1,5 @@
 import { newDocumentId } from '@granary/shared/ids';
-import { openS3Store } from '@granary/shared/objects/s3-store';
+import { openS3Store } from '@granary/shared/objects/s3/store';
 import { testBucket } from '@granary/shared/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/shared/testing/stack';
 import { eventuallyHolds } from '@granary/shared/testing/eventually';

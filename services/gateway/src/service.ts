@@ -8,7 +8,7 @@ import type { ServiceTarget } from '@granary/shared/grpc/client';
 import { drainHttp } from '@granary/shared/http/drain';
 import { leavingMs, type Running } from '@granary/shared/service/lifecycle';
 import { createLogger, type Logger } from '@granary/shared/logger';
-import { startTelemetry, type Telemetry } from '@granary/shared/telemetry/telemetry';
+import { startTelemetry, type Telemetry } from '@granary/shared/telemetry/start';
 import { openTrust } from '@granary/shared/trust/trust';
 import { localUrl } from './address';
 import { Answers } from './admission/answers';

@@ -2,7 +2,7 @@ import type { Environment } from '@granary/shared/config';
 import { newSecret } from '@granary/shared/ids';
 import { stopAll, type Running } from '@granary/shared/service/lifecycle';
 import type { Logger } from '@granary/shared/logger';
-import { startTelemetry } from '@granary/shared/telemetry/telemetry';
+import { startTelemetry } from '@granary/shared/telemetry/start';
 import type { LocalConfig } from './config';
 import { databaseServices, startConstellation, type DatabaseService } from './constellation';
 import { demoApp } from './demo-app';

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createLogger } from '@granary/shared/logger';
-import { startTelemetry } from '@granary/shared/telemetry/telemetry';
+import { startTelemetry } from '@granary/shared/telemetry/start';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
 import { scaledMs } from '@granary/shared/testing/speed';

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { observeBus } from '@granary/shared/telemetry/bus-metrics';
+import { observeBus } from '@granary/shared/bus/metrics';
 import { renderMetrics } from '@granary/shared/telemetry/metrics';
 import { describeWith } from '@granary/shared/testing/stack';
 import { scaledMs } from '@granary/shared/testing/speed';

@@ -6,7 +6,7 @@ import { eventually } from '@granary/shared/testing/eventually';
 import { startOwnMinio, type OwnMinio } from '../../local/test/own-minio';
 import { chunksOf, mebibyte, nothingKnown, openTestStore, partBytes, readAll } from '../src/testing/s3-bucket';
 import { describeWith } from '../src/testing/stack';
-import { openS3Store } from '../src/objects/s3-store';
+import { openS3Store } from '../src/objects/s3/store';
 
 describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', () => {
   let minio: OwnMinio;

@@ -2,7 +2,7 @@ import type { Event } from '../gen/granary/events/v1/Event';
 import type { Position } from '../gen/granary/events/v1/Position';
 import { execute, row, rows, type Connection } from '../postgres/pool';
 import { join, sql } from '../postgres/sql';
-import { eventApplied } from '../telemetry/bus-metrics';
+import { eventApplied } from './metrics';
 import { traced } from '../telemetry/trace';
 import type { PartitionPlace } from '../kafka/client';
 import { start } from './position';

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import type { Logger } from '../logger';
 import { StartError } from '../start-error';
-import { observePool } from '../telemetry/pool-metrics';
+import { observePool } from './pool-metrics';
 import { statementName } from './prepared';
 import type { Sql } from './sql';
 

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { S3Bucket } from '../objects/minio';
-import { openS3Store, type S3StoreOptions } from '../objects/s3-store';
+import { S3Bucket } from '../objects/s3/client';
+import { openS3Store, type S3StoreOptions } from '../objects/s3/store';
 import type { ObjectStore } from '../objects/store';
 import type { TestMinio } from './stack';
 

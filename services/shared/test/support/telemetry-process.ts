@@ -1,7 +1,7 @@
 import { readConfig } from '@granary/shared/config';
 import { createLogger } from '@granary/shared/logger';
 import { telemetrySchema } from '@granary/shared/telemetry/settings';
-import { startTelemetry } from '@granary/shared/telemetry/telemetry';
+import { startTelemetry } from '@granary/shared/telemetry/start';
 import { startRequest, startSpan } from '@granary/shared/telemetry/trace';
 
 /** What a process with the environment of this one does with a request, for telemetry.test.ts. */

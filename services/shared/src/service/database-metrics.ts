@@ -1,7 +1,7 @@
 import { row, type Pool } from '../postgres/pool';
 import { sql } from '../postgres/sql';
-import { shared } from '../service/probe';
-import { addSource } from './metrics';
+import { shared } from './probe';
+import { addSource } from '../telemetry/metrics';
 
 /** Postgres looks at every file of a database for its size, so it is asked only this often. */
 const freshMs = 30_000;

@@ -1,4 +1,4 @@
-import { unavailable } from '../errors';
+import { unavailable } from '../../errors';
 
 /** Buffers that are kept although nobody has needed them for a while. */
 const keptFree = 4;

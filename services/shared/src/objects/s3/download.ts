@@ -1,8 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import { Readable } from 'node:stream';
-import { unavailable } from '../errors';
-import type { S3Bucket } from './minio';
-import type { ByteRange } from './store';
+import { unavailable } from '../../errors';
+import type { S3Bucket } from './client';
+import type { ByteRange } from '../store';
 
 /** Broken connections in a row, without a byte in between. */
 const resumptionsMax = 5;

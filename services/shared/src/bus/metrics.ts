@@ -1,6 +1,6 @@
 import { rows, type Pool } from '../postgres/pool';
 import { sql } from '../postgres/sql';
-import { addSource, histograms, type Histogram } from './metrics';
+import { addSource, histograms, type Histogram } from '../telemetry/metrics';
 
 const delays = histograms(
   {

@@ -2,11 +2,11 @@ import { createHash } from 'node:crypto';
 import * as http from 'node:http';
 import * as https from 'node:https';
 import { Client, S3Error } from 'minio';
-import { ConfigError } from '../config';
-import { ServiceError, unavailable } from '../errors';
-import { ReadingAgent } from '../http/buffered-agent';
-import { storageFull } from '../service/storage';
-import type { ByteRange, PresignedHeaders } from './store';
+import { ConfigError } from '../../config';
+import { ServiceError, unavailable } from '../../errors';
+import { ReadingAgent } from '../../http/buffered-agent';
+import { storageFull } from '../../service/storage';
+import type { ByteRange, PresignedHeaders } from '../store';
 
 export interface S3Options {
   /** `https://host` or `http://host:port`. */

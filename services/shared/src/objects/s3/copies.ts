@@ -1,7 +1,7 @@
-import { S3Bucket, type S3Options } from './minio';
+import { S3Bucket, type S3Options } from './client';
 import { PartBuffers } from './part-buffers';
-import { S3Download } from './s3-download';
-import { receiveIntoS3 } from './s3-upload';
+import { S3Download } from './download';
+import { receiveIntoS3 } from './upload';
 
 /** The objects of a store by their keys, for those who copy them elsewhere and back. */
 export interface ObjectCopies {

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
-import type { S3Bucket } from './minio';
+import type { S3Bucket } from './client';
 import type { PartBuffers } from './part-buffers';
-import type { ReceivedObject } from './store';
+import type { ReceivedObject } from '../store';
 
 /** Where an upload goes. */
 export interface Destination {

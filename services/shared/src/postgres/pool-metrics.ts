@@ -1,6 +1,6 @@
-import type { Lane } from '../postgres/multiplexer/multiplexer';
-import type { Pool } from '../postgres/pool';
-import { addSource, type Sample, type Source } from './metrics';
+import type { Lane } from './multiplexer/multiplexer';
+import type { Pool } from './pool';
+import { addSource, type Sample, type Source } from '../telemetry/metrics';
 
 const labels = ['pool'];
 const families: Source['families'] = [

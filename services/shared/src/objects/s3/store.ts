@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
-import { ConfigError } from '../config';
-import { S3Bucket, type S3Options } from './minio';
+import { ConfigError } from '../../config';
+import { S3Bucket, type S3Options } from './client';
 import { PartBuffers } from './part-buffers';
-import { S3Download } from './s3-download';
-import { receiveIntoS3 } from './s3-upload';
-import type { ObjectStore } from './store';
+import { S3Download } from './download';
+import { receiveIntoS3 } from './upload';
+import type { ObjectStore } from '../store';
 
 export interface S3StoreOptions extends S3Options {
   /** What all keys begin with, empty or ending in a slash. */
