@@ -2,7 +2,7 @@ import { createServer, request as send, type IncomingMessage } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { KeyedBudget } from '@granary/shared/concurrency/keyed-budget';
 import { Bodies } from '@granary/gateway/admission/bodies';
-import { readBody } from '@granary/gateway/body';
+import { readBody } from '@granary/gateway/http/body';
 
 const settings = {
   ...{ WAITING_BODIES: 6, WAITING_BODIES_PER_APP: 6, WAITING_BODIES_PER_CLIENT: 3 },

@@ -1,8 +1,8 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import * as ts from 'typescript';
-import { codes } from '@granary/gateway/codes';
-import { pathParameters } from '@granary/gateway/path-parameters';
+import { codes } from '@granary/gateway/errors/codes';
+import { pathParameters } from '@granary/gateway/pipeline/path-parameters';
 
 const root = join(__dirname, '../../..');
 

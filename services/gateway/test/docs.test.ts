@@ -4,8 +4,8 @@ import type { z } from 'zod';
 import type { OpenapiDocument, Operation } from '@granary/gateway/docs/document';
 import { docsPage } from '@granary/gateway/docs/page';
 import { openapiDocument } from '@granary/gateway/openapi/document';
-import type { Route } from '@granary/gateway/route';
-import { routes } from '@granary/gateway/routes';
+import type { Route } from '@granary/gateway/pipeline/route';
+import { routes } from '@granary/gateway/routes/table';
 
 interface Element {
   tag: string;

@@ -7,7 +7,7 @@ import {
   type Schema,
 } from '@granary/gateway/docs/document';
 import { openapiDocument } from '@granary/gateway/openapi/document';
-import { routes } from '@granary/gateway/routes';
+import { routes } from '@granary/gateway/routes/table';
 
 const document = openapiDocument(routes) as unknown as OpenapiDocument;
 const operations = Object.values(document.paths).flatMap((methods): Operation[] => Object.values(methods));

@@ -5,13 +5,13 @@ import { readConfig } from '@granary/shared/config';
 import { createLogger } from '@granary/shared/logger';
 import { KeyedBudget } from '@granary/shared/concurrency/keyed-budget';
 import { Bodies } from '@granary/gateway/admission/bodies';
-import { readBody } from '@granary/gateway/body';
+import { readBody } from '@granary/gateway/http/body';
 import { gatewayConfig } from '@granary/gateway/config';
-import { createRouter } from '@granary/gateway/dispatch';
-import { exchangeOf } from '@granary/gateway/exchange';
-import { begin } from '@granary/gateway/middleware';
-import type { Context } from '@granary/gateway/route';
-import { routes } from '@granary/gateway/routes';
+import { createRouter } from '@granary/gateway/pipeline/dispatch';
+import { exchangeOf } from '@granary/gateway/pipeline/request-context';
+import { begin } from '@granary/gateway/pipeline/middleware';
+import type { Context } from '@granary/gateway/pipeline/route';
+import { routes } from '@granary/gateway/routes/table';
 import { createHttpServer, startGateway, type RunningGateway } from '@granary/gateway/service';
 
 // Nothing listens on port 1: a gateway alone in the world, with every service down.

@@ -1,5 +1,5 @@
-import { routes } from '@granary/gateway/routes';
-import type { Route } from '@granary/gateway/route';
+import { routes } from '@granary/gateway/routes/table';
+import type { Route } from '@granary/gateway/pipeline/route';
 import { version } from '@granary/shared/version';
 import { eventually } from '@granary/shared/testing/eventually';
 import { newApp, operatorKey, send, startGranary, transports, type Body, type Granary, type TestApp } from './granary';

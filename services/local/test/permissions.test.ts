@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { routes } from '@granary/gateway/routes';
-import type { Route } from '@granary/gateway/route';
+import { routes } from '@granary/gateway/routes/table';
+import type { Route } from '@granary/gateway/pipeline/route';
 import { eventually } from '@granary/shared/testing/eventually';
 import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
 import { expectProblem } from './problem-shape';

@@ -8,7 +8,7 @@ import { ServiceError } from '@granary/shared/errors';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { openTrust } from '@granary/shared/trust/trust';
 import { Transfers } from '@granary/gateway/admission/transfers';
-import { ByteHop } from '@granary/gateway/byte-hop';
+import { ByteHop } from '@granary/gateway/blob-proxy/proxy';
 import { scaledMs } from '@granary/shared/testing/speed';
 import { blobsConfig, type BlobsConfig } from '../../src/config';
 import { startBlobs } from '../../src/service';

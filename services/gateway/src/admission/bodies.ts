@@ -3,7 +3,7 @@ import { KeyedBudget } from '@granary/shared/concurrency/keyed-budget';
 import { MinimumRateMonitor, type MonitoredTransfer } from '@granary/shared/concurrency/minimum-rate';
 import { ServiceError } from '@granary/shared/errors';
 import { startWaiting, stopWaiting, type Waiting } from '@granary/shared/concurrency/deadlines';
-import { overloaded } from '../problem';
+import { overloaded } from '../errors/problem';
 import type { ClientBudget, ClientKeys, RequestMemory } from './client-budget';
 
 /** Bodies up to this size may take the reserve of the memory. */

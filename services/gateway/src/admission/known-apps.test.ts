@@ -1,7 +1,7 @@
 import { FairLimiter } from '@granary/shared/concurrency/fair-limiter';
 import { notFound } from '@granary/shared/errors';
 import { newCall } from '@granary/shared/rpc/types';
-import { overloaded } from '../problem';
+import { overloaded } from '../errors/problem';
 import { KnownApps } from './known-apps';
 
 const call = () => newCall('test', 60_000);

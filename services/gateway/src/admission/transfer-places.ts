@@ -1,6 +1,6 @@
 import { KeyedBudget, type BudgetLease } from '@granary/shared/concurrency/keyed-budget';
 import { startWaiting, stopWaiting, type Waiting } from '@granary/shared/concurrency/deadlines';
-import { overloaded } from '../problem';
+import { overloaded } from '../errors/problem';
 import type { ClientBudget, ClientKeys } from './client-budget';
 
 export interface TransferPlaceLimits {

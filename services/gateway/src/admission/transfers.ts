@@ -2,7 +2,7 @@ import { MinimumRateMonitor, type MonitoredTransfer } from '@granary/shared/conc
 import { ServiceError } from '@granary/shared/errors';
 import { startWaiting, stopWaiting, type Waiting } from '@granary/shared/concurrency/deadlines';
 import type { PumpObserver } from '@granary/shared/http/pipe';
-import { overloaded } from '../problem';
+import { overloaded } from '../errors/problem';
 import type { ClientKeys } from './client-budget';
 import { TransferPlaces, type Place } from './transfer-places';
 

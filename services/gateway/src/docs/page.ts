@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import type { FullAnswer } from '../answer';
+import type { FullAnswer } from '../http/answer';
 import type { OpenapiDocument, Schema, SecurityScheme } from './document';
 import { markup, Markup, prose, table } from './markup';
 import { headerOf, methodOf, operationArticle, type Entry } from './operation';

@@ -1,9 +1,9 @@
 import type { Request } from 'express';
-import { clientUrl } from '../address';
-import type { Answer } from '../answer';
-import type { Compression } from '../compression';
+import { clientUrl } from '../http/address';
+import type { Answer } from '../http/answer';
+import type { Compression } from '../http/compression';
 import type { GatewayConfig } from '../config';
-import { StaticAnswer } from '../static-answer';
+import { StaticAnswer } from '../http/static-answer';
 import type { DocsPage } from './page';
 
 /** Clients may invent addresses: more than these are not worth the memory. */

@@ -1,10 +1,10 @@
 import { version } from '@granary/shared/version';
-import type { Body, MediaTypeDoc, Route } from '../route';
+import type { Body, MediaTypeDoc, Route } from '../pipeline/route';
 import { parametersOf } from './parameters';
 import { errorSchema, examplesIn, responseHeaders, responsesOf } from './responses';
 import { toSchema, type Components, type Json } from './schema';
 import { accessText, securityOf, securitySchemes } from './security';
-import { tags, type Tag } from './tags';
+import { tags, type Tag } from '../pipeline/tags';
 
 const about = `An application data service that anyone can run.
 

@@ -1,4 +1,4 @@
-import type { HeaderDoc, Route } from '../route';
+import type { HeaderDoc, Route } from '../pipeline/route';
 
 /** Of routes whose answers are revalidated by their ETag. */
 export const revalidationHeader: Readonly<Record<string, HeaderDoc>> = {

@@ -1,4 +1,4 @@
-import type { Access } from '../auth';
+import type { Access } from '../pipeline/auth';
 
 type Json = Record<string, unknown>;
 

@@ -3,11 +3,11 @@ import type { Application } from '@granary/shared/gen/granary/data/v1/Applicatio
 import type { CreateApplicationRequest } from '@granary/shared/gen/granary/data/v1/CreateApplicationRequest';
 import { message } from '@granary/shared/rpc/types';
 import { toText } from '@granary/shared/json/value';
-import { json } from '../answer';
-import { idempotency, idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempotency';
-import { listingHeaders, nextLink } from '../listing';
-import { limits, pageQuery, route } from '../route';
-import { appIdSchema, exampleTime, successSchema, timeSchema } from '../schemas';
+import { json } from '../http/answer';
+import { idempotency, idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
+import { listingHeaders, nextLink } from '../pipeline/listing';
+import { limits, pageQuery, route } from '../pipeline/route';
+import { appIdSchema, exampleTime, successSchema, timeSchema } from '../validation/schemas';
 
 const publicSchema = z.object({
   app_id: z.string().describe('Id of the application'),

@@ -2,10 +2,10 @@ import { z } from 'zod';
 import { invalid } from '@granary/shared/errors';
 import type { Transaction } from '@granary/shared/gen/granary/finance/v1/Transaction';
 import { parseUtia, utiaToNumber } from '@granary/shared/money';
-import { json } from '../answer';
-import { pageQuery, route } from '../route';
-import { timeSchema, utiaSchema } from '../schemas';
-import { isWalletAddress } from '../wallet-signature';
+import { json } from '../http/answer';
+import { pageQuery, route } from '../pipeline/route';
+import { timeSchema, utiaSchema } from '../validation/schemas';
+import { isWalletAddress } from '../pipeline/wallet-signature';
 
 const transactionSchema = z
   .object({

@@ -4,12 +4,12 @@ import type { UploadGrant } from '@granary/shared/trust/blob-grant';
 import type { Call } from '@granary/shared/rpc/types';
 import { newDocumentId, newTicket } from '@granary/shared/ids';
 import { clientKeys } from '../admission/client-budget';
-import { accepted, jsonBytes, taskLocation } from '../answer';
-import { hasPermission, type AppCaller, type Caller } from '../auth';
-import { callerName, idempotencyHeader, idempotencyKey, replayedHeader } from '../idempotency';
-import { tooLarge, unauthenticated } from '../problem';
-import { route, type Context, type Route, type RouteRequest } from '../route';
-import { createdCollectionSchema, exampleTicket, ticketField } from '../schemas';
+import { accepted, jsonBytes, taskLocation } from '../http/answer';
+import { hasPermission, type AppCaller, type Caller } from '../pipeline/auth';
+import { callerName, idempotencyHeader, idempotencyKey, replayedHeader } from '../pipeline/idempotency';
+import { tooLarge, unauthenticated } from '../errors/problem';
+import { route, type Context, type Route, type RouteRequest } from '../pipeline/route';
+import { createdCollectionSchema, exampleTicket, ticketField } from '../validation/schemas';
 
 /** What a multipart body may hold beside the file: the metadata and the form around it. */
 const formOverheadBytes = 128 * 1024;

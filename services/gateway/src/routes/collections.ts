@@ -4,15 +4,15 @@ import type { CreateCollectionRequest } from '@granary/shared/gen/granary/data/v
 import type { SetRetentionRequest } from '@granary/shared/gen/granary/data/v1/SetRetentionRequest';
 import type { UpdateCollectionRequest } from '@granary/shared/gen/granary/data/v1/UpdateCollectionRequest';
 import { message } from '@granary/shared/rpc/types';
-import { created, json, jsonBytes } from '../answer';
-import { collectionDefinition, collectionJson, collectionSchema, exampleCollection } from '../collection';
-import { mayPublish } from '../auth';
-import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempotency';
-import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../listing';
+import { created, json, jsonBytes } from '../http/answer';
+import { collectionDefinition, collectionJson, collectionSchema, exampleCollection } from '../validation/collection';
+import { mayPublish } from '../pipeline/auth';
+import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
+import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
 import { publishedAs } from '../openapi/schema';
-import { flagParameter, limits, route } from '../route';
-import { exampleTime, nameSchema, objectSchema, successSchema, timeSchema } from '../schemas';
-import { memberText } from '../tree';
+import { flagParameter, limits, route } from '../pipeline/route';
+import { exampleTime, nameSchema, objectSchema, successSchema, timeSchema } from '../validation/schemas';
+import { memberText } from '../validation/json-members';
 
 const forceText = 'Delete it although it holds documents';
 const cascadeText = 'Delete the views and queries that read it too';

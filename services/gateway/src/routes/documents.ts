@@ -4,11 +4,11 @@ import type { Parameter } from '@granary/shared/gen/granary/data/v1/Parameter';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreResponse';
 import { newTicket } from '@granary/shared/ids';
-import { jsonBytes, stringify, taskLocation, type Answer } from '../answer';
-import { hasPermission, type AnyReader } from '../auth';
-import type { Code } from '../codes';
-import { idempotency, idempotencyHeader, replayedHeader } from '../idempotency';
-import { limits, route, selectableQuery, type RouteRequest } from '../route';
+import { jsonBytes, stringify, taskLocation, type Answer } from '../http/answer';
+import { hasPermission, type AnyReader } from '../pipeline/auth';
+import type { Code } from '../errors/codes';
+import { idempotency, idempotencyHeader, replayedHeader } from '../pipeline/idempotency';
+import { limits, route, selectableQuery, type RouteRequest } from '../pipeline/route';
 import {
   createdCollectionSchema,
   createdJson,
@@ -18,7 +18,7 @@ import {
   recordsSchema,
   selectSchema,
   ticketField,
-} from '../schemas';
+} from '../validation/schemas';
 
 const rootPattern = /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}::[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/;
 

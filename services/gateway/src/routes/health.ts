@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { version } from '@granary/shared/version';
-import { json } from '../answer';
+import { json } from '../http/answer';
 import { etagHeader, revalidationHeader } from '../openapi/headers';
-import { route } from '../route';
+import { route } from '../pipeline/route';
 
 const states = z.enum(['healthy', 'degraded', 'unhealthy']);
 const checkSchema = z.looseObject({

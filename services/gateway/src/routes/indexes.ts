@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { invalid, notImplemented } from '@granary/shared/errors';
 import { newTicket } from '@granary/shared/ids';
-import { accepted, created, json, jsonText } from '../answer';
-import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempotency';
-import { listed, listing, listingHeaders, listingQuery } from '../listing';
-import { exampleIndex, indexDefinition, indexJson, indexSchema } from '../index-definition';
-import { limits, route } from '../route';
+import { accepted, created, json, jsonText } from '../http/answer';
+import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
+import { listed, listing, listingHeaders, listingQuery } from '../pipeline/listing';
+import { exampleIndex, indexDefinition, indexJson, indexSchema } from '../validation/index-definition';
+import { limits, route } from '../pipeline/route';
 import {
   createdCollectionSchema,
   createdJson,
@@ -14,7 +14,7 @@ import {
   successSchema,
   ticketField,
   ticketSchema,
-} from '../schemas';
+} from '../validation/schemas';
 
 const read = { kind: 'app', permission: 'Read' } as const;
 const admin = { kind: 'app', permission: 'Admin' } as const;

@@ -3,12 +3,12 @@ import type { Key } from '@granary/shared/gen/granary/data/v1/Key';
 import type { PayLimits } from '@granary/shared/gen/granary/data/v1/PayLimits';
 import type { RegenerateKeyRequest } from '@granary/shared/gen/granary/data/v1/RegenerateKeyRequest';
 import { message } from '@granary/shared/rpc/types';
-import { json } from '../answer';
-import { permissions } from '../auth';
-import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempotency';
-import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../listing';
-import { limits, route } from '../route';
-import { appIdSchema, exampleTime, successSchema, timeSchema, utiaSchema } from '../schemas';
+import { json } from '../http/answer';
+import { permissions } from '../pipeline/auth';
+import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
+import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
+import { limits, route } from '../pipeline/route';
+import { appIdSchema, exampleTime, successSchema, timeSchema, utiaSchema } from '../validation/schemas';
 
 const payLimitsSchema = z
   .strictObject({

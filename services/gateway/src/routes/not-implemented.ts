@@ -1,6 +1,6 @@
 import { notImplemented } from '@granary/shared/errors';
-import type { Access, Permission } from '../auth';
-import { route, type Method, type Route } from '../route';
+import type { Access, Permission } from '../pipeline/auth';
+import { route, type Method, type Route } from '../pipeline/route';
 
 const documentPath = '/apps/{app_id}/collections/{collection}/documents/{document_id}';
 const rootFirst = ['', '/api'];

@@ -1,6 +1,6 @@
 import { z } from 'zod';
-import { json, jsonText } from '../answer';
-import { route } from '../route';
+import { json, jsonText } from '../http/answer';
+import { route } from '../pipeline/route';
 
 export const paymentRoutes = [
   route({

@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
-import { created, json, jsonText } from '../answer';
-import { mayPublish } from '../auth';
+import { created, json, jsonText } from '../http/answer';
+import { mayPublish } from '../pipeline/auth';
 import { publishedAs } from '../openapi/schema';
-import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempotency';
-import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../listing';
-import { limits, recordsQuery, route } from '../route';
+import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
+import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
+import { limits, recordsQuery, route } from '../pipeline/route';
 import {
   accessPolicy,
   accessPolicySchema,
@@ -19,8 +19,8 @@ import {
   selectSchema,
   successSchema,
   timeSchema,
-} from '../schemas';
-import { memberBytes } from '../tree';
+} from '../validation/schemas';
+import { memberBytes } from '../validation/json-members';
 import { queryErrors, read } from './documents';
 
 const parameterSchema = z.strictObject({

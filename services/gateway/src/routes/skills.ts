@@ -2,12 +2,12 @@ import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
 import { strongEtag } from '@granary/shared/http/etag';
 import { readJson, toPlain } from '@granary/shared/json/value';
-import { json } from '../answer';
-import { malformedJson } from '../problem';
+import { json } from '../http/answer';
+import { malformedJson } from '../errors/problem';
 import { etagHeader, revalidationHeader } from '../openapi/headers';
-import { limits, route } from '../route';
-import { successSchema } from '../schemas';
-import { validate } from '../validation';
+import { limits, route } from '../pipeline/route';
+import { successSchema } from '../validation/schemas';
+import { validate } from '../validation/validate';
 
 const bodySchema = z.strictObject({
   markdown: z

@@ -2,9 +2,9 @@ import { z } from 'zod';
 import { notFound } from '@granary/shared/errors';
 import type { Task } from '@granary/shared/gen/granary/tasks/v1/Task';
 import { parseTicket } from '@granary/shared/ids';
-import { json, jsonText, type Answer } from '../answer';
-import { route, type Context, type RouteRequest } from '../route';
-import { exampleTicket, exampleTime, objectSchema, timeSchema } from '../schemas';
+import { json, jsonText, type Answer } from '../http/answer';
+import { route, type Context, type RouteRequest } from '../pipeline/route';
+import { exampleTicket, exampleTime, objectSchema, timeSchema } from '../validation/schemas';
 
 const statuses = [
   ...['Pending', 'PaymentBroadcast', 'PaymentConfirming', 'PaymentConfirmed', 'StoringData', 'Completed'],

@@ -1,12 +1,12 @@
 import { z } from 'zod';
 import type { View } from '@granary/shared/gen/granary/data/v1/View';
 import { newTicket } from '@granary/shared/ids';
-import { accepted, json, jsonText } from '../answer';
-import { mayPublish } from '../auth';
+import { accepted, json, jsonText } from '../http/answer';
+import { mayPublish } from '../pipeline/auth';
 import { publishedAs } from '../openapi/schema';
-import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../idempotency';
-import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../listing';
-import { limits, route, selectableQuery } from '../route';
+import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
+import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
+import { limits, route, selectableQuery } from '../pipeline/route';
 import {
   accessPolicy,
   accessPolicySchema,
@@ -21,8 +21,8 @@ import {
   successSchema,
   ticketSchema,
   timeSchema,
-} from '../schemas';
-import { memberBytes } from '../tree';
+} from '../validation/schemas';
+import { memberBytes } from '../validation/json-members';
 import { queryErrors, read } from './documents';
 
 const refreshModes = ['live', 'lazy'] as const;

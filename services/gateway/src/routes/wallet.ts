@@ -3,9 +3,9 @@ import type { PayoutSettings } from '@granary/shared/gen/granary/finance/v1/Payo
 import type { UpdatePayoutSettingsRequest } from '@granary/shared/gen/granary/finance/v1/UpdatePayoutSettingsRequest';
 import { message } from '@granary/shared/rpc/types';
 import { parseUtia, utiaToNumber } from '@granary/shared/money';
-import { json } from '../answer';
-import { limits, route } from '../route';
-import { exampleTime, successSchema, timeSchema, utiaSchema } from '../schemas';
+import { json } from '../http/answer';
+import { limits, route } from '../pipeline/route';
+import { exampleTime, successSchema, timeSchema, utiaSchema } from '../validation/schemas';
 
 const currency = 'utia';
 const currencySchema = z.literal(currency).describe('The unit of all amounts: 1 TIA = 1,000,000 utia');

@@ -1,5 +1,5 @@
 import path from 'node:path';
-import { localUrl } from '@granary/gateway/address';
+import { localUrl } from '@granary/gateway/http/address';
 import type { KafkaSasl } from '@granary/shared/kafka/client';
 import type { Environment } from '@granary/shared/config';
 import { nodeFlags } from '@granary/shared/service/v8';

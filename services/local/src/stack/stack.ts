@@ -3,7 +3,7 @@ import { openKafka, type KafkaPlace } from '@granary/shared/kafka/client';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { listenProblems, StartError } from '@granary/shared/start-error';
 import type { Environment } from '@granary/shared/config';
-import { localUrl } from '@granary/gateway/address';
+import { localUrl } from '@granary/gateway/http/address';
 import { newSecret } from '@granary/shared/ids';
 import { stopAll, type Running } from '@granary/shared/service/lifecycle';
 import { createLogger } from '@granary/shared/logger';

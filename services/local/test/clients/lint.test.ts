@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { lintFromString, loadConfig } from '@redocly/openapi-core';
 import { openapiDocument } from '@granary/gateway/openapi/document';
-import { routes } from '@granary/gateway/routes';
+import { routes } from '@granary/gateway/routes/table';
 import { repository } from './generated';
 
 test('the linter finds nothing in the OpenAPI document', async () => {

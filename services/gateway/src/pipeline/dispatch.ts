@@ -3,19 +3,19 @@ import { Router, type Request, type RequestHandler, type Response } from 'expres
 import { notFound } from '@granary/shared/errors';
 import type { Call } from '@granary/shared/rpc/types';
 import { readJson, toPlain, type JsonValue } from '@granary/shared/json/value';
-import { isAppNotFound } from './admission/known-apps';
-import { clientKeys, type ClientKeys } from './admission/client-budget';
+import { isAppNotFound } from '../admission/known-apps';
+import { clientKeys, type ClientKeys } from '../admission/client-budget';
 import { authenticate, isOperator, type Caller } from './auth';
-import { clientGone, continueIfExpected, hasBody, mediaType, readBody } from './body';
-import { exchangeOf, type Exchange } from './exchange';
-import type { Gate } from './gate';
+import { clientGone, continueIfExpected, hasBody, mediaType, readBody } from '../http/body';
+import { exchangeOf, type Exchange } from './request-context';
+import type { Gate } from '../admission/concurrency-limiter';
 import { answerOptions, send, setCommonHeaders } from './middleware';
-import { malformedJson, unauthenticated, unsupportedMediaType } from './problem';
-import { parseQuery } from './query';
+import { malformedJson, unauthenticated, unsupportedMediaType } from '../errors/problem';
+import { parseQuery } from '../http/query-string';
 import { pathParameters, type PathParameter } from './path-parameters';
 import { type Body, type Context, type Query, type Route, type RouteRequest } from './route';
-import type { Share } from './shares';
-import { validate } from './validation';
+import type { Share } from '../admission/fair-share-limiter';
+import { validate } from '../validation/validate';
 import { verifyWalletSignature } from './wallet-signature';
 
 /** Depth of any JSON body. */

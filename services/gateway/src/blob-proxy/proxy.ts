@@ -8,9 +8,9 @@ import { flow, pump } from '@granary/shared/http/pipe';
 import { ReadingAgent } from '@granary/shared/http/buffered-agent';
 import { asOurFault } from '@granary/shared/trust/guard';
 import type { CallCredentials } from '@granary/shared/trust/trust';
-import { stalledUpload, type Download, type Upload } from './admission/transfers';
-import { clientGone } from './body';
-import { BytePeers, type BytePeer } from './byte-peers';
+import { stalledUpload, type Download, type Upload } from '../admission/transfers';
+import { clientGone } from '../http/body';
+import { BytePeers, type BytePeer } from './endpoint-resolver';
 
 export interface ByteHopOptions {
   /** host:port of the internal HTTP listener of the blobs service, or several with commas between. */

@@ -8,7 +8,7 @@ import {
 } from '@granary/shared/telemetry/metrics';
 import { startRequest } from '@granary/shared/telemetry/trace';
 import type { Request, Response } from 'express';
-import type { Exchange } from './exchange';
+import type { Exchange } from './request-context';
 import type { Context } from './route';
 
 const requests = counters({

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { json, type Answer } from './answer';
+import { json, type Answer } from '../http/answer';
 import { wholeParameter, type RouteRequest } from './route';
 
 /** Entries of a page, at most; more may be asked for, and the page says that there is another. */

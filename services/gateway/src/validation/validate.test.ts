@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { fieldPath, validate } from './validation';
+import { fieldPath, validate } from './validate';
 
 const schema = z.strictObject({
   name: z.string().max(3),

@@ -3,7 +3,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { secp256k1 } from '@noble/curves/secp256k1';
 import { ripemd160 } from '@noble/hashes/legacy';
 import { bech32 } from '@scure/base';
-import { unauthenticated } from './problem';
+import { unauthenticated } from '../errors/problem';
 
 /** How far the timestamp of a signature may be from our clock, either way. */
 const windowSeconds = 300;

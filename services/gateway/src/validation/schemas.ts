@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { publishedIndexName } from './path-parameters';
+import { publishedIndexName } from '../pipeline/path-parameters';
 
 /** Shapes that several nouns use. */
 

@@ -11,7 +11,7 @@ import type { Client, ServiceDefinition } from '@granary/shared/rpc/types';
 import { healthDefinition } from '@granary/shared/service/health-rpc';
 import type { Logger } from '@granary/shared/logger';
 import type { Trust } from '@granary/shared/trust/trust';
-import type { GatewayConfig } from './config';
+import type { GatewayConfig } from '../config';
 
 export const serviceNames = ['data', 'blobs', 'finance', 'payments', 'tasks'] as const;
 export type ServiceName = (typeof serviceNames)[number];

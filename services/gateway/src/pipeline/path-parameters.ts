@@ -1,4 +1,4 @@
-import type { Code } from './codes';
+import type { Code } from '../errors/codes';
 
 const name = /^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/;
 /** Generators know neither `\\p` nor astral ranges: the characters without control characters and line separators. */

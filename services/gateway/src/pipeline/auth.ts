@@ -6,7 +6,7 @@ import { forbidden } from '@granary/shared/errors';
 import { neverAborted } from '@granary/shared/concurrency/cancellation';
 import type { Call, Client } from '@granary/shared/rpc/types';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
-import { unauthenticated } from './problem';
+import { unauthenticated } from '../errors/problem';
 
 export const permissions = ['Read', 'Write', 'Admin', 'Pay'] as const;
 export type Permission = (typeof permissions)[number];

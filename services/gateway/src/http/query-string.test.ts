@@ -1,4 +1,4 @@
-import { parseQuery } from './query';
+import { parseQuery } from './query-string';
 
 const reasonOf = (text: string) => {
   try {

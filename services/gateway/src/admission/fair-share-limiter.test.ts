@@ -1,4 +1,4 @@
-import { AppShares, type Share } from './shares';
+import { AppShares, type Share } from './fair-share-limiter';
 
 let nowMs = 0;
 const sharesOf = (share: number, more: { lineMax?: number; timeoutMs?: number } = {}) =>

@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ServiceError } from '@granary/shared/errors';
-import type { Bodies, IncomingBody } from './admission/bodies';
-import type { ClientKeys } from './admission/client-budget';
-import { overloaded, tooLarge, unsupportedMediaType } from './problem';
+import type { Bodies, IncomingBody } from '../admission/bodies';
+import type { ClientKeys } from '../admission/client-budget';
+import { overloaded, tooLarge, unsupportedMediaType } from '../errors/problem';
 
 export interface BodyOptions {
   limitBytes: number;

@@ -1,6 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { invalid, ServiceError } from '@granary/shared/errors';
-import { malformedUrl } from './problem';
+import { malformedUrl } from '../errors/problem';
 
 /**
  * The parameters of a query string, decoded as URLSearchParams does, but strictly: a repeated name, a

@@ -1,4 +1,4 @@
-import { overloaded } from './problem';
+import { overloaded } from '../errors/problem';
 
 /**
  * Lets so many through at once; as many again wait in line, not longer than a moment. Whoever finds the line full

@@ -1,5 +1,5 @@
 import { Presence } from '@granary/shared/concurrency/active-apps';
-import { overloaded } from './problem';
+import { overloaded } from '../errors/problem';
 
 /** A request that takes longer waits for others and not for this process: it no longer counts. */
 const lentMs = 250;

@@ -1,4 +1,4 @@
-import { Gate } from './gate';
+import { Gate } from './concurrency-limiter';
 
 const overloaded = { code: 'UNAVAILABLE', reason: 'OVERLOADED' };
 

@@ -5,7 +5,7 @@ import type { ReadGrant, UploadGrant } from '@granary/shared/trust/blob-grant';
 import { newCall } from '@granary/shared/rpc/types';
 import { scaledMs } from '@granary/shared/testing/speed';
 import { Transfers } from '../src/admission/transfers';
-import { ByteHop } from '../src/byte-hop';
+import { ByteHop } from '../src/blob-proxy/proxy';
 
 const stops: Array<() => unknown> = [];
 afterEach(async () => {

@@ -1,0 +1,38 @@
+import type { Route } from '../pipeline/route';
+import { applicationRoutes } from './applications';
+import { authzRoutes } from './authz';
+import { blobRoutes } from './blobs';
+import { collectionRoutes } from './collections';
+import { documentRoutes } from './documents';
+import { healthRoutes } from './health';
+import { indexRoutes } from './indexes';
+import { keyRoutes } from './keys';
+import { plannedRoutes } from './not-implemented';
+import { paymentRoutes } from './payments';
+import { queryRoutes } from './queries';
+import { skillsRoutes } from './skills';
+import { taskRoutes } from './tasks';
+import { viewRoutes } from './views';
+import { walletRoutes } from './wallet';
+
+/**
+ * The table: everything that the gateway answers to. The first that fits is taken, so a literal step stands before a
+ * parameter in the same place, and what is asked most often stands at the top.
+ */
+export const routes: readonly Route[] = [
+  ...documentRoutes,
+  ...taskRoutes,
+  ...healthRoutes,
+  ...plannedRoutes,
+  ...viewRoutes,
+  ...queryRoutes,
+  ...blobRoutes,
+  ...collectionRoutes,
+  ...indexRoutes,
+  ...keyRoutes,
+  ...walletRoutes,
+  ...authzRoutes,
+  ...skillsRoutes,
+  ...applicationRoutes,
+  ...paymentRoutes,
+];
