@@ -16,7 +16,7 @@ import { CopyTurns } from './commit/bulk-throttle';
 import type { DataConfig } from './config';
 import { dropAppJob, dropCollectionJob } from './tables/drop-jobs';
 import { dataHandlers } from './handlers';
-import { readerHandles } from './catalog/cache';
+import { readerCache } from './catalog/cache';
 import { trimAnswers } from './commit/idempotency';
 import { buildIndexJob } from './tables/index-build';
 import { JobWorker } from './jobs/worker';
@@ -91,7 +91,7 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
         fast,
         lane,
         turns: readTurns(config.LANE_SIZE, config.DATABASE_POOL_SIZE),
-        readers: readerHandles(fast),
+        readers: readerCache(fast),
         queries: recentQueries(fast),
         log,
         committer,

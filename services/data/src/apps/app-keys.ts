@@ -15,7 +15,7 @@ import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { findApp } from '../catalog/collection';
-import { changingAppOnce } from '../collections/collections';
+import { withAppLockOnce } from '../collections/collections';
 import { listPage } from '../listings/listing';
 
 export const KEY_NOT_FOUND = 'KEY_NOT_FOUND';
@@ -118,7 +118,7 @@ export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): 
       payLimits: request.payLimits ?? undefined,
     });
   };
-  return changingAppOnce(pool, request, change, withoutSecret);
+  return withAppLockOnce(pool, request, change, withoutSecret);
 }
 
 /** A secret is shown once. */
@@ -141,7 +141,7 @@ export async function listKeys(pool: Pool, request: ListRequest): Promise<ListKe
 
 /** Throws KEY_NOT_FOUND. */
 export function revokeKey(pool: Pool, request: RevokeKeyRequest): Promise<RevokeKeyResponse> {
-  return changingAppOnce<RevokeKeyResponse>(pool, request, async (tx, app) => {
+  return withAppLockOnce<RevokeKeyResponse>(pool, request, async (tx, app) => {
     const revoked = await execute(
       tx,
       sql`update app_key set revoked_at = now()

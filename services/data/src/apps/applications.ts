@@ -16,7 +16,7 @@ import { violatedConstraint } from '@granary/shared/postgres/errors';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { firstKeyName, issueKey } from './app-keys';
 import { APP_NOT_FOUND, findApp } from '../catalog/collection';
-import { changingAppOnce } from '../collections/collections';
+import { withAppLockOnce } from '../collections/collections';
 import { createCommitsTable } from '../commit/commit-log';
 import { genesisHash } from '../commit/head';
 import { once, toIdempotencyKey } from '../commit/idempotency';
@@ -162,7 +162,7 @@ export async function deleteApplication(
   request: DeleteApplicationRequest,
 ): Promise<DeleteApplicationResponse> {
   const { appId } = request;
-  return changingAppOnce<DeleteApplicationResponse>(pool, request, async (tx, app) => {
+  return withAppLockOnce<DeleteApplicationResponse>(pool, request, async (tx, app) => {
     const at = await databaseTime(tx);
     await execute(tx, sql`update application set deleted_at = ${at} where number = ${app.number}`);
     // Whoever waits for its lock finds it gone.

@@ -1,6 +1,6 @@
 import { setBounded } from '@granary/shared/concurrency/bounded-map';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { findApp, findCollection, type CollectionHandle } from './collection';
+import { findApp, findCollection, type CollectionRef } from './collection';
 
 /** Handles kept, at most; the oldest go first. */
 const handlesMax = 10_000;
@@ -8,9 +8,9 @@ const handlesMax = 10_000;
 const freshMs = 500;
 
 interface Entry {
-  handle: Promise<CollectionHandle | undefined>;
+  handle: Promise<CollectionRef | undefined>;
   /** What `handle` gave, and before that what the look-up before it gave. */
-  found?: CollectionHandle | undefined;
+  found?: CollectionRef | undefined;
   atMs: number;
 }
 
@@ -18,12 +18,12 @@ interface Entry {
  * Handles of collections for writers, who learn under the lock of the app's head whether the catalog has moved on
  * since.
  */
-export class WriterHandles {
+export class CatalogCache {
   private readonly entries = new Map<string, Entry>();
 
   constructor(private readonly pool: Pool) {}
 
-  get(app: { number: bigint; appId: string }, collection: string): Promise<CollectionHandle | undefined> {
+  get(app: { number: bigint; appId: string }, collection: string): Promise<CollectionRef | undefined> {
     const key = `${app.number}/${collection}`;
     const known = this.entries.get(key);
     if (known && performance.now() - known.atMs < freshMs) return known.handle;
@@ -41,12 +41,12 @@ export class WriterHandles {
    * The handle that is known here, whatever its age. For those who hold the lock of the head: they must not wait for
    * a second connection, which may be held by somebody who waits for that lock.
    */
-  known(appNumber: bigint, collection: string): CollectionHandle | undefined {
+  known(appNumber: bigint, collection: string): CollectionRef | undefined {
     return this.entries.get(`${appNumber}/${collection}`)?.found;
   }
 
   /** Remembers a handle of the committed catalog. */
-  keep(found: CollectionHandle): void {
+  keep(found: CollectionRef): void {
     this.put(`${found.appNumber}/${found.name}`, { handle: Promise.resolve(found), found, atMs: performance.now() });
   }
 
@@ -148,7 +148,7 @@ export class Recent<T> {
 }
 
 /** Handles of collections for readers. `get` throws APP_NOT_FOUND. */
-export type ReaderHandles = Recent<CollectionHandle>;
+export type ReaderCache = Recent<CollectionRef>;
 
-export const readerHandles = (pool: Pool): ReaderHandles =>
+export const readerCache = (pool: Pool): ReaderCache =>
   new Recent(async (appId, name) => findCollection(pool, await findApp(pool, appId), name));

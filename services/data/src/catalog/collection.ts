@@ -51,7 +51,7 @@ export interface IndexColumns extends Pick<IndexDefinition, 'number' | 'unique'>
  * What is known of a collection, looked up under the app of the caller. Every statement on documents is built from
  * a handle: there is no other way to a table's name, so no app can reach another's.
  */
-export interface CollectionHandle {
+export interface CollectionRef {
   appNumber: bigint;
   appId: string;
   number: bigint;
@@ -73,11 +73,11 @@ export interface CollectionHandle {
 }
 
 /** The latest version of each document: a row has id, body, version, deleted, created_at, updated_at, ordinal, place, and the keys. */
-export const documentsTable = (of: Pick<CollectionHandle, 'appNumber' | 'number'>): Sql =>
+export const documentsTable = (of: Pick<CollectionRef, 'appNumber' | 'number'>): Sql =>
   named('a_', of.appNumber, '.c_', of.number);
 
 /** Older versions, with the same columns but for the keys. */
-export const historyTable = (of: Pick<CollectionHandle, 'appNumber' | 'number'>): Sql =>
+export const historyTable = (of: Pick<CollectionRef, 'appNumber' | 'number'>): Sql =>
   named('a_', of.appNumber, '.h_', of.number);
 
 /** The rows of a view: pos, id (pos as text that sorts), body. */
@@ -133,12 +133,12 @@ export async function findCollection(
   db: Queryable,
   app: { number: bigint; appId: string },
   name: string,
-): Promise<CollectionHandle | undefined> {
+): Promise<CollectionRef | undefined> {
   return (await findCollections(db, app, [name]))[0];
 }
 
 /** The handle of a collection that must exist. Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND. */
-export async function requireCollection(db: Queryable, appId: string, name: string): Promise<CollectionHandle> {
+export async function requireCollection(db: Queryable, appId: string, name: string): Promise<CollectionRef> {
   const handle = await findCollection(db, await findApp(db, appId), name);
   if (!handle) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
   return handle;
@@ -149,7 +149,7 @@ export async function findCollections(
   db: Queryable,
   app: { number: bigint; appId: string },
   names: readonly string[],
-): Promise<CollectionHandle[]> {
+): Promise<CollectionRef[]> {
   const found = await rows<CollectionRow>(
     db,
     sql`select c.number, c.name, c.namespace, c.read_access, c.retention_days, c.schema_text,
@@ -165,7 +165,7 @@ export async function findCollections(
   return found.map((collection) => toHandle(app, collection));
 }
 
-function toHandle(app: { number: bigint; appId: string }, found: CollectionRow): CollectionHandle {
+function toHandle(app: { number: bigint; appId: string }, found: CollectionRow): CollectionRef {
   const schema = found.schema_text === null ? undefined : parseSchema(found.schema_text);
   const definitions = (JSON.parse(found.indexes) as IndexRow[]).map((index) => toDefinition(index, schema));
   return {

@@ -22,10 +22,10 @@ import {
   findCollection,
   historyTable,
   requireCollection,
-  type CollectionHandle,
+  type CollectionRef,
   type ReadAccess,
 } from '../catalog/collection';
-import { growCatalogRevision, lockHead } from '../commit/head';
+import { bumpCatalogRevision, lockApp } from '../commit/head';
 import { addSchemaIndexes, rekeyIndexes } from './indexes';
 import { once, toIdempotencyKey } from '../commit/idempotency';
 import { enqueueJob } from '../jobs/queue';
@@ -58,12 +58,7 @@ interface App {
  * Makes a collection with its tables and the indexes that its schema asks for. The head of the app must be locked.
  * Throws ALREADY_EXISTS when a collection or view has the name, LIMIT_EXCEEDED, VALIDATION_FAILED.
  */
-export async function addCollection(
-  tx: Connection,
-  app: App,
-  input: NewCollection,
-  at: Date,
-): Promise<CollectionHandle> {
+export async function addCollection(tx: Connection, app: App, input: NewCollection, at: Date): Promise<CollectionRef> {
   if (!isName(input.name)) throw invalid('The name is not valid', { name: [nameRule] });
   const schema = input.schemaText === undefined ? undefined : parseSchema(input.schemaText);
   const { taken, collections } = (await row<{ taken: boolean; collections: bigint }>(
@@ -101,7 +96,7 @@ export async function addCollection(
     await addSchemaIndexes(tx, { ...table, name: input.name }, schema, at);
     await checkDefinitionBytes(tx, app.number);
   }
-  await growCatalogRevision(tx, app.number);
+  await bumpCatalogRevision(tx, app.number);
   return (await findCollection(tx, app, input.name))!;
 }
 
@@ -110,7 +105,7 @@ export async function createCollection(
   request: CreateCollectionRequest,
   defaultRead: ReadAccess,
 ): Promise<Collection> {
-  return changingAppOnce(pool, request, async (tx, app) => {
+  return withAppLockOnce(pool, request, async (tx, app) => {
     const created = await addCollection(
       tx,
       app,
@@ -199,7 +194,7 @@ export async function listCollections(pool: Pool, request: ListRequest): Promise
  * what is private would become public and the caller may not publish.
  */
 export async function updateCollection(pool: Pool, request: UpdateCollectionRequest): Promise<Collection> {
-  return changingAppOnce(pool, request, async (tx, app) => {
+  return withAppLockOnce(pool, request, async (tx, app) => {
     const before = await requireCollection(tx, request.appId, request.name);
     const { schemaJson } = request;
     if (before.readAccess === 'private' && request.readAccess === 'public' && !request.mayPublish) {
@@ -224,7 +219,7 @@ export async function updateCollection(pool: Pool, request: UpdateCollectionRequ
       await addSchemaIndexes(tx, before, schema, await databaseTime(tx));
       await checkDefinitionBytes(tx, app.number);
     }
-    await growCatalogRevision(tx, app.number);
+    await bumpCatalogRevision(tx, app.number);
     return getCollection(tx, request.appId, request.name);
   });
 }
@@ -237,7 +232,7 @@ export async function deleteCollection(
   pool: Pool,
   request: DeleteCollectionRequest,
 ): Promise<DeleteCollectionResponse> {
-  return changingAppOnce<DeleteCollectionResponse>(pool, request, async (tx, app) => {
+  return withAppLockOnce<DeleteCollectionResponse>(pool, request, async (tx, app) => {
     const handle = await requireCollection(tx, request.appId, request.name);
     if (handle.rowCount > 0n && !request.force) {
       throw conflict(
@@ -272,12 +267,12 @@ export async function deleteCollection(
       handle,
       views.flatMap(({ table_number }) => table_number ?? []),
     );
-    await growCatalogRevision(tx, app.number);
+    await bumpCatalogRevision(tx, app.number);
     return {};
   });
 }
 
-async function dropCollection(tx: Connection, app: App, handle: CollectionHandle, viewTables: bigint[]): Promise<void> {
+async function dropCollection(tx: Connection, app: App, handle: CollectionRef, viewTables: bigint[]): Promise<void> {
   const at = await databaseTime(tx);
   const { usage_sequence: sequence } = (await row<{ usage_sequence: bigint }>(
     tx,
@@ -313,7 +308,7 @@ export async function setRetention(pool: Pool, request: SetRetentionRequest): Pr
       retention_days: ['must be a whole number from 1 to 36500, or null'],
     });
   }
-  return changingAppOnce(pool, request, async (tx, app) => {
+  return withAppLockOnce(pool, request, async (tx, app) => {
     const handle = await requireCollection(tx, request.appId, request.collection);
     const usage = (await row<UsageRow>(
       tx,
@@ -321,7 +316,7 @@ export async function setRetention(pool: Pool, request: SetRetentionRequest): Pr
           where number = ${handle.number} returning ${usageColumns}`,
     ))!;
     await append(tx, [usageEvent(app.appId, handle.name, usage, await databaseTime(tx))]);
-    await growCatalogRevision(tx, app.number);
+    await bumpCatalogRevision(tx, app.number);
     return getCollection(tx, request.appId, request.collection);
   });
 }
@@ -376,7 +371,7 @@ export async function collectionStats(pool: Pool, appId: string, name: string): 
 }
 
 /** Runs a change of an app's catalog under the lock of its head. Throws APP_NOT_FOUND. */
-export function changingApp<T>(
+export function withAppLock<T>(
   pool: Pool,
   appId: string,
   change: (tx: Connection, app: App) => Promise<T>,
@@ -385,7 +380,7 @@ export function changingApp<T>(
 }
 
 /** The same once for the Idempotency-Key of the request; the answer is that of the change, kept as `kept` makes it. */
-export function changingAppOnce<T extends { replayed?: boolean }>(
+export function withAppLockOnce<T extends { replayed?: boolean }>(
   pool: Pool,
   request: { appId: string; idempotency?: Idempotency | null },
   change: (tx: Connection, app: App) => Promise<T>,
@@ -401,6 +396,6 @@ async function changeLocked<T>(
   change: (tx: Connection, app: App) => Promise<T>,
 ): Promise<T> {
   const app = await findApp(tx, appId);
-  await lockHead(tx, app.number);
+  await lockApp(tx, app.number);
   return change(tx, app);
 }

@@ -17,13 +17,13 @@ import {
   requireCollection,
   schemaType,
   uniqueColumn,
-  type CollectionHandle,
+  type CollectionRef,
   type IndexColumns,
   type IndexDefinition,
   type ReadAccess,
 } from '../catalog/collection';
-import { addCollection, changingAppOnce } from './collections';
-import { growCatalogRevision } from '../commit/head';
+import { addCollection, withAppLockOnce } from './collections';
+import { bumpCatalogRevision } from '../commit/head';
 import { cancelBuilds, createPostgresIndexes, duplicates, fillKeys, INDEX_NOT_FOUND } from '../tables/index-build';
 import { enqueueJob } from '../jobs/queue';
 import { selectIndexes, toIndex, type IndexRow } from './index-listing';
@@ -56,8 +56,8 @@ export async function createIndex(
   defaultRead: ReadAccess,
 ): Promise<CreateIndexResponse> {
   const definition = definitionOf(request);
-  return changingAppOnce<CreateIndexResponse>(pool, request, async (tx, app) => {
-    let created: CollectionHandle | undefined;
+  return withAppLockOnce<CreateIndexResponse>(pool, request, async (tx, app) => {
+    let created: CollectionRef | undefined;
     const answer = async (ticketId: string, updated: boolean): Promise<CreateIndexResponse> => ({
       index: await getIndex(tx, request.appId, request.collection, request.name),
       updated,
@@ -83,7 +83,7 @@ export async function createIndex(
     const job = { appId: app.appId, ticketId: request.ticketId };
     const ticketId = await addIndex(tx, handle, definition, await databaseTime(tx), job);
     await checkDefinitionBytes(tx, app.number);
-    await growCatalogRevision(tx, app.number);
+    await bumpCatalogRevision(tx, app.number);
     return answer(ticketId, false);
   });
 }
@@ -143,7 +143,7 @@ function isNameOf(fields: readonly string[], name: string): boolean {
 /** Adds the columns and the catalog row; writers fill the columns from then on. Gives a ticket, or '' when it is ready. */
 async function addIndex(
   tx: Connection,
-  handle: CollectionHandle,
+  handle: CollectionRef,
   definition: Definition,
   at: Date,
   job: { appId: string; ticketId: string },
@@ -215,7 +215,7 @@ async function addColumns(tx: Connection, table: Table, index: IndexColumns): Pr
 /** The indexes that a schema asks for and that are not there, on a collection whose head is locked. */
 export async function addSchemaIndexes(
   tx: Connection,
-  table: Table | CollectionHandle,
+  table: Table | CollectionRef,
   schema: Schema,
   at: Date,
 ): Promise<void> {
@@ -246,7 +246,7 @@ export async function addSchemaIndexes(
  * When the schema of a field becomes a date, or stops being one, its keys mean something else: the indexes that take
  * their type from the schema are built anew.
  */
-export async function rekeyIndexes(tx: Connection, before: CollectionHandle, schema: Schema): Promise<void> {
+export async function rekeyIndexes(tx: Connection, before: CollectionRef, schema: Schema): Promise<void> {
   for (const index of before.definitions) {
     if (index.declaredType !== 'btree' && index.declaredType !== 'composite') continue;
     const isAsBefore = index.keys.every(
@@ -266,7 +266,7 @@ export async function rekeyIndexes(tx: Connection, before: CollectionHandle, sch
 
 /** Deletes an index with its columns; a build of it that is under way is cancelled. */
 export async function deleteIndex(pool: Pool, request: IndexRequest): Promise<DeleteIndexResponse> {
-  return changingAppOnce<DeleteIndexResponse>(pool, request, async (tx, app) => {
+  return withAppLockOnce<DeleteIndexResponse>(pool, request, async (tx, app) => {
     const found = await findIndex(tx, request);
     // Any build of the collection holds the table that loses its columns.
     await cancelBuilds(tx, sql`i.collection_number = ${found.handle.number}`);
@@ -278,14 +278,14 @@ export async function deleteIndex(pool: Pool, request: IndexRequest): Promise<De
       ', ',
     );
     await execute(tx, sql`alter table ${documentsTable(found.handle)} ${drops}`);
-    await growCatalogRevision(tx, app.number);
+    await bumpCatalogRevision(tx, app.number);
     return {};
   });
 }
 
 /** Builds an index again from the documents; reads do without it meanwhile. */
 export async function rebuildIndex(pool: Pool, request: IndexRequest): Promise<JobResponse> {
-  return changingAppOnce<JobResponse>(pool, request, async (tx, app) => {
+  return withAppLockOnce<JobResponse>(pool, request, async (tx, app) => {
     const found = await findIndex(tx, request);
     const { name } = found.index;
     if (await isEnqueued(tx, app.number, request.ticketId)) return { name, ticketId: request.ticketId };
@@ -293,7 +293,7 @@ export async function rebuildIndex(pool: Pool, request: IndexRequest): Promise<J
       tx,
       sql`update document_index set status = 'building', error = null where number = ${found.index.number}`,
     );
-    await growCatalogRevision(tx, app.number);
+    await bumpCatalogRevision(tx, app.number);
     const ticketId = await enqueueJob(
       tx,
       app,
@@ -311,7 +311,7 @@ const indexNotFound = (name: string) => notFound(INDEX_NOT_FOUND, `There is no i
 async function findIndex(
   pool: Queryable,
   request: IndexRequest,
-): Promise<{ handle: CollectionHandle; index: IndexDefinition }> {
+): Promise<{ handle: CollectionRef; index: IndexDefinition }> {
   const app = await findApp(pool, request.appId);
   if (request.collection !== '') {
     const handle = await requireCollection(pool, request.appId, request.collection);

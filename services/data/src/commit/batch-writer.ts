@@ -17,14 +17,14 @@ import {
   type Outcomes,
   type Placed,
 } from './batch';
-import type { CollectionHandle, ReadAccess } from '../catalog/collection';
+import type { CollectionRef, ReadAccess } from '../catalog/collection';
 import type { CopyTurns } from './bulk-throttle';
 import { countBatch } from './metrics';
 import { insertCommits } from './commit-log';
 import { ForeseenHeads } from './head-cache';
-import { WriterHandles } from '../catalog/cache';
+import { CatalogCache } from '../catalog/cache';
 import {
-  growCatalogRevision,
+  bumpCatalogRevision,
   headToLock,
   isHeadElsewhere,
   moveHead,
@@ -75,7 +75,7 @@ interface Built extends Written {
 
 /** The transactions of batches. */
 export class BatchWriter {
-  readonly handles: WriterHandles;
+  readonly handles: CatalogCache;
   private readonly heads = new ForeseenHeads();
 
   constructor(
@@ -84,7 +84,7 @@ export class BatchWriter {
     private readonly now: () => Date,
     private readonly defaultRead: ReadAccess,
   ) {
-    this.handles = new WriterHandles(pool);
+    this.handles = new CatalogCache(pool);
   }
 
   /**
@@ -142,7 +142,7 @@ export class BatchWriter {
     const placed: Placed = new Map();
     const from = (head: LockedHead): LockedHead => ({ ...head, ordinal: ordinal - 1n });
     if (!known || !(await this.build(app, from(known), [bulk], placed)) || placed.size !== 1) return undefined;
-    const [[handle, documents]] = [...placed] as [[CollectionHandle, PlacedDocument[]]];
+    const [[handle, documents]] = [...placed] as [[CollectionRef, PlacedDocument[]]];
     const endCopying = await this.copyTurns.take();
     const beganAtMs = performance.now();
     const finish = async (tx: Connection) => {
@@ -209,7 +209,7 @@ export class BatchWriter {
    * come to. They expect another head from here on. Gives true.
    */
   async fence(app: App): Promise<true> {
-    await growCatalogRevision(this.pool, app.number);
+    await bumpCatalogRevision(this.pool, app.number);
     return true;
   }
 
@@ -283,7 +283,7 @@ const answersKept = (writes: readonly Waiting[], outcomes: Outcomes): Step[] =>
       : [];
   });
 
-const hasUnique = ({ indexes }: CollectionHandle): boolean => indexes.some(({ unique }) => unique);
+const hasUnique = ({ indexes }: CollectionRef): boolean => indexes.some(({ unique }) => unique);
 
 const timeoutOf = (batch: readonly Waiting[]): { statementTimeoutMs?: number } =>
   batch.reduce((sum, { write }) => sum + write.bytes, 0) > longBatchBytes

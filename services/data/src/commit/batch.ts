@@ -1,9 +1,9 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { Connection } from '@granary/shared/postgres/pool';
-import { findCollections, type CollectionHandle, type ReadAccess } from '../catalog/collection';
+import { findCollections, type CollectionRef, type ReadAccess } from '../catalog/collection';
 import { addCollection } from '../collections/collections';
 import { findCommitted, type Committed, type CommitRow, type Link } from './commit-log';
-import type { WriterHandles } from '../catalog/cache';
+import type { CatalogCache } from '../catalog/cache';
 import type { Head } from './head';
 import { findAnswer } from './idempotency';
 import type { PreparedDocument } from '../documents/parser';
@@ -19,7 +19,7 @@ export interface App {
 export type Outcomes = Map<Waiting, Committed | ServiceError>;
 
 /** The documents of a transaction by their collection. */
-export type Placed = Map<CollectionHandle, PlacedDocument[]>;
+export type Placed = Map<CollectionRef, PlacedDocument[]>;
 
 /** The links that the writes of a batch make after a head, and where that leaves it. */
 export interface BatchLinks {
@@ -37,9 +37,9 @@ export async function buildLinks(
   app: App,
   from: Head,
   writes: readonly Waiting[],
-  handles: Map<string, CollectionHandle>,
+  handles: Map<string, CollectionRef>,
   { outcomes, placed }: { outcomes: Outcomes; placed: Placed | undefined },
-  make: (name: string) => Promise<CollectionHandle>,
+  make: (name: string) => Promise<CollectionRef>,
 ): Promise<BatchLinks> {
   const refused: Waiting[] = [];
   const commits: CommitRow[] = [];
@@ -73,7 +73,7 @@ export async function buildLinks(
 
 function addPlaced(
   placed: Placed,
-  handle: CollectionHandle,
+  handle: CollectionRef,
   ordinal: number,
   documents: readonly PreparedDocument[],
 ): void {
@@ -139,12 +139,12 @@ export async function answerRepeated(
 
 /** The handles that writes need and that are known as the catalog is at that revision; and the names of the others. */
 export function knownHandles(
-  known: WriterHandles,
+  known: CatalogCache,
   app: App,
   revision: bigint,
   writes: readonly Waiting[],
-): { handles: Map<string, CollectionHandle>; unknown: string[] } {
-  const handles = new Map<string, CollectionHandle>();
+): { handles: Map<string, CollectionRef>; unknown: string[] } {
+  const handles = new Map<string, CollectionRef>();
   const unknown: string[] = [];
   for (const name of new Set(writes.map(({ write }) => write.collection))) {
     const handle = known.known(app.number, name);
@@ -157,11 +157,11 @@ export function knownHandles(
 /** The handles that writes need, as the catalog is at the locked revision. One statement for all that are not known. */
 export async function currentHandles(
   tx: Connection,
-  known: WriterHandles,
+  known: CatalogCache,
   app: App,
   revision: bigint,
   writes: readonly Waiting[],
-): Promise<Map<string, CollectionHandle>> {
+): Promise<Map<string, CollectionRef>> {
   const { handles, unknown } = knownHandles(known, app, revision, writes);
   if (unknown.length === 0) return handles;
   for (const name of unknown) known.forget(app.number, name);

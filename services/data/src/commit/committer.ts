@@ -11,7 +11,7 @@ import type { ReadAccess } from '../catalog/collection';
 import { waitingBytes } from './metrics';
 import type { Committed } from './commit-log';
 import type { CopyTurns } from './bulk-throttle';
-import type { WriterHandles } from '../catalog/cache';
+import type { CatalogCache } from '../catalog/cache';
 import { uniqueViolation, UniqueViolationError } from './unique-violation';
 import { isBulk, WriteQueue, type Waiting, type Write } from './write-queue';
 
@@ -71,7 +71,7 @@ export class Committer {
     this.free = concurrency;
   }
 
-  get handles(): WriterHandles {
+  get handles(): CatalogCache {
     return this.writer.handles;
   }
 

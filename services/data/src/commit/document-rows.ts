@@ -3,7 +3,7 @@ import { copyInto } from '@granary/shared/postgres/copy';
 import { rows, type Connection } from '@granary/shared/postgres/pool';
 import type { Step } from '@granary/shared/postgres/pipeline';
 import { empty, join, sql, type Sql } from '@granary/shared/postgres/sql';
-import { documentsTable, historyTable, keyColumn, uniqueColumn, type CollectionHandle } from '../catalog/collection';
+import { documentsTable, historyTable, keyColumn, uniqueColumn, type CollectionRef } from '../catalog/collection';
 import type { PreparedDocument } from '../documents/parser';
 import { keyAt, keyText } from '../values/key';
 
@@ -57,7 +57,7 @@ function splitVersions(placed: readonly PlacedDocument[]): Versions {
  */
 export async function writeDocuments(
   tx: Connection,
-  handle: CollectionHandle,
+  handle: CollectionRef,
   placed: readonly PlacedDocument[],
   at: Date,
 ): Promise<Step[]> {
@@ -77,7 +77,7 @@ export async function writeDocuments(
 export const areFew = ({ length }: { length: number }): boolean => length < copyFrom;
 
 /** The statement that writes a few documents of one collection, known or not. The head of the app must be locked. */
-export const upsertDocuments = (handle: CollectionHandle, placed: readonly PlacedDocument[], at: Date): Sql =>
+export const upsertDocuments = (handle: CollectionRef, placed: readonly PlacedDocument[], at: Date): Sql =>
   upsert(handle, placed, repeatedIds(placed), at);
 
 function repeatedIds(placed: readonly PlacedDocument[]): Set<string> {
@@ -92,7 +92,7 @@ function repeatedIds(placed: readonly PlacedDocument[]): Set<string> {
 
 async function knownIds(
   tx: Connection,
-  handle: CollectionHandle,
+  handle: CollectionRef,
   placed: readonly PlacedDocument[],
 ): Promise<Set<string>> {
   const ids = textArray(placed.map(({ document }) => document.id));
@@ -108,7 +108,7 @@ async function knownIds(
  * history (from `returning old.*`, never by reading the table beside the write), and the catalog's counters follow.
  */
 function upsert(
-  handle: CollectionHandle,
+  handle: CollectionRef,
   placed: readonly PlacedDocument[],
   repeated: ReadonlySet<string>,
   at: Date,
@@ -161,7 +161,7 @@ function earlierVersions(history: Sql, earlier: readonly EarlierVersion[], at: D
 }
 
 /** Inserts documents of which none is known; may go before the lock of the head is held. */
-export function copyDocuments(handle: CollectionHandle, added: readonly PlacedDocument[], at: Date): Promise<Step> {
+export function copyDocuments(handle: CollectionRef, added: readonly PlacedDocument[], at: Date): Promise<Step> {
   const { documents, keys, names } = layoutOf(handle);
   const columns = sql`id, body, version, deleted, created_at, updated_at, ordinal, place${names}`;
   const writeRow = (writer: BinaryWriter, { document, ordinal, place }: PlacedDocument) => {
@@ -179,7 +179,7 @@ export function copyDocuments(handle: CollectionHandle, added: readonly PlacedDo
 }
 
 /** The counters of the catalog for documents that were copied, under the lock of the head. */
-export function countCopied(handle: CollectionHandle, added: readonly PlacedDocument[], at: Date): Sql {
+export function countCopied(handle: CollectionRef, added: readonly PlacedDocument[], at: Date): Sql {
   const deleted = added.filter(({ document }) => document.deleted).length;
   return sql`update collection set row_count = row_count + ${added.length}::int8, deleted_count = deleted_count + ${deleted}::int8,
                size_bytes = size_bytes + ${sizeOf(added)}::int8, last_write_at = ${at}
@@ -200,7 +200,7 @@ interface KeyColumn {
 }
 
 /** The columns of the indexes; a document carries its keys in the order of the handle's indexes. */
-function keyColumns(handle: CollectionHandle): KeyColumn[] {
+function keyColumns(handle: CollectionRef): KeyColumn[] {
   return handle.indexes.flatMap((index, at) => {
     const key: KeyColumn = {
       name: keyColumn(index),
@@ -237,9 +237,9 @@ interface Layout {
   updates: Sql;
 }
 
-const layouts = new WeakMap<CollectionHandle, Layout>();
+const layouts = new WeakMap<CollectionRef, Layout>();
 
-function layoutOf(handle: CollectionHandle): Layout {
+function layoutOf(handle: CollectionRef): Layout {
   let layout = layouts.get(handle);
   if (!layout) {
     const keys = keyColumns(handle);

@@ -27,7 +27,7 @@ export const genesisHash = Buffer.alloc(32);
  * row alone, for Postgres reads no other again after the wait. An app that is deleted has no head any more.
  * Throws APP_NOT_FOUND.
  */
-export async function lockHead(tx: Connection, appNumber: bigint): Promise<LockedHead> {
+export async function lockApp(tx: Connection, appNumber: bigint): Promise<LockedHead> {
   const found = await row<{ height: bigint; ordinal: bigint; hash: Buffer; catalog_revision: bigint }>(
     tx,
     headToLock(appNumber),
@@ -37,7 +37,7 @@ export async function lockHead(tx: Connection, appNumber: bigint): Promise<Locke
   return { height, ordinal, hash, catalogRevision };
 }
 
-/** The statement of lockHead, and its answer where that comes as texts. Throws APP_NOT_FOUND. */
+/** The statement of lockApp, and its answer where that comes as texts. Throws APP_NOT_FOUND. */
 export const headToLock = (appNumber: bigint): Sql =>
   sql`select height, ordinal, hash, catalog_revision from head where app_number = ${appNumber} for update`;
 
@@ -75,7 +75,7 @@ export const isHeadElsewhere = (error: unknown): boolean => sqlState(error) === 
 const noSuchApp = () => notFound(APP_NOT_FOUND, 'There is no such app');
 
 /** Tells writers and readers that what they know of the app's catalog is old. Whoever changes it has locked the head. */
-export async function growCatalogRevision(tx: Queryable, appNumber: bigint): Promise<void> {
+export async function bumpCatalogRevision(tx: Queryable, appNumber: bigint): Promise<void> {
   await execute(tx, sql`update head set catalog_revision = catalog_revision + 1 where app_number = ${appNumber}`);
 }
 

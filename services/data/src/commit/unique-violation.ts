@@ -1,13 +1,13 @@
 import { conflict, type ServiceError } from '@granary/shared/errors';
 import { violatedConstraint } from '@granary/shared/postgres/errors';
-import type { CollectionHandle } from '../catalog/collection';
+import type { CollectionRef } from '../catalog/collection';
 import { uniqueIndexNumber, UNIQUE_VIOLATION } from '../tables/index-build';
 import type { PlacedDocument } from './document-rows';
 
 /** A violated unique index, with the field and the place of the document; undefined for any other error. */
 export function uniqueViolation(
   error: unknown,
-  placed: ReadonlyMap<CollectionHandle, readonly PlacedDocument[]>,
+  placed: ReadonlyMap<CollectionRef, readonly PlacedDocument[]>,
 ): UniqueViolationError | undefined {
   const number = uniqueIndexNumber(violatedConstraint(error));
   if (number === undefined) return undefined;

@@ -1,5 +1,5 @@
 import { ServiceError } from '@granary/shared/errors';
-import type { CollectionHandle } from '../catalog/collection';
+import type { CollectionRef } from '../catalog/collection';
 import type { Committed, Link } from './commit-log';
 import type { Head } from './head';
 import { sameKey, type IdempotencyKey } from './idempotency';
@@ -41,7 +41,7 @@ export interface Write {
    * The links of this write after `head`, for a collection as it is now (undefined: it will be made). Has no effect
    * but its result, for it runs again when a batch does; throws a ServiceError to refuse this write alone.
    */
-  build(handle: CollectionHandle | undefined, head: Head): BuiltLink[];
+  build(handle: CollectionRef | undefined, head: Head): BuiltLink[];
 }
 
 /** A write that waits, and how its caller is answered. */

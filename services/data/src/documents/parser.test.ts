@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { countTurns } from '@granary/shared/testing/event-loop';
-import type { CollectionHandle, IndexDescriptor } from '../catalog/collection';
+import type { CollectionRef, IndexDescriptor } from '../catalog/collection';
 import { keysOfStored, prepareBody, prepareLargeBody, readLargeStoreRoot, readStoreRoot, rulesOf } from './parser';
 import { keyAt, keyText } from '../values/key';
 import { parseSchema } from '../catalog/schema';
@@ -11,7 +11,7 @@ const index = (number: bigint, fieldName: string, unique = false): IndexDescript
   ...{ type: 'any', unique, uniqueParts: 1, status: 'ready' },
 });
 
-const handle: CollectionHandle = {
+const handle: CollectionRef = {
   ...{ appNumber: 1n, appId: 'app', number: 1n, name: 'things', namespace: null, readAccess: 'public' },
   ...{ retentionDays: null, definitions: [], indexes: [index(1n, 'n'), index(2n, 'email', true), index(3n, 'a.b')] },
   schema: parseSchema('{"fields":{"n":{"type":"number"},"kind":{"type":"string","default":"usual"}}}'),

@@ -10,7 +10,7 @@ import {
 import { JsonError } from '@granary/shared/json/error';
 import { JsonReader } from '@granary/shared/json/reader';
 import { atOnce, inSlices, type Steps } from '@granary/shared/concurrency/time-slicing';
-import type { CollectionHandle, IndexDescriptor } from '../catalog/collection';
+import type { CollectionRef, IndexDescriptor } from '../catalog/collection';
 import { sha256Text } from '../commit/head';
 import { isName, nameRule } from '../catalog/names';
 import { fieldProblems, SCHEMA_VIOLATION, type FieldRule } from '../catalog/schema';
@@ -56,10 +56,10 @@ export interface DocumentRules {
 }
 
 const noRules: DocumentRules = { watch: compileWatch([]), indexes: [], isUnique: [], hasUniques: false, fields: [] };
-const compiled = new WeakMap<CollectionHandle, DocumentRules>();
+const compiled = new WeakMap<CollectionRef, DocumentRules>();
 
 /** The rules of a collection; none for one that does not exist yet. */
-export function rulesOf(handle: CollectionHandle | undefined): DocumentRules {
+export function rulesOf(handle: CollectionRef | undefined): DocumentRules {
   if (!handle) return noRules;
   let rules = compiled.get(handle);
   if (!rules) {

@@ -11,10 +11,10 @@ import type { Projection } from '@granary/shared/json/project';
 import { toText, type JsonValue } from '@granary/shared/json/value';
 import { execute, row, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { COLLECTION_NOT_FOUND, findApp, findCollection, type CollectionHandle } from '../catalog/collection';
-import { ALREADY_EXISTS, changingAppOnce } from '../collections/collections';
+import { COLLECTION_NOT_FOUND, findApp, findCollection, type CollectionRef } from '../catalog/collection';
+import { ALREADY_EXISTS, withAppLockOnce } from '../collections/collections';
 import { Recent } from '../catalog/cache';
-import { growCatalogRevision } from '../commit/head';
+import { bumpCatalogRevision } from '../commit/head';
 import { checkDefinitionBytes, listPage } from '../listings/listing';
 import { isName, nameRule } from '../catalog/names';
 import { AppDatabases } from '../query/execute/read-scheduler';
@@ -135,7 +135,7 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
   const exampleResponse = valueOf(request.exampleResponseJson, 'example_response');
   const textOrNull = (value: JsonValue): string | null => (value === null ? null : toText(value));
 
-  return changingAppOnce(pool, request, async (tx, app) => {
+  return withAppLockOnce(pool, request, async (tx, app) => {
     if (await findQuery(tx, app.number, name))
       throw conflict(ALREADY_EXISTS, `A query with the name ${name} already exists`);
     const counted = await row<{ queries: bigint }>(
@@ -159,7 +159,7 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
             ${request.readAccess || 'public'}, ${showsPrivate}, clock_timestamp())`,
     );
     await checkDefinitionBytes(tx, app.number);
-    await growCatalogRevision(tx, app.number);
+    await bumpCatalogRevision(tx, app.number);
     return toQuery(await requireQuery(tx, app, name));
   });
 }
@@ -250,10 +250,10 @@ export async function getQuery({ pool }: { pool: Pool }, appId: string, name: st
 /** Throws QUERY_NOT_FOUND. */
 export async function deleteQuery({ pool }: { pool: Pool }, request: QueryRequest): Promise<DeleteQueryResponse> {
   const { name } = request;
-  return changingAppOnce<DeleteQueryResponse>(pool, request, async (tx, app) => {
+  return withAppLockOnce<DeleteQueryResponse>(pool, request, async (tx, app) => {
     await requireQuery(tx, app, name);
     await execute(tx, sql`delete from query where app_number = ${app.number} and name = ${name}`);
-    await growCatalogRevision(tx, app.number);
+    await bumpCatalogRevision(tx, app.number);
     return {};
   });
 }
@@ -325,7 +325,7 @@ export async function runQuery(
 }
 
 function conditionsOf(
-  handle: CollectionHandle,
+  handle: CollectionRef,
   declared: ReadonlyMap<string, QueryParameter>,
   given: ReadonlyMap<string, string>,
 ): Condition[] {

@@ -2,8 +2,8 @@ import { forbidden, invalid, notFound } from '@granary/shared/errors';
 import type { Call } from '@granary/shared/rpc/types';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { readJson } from '@granary/shared/json/value';
-import { COLLECTION_NOT_FOUND, findApp, type CollectionHandle } from '../catalog/collection';
-import type { ReaderHandles } from '../catalog/cache';
+import { COLLECTION_NOT_FOUND, findApp, type CollectionRef } from '../catalog/collection';
+import type { ReaderCache } from '../catalog/cache';
 import { isName, nameRule } from '../catalog/names';
 import { refusing } from '../documents/parser';
 import { findView } from '../views/views';
@@ -88,7 +88,7 @@ function listSort(body: ReadonlyMap<string, unknown>): SortTerm[] {
 
 /** What a read needs: the databases, and the handles that were looked up lately. */
 export interface ReadContext extends SharedDatabases {
-  readers: ReaderHandles;
+  readers: ReaderCache;
 }
 
 /** The handle of a collection: as it is now, where its counters are part of the answer, else as it was lately. */
@@ -97,7 +97,7 @@ export function handleOf(
   appId: string,
   name: string,
   isFresh: boolean,
-): Promise<CollectionHandle | undefined> {
+): Promise<CollectionRef | undefined> {
   return isFresh ? db.readers.getNow(appId, name) : db.readers.get(appId, name);
 }
 
@@ -134,7 +134,7 @@ export async function readCollection(
   });
 }
 
-function urlQuery(handle: CollectionHandle, request: ReadRequest): ReadOptions {
+function urlQuery(handle: CollectionRef, request: ReadRequest): ReadOptions {
   const parameters = parametersByName(request.parameters);
   const offset = parseOffset(numberOfText(take(parameters, 'offset')));
   const sort = parseSortList(take(parameters, 'sort'));
@@ -156,14 +156,14 @@ function urlQuery(handle: CollectionHandle, request: ReadRequest): ReadOptions {
 const reservedParameters = new Set(['select', 'sort', 'limit', 'offset', 'cursor', 'count']);
 
 /** A name that is no path cannot be an indexed field either, and is refused as such. */
-function fieldOf(handle: CollectionHandle, name: string): ReturnType<typeof parseName> {
+function fieldOf(handle: CollectionRef, name: string): ReturnType<typeof parseName> {
   if (name === '' || name.split('.').includes('')) assertIndexed(handle, name, name);
   return parseName(name, name);
 }
 
-const indexedFields = new WeakMap<CollectionHandle, ReadonlySet<string>>();
+const indexedFields = new WeakMap<CollectionRef, ReadonlySet<string>>();
 
-function indexedFieldsOf(handle: CollectionHandle): ReadonlySet<string> {
+function indexedFieldsOf(handle: CollectionRef): ReadonlySet<string> {
   let fields = indexedFields.get(handle);
   if (!fields) {
     const usable = handle.indexes.filter(({ status }) => status !== 'failed');
@@ -173,7 +173,7 @@ function indexedFieldsOf(handle: CollectionHandle): ReadonlySet<string> {
   return fields;
 }
 
-function assertIndexed(handle: CollectionHandle, field: string, at: string): void {
+function assertIndexed(handle: CollectionRef, field: string, at: string): void {
   const indexed = indexedFieldsOf(handle);
   if (indexed.has(field)) return;
   throw invalid(

@@ -10,8 +10,8 @@ import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { inSlices } from '@granary/shared/concurrency/time-slicing';
 import { APP_NOT_FOUND, findApp } from '../catalog/collection';
-import { changingApp } from '../collections/collections';
-import { growCatalogRevision } from '../commit/head';
+import { withAppLock } from '../collections/collections';
+import { bumpCatalogRevision } from '../commit/head';
 import { isPrivateQuery, queriesWithSource } from '../queries/saved-queries';
 import { generatedBytesMax, ownerPartOf, skillsMarkdown, type SkillsContent } from './markdown';
 
@@ -66,12 +66,12 @@ export async function putSkills(context: SkillsContext, request: PutSkillsReques
   }
   if (markdown.includes('\0'))
     throw invalid('The text is not valid', { markdown: ['holds a character that cannot be stored'] });
-  const app = await changingApp(context.pool, appId, async (tx, owned) => {
+  const app = await withAppLock(context.pool, appId, async (tx, owned) => {
     await execute(
       tx,
       sql`update application set skills_owner_part = ${ownerPartOf(markdown)}, updated_at = clock_timestamp() where number = ${owned.number}`,
     );
-    await growCatalogRevision(tx, owned.number);
+    await bumpCatalogRevision(tx, owned.number);
     return owned;
   });
   return writeSkills(context, app);

@@ -9,11 +9,11 @@ import {
   findCollection,
   keyColumn,
   uniqueColumn,
-  type CollectionHandle,
+  type CollectionRef,
   type IndexColumns,
   type IndexDefinition,
 } from '../catalog/collection';
-import { growCatalogRevision, lockHead } from '../commit/head';
+import { bumpCatalogRevision, lockApp } from '../commit/head';
 import { JobInterruptedError, type JobContext, type Report } from '../jobs/queue';
 import { keysOfStored, rulesOf } from '../documents/parser';
 import { keyText } from '../values/key';
@@ -107,7 +107,7 @@ async function hasConstraint(db: Queryable, appNumber: bigint, number: bigint): 
  */
 export async function fillKeys(
   db: Queryable,
-  handle: CollectionHandle,
+  handle: CollectionRef,
   index: IndexDefinition,
   update: (statement: Sql) => Promise<unknown>,
   report: Report | undefined,
@@ -165,7 +165,7 @@ export async function fillKeys(
 
 /** An index that is to be built, as it was when the build began. */
 interface Building {
-  handle: CollectionHandle;
+  handle: CollectionRef;
   index: IndexDefinition;
   /** Postgres's own version of the catalog row: another one when a later build has been asked for. */
   version: string;
@@ -228,7 +228,7 @@ async function build(pool: Pool, { handle, index }: Building, report: Report): P
     // Writers of the same rows in another order would make a deadlock, so each batch is written under the head's lock.
     const update = (statement: Sql) =>
       retriedTransaction(pool, async (tx) => {
-        await lockHead(tx, handle.appNumber);
+        await lockApp(tx, handle.appNumber);
         await execute(tx, statement);
       });
     await fillKeys(connection, handle, index, update, report);
@@ -248,7 +248,7 @@ async function build(pool: Pool, { handle, index }: Building, report: Report): P
 async function endBuild(pool: Pool, { handle, index, version }: Building, status: 'ready' | 'failed'): Promise<void> {
   const error = status === 'failed' ? duplicates(index).message : null;
   await retriedTransaction(pool, async (tx) => {
-    await lockHead(tx, handle.appNumber);
+    await lockApp(tx, handle.appNumber);
     const ours = await execute(
       tx,
       sql`update document_index set status = ${status}, error = ${error}
@@ -264,7 +264,7 @@ async function endBuild(pool: Pool, { handle, index, version }: Building, status
         await execute(tx, sql`drop index if exists ${named('a_', handle.appNumber, '.')}${name}`);
       }
     }
-    await growCatalogRevision(tx, handle.appNumber);
+    await bumpCatalogRevision(tx, handle.appNumber);
   });
 }
 

@@ -6,7 +6,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { documentsTable, findCollection, historyTable } from '../catalog/collection';
 import { usageColumns, usageEvent, type UsageRow } from '../collections/collections';
-import { lockHead } from '../commit/head';
+import { lockApp } from '../commit/head';
 
 /**
  * Documents that one transaction purges: it holds the lock of the app, and its event of at most 64 KiB names them (an
@@ -42,7 +42,7 @@ export async function purgeExpired(pool: Pool, log: Logger, stopping?: AbortSign
 /** Gives how many documents were removed. */
 async function purgeBatch(pool: Pool, app: { number: bigint; appId: string }, collection: string): Promise<number> {
   return retriedTransaction(pool, async (tx) => {
-    await lockHead(tx, app.number);
+    await lockApp(tx, app.number);
     const handle = await findCollection(tx, app, collection);
     if (!handle || handle.retentionDays === null) return 0;
     const at = await databaseTime(tx);

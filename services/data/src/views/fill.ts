@@ -1,7 +1,7 @@
 import { project } from '@granary/shared/json/project';
 import { execute, row, rows, type Connection } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
-import type { CollectionHandle } from '../catalog/collection';
+import type { CollectionRef } from '../catalog/collection';
 import { documentsOf } from '../query/plan/relation';
 import type { ViewQuery } from '../query/language/view-query';
 import { viewRows } from '../query/sql/aggregate-sql';
@@ -13,12 +13,7 @@ const batchBytes = 8 * 1024 * 1024;
  * Makes a table and fills it with the rows of a view, as they are for the snapshot of the transaction; answers how
  * many they are. Texts that are kept whole never leave Postgres.
  */
-export async function fillView(
-  tx: Connection,
-  table: Sql,
-  handle: CollectionHandle,
-  query: ViewQuery,
-): Promise<bigint> {
+export async function fillView(tx: Connection, table: Sql, handle: CollectionRef, query: ViewQuery): Promise<bigint> {
   await execute(
     tx,
     sql`create table ${table} (pos bigint primary key, id text collate "C" not null, body text not null)`,
@@ -38,7 +33,7 @@ async function fillProjected(
   tx: Connection,
   table: Sql,
   wanted: Sql,
-  handle: CollectionHandle,
+  handle: CollectionRef,
   query: ViewQuery,
 ): Promise<bigint> {
   const averageBytes = Number(handle.sizeBytes / (handle.rowCount + handle.versionCount + 1n)) + 1;

@@ -18,11 +18,11 @@ import {
   findApp,
   findCollection,
   viewTable,
-  type CollectionHandle,
+  type CollectionRef,
   type ReadAccess,
 } from '../catalog/collection';
-import { ALREADY_EXISTS, changingAppOnce } from '../collections/collections';
-import { growCatalogRevision } from '../commit/head';
+import { ALREADY_EXISTS, withAppLockOnce } from '../collections/collections';
+import { bumpCatalogRevision } from '../commit/head';
 import { once, toIdempotencyKey } from '../commit/idempotency';
 import { enqueueJob, type JobContext, type Report } from '../jobs/queue';
 import { checkDefinitionBytes, listPage } from '../listings/listing';
@@ -74,7 +74,7 @@ interface Context {
   log: Logger;
 }
 
-export interface ViewHandle {
+export interface ViewRef {
   appNumber: bigint;
   appId: string;
   number: bigint;
@@ -99,14 +99,14 @@ const viewColumns = sql`v.app_number as "appNumber", a.app_id as "appId", v.numb
 const viewRelation = sql`view v join application a on a.number = v.app_number and a.deleted_at is null`;
 
 /** A view of an app, undefined when there is none of this name. */
-export function findView(db: Queryable, app: { number: bigint }, name: string): Promise<ViewHandle | undefined> {
-  return row<ViewHandle>(
+export function findView(db: Queryable, app: { number: bigint }, name: string): Promise<ViewRef | undefined> {
+  return row<ViewRef>(
     db,
     sql`select ${viewColumns} from ${viewRelation} where v.app_number = ${app.number} and v.name = ${name}`,
   );
 }
 
-async function requireView(db: Queryable, appId: string, name: string): Promise<ViewHandle> {
+async function requireView(db: Queryable, appId: string, name: string): Promise<ViewRef> {
   const view = await findView(db, await findApp(db, appId), name);
   if (!view) throw viewNotFound(name);
   return view;
@@ -136,7 +136,7 @@ export async function createView(
   parseViewQuery(readJsonText(Buffer.from(queryText), 'query'), sourceCollections);
   checkVariableLengths(parseVariables(variablesText));
 
-  return changingAppOnce<JobResponse>(pool, request, async (tx, app) => {
+  return withAppLockOnce<JobResponse>(pool, request, async (tx, app) => {
     const taken = (await row<{ ofThisCall: boolean; ofOthers: boolean; views: bigint }>(
       tx,
       sql`select exists (select from job j join view v on v.number::text = j.payload::json ->> 'view_number'
@@ -150,7 +150,7 @@ export async function createView(
     if (taken.ofThisCall) return { name, ticketId };
     if (taken.ofOthers) throw conflict(ALREADY_EXISTS, `A collection or view with the name ${name} already exists`);
     if (taken.views >= viewsMax) throw invalid(`An app may have at most ${viewsMax} views`, {}, LIMIT_EXCEEDED);
-    const sources: CollectionHandle[] = [];
+    const sources: CollectionRef[] = [];
     for (const source of sourceCollections) sources.push(await requireSource(tx, app, source));
     const showsPrivate = sources.some((source) => source.readAccess === 'private');
     if (showsPrivate && request.readAccess === 'public' && !request.mayPublish) {
@@ -164,7 +164,7 @@ export async function createView(
             ${request.readAccess || (showsPrivate ? 'private' : defaultRead)}, 'building', clock_timestamp()) returning number`,
     ))!;
     await checkDefinitionBytes(tx, app.number);
-    await growCatalogRevision(tx, app.number);
+    await bumpCatalogRevision(tx, app.number);
     return { name, ticketId: await enqueueRefresh(tx, app, number, name, ticketId) };
   });
 }
@@ -173,7 +173,7 @@ async function requireSource(
   tx: Connection,
   app: { number: bigint; appId: string },
   name: string,
-): Promise<CollectionHandle> {
+): Promise<CollectionRef> {
   const handle = await findCollection(tx, app, name);
   if (!handle) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
   return handle;
@@ -236,9 +236,9 @@ export async function listViews({ pool }: Context, request: ListRequest): Promis
     key: [{ column: sql`v.name`, type: 'text' as const }],
     bytes: sql`octet_length(v.query_text) + octet_length(v.variables_text) + coalesce(octet_length(v.error), 0)
       + octet_length(array_to_string(v.source_collections, '","'))`,
-    keyOf: ({ name }: ViewHandle) => [name],
+    keyOf: ({ name }: ViewRef) => [name],
   };
-  const { entries, nextCursor } = await listPage<ViewHandle>(pool, source, request);
+  const { entries, nextCursor } = await listPage<ViewRef>(pool, source, request);
   return { views: entries.map(toView), nextCursor };
 }
 
@@ -247,7 +247,7 @@ export async function getView({ pool }: Context, appId: string, name: string): P
   return toView(await requireView(pool, appId, name));
 }
 
-function toView(view: ViewHandle): View {
+function toView(view: ViewRef): View {
   return message<View>({
     name: view.name,
     queryJson: Buffer.from(view.queryText),
@@ -266,10 +266,10 @@ function toView(view: ViewHandle): View {
 /** Takes a view away, and its rows. Throws VIEW_NOT_FOUND. */
 export async function deleteView({ pool, log }: Context, request: ViewRequest): Promise<DeleteViewResponse> {
   const { appId, name } = request;
-  const answer = await changingAppOnce<DeleteViewResponse>(pool, request, async (tx, app) => {
+  const answer = await withAppLockOnce<DeleteViewResponse>(pool, request, async (tx, app) => {
     const deleted = await execute(tx, sql`delete from view where app_number = ${app.number} and name = ${name}`);
     if (deleted === 0) throw viewNotFound(name);
-    await growCatalogRevision(tx, app.number);
+    await bumpCatalogRevision(tx, app.number);
     return {};
   });
   await dropAbandoned({ pool, log }, (await findApp(pool, appId)).number);
@@ -322,7 +322,7 @@ export async function refreshViewJob(
 }
 
 async function rebuild(tx: Connection, number: bigint): Promise<{ appNumber: bigint; rowCount: bigint }> {
-  const view = await row<ViewHandle>(tx, sql`select ${viewColumns} from ${viewRelation} where v.number = ${number}`);
+  const view = await row<ViewRef>(tx, sql`select ${viewColumns} from ${viewRelation} where v.number = ${number}`);
   if (!view) throw notFound(VIEW_NOT_FOUND, 'The view was deleted');
   const { appNumber, appId } = view;
   const query = parseViewQuery(readJsonText(Buffer.from(view.queryText), 'query'), view.sourceCollections);

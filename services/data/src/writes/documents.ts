@@ -6,7 +6,7 @@ import type { ValidateDocumentsRequest } from '@granary/shared/gen/granary/data/
 import { invalid, ServiceError } from '@granary/shared/errors';
 import { readJson, toText, type JsonValue } from '@granary/shared/json/value';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { requireCollection, type CollectionHandle } from '../catalog/collection';
+import { requireCollection, type CollectionRef } from '../catalog/collection';
 import { linkContent, nextLink, resultsJson, type Committed, type LinkContent } from '../commit/commit-log';
 import type { Entry } from '../commit/head';
 import type { App } from '../commit/batch';
@@ -76,16 +76,16 @@ interface PreparedBody {
   /** Once somebody has asked for them. */
   ids?: DocumentIds;
   /** What they were prepared for. */
-  handle: CollectionHandle | undefined;
+  handle: CollectionRef | undefined;
 }
 
-const prepareFor = (collection: string, body: Buffer, handle: CollectionHandle | undefined): PreparedBody =>
+const prepareFor = (collection: string, body: Buffer, handle: CollectionRef | undefined): PreparedBody =>
   preparedBody(collection, prepareBody(body, rulesOf(handle)), handle);
 
 const preparedBody = (
   collection: string,
   documents: PreparedDocument[],
-  handle: CollectionHandle | undefined,
+  handle: CollectionRef | undefined,
 ): PreparedBody => ({ documents, content: linkContent(collection, documents.map(toEntry)), handle });
 
 const toEntry = ({ id, sha256 }: PreparedDocument): Entry => ({ id, sha256: Buffer.from(sha256, 'latin1') });
@@ -99,7 +99,7 @@ async function prepareAhead(
   committer: Committing,
   collection: string,
   body: Buffer,
-  handle: CollectionHandle | undefined,
+  handle: CollectionRef | undefined,
 ): Promise<PreparedBody | undefined> {
   try {
     const rules = rulesOf(handle);
@@ -114,7 +114,7 @@ async function prepareAhead(
 }
 
 /** A revision that was seen in a transaction that was rolled back comes again, the number of a collection does not. */
-const isSameState = (a: CollectionHandle | undefined, b: CollectionHandle | undefined): boolean =>
+const isSameState = (a: CollectionRef | undefined, b: CollectionRef | undefined): boolean =>
   a?.number === b?.number && a?.revision === b?.revision;
 
 const idsOf = ({ ids }: LinkContent): DocumentIds => ({ set: new Set(ids), count: ids.length });

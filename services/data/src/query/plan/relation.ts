@@ -5,7 +5,7 @@ import {
   keyColumn,
   schemaType,
   viewTable,
-  type CollectionHandle,
+  type CollectionRef,
   type FieldType,
   type IndexDefinition,
 } from '../../catalog/collection';
@@ -46,10 +46,10 @@ export interface DocumentsOptions {
   includeDeleted: boolean;
 }
 
-const sources = new WeakMap<CollectionHandle, Map<number, Source>>();
+const sources = new WeakMap<CollectionRef, Map<number, Source>>();
 
 /** The documents of a collection. The same object for the same handle, so that what is made of it can be kept by it. */
-export function documentsOf(handle: CollectionHandle, options: DocumentsOptions): Source {
+export function documentsOf(handle: CollectionRef, options: DocumentsOptions): Source {
   let known = sources.get(handle);
   if (!known) sources.set(handle, (known = new Map<number, Source>()));
   const which = (options.includeHistory ? 2 : 0) + (options.includeDeleted ? 1 : 0);
@@ -58,7 +58,7 @@ export function documentsOf(handle: CollectionHandle, options: DocumentsOptions)
   return source;
 }
 
-function makeSource(handle: CollectionHandle, { includeHistory, includeDeleted }: DocumentsOptions): Source {
+function makeSource(handle: CollectionRef, { includeHistory, includeDeleted }: DocumentsOptions): Source {
   const dates = new Set<string>();
   for (const [path, rule] of handle.schema?.fields ?? []) if (rule.type === 'date') dates.add(path);
   for (const index of handle.indexes)
@@ -120,7 +120,7 @@ export function rowsOfView(view: { appNumber: bigint; tableNumber: bigint | null
 }
 
 /** How text from a URL is read for a field: as its index says, else as the schema does, else `any`. */
-export function typeOf(handle: CollectionHandle, path: Path): FieldType {
+export function typeOf(handle: CollectionRef, path: Path): FieldType {
   const name = path.join('.');
   if (name === 'id') return 'string';
   const typed = handle.indexes.find((index) => index.fieldName === name && index.type !== 'any');
