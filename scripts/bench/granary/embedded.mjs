@@ -1,4 +1,4 @@
-import { startConstellation } from '@granary/local/constellation';
+import { startConstellation } from '@granary/local/start/constellation';
 import { readConfig } from '@granary/shared/config';
 import { collectSeldom } from '@granary/shared/service/v8';
 import { createLogger } from '@granary/shared/logger';

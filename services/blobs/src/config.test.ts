@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { readConfig } from '@granary/shared/config';
 import { blobsConfig } from './config';
-import { openObjectStore } from './object-store';
+import { openObjectStore } from './objects/object-store';
 
 const common = { DATABASE_URL: 'postgres://localhost/x', INTERNAL_SECRET: 'x'.repeat(32) };
 const s3 = { OBJECT_STORE: 's3', S3_ENDPOINT: 'http://127.0.0.1:9000', S3_BUCKET: 'blobs' };

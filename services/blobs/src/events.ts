@@ -1,6 +1,6 @@
 import { PoisonEvent, type BusEvent } from '@granary/shared/bus/inbox';
 import type { Connection } from '@granary/shared/postgres/pool';
-import { markAllDeleted } from './blobs';
+import { markAllDeleted } from './records/blobs';
 
 /** What other services say that matters to blobs. Their bytes are removed in the background. */
 export async function handleEvent(tx: Connection, event: BusEvent): Promise<void> {

@@ -6,9 +6,9 @@ import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/grpc/server';
 import type { Call } from '@granary/shared/rpc/types';
 import type { AccessTo } from '@granary/shared/rpc/access';
-import { askDeletion, markDeleted, withdrawDeletion } from './blobs';
-import { isOutcomeUnknown, type BlobsContext } from './context';
-import { findVisible } from './download';
+import { askDeletion, markDeleted, withdrawDeletion } from './records/blobs';
+import { isOutcomeUnknown, type BlobsContext } from './records/context';
+import { findVisible } from './transfers/download';
 
 export const blobsDefinition = loadService<BlobsDefinition>('blobs', 'Blobs');
 

@@ -21,17 +21,17 @@ import {
 } from '@granary/shared/service/start';
 import { isStorageFull, StorageMonitor } from '@granary/shared/service/storage';
 import { readableBy } from '@granary/shared/bus/subscribers';
-import { startBytes } from './bytes';
+import { startBytes } from './transfers/server';
 import type { BlobsConfig } from './config';
-import type { BlobsContext } from './context';
+import type { BlobsContext } from './records/context';
 import { handleEvent } from './events';
 import { blobsImplementation } from './handlers';
-import { createMarking } from './marking';
-import { openObjectStore } from './object-store';
-import { installationId } from './objects';
-import { createRemoval } from './removal';
-import { startSettling } from './settling';
-import { startSweeping } from './sweeping';
+import { createMarking } from './records/stored-uploads';
+import { openObjectStore } from './objects/object-store';
+import { installationId } from './objects/objects';
+import { createRemoval } from './records/removal';
+import { startSettling } from './maintenance/reconciliation';
+import { startSweeping } from './maintenance/orphans';
 
 export interface BlobsOverrides extends Overrides {
   /** Data in the same process, or at another address than the configuration's. */

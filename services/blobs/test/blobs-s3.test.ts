@@ -3,7 +3,7 @@ import { openS3Store } from '@granary/shared/objects/s3/store';
 import { testBucket } from '@granary/shared/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/shared/testing/stack';
 import { eventuallyHolds } from '@granary/shared/testing/eventually';
-import { installationId } from '../src/objects';
+import { installationId } from '../src/objects/objects';
 import { startOwnMinio } from '../../local/test/own-minio';
 import { startBench, useStore } from './support/bench';
 import { blobsSuite } from './support/suite';

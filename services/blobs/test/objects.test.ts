@@ -8,9 +8,9 @@ import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
-import { forgetPending, giveUpObjects, insertPending, markDeleted, markStored } from '../src/blobs';
-import { createMarking } from '../src/marking';
-import { findReleased } from '../src/objects';
+import { forgetPending, giveUpObjects, insertPending, markDeleted, markStored } from '../src/records/blobs';
+import { createMarking } from '../src/records/stored-uploads';
+import { findReleased } from '../src/objects/objects';
 
 const log = createLogger('blobs', 'silent');
 let pool: Pool;

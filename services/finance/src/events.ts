@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { PoisonEvent, type BusEvent, type Handle } from '@granary/shared/bus/inbox';
-import type { Prices } from './prices';
-import { applyBlobUsage, applyDataUsage, deleteAppUsage, deleteCollectionUsage } from './usage';
+import type { Prices } from './usage/prices';
+import { applyBlobUsage, applyDataUsage, deleteAppUsage, deleteCollectionUsage } from './usage/usage';
 
 /** The topic of data and of blobs that finance reads. */
 export const usageTopics = ['usage'];

@@ -8,13 +8,13 @@ import type { UpdatePayoutSettingsRequest } from '@granary/shared/gen/granary/fi
 import type { Wallet as WalletMessage } from '@granary/shared/gen/granary/finance/v1/Wallet';
 import { message, type Handlers } from '@granary/shared/rpc/types';
 import { parseUtia } from '@granary/shared/money';
-import { listAuthzTransactions, type AuthzTransaction } from './authz-transactions';
+import { listAuthzTransactions, type AuthzTransaction } from './ledger/authz-transactions';
 import { checkPage } from './page';
-import { updatePayoutSettings, type PayoutSettings, type PayoutSettingsChange } from './payout-settings';
-import { listPayouts, parsePayoutStatus, type Payout } from './payouts';
-import type { Prices } from './prices';
-import { listRetentionCosts, type CollectionCost } from './usage';
-import { getWallet, type Wallet, type Wallets } from './wallet';
+import { updatePayoutSettings, type PayoutSettingsChange } from './payouts/payout-settings';
+import { listPayouts, parsePayoutStatus, type Payout } from './payouts/payouts';
+import type { Prices } from './usage/prices';
+import { listRetentionCosts, type CollectionCost } from './usage/usage';
+import { getWallet, type PayoutSettings, type Wallet, type Wallets } from './wallets/wallet';
 
 /** The Finance service. The gateway has seen to it that the application of a request exists. */
 export function financeHandlers(options: {

@@ -19,9 +19,9 @@ import type { AccessTo } from '@granary/shared/rpc/access';
 import type { FinanceConfig } from './config';
 import { usageHandler, usageTopics } from './events';
 import { financeHandlers } from './handlers';
-import { openKeyFile } from './keys';
-import { createPrices } from './prices';
-import { assertWalletOrigin, hasWalletOrigin } from './wallet';
+import { openKeyFile } from './wallets/keys';
+import { createPrices } from './usage/prices';
+import { assertWalletOrigin, hasWalletOrigin } from './wallets/wallet';
 
 export const financeDefinition = loadService<FinanceDefinition>('finance', 'Finance');
 const paymentsDefinition = loadService<PaymentsDefinition>('payments', 'Payments');

@@ -2,7 +2,15 @@ import { randomUUID } from 'node:crypto';
 import * as fc from 'fast-check';
 import { ServiceError } from '@granary/shared/errors';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { holdTransfer, openAccount, postHold, postTransfer, readAccount, voidHold, type Account } from '../src/ledger';
+import {
+  holdTransfer,
+  openAccount,
+  postHold,
+  postTransfer,
+  readAccount,
+  voidHold,
+  type Account,
+} from '../src/ledger/ledger';
 import { financePool } from './support/harness';
 
 let pool: Pool;

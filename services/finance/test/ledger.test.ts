@@ -6,7 +6,15 @@ import { transaction } from '@granary/shared/postgres/transaction';
 import { superuserUrl } from '@granary/shared/testing/database';
 import { Client } from 'pg';
 import { eventually, eventuallyResolves } from '@granary/shared/testing/eventually';
-import { holdTransfer, openAccount, postHold, postTransfer, readAccount, voidHold, type Transfer } from '../src/ledger';
+import {
+  holdTransfer,
+  openAccount,
+  postHold,
+  postTransfer,
+  readAccount,
+  voidHold,
+  type Transfer,
+} from '../src/ledger/ledger';
 import { financePool, log } from './support/harness';
 
 let pool: Pool;

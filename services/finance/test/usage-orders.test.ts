@@ -5,9 +5,9 @@ import type { Pool } from '@granary/shared/postgres/pool';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { scaledMs } from '@granary/shared/testing/speed';
 import { usageHandler } from '../src/events';
-import type { Prices } from '../src/prices';
-import { costUnits, dayMs, wholeUtia, type PriceList } from '../src/retention';
-import { listRetentionCosts } from '../src/usage';
+import type { Prices } from '../src/usage/prices';
+import { costUnits, dayMs, wholeUtia, type PriceList } from '../src/usage/retention';
+import { listRetentionCosts } from '../src/usage/usage';
 import { financePool } from './support/harness';
 
 const orders = 5_000;

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { execute, row } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { openKeyFile } from '../src/keys';
-import { holdTransfer, openAccount, postTransfer } from '../src/ledger';
+import { openKeyFile } from '../src/wallets/keys';
+import { holdTransfer, openAccount, postTransfer } from '../src/ledger/ledger';
 import { call, startTestFinance, type TestFinance } from './support/harness';
 
 const newApp = () => `a${randomUUID().slice(0, 13)}`;

@@ -2,7 +2,7 @@ import { logLevelOf } from '@granary/shared/config';
 import { runUntilSignalled } from '@granary/shared/service/lifecycle';
 import { createRootLogger } from '@granary/shared/logger';
 import { startLocal } from './service';
-import { readSettings, startLauncher } from './settings';
+import { readSettings, startLauncher } from './start/settings';
 
 const log = createRootLogger(logLevelOf(process.env, 'warn'));
 

@@ -4,13 +4,13 @@ import { stopAll, type Running } from '@granary/shared/service/lifecycle';
 import type { Logger } from '@granary/shared/logger';
 import { startTelemetry } from '@granary/shared/telemetry/start';
 import type { LocalConfig } from './config';
-import { databaseServices, startConstellation, type DatabaseService } from './constellation';
-import { demoApp } from './demo-app';
-import { openDataDirectory } from './data-directory';
+import { databaseServices, startConstellation, type DatabaseService } from './start/constellation';
+import { demoApp } from './start/demo-app';
+import { openDataDirectory } from './postgres/data-directory';
 import { startPostgres } from './postgres/postgres';
-import { readyLines } from './ready';
-import { noteRunning } from './running';
-import { keptSecret } from './secrets';
+import { readyLines } from './start/ready';
+import { noteRunning } from './stack/running';
+import { keptSecret } from './start/secrets';
 
 export interface LocalOptions {
   config: LocalConfig;

@@ -12,7 +12,7 @@ import {
   startConstellation,
   type ConstellationOptions,
   type DatabaseService,
-} from '../src/constellation';
+} from '../src/start/constellation';
 import { startStackGranary } from './stack-granary';
 
 export const operatorKey = 'operator-key-of-the-tests';

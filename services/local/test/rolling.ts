@@ -8,7 +8,7 @@ import { createLogger } from '@granary/shared/logger';
 import { testDatabase } from '@granary/shared/testing/database';
 import { kafkaForTests, minioForTests } from '@granary/shared/testing/stack';
 import { scaledMs } from '@granary/shared/testing/speed';
-import { databaseServices } from '../src/constellation';
+import { databaseServices } from '../src/start/constellation';
 import { accepts, choosePorts } from '../src/stack/ports';
 import { startProgram, untilReady, type LineSink, type Program } from '../src/stack/programs';
 import { beginRun, type Run } from '../src/stack/runs';

@@ -5,7 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { gatewayConfig } from '@granary/gateway/config';
 import { builtServices } from '@granary/shared/testing/stack';
-import { readSettings, startLauncher } from '../src/settings';
+import { readSettings, startLauncher } from '../src/start/settings';
 import { endAllProcesses, OwnStart } from './own-process';
 
 const root = path.join(__dirname, '../../..');

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import type { z } from 'zod';
-import { readSettings, serviceSchemas, stackLauncher, startLauncher, type Launcher } from '../src/settings';
+import { readSettings, serviceSchemas, stackLauncher, startLauncher, type Launcher } from '../src/start/settings';
 import { ofStackAlone, rows, usedByEveryStart } from './settings-rows';
 
 const root = path.join(__dirname, '../../..');

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { builtServices, kafkaForTests, minioForTests } from '@granary/shared/testing/stack';
-import { databaseServices, type ConstellationOptions } from '../src/constellation';
+import { databaseServices, type ConstellationOptions } from '../src/start/constellation';
 import { choosePorts } from '../src/stack/ports';
 import type { LineSink } from '../src/stack/programs';
 import { beginRun } from '../src/stack/runs';

@@ -3,7 +3,7 @@ import { chmod, cp, mkdir, mkdtemp, readFile, readdir, rm, stat, writeFile } fro
 import { createServer, type AddressInfo, type Server } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
-import { openDataDirectory } from '../src/data-directory';
+import { openDataDirectory } from '../src/postgres/data-directory';
 import { identify } from '../src/stack/processes';
 import { endAllProcesses, OwnStart } from './own-process';
 

@@ -31,7 +31,7 @@ import { openTrust } from '@granary/shared/trust/trust';
 import { tasksConfig } from '@granary/tasks/config';
 import { startTasks } from '@granary/tasks/service';
 import { scaledMs } from '@granary/shared/testing/speed';
-import { databaseServices, type DatabaseService } from '../src/constellation';
+import { databaseServices, type DatabaseService } from '../src/start/constellation';
 import { newApp, startGranary } from './granary';
 
 const root = 'the secret from which the tests derive all others';

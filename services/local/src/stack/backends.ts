@@ -1,7 +1,7 @@
 import path from 'node:path';
 import type { KafkaSasl } from '@granary/shared/kafka/client';
 import { stopAll } from '@granary/shared/service/lifecycle';
-import { databaseServices, type DatabaseService } from '../constellation';
+import { databaseServices, type DatabaseService } from '../start/constellation';
 import { startPostgres } from '../postgres/postgres';
 import { requireTools } from './install';
 import { prepareKafka, startKafka } from './kafka-broker';

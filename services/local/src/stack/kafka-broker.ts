@@ -1,7 +1,7 @@
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { exists } from '../postgres/system-user';
-import { keptSecret } from '../secrets';
+import { keptSecret } from '../start/secrets';
 import { brokerProperties, jvmOptions } from './kafka-files';
 import { classPath, formatData, installKafka, type KafkaInstallation } from './kafka-install';
 import { askKafka, coordinatesGroups, type KafkaProbe } from './kafka-probe';

@@ -2,9 +2,9 @@ import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
 import type { Environment } from '@granary/shared/config';
 import { explainStart } from '@granary/shared/start-error';
-import { openDataDirectory } from '../data-directory';
-import { readyLines } from '../ready';
-import { readSettings, stackLauncher } from '../settings';
+import { openDataDirectory } from '../postgres/data-directory';
+import { readyLines } from '../start/ready';
+import { readSettings, stackLauncher } from '../start/settings';
 import { startStack } from './stack';
 
 /** Columns of the names in front of the lines. */

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { databaseServices } from '../constellation';
+import { databaseServices } from '../start/constellation';
 import { environments, type ServicesSettings } from './services';
 
 const guide = readFileSync(path.join(__dirname, '../../../../docs/operations.md'), 'utf8');

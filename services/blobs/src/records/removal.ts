@@ -2,7 +2,7 @@ import type { ObjectStore } from '@granary/shared/objects/store';
 import { row, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { giveUpObjects } from './blobs';
-import { findReleased, forgetReleased } from './objects';
+import { findReleased, forgetReleased } from '../objects/objects';
 
 const batchSize = 100;
 

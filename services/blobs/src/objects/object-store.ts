@@ -3,7 +3,7 @@ import { ConfigError } from '@granary/shared/config';
 import { openFilesystemStore } from '@granary/shared/objects/filesystem';
 import { openS3Store } from '@granary/shared/objects/s3/store';
 import type { ObjectStore } from '@granary/shared/objects/store';
-import type { BlobsConfig } from './config';
+import type { BlobsConfig } from '../config';
 
 /**
  * The store that the configuration names, ready to be used. `owner` tells this installation from others that might be

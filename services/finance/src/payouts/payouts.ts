@@ -1,7 +1,7 @@
 import { invalid } from '@granary/shared/errors';
 import { rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { splitPage, type Page, type PageRequest } from './page';
+import { splitPage, type Page, type PageRequest } from '../page';
 
 export const payoutStatuses = ['pending', 'broadcast', 'confirmed', 'failed'] as const;
 export type PayoutStatus = (typeof payoutStatuses)[number];

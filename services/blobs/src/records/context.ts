@@ -7,7 +7,7 @@ import type { ObjectStore } from '@granary/shared/objects/store';
 import type { DatabaseClock } from '@granary/shared/postgres/clock';
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { StorageMonitor } from '@granary/shared/service/storage';
-import type { Marking } from './marking';
+import type { Marking } from './stored-uploads';
 import type { Removal } from './removal';
 
 /** What every part of the service works with. */

@@ -3,7 +3,6 @@ import { sql } from '@granary/shared/postgres/sql';
 import { StartError } from '@granary/shared/start-error';
 import { addressOf } from './address';
 import type { KeyProvider } from './keys';
-import type { PayoutSettings } from './payout-settings';
 
 /** What wallets are made from. */
 export interface Wallets {
@@ -11,6 +10,16 @@ export interface Wallets {
   keys: KeyProvider;
   /** Of the addresses, e.g. `celestia`. */
   addressPrefix: string;
+}
+
+/** When and where the money of an application is paid out; amounts in utia. */
+export interface PayoutSettings {
+  autoPayoutEnabled: boolean;
+  /** Kept back from payouts; it only ever grows. */
+  lockedBalance: bigint;
+  minPayout: bigint;
+  payoutThreshold: bigint;
+  payoutDestination: string | null;
 }
 
 /** The wallet of an application; amounts in utia. */

@@ -3,7 +3,7 @@ import { execute, row, rows, type Connection, type Pool, type Queryable } from '
 import { empty, sql } from '@granary/shared/postgres/sql';
 import { violatedConstraint } from '@granary/shared/postgres/errors';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
-import { releaseObjects, shareObject } from './objects';
+import { releaseObjects, shareObject } from '../objects/objects';
 import { changeUsage, type UsageChange } from './usage';
 
 export interface Blob {

@@ -2,8 +2,8 @@ import { lstat, rm, stat, statfs, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { StartError } from '@granary/shared/start-error';
-import { resolveDataDir } from './postgres/data-dir';
-import { exists, makeFolders } from './postgres/system-user';
+import { resolveDataDir } from './data-dir';
+import { exists, makeFolders } from './system-user';
 
 /** A new cluster takes 60 MiB, and its first write-ahead log as much again. */
 const defaultNewClusterBytes = 256 * 1024 ** 2;

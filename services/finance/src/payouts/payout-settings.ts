@@ -1,20 +1,10 @@
 import { conflict, invalid, type FieldMessages } from '@granary/shared/errors';
 import { row } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { parseAddress } from './address';
-import { getWallet, type Wallets } from './wallet';
+import { parseAddress } from '../wallets/address';
+import { getWallet, type PayoutSettings, type Wallets } from '../wallets/wallet';
 
 export const LOCKED_BALANCE_DECREASE = 'LOCKED_BALANCE_DECREASE';
-
-/** When and where the money of an application is paid out; amounts in utia. */
-export interface PayoutSettings {
-  autoPayoutEnabled: boolean;
-  /** Kept back from payouts; it only ever grows. */
-  lockedBalance: bigint;
-  minPayout: bigint;
-  payoutThreshold: bigint;
-  payoutDestination: string | null;
-}
 
 /** A field that is absent stays as it is. */
 export type PayoutSettingsChange = { [Field in keyof PayoutSettings]?: NonNullable<PayoutSettings[Field]> };

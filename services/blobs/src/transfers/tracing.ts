@@ -1,7 +1,7 @@
 import { newCall, type Call } from '@granary/shared/rpc/types';
 import type { ObjectStore } from '@granary/shared/objects/store';
 import { traced, type SpanStart } from '@granary/shared/telemetry/trace';
-import type { BlobsContext } from './context';
+import type { BlobsContext } from '../records/context';
 
 const start = (name: string, kind: SpanStart['kind']): SpanStart => ({ service: 'blobs', name, kind });
 

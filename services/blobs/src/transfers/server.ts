@@ -7,7 +7,7 @@ import { grantErrorHeader, grantHeader, type Grant } from '@granary/shared/trust
 import { toServiceError } from '@granary/shared/rpc/status';
 import { drainHttp } from '@granary/shared/http/drain';
 import type { ServerTrust } from '@granary/shared/trust/trust';
-import type { BlobsContext } from './context';
+import type { BlobsContext } from '../records/context';
 import { download } from './download';
 import { tracedTransfer } from './tracing';
 import { upload } from './upload';

@@ -11,8 +11,8 @@ import {
   storedUpload,
   withdrawDeletion,
   type Blob,
-} from './blobs';
-import type { BlobsContext } from './context';
+} from '../records/blobs';
+import type { BlobsContext } from '../records/context';
 
 const batchSize = 100;
 const roundEveryMs = 2_000;

@@ -1,6 +1,6 @@
 import { rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
-import { identify } from './stack/processes';
+import { identify } from './processes';
 
 /** The file of a data directory that says where the Granary on it answers; `npm run demo` reads it. */
 export const runningFile = 'running.json';

@@ -1,6 +1,6 @@
 import { startChore } from '@granary/shared/postgres/scheduled-task';
-import type { BlobsContext } from './context';
-import { knownKeys } from './objects';
+import type { BlobsContext } from '../records/context';
+import { knownKeys } from '../objects/objects';
 
 /**
  * Removes what crashes left in a store that several processes share, every so often, until it is stopped. One copy of the

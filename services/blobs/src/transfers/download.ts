@@ -4,11 +4,11 @@ import { ServiceError } from '@granary/shared/errors';
 import type { ReadGrant } from '@granary/shared/trust/blob-grant';
 import type { ByteRange, ObjectStore } from '@granary/shared/objects/store';
 import { flow } from '@granary/shared/http/pipe';
-import { blobNotFound, findBlob, type Blob } from './blobs';
+import { blobNotFound, findBlob, type Blob } from '../records/blobs';
 import { wanted } from './conditions';
 import { contentDisposition } from './content';
-import type { BlobsContext } from './context';
-import { settleUpload } from './settling';
+import type { BlobsContext } from '../records/context';
+import { settleUpload } from '../maintenance/reconciliation';
 
 /** The bytes never change, but the blob may be deleted and a public collection become private. */
 const cacheControl = 'private, no-cache';

@@ -8,7 +8,7 @@ import { misspeltSettings } from '@granary/shared/service/run';
 import { trustSettings } from '@granary/shared/trust/settings';
 import { tasksConfig } from '@granary/tasks/config';
 import type { z } from 'zod';
-import { localConfig, stackConfig } from './config';
+import { localConfig, stackConfig } from '../config';
 
 /** The settings of each service, see its `config.ts`: whatever is added there can be set for `npm start` and the stack. */
 export const serviceSchemas = {
