@@ -1,0 +1,127 @@
+/**
+ * The map of the code. A room is a folder: the files directly in it. Each package lists its rooms from the ground up, and a
+ * room imports from itself and from rooms listed before it, never from one listed after. Files directly in `src` are
+ * leaves, which every room may import, or the roof, which puts the rooms together and which no room imports.
+ * `npm run lint` checks it; `npm run rooms` draws it (docs/rooms.svg).
+ */
+export const rooms = {
+  shared: [
+    'concurrency',
+    'http',
+    'json',
+    'telemetry',
+    'trust',
+    'postgres/wire',
+    'postgres/multiplexer',
+    'postgres',
+    'rpc',
+    'mux',
+    'grpc',
+    'kafka',
+    'bus',
+    'objects/s3',
+    'objects',
+    'service',
+    'testing',
+  ],
+  data: [
+    'values',
+    'catalog',
+    'documents',
+    'query/language',
+    'query/plan',
+    'query/sql',
+    'query/execute',
+    'listings',
+    'jobs',
+    'usage',
+    'tables',
+    'commit',
+    'apps',
+    'collections',
+    'reads',
+    'queries',
+    'views',
+    'skills',
+    'writes',
+  ],
+  gateway: ['http', 'admission', 'requests', 'pipeline', 'openapi', 'blob-proxy', 'docs', 'routes'],
+  blobs: ['objects', 'records', 'maintenance', 'transfers'],
+  finance: ['ledger', 'wallets', 'payouts', 'usage'],
+  payments: [],
+  tasks: [],
+  local: ['postgres', 'start', 'stack', 'backup'],
+};
+
+export const leaves = {
+  finance: ['config', 'page'],
+  shared: ['config', 'errors', 'ids', 'log-output', 'logger', 'money', 'start-error', 'version'],
+};
+
+/** Each of these libraries is imported in one place only. */
+const importedIn = {
+  kafkajs: 'services/shared/src/kafka/',
+  minio: 'services/(shared/src/objects/s3|local/src/stack)/',
+  '@opentelemetry/[^/]+': 'services/shared/src/telemetry/',
+  pg: 'services/(shared/src/postgres|local/src)/',
+  express: 'services/gateway/src/',
+};
+
+const inRoom = (name, room) => `^services/${name}/src/${room}/[^/]+$`;
+const leavesOf = (name) => `^services/${name}/src/(${[...(leaves[name] ?? ['config']), 'gen/.+'].join('|')})\\.ts$`;
+
+const downward = Object.entries(rooms).flatMap(([name, floors]) => [
+  ...floors.slice(0, -1).map((room, at) => ({
+    name: `${name}/${room}-imports-downward`,
+    severity: 'error',
+    from: { path: inRoom(name, room) },
+    to: { path: floors.slice(at + 1).map((above) => inRoom(name, above)) },
+  })),
+  {
+    name: `${name}-roof-is-not-imported`,
+    severity: 'error',
+    from: { path: `^services/${name}/src/.+/` },
+    to: { path: `^services/${name}/src/[^/]+$`, pathNot: leavesOf(name) },
+  },
+  {
+    name: `${name}-leaves-import-leaves`,
+    severity: 'error',
+    from: { path: leavesOf(name), pathNot: '/gen/' },
+    to: { path: `^services/${name}/src/`, pathNot: leavesOf(name) },
+  },
+  {
+    name: `${name}-folder-is-a-listed-room`,
+    severity: 'error',
+    from: {},
+    to: { path: `^services/${name}/src/.+/`, pathNot: [...floors.map((room) => inRoom(name, room)), leavesOf(name)] },
+  },
+]);
+
+const services = Object.keys(rooms).filter((name) => name !== 'shared' && name !== 'local');
+
+export default {
+  forbidden: [
+    { name: 'no-circle-of-files', severity: 'error', from: {}, to: { circular: true } },
+    { name: 'no-circle-of-folders', severity: 'error', scope: 'folder', from: {}, to: { circular: true } },
+    ...downward,
+    {
+      name: 'services-meet-over-the-network',
+      comment: 'Only services/local, which starts them all in one process, imports services.',
+      severity: 'error',
+      from: { path: `^services/(${services.join('|')}|shared)/src/` },
+      to: { path: `^services/(${services.join('|')}|local)/src/`, pathNot: '^services/$1/' },
+    },
+    ...Object.entries(importedIn).map(([library, place]) => ({
+      name: `${library}-is-imported-in-one-place`,
+      severity: 'error',
+      from: { path: '^services/', pathNot: `^${place}` },
+      to: { path: `node_modules/${library}/` },
+    })),
+  ],
+  options: {
+    tsPreCompilationDeps: true,
+    doNotFollow: { path: 'node_modules' },
+    exclude: { path: '^services/[^/]+/(dist|test)/|\\.test\\.ts$' },
+    enhancedResolveOptions: { exportsFields: ['exports'], conditionNames: ['source', 'require', 'node', 'default'] },
+  },
+};

@@ -1,0 +1,61 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { cruise } from 'dependency-cruiser';
+import configuration, { leaves, rooms } from '../.dependency-cruiser.mjs';
+import { drawRooms } from './rooms/drawing.mjs';
+
+const help = `Checks that imports go downward through the rooms listed in .dependency-cruiser.mjs, and draws them.
+
+  npm run rooms              checks, and writes docs/rooms.svg
+  npm run rooms -- --check   checks, and that docs/rooms.svg is current`;
+
+const root = path.dirname(import.meta.dirname);
+const picture = path.join(root, 'docs/rooms.svg');
+
+/** Where a file of the sources is: `{ name, room }`; undefined for one of another place. */
+function placeOf(file) {
+  const found = /^services\/([^/]+)\/src\/(?:(.+)\/)?([^/]+)\.ts$/.exec(file);
+  if (!found) return undefined;
+  const [, name, folder, base] = found;
+  if (folder !== undefined) return { name, room: folder.startsWith('gen') ? 'leaves' : folder };
+  return { name, room: (leaves[name] ?? ['config']).includes(base) ? 'leaves' : 'roof' };
+}
+
+/** How many files a room has, and how many imports go from one room to another of the same package. */
+function countRooms(modules) {
+  const files = new Map();
+  const arrows = new Map();
+  const add = (counts, key) => counts.set(key, (counts.get(key) ?? 0) + 1);
+  for (const { source, dependencies } of modules) {
+    const from = placeOf(source);
+    if (!from || source.includes('/gen/')) continue;
+    add(files, `${from.name} ${from.room}`);
+    for (const { resolved } of dependencies) {
+      const to = placeOf(resolved);
+      if (to?.name === from.name && to.room !== from.room) add(arrows, `${from.name} ${from.room} ${to.room}`);
+    }
+  }
+  return { files, arrows };
+}
+
+function describeViolation({ rule, from, to, cycle }) {
+  const way = cycle ? cycle.map((step) => step.name).join(' → ') : to;
+  return `${rule.name}: ${from} → ${way}`;
+}
+
+async function main(args) {
+  if (args.includes('--help')) return console.log(help);
+  process.chdir(root);
+  const { output } = await cruise(
+    Object.keys(rooms).map((name) => `services/${name}/src`),
+    { ...configuration.options, ruleSet: { forbidden: configuration.forbidden }, validate: true },
+  );
+  for (const violation of output.summary.violations) console.log(describeViolation(violation));
+  const drawing = drawRooms(rooms, countRooms(output.modules));
+  if (!args.includes('--check')) writeFileSync(picture, drawing);
+  const isCurrent = readFileSync(picture, 'utf8') === drawing;
+  if (!isCurrent) console.log('docs/rooms.svg is not current: run npm run rooms.');
+  if (output.summary.violations.length > 0 || !isCurrent) process.exitCode = 1;
+}
+
+await main(process.argv.slice(2));
