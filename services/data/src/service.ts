@@ -8,7 +8,7 @@ import { startChore } from '@granary/shared/postgres/scheduled-task';
 import { Lane } from '@granary/shared/postgres/multiplexer/multiplexer';
 import { createPool } from '@granary/shared/postgres/pool';
 import { startService, type Overrides, type RunningService } from '@granary/shared/service/start';
-import { observeLane } from '@granary/shared/postgres/pool-metrics';
+import { observeMultiplexer } from '@granary/shared/postgres/multiplexer/metrics';
 import { readableBy } from '@granary/shared/bus/subscribers';
 import { dataAccess } from './access';
 import { Committer } from './commit/committer';
@@ -64,7 +64,7 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
         log,
       });
       const lane = createLane(config, log);
-      const unobserveLane = observeLane('granary-data-lane', lane);
+      const unobserveMultiplexer = observeMultiplexer('granary-data-lane', lane);
       const usage = new UsagePublisher(pool, log, notify);
       const batches = Math.max(1, Math.floor(config.DATABASE_POOL_SIZE / 2));
       // There are as many lanes as the database has cores; one is left to small writes.
@@ -123,7 +123,7 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
           await worker.stop();
           await committer.stop();
           await usage.stop();
-          unobserveLane();
+          unobserveMultiplexer();
           await lane.end();
           await fast.end();
         },

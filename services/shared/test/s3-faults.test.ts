@@ -41,7 +41,7 @@ describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', (
   });
 
   test('a store that stops answering makes the upload fail in time', async () => {
-    const { store, uploads } = await openTestStore(minio, { idleTimeoutMs: 200, transferPatienceMs: 500 });
+    const { store, uploads } = await openTestStore(minio, { idleTimeoutMs: 200, transferRetryMs: 500 });
     minio.freeze();
     const refused = { code: 'UNAVAILABLE' };
     await expect(store.receive(chunksOf(Buffer.alloc(6 * mebibyte)))).rejects.toMatchObject(refused);
@@ -59,7 +59,7 @@ describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', (
   });
 
   test('a store that stops in the middle of a download makes it fail in time', async () => {
-    const { store } = await openTestStore(minio, { idleTimeoutMs: 1_000, transferPatienceMs: 500 });
+    const { store } = await openTestStore(minio, { idleTimeoutMs: 1_000, transferRetryMs: 500 });
     const received = await store.receive(chunksOf(randomBytes(32 * mebibyte)));
     await received.keep();
     const stream = (await store.read(received.key))!;
@@ -94,7 +94,7 @@ describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', (
     });
 
     test('and stays away, uploads fail as unavailable; later nothing of them can be seen, and they can be swept', async () => {
-      const { store, objects, uploads, hasParts } = await openTestStore(minio, { transferPatienceMs: 1_000 });
+      const { store, objects, uploads, hasParts } = await openTestStore(minio, { transferRetryMs: 1_000 });
       async function* source() {
         yield* chunksOf(randomBytes(12 * mebibyte));
         await minio.kill();
@@ -136,7 +136,7 @@ describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', (
     });
 
     test('in the middle of a download and stays away, the download fails and does not end short', async () => {
-      const { store } = await openTestStore(minio, { transferPatienceMs: 1_000 });
+      const { store } = await openTestStore(minio, { transferRetryMs: 1_000 });
       const received = await store.receive(chunksOf(randomBytes(32 * mebibyte)));
       await received.keep();
       const stream = (await store.read(received.key))!;

@@ -2,7 +2,7 @@ import type { Event } from '../gen/granary/events/v1/Event';
 import type { Position } from '../gen/granary/events/v1/Position';
 import { execute, row, rows, type Connection } from '../postgres/pool';
 import { join, sql } from '../postgres/sql';
-import { eventApplied } from './metrics';
+import { observeDelay } from './metrics';
 import { traced } from '../telemetry/trace';
 import type { PartitionPlace } from '../kafka/client';
 import { start } from './position';
@@ -287,7 +287,7 @@ async function applyTraced(tx: Connection, consumer: string, event: Event, handl
   const { topic, at, trace } = event;
   const [service = consumer] = consumer.split('-');
   await traced({ service, name: `apply ${topic}`, kind: 'consumer' }, trace, async () => handle(tx, toBusEvent(event)));
-  eventApplied(consumer, topic, at);
+  observeDelay(consumer, topic, at);
 }
 
 /** Keeps an event that cannot be applied now; its key is parked from here on. */

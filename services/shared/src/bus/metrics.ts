@@ -12,8 +12,8 @@ const delays = histograms(
 );
 const known = new Map<string, Map<string, Histogram>>();
 
-/** A consumer has applied an event of this time (ISO 8601). */
-export function eventApplied(consumer: string, topic: string, at: string): void {
+/** Records the delay of an event that a consumer has applied; `at` is its time in ISO 8601. */
+export function observeDelay(consumer: string, topic: string, at: string): void {
   let ofConsumer = known.get(consumer);
   if (!ofConsumer) known.set(consumer, (ofConsumer = new Map<string, Histogram>()));
   let delay = ofConsumer.get(topic);
@@ -21,7 +21,7 @@ export function eventApplied(consumer: string, topic: string, at: string): void 
   delay.observe(Math.max(0, Date.now() - Date.parse(at)) / 1_000);
 }
 
-/** Counting goes no further than this; it is enough to see that something is wrong. */
+/** Larger backlogs are reported as this number, which bounds the cost of counting. */
 const countMax = 10_000;
 
 interface ReaderRow {
@@ -30,7 +30,7 @@ interface ReaderRow {
   oldest: Date | null;
 }
 
-/** Has the tables of events in a service's database asked at each scrape, until what it returns is called. */
+/** Reports the outbox and the dead letters of a service at scrapes until the returned function is called. */
 export function observeBus(service: string, pool: Pool): () => void {
   return addSource({
     families: [

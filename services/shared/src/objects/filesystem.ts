@@ -9,20 +9,20 @@ import { createMeasure, type ObjectStore, type ReceivedObject } from './store';
 
 const KEY = /^[0-9a-f]{2}\/[0-9a-f]{2}\/[0-9a-f]{32}$/;
 
-/** What waits in memory for the disk, per object that is written. */
+/** Buffered for the disk, for each object that is written. */
 const writeBufferBytes = 1024 * 1024;
-/** What is read ahead, per object that is read. */
+/** Read-ahead for each object that is read. */
 const readBufferBytes = 256 * 1024;
 
-/** The file in which a store in `directory` has the object of that key. Throws a RangeError for what is no key. */
+/** The path of an object of the store in `directory`. Throws a RangeError for an invalid key. */
 export function filesystemPath(directory: string, key: string): string {
   if (!KEY.test(key)) throw new RangeError('not a key of this store');
   return join(directory, 'objects', key);
 }
 
 /**
- * An object store in a directory, which belongs to one process at a time: `objects/` holds the objects, two levels
- * deep by the first digits of their keys, `tmp/` what is being taken in. Empties `tmp/` of what a crash left there.
+ * An object store in a directory of one process: `objects/` holds the objects, two levels deep by the first digits of
+ * their keys, `tmp/` the uploads under way. Opening it empties `tmp/`, where a crash may have left files.
  */
 export async function openFilesystemStore(directory: string): Promise<ObjectStore> {
   const objects = join(directory, 'objects');
@@ -54,7 +54,7 @@ async function receive(objects: string, temporary: string, source: AsyncIterable
   const path = join(temporary, name);
   const measure = createMeasure();
   try {
-    // `flush` syncs the file before it is closed, and the pipeline ends when it is closed.
+    // `flush` syncs the file before it is closed, and the pipeline ends after that.
     const sink = createWriteStream(path, { flags: 'wx', mode: 0o600, highWaterMark: writeBufferBytes, flush: true });
     await pipeline(source, (chunks: AsyncIterable<Buffer>) => measure.through(chunks), sink);
   } catch (error) {
@@ -70,18 +70,18 @@ async function receive(objects: string, temporary: string, source: AsyncIterable
 }
 
 async function keep(from: string, to: string, objects: string): Promise<void> {
-  const made = await mkdir(dirname(to), { recursive: true, mode: 0o700 });
+  const created = await mkdir(dirname(to), { recursive: true, mode: 0o700 });
   await rename(from, to);
   await syncDirectory(dirname(to));
-  // A directory that was just made is itself an entry that must reach the disk, up to the one that was there before.
-  if (made === undefined) return;
+  // A new directory is itself an entry to be synced, up to the one that existed before.
+  if (created === undefined) return;
   await syncDirectory(dirname(dirname(to)));
   await syncDirectory(objects);
 }
 
 async function remove(path: string): Promise<void> {
   await rm(path, { force: true });
-  // So that a power cut does not bring back what was deleted.
+  // Otherwise a deleted object could reappear after a power cut.
   await existing(syncDirectory(dirname(path)));
 }
 
@@ -92,7 +92,7 @@ async function probe(path: string): Promise<void> {
     await handle.write(content, 0, content.length, 0);
     await handle.datasync();
     const { buffer } = await handle.read(Buffer.alloc(content.length), 0, content.length, 0);
-    if (!buffer.equals(content)) throw new Error('the object store gave back other bytes than were written');
+    if (!buffer.equals(content)) throw new Error('the object store returned other bytes than were written');
   } finally {
     await handle.close();
   }

@@ -1,17 +1,17 @@
 import { createHash } from 'node:crypto';
 import type { Readable } from 'node:stream';
 
-/** Positions of bytes, both inclusive. */
+/** Offsets of bytes, both inclusive. */
 export interface ByteRange {
   start: number;
   end: number;
 }
 
 /**
- * Bytes that were taken in completely but that nobody can read yet. `keep` makes them an object; once it resolves they
- * survive a power cut. Whatever was neither kept nor discarded when the process ends is thrown away later. So the key
- * can be written down in between, and no crash leaves an object that nobody knows of. `discard` after a `keep` that
- * failed is fine; what it cannot remove is swept.
+ * The first phase of an upload: all bytes have arrived, but nothing can read them yet. `keep` makes them an object that
+ * is durable once it resolves. Bytes that are neither kept nor discarded when the process ends are removed by a sweep.
+ * So the caller can record the key in between, and no crash leaves an unknown object. `discard` may follow a `keep` that
+ * failed; a sweep removes what it cannot.
  */
 export interface ReceivedObject {
   key: string;
@@ -23,45 +23,44 @@ export interface ReceivedObject {
 }
 
 /**
- * Where the bytes of blobs are. Keys are made by the store from random bits, never from anything that a user chose.
- * Throws STORAGE_FULL when the store is out of space, UNAVAILABLE when it cannot be reached.
+ * Stores the bytes of blobs. The store creates the keys from random bits, never from user input. Throws STORAGE_FULL
+ * when the store is out of space, UNAVAILABLE when it cannot be reached.
  */
 export interface ObjectStore {
   /**
-   * Takes in a stream at the pace of the store: what is held in memory at once is bounded. An error of the source is
-   * thrown on, and nothing is left.
+   * Receives a stream with backpressure, in bounded memory. An error of the source is rethrown, and nothing is left.
    */
   receive(source: AsyncIterable<Buffer>): Promise<ReceivedObject>;
-  /** The bytes of an object, or a range of them. Whoever takes the stream destroys it. Undefined: there is no such object. */
+  /** An object or a range of it; undefined when there is no such object. The caller destroys the stream. */
   read(key: string, range?: ByteRange): Promise<Readable | undefined>;
-  /** Undefined: there is no such object. */
+  /** Undefined when there is no such object. */
   stat(key: string): Promise<{ sizeBytes: number } | undefined>;
-  /** Deleting what is not there is fine. */
+  /** Succeeds for an object that does not exist. */
   delete(key: string): Promise<void>;
-  /** Writes and reads a few bytes; throws when that fails. */
+  /** Writes and reads a few bytes, for health checks. */
   probe(): Promise<void>;
   /**
-   * Throws away what crashes left: what was received and not kept, and objects that are not among the keys that
-   * `known` picks from those it is asked about. Nothing that has changed since `before` is touched, for another
-   * process may be at work on it. Answers how many things it removed. Absent where a start leaves nothing to sweep.
+   * Removes what crashes left: bytes that were received and not kept, and objects whose keys `known` does not return.
+   * Spares everything that changed after `before`, for it may belong to an upload under way. Returns how many it
+   * removed. Absent where opening the store removes such things.
    */
   sweep?(before: Date, known: (keys: readonly string[]) => Promise<ReadonlySet<string>>): Promise<number>;
-  /** A URL under which anybody can read an object for a while. Absent where there is none. */
+  /** A URL that gives read access to an object for a limited time. Absent where the store has none. */
   presign?(key: string, headers: PresignedHeaders): Promise<string>;
   close?(): void;
 }
 
-/** How an object that is read by a presigned URL is described to the reader. */
+/** Headers of the response to a presigned URL. */
 export interface PresignedHeaders {
   contentType: string;
   contentDisposition: string;
   cacheControl: string;
 }
 
-/** Counts and hashes what flows through. */
+/** Counts and hashes the bytes of a stream. */
 export interface Measure {
   through(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer>;
-  /** Once everything has flowed through. */
+  /** To be called once, at the end of the stream. */
   result(): { sizeBytes: number; sha256: string };
 }
 

@@ -1,52 +1,46 @@
-import type { Lane } from './multiplexer/multiplexer';
-import type { Pool } from './pool';
 import { addSource, type Sample, type Source } from '../telemetry/metrics';
 
-const labels = ['pool'];
-const families: Source['families'] = [
+/** What is read of a pool of `pg`. */
+interface ObservedPool {
+  readonly ended: boolean;
+  readonly totalCount: number;
+  readonly idleCount: number;
+  readonly waitingCount: number;
+}
+
+export const poolLabels = ['pool'];
+export const poolFamilies: Source['families'] = [
   {
     name: 'granary_pg_connections',
     help: 'Connections to Postgres, by what they do.',
-    labels: [...labels, 'state'],
+    labels: [...poolLabels, 'state'],
     type: 'gauge',
   },
-  { name: 'granary_pg_waiting', help: 'What waits for a connection or a place on one.', labels, type: 'gauge' },
+  {
+    name: 'granary_pg_waiting',
+    help: 'What waits for a connection or a place on one.',
+    labels: poolLabels,
+    type: 'gauge',
+  },
 ];
 
-/** Has the connections of a pool counted until it ends. `name` is the application name that Postgres sees. */
-export function observePool(name: string, pool: Pool): void {
-  const remove = addSource({
-    families,
-    collect: () => {
-      if (pool.ended) remove();
-      return {
-        granary_pg_connections: [
-          [[name, 'busy'], pool.totalCount - pool.idleCount],
-          [[name, 'idle'], pool.idleCount],
-        ],
-        granary_pg_waiting: [[[name], pool.waitingCount]],
-      };
-    },
-  });
+export function connectionSamples(name: string, busy: number, idle: number): Sample[] {
+  return [
+    [[name, 'busy'], busy],
+    [[name, 'idle'], idle],
+  ];
 }
 
-/** The same for a lane, whose connections carry several statements each. */
-export function observeLane(name: string, lane: Lane): () => void {
-  return addSource({
-    families: [
-      ...families,
-      { name: 'granary_pg_in_flight', help: 'Statements that Postgres has not answered yet.', labels, type: 'gauge' },
-    ],
+/** Reports the connections of a pool until it ends. `name` is the application name that Postgres sees. */
+export function observePool(name: string, pool: ObservedPool): void {
+  const remove = addSource({
+    families: poolFamilies,
     collect: () => {
-      const { busy, idle, inFlight, waiting } = lane.counts();
-      const connections: Sample[] = [
-        [[name, 'busy'], busy],
-        [[name, 'idle'], idle],
-      ];
+      if (pool.ended) remove();
+      const { totalCount, idleCount, waitingCount } = pool;
       return {
-        granary_pg_connections: connections,
-        granary_pg_waiting: [[[name], waiting]],
-        granary_pg_in_flight: [[[name], inFlight]],
+        granary_pg_connections: connectionSamples(name, totalCount - idleCount, idleCount),
+        granary_pg_waiting: [[[name], waitingCount]],
       };
     },
   });

@@ -3,10 +3,10 @@ import { sql } from '../postgres/sql';
 import { shared } from './probe';
 import { addSource } from '../telemetry/metrics';
 
-/** Postgres looks at every file of a database for its size, so it is asked only this often. */
+/** The size of a database is cached this long, for Postgres stats all its files. */
 const freshMs = 30_000;
 
-/** Has the size of a service's database asked at scrapes, until what it returns is called. */
+/** Reports the size of a service's database at scrapes until the returned function is called. */
 export function observeDatabase(service: string, pool: Pool): () => void {
   const size = shared(freshMs, () =>
     row<{ bytes: bigint }>(pool, sql`select pg_database_size(current_database()) as bytes`),

@@ -7,14 +7,14 @@ import { watchProcess } from './process-metrics';
 const textFormat = 'text/plain; version=0.0.4; charset=utf-8';
 
 export interface MetricsServer {
-  /** host:port, with the port that was really taken. */
+  /** host:port, with the actual port where 0 was configured. */
   address: string;
   stop(): Promise<void>;
 }
 
 /**
- * Answers GET and HEAD of `/metrics` on a port of its own. Who can reach it is a matter of the network: it asks for no key. Throws a
- * ConfigError when it cannot have the port.
+ * Serves `/metrics` for GET and HEAD on a port of its own, without authentication: the network decides who reaches it.
+ * Throws a ConfigError when the port is not available.
  */
 export async function startMetricsServer(listen: string): Promise<MetricsServer> {
   const server = createServer({ maxHeaderSize: 8 * 1024, requestTimeout: 10_000 }, (request, response) => {

@@ -5,9 +5,9 @@ import { addSource, type Source } from './metrics';
 const seconds = (nanoseconds: number) => (Number.isFinite(nanoseconds) ? nanoseconds / 1e9 : 0);
 const gauge = (name: string, help: string) => ({ name, help, labels: [], type: 'gauge' as const });
 
-/** The metrics that dashboards expect of a Node process, under the names that they expect. Ends with what it returns. */
+/** The metrics of a Node process under the names that dashboards expect, until the returned function is called. */
 export function watchProcess(): () => void {
-  // Its timer costs a little, so it runs only where somebody scrapes.
+  // It keeps a timer, so it runs only where metrics are served.
   const delay = monitorEventLoopDelay({ resolution: 20 });
   delay.enable();
   let lastLoop = performance.eventLoopUtilization();

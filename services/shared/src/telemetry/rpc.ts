@@ -1,5 +1,5 @@
 import { ServiceError } from '../errors';
-import { counters, gauges, histograms, type Counter, type Histogram } from './metrics';
+import { counters, gauges, histograms, type Counter, type Gauge, type Histogram } from './metrics';
 import { ended, startSpan } from './trace';
 
 const labels = ['method', 'direction'];
@@ -15,13 +15,13 @@ const durations = histograms({
 });
 const inFlight = gauges({ name: 'granary_rpc_in_flight', help: 'Calls between services under way.', labels });
 
-/** `server`: its handler, for callers in the same process too. `client`: a call over the wire, each attempt for itself. */
+/** `server`: the handler, also for callers in the same process. `client`: a call over the network, each attempt. */
 type Direction = 'server' | 'client';
 
-/** Counts and times the calls of one method. */
+/** Request metrics of one method. */
 export class MethodMetrics {
   private readonly duration: Histogram;
-  private readonly inFlight: Counter;
+  private readonly inFlight: Gauge;
   private readonly byCode = new Map<string, Counter>();
 
   constructor(
@@ -32,13 +32,13 @@ export class MethodMetrics {
     this.inFlight = inFlight.with(method, direction);
   }
 
-  /** Answers what `end` wants to know. */
+  /** Returns the argument `beganAtMs` of `end`. */
   begin(): number {
     this.inFlight.value += 1;
     return performance.now();
   }
 
-  /** `code`: a name of gRPC. */
+  /** `code`: the name of a gRPC status. */
   end(beganAtMs: number, code: string): void {
     this.inFlight.value -= 1;
     this.duration.observe((performance.now() - beganAtMs) / 1_000);
@@ -50,14 +50,14 @@ export class MethodMetrics {
 
 const known = { server: new Map<string, MethodMetrics>(), client: new Map<string, MethodMetrics>() };
 
-/** Of the method at a path, `/package.Service/Method`. */
+/** Metrics of the method at a path, `/package.Service/Method`. */
 export function methodMetrics(path: string, direction: Direction): MethodMetrics {
   let metrics = known[direction].get(path);
   if (!metrics) known[direction].set(path, (metrics = new MethodMetrics(path.slice(1), direction)));
   return metrics;
 }
 
-/** Counts and times what a client sends. */
+/** Adds client metrics to a function that sends calls. */
 export function measuredCalls<A extends unknown[], T>(
   path: string,
   send: (...args: A) => Promise<T>,
@@ -76,10 +76,10 @@ export function measuredCalls<A extends unknown[], T>(
   };
 }
 
-/** `granary.data.v1.Data/Store` is done by `data`. */
+/** `data` of `/granary.data.v1.Data/Store`. */
 const serviceOf = (path: string): string => path.split('.')[1] ?? 'unknown';
 
-/** Runs a handler in a span of its own when the call is traced; the call that the handler sees belongs to that. */
+/** Runs the handler of a traced call in a span; the call that the handler gets carries that span as its parent. */
 export function inSpan<C extends { trace?: string | undefined }, T>(
   path: string,
   call: C,

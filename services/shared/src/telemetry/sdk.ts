@@ -5,12 +5,15 @@ import type { Span, SpanKind, Tracer } from './trace';
 
 export interface Sdk {
   tracer: Tracer;
-  /** Sends what has not been sent yet. */
+  /** Sends the remaining spans. */
   stop(): Promise<void>;
 }
 
+/** Loads the modules of the SDK. */
+export const loadSdk = () => import('@opentelemetry/sdk-node');
+
 export interface SdkOptions {
-  /** What the spans are said to come from. */
+  /** The service name of the spans. */
   name: string;
   log: Logger;
   /** Instead of those that the environment names. */
@@ -18,15 +21,15 @@ export interface SdkOptions {
 }
 
 /**
- * The only file that knows the OpenTelemetry SDK. The SDK is loaded when it is asked for and not before: that takes a
- * third of a second and some 30 MB. It reads `OTEL_*` itself; what is sampled was decided before it hears of a span.
+ * The only file that imports the OpenTelemetry SDK, and only when traces are wanted: loading it takes a third of a
+ * second and some 30 MB. The SDK reads `OTEL_*` itself. Sampling is decided before a span is created (trace.ts).
  */
 export async function openSdk({ name, log, exporter }: SdkOptions): Promise<Sdk> {
-  const { NodeSDK, api, resources, tracing } = await import('@opentelemetry/sdk-node');
+  const { NodeSDK, api, resources, tracing } = await loadSdk();
   api.diag.setLogger(
     {
-      error: (message) => log.warn({ said: message }, 'telemetry'),
-      warn: (message) => log.warn({ said: message }, 'telemetry'),
+      error: (message) => log.warn({ detail: message }, 'telemetry'),
+      warn: (message) => log.warn({ detail: message }, 'telemetry'),
       info: () => {},
       debug: () => {},
       verbose: () => {},
@@ -36,7 +39,7 @@ export async function openSdk({ name, log, exporter }: SdkOptions): Promise<Sdk>
   const sdk = new NodeSDK({
     serviceName: name,
     sampler: new tracing.AlwaysOnSampler(),
-    // Not the one of the process: it tells the command line, in which there may be a key.
+    // Not the process detector: it exports the command line, which may contain a key.
     resourceDetectors: [resources.envDetector, resources.hostDetector],
     textMapPropagator: null,
     contextManager: contextless(api),
@@ -58,8 +61,8 @@ export async function openSdk({ name, log, exporter }: SdkOptions): Promise<Sdk>
 }
 
 /**
- * Keeps no context. That of the SDK is an AsyncLocalStorage, which on Node 20 makes every promise of the process dearer
- * from the first batch of spans on.
+ * A context manager without a context. The one of the SDK is an AsyncLocalStorage, which on Node 20 makes every promise
+ * of the process more expensive from the first batch of spans on.
  */
 function contextless({ ROOT_CONTEXT }: typeof import('@opentelemetry/api')): ContextManager {
   const manager: ContextManager = {
@@ -95,7 +98,7 @@ function tracerOf(api: typeof import('@opentelemetry/api')): Tracer {
       rename: (name) => void span.updateName(name),
       end: (error) => {
         if (error !== undefined) {
-          // No text of an error: it may hold what a user sent.
+          // Not the message of the error: it may contain user input.
           span.setStatus({ code: SpanStatusCode.ERROR });
           span.setAttribute('error.type', errorType(error));
         }
@@ -118,7 +121,7 @@ function tracerOf(api: typeof import('@opentelemetry/api')): Tracer {
   };
 }
 
-/** What an error is called: the reason of one of ours, the code of one of Postgres or Node, else its class. */
+/** The reason of a ServiceError, the code of an error of Postgres or Node, otherwise the name of the class. */
 function errorType(error: unknown): string {
   const { reason, code, name } = (error ?? {}) as { reason?: unknown; code?: unknown; name?: unknown };
   return [reason, code, name].find((each): each is string => typeof each === 'string') ?? 'error';

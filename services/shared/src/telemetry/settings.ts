@@ -1,11 +1,11 @@
 import { z } from 'zod';
 
-/** An empty variable is one that is not set, as OpenTelemetry has it. */
+/** An empty variable counts as unset, as OpenTelemetry specifies. */
 const unlessEmpty = <S extends z.ZodType>(schema: S) =>
   z.preprocess((value) => (value === '' ? undefined : value), schema);
 const text = unlessEmpty(z.string().optional());
 
-/** The names that OpenTelemetry gives to ways of choosing what is traced. */
+/** Samplers, by the names of OpenTelemetry. */
 export const samplers = [
   'always_on',
   'always_off',
@@ -17,12 +17,11 @@ export const samplers = [
 export type Sampler = (typeof samplers)[number];
 
 /**
- * What every process reads of its environment about what it tells of itself. Nothing is sent anywhere unless an
- * endpoint or an exporter is named; all else that OpenTelemetry knows (`OTEL_EXPORTER_OTLP_HEADERS`, the limits of the
- * batches and so on) is read by its SDK.
+ * The telemetry settings of every process. Nothing is sent unless an endpoint or an exporter is named. The SDK of
+ * OpenTelemetry reads its other variables itself (`OTEL_EXPORTER_OTLP_HEADERS`, the limits of batches and so on).
  */
 export const telemetrySettings = {
-  /** host:port of an HTTP listener for Prometheus; absent: none. */
+  /** host:port of the HTTP listener for Prometheus; there is none when absent. */
   METRICS_LISTEN: unlessEmpty(
     z
       .string()
@@ -33,7 +32,7 @@ export const telemetrySettings = {
   OTEL_SERVICE_NAME: text,
   OTEL_EXPORTER_OTLP_ENDPOINT: text,
   OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: text,
-  /** As the SDK has it, for example `otlp` or `console`. */
+  /** By the names of the SDK, for example `otlp` or `console`. */
   OTEL_TRACES_EXPORTER: text,
   OTEL_TRACES_SAMPLER: unlessEmpty(z.enum(samplers).default('parentbased_always_on')),
   /** The share of requests that is traced, for the samplers that have a ratio. */
@@ -43,7 +42,7 @@ export const telemetrySettings = {
 export const telemetrySchema = z.object(telemetrySettings);
 export type TelemetrySettings = Partial<z.infer<typeof telemetrySchema>>;
 
-/** Whether the environment says where traces go. */
+/** Whether the environment names a destination for traces. */
 export function wantsTraces(settings: TelemetrySettings): boolean {
   if (settings.OTEL_SDK_DISABLED?.toLowerCase() === 'true' || settings.OTEL_TRACES_EXPORTER === 'none') return false;
   const { OTEL_TRACES_EXPORTER, OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT } = settings;

@@ -5,14 +5,14 @@ import { wantsTraces, type TelemetrySettings } from './settings';
 import { useTracer } from './trace';
 
 export interface Telemetry {
-  /** host:port under which metrics are served, if they are. */
+  /** host:port of the metrics; absent when they are not served. */
   metricsAddress?: string;
   stop(): Promise<void>;
 }
 
 /**
- * Starts what a process tells of itself, as far as its settings ask for it: metrics over HTTP, traces to where `OTEL_*`
- * says. `name` is what traces are said to come from, unless `OTEL_SERVICE_NAME` says something else.
+ * Starts the telemetry that the settings ask for: metrics over HTTP, traces to the exporter of `OTEL_*`. `name` is the
+ * service name of the traces unless `OTEL_SERVICE_NAME` gives another.
  */
 export async function startTelemetry(name: string, settings: TelemetrySettings, log: Logger): Promise<Telemetry> {
   const stops: Array<() => Promise<void>> = [];

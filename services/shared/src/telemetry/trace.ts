@@ -1,31 +1,30 @@
 import type { Sampler } from './settings';
 
 /**
- * Spans of our own, few of them. A request is chosen for tracing where it comes in; from there on its trace context
- * travels with it as text (the `traceparent` of W3C), and what carries none is not traced: no span, no object, no id is
- * made for it, here or in any service behind. Nothing is looked up in an AsyncLocalStorage, which would cost every
- * request, traced or not.
+ * Manual spans (ADR 0011). Sampling is decided once, where a request enters; from there its trace context is passed
+ * along explicitly as text (`traceparent` of W3C Trace Context). Work without one is not traced: no span, object or id
+ * is created for it, here or in a service behind. There is no AsyncLocalStorage, which would cost every request.
  */
 export interface Span {
-  /** What is done within this span carries this. */
+  /** The trace context for work within this span. */
   readonly traceparent: string;
   set(attribute: string, value: string | number): void;
   rename(name: string): void;
-  /** `error`: what the work of the span failed with. */
+  /** `error`: the error that the work of the span failed with. */
   end(error?: unknown): void;
 }
 
 export type SpanKind = 'server' | 'internal' | 'client' | 'producer' | 'consumer';
 
 export interface SpanStart {
-  /** The part of Granary that does the work. */
+  /** The service that does the work. */
   service: string;
   name: string;
   kind: SpanKind;
   attributes?: Record<string, string | number>;
 }
 
-/** Where a span belongs; ids in hexadecimal digits. */
+/** The parent of a span; ids in hexadecimal digits. */
 export interface SpanParent {
   traceId: string;
   spanId: string;
@@ -47,14 +46,14 @@ interface Tracing extends Sampling {
 
 let tracing: Tracing | undefined;
 
-/** Spans are made by this tracer from now on; undefined: none are. There is one for the whole process. */
+/** Sets the tracer of the process; undefined turns tracing off. */
 export function useTracer(next: Tracing | undefined): void {
   tracing = next;
 }
 
 /**
- * The span of a request that comes from outside, if it is to be traced. `traceparent` is what the client sent: with the
- * `parentbased_` samplers it decides, with the others only the trace is continued.
+ * The span of a request from outside, if it is sampled. `traceparent` is the header of the client: with a
+ * `parentbased_` sampler it decides whether the request is sampled, with the others it only gives the parent.
  */
 export function startRequest(span: () => SpanStart, traceparent: unknown): Span | undefined {
   if (tracing === undefined) return undefined;
@@ -62,14 +61,14 @@ export function startRequest(span: () => SpanStart, traceparent: unknown): Span 
   return isSampled(tracing, given) ? tracing.tracer.start(span(), given) : undefined;
 }
 
-/** A span within one that is traced; undefined when `traceparent` is. */
+/** A child span; undefined when `traceparent` is, or when its trace is not sampled. */
 export function startSpan(span: SpanStart, traceparent: string | undefined): Span | undefined {
   if (tracing === undefined || traceparent === undefined) return undefined;
   const parent = parse(traceparent);
   return parent?.sampled ? tracing.tracer.start(span, parent) : undefined;
 }
 
-/** Does `work` in a span, where there is something to be traced; `work` gets what goes on from here. */
+/** Runs `work` in a child span if the trace is sampled; `work` gets the trace context to pass along. */
 export function traced<T>(
   span: SpanStart,
   traceparent: string | undefined,
@@ -79,12 +78,12 @@ export function traced<T>(
   return started ? ended(started, work(started.traceparent)) : work(traceparent);
 }
 
-/** Ends a span with what its work ends with. */
+/** Ends a span with the outcome of its work. */
 export function ended<T>(span: Span, work: Promise<T>): Promise<T> {
   return allEnded([span], work);
 }
 
-/** The same for several spans of one piece of work; there may be none. */
+/** Ends several spans with the outcome of one piece of work. */
 export async function allEnded<T>(spans: ReadonlyArray<Span | undefined>, work: Promise<T>): Promise<T> {
   try {
     const result = await work;
@@ -121,9 +120,9 @@ function isSampled({ sampler, ratio }: Sampling, given: (SpanParent & { sampled:
   }
 }
 
-/** By its id, as everybody decides about a trace that others began; a new one has no id yet. */
+/** By the trace id, so that all services decide alike about one trace; a new trace has no id yet. */
 function isWithin(ratio: number, given: SpanParent | undefined): boolean {
   if (!given) return Math.random() < ratio;
-  // The last seven bytes are the random ones.
+  // W3C Trace Context makes the last seven bytes random; 52 bits of them fit into a number.
   return parseInt(given.traceId.slice(-13), 16) / 2 ** 52 < ratio;
 }

@@ -22,17 +22,23 @@ export async function readAll(
   return Buffer.concat((await stream!.toArray()) as Buffer[]);
 }
 
-/** Options of a store on a bucket of its own. */
+/** Options of a store on a new bucket. */
 export function storeOptions(minio: Omit<TestMinio, 'program'>, more: Partial<S3StoreOptions> = {}): S3StoreOptions {
   const { endpoint, accessKey, secretKey } = minio;
   return {
-    ...{ endpoint, accessKey, secretKey, region: 'us-east-1', bucket: `test-${randomUUID()}` },
-    ...{ prefix: 'blobs/', owner: 'the test', partBytes },
+    endpoint,
+    accessKey,
+    secretKey,
+    region: 'us-east-1',
+    bucket: `test-${randomUUID()}`,
+    prefix: 'blobs/',
+    owner: 'the test',
+    partBytes,
     ...more,
   };
 }
 
-/** A store on a bucket of its own, and what is in the bucket. */
+/** A store on a new bucket, and functions that list the bucket. */
 export async function openTestStore(minio: Omit<TestMinio, 'program'>, more: Partial<S3StoreOptions> = {}) {
   const options = storeOptions(minio, more);
   const store = await openS3Store(options);
@@ -42,26 +48,29 @@ export async function openTestStore(minio: Omit<TestMinio, 'program'>, more: Par
     for await (const page of bucket.listObjects(prefix)) keys.push(...page.map(({ key }) => key.slice(prefix.length)));
     return keys;
   };
-  /** Uploads in parts that are under way, and the notes of such. */
+  /** Open multipart uploads, and their markers. */
   const uploads = async () => {
     const keys: string[] = [];
     for await (const { key } of bucket.listUploads('')) keys.push(key);
     return [...keys, ...(await keysBelow('blobs/uploads/'))];
   };
-  /** Whether MinIO has parts for a key. It is asked by the whole key, for of others it knows nothing after a restart. */
+  /** Whether MinIO has parts of a key. After a restart it lists them by the whole key only. */
   const hasParts = async (key: string) => (await bucket.listUploads(`blobs/objects/${key}`).next()).done !== true;
   return { store, options, objects: () => keysBelow('blobs/objects/'), uploads, hasParts };
 }
 
-/** A new bucket: the settings of a service that uses it, and all that is in it but the notes of the store. */
+/** A new bucket: the settings of a service that uses it, and a list of its objects and upload markers. */
 export function testBucket(minio: Omit<TestMinio, 'program'>) {
   const { endpoint, accessKey, secretKey } = minio;
   const bucket = `test-${randomUUID()}`;
   const look = new S3Bucket({ endpoint, accessKey, secretKey, bucket, region: 'us-east-1' });
   return {
     settings: {
-      ...{ OBJECT_STORE: 's3', S3_ENDPOINT: endpoint, S3_BUCKET: bucket },
-      ...{ S3_ACCESS_KEY: accessKey, S3_SECRET_KEY: secretKey },
+      OBJECT_STORE: 's3',
+      S3_ENDPOINT: endpoint,
+      S3_BUCKET: bucket,
+      S3_ACCESS_KEY: accessKey,
+      S3_SECRET_KEY: secretKey,
     },
     showsArrivals: false,
     contents: async () => {

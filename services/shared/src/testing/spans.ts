@@ -1,11 +1,11 @@
 import { createLogger } from '../logger';
-import { openSdk } from '../telemetry/sdk';
+import { loadSdk, openSdk } from '../telemetry/sdk';
 import type { Sampler } from '../telemetry/settings';
 import { useTracer } from '../telemetry/trace';
 
 export interface SeenSpan {
   name: string;
-  /** The part of Granary that made it. */
+  /** The service that created it. */
   service: string;
   traceId: string;
   spanId: string;
@@ -15,14 +15,14 @@ export interface SeenSpan {
 }
 
 export interface SpanCollector {
-  /** Those that have ended. */
+  /** The spans that have ended. */
   spans(): SeenSpan[];
   stop(): Promise<void>;
 }
 
-/** Traces everything that runs in this process, into memory. */
+/** Collects the spans of this process in memory. */
 export async function collectSpans(sampler: Sampler, ratio = 1): Promise<SpanCollector> {
-  const { api, tracing } = await import('@opentelemetry/sdk-node');
+  const { api, tracing } = await loadSdk();
   const exporter = new tracing.InMemorySpanExporter();
   const sdk = await openSdk({ name: 'granary-test', log: createLogger('test', 'silent'), exporter });
   useTracer({ tracer: sdk.tracer, sampler, ratio });

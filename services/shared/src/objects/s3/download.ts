@@ -4,14 +4,13 @@ import { unavailable } from '../../errors';
 import type { S3Bucket } from './client';
 import type { ByteRange } from '../store';
 
-/** Broken connections in a row, without a byte in between. */
-const resumptionsMax = 5;
+/** Consecutive broken connections without a byte in between. */
+const retriesMax = 5;
 const bufferBytes = 256 * 1024;
 
 /**
- * The bytes of an object, from an answer that has begun. When its connection breaks, or nothing comes although more is
- * wanted, the rest is asked for, and given only if the object is still the same. When that does not succeed the stream
- * fails; it never ends short.
+ * The body of an object. When the connection breaks or times out while the reader wants more, it requests the rest and
+ * continues if the entity tag is the same. Otherwise the stream fails; it never ends early.
  */
 export class S3Download extends Readable {
   private answer: IncomingMessage | undefined;
@@ -49,13 +48,13 @@ export class S3Download extends Readable {
     answer.on('data', (chunk: Buffer) => {
       this.position += chunk.length;
       this.breaks = 0;
-      if (this.position > this.end + 1) return this.destroy(new Error('the object store answered more than asked'));
+      if (this.position > this.end + 1) return this.destroy(new Error('the object store sent more than was requested'));
       if (this.push(chunk)) return;
       answer.pause();
-      // A reader may be as slow as it likes; only the store has a time limit.
+      // The timeout is for the store, not for a slow reader.
       answer.setTimeout(0);
     });
-    // The close that follows says the same, once.
+    // 'close' follows every error, and handles it.
     answer.on('error', () => {});
     answer.once('close', () => {
       if (this.destroyed) return;
@@ -67,7 +66,7 @@ export class S3Download extends Readable {
 
   private async resumeAfterBreak(): Promise<void> {
     try {
-      if (++this.breaks > resumptionsMax) throw unavailable('The object store cannot be reached');
+      if (++this.breaks > retriesMax) throw unavailable('The object store cannot be reached');
       const answer = await this.bucket.getRest(this.key, { start: this.position, end: this.end });
       if (answer?.headers.etag !== this.etag) {
         answer?.destroy();

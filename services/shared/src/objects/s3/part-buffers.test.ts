@@ -1,46 +1,46 @@
 import { PartBuffers } from './part-buffers';
 
-test('there are never more buffers than agreed, and those who wait get them in their turn', async () => {
+test('there are never more buffers than the limit, and waiters get them in order', async () => {
   const buffers = new PartBuffers(10, 2, 60_000);
-  const [first, second] = [buffers.tryTake()!, buffers.tryTake()!];
-  expect([first.length, second.length, buffers.tryTake()]).toEqual([10, 10, undefined]);
-  const turns: string[] = [];
+  const [first, second] = [buffers.tryAcquire()!, buffers.tryAcquire()!];
+  expect([first.length, second.length, buffers.tryAcquire()]).toEqual([10, 10, undefined]);
+  const served: string[] = [];
   const waiting = ['third', 'fourth'].map(async (name) => {
-    const buffer = await buffers.take();
-    turns.push(name);
+    const buffer = await buffers.acquire();
+    served.push(name);
     return buffer;
   });
-  buffers.give(second);
+  buffers.release(second);
   expect(await waiting[0]).toBe(second);
-  // One that may still be referred to is not passed on, the right to one is.
-  buffers.giveUp();
+  // A discarded buffer is not reused, but its place is.
+  buffers.discard();
   const fresh = (await waiting[1])!;
   expect([first, second]).not.toContain(fresh);
-  expect([turns, fresh.length, buffers.tryTake()]).toEqual([['third', 'fourth'], 10, undefined]);
-  buffers.give(fresh);
-  expect(buffers.tryTake()).toBe(fresh);
+  expect([served, fresh.length, buffers.tryAcquire()]).toEqual([['third', 'fourth'], 10, undefined]);
+  buffers.release(fresh);
+  expect(buffers.tryAcquire()).toBe(fresh);
 });
 
-test('whoever waits for too long is refused for now, and does not take a buffer later', async () => {
+test('a wait that times out fails as unavailable, and takes no buffer later', async () => {
   const buffers = new PartBuffers(10, 1, 20);
-  const only = buffers.tryTake()!;
-  await expect(buffers.take()).rejects.toMatchObject({ code: 'UNAVAILABLE' });
-  buffers.give(only);
-  expect(buffers.tryTake()).toBe(only);
+  const only = buffers.tryAcquire()!;
+  await expect(buffers.acquire()).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+  buffers.release(only);
+  expect(buffers.tryAcquire()).toBe(only);
 });
 
-test('buffers that were needed at once serve the next ones, and most of them go when nobody comes', async () => {
+test('released buffers are reused, and most of them are freed when they are idle', async () => {
   jest.useFakeTimers();
   try {
     const buffers = new PartBuffers(10, 8, 60_000);
-    const takeAll = () => Array.from({ length: 8 }, () => buffers.tryTake()!);
-    const first = new Set(takeAll());
-    for (const buffer of first) buffers.give(buffer);
-    const second = takeAll();
+    const acquireAll = () => Array.from({ length: 8 }, () => buffers.tryAcquire()!);
+    const first = new Set(acquireAll());
+    for (const buffer of first) buffers.release(buffer);
+    const second = acquireAll();
     expect(second.every((buffer) => first.has(buffer))).toBe(true);
-    for (const buffer of second) buffers.give(buffer);
+    for (const buffer of second) buffers.release(buffer);
     await jest.advanceTimersByTimeAsync(5_000);
-    expect(takeAll().filter((buffer) => first.has(buffer)).length).toBe(4);
+    expect(acquireAll().filter((buffer) => first.has(buffer)).length).toBe(4);
   } finally {
     jest.useRealTimers();
   }

@@ -1,71 +1,68 @@
 import { unavailable } from '../../errors';
 
-/** Buffers that are kept although nobody has needed them for a while. */
-const keptFree = 4;
-/**
- * And for so long all of them: a large buffer that is made for each upload costs a collection of garbage every few
- * uploads.
- */
-const keptMs = 1_000;
+/** Free buffers that stay allocated. */
+const freeMax = 4;
+/** How long all free buffers stay allocated: allocating one for each upload costs a garbage collection every few. */
+const trimAfterMs = 1_000;
 
 /**
- * The memory in which parts of uploads are gathered: at most `count` buffers of `sizeBytes` exist, whatever is under
- * way. A buffer is used again once nothing refers to it; one of which that is not known is given up instead.
+ * A pool of buffers in which parts of uploads are assembled. At most `count` buffers of `sizeBytes` exist, whatever the
+ * number of uploads; those that wait for one are served in order.
  */
 export class PartBuffers {
   private readonly free: Buffer[] = [];
-  private readonly waiting: Array<(buffer: Buffer) => void> = [];
-  private taken = 0;
-  private trimming: NodeJS.Timeout | undefined;
+  private readonly waiters: Array<(buffer: Buffer) => void> = [];
+  private inUse = 0;
+  private trimTimer: NodeJS.Timeout | undefined;
 
   constructor(
     readonly sizeBytes: number,
     private readonly count: number,
-    private readonly patienceMs: number,
+    private readonly timeoutMs: number,
   ) {}
 
-  /** A buffer at once, or undefined. */
-  tryTake(): Buffer | undefined {
-    if (this.taken >= this.count) return undefined;
-    this.taken++;
+  /** A buffer, or undefined when all are in use. */
+  tryAcquire(): Buffer | undefined {
+    if (this.inUse >= this.count) return undefined;
+    this.inUse++;
     return this.free.pop() ?? Buffer.allocUnsafeSlow(this.sizeBytes);
   }
 
-  /** A buffer as soon as there is one. Throws UNAVAILABLE when that takes too long. */
-  async take(): Promise<Buffer> {
-    const buffer = this.tryTake();
+  /** Waits for a buffer. Throws UNAVAILABLE after the timeout. */
+  async acquire(): Promise<Buffer> {
+    const buffer = this.tryAcquire();
     if (buffer) return buffer;
     return new Promise((resolve, reject) => {
-      const serve = (given: Buffer) => {
+      const serve = (released: Buffer) => {
         clearTimeout(timer);
-        resolve(given);
+        resolve(released);
       };
       const timer = setTimeout(() => {
-        this.waiting.splice(this.waiting.indexOf(serve), 1);
+        this.waiters.splice(this.waiters.indexOf(serve), 1);
         reject(unavailable('Too many uploads are under way'));
-      }, this.patienceMs);
-      this.waiting.push(serve);
+      }, this.timeoutMs);
+      this.waiters.push(serve);
     });
   }
 
-  /** Gives back a buffer that nobody refers to any more. */
-  give(buffer: Buffer): void {
-    const next = this.waiting.shift();
+  /** Returns a buffer to which nothing refers any more. */
+  release(buffer: Buffer): void {
+    const next = this.waiters.shift();
     if (next) return next(buffer);
-    this.taken--;
+    this.inUse--;
     this.free.push(buffer);
-    if (this.free.length > keptFree) this.trimming ??= setTimeout(() => this.trim(), keptMs).unref();
+    if (this.free.length > freeMax) this.trimTimer ??= setTimeout(() => this.trim(), trimAfterMs).unref();
   }
 
-  /** Gives back the right to a buffer that a broken request may still refer to. */
-  giveUp(): void {
-    const next = this.waiting.shift();
+  /** Frees the place of a buffer without reusing it, for a failed request may still refer to it. */
+  discard(): void {
+    const next = this.waiters.shift();
     if (next) return next(Buffer.allocUnsafeSlow(this.sizeBytes));
-    this.taken--;
+    this.inUse--;
   }
 
   private trim(): void {
-    this.trimming = undefined;
-    this.free.splice(0, this.free.length - keptFree);
+    this.trimTimer = undefined;
+    this.free.splice(0, this.free.length - freeMax);
   }
 }

@@ -44,7 +44,7 @@ describeWith(describe, 'minio')('the object store on S3', () => {
     expect([await objects(), await uploads()]).toEqual([[], []]);
   });
 
-  test.each([1, 6, 12, 16])('a source that fails after %i MiB is thrown on, and nothing is left', async (count) => {
+  test.each([1, 6, 12, 16])('an error of the source after %i MiB is rethrown, and nothing is left', async (count) => {
     const { store, objects, uploads } = await openTestStore(minio);
     async function* failing() {
       yield* chunksOf(randomBytes(count * mebibyte));
@@ -54,9 +54,9 @@ describeWith(describe, 'minio')('the object store on S3', () => {
     expect([await objects(), await uploads()]).toEqual([[], []]);
   });
 
-  test('uploads share a bounded memory, whose turn it is takes it, and small ones need none', async () => {
+  test('uploads share a bounded pool of buffers in order, and small files need none of it', async () => {
     const { store } = await openTestStore(minio, { partBuffersMax: 2 });
-    // Each pauses in its second part, holding one buffer and perhaps the other.
+    // Each pauses in its second part, and holds one buffer or both.
     let goOn = () => {};
     const paused = new Promise<void>((resolve) => {
       goOn = resolve;
@@ -68,7 +68,6 @@ describeWith(describe, 'minio')('the object store on S3', () => {
     }
     const contents = [1, 2, 3, 4].map(() => randomBytes(11 * mebibyte));
     const receiving = contents.slice(0, 3).map((bytes) => store.receive(pausing(bytes)));
-    // Small files need none of it.
     const small = await store.receive(chunksOf(randomBytes(100_000)));
     await small.keep();
     goOn();
@@ -92,14 +91,14 @@ describeWith(describe, 'minio')('the object store on S3', () => {
     expect(Buffer.concat(chunks).equals(bytes)).toBe(true);
   });
 
-  test('two stores sweep while both take in, and what is kept or young stays', async () => {
+  test('two stores sweep while both receive, and what is kept or young stays', async () => {
     const { store, options, objects, uploads } = await openTestStore(minio);
     const other = await openS3Store(options);
     const kept: string[] = [];
     const known = (keys: readonly string[]) => Promise.resolve(new Set(keys.filter((key) => kept.includes(key))));
     let isDone = false;
     const sweeping = [store, other].map(async (one) => {
-      // Everything is older than a minute ago, except what is not known to be kept.
+      // Nothing in the bucket is a minute old.
       while (!isDone) await one.sweep!(new Date(Date.now() - 60_000), known);
     });
     const receiving = [store, other, store, other].map(async (one, at) => {
@@ -112,7 +111,7 @@ describeWith(describe, 'minio')('the object store on S3', () => {
     await Promise.all(receiving);
     isDone = true;
     await Promise.all(sweeping);
-    // As crashes leave them: an upload that nobody finished, and an object that nobody knows.
+    // As crashes leave them: an upload that was not finished, and an object without a record.
     await store.receive(chunksOf(randomBytes(6 * mebibyte)));
     await (await other.receive(chunksOf(Buffer.from('x')))).keep();
     expect([(await objects()).length, (await uploads()).length]).toEqual([5, 2]);
@@ -126,7 +125,7 @@ describeWith(describe, 'minio')('the object store on S3', () => {
     expect(await uploads()).toEqual([]);
   });
 
-  test('a bucket that is missing is made, by several at once; one of another owner is refused, and a prefix apart is not', async () => {
+  test('a missing bucket is created, by several stores at once; a bucket of another owner is refused, another prefix in it is not', async () => {
     const options = storeOptions(minio);
     await Promise.all([openS3Store(options), openS3Store(options), openS3Store(options)]);
     await expect(openS3Store({ ...options, owner: 'somebody else' })).rejects.toThrow(/another installation/);
@@ -135,8 +134,8 @@ describeWith(describe, 'minio')('the object store on S3', () => {
 
   test.each([
     ['wrong keys', { secretKey: 'wrong-secret' }, /AccessDenied/],
-    ['nobody there', { endpoint: 'http://127.0.0.1:1', transferPatienceMs: 300 }, /ECONNREFUSED/],
-  ])('%s: the start fails with a sentence that names no secret', async (_, more, why) => {
+    ['no server', { endpoint: 'http://127.0.0.1:1', transferPatienceMs: 300 }, /ECONNREFUSED/],
+  ])('%s: the start fails with a sentence that contains no secret', async (_, more, why) => {
     const opening = openS3Store(storeOptions(minio, more)).catch((error: Error) => error);
     const error = (await opening) as Error;
     expect(error.name).toBe('ConfigError');
@@ -144,7 +143,7 @@ describeWith(describe, 'minio')('the object store on S3', () => {
     expect(error.message).not.toContain('secret');
   });
 
-  test('presigned URLs give the bytes to anybody, described as asked for', async () => {
+  test('presigned URLs give read access without keys, with the requested headers', async () => {
     const { store } = await openTestStore(minio);
     expect('presign' in store).toBe(false);
     const other = await openTestStore(minio, { publicEndpoint: minio.endpoint });

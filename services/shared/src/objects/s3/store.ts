@@ -7,11 +7,11 @@ import { receiveIntoS3 } from './upload';
 import type { ObjectStore } from '../store';
 
 export interface S3StoreOptions extends S3Options {
-  /** What all keys begin with, empty or ending in a slash. */
+  /** Prefix of all keys; empty, or ending in a slash. */
   prefix: string;
-  /** Names whose objects these are. A bucket and prefix where another owner's are is refused. */
+  /** Identifies the database that owns the objects. A bucket and prefix of another owner is refused. */
   owner: string;
-  /** Where others reach the store; without it there are no presigned URLs. */
+  /** The endpoint in presigned URLs; without it there are none. */
   publicEndpoint?: string;
   partBytes?: number;
   partBuffersMax?: number;
@@ -20,16 +20,16 @@ export interface S3StoreOptions extends S3Options {
 const KEY = /^[0-9a-f]{2}\/[0-9a-f]{2}\/[0-9a-f]{32}$/;
 
 const defaultPartBytes = 8 * 1024 * 1024;
-/** With the size of a part, what all uploads together may hold in memory. */
+/** Times the size of a part, this bounds the memory of all uploads together. */
 const defaultPartBuffersMax = 32;
-const bufferPatienceMs = 10_000;
+const bufferTimeoutMs = 10_000;
 const presignedLifetimeS = 300;
 
 /**
- * An object store in a bucket of S3, MinIO or their like, which any number of processes share. Below the prefix,
- * `objects/` holds the objects by random keys, `uploads/` a note for each that arrives in parts, `owner` names
- * whose they are, and `probe/` is for probes. Makes the
- * bucket if it is not there. Throws a ConfigError when it cannot be used.
+ * An object store in a bucket of S3, MinIO or a compatible service, shared by any number of processes. Below the prefix,
+ * `objects/` holds the objects by random keys, `uploads/` a marker for each multipart upload, `owner` the id of the
+ * owning database, and `probe/` the objects of health checks. Creates a missing bucket. Throws a ConfigError when it
+ * cannot be used.
  */
 export async function openS3Store(options: S3StoreOptions): Promise<ObjectStore> {
   const { prefix } = options;
@@ -40,10 +40,10 @@ export async function openS3Store(options: S3StoreOptions): Promise<ObjectStore>
   const buffers = new PartBuffers(
     options.partBytes ?? defaultPartBytes,
     options.partBuffersMax ?? defaultPartBuffersMax,
-    bufferPatienceMs,
+    bufferTimeoutMs,
   );
   const objects = `${prefix}objects/`;
-  const notes = `${prefix}uploads/`;
+  const markers = `${prefix}uploads/`;
   const probes = `${prefix}probe/`;
   const probeKey = probes + randomBytes(16).toString('hex');
   const pathOf = (key: string) => {
@@ -53,7 +53,7 @@ export async function openS3Store(options: S3StoreOptions): Promise<ObjectStore>
   return {
     receive: async (source) => {
       const key = newKey();
-      return { key, ...(await receiveIntoS3(bucket, buffers, { key: pathOf(key), noteKey: notes + key }, source)) };
+      return { key, ...(await receiveIntoS3(bucket, buffers, { key: pathOf(key), markerKey: markers + key }, source)) };
     },
     read: async (key, range) => {
       const answer = await bucket.get(pathOf(key), range);
@@ -70,7 +70,7 @@ export async function openS3Store(options: S3StoreOptions): Promise<ObjectStore>
         const kept = await known(keys);
         return keys.filter((key) => !kept.has(key));
       });
-      const uploads = await removeOld(bucket, notes, before, async (keys) => {
+      const uploads = await removeOld(bucket, markers, before, async (keys) => {
         for (const key of keys) await bucket.abortUploads(objects + key);
         return keys;
       });
@@ -87,7 +87,7 @@ function newKey(): string {
   return `${name.slice(0, 2)}/${name.slice(2, 4)}/${name}`;
 }
 
-/** Writes down whose objects these are, or refuses to touch somebody else's: a sweep would remove them all. */
+/** Records the owner, or refuses a store of another owner: a sweep would remove all its objects. */
 async function claim(bucket: S3Bucket, options: S3StoreOptions): Promise<void> {
   const key = `${options.prefix}owner`;
   const before = await read(bucket, key);
@@ -104,7 +104,7 @@ async function probe(bucket: S3Bucket, key: string): Promise<void> {
   const content = randomBytes(16);
   await bucket.put(key, content);
   if (!(await read(bucket, key))?.equals(content)) {
-    throw new Error('the object store gave back other bytes than were written');
+    throw new Error('the object store returned other bytes than were written');
   }
 }
 
@@ -113,7 +113,7 @@ async function read(bucket: S3Bucket, key: string): Promise<Buffer | undefined> 
   return answer && Buffer.concat((await answer.toArray()) as Buffer[]);
 }
 
-/** Removes, of what lies below a prefix and has not changed since, that which `choose` picks. Answers how many. */
+/** Removes those objects below a prefix, unchanged since `before`, that `choose` returns. Returns how many. */
 async function removeOld(
   bucket: S3Bucket,
   prefix: string,

@@ -3,21 +3,21 @@ import type { S3Bucket } from './client';
 import type { PartBuffers } from './part-buffers';
 import type { ReceivedObject } from '../store';
 
-/** Where an upload goes. */
+/** The destination of an upload. */
 export interface Destination {
-  /** The key of the object. */
+  /** The key of the object; it was never used before. */
   key: string;
-  /** The key of a note that exists as long as an upload in parts may be under way to `key`; sweeps go by it. */
-  noteKey: string;
+  /** The key of an empty object that exists while a multipart upload of `key` may be open. Sweeps find uploads by it. */
+  markerKey: string;
 }
 
-/** What arrives before an upload takes a buffer; smaller files never do. */
-const gatheredMaxBytes = 256 * 1024;
+/** Files up to this size need no buffer of the pool. */
+const unpooledMaxBytes = 256 * 1024;
 
 /**
- * Takes in a stream under a key that nobody has used. Up to the size of one part it is held and sent by `keep`. Of
- * more, each full part is sent while the next one fills (so at most two are held, and the source waits for the
- * store), and `keep` makes an object of them: until then they are an upload that nobody can read.
+ * Receives a stream in two phases: the bytes now, the object by `keep`. Up to the size of one part they are held in
+ * memory and `keep` puts them. Larger ones are sent in parts, each while the next one fills: at most two are held, and
+ * the source waits for the store. `keep` completes the multipart upload, which nothing can read until then.
  */
 export async function receiveIntoS3(
   bucket: S3Bucket,
@@ -48,16 +48,16 @@ export async function receiveIntoS3(
 
 class Upload {
   sizeBytes = 0;
-  /** The first bytes, until they are too many. */
-  private gathered: Buffer[] = [];
-  /** The part that is being filled, from then on. */
+  /** The first bytes, before a buffer is needed. */
+  private head: Buffer[] = [];
+  /** The part that is being filled. */
   private part: Buffer | undefined;
   private filledBytes = 0;
   private uploadId: string | undefined;
   private readonly etags: string[] = [];
-  /** The part that is being sent. Resolves to its buffer, of which nothing is needed any more. */
+  /** The part that is being sent. Resolves to its buffer, which can be reused then. */
   private sending: Promise<Buffer> | undefined;
-  private isNoted = false;
+  private hasMarker = false;
   private state: 'receiving' | 'keeping' | 'kept' = 'receiving';
 
   constructor(
@@ -68,15 +68,15 @@ class Upload {
 
   async write(chunk: Buffer): Promise<void> {
     this.sizeBytes += chunk.length;
-    if (!this.part && this.sizeBytes <= gatheredMaxBytes) {
-      // A copy of little, for a small chunk can be a view of a large buffer that it would keep alive.
-      this.gathered.push(chunk.length < chunk.buffer.byteLength / 2 ? Buffer.from(chunk) : chunk);
+    if (!this.part && this.sizeBytes <= unpooledMaxBytes) {
+      // A small view of a large buffer is copied, for it would keep the whole buffer in memory.
+      this.head.push(chunk.length < chunk.buffer.byteLength / 2 ? Buffer.from(chunk) : chunk);
       return;
     }
     if (!this.part) {
-      this.part = await this.buffers.take();
-      for (const first of this.gathered) await this.fill(first);
-      this.gathered = [];
+      this.part = await this.buffers.acquire();
+      for (const first of this.head) await this.fill(first);
+      this.head = [];
     }
     await this.fill(chunk);
   }
@@ -90,19 +90,19 @@ class Upload {
     }
   }
 
-  /** Starts to send the full part, and takes another buffer or waits for the one that was sent before. */
+  /** Starts sending the full part, and continues in another buffer, or in the one of the previous part once it is sent. */
   private async sendPart(): Promise<void> {
     this.uploadId ??= await this.begin();
     const previous = this.sending && (await this.sent());
-    const next = previous ?? this.buffers.tryTake();
+    const next = previous ?? this.buffers.tryAcquire();
     this.startSending();
     this.part = next ?? (await this.sent());
     this.filledBytes = 0;
   }
 
   private async begin(): Promise<string> {
-    await this.bucket.put(this.to.noteKey, Buffer.alloc(0));
-    this.isNoted = true;
+    await this.bucket.put(this.to.markerKey, Buffer.alloc(0));
+    this.hasMarker = true;
     return this.bucket.beginUpload(this.to.key);
   }
 
@@ -120,7 +120,7 @@ class Upload {
     };
     this.part = undefined;
     this.sending = send();
-    // It is met where it is waited for, which may be much later.
+    // The error is handled where the part is awaited, which may be much later.
     this.sending.catch(() => {});
   }
 
@@ -130,12 +130,12 @@ class Upload {
     return buffer;
   }
 
-  /** Sends what is left of an upload in parts. */
+  /** Sends the last part of a multipart upload. */
   async end(): Promise<void> {
     if (this.uploadId === undefined) return;
-    if (this.sending) this.buffers.give(await this.sent());
+    if (this.sending) this.buffers.release(await this.sent());
     this.startSending();
-    this.buffers.give(await this.sent());
+    this.buffers.release(await this.sent());
   }
 
   async keep(sha256: string): Promise<void> {
@@ -143,45 +143,45 @@ class Upload {
     if (this.uploadId !== undefined) {
       await this.bucket.completeUpload(this.to.key, this.uploadId, this.etags, this.sizeBytes);
     } else {
-      const bytes = this.part?.subarray(0, this.filledBytes) ?? Buffer.concat(this.gathered);
+      const bytes = this.part?.subarray(0, this.filledBytes) ?? Buffer.concat(this.head);
       await this.bucket.put(this.to.key, bytes, sha256);
-      if (this.part) this.buffers.give(this.part);
+      if (this.part) this.buffers.release(this.part);
       this.part = undefined;
-      this.gathered = [];
+      this.head = [];
     }
     this.state = 'kept';
-    await this.forget();
+    await this.cleanUp();
   }
 
   /**
-   * Leaves nothing, as far as the store can be reached; what it could not be told is swept later. A part under way is
-   * waited for, because one that arrives after the abort would stay.
+   * Removes everything, as far as the store can be reached; sweeps remove the rest. Waits for a part that is being sent,
+   * because one that arrives after the abort would stay.
    */
   async discard(): Promise<void> {
     if (this.state === 'kept') return;
-    this.gathered = [];
+    this.head = [];
     if (this.sending) {
       await this.sending.then(
-        (buffer) => this.buffers.give(buffer),
-        () => this.buffers.giveUp(),
+        (buffer) => this.buffers.release(buffer),
+        () => this.buffers.discard(),
       );
       this.sending = undefined;
     }
-    if (this.part) this.buffers.giveUp();
+    if (this.part) this.buffers.discard();
     this.part = undefined;
-    await this.forget();
+    await this.cleanUp();
   }
 
-  /** Removes what is left beside a kept object, or of one that is not to be. */
-  private async forget(): Promise<void> {
+  /** Removes the marker, and what a failed upload left. */
+  private async cleanUp(): Promise<void> {
     try {
-      // The store may have done what it could not answer any more.
+      // The store may have completed a request whose answer was lost.
       if (this.state === 'keeping') await this.bucket.remove(this.to.key);
-      if (!this.isNoted) return;
+      if (!this.hasMarker) return;
       await this.bucket.abortUploads(this.to.key);
-      await this.bucket.remove(this.to.noteKey);
+      await this.bucket.remove(this.to.markerKey);
     } catch {
-      // The outcome of the upload matters more to the caller, and the sweep finds what is left.
+      // The caller needs the outcome of the upload; sweeps find what is left.
     }
   }
 }
