@@ -129,6 +129,16 @@ describe.each(transports)('compression and revalidation (%s)', (transport) => {
     expect([listed.status, encodingOf(listed)]).toEqual([200, 'gzip']);
   });
 
+  test.each(['/openapi.json', '/docs'])('HEAD %s has the headers of GET and no body', async (path) => {
+    for (const encoding of ['identity', 'gzip', 'br']) {
+      const found = await get(path, encoding);
+      const head = await ask(granary.url, path, { 'accept-encoding': encoding }, { method: 'HEAD' });
+      expect([head.status, head.body.length, found.body.length > 1_024]).toEqual([200, 0, true]);
+      const varying = { date: undefined, 'x-request-id': undefined };
+      expect({ ...head.headers, ...varying }).toEqual({ ...found.headers, ...varying });
+    }
+  });
+
   test.each(['/openapi.json', '/docs', 'skills.md'])(
     '%s has an ETag for each encoding, and is 304 for whoever has it',
     async (name) => {
