@@ -1,8 +1,8 @@
 import { variantsOf, type Content, type Operation, type Schema, type SecurityScheme } from './document';
 
 /**
- * The command that calls an operation: with the required parameters only, the first way to authenticate, and the
- * example of its body. Address and keys are shell variables: $URL, and $APP_KEY for the scheme `appKey`.
+ * The command that calls an operation, with the required parameters, the first way to authenticate and the example of
+ * the body. Address and keys are shell variables: $URL, and $APP_KEY for the scheme `appKey`.
  */
 export function curlOf(
   method: string,
@@ -32,7 +32,7 @@ function credential(id: string, scheme: SecurityScheme): string {
   return `"${inert(header)}$${variable}"`;
 }
 
-/** The first media type is the one to begin with. */
+/** The body in its first media type. */
 function bodyArguments(content: Content): string[] {
   const [type, { schema, example = sampleOf(schema) }] = Object.entries(content)[0]!;
   if (type === 'multipart/form-data') {
@@ -46,17 +46,17 @@ function bodyArguments(content: Content): string[] {
   return [`-H ${quoted(`Content-Type: ${type}`)}`, `--data-binary ${quoted(text)}`];
 }
 
-/** Text that stands for itself between double quotes. */
+/** Escapes text for use between double quotes. */
 function inert(text: string): string {
   return text.replace(/[\\"$`]/g, '\\$&');
 }
 
-/** One word of a shell, whatever is in it. */
+/** Quotes text as one word of a shell. */
 function quoted(text: string): string {
   return `'${text.replaceAll("'", `'\\''`)}'`;
 }
 
-/** A value that a schema allows: the least that it demands. */
+/** The smallest value that a schema allows. */
 function sampleOf(schema: Schema): unknown {
   if ('const' in schema) return schema.const;
   if ('default' in schema) return schema.default;
@@ -78,7 +78,7 @@ function sampleOf(schema: Schema): unknown {
   }
 }
 
-/** What is required; where nothing is, the first member, for an empty example says little. */
+/** The required members, or the first one if none is required. */
 function sampleObject({ properties = {}, required = [] }: Schema): Record<string, unknown> {
   const names = required.length > 0 ? required : Object.keys(properties).slice(0, 1);
   return Object.fromEntries(names.map((name) => [name, sampleOf(properties[name]!)]));

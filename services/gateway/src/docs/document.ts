@@ -1,4 +1,4 @@
-/** What the page reads of an OpenAPI 3.1 document: the part of the standard that ours makes use of. */
+/** An OpenAPI 3.1 document, as far as ours uses the standard. */
 export interface OpenapiDocument {
   info: { title: string; version: string; description: string };
   /** In the order of presentation. */
@@ -17,7 +17,7 @@ export interface Operation {
   summary: string;
   description?: string;
   tags: string[];
-  /** Either of them is enough, all within one are needed. */
+  /** Alternatives; each needs all of its schemes. */
   security: Array<Record<string, string[]>>;
   parameters: Parameter[];
   requestBody?: { required: boolean; content: Content };
@@ -30,13 +30,13 @@ export interface Response {
   content?: Content;
 }
 
-/** The response itself, where there may be a reference to a component. */
+/** Resolves a reference to a response. */
 export function responseIn(document: OpenapiDocument, response: Response | { $ref: string }): Response {
   if (!('$ref' in response)) return response;
   return document.components.responses[response.$ref.slice(response.$ref.lastIndexOf('/') + 1)]!;
 }
 
-/** The example of a body: its own, or that of the named schema that it is or is a list of. */
+/** The example of a body: its own, or that of its named schema or of the named schema of its elements. */
 export function exampleIn(content: Content | undefined, { components }: OpenapiDocument): unknown {
   const [type] = Object.values(content ?? {});
   if (type === undefined) return undefined;
@@ -57,7 +57,7 @@ export interface Parameter {
   schema: Schema;
 }
 
-/** What a body may be, by media type. */
+/** By media type. */
 export type Content = Record<string, MediaType>;
 
 export interface MediaType {

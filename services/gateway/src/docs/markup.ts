@@ -1,4 +1,4 @@
-/** HTML that may go into a page as it is. */
+/** HTML that is inserted without escaping. */
 export class Markup {
   constructor(readonly text: string) {}
 }
@@ -14,22 +14,22 @@ function textOf(part: Part): string {
   return part.map(textOf).join('');
 }
 
-/** A template of HTML in which every value is text and escaped, unless it is markup itself. */
+/** A template of HTML that escapes every value except markup. */
 export function markup(strings: TemplateStringsArray, ...parts: readonly Part[]): Markup {
   return new Markup(String.raw({ raw: strings }, ...parts.map(textOf)));
 }
 
-/** Markup with something between its parts. */
+/** Joins markup with a separator. */
 export function joined(parts: readonly Markup[], between: string): Markup[] {
   return parts.flatMap((part, at) => (at === 0 ? [part] : [markup`${between}`, part]));
 }
 
-/** Text in which what stands between backticks is code. */
+/** Text with code between backticks. */
 export function prose(text: string): Markup[] {
   return text.split(/`([^`]+)`/).map((part, at) => (at % 2 === 0 ? markup`${part}` : markup`<code>${part}</code>`));
 }
 
-/** A table of three columns; the kind decides how it looks on a narrow screen. */
+/** A table; the kind selects its layout on narrow screens. */
 export function table(
   kind: 'fields' | 'responses',
   headings: readonly string[],

@@ -3,7 +3,7 @@ import { exampleIn, responseIn, type OpenapiDocument, type Operation, type Secur
 import { joined, markup, prose, table, type Markup } from './markup';
 import { fieldTable, parameterTable, typeOf } from './schema-table';
 
-/** An operation with its address. */
+/** An operation with its method and path. */
 export interface Entry {
   method: string;
   path: string;
@@ -50,7 +50,7 @@ function accessOf(security: Operation['security'], schemes: Record<string, Secur
 
 function requestBody({ requestBody }: Operation): Markup | undefined {
   if (!requestBody) return undefined;
-  // Media types that carry the same stand together.
+  // Media types with the same schema share one entry.
   const bySchema = new Map<string, string[]>();
   for (const [type, { schema }] of Object.entries(requestBody.content)) {
     const key = JSON.stringify(schema);
@@ -64,7 +64,7 @@ ${[...bySchema].map(([, types]) => {
 })}`;
 }
 
-/** What the command gets: the example of the first success that has one. */
+/** The example of the first successful response that has one. */
 function answerExample({ responses }: Operation, document: OpenapiDocument): Markup | undefined {
   for (const [status, response] of Object.entries(responses)) {
     if (!status.startsWith('2')) continue;

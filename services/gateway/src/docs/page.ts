@@ -6,7 +6,7 @@ import { headerOf, methodOf, operationArticle, type Entry } from './operation';
 import { fieldTable, typeOf } from './schema-table';
 import { style } from './style';
 
-/** Nothing but the page itself and its own style; no script. */
+/** Allows the style of the page, by its hash, and nothing else: no script, no request. */
 const contentSecurityPolicy = [
   "default-src 'none'",
   `style-src 'sha256-${hash('sha256', style, 'base64')}'`,
@@ -15,13 +15,13 @@ const contentSecurityPolicy = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-/** Stands in the rendered page for the address of the service, which each request says. */
+/** Placeholder for the address of the service, which is inserted per request. */
 const addressMark = 'address-of-the-service';
 
-/** Makes the page for clients that reach the service at `url`. */
+/** The page for clients that reach the service at `url`. */
 export type DocsPage = (url: string) => FullAnswer;
 
-/** The document of `openapiDocument` as a page for people. It is rendered once; only the address is put in later. */
+/** Renders the document of `openapiDocument` once; only the address is inserted later. */
 export function docsPage(published: Record<string, unknown>): DocsPage {
   const parts = render(published as unknown as OpenapiDocument).text.split(addressMark);
   const headers = {
@@ -84,7 +84,7 @@ ${fieldTable(schema) ?? typeOf(schema)}
 `;
 }
 
-/** Commands typed in the order of the page find what they name: what creates comes first, what deletes comes last. */
+/** Creations first, deletions last, so that the commands work when they are typed in the order of the page. */
 function orderOf({ method, operation }: Entry): number {
   if (operation.operationId.startsWith('create')) return 0;
   return method === 'delete' ? 2 : 1;

@@ -6,12 +6,12 @@ import type { GatewayConfig } from '../config';
 import { StaticAnswer } from '../http/static-answer';
 import type { DocsPage } from './page';
 
-/** Clients may invent addresses: more than these are not worth the memory. */
-const keptMax = 4;
+/** Pages cached by address. Clients can send any address, so the number is bounded. */
+const cachedMax = 4;
 
-/** The page at /docs, which names the address that its reader uses. */
+/** The page at /docs, with the address that the client uses. */
 export class DocsPages {
-  private readonly kept = new Map<string, StaticAnswer>();
+  private readonly cached = new Map<string, StaticAnswer>();
 
   constructor(
     private readonly page: DocsPage,
@@ -21,13 +21,13 @@ export class DocsPages {
 
   async for(request: Request): Promise<Answer> {
     const url = clientUrl(request, this.config);
-    let kept = this.kept.get(url);
-    if (!kept) {
+    let answer = this.cached.get(url);
+    if (!answer) {
       const page = this.page(url);
-      if (this.kept.size >= keptMax) return page;
-      kept = new StaticAnswer(this.compression, page);
-      this.kept.set(url, kept);
+      if (this.cached.size >= cachedMax) return page;
+      answer = new StaticAnswer(this.compression, page);
+      this.cached.set(url, answer);
     }
-    return kept.for(request);
+    return answer.for(request);
   }
 }

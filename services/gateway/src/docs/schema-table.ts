@@ -4,7 +4,7 @@ import { joined, markup, prose, table, type Markup } from './markup';
 /** One line of a table of fields or parameters. */
 interface Field {
   name: string;
-  /** Beside the name: where it stands, whether it must be there. */
+  /** Shown beside the name: location, whether it is required. */
   note: string;
   schema: Schema;
   description: string | undefined;
@@ -14,7 +14,7 @@ export function parameterTable(parameters: readonly Parameter[]): Markup {
   return fieldsTable(
     'Parameter',
     parameters.map(({ name, in: where, required, explode, schema, description = schema.description }) => ({
-      // The one that stands for all that have no entry has no name of its own either.
+      // This entry describes all other parameters, so it has no name.
       name: explode ? '…' : name,
       note: [where, required && 'required', explode && 'any number of them'].filter(Boolean).join(', '),
       schema: explode ? additional(schema) : schema,
@@ -27,7 +27,7 @@ function additional({ additionalProperties }: Schema): Schema {
   return typeof additionalProperties === 'object' ? additionalProperties : {};
 }
 
-/** The fields of a schema, those of objects in it by their paths; nothing for a schema without any. */
+/** The fields of a schema, nested ones by their paths; undefined if there are none. */
 export function fieldTable(schema: Schema): Markup | undefined {
   const fields = fieldsOf(schema, '');
   return fields.length === 0 ? undefined : fieldsTable('Field', fields);
@@ -56,7 +56,7 @@ function fieldsTable(heading: string, fields: readonly Field[]): Markup {
   return table('fields', [heading, 'Type', 'About'], rows);
 }
 
-/** What a value may be, in few words. */
+/** The type of a value in few words. */
 export function typeOf(schema: Schema): Markup {
   const { $ref, anyOf, type, items, additionalProperties, format } = schema;
   if ($ref !== undefined) {
@@ -79,7 +79,7 @@ export function typeOf(schema: Schema): Markup {
   return markup`${type ?? 'any JSON'}${format === undefined ? '' : `, ${format}`}`;
 }
 
-/** Longer patterns say less than the type does. */
+/** Longer patterns are omitted. */
 const patternLengthMax = 60;
 
 function limitsOf(schema: Schema): Markup[] {
@@ -95,7 +95,7 @@ function limitsOf(schema: Schema): Markup[] {
   return found;
 }
 
-/** The bounds that mean something: not those of all integers. */
+/** The bounds of a range, without those of the integer type. */
 function range(min: number | undefined, max: number | undefined, unit: string): Markup[] {
   const from = min === undefined || min <= Number.MIN_SAFE_INTEGER ? undefined : min.toLocaleString('en');
   const to = max === undefined || max >= Number.MAX_SAFE_INTEGER ? undefined : max.toLocaleString('en');

@@ -1,4 +1,4 @@
-/** The only style of the page; its hash stands in the Content-Security-Policy. */
+/** The only style of the page; the Content-Security-Policy contains its hash. */
 export const style = `
 :root {
   color-scheme: light dark;
