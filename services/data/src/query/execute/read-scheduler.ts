@@ -3,7 +3,7 @@ import { queryUntilAborted, type Statement } from '@granary/shared/postgres/canc
 import type { Lane } from '@granary/shared/postgres/multiplexer/multiplexer';
 import type { Pool, Queryable } from '@granary/shared/postgres/pool';
 import { Presence } from '@granary/shared/concurrency/active-apps';
-import { Turns } from './fair-scheduler';
+import { Turns } from '@granary/shared/concurrency/fair-scheduler';
 
 /** Reads by one index. */
 export type IndexReads = Pick<Lane, 'read'>;

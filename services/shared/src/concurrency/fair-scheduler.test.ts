@@ -1,6 +1,6 @@
-import { Cancellation, neverAborted } from '@granary/shared/concurrency/cancellation';
-import { Presence } from '@granary/shared/concurrency/active-apps';
-import { Turns, type TurnLimits } from '../src/query/execute/fair-scheduler';
+import { Cancellation, neverAborted } from './cancellation';
+import { Presence } from './active-apps';
+import { Turns, type TurnLimits } from './fair-scheduler';
 
 let nowMs = 0;
 beforeEach(() => {

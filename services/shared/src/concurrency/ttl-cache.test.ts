@@ -1,4 +1,4 @@
-import { Recent } from '../src/catalog/cache';
+import { Recent } from '../../../data/src/catalog/cache';
 
 let nowMs = 0;
 beforeEach(() => {

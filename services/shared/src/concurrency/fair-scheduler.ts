@@ -1,6 +1,6 @@
-import { ServiceError } from '@granary/shared/errors';
-import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
-import type { Presence } from '@granary/shared/concurrency/active-apps';
+import { ServiceError } from '../errors';
+import type { CancelSignal } from './cancellation';
+import type { Presence } from './active-apps';
 
 /** A work that takes longer no longer counts to its app's share, so that one of them does not hold up all others. */
 const lentMs = 250;
