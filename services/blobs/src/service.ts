@@ -10,7 +10,7 @@ import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/grpc/server';
 import type { Check } from '@granary/shared/service/health-rpc';
 import { stopAll } from '@granary/shared/service/lifecycle';
-import { shared } from '@granary/shared/service/probe';
+import { cachedFor } from '@granary/shared/concurrency/ttl-cache';
 import type { ObjectStore } from '@granary/shared/objects/store';
 import {
   startService,
@@ -128,7 +128,7 @@ function addressOf(config: BlobsConfig): { address: string } {
 }
 
 function probing(store: ObjectStore, storage: StorageMonitor): Check {
-  const probe = shared(probeEveryMs, () => store.probe());
+  const probe = cachedFor(probeEveryMs, () => store.probe());
   return async () => {
     await probe().catch((error: unknown) => {
       if (!isStorageFull(error)) throw error;

@@ -16,7 +16,7 @@ import type { ReadAccess } from './catalog/collection';
 import { getCommit } from './commit/commit-log';
 import type { Committer } from './commit/committer';
 import { commitUpload, storeDocuments, validateDocuments } from './writes/documents';
-import type { Recent } from './catalog/cache';
+import type { LookupCache } from './catalog/cache';
 import { listIndexes } from './collections/index-listing';
 import { createIndex, deleteIndex, getIndex, rebuildIndex } from './collections/indexes';
 import { getJob } from './jobs/queue';
@@ -36,7 +36,7 @@ import type { UsagePublisher } from './usage/publisher';
 import { createView, deleteView, getView, listViews, readView, refreshView } from './views/views';
 
 export interface HandlerContext extends SkillsContext, ReadContext {
-  queries: Recent<PredefinedQuery>;
+  queries: LookupCache<PredefinedQuery>;
   committer: Committer;
   usage: UsagePublisher;
   /** Who may read a collection or view that says nothing of it. */

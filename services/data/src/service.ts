@@ -21,9 +21,9 @@ import { trimAnswers } from './commit/idempotency';
 import { buildIndexJob } from './tables/index-build';
 import { JobWorker } from './jobs/worker';
 import { purgeExpired } from './usage/retention-purge';
-import { readTurns } from './query/execute/read-scheduler';
+import { readSchedulers } from './query/execute/read-scheduler';
 import { indexReadSettings } from './query/sql/index-scan-sql';
-import { recentQueries } from './queries/saved-queries';
+import { queryLookup } from './queries/saved-queries';
 import { UsagePublisher } from './usage/publisher';
 import { refreshViewJob } from './views/views';
 
@@ -90,9 +90,9 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
         pool,
         fast,
         lane,
-        turns: readTurns(config.LANE_SIZE, config.DATABASE_POOL_SIZE),
+        schedulers: readSchedulers(config.LANE_SIZE, config.DATABASE_POOL_SIZE),
         readers: readerCache(fast),
-        queries: recentQueries(fast),
+        queries: queryLookup(fast),
         log,
         committer,
         usage,

@@ -9,7 +9,7 @@ import {
 } from '@granary/shared/json/document';
 import { JsonError } from '@granary/shared/json/error';
 import { JsonReader } from '@granary/shared/json/reader';
-import { atOnce, inSlices, type Steps } from '@granary/shared/concurrency/time-slicing';
+import { runToCompletion, runSliced, type Task } from '@granary/shared/concurrency/time-slicing';
 import type { CollectionRef, IndexDescriptor } from '../catalog/collection';
 import { sha256Text } from '../commit/head';
 import { isName, nameRule } from '../catalog/names';
@@ -90,9 +90,9 @@ export const readStoreRoot = (body: Buffer, appId: string): string => readAtOnce
 
 /** The same of a large body, while others have their turns where the root comes late. */
 export const readLargeStoreRoot = (body: Buffer, appId: string): Promise<string> =>
-  readInSlices(rootSteps(body, appId), { goesFirst: true });
+  readInSlices(rootSteps(body, appId), { priority: true });
 
-function* rootSteps(body: Buffer, appId: string): Steps<string> {
+function* rootSteps(body: Buffer, appId: string): Task<string> {
   const reader = openObject(body);
   while (reader.nextMember()) {
     const type = reader.peekType();
@@ -105,7 +105,7 @@ function* rootSteps(body: Buffer, appId: string): Steps<string> {
 }
 
 /** Skips the array that the reader stands at; yields after each element. */
-function* skippingSteps(reader: JsonReader): Steps<void> {
+function* skippingSteps(reader: JsonReader): Task<void> {
   for (reader.enterArray(); reader.nextElement(); yield) reader.skipValue();
 }
 
@@ -121,7 +121,7 @@ export const prepareLargeBody = (body: Buffer, rules: DocumentRules): Promise<Pr
   readInSlices(bodySteps(body, rules));
 
 /** Yields after each document. */
-function* bodySteps(body: Buffer, rules: DocumentRules, options: { single?: true } = {}): Steps<PreparedDocument[]> {
+function* bodySteps(body: Buffer, rules: DocumentRules, options: { single?: true } = {}): Task<PreparedDocument[]> {
   const reader = openObject(body);
   const problems: FieldMessages = {};
   let prepared: PreparedDocument[] | undefined;
@@ -169,7 +169,7 @@ function prepareSingle(reader: JsonReader, rules: DocumentRules): PreparedDocume
 }
 
 /** Reads the array of documents that the reader stands at. */
-function* documentSteps(reader: JsonReader, rules: DocumentRules): Steps<PreparedDocument[]> {
+function* documentSteps(reader: JsonReader, rules: DocumentRules): Task<PreparedDocument[]> {
   const prepared: PreparedDocument[] = [];
   const violations = new Violations();
   let bytes = 0;
@@ -367,11 +367,11 @@ export function refusing<T>(read: () => T, base?: string): T {
   }
 }
 
-const readAtOnce = <T>(steps: Steps<T>): T => refusing(() => atOnce(steps));
+const readAtOnce = <T>(steps: Task<T>): T => refusing(() => runToCompletion(steps));
 
-async function readInSlices<T>(steps: Steps<T>, options?: { goesFirst: true }): Promise<T> {
+async function readInSlices<T>(steps: Task<T>, options?: { priority: true }): Promise<T> {
   try {
-    return await inSlices(steps, options);
+    return await runSliced(steps, options);
   } catch (error) {
     throw toRefusal(error);
   }

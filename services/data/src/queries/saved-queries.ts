@@ -13,7 +13,7 @@ import { execute, row, type Pool, type Queryable } from '@granary/shared/postgre
 import { sql } from '@granary/shared/postgres/sql';
 import { COLLECTION_NOT_FOUND, findApp, findCollection, type CollectionRef } from '../catalog/collection';
 import { ALREADY_EXISTS, withAppLockOnce } from '../collections/collections';
-import { Recent } from '../catalog/cache';
+import { LookupCache } from '../catalog/cache';
 import { bumpCatalogRevision } from '../commit/head';
 import { checkDefinitionBytes, listPage } from '../listings/listing';
 import { isName, nameRule } from '../catalog/names';
@@ -267,9 +267,9 @@ export interface PredefinedQuery extends BaseQuery {
   parameters: ReadonlyMap<string, QueryParameter>;
 }
 
-/** The queries that were executed lately. `get` throws APP_NOT_FOUND. */
-export const recentQueries = (pool: Pool): Recent<PredefinedQuery> =>
-  new Recent(async (appId, name) => findPredefined(pool, await findApp(pool, appId), name));
+/** Predefined queries for their callers. `get` rejects with APP_NOT_FOUND. */
+export const queryLookup = (pool: Pool): LookupCache<PredefinedQuery> =>
+  new LookupCache(async (appId, name) => findPredefined(pool, await findApp(pool, appId), name));
 
 async function findPredefined(
   db: Queryable,
@@ -294,7 +294,7 @@ async function findPredefined(
  * VALIDATION_FAILED for a parameter that is required and missing, or unknown.
  */
 export async function runQuery(
-  db: ReadContext & { queries: Recent<PredefinedQuery> },
+  db: ReadContext & { queries: LookupCache<PredefinedQuery> },
   request: ReadRequest,
   call: Pick<Call, 'signal'>,
 ): Promise<Buffer> {

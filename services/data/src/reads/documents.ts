@@ -98,7 +98,7 @@ export function handleOf(
   name: string,
   isFresh: boolean,
 ): Promise<CollectionRef | undefined> {
-  return isFresh ? db.readers.getNow(appId, name) : db.readers.get(appId, name);
+  return isFresh ? db.readers.getFresh(appId, name) : db.readers.get(appId, name);
 }
 
 async function findRoot(

@@ -1,5 +1,5 @@
 import { readJson, toPlain } from '@granary/shared/json/value';
-import type { Steps } from '@granary/shared/concurrency/time-slicing';
+import type { Task } from '@granary/shared/concurrency/time-slicing';
 
 /** What an app offers, as its skills document tells it. */
 export interface SkillsContent {
@@ -22,7 +22,7 @@ export const generatedBegin = '<!-- granary:generated:begin -->';
 export const generatedEnd = '<!-- granary:generated:end -->';
 
 /** The owner's part, then what is generated, between markers. */
-export function* skillsMarkdown(content: SkillsContent): Steps<string> {
+export function* skillsMarkdown(content: SkillsContent): Task<string> {
   const { ownerPart } = content;
   const part = yield* generated(content);
   return `${ownerPart === '' ? '' : `${ownerPart}\n\n`}${generatedBegin}\n${part}\n${generatedEnd}\n`;
@@ -49,7 +49,7 @@ export function ownerPartOf(markdown: string): string {
     .trim();
 }
 
-function* generated(content: SkillsContent): Steps<string> {
+function* generated(content: SkillsContent): Task<string> {
   const before = introduction(content);
   const after = examples(content);
   let leftBytes = generatedBytesMax - sizeOf([...before, ...after]) - summaryBytes;

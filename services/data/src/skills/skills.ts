@@ -8,7 +8,7 @@ import type { Logger } from '@granary/shared/logger';
 import { execute, row, rows, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { inSlices } from '@granary/shared/concurrency/time-slicing';
+import { runSliced } from '@granary/shared/concurrency/time-slicing';
 import { APP_NOT_FOUND, findApp } from '../catalog/collection';
 import { withAppLock } from '../collections/collections';
 import { bumpCatalogRevision } from '../commit/head';
@@ -103,7 +103,7 @@ async function writeSkills(context: SkillsContext, app: { number: bigint; appId:
     isolation: 'repeatable read',
     readOnly: true,
   });
-  const markdown = `${firstLine(context, app.appId, revision)}\n${await inSlices(skillsMarkdown(content))}`;
+  const markdown = `${firstLine(context, app.appId, revision)}\n${await runSliced(skillsMarkdown(content))}`;
   const file = fileOf(context, app.number);
   const fresh = `${file}.${randomUUID()}`;
   await mkdir(context.skillsDirectory, { recursive: true });

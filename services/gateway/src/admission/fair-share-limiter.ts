@@ -1,4 +1,4 @@
-import { Presence } from '@granary/shared/concurrency/active-apps';
+import { ActiveApps } from '@granary/shared/concurrency/active-apps';
 import { overloaded } from '../errors/problem';
 
 /** A request that takes longer waits for others and not for this process: it no longer counts. */
@@ -59,7 +59,7 @@ export class Share {
  */
 export class AppShares {
   private readonly apps = new Map<string, App>();
-  private readonly presence = new Presence();
+  private readonly presence = new ActiveApps();
   private waiting = 0;
   private sweeping: NodeJS.Timeout | undefined;
   private readonly left = (share: Share, answerBytes: number) => this.leave(share, answerBytes);
@@ -91,7 +91,7 @@ export class AppShares {
   private mayEnter(app: App, nowMs: number): boolean {
     const share = this.shareOf(app);
     if (app.inside.size < share) return true;
-    if (this.presence.isAlone(app.id, nowMs)) return true;
+    if (this.presence.isOnlyActive(app.id, nowMs)) return true;
     for (const share of app.inside) {
       if (nowMs - share.sinceMs <= lentMs) break;
       app.inside.delete(share);

@@ -1,12 +1,12 @@
-/** An app counts as being there for so long after it was seen last. */
+/** An app is active for this long after its last request. */
 const activeMs = 1_000;
 
-/** Knows of the apps that were seen lately as much as it takes to tell whether one of them is alone. */
-export class Presence {
-  /** The app that was seen last, and the last one of another. */
+/** Whether more than one app has made requests lately. Keeps the last app and the last other one: constant size and time. */
+export class ActiveApps {
   private last = { id: '', atMs: -Infinity };
   private lastOther = { id: '', atMs: -Infinity };
 
+  /** A request of the app has arrived. */
   see(appId: string, nowMs: number): void {
     if (this.last.id === appId) {
       this.last.atMs = nowMs;
@@ -16,7 +16,8 @@ export class Presence {
     this.last = { id: appId, atMs: nowMs };
   }
 
-  isAlone(appId: string, nowMs: number): boolean {
+  /** Whether no other app has made a request within the last second. */
+  isOnlyActive(appId: string, nowMs: number): boolean {
     const other = this.last.id === appId ? this.lastOther : this.last;
     return nowMs - other.atMs > activeMs;
   }

@@ -1,49 +1,56 @@
-import { Cancellation, neverAborted } from './cancellation';
-import { Presence } from './active-apps';
-import { Turns, type TurnLimits } from './fair-scheduler';
+import { Cancellation } from './cancellation';
+import { ActiveApps } from './active-apps';
+import { FairScheduler, type ContentionLimits, type FairSchedulerOptions, type TaskOptions } from './fair-scheduler';
 
 let nowMs = 0;
 beforeEach(() => {
   nowMs = 0;
 });
 
-/** Turns of apps whose share is their limit, and that do not rest, if nothing else is said. */
-const turnsOf = (
-  limits: Omit<TurnLimits, 'share' | 'restFactor'> & { share?: number; restFactor?: number },
-  presence = new Presence(),
-) => new Turns({ share: limits.appLimit, restFactor: 0, ...limits }, presence, () => nowMs);
+const refusal = new Error('refused');
 
-/** Works that end when they are told to, and the order in which they began. */
-function works(turns: Turns) {
+/** A scheduler of one slot without other limits, if nothing else is given, and the apps that are active. */
+function schedulerOf(options: Partial<FairSchedulerOptions> & ContentionOptions = {}) {
+  const { fairShare = Infinity, cooldownFactor = 0, ...limits } = options;
+  const activeApps = new ActiveApps();
+  const contention = { activeApps, fairShare, cooldownFactor };
+  const scheduler = new FairScheduler({ concurrency: 1, contention, refusal: () => refusal, ...limits }, () => nowMs);
+  return { activeApps, scheduler, ...tasksOf(scheduler) };
+}
+type ContentionOptions = Pick<ContentionLimits, 'fairShare' | 'cooldownFactor'>;
+
+const settle = () => new Promise((resolve) => setImmediate(resolve));
+
+/** Tasks that end on demand, and the order in which they started. */
+function tasksOf(scheduler: FairScheduler) {
   const begun: string[] = [];
   const ends: Array<() => void> = [];
-  const ask = (appId: string, name = appId, signal = neverAborted) =>
-    turns.run(appId, signal, () => {
-      begun.push(name);
-      return new Promise<string>((resolve) => ends.push(() => resolve(name)));
-    });
-  const settle = () => new Promise((resolve) => setImmediate(resolve));
-  return {
-    begun,
-    ask,
-    settle,
-    endNext: async () => {
-      while (ends.length === 0) await settle();
-      ends.shift()!();
-      await settle();
-    },
+  const ask = (key: string, name = key, options?: TaskOptions) =>
+    scheduler.run(
+      key,
+      () => {
+        begun.push(name);
+        return new Promise<string>((resolve) => ends.push(() => resolve(name)));
+      },
+      options,
+    );
+  const endNext = async () => {
+    while (ends.length === 0) await settle();
+    ends.shift()!();
+    await settle();
   };
+  return { begun, ask, endNext };
 }
 
-test('an app that asks for much waits for itself, not the others for it', async () => {
-  const { begun, ask, settle, endNext } = works(turnsOf({ limit: 3, appLimit: 2, waitingMax: 100 }));
+test('a key with many tasks delays its own tasks, not those of others', async () => {
+  const { begun, ask, endNext } = schedulerOf({ concurrency: 3, concurrencyPerKey: 2 });
   const asked = Array.from({ length: 10 }, (_, at) => ask('flood', `flood ${at}`));
   asked.push(ask('calm', 'calm 0'), ask('calm', 'calm 1'), ask('other', 'other 0'));
   await settle();
   expect(begun).toEqual(['flood 0', 'flood 1', 'calm 0']);
   await endNext();
   await endNext();
-  // Whose turn was longest ago comes first.
+  // The key that was served least recently comes first.
   expect(begun.slice(3)).toEqual(['other 0', 'flood 2']);
   await endNext();
   expect(begun.slice(5)).toEqual(['calm 1']);
@@ -52,21 +59,22 @@ test('an app that asks for much waits for itself, not the others for it', async 
   expect(begun).toHaveLength(13);
 });
 
-test('a place is given back by a work that fails', async () => {
-  const turns = turnsOf({ limit: 1, appLimit: 1, waitingMax: 1 });
+test('a task that fails frees its slot', async () => {
+  const { scheduler } = schedulerOf({ concurrencyPerKey: 1, queueMaxPerFlow: 1 });
   for (let round = 0; round < 3; round++) {
-    await expect(turns.run('a', neverAborted, () => Promise.reject(new Error('no')))).rejects.toThrow('no');
+    await expect(scheduler.run('a', () => Promise.reject(new Error('no')))).rejects.toThrow('no');
   }
-  expect(await turns.run('a', neverAborted, () => Promise.resolve(1))).toBe(1);
+  expect(await scheduler.run('a', () => Promise.resolve(1))).toBe(1);
+  expect(scheduler.counts()).toEqual({ running: 0, waiting: 0 });
 });
 
-test('who has gone is passed over, and who finds too many of his app waiting is told so', async () => {
-  const { begun, ask, settle, endNext } = works(turnsOf({ limit: 1, appLimit: 1, waitingMax: 2 }));
+test('a task whose caller has gone leaves the queue, and one that finds it full is refused', async () => {
+  const { begun, ask, endNext } = schedulerOf({ queueMaxPerFlow: 2 });
   const gone = new Cancellation();
   const first = ask('a', 'first');
-  const second = ask('a', 'second', gone);
+  const second = ask('a', 'second', { signal: gone });
   const third = ask('a', 'third');
-  await expect(ask('a', 'fourth')).rejects.toMatchObject({ code: 'RESOURCE_EXHAUSTED', reason: 'TOO_MANY_REQUESTS' });
+  await expect(ask('a', 'fourth')).rejects.toBe(refusal);
   const other = ask('b', 'other');
   gone.abort();
   await expect(second).rejects.toMatchObject({ code: 'CANCELLED' });
@@ -75,17 +83,37 @@ test('who has gone is passed over, and who finds too many of his app waiting is 
   await settle();
   expect(await Promise.all([first, third, fifth, other])).toEqual(['first', 'third', 'fifth', 'other']);
   expect(begun).toEqual(['first', 'other', 'third', 'fifth']);
-  await expect(ask('a', 'late', gone)).rejects.toMatchObject({ code: 'CANCELLED' });
+  await expect(ask('a', 'late', { signal: gone })).rejects.toMatchObject({ code: 'CANCELLED' });
   expect(begun).toHaveLength(4);
 });
 
-test('while others are there an app has its share, and all that it may have once it is alone', async () => {
-  const presence = new Presence();
-  const { begun, ask, settle, endNext } = works(
-    turnsOf({ limit: 4, appLimit: 3, share: 1, waitingMax: 100 }, presence),
-  );
-  presence.see('calm', 0);
-  presence.see('flood', 0);
+test('the queue is bounded in total too, and a task that waits too long is refused', async () => {
+  const { scheduler, begun, ask, endNext } = schedulerOf({ queueMax: 2, queueMaxPerFlow: 1, timeoutMs: 20 });
+  const first = ask('a', 'first');
+  const late = [ask('a', 'second'), ask('b', 'other')];
+  await expect(ask('c', 'another')).rejects.toBe(refusal);
+  for (const task of late) await expect(task).rejects.toBe(refusal);
+  await endNext();
+  expect(await first).toBe('first');
+  expect([begun, scheduler.counts()]).toEqual([['first'], { running: 0, waiting: 0 }]);
+});
+
+test('a constant arrival of new keys does not starve a key that was served before', async () => {
+  const { begun, ask, endNext } = schedulerOf();
+  const asked = [ask('a', 'a 0'), ask('a', 'a 1')];
+  for (let stranger = 0; stranger < 5; stranger++) {
+    asked.push(ask(`new ${stranger}`));
+    await endNext();
+  }
+  expect(begun.slice(0, 3)).toEqual(['a 0', 'new 0', 'a 1']);
+  for (let left = 2; left > 0; left--) await endNext();
+  expect(await Promise.all(asked)).toHaveLength(7);
+});
+
+test('while other keys are active a key has its fair share, and the limit of a key once they are not', async () => {
+  const { activeApps, begun, ask, endNext } = schedulerOf({ concurrency: 4, concurrencyPerKey: 3, fairShare: 1 });
+  activeApps.see('calm', 0);
+  activeApps.see('flood', 0);
   const asked = Array.from({ length: 5 }, (_, at) => ask('flood', `flood ${at}`));
   asked.push(ask('calm', 'calm'));
   await settle();
@@ -94,49 +122,45 @@ test('while others are there an app has its share, and all that it may have once
   expect(begun.slice(2)).toEqual(['flood 1']);
   // A second after the others were seen last.
   nowMs = 1_001;
-  presence.see('flood', nowMs);
+  activeApps.see('flood', nowMs);
   await endNext();
-  expect(begun.slice(3)).toEqual(['flood 2']);
+  expect(begun.slice(3)).toEqual(['flood 2', 'flood 3']);
   asked.push(ask('flood', 'flood 5'));
   await settle();
-  expect(begun.slice(4)).toEqual(['flood 5']);
+  expect(begun).toHaveLength(5);
   for (let left = 7 - 2; left > 0; left--) await endNext();
   expect((await Promise.all(asked)).sort()).toEqual([...begun].sort());
   expect(begun).toHaveLength(7);
 });
 
-test('a work that takes long does not hold up the others of its app, as far as that may have any', async () => {
-  const presence = new Presence();
-  const { begun, ask, settle, endNext } = works(
-    turnsOf({ limit: 4, appLimit: 2, share: 1, waitingMax: 100 }, presence),
-  );
-  presence.see('calm', 0);
-  presence.see('flood', 0);
+test('a long-running task does not count in the fair share, only in the limit of its key', async () => {
+  const { activeApps, begun, ask, endNext } = schedulerOf({ concurrency: 4, concurrencyPerKey: 2, fairShare: 1 });
+  activeApps.see('calm', 0);
+  activeApps.see('flood', 0);
   const asked = [ask('flood', 'slow'), ask('flood', 'flood 1'), ask('flood', 'flood 2')];
   await settle();
   expect(begun).toEqual(['slow']);
   nowMs = 250;
-  presence.see('calm', nowMs);
-  presence.see('flood', nowMs);
-  // Turns look by the real clock.
+  activeApps.see('calm', nowMs);
+  activeApps.see('flood', nowMs);
+  // Waiting tasks are rechecked by the real clock.
   await new Promise((resolve) => setTimeout(resolve, 200));
   expect(begun).toEqual(['slow', 'flood 1']);
   nowMs = 500;
-  presence.see('calm', nowMs);
+  activeApps.see('calm', nowMs);
   await new Promise((resolve) => setTimeout(resolve, 200));
   expect(begun).toEqual(['slow', 'flood 1']);
   for (let left = 3; left > 0; left--) await endNext();
   expect(await Promise.all(asked)).toEqual(['slow', 'flood 1', 'flood 2']);
 });
 
-test('beside others a place rests in proportion to what its work took, for its own app, and not for ever', async () => {
+test('while other keys are active a slot cools down in proportion to its task, for its own key and up to a maximum', async () => {
   jest.useFakeTimers({ doNotFake: ['setImmediate'] });
   try {
-    const presence = new Presence();
-    const limits = { limit: 2, appLimit: 1, restFactor: 3, waitingMax: 100 };
-    const { begun, ask, settle, endNext } = works(turnsOf(limits, presence));
-    presence.see('calm', 0);
-    presence.see('flood', 0);
+    const limits = { concurrency: 2, concurrencyPerKey: 1, cooldownFactor: 3 };
+    const { activeApps, begun, ask, endNext } = schedulerOf(limits);
+    activeApps.see('calm', 0);
+    activeApps.see('flood', 0);
     const asked = [ask('flood', 'flood 0'), ask('flood', 'flood 1'), ask('flood', 'flood 2'), ask('calm', 'calm 0')];
     asked.push(ask('calm', 'calm 1'));
     nowMs = 10;
@@ -149,7 +173,7 @@ test('beside others a place rests in proportion to what its work took, for its o
     await settle();
     expect(begun.slice(2)).toEqual(['flood 1']);
     await endNext();
-    // What one app rests the other does not wait for.
+    // Other keys do not wait for a cooldown.
     nowMs = 900;
     await endNext();
     jest.advanceTimersByTime(49);
@@ -158,9 +182,9 @@ test('beside others a place rests in proportion to what its work took, for its o
     jest.advanceTimersByTime(1);
     await settle();
     expect(begun.slice(4)).toEqual(['flood 2']);
-    // Who is alone does not rest.
+    // Without other active keys there is no cooldown.
     nowMs = 2_000;
-    presence.see('flood', nowMs);
+    activeApps.see('flood', nowMs);
     asked.push(ask('flood', 'flood 3'));
     await endNext();
     await endNext();

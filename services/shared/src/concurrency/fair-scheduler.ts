@@ -1,168 +1,281 @@
 import { ServiceError } from '../errors';
+import type { ActiveApps } from './active-apps';
 import type { CancelSignal } from './cancellation';
-import type { Presence } from './active-apps';
+import { startWaiting, stopWaiting, type Waiting } from './deadlines';
 
-/** A work that takes longer no longer counts to its app's share, so that one of them does not hold up all others. */
-const lentMs = 250;
-/** No rest is longer: where works take long, for the database is busy, rests must not make them rare as well. */
-const restMaxMs = 50;
+/** Default of `longRunningAfterMs`. */
+const longRunningMs = 250;
+/** Default of `cooldownMaxMs`. */
+const defaultCooldownMaxMs = 50;
+/** How often waiting tasks are checked for what no event announces: a task became long-running, or other apps inactive. */
+const recheckEveryMs = 25;
 
-export interface TurnLimits {
-  /** Works at a time. */
-  limit: number;
-  /** Works of one app at a time. */
-  appLimit: number;
-  /** The same while other apps are there, of those works that have just begun. */
-  share: number;
-  /** Beside other apps a place rests for its own one after a work, so many times as long as the work took. */
-  restFactor: number;
-  /** Works of one app that may wait; beyond, a caller is told to come back. */
-  waitingMax: number;
+export interface FairSchedulerOptions {
+  /** Tasks that run at a time. Default: no limit. */
+  concurrency?: number;
+  /** Tasks of one key that run at a time. Default: no limit. */
+  concurrencyPerKey?: number;
+  /** Limits that apply only while keys other than that of a task are active. */
+  contention?: ContentionLimits;
+  /** Tasks that may wait, in total and of one flow. Default: no limit. */
+  queueMax?: number;
+  queueMaxPerFlow?: number;
+  /** How long a task may wait. Default: until its signal aborts. */
+  timeoutMs?: number;
+  /** The error of a task that finds the queue full, or has waited too long. */
+  refusal: () => Error;
 }
 
-interface Waiting {
-  start: (running: Running) => void;
+export interface ContentionLimits {
+  /** Decides which keys are active. Its owner records the requests in it. */
+  activeApps: ActiveApps;
+  /**
+   * Tasks of one flow that run at a time, without the long-running ones; a function is called for each decision. Default:
+   * no limit.
+   */
+  fairShare?: number | ((flow: string) => number);
+  /** A task that runs longer no longer counts in the fair share, so that it does not block the other tasks of its flow. */
+  longRunningAfterMs?: number;
+  /** After a task its slot is unavailable to its own key for this many times the duration of the task. Default: 0. */
+  cooldownFactor?: number;
+  cooldownMaxMs?: number;
 }
 
-/** A work under way. */
-interface Running {
-  sinceMs: number;
+export interface TaskOptions {
+  /** A task whose caller has gone is removed from the queue; a task that runs is not affected. */
+  signal?: CancelSignal;
+  /** The unit of fairness. Default: the key. Flows of one key are served like different keys, within the limits of the key. */
+  flow?: string;
 }
 
-/** Those of an app that wait in one line. */
-interface App {
-  /** Of the line. */
-  id: string;
-  appId: string;
-  /** In the order in which they began; those that rest are among them. */
-  running: Set<Running>;
-  waiting: Waiting[];
-  /** The number of its last turn; 0: it has had none lately. */
-  lastTurn: number;
+/** The tasks of a flow that run, cool down or wait. */
+interface Flow {
+  readonly id: string;
+  readonly key: string;
+  /** Tasks that run or cool down. */
+  slotCount: number;
+  /** Those of them that count in the fair share, in the order in which they started. */
+  readonly counted: Set<Slot>;
+  readonly waiters: Set<Waiter>;
+  /** The number of the last start, by which flows are ordered. */
+  lastStart: number;
+}
+
+interface Waiter {
+  readonly flow: Flow;
+  readonly resolve: (slot: Slot) => void;
+  readonly leave: (() => void) | undefined;
+  readonly signal: CancelSignal | undefined;
+  timeout: Waiting | undefined;
+}
+
+/** The right of one task to run. */
+export class Slot {
+  constructor(
+    private readonly scheduler: SlotOwner,
+    readonly flow: Flow,
+    readonly startedAtMs: number,
+  ) {}
+
+  /** Must be called once, when the task has ended. */
+  release(): void {
+    this.scheduler.release(this);
+  }
+}
+
+interface SlotOwner {
+  release(slot: Slot): void;
 }
 
 /**
- * Shares among apps what they would else take from each other: so many works run at a time, so many of one app, and
- * when one ends the next is of the app whose turn was longest ago. Works take from others not only their places but
- * time of the processors, so an app has fewer at a time while others are there.
+ * Shares the capacity of a process, or of something behind it, among keys such as applications or addresses. When a slot
+ * becomes free it goes to the flow that was served least recently; within a flow tasks start in the order of arrival. A
+ * flow that was not served lately counts as served `concurrency` starts ago, so a constant arrival of new keys delays a
+ * waiting flow by no more than that. While several keys are active, `contention` limits each of them further: to a fair
+ * share of the slots, and by a cooldown after each task, which leaves processors to others.
  */
-export class Turns {
-  /** Apps with anything running or waiting. */
-  private readonly apps = new Map<string, App>();
-  /** How many are running of each app, in all of its lines. */
-  private readonly runningOfApp = new Map<string, number>();
+export class FairScheduler implements SlotOwner {
+  /** Flows with tasks that run, cool down or wait. */
+  private readonly flows = new Map<string, Flow>();
+  /** Those of them with tasks that wait. */
+  private readonly waitingFlows = new Set<Flow>();
+  /** Tasks that run or cool down; kept only if there is a limit. */
+  private readonly slotsByKey = new Map<string, number>();
+  private readonly concurrency: number;
+  private readonly concurrencyPerKey: number;
   private running = 0;
-  private turns = 0;
-  private looking: NodeJS.Timeout | undefined;
+  private waiting = 0;
+  private starts = 0;
+  private recheckTimer: NodeJS.Timeout | undefined;
 
   constructor(
-    private readonly limits: TurnLimits,
-    private readonly presence: Presence,
+    private readonly options: FairSchedulerOptions,
     private readonly now: () => number = () => performance.now(),
-  ) {}
+  ) {
+    this.concurrency = options.concurrency ?? Infinity;
+    this.concurrencyPerKey = options.concurrencyPerKey ?? Infinity;
+  }
+
+  /** Runs a task in a slot. Rejects as `acquire` and as the task do. */
+  async run<T>(key: string, task: () => Promise<T>, options?: TaskOptions): Promise<T> {
+    const acquired = this.acquire(key, options);
+    const slot = acquired instanceof Slot ? acquired : await acquired;
+    try {
+      return await task();
+    } finally {
+      slot.release();
+    }
+  }
 
   /**
-   * Runs a work when its turn comes. Throws TOO_MANY_REQUESTS when too many of the app wait, and CANCELLED for a caller
-   * who has gone before his turn. An app may have several lines, by their ids: they are served like those of different
-   * apps, within the limit of the app.
+   * A slot if the task may start at once, else a promise of one. Rejects with `refusal` when the queue is full or the
+   * time is up, and with CANCELLED when the signal aborts first.
    */
-  async run<T>(appId: string, signal: CancelSignal, work: () => Promise<T>, line = appId): Promise<T> {
-    if (signal.aborted) throw callerGone();
-    const app = this.apps.get(line) ?? { id: line, appId, running: new Set(), waiting: [], lastTurn: 0 };
-    this.apps.set(line, app);
-    const running = this.mayRun(app) ? this.begin(app) : await this.wait(app, signal);
-    try {
-      return await work();
-    } finally {
-      this.running -= 1;
-      this.rest(app, running);
-      this.next();
+  acquire(key: string, { signal, flow: id = key }: TaskOptions = {}): Slot | Promise<Slot> {
+    if (signal?.aborted) return Promise.reject(callerGone());
+    const flow = this.flows.get(id);
+    // Tasks of one flow start in the order of arrival.
+    if (flow && flow.waiters.size > 0) return this.enqueue(flow, signal);
+    const current = flow ?? this.newFlow(id, key);
+    return this.mayStart(current) ? this.start(current) : this.enqueue(current, signal);
+  }
+
+  counts(): { running: number; waiting: number } {
+    return { running: this.running, waiting: this.waiting };
+  }
+
+  release(slot: Slot): void {
+    this.running -= 1;
+    const { contention } = this.options;
+    const cooldownMs = contention?.cooldownFactor ? this.cooldownOf(slot, contention) : 0;
+    if (cooldownMs > 0) {
+      setTimeout(() => {
+        this.freeSlot(slot);
+        this.startWaiting();
+      }, cooldownMs);
+    } else {
+      this.freeSlot(slot);
     }
+    this.startWaiting();
   }
 
-  /** For the app the place is free after a rest, for the others it is at once. */
-  private rest(app: App, running: Running): void {
+  private cooldownOf({ flow, startedAtMs }: Slot, contention: ContentionLimits): number {
+    const { activeApps, cooldownFactor = 0, cooldownMaxMs = defaultCooldownMaxMs } = contention;
     const nowMs = this.now();
-    const restMs = Math.min((nowMs - running.sinceMs) * this.limits.restFactor, restMaxMs);
-    if (restMs === 0 || this.presence.isAlone(app.appId, nowMs)) return this.leave(app, running);
-    setTimeout(() => {
-      this.leave(app, running);
-      this.next();
-    }, restMs);
+    if (activeApps.isOnlyActive(flow.key, nowMs)) return 0;
+    return Math.min((nowMs - startedAtMs) * cooldownFactor, cooldownMaxMs);
   }
 
-  private leave(app: App, running: Running): void {
-    app.running.delete(running);
-    const left = this.runningOfApp.get(app.appId)! - 1;
-    if (left === 0) this.runningOfApp.delete(app.appId);
-    else this.runningOfApp.set(app.appId, left);
-    this.forgetIdle(app);
+  private newFlow(id: string, key: string): Flow {
+    const lastStart = this.starts - this.concurrency;
+    const flow: Flow = { id, key, slotCount: 0, counted: new Set(), waiters: new Set(), lastStart };
+    this.flows.set(id, flow);
+    return flow;
   }
 
-  private mayRun({ appId, running }: App): boolean {
-    const { limit, appLimit, share } = this.limits;
-    if (this.running >= limit || (this.runningOfApp.get(appId) ?? 0) >= appLimit) return false;
-    if (running.size < share) return true;
+  private mayStart(flow: Flow): boolean {
+    if (this.running >= this.concurrency) return false;
+    if (this.concurrencyPerKey !== Infinity && (this.slotsByKey.get(flow.key) ?? 0) >= this.concurrencyPerKey)
+      return false;
+    const { contention } = this.options;
+    return contention?.fairShare === undefined || this.isWithinShare(flow, contention, contention.fairShare);
+  }
+
+  private isWithinShare(
+    flow: Flow,
+    { activeApps, longRunningAfterMs = longRunningMs }: ContentionLimits,
+    fairShare: number | ((flow: string) => number),
+  ): boolean {
+    const share = typeof fairShare === 'number' ? fairShare : fairShare(flow.id);
+    if (flow.counted.size < share) return true;
     const nowMs = this.now();
-    if (this.presence.isAlone(appId, nowMs)) return true;
-    let young = 0;
-    for (const { sinceMs } of running) if (nowMs - sinceMs < lentMs) young += 1;
-    return young < share;
+    if (activeApps.isOnlyActive(flow.key, nowMs)) return true;
+    for (const slot of flow.counted) {
+      if (nowMs - slot.startedAtMs < longRunningAfterMs) break;
+      flow.counted.delete(slot);
+    }
+    return flow.counted.size < share;
   }
 
-  private begin(app: App): Running {
-    const running = { sinceMs: this.now() };
+  private start(flow: Flow): Slot {
+    const slot = new Slot(this, flow, this.now());
     this.running += 1;
-    app.running.add(running);
-    this.runningOfApp.set(app.appId, (this.runningOfApp.get(app.appId) ?? 0) + 1);
-    app.lastTurn = ++this.turns;
-    return running;
+    flow.slotCount += 1;
+    flow.counted.add(slot);
+    flow.lastStart = ++this.starts;
+    if (this.concurrencyPerKey !== Infinity) {
+      this.slotsByKey.set(flow.key, (this.slotsByKey.get(flow.key) ?? 0) + 1);
+    }
+    return slot;
   }
 
-  private wait(app: App, signal: CancelSignal): Promise<Running> {
-    if (app.waiting.length >= this.limits.waitingMax) {
-      throw new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', 'Too many reads of this app are waiting');
+  private freeSlot(slot: Slot): void {
+    const { flow } = slot;
+    flow.slotCount -= 1;
+    flow.counted.delete(slot);
+    if (this.concurrencyPerKey !== Infinity) {
+      const left = this.slotsByKey.get(flow.key)! - 1;
+      if (left === 0) this.slotsByKey.delete(flow.key);
+      else this.slotsByKey.set(flow.key, left);
+    }
+    this.forgetIdle(flow);
+  }
+
+  private forgetIdle(flow: Flow): void {
+    if (flow.slotCount === 0 && flow.waiters.size === 0) this.flows.delete(flow.id);
+  }
+
+  private enqueue(flow: Flow, signal: CancelSignal | undefined): Promise<Slot> {
+    const { queueMax = Infinity, queueMaxPerFlow = Infinity, timeoutMs, contention, refusal } = this.options;
+    if (this.waiting >= queueMax || flow.waiters.size >= queueMaxPerFlow) {
+      this.forgetIdle(flow);
+      return Promise.reject(refusal());
     }
     return new Promise((resolve, reject) => {
-      const leave = () => {
-        app.waiting.splice(app.waiting.indexOf(waiting), 1);
-        this.forgetIdle(app);
-        reject(callerGone());
+      const end = (error: Error) => {
+        this.dequeue(waiter);
+        this.forgetIdle(flow);
+        reject(error);
       };
-      const waiting = {
-        start: (running: Running) => {
-          signal.removeEventListener('abort', leave);
-          resolve(running);
-        },
-      };
-      app.waiting.push(waiting);
-      signal.addEventListener('abort', leave, { once: true });
-      // That others have gone, or that a work takes long, nobody tells.
-      this.looking ??= setInterval(() => this.look(), lentMs / 2);
+      const leave = signal && (() => end(callerGone()));
+      const waiter: Waiter = { flow, resolve, leave, signal, timeout: undefined };
+      if (timeoutMs !== undefined) waiter.timeout = startWaiting(timeoutMs, () => end(refusal()));
+      if (leave) signal.addEventListener('abort', leave, { once: true });
+      flow.waiters.add(waiter);
+      this.waitingFlows.add(flow);
+      this.waiting += 1;
+      if (contention) this.recheckTimer ??= setInterval(() => this.recheck(), recheckEveryMs);
     });
   }
 
-  private look(): void {
-    while (this.next());
-    for (const { waiting } of this.apps.values()) if (waiting.length > 0) return;
-    clearInterval(this.looking);
-    this.looking = undefined;
+  private dequeue(waiter: Waiter): void {
+    const { flow, timeout, signal, leave } = waiter;
+    flow.waiters.delete(waiter);
+    if (flow.waiters.size === 0) this.waitingFlows.delete(flow);
+    this.waiting -= 1;
+    if (timeout) stopWaiting(timeout);
+    if (leave) signal!.removeEventListener('abort', leave);
   }
 
-  private forgetIdle(app: App): void {
-    if (app.running.size === 0 && app.waiting.length === 0) this.apps.delete(app.id);
+  private recheck(): void {
+    this.startWaiting();
+    if (this.waiting > 0) return;
+    clearInterval(this.recheckTimer);
+    this.recheckTimer = undefined;
   }
 
-  /** Begins the next work; false when there is none that may begin. */
-  private next(): boolean {
-    let next: App | undefined;
-    for (const app of this.apps.values()) {
-      if (app.waiting.length === 0 || !this.mayRun(app)) continue;
-      if (next === undefined || app.lastTurn < next.lastTurn) next = app;
+  /** Starts waiting tasks as long as one may start. */
+  private startWaiting(): void {
+    while (this.waiting > 0 && this.running < this.concurrency) {
+      let next: Flow | undefined;
+      for (const flow of this.waitingFlows) {
+        if ((next === undefined || flow.lastStart < next.lastStart) && this.mayStart(flow)) next = flow;
+      }
+      if (next === undefined) return;
+      const waiter = next.waiters.values().next().value!;
+      this.dequeue(waiter);
+      waiter.resolve(this.start(next));
     }
-    if (next === undefined) return false;
-    next.waiting.shift()!.start(this.begin(next));
-    return true;
   }
 }
 

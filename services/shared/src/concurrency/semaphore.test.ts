@@ -19,3 +19,17 @@ test('as many tasks as the limit run at once, and the others follow in the order
   semaphore.release();
   expect(semaphore.counts()).toEqual({ held: 0, waiting: 0, limit: 2 });
 });
+
+test('a bounded queue refuses a task that finds it full, or waits too long', async () => {
+  const refused = new Error('refused');
+  const semaphore = new Semaphore(1, { max: 1, timeoutMs: 20, refusal: () => refused });
+  expect([semaphore.tryAcquire(), semaphore.tryAcquire()]).toEqual([true, false]);
+  const late = semaphore.acquire();
+  await expect(semaphore.acquire()).rejects.toBe(refused);
+  await expect(late).rejects.toBe(refused);
+  const next = semaphore.acquire();
+  semaphore.release();
+  await next;
+  semaphore.release();
+  expect(semaphore.counts()).toEqual({ held: 0, waiting: 0, limit: 1 });
+});

@@ -1,52 +1,53 @@
-/** How long a long work may keep the event loop to itself. */
+/** The longest part of a task that runs without a break. */
 const sliceMs = 1;
-/** So many slices a work has in a row, so that usual ones end one after the other and few are held half done. */
+/** Slices of a task that run in succession, so that most tasks end one after the other and few are in progress at once. */
 const slicesInRow = 16;
 
-/** A long work as short steps: it yields after each, and returns its result. */
-export type Steps<T> = Generator<void, T, void>;
+/** A long computation in short steps, which yields after each and returns its result. */
+export type Task<T> = Generator<void, T, void>;
 
-/** Works that wait for a turn of the event loop, the next one first. */
+/** Tasks that wait for their next slice. */
 const waiting: Array<() => void> = [];
 
-/** Does a work in one go: one that is short, or that cannot wait. */
-export function atOnce<T>(steps: Steps<T>): T {
+/** Runs a task without a break: one that is short, or whose caller cannot wait. */
+export function runToCompletion<T>(task: Task<T>): T {
   for (;;) {
-    const { done, value } = steps.next();
+    const { done, value } = task.next();
     if (done) return value;
   }
 }
 
 /**
- * Does a work in slices of about a millisecond. However many works are under way, each turn of the event loop has one
- * slice of one of them, so what else the process does waits for no more. A work that `goesFirst` begins at once and goes
- * before the others: one that is mostly short, or that is waited for. Rejects with what a step throws.
+ * Runs a task cooperatively, about a millisecond in each iteration of the event loop. Each iteration has one slice of
+ * one task, however many are in progress, so that other callbacks of the process are delayed by no more. A task with
+ * `priority` starts at once and runs before the others: one that is mostly short, or that others depend on. Rejects with
+ * what a step throws.
  */
-export async function inSlices<T>(
-  steps: Steps<T>,
-  { goesFirst = false, now = () => performance.now() }: { goesFirst?: boolean; now?: () => number } = {},
+export async function runSliced<T>(
+  task: Task<T>,
+  { priority = false, now = () => performance.now() }: { priority?: boolean; now?: () => number } = {},
 ): Promise<T> {
-  if (!goesFirst && waiting.length > 0) await nextTurn('last');
+  if (!priority && waiting.length > 0) await nextSlice('last');
   for (let slices = 1; ; slices += 1) {
     const endMs = now() + sliceMs;
     do {
-      const { done, value } = steps.next();
+      const { done, value } = task.next();
       if (done) return value;
     } while (now() < endMs);
-    await nextTurn(goesFirst || slices % slicesInRow !== 0 ? 'first' : 'last');
+    await nextSlice(priority || slices % slicesInRow !== 0 ? 'first' : 'last');
   }
 }
 
-function nextTurn(place: 'first' | 'last'): Promise<void> {
+function nextSlice(place: 'first' | 'last'): Promise<void> {
   return new Promise((resolve) => {
     if (place === 'first') waiting.unshift(resolve);
     else waiting.push(resolve);
-    if (waiting.length === 1) setImmediate(goOn);
+    if (waiting.length === 1) setImmediate(runNext);
   });
 }
 
-function goOn(): void {
+function runNext(): void {
   waiting.shift()!();
-  // The immediates of one turn run all together; one that is asked for meanwhile belongs to the next.
-  if (waiting.length > 0) setImmediate(goOn);
+  // One immediate after the other: those of one iteration would all run in it.
+  if (waiting.length > 0) setImmediate(runNext);
 }

@@ -1,4 +1,4 @@
-import { inSlices, type Steps } from '../concurrency/time-slicing';
+import { runSliced, type Task } from '../concurrency/time-slicing';
 import { BinaryWriter } from './wire/binary';
 import { sql, type Sql } from './sql';
 
@@ -32,7 +32,7 @@ export async function copyInto<T>(
 ): Promise<CopyIn> {
   return {
     statement: sql`copy ${table} (${columns.names}) from stdin (format binary)`,
-    messages: await inSlices(messageSteps(rows, columns.count, writeRow), { goesFirst: true }),
+    messages: await runSliced(messageSteps(rows, columns.count, writeRow), { priority: true }),
   };
 }
 
@@ -41,7 +41,7 @@ function* messageSteps<T>(
   rows: readonly T[],
   columnCount: number,
   writeRow: (writer: BinaryWriter, row: T) => void,
-): Steps<Buffer[]> {
+): Task<Buffer[]> {
   const messages: Buffer[] = [];
   let writer = beginMessage();
   writer.raw(fileHead);

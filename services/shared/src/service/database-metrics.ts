@@ -1,6 +1,6 @@
 import { row, type Pool } from '../postgres/pool';
 import { sql } from '../postgres/sql';
-import { shared } from './probe';
+import { cachedFor } from '../concurrency/ttl-cache';
 import { addSource } from '../telemetry/metrics';
 
 /** The size of a database is cached this long, for Postgres stats all its files. */
@@ -8,7 +8,7 @@ const freshMs = 30_000;
 
 /** Reports the size of a service's database at scrapes until the returned function is called. */
 export function observeDatabase(service: string, pool: Pool): () => void {
-  const size = shared(freshMs, () =>
+  const size = cachedFor(freshMs, () =>
     row<{ bytes: bigint }>(pool, sql`select pg_database_size(current_database()) as bytes`),
   );
   return addSource({

@@ -6,7 +6,8 @@ import type { Implementation } from '../grpc/server';
 import { isTimeout } from '../postgres/errors';
 import { row, type Pool } from '../postgres/pool';
 import { sql } from '../postgres/sql';
-import { Probe, shared, type Look } from './probe';
+import { cachedFor } from '../concurrency/ttl-cache';
+import { Probe, type Look } from './probe';
 import type { AccessTo } from '../rpc/access';
 import { version } from '../version';
 
@@ -43,7 +44,7 @@ export function healthImplementation(
 ): Implementation<HealthDefinition> {
   const limits = { answerMs: lateAfterMs, overdueMs: unhealthyAfterMs };
   const probes = Object.entries(checks).map(([name, check]) => [name, new Probe(check, limits, isTimeout)] as const);
-  const look = shared(freshMs, () => Promise.all(probes.map(([name, probe]) => examine(name, probe))));
+  const look = cachedFor(freshMs, () => Promise.all(probes.map(([name, probe]) => examine(name, probe))));
   return {
     definition: healthDefinition,
     handlers: {

@@ -2,8 +2,9 @@ import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
 import { queryUntilAborted, type Statement } from '@granary/shared/postgres/cancellable';
 import type { Lane } from '@granary/shared/postgres/multiplexer/multiplexer';
 import type { Pool, Queryable } from '@granary/shared/postgres/pool';
-import { Presence } from '@granary/shared/concurrency/active-apps';
-import { Turns } from '@granary/shared/concurrency/fair-scheduler';
+import { ActiveApps } from '@granary/shared/concurrency/active-apps';
+import { FairScheduler } from '@granary/shared/concurrency/fair-scheduler';
+import { ServiceError } from '@granary/shared/errors';
 
 /** Reads by one index. */
 export type IndexReads = Pick<Lane, 'read'>;
@@ -24,55 +25,55 @@ export interface SharedDatabases {
   /** For what must not wait: look-ups of keys and handles, and requests to cancel a statement. */
   fast: Pool;
   lane: Lane;
-  turns: ReadTurns;
+  schedulers: ReadSchedulers;
 }
 
-export interface ReadTurns {
-  /** Sees every app that reads, whether or not it has to take turns. */
-  presence: Presence;
-  longPages: Turns;
-  scans: Turns;
-  /** Scans by anybody without a key, a part of `scans`. */
-  strangers: Turns;
+export interface ReadSchedulers {
+  /** Records the reads of every app, scheduled or not. */
+  activeApps: ActiveApps;
+  longPages: FairScheduler;
+  scans: FairScheduler;
+  /** Scans by callers without a key, a part of `scans`. */
+  anonymousScans: FairScheduler;
 }
 
-/** Reads of one app that may wait for their turn. */
-const waitingMax = 1_000;
-/** Scans by anybody without a key that may wait, of one app: each of them holds a place in the gateway. */
-const waitingStrangersMax = 64;
+/** Reads of one app that may wait. */
+const queueMax = 1_000;
+/** Scans by callers without a key that may wait, of one app: each of them holds a place in the gateway. */
+const anonymousQueueMax = 64;
 /**
- * Beside other apps the place of a long page rests for so many times as long as the page took: it has still to be sent
- * and passed on, and who asks for little is to find a processor that is free.
+ * While other apps are active, the slot of a long page is unavailable to its app for this many times the duration of the
+ * page: the page must still be sent and passed on, and short reads of other apps need a free processor.
  */
-const longPageRestFactor = 6;
-/** A long page takes as long as so many short reads, roughly. */
+const longPageCooldownFactor = 6;
+/** A long page takes about as long as this many short reads. */
 const longPageWeight = 32;
 
+const tooManyReads = () =>
+  new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', 'Too many reads of this app are waiting');
+
 /**
- * Turns such that neither the lane nor the pool, of so many connections, is ever full of one app's long reads, and that
- * beside other apps one has no more than a quarter of the scans, each of which can keep a processor busy. Anybody without
- * a key has half of the scans at most: the owner of an app does not wait behind them.
+ * Limits by which long reads of one app never fill the multiplexer or the pool, whose sizes are given. While other apps
+ * are active, an app has at most a quarter of the scans, each of which can keep a processor busy. Callers without a key
+ * have at most half of the scans, so that the owner of an app does not wait for them.
  */
-export function readTurns(laneSize: number, poolSize: number): ReadTurns {
+export function readSchedulers(multiplexerSize: number, poolSize: number): ReadSchedulers {
   const scans = Math.max(1, Math.floor(poolSize / 2));
-  const strangers = Math.max(1, Math.floor(scans / 2));
-  const presence = new Presence();
-  const turnsOf = (limit: number, share: number, restFactor: number) =>
-    new Turns({ limit, appLimit: Math.max(1, limit - 1), share: Math.max(1, share), restFactor, waitingMax }, presence);
+  const anonymousScans = Math.max(1, Math.floor(scans / 2));
+  const activeApps = new ActiveApps();
+  const schedulerOf = (concurrency: number, queueMaxPerFlow: number, fairShare: number, cooldownFactor: number) =>
+    new FairScheduler({
+      concurrency,
+      concurrencyPerKey: Math.max(1, concurrency - 1),
+      contention: { activeApps, fairShare: Math.max(1, fairShare), cooldownFactor },
+      queueMaxPerFlow,
+      refusal: tooManyReads,
+    });
   return {
-    presence,
-    longPages: turnsOf(laneSize, laneSize - 1, longPageRestFactor),
-    scans: turnsOf(scans, Math.floor(scans / 4), 0),
-    strangers: new Turns(
-      {
-        limit: strangers,
-        appLimit: Math.max(1, strangers - 1),
-        share: 1,
-        restFactor: 0,
-        waitingMax: waitingStrangersMax,
-      },
-      presence,
-    ),
+    activeApps,
+    longPages: schedulerOf(multiplexerSize, queueMax, multiplexerSize - 1, longPageCooldownFactor),
+    scans: schedulerOf(scans, queueMax, Math.floor(scans / 4), 0),
+    anonymousScans: schedulerOf(anonymousScans, anonymousQueueMax, 1, 0),
   };
 }
 
@@ -83,8 +84,8 @@ export interface Reader {
 }
 
 /**
- * The databases as one call may use them: what may take long takes its turn among the apps, and ends when nobody waits
- * for it any more.
+ * The databases as one call may use them: long reads are scheduled fairly among the apps, and cancelled when the caller
+ * has gone.
  */
 export class AppDatabases implements ReadDatabases {
   constructor(
@@ -92,7 +93,7 @@ export class AppDatabases implements ReadDatabases {
     private readonly reader: Reader,
     private readonly signal: CancelSignal,
   ) {
-    shared.turns.presence.see(reader.appId, performance.now());
+    shared.schedulers.activeApps.see(reader.appId, performance.now());
   }
 
   get lane(): IndexReads {
@@ -100,10 +101,11 @@ export class AppDatabases implements ReadDatabases {
   }
 
   get longPages(): IndexReads {
-    const { lane, turns } = this.shared;
+    const { lane, schedulers } = this.shared;
+    const { signal } = this;
     return {
       read: (text, values, reader) =>
-        turns.longPages.run(this.reader.appId, this.signal, () => lane.read(text, values, reader, longPageWeight)),
+        schedulers.longPages.run(this.reader.appId, () => lane.read(text, values, reader, longPageWeight), { signal }),
     };
   }
 
@@ -114,11 +116,12 @@ export class AppDatabases implements ReadDatabases {
   }
 
   private scan<T>(work: () => Promise<T>): Promise<T> {
-    const { turns } = this.shared;
+    const { schedulers } = this.shared;
     const { appId, mayReadPrivate } = this.reader;
-    if (mayReadPrivate) return turns.scans.run(appId, this.signal, work);
-    // No app has an id with a question mark.
-    const scan = () => turns.scans.run(appId, this.signal, work, `${appId}?`);
-    return turns.strangers.run(appId, this.signal, scan);
+    const { signal } = this;
+    if (mayReadPrivate) return schedulers.scans.run(appId, work, { signal });
+    // A flow of its own; no app has an id with a question mark.
+    const scan = () => schedulers.scans.run(appId, work, { signal, flow: `${appId}?` });
+    return schedulers.anonymousScans.run(appId, scan, { signal });
   }
 }
