@@ -5,6 +5,7 @@ const notOnStack = {
   'clocks.test.ts': 'sets the clock of one process',
   'commit-cut.test.ts': 'cuts the commits of one process',
   'crash.test.ts': 'kills npm start',
+  'documentation.test.ts': 'is about documentation',
   'full-disk.test.ts': 'fills the disk of npm start',
   'postgres.test.ts': 'is about the Postgres that npm start brings along',
   'rolling.test.ts': 'starts copies of processes of its own',
