@@ -5,7 +5,7 @@ import type { ReadGrant, UploadGrant } from '@granary/shared/trust/blob-grant';
 import { newCall } from '@granary/shared/rpc/types';
 import { scaledMs } from '@granary/shared/testing/speed';
 import { Transfers } from '../src/admission/transfers';
-import { ByteHop } from '../src/blob-proxy/proxy';
+import { BlobProxy } from '../src/blob-proxy/proxy';
 
 const stops: Array<() => unknown> = [];
 afterEach(async () => {
@@ -63,7 +63,7 @@ async function startFront(addresses: string[]) {
     ...{ UPLOAD_TIMEOUT_MS: 60_000, UPLOAD_GRACE_MS: 1_000, DOWNLOAD_GRACE_MS: 1_000 },
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
-  const hop = new ByteHop({ address: addresses.join(','), credentials, idleTimeoutMs: 5_000 });
+  const hop = new BlobProxy({ address: addresses.join(','), credentials, idleTimeoutMs: 5_000 });
   const server = createServer((request, response) => {
     const call = newCall('test', scaledMs(5_000));
     const moved =

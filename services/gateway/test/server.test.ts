@@ -6,13 +6,14 @@ import { createLogger } from '@granary/shared/logger';
 import { KeyedBudget } from '@granary/shared/concurrency/keyed-budget';
 import { Bodies } from '@granary/gateway/admission/bodies';
 import { readBody } from '@granary/gateway/http/body';
+import { createHttpServer } from '@granary/gateway/http/server';
 import { gatewayConfig } from '@granary/gateway/config';
 import { createRouter } from '@granary/gateway/pipeline/dispatch';
-import { exchangeOf } from '@granary/gateway/pipeline/request-context';
-import { begin } from '@granary/gateway/pipeline/middleware';
-import type { Context } from '@granary/gateway/pipeline/route';
+import { requestContextOf } from '@granary/gateway/pipeline/request-context';
+import { beginRequest } from '@granary/gateway/pipeline/begin-request';
+import type { GatewayContext } from '@granary/gateway/pipeline/gateway-context';
 import { routes } from '@granary/gateway/routes/table';
-import { createHttpServer, startGateway, type RunningGateway } from '@granary/gateway/service';
+import { startGateway, type RunningGateway } from '@granary/gateway/service';
 
 // Nothing listens on port 1: a gateway alone in the world, with every service down.
 const nowhere = '127.0.0.1:1';
@@ -100,7 +101,7 @@ test('every route is served under each of its prefixes, and nothing else is', as
     const allow = (await get(sample, { method: 'OPTIONS' })).headers.get('allow');
     expect([path, allow?.split(', ').sort()]).toEqual([path, expected.sort()]);
   }
-  const served = createRouter({} as Context, routes).stack.flatMap((layer) => layer.route?.path ?? []);
+  const served = createRouter({} as GatewayContext, routes).stack.flatMap((layer) => layer.route?.path ?? []);
   expect(served.map((path) => path.replace(/:(\w+)/g, '{$1}')).sort()).toEqual([...methods.keys()].sort());
 });
 
@@ -316,7 +317,7 @@ test('a pipelined request whose connection ends before its turn is over, and giv
   const budget = new KeyedBudget({ total: 1_000, perKey: { app: 1_000, address: 1_000 } });
   const bodies = new Bodies({ budget, reserveBytes: 0 }, config);
   const app = express();
-  app.use(begin({ config, log, isDraining: () => false }));
+  app.use(beginRequest({ config, log, isDraining: () => false }));
   const reading = new Promise<Outgoing>((resolve) => {
     app.post('/second', (request, response) => {
       const options = { limitBytes: 1_001, bodies, keys: { address: '127.0.0.1' } };
@@ -332,7 +333,7 @@ test('a pipelined request whose connection ends before its turn is over, and giv
   const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
   const second = `POST /second HTTP/1.1\r\nHost: x\r\nContent-Length: 1001\r\n\r\n${'x'.repeat(1_000)}`;
   socket.write(`GET /first HTTP/1.1\r\nHost: x\r\n\r\n${second}`);
-  const { gone } = exchangeOf(await reading);
+  const { cancellation: gone } = requestContextOf(await reading);
   expect(gone.aborted).toBe(false);
   expect(budget.counts().used).toBe(1_000);
   const over = new Promise<void>((resolve) => gone.addEventListener('abort', resolve));

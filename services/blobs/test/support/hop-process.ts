@@ -8,7 +8,7 @@ import { ServiceError } from '@granary/shared/errors';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { openTrust } from '@granary/shared/trust/trust';
 import { Transfers } from '@granary/gateway/admission/transfers';
-import { ByteHop } from '@granary/gateway/blob-proxy/proxy';
+import { BlobProxy } from '@granary/gateway/blob-proxy/proxy';
 import { scaledMs } from '@granary/shared/testing/speed';
 import { blobsConfig, type BlobsConfig } from '../../src/config';
 import { startBlobs } from '../../src/service';
@@ -59,7 +59,7 @@ function startHop(config: BlobsConfig, address: string): void {
     ...{ UPLOAD_TIMEOUT_MS: 3_600_000, UPLOAD_GRACE_MS: 1_000, DOWNLOAD_GRACE_MS: 1_000 },
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
-  const hop = new ByteHop({ address, credentials, idleTimeoutMs: 10_000 });
+  const hop = new BlobProxy({ address, credentials, idleTimeoutMs: 10_000 });
   const server = createServer((request, response) => {
     const blobId = String(request.headers['x-blob-id']);
     const call = newCall('test', scaledMs(5_000));

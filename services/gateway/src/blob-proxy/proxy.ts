@@ -9,10 +9,10 @@ import { ReadingAgent } from '@granary/shared/http/buffered-agent';
 import { asOurFault } from '@granary/shared/trust/guard';
 import type { CallCredentials } from '@granary/shared/trust/trust';
 import { stalledUpload, type Download, type Upload } from '../admission/transfers';
-import { clientGone } from '../http/body';
-import { BytePeers, type BytePeer } from './endpoint-resolver';
+import { clientDisconnected } from '../http/body';
+import { EndpointResolver, type Endpoint } from './endpoint-resolver';
 
-export interface ByteHopOptions {
+export interface BlobProxyOptions {
   /** host:port of the internal HTTP listener of the blobs service, or several with commas between. */
   address: string;
   /** Sign the grants and, with TLS, say whom to believe that it is the blobs service. */
@@ -44,21 +44,21 @@ const answerHeaders = [
   'location',
 ] as const;
 
-type HopHeaders = Record<string, string | string[]>;
+type ProxyHeaders = Record<string, string | string[]>;
 
 /**
  * Moves the bytes of blobs between the sockets of clients and the blobs service over HTTP/1.1, at the pace of the
  * slower side; nothing is held but the buffers of the sockets. Errors of the service come out as it threw them.
  */
-export class ByteHop {
+export class BlobProxy {
   private readonly agent: Agent;
-  private readonly peers: BytePeers;
+  private readonly peers: EndpointResolver;
 
-  constructor(private readonly options: ByteHopOptions) {
+  constructor(private readonly options: BlobProxyOptions) {
     const { tls } = options.credentials;
     const pooled = { keepAlive: true, maxSockets: connectionsMax, timeout: idleConnectionMs };
     this.agent = tls ? new TlsAgent({ ...pooled, ...tls }) : new ReadingAgent(pooled);
-    this.peers = new BytePeers(options.address);
+    this.peers = new EndpointResolver(options.address);
   }
 
   close(): void {
@@ -75,7 +75,7 @@ export class ByteHop {
     let upstream: ClientRequest | undefined;
     let stopPumping = () => {};
     const onGone = () => {
-      if (!incoming.complete) upstream?.destroy(clientGone());
+      if (!incoming.complete) upstream?.destroy(clientDisconnected());
     };
     const onIdle = () => transfer.stalled();
     incoming.on('error', onGone).on('close', onGone).on('timeout', onIdle);
@@ -83,8 +83,8 @@ export class ByteHop {
       transfer.onCancel((error) => upstream?.destroy(error));
       const answer = await this.ask(async (peer) => {
         // The client may have left before anybody listened.
-        if (incoming.destroyed) throw clientGone();
-        const onSilent = () => (transfer.isClientAwaited ? stalledUpload() : silent());
+        if (incoming.destroyed) throw clientDisconnected();
+        const onSilent = () => (transfer.isClientAwaited ? stalledUpload() : endpointTimedOut());
         upstream = this.open(peer, 'POST', headers, grant, call, onSilent);
         upstream.flushHeaders();
         const coming = answerOf(upstream);
@@ -98,10 +98,10 @@ export class ByteHop {
       const response = await answer.coming;
       const body = await readAll(response);
       if (response.statusCode === 202) return body;
-      throw rebuilt(response, body);
+      throw errorIn(response, body);
     } catch (error) {
       // A copy cuts an upload on which nothing moves. To the client that is no failure of the service.
-      throw !(error instanceof ServiceError) && transfer.isStalled ? stalledUpload() : explained(error);
+      throw !(error instanceof ServiceError) && transfer.isStalled ? stalledUpload() : toServiceError(error);
     } finally {
       incoming.off('close', onGone).off('timeout', onIdle);
       stopPumping();
@@ -124,26 +124,26 @@ export class ByteHop {
     const method = incoming.method === 'HEAD' ? 'HEAD' : 'GET';
     const headers = copy(incoming, readHeaders);
     let upstream: ClientRequest | undefined;
-    const onGone = () => upstream?.destroy(clientGone());
+    const onGone = () => upstream?.destroy(clientDisconnected());
     outgoing.once('close', onGone);
     try {
       transfer.onCancel(() => outgoing.destroy());
       // As long as nothing of an answer was seen, another copy may be asked.
       const response = await this.ask((peer) => {
-        if (outgoing.destroyed) throw clientGone();
-        upstream = this.open(peer, method, headers, grant, call, silent);
+        if (outgoing.destroyed) throw clientDisconnected();
+        upstream = this.open(peer, method, headers, grant, call, endpointTimedOut);
         upstream.end();
         return answerOf(upstream);
       });
       if (response.statusCode! >= 400) {
         const { 'content-range': contentRange } = response.headers;
         if (contentRange !== undefined) outgoing.setHeader('Content-Range', contentRange);
-        throw rebuilt(response, await readAll(response));
+        throw errorIn(response, await readAll(response));
       }
       outgoing.writeHead(response.statusCode!, copy(response, answerHeaders));
       await flow(response, outgoing, transfer);
     } catch (error) {
-      throw explained(error);
+      throw toServiceError(error);
     } finally {
       outgoing.off('close', onGone);
       upstream?.destroy();
@@ -154,23 +154,23 @@ export class ByteHop {
    * Begins a transfer with one copy after the other, until one takes it. `begin` fails without anything having been
    * done; what it throws itself, and what a copy answers, is not tried elsewhere.
    */
-  private async ask<T>(begin: (peer: BytePeer) => Promise<T>): Promise<T> {
-    const peers = await this.peers.inTurn();
+  private async ask<T>(begin: (peer: Endpoint) => Promise<T>): Promise<T> {
+    const peers = await this.peers.candidates();
     for (let attempt = 1; ; attempt++) {
       const peer = peers[(attempt - 1) % peers.length]!;
       try {
         return await begin(peer);
       } catch (error) {
         if (error instanceof ServiceError || attempt > peers.length) throw error;
-        this.peers.doubt(peer);
+        this.peers.markUnreachable(peer);
       }
     }
   }
 
   private open(
-    peer: BytePeer,
+    peer: Endpoint,
     method: string,
-    headers: HopHeaders,
+    headers: ProxyHeaders,
     grant: UploadGrant | ReadGrant,
     call: Call,
     onSilent: () => ServiceError,
@@ -193,8 +193,8 @@ export class ByteHop {
   }
 }
 
-function copy(from: IncomingMessage, names: readonly string[]): HopHeaders {
-  const headers: HopHeaders = {};
+function copy(from: IncomingMessage, names: readonly string[]): ProxyHeaders {
+  const headers: ProxyHeaders = {};
   for (const name of names) {
     const value = from.headers[name];
     if (value !== undefined) headers[name] = value;
@@ -223,7 +223,7 @@ function readAll(response: IncomingMessage): Promise<Buffer> {
   });
 }
 
-interface HopError {
+interface ProxiedError {
   code: StatusName;
   reason: string;
   message: string;
@@ -231,21 +231,21 @@ interface HopError {
 }
 
 /** The error that the service threw. An answer to HEAD has no body, so code and reason are in a header as well. */
-function rebuilt(response: IncomingMessage, body: Buffer): unknown {
+function errorIn(response: IncomingMessage, body: Buffer): unknown {
   const header = response.headers[grantErrorHeader];
   if (typeof header !== 'string') return new Error(`the blobs service answered ${response.statusCode}`);
   const [code, reason] = header.split(' ') as [StatusName, string];
   const { message, details } = (
     body.length > 0 ? JSON.parse(body.toString()) : { message: reason, details: {} }
-  ) as HopError;
+  ) as ProxiedError;
   // The blobs service logged what it answers as INTERNAL.
   return asOurFault(new ServiceError(code, reason, message, { details, isLogged: code === 'INTERNAL' }));
 }
 
-function explained(error: unknown): ServiceError {
+function toServiceError(error: unknown): ServiceError {
   return error instanceof ServiceError ? error : unavailable('The blobs service cannot be reached', error);
 }
 
-function silent(): ServiceError {
+function endpointTimedOut(): ServiceError {
   return new ServiceError('DEADLINE_EXCEEDED', 'DEADLINE_EXCEEDED', 'The blobs service did not answer in time');
 }

@@ -31,7 +31,7 @@ export async function readBody(
   const length = request.headers['content-length'];
   const announcedBytes = length === undefined ? undefined : Number(length);
   if ((announcedBytes ?? 0) > limitBytes) throw tooLarge(limitBytes);
-  if (response.destroyed) throw clientGone();
+  if (response.destroyed) throw clientDisconnected();
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
@@ -52,7 +52,7 @@ export async function readBody(
     };
     // To make an error costs more than all the rest, so not every closed request gets one.
     const onGone = () => {
-      if (!isOver) fail(clientGone());
+      if (!isOver) fail(clientDisconnected());
     };
     continueIfExpected(request, response);
     response.once('close', onGone);
@@ -78,7 +78,7 @@ const discardTimeoutMs = 10_000;
  * To be called before a request is answered whose body may not have been read: reads on and forgets what comes, and
  * cuts the connection when it is too much.
  */
-export function discardRest(request: IncomingMessage, response: ServerResponse): void {
+export function discardUnreadBody(request: IncomingMessage, response: ServerResponse): void {
   // A client that was never told to go on may send the body or not, so where the next request begins is unknown.
   if (waitsForContinue.delete(request)) response.setHeader('Connection', 'close');
   if (request.complete || request.destroyed) return;
@@ -102,7 +102,7 @@ export function discardRest(request: IncomingMessage, response: ServerResponse):
 const waitsForContinue = new WeakSet<IncomingMessage>();
 
 /** Remembers that the client sent `Expect: 100-continue`: it is told to go on once its body is wanted. */
-export function expectsContinue(request: IncomingMessage): void {
+export function markExpectsContinue(request: IncomingMessage): void {
   waitsForContinue.add(request);
 }
 
@@ -127,7 +127,7 @@ export function mediaType(request: IncomingMessage, expected: readonly string[])
   return type.trim();
 }
 
-export function clientGone(): ServiceError {
+export function clientDisconnected(): ServiceError {
   return new ServiceError('CANCELLED', 'CANCELLED', 'The client has gone');
 }
 

@@ -6,7 +6,7 @@ import { malformedUrl } from '../errors/problem';
  * The parameters of a query string, decoded as URLSearchParams does, but strictly: a repeated name, a
  * malformed percent-encoding and text that cannot be stored are refused. A Map, for the names come from users.
  */
-export function parseQuery(text: string): Map<string, string> {
+export function parseQueryString(text: string): Map<string, string> {
   const parameters = new Map<string, string>();
   const read = /[%+\u0080-\uffff]/.test(text) ? decode : asItIs;
   for (const part of toUnicode(text).split('&')) {

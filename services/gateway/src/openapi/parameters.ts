@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { pathParameters, type PathParameter, type PathParameterRule } from '../pipeline/path-parameters';
-import { type Query, type Route } from '../pipeline/route';
+import type { Query, Route } from '../pipeline/route';
 import { toSchema, type Components, type Json } from './schema';
 
 /** The parameters of an operation: of its path, its query string and its headers. */

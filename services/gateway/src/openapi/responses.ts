@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { codes, type Code } from '../errors/codes';
 import { pathParameters, type PathParameter } from '../pipeline/path-parameters';
-import { type ResponseDoc, type Route } from '../pipeline/route';
+import type { ResponseDoc, Route } from '../pipeline/route';
 import { headersOf } from './headers';
 import { toSchema, type Components, type Json } from './schema';
 

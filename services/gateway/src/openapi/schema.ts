@@ -1,27 +1,10 @@
 import { z } from 'zod';
+import { publishedFor } from '../validation/published-as';
 
 export type Json = Record<string, unknown>;
 
 /** The named schemas of a document, by name. */
 export type Components = Record<string, unknown>;
-
-const published = new WeakMap<object, z.ZodType>();
-
-/** A schema that the document shows as another one: where a service checks more than the gateway does. */
-export function publishedAs<S extends z.ZodType>(schema: S, as: z.ZodType): S {
-  const own = schema.clone();
-  published.set(own, as);
-  return own;
-}
-
-/** A description makes a copy of a schema, which knows what it is a copy of. */
-function publishedFor(schema: z.core.$ZodType): z.ZodType | undefined {
-  for (let one: z.core.$ZodType | undefined = schema; one; one = one._zod.parent) {
-    const as = published.get(one);
-    if (as) return as;
-  }
-  return undefined;
-}
 
 /** JSON Schema of a zod schema; the named ones inside it move to the components. */
 export function toSchema(schema: z.ZodType, io: 'input' | 'output', components: Components): Json {

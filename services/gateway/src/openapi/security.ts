@@ -1,4 +1,4 @@
-import type { Access } from '../pipeline/auth';
+import type { Access } from '../pipeline/access';
 
 type Json = Record<string, unknown>;
 

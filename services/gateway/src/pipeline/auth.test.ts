@@ -3,7 +3,9 @@ import { newCall } from '@granary/shared/rpc/types';
 import { unavailable } from '@granary/shared/errors';
 import type { VerifyKeyResponse } from '@granary/shared/gen/granary/data/v1/VerifyKeyResponse';
 import { scaledMs } from '@granary/shared/testing/speed';
-import { hashKey, hasPermission, isOperator, keyLookup, presentedKey, type AppCaller } from './auth';
+import { hasPermission, type AppCaller } from './access';
+import { hashKey, isOperator, presentedKey } from './auth';
+import { keyLookup } from './key-lookup';
 
 const call = newCall('test', scaledMs(10_000));
 const known: VerifyKeyResponse = {

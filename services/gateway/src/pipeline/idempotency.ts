@@ -2,8 +2,8 @@ import { hash } from 'node:crypto';
 import { invalid } from '@granary/shared/errors';
 import type { Idempotency } from '@granary/shared/gen/granary/data/v1/Idempotency';
 import { toText } from '@granary/shared/json/value';
-import type { AppCaller, Operator } from './auth';
-import type { RouteRequest } from './route';
+import type { AppCaller, Operator } from './access';
+import { canonicalPathOf, type RouteRequest } from './route';
 
 /** The header, for the document of a route that understands it. */
 export const idempotencyHeader = {
@@ -43,17 +43,18 @@ export function idempotency(request: RouteRequest<string, AppCaller | Operator>,
 
 /** The same for a route that takes JSON or no body: its content is its body and its query string. */
 export function idempotencyOfJson(request: RouteRequest<string, AppCaller | Operator>): Idempotency {
-  const { tree, incoming } = request;
+  const { jsonTree: tree, incoming } = request;
   const query = incoming.originalUrl.split('?')[1] ?? '';
   return idempotencyOf(request, idempotencyKey(request), () => Buffer.from(`${query}\n${toText(tree)}`));
 }
 
 function idempotencyOf(
-  { caller, incoming, canonicalPath }: RouteRequest<string, AppCaller | Operator>,
+  request: RouteRequest<string, AppCaller | Operator>,
   key: string,
   content: () => Buffer,
 ): Idempotency {
   if (key === '') return { caller: '', method: '', path: '', key, contentHash: Buffer.alloc(0) };
+  const { caller, incoming } = request;
   const contentHash = hash('sha256', content(), 'buffer');
-  return { caller: callerName(caller), method: incoming.method, path: canonicalPath, key, contentHash };
+  return { caller: callerName(caller), method: incoming.method, path: canonicalPathOf(request), key, contentHash };
 }

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { json, type Answer } from '../http/answer';
-import { wholeParameter, type RouteRequest } from './route';
+import { canonicalPathOf, type RouteRequest } from './route';
+import { wholeParameter } from '../validation/parameters';
 
 /** Entries of a page, at most; more may be asked for, and the page says that there is another. */
 const pageMax = 1_000;
@@ -30,7 +31,7 @@ export function listed(request: RouteRequest<string, unknown, ListingQuery>, val
   return json(
     200,
     value,
-    next === '' ? {} : nextLink(request.canonicalPath, { limit: request.query.limit, cursor: next }),
+    next === '' ? {} : nextLink(canonicalPathOf(request), { limit: request.query.limit, cursor: next }),
   );
 }
 

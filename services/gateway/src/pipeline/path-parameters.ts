@@ -1,8 +1,6 @@
+import { appIdPattern, indexNamePattern, namePattern, publishedIndexNamePattern } from '@granary/shared/names';
 import type { Code } from '../errors/codes';
 
-const name = /^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/;
-/** Generators know neither `\\p` nor astral ranges: the characters without control characters and line separators. */
-export const publishedIndexName = '^[^\\u0000-\\u001f\\u007f-\\u009f\\u2028\\u2029]{1,200}$';
 const token = /^[A-Za-z0-9_-]{1,128}$/;
 
 export interface PathParameterRule {
@@ -19,36 +17,36 @@ export interface PathParameterRule {
 /** The parameters of paths. */
 export const pathParameters = {
   app_id: {
-    pattern: /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/,
+    pattern: appIdPattern,
     example: 'demo',
     description: 'Id of the application',
     reason: 'APP_NOT_FOUND',
     noun: 'application',
   },
   collection: {
-    pattern: name,
+    pattern: namePattern,
     example: 'notes',
     description: 'Name of the collection',
     reason: 'COLLECTION_NOT_FOUND',
     noun: 'collection',
   },
   view_name: {
-    pattern: name,
+    pattern: namePattern,
     example: 'by_stars',
     description: 'Name of the view',
     reason: 'VIEW_NOT_FOUND',
     noun: 'view',
   },
   query_name: {
-    pattern: name,
+    pattern: namePattern,
     example: 'with_stars',
     description: 'Name of the predefined query',
     reason: 'QUERY_NOT_FOUND',
     noun: 'query',
   },
   index_name: {
-    pattern: /^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u,
-    published: publishedIndexName,
+    pattern: indexNamePattern,
+    published: publishedIndexNamePattern,
     example: 'by_stars',
     description: 'Name of the index',
     reason: 'INDEX_NOT_FOUND',

@@ -1,15 +1,7 @@
-import {
-  addSource,
-  counters,
-  gauges,
-  histograms,
-  type Counter,
-  type Histogram,
-} from '@granary/shared/telemetry/metrics';
+import { counters, gauges, histograms, type Counter, type Histogram } from '@granary/shared/telemetry/metrics';
 import { startRequest } from '@granary/shared/telemetry/trace';
 import type { Request, Response } from 'express';
-import type { Exchange } from './request-context';
-import type { Context } from './route';
+import type { RequestContext } from './request-context';
 
 const requests = counters({
   name: 'granary_http_requests_total',
@@ -54,9 +46,9 @@ function metricsOf(method: string, route: string): RouteMetrics {
 }
 
 /** A request has come: counts it, and begins its trace if it is to have one. */
-export function requestBegins(request: Request, exchange: Exchange): void {
+export function recordRequestStart(request: Request, context: RequestContext): void {
   inFlight.value += 1;
-  exchange.span = startRequest(
+  context.span = startRequest(
     () => ({
       service: 'gateway',
       name: request.method,
@@ -68,92 +60,31 @@ export function requestBegins(request: Request, exchange: Exchange): void {
 }
 
 /** It has been answered, or its client has gone. */
-export function requestEnds(request: Request, response: Response, exchange: Exchange): void {
+export function recordRequestEnd(request: Request, response: Response, context: RequestContext): void {
   inFlight.value -= 1;
   const { method } = request;
-  const route = exchange.route ?? noRoute;
+  const route = context.route ?? noRoute;
   const status = response.headersSent ? response.statusCode : 0;
   const { duration, byStatus } = metricsOf(method, route);
-  duration.observe((performance.now() - exchange.startedAtMs) / 1_000);
+  duration.observe((performance.now() - context.startedAtMs) / 1_000);
   let counter = byStatus.get(status);
   if (!counter)
     byStatus.set(status, (counter = requests.with(methods.has(method) ? method : 'other', route, String(status))));
   counter.add();
-  if (exchange.span) endSpan(exchange.span, method, exchange, status);
+  if (context.span) endSpan(context.span, method, context, status);
 }
 
-function endSpan(span: NonNullable<Exchange['span']>, method: string, exchange: Exchange, status: number): void {
-  span.set('granary.request_id', exchange.requestId);
-  if (exchange.route !== undefined) {
-    span.rename(`${method} ${exchange.route}`);
-    span.set('http.route', exchange.route);
+function endSpan(
+  span: NonNullable<RequestContext['span']>,
+  method: string,
+  context: RequestContext,
+  status: number,
+): void {
+  span.set('granary.request_id', context.requestId);
+  if (context.route !== undefined) {
+    span.rename(`${method} ${context.route}`);
+    span.set('http.route', context.route);
   }
   if (status > 0) span.set('http.response.status_code', status);
-  span.end(status >= 500 ? { reason: exchange.code ?? String(status) } : undefined);
-}
-
-/** Has gates and budget asked at each scrape, until what it returns is called. */
-export function observeLimits({
-  gate,
-  transfers,
-  memory: { budget },
-  bodies,
-  answers,
-}: Pick<Context, 'gate' | 'transfers' | 'memory' | 'bodies' | 'answers'>): () => void {
-  return addSource({
-    families: [
-      { name: 'granary_gate_inside', help: 'Requests that are worked on.', labels: ['gate'], type: 'gauge' },
-      { name: 'granary_gate_waiting', help: 'Requests that wait for their turn.', labels: ['gate'], type: 'gauge' },
-      { name: 'granary_gate_limit', help: 'Requests that may be worked on at once.', labels: ['gate'], type: 'gauge' },
-      {
-        name: 'granary_body_budget_used_bytes',
-        help: 'Bytes of bodies and large answers that are held.',
-        labels: [],
-        type: 'gauge',
-      },
-      {
-        name: 'granary_body_budget_limit_bytes',
-        help: 'Bytes of bodies and large answers that may be held.',
-        labels: [],
-        type: 'gauge',
-      },
-      { name: 'granary_waiting_bodies', help: 'Requests whose body has not arrived.', labels: [], type: 'gauge' },
-      { name: 'granary_waiting_bodies_limit', help: 'How many there may be.', labels: [], type: 'gauge' },
-      { name: 'granary_unsent_answers', help: 'Answers that clients have not read.', labels: [], type: 'gauge' },
-      {
-        name: 'granary_slow_clients_total',
-        help: 'Bodies and transfers refused, and answers cut, because they were too slow or gave way to others.',
-        labels: ['direction', 'reason'],
-        type: 'counter',
-      },
-    ],
-    collect: () => {
-      const gates = [
-        ['requests', gate.counts()],
-        ['uploads', transfers.uploadPlaces.counts()],
-        ['downloads', transfers.downloadPlaces.counts()],
-      ] as const;
-      const [bodyCounts, answerCounts] = [bodies.counts(), answers.counts()];
-      return {
-        granary_gate_inside: gates.map(([name, counts]) => [[name], counts.inside]),
-        granary_gate_waiting: gates.map(([name, counts]) => [[name], counts.waiting]),
-        granary_gate_limit: gates.map(([name, counts]) => [[name], counts.limit]),
-        granary_body_budget_used_bytes: [[[], budget.counts().used]],
-        granary_body_budget_limit_bytes: [[[], budget.counts().total]],
-        granary_waiting_bodies: [[[], bodyCounts.waiting]],
-        granary_waiting_bodies_limit: [[[], bodyCounts.limit]],
-        granary_unsent_answers: [[[], answerCounts.unsent]],
-        granary_slow_clients_total: [
-          [['body', 'too_slow'], bodyCounts.tooSlow],
-          [['body', 'evicted'], bodyCounts.evicted],
-          [['answer', 'too_slow'], answerCounts.tooSlow],
-          [['answer', 'evicted'], answerCounts.evicted],
-          [['upload', 'too_slow'], transfers.counts().slowUploads],
-          [['upload', 'evicted'], transfers.uploadPlaces.counts().evicted],
-          [['download', 'too_slow'], transfers.counts().slowDownloads],
-          [['download', 'evicted'], transfers.downloadPlaces.counts().evicted],
-        ],
-      };
-    },
-  });
+  span.end(status >= 500 ? { reason: context.code ?? String(status) } : undefined);
 }

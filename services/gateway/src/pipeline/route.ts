@@ -1,59 +1,15 @@
 import type { Request, Response } from 'express';
-import { z } from 'zod';
+import type { z } from 'zod';
 import type { Call } from '@granary/shared/rpc/types';
 import type { JsonValue } from '@granary/shared/json/value';
-import type { Logger } from '@granary/shared/logger';
-import type { Answers } from '../admission/answers';
-import type { Bodies } from '../admission/bodies';
-import type { RequestMemory } from '../admission/client-budget';
-import type { KnownApps } from '../admission/known-apps';
-import type { Transfers } from '../admission/transfers';
-import type { Answer } from '../http/answer';
-import type { Access, Caller, CallerOf, KeyLookup } from './auth';
-import type { ByteHop } from '../blob-proxy/proxy';
-import type { Clients } from '../clients/clients';
 import type { Code } from '../errors/codes';
-import type { Compression } from '../http/compression';
-import type { GatewayConfig } from '../config';
-import type { DocsPages } from '../docs/pages';
-import type { Gate } from '../admission/concurrency-limiter';
-import type { AppShares } from '../admission/fair-share-limiter';
-import type { HealthReport } from '../clients/health';
-import type { Tag } from './tags';
+import type { Answer } from '../http/answer';
+import type { Access, Caller, CallerOf } from './access';
+import type { GatewayContext } from './gateway-context';
 import { pathParameters, type PathParameter } from './path-parameters';
-import type { StaticAnswer } from '../http/static-answer';
+import type { Tag } from './tags';
 
 export type Method = 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-
-/** What every request can reach. */
-export interface Context {
-  config: GatewayConfig;
-  clients: Clients;
-  /** Moves the bytes of blobs. */
-  byteHop: ByteHop;
-  log: Logger;
-  keys: KeyLookup;
-  operatorKeyHash: Buffer;
-  apps: KnownApps;
-  /** What the limits of a client are counted by. */
-  addressOf: (request: Request) => string;
-  memory: RequestMemory;
-  bodies: Bodies;
-  answers: Answers;
-  gate: Gate;
-  /** Uploads and downloads of blobs. */
-  transfers: Transfers;
-  shares: AppShares;
-  compression: Compression;
-  /** How every service is, as of half a second ago at most. */
-  health: () => Promise<HealthReport>;
-  /** True from the first moment of a stop. */
-  isDraining: () => boolean;
-  /** The published document, as it is sent. */
-  openapi: StaticAnswer;
-  /** The same for people. */
-  docs: DocsPages;
-}
 
 type NamesIn<P extends string> = P extends `${string}{${infer Name}}${infer Rest}` ? Name | NamesIn<Rest> : never;
 
@@ -111,11 +67,16 @@ export interface RouteRequest<Path extends string = string, C = Caller, Q = unkn
   query: Q;
   body: B;
   /** A JSON body as it was written: numbers keep their text. */
-  tree: JsonValue;
-  /** The path without prefix and trailing slash: what idempotency keys are bound to. */
-  canonicalPath: string;
+  jsonTree: JsonValue;
   incoming: Request;
   outgoing: Response;
+  /** The path of the route, with `{name}` for parameters. */
+  routePath: string;
+}
+
+/** The path of a request without prefix and trailing slash: what idempotency keys are bound to. */
+export function canonicalPathOf({ routePath, path }: Pick<RouteRequest, 'routePath' | 'path'>): string {
+  return routePath.replace(/\{(\w+)\}/g, (_, name: string) => path[name]!);
 }
 
 export interface ResponseDoc {
@@ -166,7 +127,7 @@ interface RouteDefinition<P extends string, A extends Access, Q extends Query | 
   urgent?: boolean;
   /** Resolves to nothing once it has written the answer to `outgoing` itself. */
   handle(
-    context: Context,
+    context: GatewayContext,
     request: RouteRequest<NamesIn<P>, CallerOf<A>, QueryOf<Q>, BodyOf<B>>,
   ): Promise<Answer | undefined>;
 }
@@ -179,7 +140,7 @@ export type Route = Omit<
   prefixes: readonly string[];
   /** Of a body that is read as a whole: what it may be. */
   contentTypes: readonly string[];
-  handle(context: Context, request: RouteRequest): Promise<Answer | undefined>;
+  handle(context: GatewayContext, request: RouteRequest): Promise<Answer | undefined>;
 };
 
 const defaultPrefixes = ['/api', ''];
@@ -199,7 +160,7 @@ export function route<
   return { prefixes: defaultPrefixes, contentTypes, ...definition };
 }
 
-export const limits = {
+export const bodyLimits = {
   /** Ordinary bodies. */
   smallBytes: 64 * 1024,
   /** `/list` and definitions of collections, indexes, views and queries. */
@@ -208,47 +169,3 @@ export const limits = {
   /** `/store`, batch, validate. */
   documentsBytes: 5 * 1024 * 1024,
 } as const;
-
-/** A whole number in a query string. */
-export const wholeParameter = (min: number, max: number) =>
-  z
-    .string()
-    .regex(/^\d{1,15}$/, 'must be a whole number')
-    .transform(Number)
-    .pipe(z.int().min(min).max(max));
-
-/** `true` or `false` in a query string. */
-export const flagParameter = z
-  .enum(['true', 'false'])
-  .transform((text) => text === 'true')
-  .pipe(z.boolean());
-
-/** `limit` and `offset` of a list. */
-export const pageQuery = z.strictObject({
-  limit: wholeParameter(1, 10_000).default(100).describe('Records of the page, at most'),
-  offset: wholeParameter(0, 1_000_000).default(0).describe('Records to skip before the page'),
-});
-
-/** The reserved parameters of the reads by URL that page. */
-export const recordsQuery = z.object({
-  limit: wholeParameter(1, 10_000).default(100).describe('Records of the page, at most'),
-  offset: wholeParameter(0, 1_000_000).default(0).describe('Records to skip before the page'),
-  cursor: z
-    .string()
-    .optional()
-    .describe('`next_cursor` of the page before, with the same filter and order; instead of `offset`'),
-  count: z
-    .enum(['exact', 'none'])
-    .default('exact')
-    .describe('`none`: `total` is null unless it is known without counting'),
-});
-const fieldList = '^([^,.]+([.,][^,.]+)*)?$';
-/** The same, of a read whose order and fields the caller chooses. */
-export const selectableQuery = recordsQuery.extend({
-  sort: z
-    .string()
-    .optional()
-    .meta({ pattern: fieldList })
-    .describe('Fields separated by commas; `-field` descends. Ties go by id'),
-  select: z.string().optional().meta({ pattern: fieldList }).describe('The fields to return, separated by commas'),
-});

@@ -6,7 +6,8 @@ import { toText } from '@granary/shared/json/value';
 import { json } from '../http/answer';
 import { idempotency, idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listingHeaders, nextLink } from '../pipeline/listing';
-import { limits, pageQuery, route } from '../pipeline/route';
+import { canonicalPathOf, bodyLimits, route } from '../pipeline/route';
+import { pageQuery } from '../validation/parameters';
 import { appIdSchema, exampleTime, successSchema, timeSchema } from '../validation/schemas';
 
 const publicSchema = z.object({
@@ -65,7 +66,7 @@ export const applicationRoutes = [
     tag: 'Applications',
     auth: { kind: 'operator' },
     headers: idempotencyHeader,
-    body: { kind: 'json', schema: createSchema, example: { name: 'Library' }, limitBytes: limits.smallBytes },
+    body: { kind: 'json', schema: createSchema, example: { name: 'Library' }, limitBytes: bodyLimits.smallBytes },
     responses: {
       201: {
         description: 'The application and its key, which is shown this once',
@@ -85,7 +86,7 @@ export const applicationRoutes = [
       422: { description: 'The Idempotency-Key was used for another one', codes: ['IDEMPOTENCY_KEY_REUSED'] },
     },
     handle: async ({ clients, apps }, request) => {
-      const { body, tree, call } = request;
+      const { body, jsonTree: tree, call } = request;
       const created = await clients.data.createApplication(
         message<CreateApplicationRequest>({
           appId: body.app_id ?? undefined,
@@ -129,12 +130,13 @@ export const applicationRoutes = [
         example: { applications: [exampleApplication], total: 1, limit: 100, offset: 0 },
       },
     },
-    handle: async ({ clients }, { query, call, canonicalPath }) => {
+    handle: async ({ clients }, request) => {
+      const { query, call } = request;
       const { applications, total } = await clients.data.listApplications(query, call);
       const body = { applications: applications.map(wholeApplication), total: Number(total), ...query };
       const next = query.offset + applications.length;
       const hasMore = applications.length > 0 && next < Number(total);
-      return json(200, body, hasMore ? nextLink(canonicalPath, { limit: query.limit, offset: next }) : {});
+      return json(200, body, hasMore ? nextLink(canonicalPathOf(request), { limit: query.limit, offset: next }) : {});
     },
   }),
   route({

@@ -3,7 +3,8 @@ import { invalid } from '@granary/shared/errors';
 import type { Transaction } from '@granary/shared/gen/granary/finance/v1/Transaction';
 import { parseUtia, utiaToNumber } from '@granary/shared/money';
 import { json } from '../http/answer';
-import { pageQuery, route } from '../pipeline/route';
+import { route } from '../pipeline/route';
+import { pageQuery } from '../validation/parameters';
 import { timeSchema, utiaSchema } from '../validation/schemas';
 import { isWalletAddress } from '../pipeline/wallet-signature';
 

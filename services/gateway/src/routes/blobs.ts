@@ -5,10 +5,11 @@ import type { Call } from '@granary/shared/rpc/types';
 import { newDocumentId, newTicket } from '@granary/shared/ids';
 import { clientKeys } from '../admission/client-budget';
 import { accepted, jsonBytes, taskLocation } from '../http/answer';
-import { hasPermission, type AppCaller, type Caller } from '../pipeline/auth';
+import { hasPermission, type AppCaller, type Caller } from '../pipeline/access';
 import { callerName, idempotencyHeader, idempotencyKey, replayedHeader } from '../pipeline/idempotency';
 import { tooLarge, unauthenticated } from '../errors/problem';
-import { route, type Context, type Route, type RouteRequest } from '../pipeline/route';
+import { canonicalPathOf, route, type Route, type RouteRequest } from '../pipeline/route';
+import type { GatewayContext } from '../pipeline/gateway-context';
 import { createdCollectionSchema, exampleTicket, ticketField } from '../validation/schemas';
 
 /** What a multipart body may hold beside the file: the metadata and the form around it. */
@@ -37,7 +38,7 @@ const anyBytes = ['application/octet-stream', '*/*'] as const;
 type Path = 'app_id' | 'collection';
 
 /** Lets an upload flow to the blobs service, which stores it and commits it with its metadata document. */
-export async function uploadBlob(context: Context, request: RouteRequest<Path, AppCaller>) {
+export async function uploadBlob(context: GatewayContext, request: RouteRequest<Path, AppCaller>) {
   const { incoming, path, caller, call } = request;
   const { MAX_BLOB_BYTES: maxBytes } = context.config;
   const key = idempotencyKey(request);
@@ -52,35 +53,40 @@ export async function uploadBlob(context: Context, request: RouteRequest<Path, A
     blobId: newDocumentId(),
     caller: callerName(caller),
     method: incoming.method,
-    path: request.canonicalPath,
+    path: canonicalPathOf(request),
     idempotencyKey: key === '' ? null : key,
     maxBytes,
   };
   const answer = await context.transfers.upload(keysOf(context, request), (transfer) =>
-    context.byteHop.upload(incoming, grant, call, transfer),
+    context.blobProxy.upload(incoming, grant, call, transfer),
   );
   const { ticket_id: storedTicketId } = JSON.parse(answer.toString()) as { ticket_id: string };
   return jsonBytes(202, answer, { ...taskLocation(storedTicketId), ...replayedHeader(storedTicketId !== ticketId) });
 }
 
 /** GET and HEAD; the answer is written as it flows. */
-export async function readBlob(context: Context, request: RouteRequest<Path | 'blob_id', Caller>) {
+export async function readBlob(context: GatewayContext, request: RouteRequest<Path | 'blob_id', Caller>) {
   const { incoming, outgoing, path, caller, call } = request;
   await context.transfers.download(keysOf(context, request), async (transfer) => {
     await checkAccess(context, path, caller, call);
     const grant = { op: 'read', appId: path.app_id, collection: path.collection, blobId: path.blob_id } as const;
-    await context.byteHop.read(incoming, outgoing, grant, call, transfer);
+    await context.blobProxy.read(incoming, outgoing, grant, call, transfer);
   });
   return undefined;
 }
 
 /** Whom a transfer is counted for. */
-function keysOf({ addressOf }: Context, { path, incoming }: RouteRequest<Path>) {
+function keysOf({ addressOf }: GatewayContext, { path, incoming }: RouteRequest<Path>) {
   return clientKeys(path.app_id, addressOf(incoming));
 }
 
 /** A blob is as public as its collection. */
-async function checkAccess(context: Context, path: Record<Path, string>, caller: Caller, call: Call): Promise<void> {
+async function checkAccess(
+  context: GatewayContext,
+  path: Record<Path, string>,
+  caller: Caller,
+  call: Call,
+): Promise<void> {
   const { app_id: appId, collection } = path;
   const { readAccess } = await context.clients.data
     .getCollection({ appId, collection }, call)
@@ -94,7 +100,7 @@ async function checkAccess(context: Context, path: Record<Path, string>, caller:
   if (!hasPermission(caller, 'Read')) throw forbidden('The key lacks the permission Read');
 }
 
-export async function deleteBlob(context: Context, request: RouteRequest<Path | 'blob_id', AppCaller>) {
+export async function deleteBlob(context: GatewayContext, request: RouteRequest<Path | 'blob_id', AppCaller>) {
   const { path, caller, call } = request;
   const ticketId = newTicket('c', BigInt(caller.appNumber));
   const { height } = await context.clients.blobs.deleteBlob(

@@ -6,11 +6,12 @@ import type { UpdateCollectionRequest } from '@granary/shared/gen/granary/data/v
 import { message } from '@granary/shared/rpc/types';
 import { created, json, jsonBytes } from '../http/answer';
 import { collectionDefinition, collectionJson, collectionSchema, exampleCollection } from '../validation/collection';
-import { mayPublish } from '../pipeline/auth';
+import { mayPublish } from '../pipeline/access';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
-import { publishedAs } from '../openapi/schema';
-import { flagParameter, limits, route } from '../pipeline/route';
+import { publishedAs } from '../validation/published-as';
+import { bodyLimits, route } from '../pipeline/route';
+import { flagParameter } from '../validation/parameters';
 import { exampleTime, nameSchema, objectSchema, successSchema, timeSchema } from '../validation/schemas';
 import { memberText } from '../validation/json-members';
 
@@ -37,7 +38,7 @@ export const collectionRoutes = [
       kind: 'json',
       schema: z.strictObject({ name: nameSchema, ...collectionDefinition }),
       example: { name: 'diary', access_policy: { read: 'private' } },
-      limitBytes: limits.definitionBytes,
+      limitBytes: bodyLimits.definitionBytes,
     },
     responses: {
       201: { description: 'The collection', schema: collectionSchema },
@@ -45,7 +46,7 @@ export const collectionRoutes = [
       409: { description: 'A collection or view has the name', codes: ['ALREADY_EXISTS'] },
     },
     handle: async ({ clients }, request) => {
-      const { path, body, tree, call } = request;
+      const { path, body, jsonTree: tree, call } = request;
       const collection = await clients.data.createCollection(
         message<CreateCollectionRequest>({
           appId: path.app_id,
@@ -148,11 +149,11 @@ export const collectionRoutes = [
         z.strictObject(collectionDefinition),
       ),
       example: { access_policy: { read: 'private' } },
-      limitBytes: limits.definitionBytes,
+      limitBytes: bodyLimits.definitionBytes,
     },
     responses: { 200: { description: 'The collection', schema: collectionSchema } },
     handle: async ({ clients }, request) => {
-      const { path, caller, body, tree, call } = request;
+      const { path, caller, body, jsonTree: tree, call } = request;
       if ((body.name ?? path.collection) !== path.collection) {
         throw invalid('A collection cannot be renamed', { name: ['must be the name in the path'] });
       }
@@ -195,7 +196,7 @@ export const collectionRoutes = [
         force: z.boolean().nullish().describe(forceText),
         cascade: z.boolean().nullish().describe(cascadeText),
       }),
-      limitBytes: limits.smallBytes,
+      limitBytes: bodyLimits.smallBytes,
     },
     responses: {
       200: {
@@ -293,7 +294,7 @@ export const collectionRoutes = [
           example: { data: [{ id: 'first', text: 'Hello', stars: 5 }] },
         },
       },
-      limitBytes: limits.documentsBytes,
+      limitBytes: bodyLimits.documentsBytes,
     },
     responses: {
       200: {
@@ -328,7 +329,7 @@ export const collectionRoutes = [
         retention_days: z.int().min(1).max(36_500).nullable().describe('null, the default, keeps them for ever'),
       }),
       example: { retention_days: 30 },
-      limitBytes: limits.smallBytes,
+      limitBytes: bodyLimits.smallBytes,
     },
     responses: { 200: { description: 'The collection', schema: collectionSchema } },
     handle: async ({ clients }, request) => {

@@ -4,11 +4,13 @@ import type { Parameter } from '@granary/shared/gen/granary/data/v1/Parameter';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreResponse';
 import { newTicket } from '@granary/shared/ids';
+import { appIdPattern, namePattern } from '@granary/shared/names';
 import { jsonBytes, stringify, taskLocation, type Answer } from '../http/answer';
-import { hasPermission, type AnyReader } from '../pipeline/auth';
+import { hasPermission, type AnyReader } from '../pipeline/access';
 import type { Code } from '../errors/codes';
 import { idempotency, idempotencyHeader, replayedHeader } from '../pipeline/idempotency';
-import { limits, route, selectableQuery, type RouteRequest } from '../pipeline/route';
+import { bodyLimits, route, type RouteRequest } from '../pipeline/route';
+import { selectableQuery } from '../validation/parameters';
 import {
   createdCollectionSchema,
   createdJson,
@@ -20,7 +22,8 @@ import {
   ticketField,
 } from '../validation/schemas';
 
-const rootPattern = /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}::[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/;
+/** `app_id::name` */
+const rootPattern = new RegExp(`${appIdPattern.source.slice(0, -1)}::${namePattern.source.slice(1)}`);
 
 const documentSchema = objectSchema.describe(
   'A JSON object of at most 1 MiB and 64 levels. `id` (1 to 256 characters) is made where it is missing; ' +
@@ -106,7 +109,7 @@ export const documentRoutes = [
           example: { root: 'demo::notes', data: [{ id: 'first', text: 'Hello', stars: 5 }] },
         },
       },
-      limitBytes: limits.documentsBytes,
+      limitBytes: bodyLimits.documentsBytes,
     },
     responses: {
       202: {
@@ -162,7 +165,7 @@ export const documentRoutes = [
           example: { root: 'demo::notes', find: { stars: { gte: 4 } }, sort: ['-stars'], limit: 10 },
         },
       },
-      limitBytes: limits.definitionBytes,
+      limitBytes: bodyLimits.definitionBytes,
     },
     responses: { 200: { description: 'A page of documents', schema: recordsSchema }, ...queryErrors },
     handle: async ({ clients }, { caller, body, call }) =>

@@ -5,7 +5,7 @@ import { accepted, created, json, jsonText } from '../http/answer';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery } from '../pipeline/listing';
 import { exampleIndex, indexDefinition, indexJson, indexSchema } from '../validation/index-definition';
-import { limits, route } from '../pipeline/route';
+import { bodyLimits, route } from '../pipeline/route';
 import {
   createdCollectionSchema,
   createdJson,
@@ -41,7 +41,7 @@ export const indexRoutes = [
       kind: 'json',
       schema: indexDefinition,
       example: { name: 'by_stars', collection: 'notes', field_name: 'stars', index_type: 'number' },
-      limitBytes: limits.definitionBytes,
+      limitBytes: bodyLimits.definitionBytes,
     },
     responses: {
       200: {

@@ -4,10 +4,10 @@ import type { PayLimits } from '@granary/shared/gen/granary/data/v1/PayLimits';
 import type { RegenerateKeyRequest } from '@granary/shared/gen/granary/data/v1/RegenerateKeyRequest';
 import { message } from '@granary/shared/rpc/types';
 import { json } from '../http/answer';
-import { permissions } from '../pipeline/auth';
+import { permissions } from '../pipeline/access';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
-import { limits, route } from '../pipeline/route';
+import { bodyLimits, route } from '../pipeline/route';
 import { appIdSchema, exampleTime, successSchema, timeSchema, utiaSchema } from '../validation/schemas';
 
 const payLimitsSchema = z
@@ -87,7 +87,7 @@ export const keyRoutes = [
     headers: idempotencyHeader,
     body: {
       kind: 'json',
-      limitBytes: limits.smallBytes,
+      limitBytes: bodyLimits.smallBytes,
       schema: z.strictObject({
         name: z.string().min(1).max(200).nullish().describe('Name of the key; by default `default`'),
         permissions: z

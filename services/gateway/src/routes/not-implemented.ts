@@ -1,5 +1,5 @@
 import { notImplemented } from '@granary/shared/errors';
-import type { Access, Permission } from '../pipeline/auth';
+import type { Access, Permission } from '../pipeline/access';
 import { route, type Method, type Route } from '../pipeline/route';
 
 const documentPath = '/apps/{app_id}/collections/{collection}/documents/{document_id}';

@@ -1,11 +1,12 @@
 import { z } from 'zod';
 import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
 import { created, json, jsonText } from '../http/answer';
-import { mayPublish } from '../pipeline/auth';
-import { publishedAs } from '../openapi/schema';
+import { mayPublish } from '../pipeline/access';
+import { publishedAs } from '../validation/published-as';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
-import { limits, recordsQuery, route } from '../pipeline/route';
+import { bodyLimits, route } from '../pipeline/route';
+import { recordsQuery } from '../validation/parameters';
 import {
   accessPolicy,
   accessPolicySchema,
@@ -137,7 +138,7 @@ export const queryRoutes = [
         base_query: { sort: '-stars' },
         parameters: [{ name: 'stars', field_path: 'stars', default: 5 }],
       },
-      limitBytes: limits.definitionBytes,
+      limitBytes: bodyLimits.definitionBytes,
     },
     responses: {
       201: { description: 'The query', schema: querySchema },
@@ -145,7 +146,7 @@ export const queryRoutes = [
       409: { description: 'A query has the name', codes: ['ALREADY_EXISTS'] },
     },
     handle: async ({ clients }, request) => {
-      const { path, caller, body, tree, call } = request;
+      const { path, caller, body, jsonTree: tree, call } = request;
       const query = await clients.data.createQuery(
         {
           appId: path.app_id,

@@ -5,14 +5,14 @@ import { readJson, toPlain } from '@granary/shared/json/value';
 import { json } from '../http/answer';
 import { malformedJson } from '../errors/problem';
 import { etagHeader, revalidationHeader } from '../openapi/headers';
-import { limits, route } from '../pipeline/route';
+import { bodyLimits, route } from '../pipeline/route';
 import { successSchema } from '../validation/schemas';
 import { validate } from '../validation/validate';
 
 const bodySchema = z.strictObject({
   markdown: z
     .string()
-    .max(limits.skillsBytes - Buffer.byteLength('{"markdown":""}'))
+    .max(bodyLimits.skillsBytes - Buffer.byteLength('{"markdown":""}'))
     .describe("The owner's part of the document; 256 KiB are the limit of the whole body"),
 });
 const textSchema = z.string().describe("The owner's part of the document");
@@ -65,7 +65,7 @@ export const skillsRoutes = [
         'text/plain': { schema: textSchema, example: exampleText },
         'application/json': { schema: bodySchema, example: { markdown: exampleText } },
       },
-      limitBytes: limits.skillsBytes,
+      limitBytes: bodyLimits.skillsBytes,
       mayBeEmpty: true,
     },
     responses: {

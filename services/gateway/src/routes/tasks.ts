@@ -3,7 +3,8 @@ import { notFound } from '@granary/shared/errors';
 import type { Task } from '@granary/shared/gen/granary/tasks/v1/Task';
 import { parseTicket } from '@granary/shared/ids';
 import { json, jsonText, type Answer } from '../http/answer';
-import { route, type Context, type RouteRequest } from '../pipeline/route';
+import { route, type RouteRequest } from '../pipeline/route';
+import type { GatewayContext } from '../pipeline/gateway-context';
 import { exampleTicket, exampleTime, objectSchema, timeSchema } from '../validation/schemas';
 
 const statuses = [
@@ -67,7 +68,7 @@ function taskJson(task: Task) {
   };
 }
 
-async function getTask({ clients }: Context, { path, call }: RouteRequest<'ticket_id'>): Promise<Answer> {
+async function getTask({ clients }: GatewayContext, { path, call }: RouteRequest<'ticket_id'>): Promise<Answer> {
   // Text that never was a ticket needs no search.
   if (!parseTicket(path.ticket_id)) throw notFound('TASK_NOT_FOUND', 'There is no such task');
   return json(200, taskJson(await clients.tasks.getTask({ ticketId: path.ticket_id }, call)));

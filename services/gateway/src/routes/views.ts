@@ -2,11 +2,12 @@ import { z } from 'zod';
 import type { View } from '@granary/shared/gen/granary/data/v1/View';
 import { newTicket } from '@granary/shared/ids';
 import { accepted, json, jsonText } from '../http/answer';
-import { mayPublish } from '../pipeline/auth';
-import { publishedAs } from '../openapi/schema';
+import { mayPublish } from '../pipeline/access';
+import { publishedAs } from '../validation/published-as';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
-import { limits, route, selectableQuery } from '../pipeline/route';
+import { bodyLimits, route } from '../pipeline/route';
+import { selectableQuery } from '../validation/parameters';
 import {
   accessPolicy,
   accessPolicySchema,
@@ -174,7 +175,7 @@ export const viewRoutes = [
         query: { group_by: 'stars', aggregate: { notes: { $count: '*' } } },
         variables: { stars: 'stars' },
       },
-      limitBytes: limits.definitionBytes,
+      limitBytes: bodyLimits.definitionBytes,
     },
     responses: {
       202: {
@@ -191,7 +192,7 @@ export const viewRoutes = [
       409: { description: 'A view or collection has the name', codes: ['ALREADY_EXISTS'] },
     },
     handle: async ({ clients }, request) => {
-      const { path, caller, body: view, tree, call } = request;
+      const { path, caller, body: view, jsonTree: tree, call } = request;
       const job = await clients.data.createView(
         {
           appId: path.app_id,

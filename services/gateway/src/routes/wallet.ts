@@ -4,7 +4,7 @@ import type { UpdatePayoutSettingsRequest } from '@granary/shared/gen/granary/fi
 import { message } from '@granary/shared/rpc/types';
 import { parseUtia, utiaToNumber } from '@granary/shared/money';
 import { json } from '../http/answer';
-import { limits, route } from '../pipeline/route';
+import { bodyLimits, route } from '../pipeline/route';
 import { exampleTime, successSchema, timeSchema, utiaSchema } from '../validation/schemas';
 
 const currency = 'utia';
@@ -150,7 +150,7 @@ export const walletRoutes = [
     auth: admin,
     body: {
       kind: 'json',
-      limitBytes: limits.smallBytes,
+      limitBytes: bodyLimits.smallBytes,
       schema: z.strictObject({
         auto_payout_enabled: z.boolean().nullish().describe(settingTexts.auto_payout_enabled),
         locked_balance: utiaSchema.nullish().describe(settingTexts.locked_balance),
@@ -191,7 +191,7 @@ export const walletRoutes = [
     description: 'POST by the interface; it only reads.',
     tag,
     auth: read,
-    body: { kind: 'json', optional: true, schema: z.strictObject({}), limitBytes: limits.smallBytes },
+    body: { kind: 'json', optional: true, schema: z.strictObject({}), limitBytes: bodyLimits.smallBytes },
     responses: {
       200: {
         description: 'Settings and balances',
@@ -228,7 +228,7 @@ export const walletRoutes = [
     body: {
       kind: 'json',
       optional: true,
-      limitBytes: limits.smallBytes,
+      limitBytes: bodyLimits.smallBytes,
       schema: z.strictObject({
         limit: z.int().min(1).max(10_000).nullish().describe('Payouts of the page, at most; by default 100'),
         offset: z.int().min(0).max(1_000_000).nullish().describe('Payouts to skip before the page; by default 0'),

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Collection } from '@granary/shared/gen/granary/data/v1/Collection';
 import { jsonText } from '../http/answer';
-import { publishedAs } from '../openapi/schema';
+import { publishedAs } from './published-as';
 import { schemaDefinition } from './schema-definition';
 import { accessPolicy, accessPolicySchema, exampleTime, objectSchema, timeSchema } from './schemas';
 

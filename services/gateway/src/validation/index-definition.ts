@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Index } from '@granary/shared/gen/granary/data/v1/Index';
-import { publishedAs } from '../openapi/schema';
+import { publishedAs } from './published-as';
 import { exampleTime, fieldPathSchema, indexNameSchema, nameSchema, objectSchema, timeSchema } from './schemas';
 
 const indexTypes = [

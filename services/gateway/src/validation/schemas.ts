@@ -1,22 +1,28 @@
 import { z } from 'zod';
-import { publishedIndexName } from '../pipeline/path-parameters';
+import {
+  appIdPattern,
+  appIdRule,
+  indexNamePattern,
+  indexNameRule,
+  namePattern,
+  nameRule,
+  publishedIndexNamePattern,
+} from '@granary/shared/names';
 
 /** Shapes that several nouns use. */
 
-export const appIdSchema = z
-  .string()
-  .regex(/^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/, 'must be 1 to 63 of A-Z a-z 0-9 _ -, and begin with a letter or digit');
+export const appIdSchema = z.string().regex(appIdPattern, appIdRule);
 
 /** Of a collection, a view or a predefined query. */
 export const nameSchema = z
   .string()
-  .regex(/^[A-Za-z0-9_][A-Za-z0-9_-]{0,62}$/, 'must be 1 to 63 of A-Z a-z 0-9 _ -, and not begin with -')
+  .regex(namePattern, nameRule)
   .describe('1 to 63 letters, digits, `_` or `-`, not beginning with `-`; unique in the application');
 
 export const indexNameSchema = z
   .string()
-  .regex(/^[^\p{C}\p{Zl}\p{Zp}]{1,200}$/u, 'must be 1 to 200 printable characters')
-  .meta({ pattern: publishedIndexName, description: '1 to 200 printable characters; unique in the collection' });
+  .regex(indexNamePattern, indexNameRule)
+  .meta({ pattern: publishedIndexNamePattern, description: '1 to 200 printable characters; unique in the collection' });
 
 export const accessPolicySchema = z
   .strictObject({

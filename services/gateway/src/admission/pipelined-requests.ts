@@ -20,7 +20,7 @@ interface CountsPendingData {
  * and all of their answers have to wait until the first one is read; so requests beyond the bound wait themselves, and
  * nothing more is read from their connection meanwhile.
  */
-export class Pipelines {
+export class PipelinedRequests {
   private readonly pipelines = new WeakMap<Socket, Pipeline>();
 
   constructor(private readonly startedMax: number) {}

@@ -1,0 +1,74 @@
+import { addSource } from '@granary/shared/telemetry/metrics';
+import type { Answers } from './answers';
+import type { Bodies } from './bodies';
+import type { RequestMemory } from './client-budget';
+import type { Gate } from './concurrency-limiter';
+import type { Transfers } from './transfers';
+
+export interface Limits {
+  gate: Gate;
+  transfers: Transfers;
+  memory: RequestMemory;
+  bodies: Bodies;
+  answers: Answers;
+}
+
+/** Exports the state of the limits at each scrape, until the function that it returns is called. */
+export function exportLimitMetrics({ gate, transfers, memory: { budget }, bodies, answers }: Limits): () => void {
+  return addSource({
+    families: [
+      { name: 'granary_gate_inside', help: 'Requests that are worked on.', labels: ['gate'], type: 'gauge' },
+      { name: 'granary_gate_waiting', help: 'Requests that wait for their turn.', labels: ['gate'], type: 'gauge' },
+      { name: 'granary_gate_limit', help: 'Requests that may be worked on at once.', labels: ['gate'], type: 'gauge' },
+      {
+        name: 'granary_body_budget_used_bytes',
+        help: 'Bytes of bodies and large answers that are held.',
+        labels: [],
+        type: 'gauge',
+      },
+      {
+        name: 'granary_body_budget_limit_bytes',
+        help: 'Bytes of bodies and large answers that may be held.',
+        labels: [],
+        type: 'gauge',
+      },
+      { name: 'granary_waiting_bodies', help: 'Requests whose body has not arrived.', labels: [], type: 'gauge' },
+      { name: 'granary_waiting_bodies_limit', help: 'How many there may be.', labels: [], type: 'gauge' },
+      { name: 'granary_unsent_answers', help: 'Answers that clients have not read.', labels: [], type: 'gauge' },
+      {
+        name: 'granary_slow_clients_total',
+        help: 'Bodies and transfers refused, and answers cut, because they were too slow or gave way to others.',
+        labels: ['direction', 'reason'],
+        type: 'counter',
+      },
+    ],
+    collect: () => {
+      const gates = [
+        ['requests', gate.counts()],
+        ['uploads', transfers.uploadPlaces.counts()],
+        ['downloads', transfers.downloadPlaces.counts()],
+      ] as const;
+      const [bodyCounts, answerCounts] = [bodies.counts(), answers.counts()];
+      return {
+        granary_gate_inside: gates.map(([name, counts]) => [[name], counts.inside]),
+        granary_gate_waiting: gates.map(([name, counts]) => [[name], counts.waiting]),
+        granary_gate_limit: gates.map(([name, counts]) => [[name], counts.limit]),
+        granary_body_budget_used_bytes: [[[], budget.counts().used]],
+        granary_body_budget_limit_bytes: [[[], budget.counts().total]],
+        granary_waiting_bodies: [[[], bodyCounts.waiting]],
+        granary_waiting_bodies_limit: [[[], bodyCounts.limit]],
+        granary_unsent_answers: [[[], answerCounts.unsent]],
+        granary_slow_clients_total: [
+          [['body', 'too_slow'], bodyCounts.tooSlow],
+          [['body', 'evicted'], bodyCounts.evicted],
+          [['answer', 'too_slow'], answerCounts.tooSlow],
+          [['answer', 'evicted'], answerCounts.evicted],
+          [['upload', 'too_slow'], transfers.counts().slowUploads],
+          [['upload', 'evicted'], transfers.uploadPlaces.counts().evicted],
+          [['download', 'too_slow'], transfers.counts().slowDownloads],
+          [['download', 'evicted'], transfers.downloadPlaces.counts().evicted],
+        ],
+      };
+    },
+  });
+}

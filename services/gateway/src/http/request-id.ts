@@ -1,0 +1,5 @@
+import { newId } from '@granary/shared/ids';
+
+export function newRequestId(): string {
+  return newId('');
+}

@@ -1,0 +1,47 @@
+import type { Request } from 'express';
+import type { Logger } from '@granary/shared/logger';
+import type { Answers } from '../admission/answers';
+import type { Bodies } from '../admission/bodies';
+import type { RequestMemory } from '../admission/client-budget';
+import type { KnownApps } from '../admission/known-apps';
+import type { Transfers } from '../admission/transfers';
+import type { Answer } from '../http/answer';
+import type { KeyLookup } from './key-lookup';
+import type { BlobProxy } from '../blob-proxy/proxy';
+import type { Clients } from '../clients/clients';
+import type { Compression } from '../http/compression';
+import type { GatewayConfig } from '../config';
+import type { Gate } from '../admission/concurrency-limiter';
+import type { AppShares } from '../admission/fair-share-limiter';
+import type { HealthReport } from '../clients/health';
+import type { StaticAnswer } from '../http/static-answer';
+
+/** The parts of the gateway that handlers use. */
+export interface GatewayContext {
+  config: GatewayConfig;
+  clients: Clients;
+  /** Moves the bytes of blobs. */
+  blobProxy: BlobProxy;
+  log: Logger;
+  keys: KeyLookup;
+  operatorKeyHash: Buffer;
+  apps: KnownApps;
+  /** What the limits of a client are counted by. */
+  addressOf: (request: Request) => string;
+  memory: RequestMemory;
+  bodies: Bodies;
+  answers: Answers;
+  gate: Gate;
+  /** Uploads and downloads of blobs. */
+  transfers: Transfers;
+  shares: AppShares;
+  compression: Compression;
+  /** How every service is, as of half a second ago at most. */
+  health: () => Promise<HealthReport>;
+  /** True from the first moment of a stop. */
+  isDraining: () => boolean;
+  /** The published document, as it is sent. */
+  openapi: StaticAnswer;
+  /** The page at /docs. */
+  docs: { for(request: Request): Promise<Answer> };
+}

@@ -1,0 +1,149 @@
+import type { BudgetLease } from '@granary/shared/concurrency/keyed-budget';
+import type { Request, Response } from 'express';
+import { notFound } from '@granary/shared/errors';
+import type { Call } from '@granary/shared/rpc/types';
+import { clientKeys } from '../admission/client-budget';
+import type { Gate } from '../admission/concurrency-limiter';
+import type { Share } from '../admission/fair-share-limiter';
+import { isAppNotFound } from '../admission/known-apps';
+import { clientDisconnected, continueIfExpected } from '../http/body';
+import { parseQueryString } from '../http/query-string';
+import { validate } from '../validation/validate';
+import type { Caller } from './access';
+import { authenticate } from './auth';
+import type { GatewayContext } from './gateway-context';
+import { pathParameters, type PathParameter } from './path-parameters';
+import { noBody, readRequestBody } from './request-body';
+import { requestContextOf, type RequestContext } from './request-context';
+import type { Query, Route } from './route';
+import { sendAnswer, setCommonHeaders } from './send-answer';
+
+/**
+ * Serves one request: (1) authentication, before anything else in the request is read; (2) path and query string; (3) the
+ * app exists; (4) the body, read as a whole; (5) a slot of the process and one of the app's fair share; (6) the handler;
+ * (7) the answer.
+ */
+export async function serveRequest(
+  gateway: GatewayContext,
+  route: Route,
+  incoming: Request,
+  outgoing: Response,
+): Promise<void> {
+  const context = requestContextOf(outgoing);
+  context.route = route.path;
+  const path = incoming.params as Record<string, string>;
+  const clientAddress = gateway.addressOf(incoming);
+
+  const call = newCallOf(gateway, context);
+  const authenticated = authenticate(gateway, { access: route.auth, request: incoming, path, call, clientAddress });
+  // To await a value that is no promise would still cost a turn of the microtask queue, here and below.
+  const caller = authenticated instanceof Promise ? await authenticated : authenticated;
+  context.isPrivate = caller.kind !== 'anonymous';
+  context.appId = path['app_id'] ?? (caller.kind === 'app' ? caller.appId : undefined);
+  checkPath(path);
+  const query = queryOf(route.query, incoming);
+  const appCheck = route.urgent ? undefined : checkAppExists(gateway, caller, context, clientAddress);
+  if (appCheck) await appCheck;
+  const { body, jsonTree, releaseBody } =
+    route.body && route.body.kind !== 'stream'
+      ? await readRequestBody(gateway, route, route.body, incoming, outgoing, clientKeys(context.appId, clientAddress))
+      : noBody;
+
+  let slot: Gate | undefined;
+  let share: Share | undefined;
+  let reserved: BudgetLease | undefined;
+  let answerBytes = 0;
+  let isHandled = false;
+  try {
+    if (isLimited(route)) {
+      if (!gateway.gate.tryEnter()) await gateway.gate.enter();
+      slot = gateway.gate;
+      if (context.appId !== undefined) {
+        const entered = gateway.shares.enter(context.appId);
+        share = entered instanceof Promise ? await entered : entered;
+        reserved = gateway.answers.reserve(share.expectedAnswerBytes, context.appId, clientAddress);
+      }
+    }
+    if (outgoing.destroyed) throw clientDisconnected();
+    if (route.body?.kind === 'stream') {
+      continueIfExpected(incoming, outgoing);
+      setCommonHeaders(outgoing);
+    }
+    const answer = await route.handle(gateway, {
+      // Its deadline starts now that the whole request has arrived.
+      call: newCallOf(gateway, context),
+      caller,
+      path,
+      query,
+      body,
+      jsonTree,
+      incoming,
+      outgoing,
+      routePath: route.path,
+    });
+    isHandled = true;
+    answerBytes = answer?.body?.length ?? 0;
+    reserved?.release();
+    // The answer may use the memory of the body.
+    releaseBody?.();
+    if (answer && !outgoing.destroyed) sendAnswer(incoming, outgoing, answer, gateway, clientAddress);
+  } catch (error) {
+    if (context.appId !== undefined && isAppNotFound(error)) gateway.apps.delete(context.appId);
+    // A change that was made must not be answered with an error: the client would make it again.
+    if (isHandled && isNotRepeatable(route)) outgoing.destroy();
+    throw error;
+  } finally {
+    reserved?.release();
+    share?.leave(answerBytes);
+    slot?.leave();
+    releaseBody?.();
+  }
+}
+
+/** Transfers of blobs have limits of their own, because they take long; urgent routes have none. */
+const isLimited = ({ urgent, body }: Route): boolean => !urgent && body?.kind !== 'stream';
+
+/** Whether a request changes something each time that it is sent, unless it has an idempotency key. */
+const isNotRepeatable = ({ headers }: Route): boolean => headers?.['Idempotency-Key'] !== undefined;
+
+function newCallOf({ config }: GatewayContext, { requestId, cancellation, span }: RequestContext): Call {
+  const deadlineMs = Date.now() + config.REQUEST_TIMEOUT_MS;
+  return { requestId, deadlineMs, signal: cancellation, trace: span?.traceparent };
+}
+
+/**
+ * A look-up of an app that is not known to exist; undefined if none is needed. Requests about apps that do not exist are
+ * refused before their bodies are read. Rejects with APP_NOT_FOUND or OVERLOADED.
+ */
+function checkAppExists(
+  { apps, config }: GatewayContext,
+  caller: Caller,
+  { appId, requestId, cancellation }: RequestContext,
+  clientAddress: string,
+): Promise<void> | undefined {
+  if (appId === undefined || caller.kind === 'operator') return undefined;
+  if (caller.kind === 'app') {
+    apps.add(caller.appId);
+    if (caller.appId === appId) return undefined;
+  }
+  if (apps.has(appId)) return undefined;
+  const deadlineMs = Date.now() + config.REQUEST_TIMEOUT_MS;
+  return apps.find(appId, clientAddress, { requestId, deadlineMs, signal: cancellation });
+}
+
+/** Throws the 404 of the first parameter whose value cannot be a name. */
+function checkPath(path: Record<string, string>): void {
+  for (const name in path) {
+    const { pattern, reason, noun } = pathParameters[name as PathParameter];
+    if (!pattern.test(path[name]!)) throw notFound(reason, `There is no such ${noun}`);
+  }
+}
+
+function queryOf(query: Query | undefined, { originalUrl }: Request): unknown {
+  const at = originalUrl.indexOf('?');
+  const text = at < 0 ? '' : originalUrl.slice(at + 1);
+  const parameters = text === '' ? new Map<string, string>() : parseQueryString(text);
+  if (!query) return undefined;
+  if ('reserved' in query) return parameters;
+  return validate(query, Object.fromEntries(parameters), 'query string');
+}
