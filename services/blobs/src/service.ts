@@ -19,7 +19,7 @@ import {
   type Parts,
   type RunningService,
 } from '@granary/shared/service/start';
-import { isStorageFull, StorageMonitor } from '@granary/shared/service/storage';
+import { isStorageFull, StorageMonitor } from '@granary/shared/health/storage-monitor';
 import { readableBy } from '@granary/shared/bus/subscribers';
 import { startBytes } from './transfers/server';
 import type { BlobsConfig } from './config';

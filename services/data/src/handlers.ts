@@ -1,6 +1,6 @@
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { Handlers } from '@granary/shared/rpc/types';
-import type { StorageMonitor } from '@granary/shared/service/storage';
+import type { StorageMonitor } from '@granary/shared/health/storage-monitor';
 import { listKeys, regenerateKey, revokeKey, verifyKey } from './apps/app-keys';
 import { appStats, createApplication, deleteApplication, getApplication, listApplications } from './apps/applications';
 import {

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { kafkaSettings } from './bus/settings';
+import { kafkaSettings } from './kafka/settings';
 import { StartError } from './start-error';
 import { telemetrySettings } from './telemetry/settings';
 import { trustSettings } from './trust/settings';

@@ -6,7 +6,7 @@ import type { Logger } from '@granary/shared/logger';
 import type { ObjectStore } from '@granary/shared/objects/store';
 import type { DatabaseClock } from '@granary/shared/postgres/clock';
 import type { Pool } from '@granary/shared/postgres/pool';
-import type { StorageMonitor } from '@granary/shared/service/storage';
+import type { StorageMonitor } from '@granary/shared/health/storage-monitor';
 import type { Marking } from './stored-uploads';
 import type { Removal } from './removal';
 

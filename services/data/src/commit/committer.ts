@@ -1,6 +1,6 @@
 import type { Logger } from '@granary/shared/logger';
 import { ServiceError, unavailable } from '@granary/shared/errors';
-import type { StorageMonitor } from '@granary/shared/service/storage';
+import type { StorageMonitor } from '@granary/shared/health/storage-monitor';
 import { fromPostgres, isConnectionError, isRetryable, violatedConstraint } from '@granary/shared/postgres/errors';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { CommitUnknownError } from '@granary/shared/postgres/transaction';

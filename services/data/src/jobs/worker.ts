@@ -5,7 +5,7 @@ import { fromPostgres, isConnectionError, isRetryable } from '@granary/shared/po
 import { execute, row, type Connection } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction, transaction } from '@granary/shared/postgres/transaction';
-import { isStorageFull, type StorageMonitor } from '@granary/shared/service/storage';
+import { isStorageFull, type StorageMonitor } from '@granary/shared/health/storage-monitor';
 import { JobInterruptedError, taskEvent, type JobContext, type JobFunction, type JobKind, type Report } from './queue';
 
 /** How long a worker that has died holds a job; renewed while one is at work. */

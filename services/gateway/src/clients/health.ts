@@ -3,7 +3,7 @@ import type { CheckResponse } from '@granary/shared/gen/granary/health/v1/CheckR
 import { newCall } from '@granary/shared/rpc/types';
 import { worst, type Finding } from '@granary/shared/service/health-rpc';
 import { newId } from '@granary/shared/ids';
-import { Probe, shared, type Look } from '@granary/shared/service/probe';
+import { Probe, shared, type Look } from '@granary/shared/health/probe';
 import { version } from '@granary/shared/version';
 import { serviceNames, type Clients, type ServiceName } from './clients';
 

@@ -1,7 +1,7 @@
 import type { Logger } from '../logger';
 import { openKafka, type Kafka } from '../kafka/client';
-import { readKafkaPlace } from '../kafka/place';
-import type { KafkaSettings } from './settings';
+import { readKafkaPlace } from '../kafka/broker-options';
+import type { KafkaSettings } from '../kafka/settings';
 
 /** Through Kafka. */
 export interface KafkaBus {

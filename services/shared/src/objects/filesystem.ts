@@ -4,7 +4,7 @@ import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import { unavailable } from '../errors';
-import { storageFull } from '../service/storage';
+import { storageFull } from '../health/storage-monitor';
 import { createMeasure, type ObjectStore, type ReceivedObject } from './store';
 
 const KEY = /^[0-9a-f]{2}\/[0-9a-f]{2}\/[0-9a-f]{32}$/;

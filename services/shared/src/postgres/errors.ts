@@ -1,5 +1,5 @@
 import { ServiceError, unavailable } from '../errors';
-import { storageFull } from '../service/storage';
+import { storageFull } from '../health/storage-monitor';
 
 interface PostgresError extends Error {
   code: string;

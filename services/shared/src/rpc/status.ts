@@ -2,7 +2,7 @@ import { Metadata, status, type ServiceError as GrpcError, type StatusObject } f
 import { ServiceError, unavailable, type ErrorDetails, type StatusName } from '../errors';
 import type { Logger } from '../logger';
 import { fromPostgres } from '../postgres/errors';
-import { isStorageFull } from '../service/storage';
+import { isStorageFull } from '../health/storage-monitor';
 
 const unreachable = 'A service cannot be reached';
 const reasonKey = 'x-reason';

@@ -7,7 +7,7 @@ import { isTimeout } from '../postgres/errors';
 import { row, type Pool } from '../postgres/pool';
 import { sql } from '../postgres/sql';
 import { cachedFor } from '../concurrency/ttl-cache';
-import { Probe, type Look } from './probe';
+import { Probe, type Look } from '../health/probe';
 import type { AccessTo } from '../rpc/access';
 import { version } from '../version';
 

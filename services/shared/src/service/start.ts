@@ -13,7 +13,7 @@ import { openDatabaseClock, type DatabaseClock } from '../postgres/clock';
 import { applyMigrations, migrate } from '../postgres/migrate';
 import { assertSafePostgres, createPool, type Pool } from '../postgres/pool';
 import { probeRoom } from '../postgres/room';
-import { StorageMonitor } from './storage';
+import { StorageMonitor } from '../health/storage-monitor';
 import { observeBus } from '../bus/metrics';
 import { observeDatabase } from './database-metrics';
 import { startTelemetry } from '../telemetry/start';

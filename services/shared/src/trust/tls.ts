@@ -1,6 +1,6 @@
 import { ChannelCredentials, ServerCredentials } from '@grpc/grpc-js';
 import { ConfigError } from '../config';
-import { readSetting } from './files';
+import { readSetting } from './setting-file';
 import type { TrustSettings } from './settings';
 
 /** What a process needs for TLS, in the words of `node:tls`. */

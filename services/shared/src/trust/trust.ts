@@ -3,7 +3,7 @@ import type { ChannelCredentials, ServerCredentials } from '@grpc/grpc-js';
 import { ConfigError } from '../config';
 import { signGrant, type Grant } from './blob-grant';
 import type { Logger } from '../logger';
-import { readSetting } from './files';
+import { readSetting } from './setting-file';
 import { createEventSigner, createEventVerifier, type EventSigner, type EventVerifier } from './event-signature';
 import { createGuard, type Guard } from './guard';
 import { callersOf, isServiceName, type ServiceName } from './services';

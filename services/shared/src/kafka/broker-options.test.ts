@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { kafkaConfig, readConfig } from '../config';
-import { readKafkaPlace } from './place';
+import { readKafkaPlace } from './broker-options';
 
 const read = (environment: Record<string, string>) =>
   readKafkaPlace(readConfig(kafkaConfig, { KAFKA_BROKERS: 'a:9092,b:9092', ...environment }));

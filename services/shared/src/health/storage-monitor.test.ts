@@ -1,5 +1,5 @@
 import { createLogger } from '../logger';
-import { storageFull, StorageMonitor } from './storage';
+import { storageFull, StorageMonitor } from './storage-monitor';
 
 test('writes that fail while a probe runs, which finds room, do not keep a later lack of room from being found', async () => {
   let found = () => {};

@@ -1,7 +1,7 @@
 import { ConfigError } from '../config';
-import { readSetting } from '../trust/files';
+import { readSetting } from '../trust/setting-file';
 import type { KafkaPlace, KafkaSasl, KafkaTls } from './client';
-import type { KafkaSettings } from '../bus/settings';
+import type { KafkaSettings } from './settings';
 
 /** Reads the files. Throws a ConfigError that names what is missing or does not go together. */
 export function readKafkaPlace(settings: KafkaSettings): KafkaPlace {
