@@ -14,24 +14,16 @@ What the brokers ask of clients is said by KAFKA_SASL_… and KAFKA_TLS…, as t
 
 /** Makes the topics that are missing, and says which. Needs the built services. */
 export async function makeTopics({ environment, say }) {
-  const shared = (file) => import(`@granary/shared/${file}`);
-  const [
-    { openKafka },
-    { readKafkaPlace },
-    { kafkaConfig, readConfig },
-    { kafkaTopics, topicPartitions },
-    { createLogger },
-  ] = await Promise.all([
-    shared('bus/kafka'),
-    shared('bus/kafka-place'),
-    shared('config'),
-    shared('bus/topics'),
-    shared('logger'),
-  ]);
+  const { openKafka } = await import('@granary/shared/kafka/client');
+  const { readBrokerOptions } = await import('@granary/shared/kafka/broker-options');
+  const { kafkaConfig } = await import('@granary/shared/kafka/settings');
+  const { readConfig } = await import('@granary/shared/config');
+  const { kafkaTopics, topicPartitions } = await import('@granary/shared/bus/topics');
+  const { createLogger } = await import('@granary/shared/logger');
   const config = readConfig(kafkaConfig, environment);
   const prefix = config.KAFKA_TOPIC_PREFIX;
   const kafka = openKafka({
-    ...readKafkaPlace(config),
+    ...readBrokerOptions(config),
     clientId: 'granary-topics',
     log: createLogger('topics', 'warn'),
   });

@@ -43,12 +43,12 @@ async function skip(pool, filter, requests) {
   await replay(pool, filter, requests);
 }
 
-async function replay(pool, filter, { askForReplay, listParkedKeys }) {
-  console.log(`${await askForReplay(pool, filter)} events will be applied again …`);
+async function replay(pool, filter, { requestReplay, listParkedKeys }) {
+  console.log(`${await requestReplay(pool, filter)} events will be applied again …`);
   const deadline = Date.now() + answerTimeoutMs;
   for (;;) {
     const parked = await listParkedKeys(pool, filter);
-    const waiting = parked.filter((each) => each.replayAsked);
+    const waiting = parked.filter((each) => each.replayRequested);
     if (waiting.length === 0) {
       show(parked);
       if (parked.length > 0) process.exitCode = 1;

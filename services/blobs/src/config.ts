@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { commonConfig, grpcAddress, whole } from '@granary/shared/config';
+import { grpcAddress, whole } from '@granary/shared/config';
+import { commonConfig } from '@granary/shared/service/common-config';
 
 const isOrigin = (text: string) => URL.canParse(text) && new URL(text).origin === text.replace(/\/$/, '');
 const origin = z.url({ protocol: /^https?$/ }).refine(isOrigin, 'scheme, host and port alone are expected');

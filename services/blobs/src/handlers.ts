@@ -3,7 +3,7 @@ import type { BlobsDefinition } from '@granary/shared/gen/granary/blobs/v1/Blobs
 import type { DeleteBlobRequest } from '@granary/shared/gen/granary/blobs/v1/DeleteBlobRequest';
 import type { StoreRequest } from '@granary/shared/gen/granary/data/v1/StoreRequest';
 import { loadService } from '@granary/shared/rpc/protos';
-import type { Implementation } from '@granary/shared/grpc/server';
+import type { Implementation } from '@granary/shared/rpc/implementation';
 import type { Call } from '@granary/shared/rpc/types';
 import type { AccessTo } from '@granary/shared/rpc/access';
 import { askDeletion, markDeleted, withdrawDeletion } from './records/blobs';

@@ -1,4 +1,5 @@
-import { commonConfig, publicUrl, whole } from '@granary/shared/config';
+import { publicUrl, whole } from '@granary/shared/config';
+import { commonConfig } from '@granary/shared/service/common-config';
 import { z } from 'zod';
 
 export const dataConfig = commonConfig.extend({

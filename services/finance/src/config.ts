@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { commonConfig, grpcAddress } from '@granary/shared/config';
+import { grpcAddress } from '@granary/shared/config';
+import { commonConfig } from '@granary/shared/service/common-config';
 
 const address = grpcAddress.optional();
 

@@ -7,7 +7,7 @@ import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/F
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import { openClient, type Target } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/rpc/protos';
-import type { Implementation } from '@granary/shared/grpc/server';
+import type { Implementation } from '@granary/shared/rpc/implementation';
 import {
   startService,
   type Context,

@@ -1,5 +1,6 @@
 import { z } from 'zod';
-import { commonConfig, grpcAddress, healthSettings, leavingSettings, publicUrl, whole } from '@granary/shared/config';
+import { grpcAddress, publicUrl, whole } from '@granary/shared/config';
+import { commonConfig, healthSettings, leavingSettings } from '@granary/shared/service/common-config';
 import { telemetrySettings } from '@granary/shared/telemetry/settings';
 import { trustSettings } from '@granary/shared/trust/settings';
 

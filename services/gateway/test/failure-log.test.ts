@@ -7,7 +7,8 @@ import { ServiceError } from '@granary/shared/errors';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { ServiceTarget } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/rpc/protos';
-import { startServer, type Implementation } from '@granary/shared/grpc/server';
+import { startServer } from '@granary/shared/grpc/server';
+import type { Implementation } from '@granary/shared/rpc/implementation';
 import { healthImplementation } from '@granary/shared/service/health-rpc';
 
 interface Line {

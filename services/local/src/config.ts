@@ -1,4 +1,5 @@
-import { commonConfig, whole } from '@granary/shared/config';
+import { whole } from '@granary/shared/config';
+import { commonConfig } from '@granary/shared/service/common-config';
 import { telemetrySettings } from '@granary/shared/telemetry/settings';
 import { z } from 'zod';
 

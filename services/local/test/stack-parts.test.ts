@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { chmod, mkdir, mkdtemp, readFile, readdir, rm, stat, utimes, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
-import { openKafka, type KafkaPlace } from '@granary/shared/kafka/client';
+import { openKafka, type BrokerOptions } from '@granary/shared/kafka/client';
 import { createLogger } from '@granary/shared/logger';
 import { describeWith, kafkaForTests, minioForTests } from '@granary/shared/testing/stack';
 import { cacheFolder, installOnce } from '../src/stack/cache';
@@ -68,7 +68,7 @@ describeWith(describe, 'kafka')('Kafka', () => {
 
 describeWith(describe, 'kafka')('a client of Kafka', () => {
   const log = createLogger('test', 'silent');
-  const topicsOf = (place: KafkaPlace) => openKafka({ ...place, clientId: 'test', log }).missingTopics([]);
+  const topicsOf = (place: BrokerOptions) => openKafka({ ...place, clientId: 'test', log }).missingTopics([]);
 
   test('is served with the credentials, and with wrong ones or none it is refused', async () => {
     const { brokers, sasl } = await kafkaForTests();

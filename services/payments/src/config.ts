@@ -1,5 +1,6 @@
 import type { z } from 'zod';
-import { commonConfig, whole } from '@granary/shared/config';
+import { whole } from '@granary/shared/config';
+import { commonConfig } from '@granary/shared/service/common-config';
 
 /** The environment of the payments service. */
 export const paymentsConfig = commonConfig.extend({

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import { loadService } from '@granary/shared/rpc/protos';
-import type { Implementation } from '@granary/shared/grpc/server';
+import type { Implementation } from '@granary/shared/rpc/implementation';
 import { startService, type Overrides, type RunningService } from '@granary/shared/service/start';
 import type { AccessTo } from '@granary/shared/rpc/access';
 import type { PaymentsConfig } from './config';

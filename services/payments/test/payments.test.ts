@@ -1,7 +1,7 @@
 import { readConfig } from '@granary/shared/config';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import { openClient, type Target } from '@granary/shared/grpc/client';
-import type { Implementation } from '@granary/shared/grpc/server';
+import type { Implementation } from '@granary/shared/rpc/implementation';
 import { newCall } from '@granary/shared/rpc/types';
 import { createLogger } from '@granary/shared/logger';
 import { createPool, rows } from '@granary/shared/postgres/pool';

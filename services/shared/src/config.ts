@@ -1,8 +1,5 @@
 import { z } from 'zod';
-import { kafkaSettings } from './kafka/settings';
 import { StartError } from './start-error';
-import { telemetrySettings } from './telemetry/settings';
-import { trustSettings } from './trust/settings';
 
 /** A setting that is wrong or missing. */
 export class ConfigError extends StartError {
@@ -39,31 +36,12 @@ export const whole = (min: number, max: number) => {
   return z.coerce.number({ error }).int({ error }).min(min, { error }).max(max, { error });
 };
 
-const logLevel = z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']);
+export const logLevel = z.enum(['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent']);
 
 /** For the log of a process whose configuration has not been checked yet. */
 export function logLevelOf({ LOG_LEVEL }: Environment, otherwise: z.infer<typeof logLevel>): string {
   return logLevel.catch(otherwise).parse(LOG_LEVEL);
 }
-
-/** How a process leaves that other processes send requests to. */
-export const leavingSettings = {
-  /** From the signal to stop until nothing new is taken, for those who send requests to notice. */
-  DRAIN_DELAY_MS: whole(0, 60_000).default(0),
-  /** Time that requests under way then have to finish; what is left after it is cut. */
-  DRAIN_TIMEOUT_MS: whole(0, 3_600_000).default(10_000),
-};
-
-/** How long something may leave health without an answer before it counts as unhealthy; until then it is degraded. */
-export const healthSettings = { HEALTH_UNHEALTHY_AFTER_MS: whole(500, 600_000).default(5_000) };
-
-/** What a service may know of the disk of its database. */
-export const storageSettings = {
-  /** Directory of the database server, or of anything on the same file system, where that is on this machine. */
-  DATABASE_DIRECTORY: z.string().min(1).optional(),
-  /** With less free bytes on a local disk writes are refused. */
-  DISK_RESERVE_BYTES: whole(0, 1024 ** 5).default(64 * 1024 ** 2),
-};
 
 /** `host:port` or `dns:///name:port`, every address of the name; or the addresses, with commas between. */
 export const grpcAddress = z
@@ -78,25 +56,3 @@ export const publicUrl = z
   .url({ protocol: /^https?$/, error: 'http:// or https://, a host and perhaps a path are expected' })
   .regex(/^[A-Za-z0-9:/?.[\]_~%-]+$/, 'only letters, digits and :/.-_~% are expected')
   .transform((text) => text.replace(/\/+$/, ''));
-
-/** What the tools for Kafka read. */
-export const kafkaConfig = z.object(kafkaSettings);
-
-/** What every service reads: where it listens, whom it trusts, its database, how loud its log is, how events travel. */
-export const commonConfig = z.object({
-  ...trustSettings,
-  ...telemetrySettings,
-  ...leavingSettings,
-  ...healthSettings,
-  ...storageSettings,
-  LISTEN: z
-    .string()
-    .regex(/^[^:\s]+:\d{1,5}$/, 'host:port is expected')
-    .default('127.0.0.1:0'),
-  DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/ }),
-  DATABASE_POOL_SIZE: whole(1, 100).default(8),
-  LOG_LEVEL: logLevel.default('info'),
-  /** How events travel between services; every service of a deployment has the same. */
-  BUS: z.enum(['postgres', 'kafka']).default('postgres'),
-  ...kafkaSettings,
-});

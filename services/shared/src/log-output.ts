@@ -1,17 +1,15 @@
 import { fstatSync, writeSync } from 'node:fs';
 import { pino, type DestinationStream } from 'pino';
-import { counters } from './telemetry/metrics';
 
 /** Lines that wait for the reader of a pipe, beside those that have been handed to it. */
 const waitingBytesMax = 1024 * 1024;
 /** Handed over at once; the rest waits where it can be counted. */
 const chunkBytes = 64 * 1024;
 
-const dropped = counters({
-  name: 'granary_log_lines_dropped_total',
-  help: 'Lines of the log that were dropped because nobody read the pipe that they go into.',
-  labels: [],
-}).with();
+let droppedTotal = 0;
+
+/** Lines of the log that this process has dropped, for a metric. */
+export const droppedLogLines = (): number => droppedTotal;
 
 /**
  * Writes lines to a pipe that may not be read, without ever waiting for it: what does not fit into a bounded buffer is
@@ -32,10 +30,14 @@ class PipeOutput implements DestinationStream {
   ) {}
 
   write(line: string): void {
-    if (this.isBroken) return dropped.add();
+    if (this.isBroken) {
+      droppedTotal++;
+      return;
+    }
     if (this.waitingBytes + line.length > waitingBytesMax) {
       this.droppedLines++;
-      return dropped.add();
+      droppedTotal++;
+      return;
     }
     this.waiting.push(line);
     this.waitingBytes += line.length;

@@ -1,9 +1,9 @@
 // eslint-disable-next-line no-restricted-imports -- ours give connections minutes, and what is between a server and a client may give them less
 import { Server, ServerCredentials } from '@grpc/grpc-js';
-import { maxMessageBytes } from '@granary/shared/grpc/server';
-import { carrierDefinition } from '@granary/shared/mux/protocol';
+import { messageBytesMax } from '@granary/shared/grpc/message-size';
+import { muxDefinition } from '@granary/shared/mux/protocol';
 import { partsSerializer } from '@granary/shared/mux/answer';
-import { carrier, type CarriedMethod } from '@granary/shared/mux/server';
+import { createMuxServer, type MuxMethod } from '@granary/shared/mux/server';
 import { dataDefinition, log, open, stops, streamed, tcpProxy, wishes } from './support/mux-fixture';
 
 const connectionAgeMs = 300;
@@ -16,16 +16,16 @@ afterEach(async () => {
 
 /** The service behind a server that closes connections of a certain age, so that a balancer can spread them anew. */
 async function serveForShort({ handlers }: { handlers: object }): Promise<string> {
-  const methods = new Map<string, CarriedMethod>();
+  const methods = new Map<string, MuxMethod>();
   for (const [name, method] of Object.entries(dataDefinition)) {
-    const handler = (handlers as Record<string, CarriedMethod['handler']>)[name[0]!.toLowerCase() + name.slice(1)]!;
+    const handler = (handlers as Record<string, MuxMethod['handler']>)[name[0]!.toLowerCase() + name.slice(1)]!;
     methods.set(method.path, { handler, deserialize: method.requestDeserialize, serialize: partsSerializer(method) });
   }
   const server = new Server({
     'grpc.max_connection_age_ms': connectionAgeMs,
     'grpc.max_connection_age_grace_ms': graceMs,
   });
-  server.addService(carrierDefinition, carrier(methods, maxMessageBytes, log).handlers);
+  server.addService(muxDefinition, createMuxServer(methods, messageBytesMax, log).handlers);
   stops.push(() => server.forceShutdown());
   const port = await new Promise<number>((resolve, reject) => {
     server.bindAsync('127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) =>

@@ -1,15 +1,15 @@
 import { randomBytes, randomInt } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
-import type { Batch } from '@granary/shared/gen/granary/stream/v1/Batch';
-import type { CarrierDefinition } from '@granary/shared/gen/granary/stream/v1/Carrier';
+import type { Batch } from '@granary/shared/gen/granary/mux/v1/Batch';
+import type { MuxDefinition } from '@granary/shared/gen/granary/mux/v1/Mux';
 import { loadService } from '@granary/shared/rpc/protos';
-import { carrierDefinition } from '@granary/shared/mux/protocol';
+import { muxDefinition } from '@granary/shared/mux/protocol';
 import { answerDeserializer, partsSerializer, sliceParts } from '@granary/shared/mux/answer';
-import { decodeBatch, encodeBatch, type OutgoingBatch, type OutgoingPiece } from '@granary/shared/mux/codec';
+import { decodeBatch, encodeBatch, type OutgoingBatch, type OutgoingFrame } from '@granary/shared/mux/codec';
 import { content, dataDefinition } from './support/mux-fixture';
 
 /** The same messages in the hands of protobufjs, which reads them from the proto. */
-const { requestSerialize, responseDeserialize } = loadService<CarrierDefinition>('stream', 'Carrier').Carry;
+const { requestSerialize, responseDeserialize } = loadService<MuxDefinition>('mux', 'Mux').Stream;
 
 /** Among them the first and the last number of each length on the wire. */
 const number = () => pick([0, 1, 127, 128, 16_383, 16_384, 2 ** 21 - 1, 2 ** 21, 2 ** 28, 2 ** 31, 2 ** 32 - 1]);
@@ -24,14 +24,14 @@ const call = () => ({
   ...pick([{}, { trace: `00-${text()}` }]),
 });
 const failure = () => ({ code: number(), message: text(), reason: text(), details: bytes() });
-const piece = (): OutgoingPiece => ({
+const frame = (): OutgoingFrame => ({
   id: number(),
   ...pick([{ payload: several(bytes), more: pick([true, false]) }, { failure: failure() }]),
 });
 const batch = (): OutgoingBatch => ({
   ...pick([{}, { calls: several(call) }]),
   ...pick([{}, { cancelled: several(number) }]),
-  ...pick([{}, { pieces: several(piece) }]),
+  ...pick([{}, { frames: several(frame) }]),
   ...pick([{}, { goingAway: pick([true, false]) }]),
 });
 
@@ -41,10 +41,10 @@ function expectSame(got: unknown, expected: unknown): void {
 }
 
 /** What the other side should see of a batch. */
-const received = ({ calls = [], cancelled = [], pieces = [], goingAway = false }: OutgoingBatch): Batch => ({
+const received = ({ calls = [], cancelled = [], frames = [], goingAway = false }: OutgoingBatch): Batch => ({
   calls: [...calls],
   cancelled: [...cancelled],
-  pieces: pieces.map(({ id, payload = [], more = false, failure = null }) => ({
+  frames: frames.map(({ id, payload = [], more = false, failure = null }) => ({
     ...{ id, payload: Buffer.concat(payload), more },
     failure: failure && { ...failure },
   })),
@@ -55,8 +55,8 @@ test('what is written here is read by protobufjs, and the other way round', () =
   for (let times = 0; times < 500; times++) {
     const sent = batch();
     const expected = received(sent);
-    expectSame(responseDeserialize(carrierDefinition.Carry.requestSerialize(sent)), expected);
-    expectSame(responseDeserialize(carrierDefinition.Carry.responseSerialize(sent)), expected);
+    expectSame(responseDeserialize(muxDefinition.Stream.requestSerialize(sent)), expected);
+    expectSame(responseDeserialize(muxDefinition.Stream.responseSerialize(sent)), expected);
     expectSame(decodeBatch(requestSerialize(expected)), expected);
     expectSame(decodeBatch(encodeBatch(sent)), expected);
   }
@@ -64,14 +64,14 @@ test('what is written here is read by protobufjs, and the other way round', () =
 
 test('a large message does not depend on the room of the buffer that is used again', () => {
   for (const size of [255 * 1024, 256 * 1024, 2 * 1024 * 1024]) {
-    const sent = { pieces: [{ id: 1, payload: [content(size)] }] };
-    expectSame(decodeBatch(carrierDefinition.Carry.responseSerialize(sent)), received(sent));
+    const sent = { frames: [{ id: 1, payload: [content(size)] }] };
+    expectSame(decodeBatch(muxDefinition.Stream.responseSerialize(sent)), received(sent));
   }
 });
 
 test('a message that is sent goes on being what it was while others are written', () => {
   const sent = Array.from({ length: 20 }, batch);
-  const encoded = sent.map((one) => carrierDefinition.Carry.requestSerialize(one));
+  const encoded = sent.map((one) => muxDefinition.Stream.requestSerialize(one));
   expectSame(
     encoded.map((one) => decodeBatch(one)),
     sent.map(received),
@@ -87,9 +87,9 @@ test('of a number that is not whole, the whole milliseconds arrive', () => {
 });
 
 test('payloads are views of what came', () => {
-  const came = requestSerialize({ pieces: [{ id: 1, payload: Buffer.from('payload') }] });
-  const [piece] = decodeBatch(came).pieces;
-  expect(piece!.payload.buffer).toBe(came.buffer);
+  const came = requestSerialize({ frames: [{ id: 1, payload: Buffer.from('payload') }] });
+  const [frame] = decodeBatch(came).frames;
+  expect(frame!.payload.buffer).toBe(came.buffer);
 });
 
 test('fields of a later release are passed over', () => {
@@ -99,10 +99,10 @@ test('fields of a later release are passed over', () => {
     ...[0x99, 0x06, 1, 2, 3, 4, 5, 6, 7, 8], // field 99: eight bytes of fixed length
     ...[0xa5, 0x06, 1, 2, 3, 4], // field 100: four
   ];
-  const known = { calls: [], cancelled: [7], pieces: [], goingAway: true };
+  const known = { calls: [], cancelled: [7], frames: [], goingAway: true };
   expect(decodeBatch(Buffer.concat([Buffer.from(later), requestSerialize(known), Buffer.from(later)]))).toEqual(known);
   const laterPiece = Buffer.from([0x1a, later.length + 2, 0x08, 0x05, ...later]);
-  expect(decodeBatch(laterPiece).pieces).toEqual([{ id: 5, payload: Buffer.alloc(0), more: false, failure: null }]);
+  expect(decodeBatch(laterPiece).frames).toEqual([{ id: 5, payload: Buffer.alloc(0), more: false, failure: null }]);
   // Numbers that do not come packed, as some encoders write them.
   expect(decodeBatch(Buffer.from([0x10, 0x05, 0x10, 0x80, 0x01])).cancelled).toEqual([5, 128]);
 });

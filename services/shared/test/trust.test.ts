@@ -9,12 +9,13 @@ import { Client, credentials, Metadata, status, type ServiceError as GrpcError }
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { signGrant, type ReadGrant } from '@granary/shared/trust/blob-grant';
-import type { Batch } from '@granary/shared/gen/granary/stream/v1/Batch';
-import { admission } from '@granary/shared/rpc/authorization';
+import type { Batch } from '@granary/shared/gen/granary/mux/v1/Batch';
+import { createAuthorization } from '@granary/shared/rpc/authorization';
 import { openClient } from '@granary/shared/grpc/client';
-import { startServer, type Implementation } from '@granary/shared/grpc/server';
-import { carrierDefinition } from '@granary/shared/mux/protocol';
-import { openPassport } from '@granary/shared/mux/credentials';
+import { startServer } from '@granary/shared/grpc/server';
+import type { Implementation } from '@granary/shared/rpc/implementation';
+import { muxDefinition } from '@granary/shared/mux/protocol';
+import { openSessionCredentials } from '@granary/shared/mux/credentials';
 import { newCall } from '@granary/shared/rpc/types';
 import type { Logger } from '@granary/shared/logger';
 import { createAuthority, type Certificate } from '@granary/shared/testing/certificates';
@@ -38,7 +39,7 @@ const root = 'the secret from which the tests derive all others';
 const environments = trustEnvironments(root);
 const keyOf = (caller: ServiceName, callee: ServiceName) => callKey(secretOf(root, caller), caller, callee);
 const store = dataDefinition.Store;
-const carry = '/granary.stream.v1.Carrier/Carry';
+const carry = '/granary.mux.v1.Mux/Stream';
 
 /** What a log was told, a line for each. */
 function recorded(): { log: Logger; lines: Array<Record<string, unknown>>; text: () => string } {
@@ -374,18 +375,18 @@ describe('on a stream', () => {
     ]);
     const guard = createGuard('data', keys, kept, () => nowMs);
     const methods = new Map([['/known', 'a method']]);
-    const admitted = admission(guard, []);
+    const admitted = createAuthorization(guard, [], carry);
     const token = () => signToken(key, { ...honest, method: carry }, nowMs);
-    const passport = openPassport(admitted, token(), methods);
-    expect(passport.isExpired(nowMs)).toBe(false);
+    const session = openSessionCredentials(admitted, token(), methods);
+    expect(session.isExpired(nowMs)).toBe(false);
     nowMs += tokenLifetimeMs;
-    expect(passport.isExpired(nowMs)).toBe(true);
-    expect(passport.expired()).toMatchObject({ code: 'UNAUTHENTICATED', reason: 'CALL_REFUSED' });
-    passport.renew(token().replace('v1.', 'v2.'));
-    passport.renew(signToken(tasksKey, { ...honest, caller: 'tasks', method: carry }, nowMs));
-    expect(passport.isExpired(nowMs)).toBe(true);
-    passport.renew(token());
-    expect(passport.isExpired(nowMs)).toBe(false);
+    expect(session.isExpired(nowMs)).toBe(true);
+    expect(session.expired()).toMatchObject({ code: 'UNAUTHENTICATED', reason: 'CALL_REFUSED' });
+    session.renew(token().replace('v1.', 'v2.'));
+    session.renew(signToken(tasksKey, { ...honest, caller: 'tasks', method: carry }, nowMs));
+    expect(session.isExpired(nowMs)).toBe(true);
+    session.renew(token());
+    expect(session.isExpired(nowMs)).toBe(false);
     expect(lines.map(({ why }) => why)).toEqual(['expired token', 'malformed token']);
   });
 
@@ -399,15 +400,15 @@ describe('on a stream', () => {
       stops.push(() => client.close());
       const metadata = new Metadata();
       metadata.set(tokenHeader, signToken(key, { ...honest, method: carry }));
-      const { requestSerialize, responseDeserialize } = carrierDefinition.Carry;
+      const { requestSerialize, responseDeserialize } = muxDefinition.Stream;
       const stream = client.makeBidiStreamRequest(carry, requestSerialize, responseDeserialize, metadata);
       stream.on('error', () => {});
       const ask = async (id: number) => {
         const request = dataDefinition.ListDocuments.requestSerialize({ appId: 'x', body: Buffer.from('{}') });
         const call = { id, method: dataDefinition.ListDocuments.path, timeoutMs: 5_000, requestId: '', request };
         stream.write({ calls: [call], cancelled: [] });
-        const [{ pieces }] = (await once(stream, 'data')) as [Batch];
-        return status[pieces[0]!.failure?.code ?? 0];
+        const [{ frames }] = (await once(stream, 'data')) as [Batch];
+        return status[frames[0]!.failure?.code ?? 0];
       };
       expect(await ask(1)).toBe('OK');
       aheadMs = tokenLifetimeMs;

@@ -1,5 +1,6 @@
 import type { z } from 'zod';
-import { commonConfig, grpcAddress } from '@granary/shared/config';
+import { grpcAddress } from '@granary/shared/config';
+import { commonConfig } from '@granary/shared/service/common-config';
 
 /** The environment of the tasks service. The address may be absent only when data is in the same process. */
 export const tasksConfig = commonConfig.extend({

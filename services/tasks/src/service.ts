@@ -7,7 +7,7 @@ import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Out
 import type { TasksDefinition } from '@granary/shared/gen/granary/tasks/v1/Tasks';
 import { openClient, type Target } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/rpc/protos';
-import type { Implementation } from '@granary/shared/grpc/server';
+import type { Implementation } from '@granary/shared/rpc/implementation';
 import {
   startService,
   type Context,

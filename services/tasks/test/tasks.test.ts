@@ -10,7 +10,8 @@ import type { HealthDefinition } from '@granary/shared/gen/granary/health/v1/Hea
 import type { TasksDefinition } from '@granary/shared/gen/granary/tasks/v1/Tasks';
 import { openClient, type Target } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/rpc/protos';
-import { startServer, type Implementation } from '@granary/shared/grpc/server';
+import { startServer } from '@granary/shared/grpc/server';
+import type { Implementation } from '@granary/shared/rpc/implementation';
 import { newCall, type Handlers } from '@granary/shared/rpc/types';
 import { healthDefinition } from '@granary/shared/service/health-rpc';
 import { newTicket } from '@granary/shared/ids';

@@ -11,7 +11,7 @@ import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Out
 import type { BlobsDefinition } from '@granary/shared/gen/granary/blobs/v1/Blobs';
 import { grantHeader, signGrant, type UploadGrant } from '@granary/shared/trust/blob-grant';
 import { openClient } from '@granary/shared/grpc/client';
-import type { Implementation } from '@granary/shared/grpc/server';
+import type { Implementation } from '@granary/shared/rpc/implementation';
 import { newCall, type Client } from '@granary/shared/rpc/types';
 import { newDocumentId, newTicket } from '@granary/shared/ids';
 import { createLogger } from '@granary/shared/logger';

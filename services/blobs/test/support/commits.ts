@@ -4,7 +4,7 @@ import type { CommitUploadRequest } from '@granary/shared/gen/granary/data/v1/Co
 import type { CommitUploadResponse } from '@granary/shared/gen/granary/data/v1/CommitUploadResponse';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import { loadService } from '@granary/shared/rpc/protos';
-import type { Implementation } from '@granary/shared/grpc/server';
+import type { Implementation } from '@granary/shared/rpc/implementation';
 import type { Handlers } from '@granary/shared/rpc/types';
 
 /** What happens to the next calls: `lost` commits and does not answer, `refused` is a definite no. */

@@ -10,7 +10,7 @@ import type { HealthDefinition } from '@granary/shared/gen/granary/health/v1/Hea
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import { openClient } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/rpc/protos';
-import type { Implementation } from '@granary/shared/grpc/server';
+import type { Implementation } from '@granary/shared/rpc/implementation';
 import { newCall, type Call, type Client } from '@granary/shared/rpc/types';
 import { healthDefinition } from '@granary/shared/service/health-rpc';
 import { createLogger } from '@granary/shared/logger';

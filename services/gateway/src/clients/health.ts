@@ -1,7 +1,7 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { CheckResponse } from '@granary/shared/gen/granary/health/v1/CheckResponse';
 import { newCall } from '@granary/shared/rpc/types';
-import { worst, type Finding } from '@granary/shared/service/health-rpc';
+import { worst, type Finding } from '@granary/shared/health/check';
 import { newId } from '@granary/shared/ids';
 import { Probe, shared, type Look } from '@granary/shared/health/probe';
 import { version } from '@granary/shared/version';

@@ -3,7 +3,7 @@ import { startGateway, type RunningGateway } from '@granary/gateway/service';
 import { readConfig } from '@granary/shared/config';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import { loadService } from '@granary/shared/rpc/protos';
-import type { Implementation } from '@granary/shared/grpc/server';
+import type { Implementation } from '@granary/shared/rpc/implementation';
 import { healthImplementation } from '@granary/shared/service/health-rpc';
 import { createLogger } from '@granary/shared/logger';
 

@@ -1,5 +1,5 @@
 import path from 'node:path';
-import { openKafka, type KafkaPlace } from '@granary/shared/kafka/client';
+import { openKafka, type BrokerOptions } from '@granary/shared/kafka/client';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { listenProblems, StartError } from '@granary/shared/start-error';
 import type { Environment } from '@granary/shared/config';
@@ -106,7 +106,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
 }
 
 /** The step of a deployment that services count on when they start. */
-export async function makeTopics(place: KafkaPlace, prefix: string): Promise<void> {
+export async function makeTopics(place: BrokerOptions, prefix: string): Promise<void> {
   const kafka = openKafka({ ...place, clientId: 'granary-stack', log: createLogger('stack', 'error') });
   await kafka.createTopics(kafkaTopics(prefix), topicPartitions);
 }

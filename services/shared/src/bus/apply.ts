@@ -7,8 +7,8 @@ import { fromPostgres, isConnectionError } from '../postgres/errors';
 import type { Connection, Pool } from '../postgres/pool';
 import { CommitUnknownError, transaction } from '../postgres/transaction';
 import type { EventVerifier } from '../trust/event-signature';
-import { applyEvents, bury, CursorMoved, GapError, PoisonEvent, type Gap, type Handle } from './inbox';
-import { keepRefused, toRefused } from './refused';
+import { applyEvents, deadLetterFailed, CursorConflict, GapError, PoisonEvent, type Gap, type Handle } from './inbox';
+import { recordRefused, toRefused } from './refused';
 
 export interface ApplierOptions<Place> {
   pool: Pool;
@@ -28,7 +28,7 @@ export interface ApplierOptions<Place> {
 }
 
 /** An event, and the place of the consumer when it is done with it. */
-export interface Step<Place> {
+export interface EventStep<Place> {
   event: Event;
   to: Place;
 }
@@ -41,9 +41,9 @@ const retryMinMs = 100;
 /**
  * Applies events in batches, the effects of a batch and the consumer's place in one transaction. If a batch cannot be
  * applied, each event for itself; one that will not be right is put aside. Throws only what passes by itself, and
- * then the same batch may be tried again. `isOver` tells when to give up between two events, by a CursorMoved.
+ * then the same batch may be tried again. `isOver` tells when to give up between two events, by a CursorConflict.
  */
-export function createApplier<Place>(options: ApplierOptions<Place>) {
+export function createEventApplier<Place>(options: ApplierOptions<Place>) {
   const { pool, log, name, source, verifier, handle, attempts, move, pause } = options;
 
   const advance = (events: readonly Event[], from: Place, to: Place) =>
@@ -59,7 +59,7 @@ export function createApplier<Place>(options: ApplierOptions<Place>) {
       { topic, aggregateId, afterSequence: lastSequence.toString(), limit: batchEvents, consumer: name },
       newCall(`bus:${name}`, readTimeoutMs),
     );
-    return (await onlySigned({ pool, log, name, verifier }, events)).filter(
+    return (await signedOnly({ pool, log, name, verifier }, events)).filter(
       (found) => BigInt(found.aggregateSequence) < BigInt(event.aggregateSequence),
     );
   };
@@ -91,7 +91,7 @@ export function createApplier<Place>(options: ApplierOptions<Place>) {
     let attempt = 0;
     while (attempt < attempts && !(failure instanceof PoisonEvent)) {
       if (attempt > 0) await pause(retryMinMs * 2 ** attempt);
-      if (isOver()) throw new CursorMoved('stopped');
+      if (isOver()) throw new CursorConflict('stopped');
       try {
         return await advance([event], from, to);
       } catch (error) {
@@ -105,12 +105,17 @@ export function createApplier<Place>(options: ApplierOptions<Place>) {
     log.error({ err: failure, consumer: name, event: { id, topic, type, aggregateId } }, 'an event was dead-lettered');
     await transaction(pool, async (tx) => {
       await move(tx, from, to);
-      await bury(tx, name, event, String(failure), attempt);
+      await deadLetterFailed(tx, name, event, String(failure), attempt);
     });
   };
 
   /** Applies the events of the steps, at least one, and ends at `next`, which may lie beyond the last of them. */
-  return async (steps: ReadonlyArray<Step<Place>>, from: Place, next: Place, isOver: () => boolean): Promise<void> => {
+  return async (
+    steps: ReadonlyArray<EventStep<Place>>,
+    from: Place,
+    next: Place,
+    isOver: () => boolean,
+  ): Promise<void> => {
     const events = steps.map((step) => step.event);
     try {
       return await applyTogether(events, from, next);
@@ -130,19 +135,19 @@ const passing = new Set(['UNAVAILABLE', 'DEADLINE_EXCEEDED', 'ABORTED', 'CANCELL
 
 /** Whether an error says nothing about the event: it goes away by itself, and the same is then tried again. */
 function isTemporary(error: unknown): boolean {
-  if (error instanceof CursorMoved || error instanceof CommitUnknownError || isConnectionError(error)) return true;
+  if (error instanceof CursorConflict || error instanceof CommitUnknownError || isConnectionError(error)) return true;
   const known = error instanceof ServiceError ? error : fromPostgres(error);
   return known !== undefined && passing.has(known.code);
 }
 
 /** Those of the events that their publisher has signed; the others are kept for a person to look at. */
-export async function onlySigned(
+export async function signedOnly(
   { pool, log, name, verifier }: Pick<ApplierOptions<unknown>, 'pool' | 'log' | 'name' | 'verifier'>,
   events: readonly Event[],
 ): Promise<Event[]> {
   const signed: Event[] = [];
   const forged: Event[] = [];
   for (const event of events) (verifier.isSigned(event) ? signed : forged).push(event);
-  await keepRefused(pool, log, name, forged.map(toRefused));
+  await recordRefused(pool, log, name, forged.map(toRefused));
   return signed;
 }

@@ -1,6 +1,6 @@
 import type { Logger } from '../logger';
 import { openKafka, type Kafka } from '../kafka/client';
-import { readKafkaPlace } from '../kafka/broker-options';
+import { readBrokerOptions } from '../kafka/broker-options';
 import type { KafkaSettings } from '../kafka/settings';
 
 /** Through Kafka. */
@@ -21,6 +21,6 @@ export interface BusConfig extends KafkaSettings {
 /** The transport that a service is to use. Throws a ConfigError when it is not told where Kafka is. */
 export function openBus(config: BusConfig, service: string, log: Logger): Bus {
   if (config.BUS === 'postgres') return undefined;
-  const kafka = openKafka({ ...readKafkaPlace(config), clientId: `granary-${service}`, log });
+  const kafka = openKafka({ ...readBrokerOptions(config), clientId: `granary-${service}`, log });
   return { kafka, prefix: config.KAFKA_TOPIC_PREFIX };
 }

@@ -21,7 +21,7 @@ export interface ParkedKey {
   error: string | null;
   attempts: number;
   /** A replay was asked for and has not been tried yet. */
-  replayAsked: boolean;
+  replayRequested: boolean;
 }
 
 function where({ consumer, key }: DeadLetterFilter): Sql {
@@ -35,7 +35,7 @@ function where({ consumer, key }: DeadLetterFilter): Sql {
 export function listParkedKeys(db: Queryable, filter: DeadLetterFilter): Promise<ParkedKey[]> {
   return rows<ParkedKey>(
     db,
-    sql`select consumer, key, count(*)::int as events, to_char(min(created_at) at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as since, bool_or(replay_asked) as "replayAsked",
+    sql`select consumer, key, count(*)::int as events, to_char(min(created_at) at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') as since, bool_or(replay_asked) as "replayRequested",
         (array_agg(type order by number))[1] as type, (array_agg(error order by number))[1] as error,
         (array_agg(attempts order by number))[1] as attempts
       from dead_letter where ${where(filter)} group by consumer, key order by min(number)`,
@@ -46,7 +46,7 @@ export function listParkedKeys(db: Queryable, filter: DeadLetterFilter): Promise
  * Asks the consumers to apply what they have put aside; the running service does so within a second or two, because it
  * alone has all that its handlers need. Answers how many events that is.
  */
-export function askForReplay(db: Queryable, filter: DeadLetterFilter): Promise<number> {
+export function requestReplay(db: Queryable, filter: DeadLetterFilter): Promise<number> {
   return execute(db, sql`update dead_letter set replay_asked = true where ${where(filter)}`);
 }
 
@@ -70,7 +70,7 @@ export async function skipFirst(
     const { id: eventId, topic, aggregate: aggregateId, sequence, type } = skipped;
     // Or the next event of the aggregate would find a gap that nothing can fill.
     await saveSequences(tx, consumer, [{ topic, aggregateId, aggregateSequence: sequence.toString() }]);
-    await askForReplay(tx, { consumer, key });
+    await requestReplay(tx, { consumer, key });
     return { type, eventId };
   });
 }

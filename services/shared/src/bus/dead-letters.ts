@@ -2,7 +2,7 @@ import type { Event } from '../gen/granary/events/v1/Event';
 import { execute, row, rows, type Connection, type Pool } from '../postgres/pool';
 import { empty, sql } from '../postgres/sql';
 import { retriedTransaction } from '../postgres/transaction';
-import { applyAside, holdConsumer, type Handle } from './inbox';
+import { applyDeadLetter, holdConsumer, type Handle } from './inbox';
 import { start } from './position';
 
 /** How many events a consumer has dead-lettered or parked behind those, and for how long the oldest; and what it refused. */
@@ -114,7 +114,7 @@ async function replayNext(tx: Connection, consumer: string, key: string, handle:
       where consumer = ${consumer} and key = ${key} order by number limit 1`,
   );
   if (!next) return false;
-  await applyAside(tx, consumer, toEvent(next), handle);
+  await applyDeadLetter(tx, consumer, toEvent(next), handle);
   await execute(tx, sql`delete from dead_letter where number = ${next.number}`);
   return true;
 }

@@ -4,7 +4,7 @@ import { execute, row, rows, type Connection } from '../postgres/pool';
 import { join, sql } from '../postgres/sql';
 import { observeDelay } from './metrics';
 import { traced } from '../telemetry/trace';
-import type { PartitionPlace } from '../kafka/client';
+import type { PartitionOffset } from '../kafka/client';
 import { start } from './position';
 
 /** An event as its handler sees it. */
@@ -49,8 +49,8 @@ export class GapError extends Error {
 }
 
 /** Another copy of the consumer is at work, or has been since the position was read. */
-export class CursorMoved extends Error {
-  override readonly name = 'CursorMoved';
+export class CursorConflict extends Error {
+  override readonly name = 'CursorConflict';
 }
 
 /** Longer than any outbox keeps what everybody has read. */
@@ -71,7 +71,7 @@ const consumerLock = (consumer: string) => sql`hashtextextended(${`bus ${consume
 
 /**
  * Locks the consumer's place and moves it. With `alone` nobody else applies events of the consumer until the end of the
- * transaction. Throws CursorMoved, without waiting for another copy, when it is not at `from`.
+ * transaction. Throws CursorConflict, without waiting for another copy, when it is not at `from`.
  */
 export async function moveCursor(
   tx: Connection,
@@ -88,7 +88,7 @@ export async function moveCursor(
           and xid = ${from.xid}::xid8 and pos = ${from.pos}::bigint for update skip locked)
       select ${lock} from here`,
   );
-  if (!locked) throw new CursorMoved('another copy is at work');
+  if (!locked) throw new CursorConflict('another copy is at work');
   if (from === to) return;
   await execute(
     tx,
@@ -105,15 +105,15 @@ export async function holdConsumer(tx: Connection, consumer: string): Promise<vo
 }
 
 /** Where a consumer stands in partitions of Kafka. */
-export async function loadPlaces(db: Pick<Connection, 'query'>, consumer: string): Promise<PartitionPlace[]> {
-  return rows<PartitionPlace>(db, sql`select topic, partition, next from bus_offset where consumer = ${consumer}`);
+export async function loadOffsets(db: Pick<Connection, 'query'>, consumer: string): Promise<PartitionOffset[]> {
+  return rows<PartitionOffset>(db, sql`select topic, partition, next from bus_offset where consumer = ${consumer}`);
 }
 
 /**
  * Locks the consumer's place in a partition and sets it, whatever it was: a topic that was made anew begins at 0.
  * Until the end of the transaction nobody else applies events of the partition; of others they may.
  */
-export async function setPlace(tx: Connection, consumer: string, place: PartitionPlace): Promise<void> {
+export async function saveOffset(tx: Connection, consumer: string, place: PartitionOffset): Promise<void> {
   await execute(
     tx,
     sql`with held as materialized (select pg_advisory_xact_lock_shared(${consumerLock(consumer)}))
@@ -252,7 +252,7 @@ export async function applyEvents(
   const parked = await parkedKeys(tx, consumer, fresh);
   for (const event of fresh) {
     const why = parked.get(event.key);
-    if (why !== undefined) await putAside(tx, consumer, event, why, 0);
+    if (why !== undefined) await deadLetter(tx, consumer, event, why, 0);
   }
   const ready = fresh.filter((event) => !parked.has(event.key));
   const sequences = await lastSequences(tx, consumer, ready);
@@ -291,7 +291,7 @@ async function applyTraced(tx: Connection, consumer: string, event: Event, handl
 }
 
 /** Keeps an event that cannot be applied now; its key is parked from here on. */
-export async function putAside(
+export async function deadLetter(
   tx: Connection,
   consumer: string,
   event: Event,
@@ -307,7 +307,7 @@ export async function putAside(
 }
 
 /** The same for one that failed: it counts as dealt with. */
-export async function bury(
+export async function deadLetterFailed(
   tx: Connection,
   consumer: string,
   event: Event,
@@ -315,11 +315,11 @@ export async function bury(
   attempts: number,
 ): Promise<void> {
   const [fresh] = await enterInbox(tx, consumer, [event]);
-  if (fresh) await putAside(tx, consumer, fresh, error, attempts);
+  if (fresh) await deadLetter(tx, consumer, fresh, error, attempts);
 }
 
 /** Applies an event that was put aside, whatever its number: who replays has seen to what was missing. */
-export async function applyAside(tx: Connection, consumer: string, event: Event, handle: Handle): Promise<void> {
+export async function applyDeadLetter(tx: Connection, consumer: string, event: Event, handle: Handle): Promise<void> {
   await applyTraced(tx, consumer, event, handle);
   await saveSequences(tx, consumer, [event]);
 }

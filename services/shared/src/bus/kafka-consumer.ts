@@ -1,12 +1,13 @@
-import { batchEvents, createApplier, type Step } from './apply';
+import { batchEvents, createEventApplier, type EventStep } from './apply';
 import type { KafkaBus } from './bus';
-import type { Consumer, ConsumerOptions, KafkaTimes } from './start-consumer';
+import type { Consumer, ConsumerOptions, KafkaTimes } from './consumer';
 import { toEvent } from './envelope';
-import { CursorMoved, loadPlaces, setPlace } from './inbox';
-import type { GroupOptions, Member, PartitionPlace, ReceivedMessage } from '../kafka/client';
-import { degraded, isBehind } from './lag';
+import { CursorConflict, loadOffsets, saveOffset } from './inbox';
+import type { GroupOptions, Member, PartitionOffset, ReceivedMessage } from '../kafka/client';
+import { isBehind } from './lag';
+import { degraded } from '../health/check';
 import { startOutboxConsumer } from './outbox-consumer';
-import { keepRefused, type RefusedEvent } from './refused';
+import { recordRefused, type RefusedEvent } from './refused';
 import { createSignal } from '../concurrency/signal';
 import { kafkaTopic, TopicsMissing } from './topics';
 
@@ -39,14 +40,14 @@ export function startKafkaConsumer(options: ConsumerOptions & { bus: KafkaBus })
   failed.catch(() => {});
 
   const pause = (ms: number) => (stopping ? Promise.resolve() : stopped.wait(ms));
-  const apply = createApplier<PartitionPlace>({
+  const apply = createEventApplier<PartitionOffset>({
     ...{ pool, log, name, source, verifier, handle, attempts, pause },
-    move: (tx, _, to) => setPlace(tx, name, to),
+    move: (tx, _, to) => saveOffset(tx, name, to),
   });
 
   /** Tries until it is done, or somebody else's: meanwhile the partition waits, which keeps its order. */
   const onMessages: GroupOptions['onMessages'] = async (messages, { topic, partition }, isOurs) => {
-    const steps: Array<Step<PartitionPlace>> = [];
+    const steps: Array<EventStep<PartitionOffset>> = [];
     const refused: RefusedEvent[] = [];
     for (const message of messages) {
       const event = toEvent(message);
@@ -58,12 +59,12 @@ export function startKafkaConsumer(options: ConsumerOptions & { bus: KafkaBus })
     const isOver = () => stopping || !isOurs();
     for (let failures = 0; !isOver(); failures++) {
       try {
-        await keepRefused(pool, log, name, refused);
+        await recordRefused(pool, log, name, refused);
         await apply(steps, from, next, isOver);
         cannotApplySinceMs = undefined;
         return true;
       } catch (error) {
-        if (isOver() || error instanceof CursorMoved) continue;
+        if (isOver() || error instanceof CursorConflict) continue;
         cannotApplySinceMs ??= performance.now();
         if (failures === 0) log.warn({ err: error, consumer: name }, 'events cannot be applied now, trying again');
         await pause(Math.min(retryMs.max, retryMs.min * 2 ** Math.min(failures, 10)));
@@ -100,7 +101,7 @@ export function startKafkaConsumer(options: ConsumerOptions & { bus: KafkaBus })
       topics,
       messagesMax: batchEvents,
       sessionTimeoutMs: times.sessionTimeoutMs,
-      loadPlaces: () => loadPlaces(pool, name),
+      loadOffsets: () => loadOffsets(pool, name),
       onJoined: () => {
         trouble = undefined;
       },

@@ -1,10 +1,7 @@
 import type { ReadResponse } from '../gen/granary/events/v1/ReadResponse';
-import type { Finding } from '../service/health-rpc';
 
 /** From here on being behind is worth a word in health. */
 export const behindMs = 5_000;
-
-export const degraded = (message: string): Finding => ({ status: 'DEGRADED', message });
 
 /** Whether something has lasted long enough to be said; `sinceMs` by `performance.now()`. */
 export function isBehind(sinceMs: number | undefined, allowedMs = behindMs): boolean {

@@ -2,13 +2,13 @@ import { ServiceError } from '../errors';
 import type { Event } from '../gen/granary/events/v1/Event';
 import type { Position } from '../gen/granary/events/v1/Position';
 import type { ReadResponse } from '../gen/granary/events/v1/ReadResponse';
-import { healthy, type Check } from '../service/health-rpc';
+import { healthy, type Check, degraded } from '../health/check';
 import { transaction } from '../postgres/transaction';
-import { batchEvents, createApplier, onlySigned, readTimeoutMs } from './apply';
-import type { Consumer, ConsumerOptions } from './start-consumer';
+import { batchEvents, createEventApplier, signedOnly, readTimeoutMs } from './apply';
+import type { Consumer, ConsumerOptions } from './consumer';
 import { countDeadLetters, describeDeadLetters, replayDeadLetters } from './dead-letters';
-import { CursorMoved, loadCursor, moveCursor, notInInbox, trimInbox } from './inbox';
-import { ageMs, behindMs, degraded, isBehind, oldestSince } from './lag';
+import { CursorConflict, loadCursor, moveCursor, notInInbox, trimInbox } from './inbox';
+import { ageMs, behindMs, isBehind, oldestSince } from './lag';
 import { samePosition } from './position';
 import { createSignal } from '../concurrency/signal';
 
@@ -37,7 +37,7 @@ export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: 
   let sweptMs: number | undefined;
 
   const pause = (ms: number) => (stopping ? Promise.resolve() : awake.wait(ms));
-  const apply = createApplier<Position>({
+  const apply = createEventApplier<Position>({
     ...{ pool, log, name, source, verifier, handle, attempts, pause },
     move: (tx, from, to) => moveCursor(tx, name, from, to, true),
   });
@@ -58,7 +58,7 @@ export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: 
   };
 
   const consume = async (found: readonly Event[], from: Position, next: Position): Promise<void> => {
-    const events = await onlySigned({ pool, log, name, verifier }, found);
+    const events = await signedOnly({ pool, log, name, verifier }, found);
     const left = sweeping ? await notInInbox(pool, name, events) : events;
     // Those who apply what Kafka brings need not wait for that.
     if (left.length === 0) return transaction(pool, (tx) => moveCursor(tx, name, from, next, false));
@@ -110,7 +110,7 @@ export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: 
         }
       } catch (error) {
         at = undefined;
-        if (error instanceof CursorMoved) await pause(pollMs.max * Math.random());
+        if (error instanceof CursorConflict) await pause(pollMs.max * Math.random());
         else if (!stopping && !isCancelled(error)) {
           troubleSinceMs ??= performance.now();
           if (failures === 0) log.warn({ err: error, consumer: name }, 'events cannot be applied now, trying again');

@@ -5,7 +5,7 @@ import type { Position } from '../gen/granary/events/v1/Position';
 import type { ReadRequest } from '../gen/granary/events/v1/ReadRequest';
 import type { ReadResponse } from '../gen/granary/events/v1/ReadResponse';
 import { loadService } from '../rpc/protos';
-import type { Implementation } from '../grpc/server';
+import type { Implementation } from '../rpc/implementation';
 import type { Logger } from '../logger';
 import { execute, rows, type Pool, type Queryable } from '../postgres/pool';
 import { empty, sql, type Sql } from '../postgres/sql';

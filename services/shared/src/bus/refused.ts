@@ -29,7 +29,7 @@ const aboutLengthMax = 4_096;
  * Keeps what was refused, for a person to look at. Nothing else comes of it: no event waits behind it, no place of an
  * aggregate moves, and the real event, if there is one, is still taken from the outbox.
  */
-export async function keepRefused(
+export async function recordRefused(
   pool: Pool,
   log: Logger,
   consumer: string,

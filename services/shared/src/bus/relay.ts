@@ -1,6 +1,6 @@
 import type { Event } from '../gen/granary/events/v1/Event';
 import type { Position } from '../gen/granary/events/v1/Position';
-import { healthy, type Check } from '../service/health-rpc';
+import { healthy, type Check, degraded } from '../health/check';
 import type { Logger } from '../logger';
 import { createLease, type Lease } from '../postgres/lease';
 import { execute, row, type Pool } from '../postgres/pool';
@@ -10,7 +10,7 @@ import type { KafkaBus } from './bus';
 import { toMessage } from './envelope';
 import { watchEpoch } from './epoch';
 import type { Sender } from '../kafka/client';
-import { degraded, isBehind, oldestSince } from './lag';
+import { isBehind, oldestSince } from './lag';
 import { readAfter } from './outbox';
 import { samePosition, start } from './position';
 import { createSignal, type Signal } from '../concurrency/signal';

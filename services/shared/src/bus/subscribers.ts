@@ -1,5 +1,5 @@
 import type { OutboxDefinition } from '../gen/granary/events/v1/Outbox';
-import type { Implementation } from '../grpc/server';
+import type { Implementation } from '../rpc/implementation';
 import type { ServiceName } from '../trust/services';
 
 const isOwn = (request: unknown, caller: ServiceName): boolean =>

@@ -14,11 +14,12 @@ import { measuredCalls } from '../telemetry/rpc';
 import { appOf, tokenHeader } from '../trust/token';
 import type { CallCredentials } from '../trust/trust';
 import { runWithinDeadline, type AnyHandler } from '../rpc/call';
-import { maxMessageBytes, type Implementation } from './server';
+import { messageBytesMax } from './message-size';
+import type { Implementation } from '../rpc/implementation';
 import { fromStatus } from '../rpc/status';
 import { maxRequestBytes } from '../mux/protocol';
 import { answerDeserializer } from '../mux/answer';
-import { openStreams, type StreamClient, type StreamCounts, type StreamOptions } from '../mux/client';
+import { openMuxClient, type MuxClient, type MuxClientCounts, type MuxClientOptions } from '../mux/client';
 import type { Call, Client } from '../rpc/types';
 
 /**
@@ -50,13 +51,13 @@ export interface ClientOptions {
   repeatable?: readonly string[];
   /** Methods whose calls are small and many: over the wire they travel together on one stream, see stream.ts. */
   streamed?: readonly string[];
-  stream?: StreamOptions;
+  stream?: MuxClientOptions;
 }
 
 export interface OpenClient<D extends ServiceDefinition> {
   client: Client<D>;
   /** What is under way on the streams; undefined without any. */
-  streamCounts(): StreamCounts | undefined;
+  streamCounts(): MuxClientCounts | undefined;
   close(): void;
 }
 
@@ -84,7 +85,7 @@ export function openClient<D extends ServiceDefinition>(
 
 interface Transport {
   method(name: string, method: MethodDefinition<unknown, unknown>): AnyHandler;
-  streamCounts?(): StreamCounts;
+  streamCounts?(): MuxClientCounts;
   close(): void;
 }
 
@@ -109,8 +110,8 @@ function wire(addresses: string, { streamed = [], stream, ...options }: ClientOp
   const own = options.credentials?.();
   const address = channelTarget(addresses);
   const channelOptions = {
-    'grpc.max_receive_message_length': maxMessageBytes,
-    'grpc.max_send_message_length': maxMessageBytes,
+    'grpc.max_receive_message_length': messageBytesMax,
+    'grpc.max_send_message_length': messageBytesMax,
     'grpc.initial_reconnect_backoff_ms': 50,
     // A copy that comes back is soon used, also before the next one goes.
     'grpc.max_reconnect_backoff_ms': 500,
@@ -120,7 +121,8 @@ function wire(addresses: string, { streamed = [], stream, ...options }: ClientOp
     'grpc.dns_min_time_between_resolutions_ms': 2_000,
   };
   const connection = new GrpcClient(address, own?.channel ?? credentials.createInsecure(), channelOptions);
-  const streams = streamed.length > 0 ? openStreams(address, channelOptions, maxMessageBytes, stream, own) : undefined;
+  const streams =
+    streamed.length > 0 ? openMuxClient(address, channelOptions, messageBytesMax, stream, own) : undefined;
   return {
     method: (name, method) =>
       measuredCalls(
@@ -139,7 +141,7 @@ function wire(addresses: string, { streamed = [], stream, ...options }: ClientOp
 
 /** A call on a stream, unless its request is too large for that or the service knows no streams. */
 function carried(
-  streams: StreamClient,
+  streams: MuxClient,
   connection: GrpcClient,
   method: MethodDefinition<unknown, unknown>,
   own: CallCredentials | undefined,

@@ -3,25 +3,22 @@ import {
   ServerCredentials,
   type sendUnaryData,
   type ServerUnaryCall,
-  type ServiceDefinition,
   type UntypedServiceImplementation,
 } from '@grpc/grpc-js';
 import type { ServiceError } from '../errors';
 import type { Logger } from '../logger';
 import { StartError } from '../start-error';
-import type { Access, Limits } from '../rpc/access';
+import type { Implementation } from '../rpc/implementation';
 import type { ServerTrust } from '../trust/trust';
-import { admission, type Admission } from '../rpc/authorization';
+import { createAuthorization, type Authorization } from '../rpc/authorization';
 import { Cancellation } from '../concurrency/cancellation';
 import { runHandler, type AnyHandler } from '../rpc/call';
 import { toStatus } from '../rpc/status';
-import { carrierDefinition } from '../mux/protocol';
+import { muxDefinition } from '../mux/protocol';
 import { partsSerializer } from '../mux/answer';
-import { carrier, type CarriedMethod, type CarrierCounts } from '../mux/server';
-import type { Call, Handlers } from '../rpc/types';
-
-/** The largest message either way: a result of 32 MiB and what is around it. */
-export const maxMessageBytes = 40 * 1024 * 1024;
+import { createMuxServer, type MuxMethod, type MuxServerCounts } from '../mux/server';
+import type { Call } from '../rpc/types';
+import { messageBytesMax } from './message-size';
 
 /**
  * Age at which a connection is given up in favour of a new one: when it goes, callers look again where the copies of
@@ -33,20 +30,11 @@ const connectionAgeGraceMs = 10 * 60_000;
 /** For a caller that sets no deadline. */
 const defaultDeadlineMs = 30_000;
 
-/** One service and its handlers, ready for a server or for direct calls. */
-export interface Implementation<D extends ServiceDefinition = ServiceDefinition> {
-  definition: D;
-  handlers: Handlers<D>;
-  /** Who may call it from another process. */
-  access?: Access;
-  limits?: Limits;
-}
-
 export interface GrpcServer {
   /** host:port, with the port that was really taken. */
   address: string;
   /** What is under way on streams, see stream.ts. */
-  streamCounts(): CarrierCounts;
+  streamCounts(): MuxServerCounts;
   stop(): Promise<void>;
 }
 
@@ -68,19 +56,19 @@ export async function startServer(
   trust?: ServerTrust,
   options: ServerOptions = {},
 ): Promise<GrpcServer> {
-  const admitted = trust && admission(trust.guard, implementations);
+  const admitted = trust && createAuthorization(trust.guard, implementations, muxDefinition.Stream.path);
   const server = new Server({
     ...(admitted && { interceptors: [admitted.interceptor] }),
-    'grpc.max_receive_message_length': maxMessageBytes,
-    'grpc.max_send_message_length': maxMessageBytes,
+    'grpc.max_receive_message_length': messageBytesMax,
+    'grpc.max_send_message_length': messageBytesMax,
     'grpc.keepalive_time_ms': 30_000,
     'grpc.max_connection_age_ms': options.connectionAgeMs ?? connectionAgeMs,
     'grpc.max_connection_age_grace_ms': connectionAgeGraceMs,
   });
   for (const implementation of implementations)
     server.addService(implementation.definition, unary(implementation, log, admitted));
-  const streams = carrier(carriedMethods(implementations, admitted), maxMessageBytes, log, admitted);
-  server.addService(carrierDefinition, streams.handlers);
+  const streams = createMuxServer(carriedMethods(implementations, admitted), messageBytesMax, log, admitted);
+  server.addService(muxDefinition, streams.handlers);
   const port = await new Promise<number>((resolve, reject) => {
     server.bindAsync(listen, trust?.credentials ?? ServerCredentials.createInsecure(), (error, bound) =>
       error ? reject(new StartError(`Cannot listen on ${listen} (LISTEN): ${error.message}`)) : resolve(bound),
@@ -101,9 +89,9 @@ export async function startServer(
 /** Every method can be called through a stream; which ones are, the caller decides. */
 function carriedMethods(
   implementations: readonly Implementation[],
-  admitted: Admission | undefined,
-): Map<string, CarriedMethod> {
-  const methods = new Map<string, CarriedMethod>();
+  admitted: Authorization | undefined,
+): Map<string, MuxMethod> {
+  const methods = new Map<string, MuxMethod>();
   for (const implementation of implementations) {
     for (const [name, method] of Object.entries(implementation.definition)) {
       methods.set(method.path, {
@@ -120,7 +108,7 @@ function handlerOf(
   { handlers, limits = {} }: Implementation,
   name: string,
   path: string,
-  admitted: Admission | undefined,
+  admitted: Authorization | undefined,
 ): AnyHandler {
   const functionName = name[0]!.toLowerCase() + name.slice(1);
   const handler = (handlers as Record<string, AnyHandler>)[functionName];
@@ -136,7 +124,7 @@ function handlerOf(
 function unary(
   implementation: Implementation,
   log: Logger,
-  admitted: Admission | undefined,
+  admitted: Authorization | undefined,
 ): UntypedServiceImplementation {
   const served: UntypedServiceImplementation = {};
   for (const [name, method] of Object.entries(implementation.definition)) {

@@ -35,3 +35,10 @@ export function decodeString(bytes: Buffer, start: number, end: number, escaped:
   if (escaped) return JSON.parse(bytes.toString('utf8', start - 1, end + 1)) as string;
   return bytes.toString('utf8', start, end);
 }
+
+/** A hash of a key's UTF-8 bytes: the one that the reader makes of each key while it passes over it. */
+export function hashKey(text: Buffer): number {
+  let hash = 0;
+  for (const byte of text) hash = (Math.imul(hash, 31) + byte) | 0;
+  return hash;
+}

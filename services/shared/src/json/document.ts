@@ -1,4 +1,5 @@
-import { hashKey, KeyTable } from './key-table';
+import { KeyTable } from './key-table';
+import { hashKey } from './bytes';
 import type { JsonReader, JsonType } from './reader';
 import { JsonNumber } from './value';
 

@@ -1,11 +1,5 @@
+import { hashKey } from './bytes';
 import type { JsonReader } from './reader';
-
-/** A hash of a key's UTF-8 bytes: the one that the reader makes of each key while it passes over it. */
-export function hashKey(text: Buffer): number {
-  let hash = 0;
-  for (const byte of text) hash = (Math.imul(hash, 31) + byte) | 0;
-  return hash;
-}
 
 interface Entry<T> {
   readonly text: Buffer;

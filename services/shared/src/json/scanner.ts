@@ -14,9 +14,9 @@ import {
   LOWER_U,
   decodeString,
   sameBytes,
+  hashKey,
 } from './bytes';
 import { JsonError, type JsonErrorReason } from './error';
-import { hashKey } from './key-table';
 import { isExponentInRange, numberDigitsMax, numberExponentMax } from './number-range';
 
 /** 1 for each byte that ends a run of plain characters in a string: quote, backslash and control characters. */

@@ -1,11 +1,12 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { kafkaConfig, readConfig } from '../config';
-import { readKafkaPlace } from './broker-options';
+import { readConfig } from '../config';
+import { kafkaConfig } from './settings';
+import { readBrokerOptions } from './broker-options';
 
 const read = (environment: Record<string, string>) =>
-  readKafkaPlace(readConfig(kafkaConfig, { KAFKA_BROKERS: 'a:9092,b:9092', ...environment }));
+  readBrokerOptions(readConfig(kafkaConfig, { KAFKA_BROKERS: 'a:9092,b:9092', ...environment }));
 
 let directory: string;
 beforeAll(() => {

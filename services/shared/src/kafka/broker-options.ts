@@ -1,10 +1,10 @@
 import { ConfigError } from '../config';
 import { readSetting } from '../trust/setting-file';
-import type { KafkaPlace, KafkaSasl, KafkaTls } from './client';
+import type { BrokerOptions, KafkaSasl, KafkaTls } from './client';
 import type { KafkaSettings } from './settings';
 
 /** Reads the files. Throws a ConfigError that names what is missing or does not go together. */
-export function readKafkaPlace(settings: KafkaSettings): KafkaPlace {
+export function readBrokerOptions(settings: KafkaSettings): BrokerOptions {
   const { KAFKA_BROKERS: brokers } = settings;
   if (brokers === undefined) throw wrong('KAFKA_BROKERS', 'is needed when BUS is kafka');
   return { brokers: brokers.split(','), sasl: readSasl(settings), tls: readTls(settings) };

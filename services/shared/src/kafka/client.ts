@@ -28,7 +28,7 @@ export interface KafkaTls {
 }
 
 /** Where brokers are, and what they ask of clients. */
-export interface KafkaPlace {
+export interface BrokerOptions {
   brokers: readonly string[];
   sasl?: KafkaSasl | undefined;
   /** Absent: without TLS. */
@@ -52,7 +52,7 @@ export interface ReceivedMessage {
 }
 
 /** Where reading goes on in a partition. */
-export interface PartitionPlace {
+export interface PartitionOffset {
   topic: string;
   partition: number;
   next: bigint;
@@ -80,7 +80,7 @@ export interface GroupOptions {
   /** After this time without a sign of life a member's partitions are given to others. */
   sessionTimeoutMs: number;
   /** The places that reading goes on from, whatever the broker remembers. Called for every assignment. */
-  loadPlaces: () => Promise<PartitionPlace[]>;
+  loadOffsets: () => Promise<PartitionOffset[]>;
   onJoined: () => void;
   /**
    * Deals with messages of one partition, in order. May take as long as it needs while `isOurs()`; after that it ends
@@ -140,7 +140,7 @@ RequestQueue.prototype.scheduleCheckPendingRequests = function (this: RequestQue
 };
 
 /** Kafka, through kafkajs: the only file that knows it. Nothing is connected before something is asked for. */
-export function openKafka(options: KafkaPlace & { clientId: string; log: Logger }): Kafka {
+export function openKafka(options: BrokerOptions & { clientId: string; log: Logger }): Kafka {
   const { sasl, tls } = options;
   const client = new KafkaJs({
     brokers: [...options.brokers],
@@ -280,7 +280,7 @@ function joinGroup(client: KafkaJs, options: GroupOptions): Member {
 }
 
 /** What a consumer of kafkajs is doing, from its events. */
-function trackMember(consumer: Consumer, { loadPlaces, onJoined }: GroupOptions) {
+function trackMember(consumer: Consumer, { loadOffsets, onJoined }: GroupOptions) {
   let stopped = false;
   let busy = false;
   let dealt = false;
@@ -292,7 +292,7 @@ function trackMember(consumer: Consumer, { loadPlaces, onJoined }: GroupOptions)
   const align = async (mine: NonNullable<typeof assigned>) => {
     while (!stopped && assigned === mine) {
       try {
-        const places = await loadPlaces();
+        const places = await loadOffsets();
         for (const each of mine) {
           const known = places.find((place) => place.topic === each.topic && place.partition === each.partition);
           if (!known || stopped || assigned !== mine) continue;

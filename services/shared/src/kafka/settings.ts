@@ -27,3 +27,6 @@ export const kafkaSettings = {
 };
 
 export type KafkaSettings = z.infer<z.ZodObject<typeof kafkaSettings>>;
+
+/** What the tools for Kafka read. */
+export const kafkaConfig = z.object(kafkaSettings);

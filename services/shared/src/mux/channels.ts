@@ -1,14 +1,14 @@
 import { Client as GrpcClient, credentials, Metadata, type ClientDuplexStream } from '@grpc/grpc-js';
 import type { ServiceError as GrpcError } from '@grpc/grpc-js';
-import type { Batch } from '../gen/granary/stream/v1/Batch';
-import type { Call } from '../gen/granary/stream/v1/Call';
+import type { Batch } from '../gen/granary/mux/v1/Batch';
+import type { Call } from '../gen/granary/mux/v1/Call';
 import { clockSkewMs, tokenHeader, tokenLifetimeMs } from '../trust/token';
 import type { CallCredentials } from '../trust/trust';
-import { carrierDefinition, renewMethod, unsentBytesMax, windowBytes, windowItems } from './protocol';
+import { muxDefinition, renewMethod, unsentBytesMax, windowBytes, windowItems } from './protocol';
 import type { OutgoingBatch } from './codec';
 
 /** A place for a stream, with a connection of its own. */
-export interface Lane<Item> {
+export interface Channel<Item> {
   connection: GrpcClient;
   stream?: Stream<Item>;
   /** How often its streams have moved because another lane has reached the same address. */
@@ -19,7 +19,7 @@ export interface Lane<Item> {
 
 /** One stream to one server; it gives way to another in its lane, and ends once its own calls have. */
 export interface Stream<Item> {
-  lane: Lane<Item>;
+  lane: Channel<Item>;
   duplex: ClientDuplexStream<OutgoingBatch, Batch>;
   inFlight: Map<number, Item>;
   requestBytes: number;
@@ -36,7 +36,7 @@ export interface Stream<Item> {
   tokenDueMs: number;
 }
 
-export interface LaneOptions {
+export interface ChannelOptions {
   address: string;
   channelOptions: Record<string, string | number>;
   count: number;
@@ -46,7 +46,7 @@ export interface LaneOptions {
 }
 
 /** What the owner of the lanes hears of their streams. */
-export interface LaneEvents<Item> {
+export interface ChannelEvents<Item> {
   received(stream: Stream<Item>, batch: Batch): void;
   /** It is gone, and whatever is in its `inFlight` will have no answer. */
   broken(stream: Stream<Item>, error: GrpcError | undefined): void;
@@ -54,7 +54,7 @@ export interface LaneEvents<Item> {
   changed(): void;
 }
 
-export interface Lanes<Item> {
+export interface Channels<Item> {
   /** The stream with the fewest calls that has room, opened if need be. */
   roomiest(nowMs: number): Stream<Item> | undefined;
   write(stream: Stream<Item>, calls: Call[], bytes: number): void;
@@ -77,11 +77,11 @@ const doubtfulAfterSilenceMs = 5_000;
 /** So that it is good for a server whose clock is ahead. */
 const tokenRenewedAfterMs = tokenLifetimeMs - clockSkewMs;
 
-const { path: carryPath, requestSerialize, responseDeserialize } = carrierDefinition.Carry;
+const { path: carryPath, requestSerialize, responseDeserialize } = muxDefinition.Stream;
 
-export function openLanes<Item>(options: LaneOptions, events: LaneEvents<Item>): Lanes<Item> {
+export function openChannels<Item>(options: ChannelOptions, events: ChannelEvents<Item>): Channels<Item> {
   const { address, channelOptions, count, renewAfterMs, own } = options;
-  const lanes = Array.from({ length: count }, (): Lane<Item> => ({
+  const lanes = Array.from({ length: count }, (): Channel<Item> => ({
     connection: connect(),
     moves: 0,
     doubtfulUntilMs: 0,
@@ -101,7 +101,7 @@ export function openLanes<Item>(options: LaneOptions, events: LaneEvents<Item>):
     });
   }
 
-  function openStream(lane: Lane<Item>): Stream<Item> {
+  function openStream(lane: Channel<Item>): Stream<Item> {
     const { connection } = lane;
     const metadata = new Metadata();
     if (own) metadata.set(tokenHeader, own.token(carryPath, ''));
@@ -188,7 +188,7 @@ export function openLanes<Item>(options: LaneOptions, events: LaneEvents<Item>):
 
   return {
     roomiest: (nowMs) => {
-      let best: Lane<Item> | undefined;
+      let best: Channel<Item> | undefined;
       let bestLoad = Infinity;
       for (const lane of lanes) {
         if (lane.stream && !hasRoom(lane.stream)) continue;

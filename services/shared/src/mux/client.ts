@@ -1,19 +1,19 @@
 import { status, type ServiceError as GrpcError } from '@grpc/grpc-js';
 import { ServiceError, unavailable } from '../errors';
-import type { Batch } from '../gen/granary/stream/v1/Batch';
-import type { Call as Outgoing } from '../gen/granary/stream/v1/Call';
+import type { Batch } from '../gen/granary/mux/v1/Batch';
+import type { Call as Outgoing } from '../gen/granary/mux/v1/Call';
 import { asOurFault, callRefused } from '../trust/guard';
 import type { CallCredentials } from '../trust/trust';
 import { startWaiting, stopWaiting, type Waiting } from '../concurrency/deadlines';
 import { deadlinePassed } from '../rpc/call';
 import { fromFailure, fromStatus } from '../rpc/status';
 import { itemOverheadBytes, messageBytes, windowItems } from './protocol';
-import { openLanes, type Stream } from './channels';
+import { openChannels, type Stream } from './channels';
 import { fairQueue } from '../concurrency/fair-queue';
 import type { Call } from '../rpc/types';
 
 /** What a client has under way; when nothing is, only streams are left, which stay open. */
-export interface StreamCounts {
+export interface MuxClientCounts {
   /** Calls that have not been sent: the window is full. */
   waiting: number;
   inFlight: number;
@@ -23,7 +23,7 @@ export interface StreamCounts {
   renewals: number;
 }
 
-export interface StreamOptions {
+export interface MuxClientOptions {
   /** Streams of one client, each on a connection of its own. */
   streams?: number;
   /** A stream is renewed after this time, a fifth more or less, so that copies of a service share the load. */
@@ -32,12 +32,12 @@ export interface StreamOptions {
   waitingMax?: number;
 }
 
-export interface StreamClient {
+export interface MuxClient {
   /** `request` and the answer are encoded messages; `key` says for whom: the calls of different keys take turns. */
   send(path: string, request: Buffer, key: string, call: Call): Promise<Buffer>;
   /** Whether there is a server that has no streams (an older release): the caller had better send unary calls. */
   unsupported(): boolean;
-  counts(): StreamCounts;
+  counts(): MuxClientCounts;
   /** What is under way is finished. */
   close(): void;
 }
@@ -59,7 +59,7 @@ interface Item {
   answerBytes: number;
 }
 
-const defaults: Required<StreamOptions> = { streams: 2, renewAfterMs: 60_000, waitingMax: 8_192 };
+const defaults: Required<MuxClientOptions> = { streams: 2, renewAfterMs: 60_000, waitingMax: 8_192 };
 
 /**
  * An app may have no more than this of the window, so that there is room for another at once, and of those that wait.
@@ -72,15 +72,15 @@ const unsupportedForMs = 60_000;
 const longestTimeoutMs = 2 ** 31 - 1;
 
 /** The caller's end of the streams to one address. `maxAnswerBytes` bounds what a server can make it hold. */
-export function openStreams(
+export function openMuxClient(
   address: string,
   channelOptions: Record<string, string | number>,
   maxAnswerBytes: number,
-  options: StreamOptions = {},
+  options: MuxClientOptions = {},
   own?: CallCredentials,
-): StreamClient {
+): MuxClient {
   const { streams: count, renewAfterMs, waitingMax } = { ...defaults, ...options };
-  const lanes = openLanes<Item>(
+  const lanes = openChannels<Item>(
     { address, channelOptions, count, renewAfterMs, own },
     { received, broken, changed: schedule },
   );
@@ -200,8 +200,8 @@ export function openStreams(
     return calls.length > 0;
   }
 
-  function received(stream: Stream<Item>, { pieces }: Batch) {
-    for (const { id, payload, more, failure } of pieces) {
+  function received(stream: Stream<Item>, { frames }: Batch) {
+    for (const { id, payload, more, failure } of frames) {
       const item = stream.inFlight.get(id);
       if (!item) continue;
       item.answerBytes += payload.length;

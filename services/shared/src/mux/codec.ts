@@ -1,10 +1,10 @@
-import type { Batch } from '../gen/granary/stream/v1/Batch';
-import type { Call } from '../gen/granary/stream/v1/Call';
-import type { Piece } from '../gen/granary/stream/v1/Piece';
+import type { Batch } from '../gen/granary/mux/v1/Batch';
+import type { Call } from '../gen/granary/mux/v1/Call';
+import type { Frame } from '../gen/granary/mux/v1/Frame';
 import type { Failure } from '../rpc/status';
 
 /**
- * The messages of protos/stream/v1/stream.proto, written and read by hand. What is on the wire is what protobufjs
+ * The messages of protos/mux/v1/mux.proto, written and read by hand. What is on the wire is what protobufjs
  * would write and read (the tests let each read the other), but a payload is copied once on the way out, and not at
  * all on the way in.
  */
@@ -13,11 +13,11 @@ import type { Failure } from '../rpc/status';
 export interface OutgoingBatch {
   calls?: readonly Call[];
   cancelled?: readonly number[];
-  pieces?: readonly OutgoingPiece[];
+  frames?: readonly OutgoingFrame[];
   goingAway?: boolean;
 }
 
-export interface OutgoingPiece {
+export interface OutgoingFrame {
   id: number;
   /** The parts of the payload, one after the other. */
   payload?: readonly Buffer[];
@@ -30,7 +30,7 @@ const varint = 0;
 const delimited = 2;
 
 const tags = {
-  batch: { calls: tag(1), cancelled: tag(2), oneCancelled: tag(2, varint), pieces: tag(3), goingAway: tag(4, varint) },
+  batch: { calls: tag(1), cancelled: tag(2), oneCancelled: tag(2, varint), frames: tag(3), goingAway: tag(4, varint) },
   call: {
     id: tag(1, varint),
     method: tag(2),
@@ -39,7 +39,7 @@ const tags = {
     request: tag(5),
     trace: tag(6),
   },
-  piece: { id: tag(1, varint), payload: tag(2), more: tag(3, varint), failure: tag(4) },
+  frame: { id: tag(1, varint), payload: tag(2), more: tag(3, varint), failure: tag(4) },
   failure: { code: tag(1, varint), message: tag(2), reason: tag(3), details: tag(4) },
 };
 
@@ -55,13 +55,13 @@ const allocateExactly: Allocate = (size) => Buffer.allocUnsafe(size);
 
 /** A batch, in the buffer that `allocate` gives for its size, which may be longer: the view ends with the batch. */
 export function encodeBatch(batch: OutgoingBatch, allocate = allocateExactly): Buffer {
-  const { calls = [], cancelled = [], pieces = [], goingAway = false } = batch;
+  const { calls = [], cancelled = [], frames = [], goingAway = false } = batch;
   const callSizes = calls.map(callSize);
-  const pieceSizes = pieces.map(pieceSize);
+  const frameSizes = frames.map(frameSize);
   const cancelledSize = cancelled.reduce((sum, id) => sum + varintSize(id), 0);
   let size = (cancelled.length > 0 ? delimitedSize(cancelledSize) : 0) + (goingAway ? 2 : 0);
   for (const bytes of callSizes) size += delimitedSize(bytes);
-  for (const bytes of pieceSizes) size += delimitedSize(bytes);
+  for (const bytes of frameSizes) size += delimitedSize(bytes);
 
   const target = allocate(size);
   let at = 0;
@@ -73,9 +73,9 @@ export function encodeBatch(batch: OutgoingBatch, allocate = allocateExactly): B
     at = writeHead(target, at, tags.batch.cancelled, cancelledSize);
     for (const id of cancelled) at = writeVarint(target, at, id);
   }
-  for (const [index, piece] of pieces.entries()) {
-    at = writeHead(target, at, tags.batch.pieces, pieceSizes[index]!);
-    at = writePiece(target, at, piece);
+  for (const [index, frame] of frames.entries()) {
+    at = writeHead(target, at, tags.batch.frames, frameSizes[index]!);
+    at = writeFrame(target, at, frame);
   }
   if (goingAway) at = writeNumber(target, at, tags.batch.goingAway, 1);
   return target.subarray(0, at);
@@ -96,21 +96,21 @@ function writeCall(target: Buffer, start: number, { id, method, timeoutMs, reque
   return trace === undefined ? at : writeText(target, at, tags.call.trace, trace);
 }
 
-function pieceSize({ id, payload = [], more = false, failure }: OutgoingPiece): number {
+function frameSize({ id, payload = [], more = false, failure }: OutgoingFrame): number {
   const size = numberSize(id) + bytesSize(partsLength(payload)) + (more ? 2 : 0);
   return failure ? size + delimitedSize(failureSize(failure)) : size;
 }
 
-function writePiece(target: Buffer, start: number, { id, payload = [], more = false, failure }: OutgoingPiece): number {
-  let at = writeNumber(target, start, tags.piece.id, id);
+function writeFrame(target: Buffer, start: number, { id, payload = [], more = false, failure }: OutgoingFrame): number {
+  let at = writeNumber(target, start, tags.frame.id, id);
   const length = partsLength(payload);
   if (length > 0) {
-    at = writeHead(target, at, tags.piece.payload, length);
+    at = writeHead(target, at, tags.frame.payload, length);
     for (const part of payload) at += part.copy(target, at);
   }
-  if (more) at = writeNumber(target, at, tags.piece.more, 1);
+  if (more) at = writeNumber(target, at, tags.frame.more, 1);
   if (!failure) return at;
-  at = writeHead(target, at, tags.piece.failure, failureSize(failure));
+  at = writeHead(target, at, tags.frame.failure, failureSize(failure));
   return writeFailure(target, at, failure);
 }
 
@@ -213,12 +213,12 @@ interface Cursor {
  * of a later release are passed over. Throws when it is no message of protobuf.
  */
 export function decodeBatch(bytes: Buffer): Batch {
-  const batch: Batch = { calls: [], cancelled: [], pieces: [], goingAway: false };
+  const batch: Batch = { calls: [], cancelled: [], frames: [], goingAway: false };
   const cursor: Cursor = { bytes, at: 0, end: bytes.length };
   while (cursor.at < cursor.end) {
     const fieldTag = readVarint(cursor);
     if (fieldTag === tags.batch.calls) batch.calls.push(readMessage(cursor, readCall));
-    else if (fieldTag === tags.batch.pieces) batch.pieces.push(readMessage(cursor, readPiece));
+    else if (fieldTag === tags.batch.frames) batch.frames.push(readMessage(cursor, readFrame));
     else if (fieldTag === tags.batch.cancelled) readMessage(cursor, () => readVarints(cursor, batch.cancelled));
     else if (fieldTag === tags.batch.oneCancelled) batch.cancelled.push(readVarint(cursor));
     else if (fieldTag === tags.batch.goingAway) batch.goingAway = readVarint(cursor) !== 0;
@@ -242,17 +242,17 @@ function readCall(cursor: Cursor): Call {
   return call;
 }
 
-function readPiece(cursor: Cursor): Piece {
-  const piece: Piece = { id: 0, payload: nothing, more: false, failure: null };
+function readFrame(cursor: Cursor): Frame {
+  const frame: Frame = { id: 0, payload: nothing, more: false, failure: null };
   while (cursor.at < cursor.end) {
     const fieldTag = readVarint(cursor);
-    if (fieldTag === tags.piece.id) piece.id = readVarint(cursor);
-    else if (fieldTag === tags.piece.payload) piece.payload = readBytes(cursor);
-    else if (fieldTag === tags.piece.more) piece.more = readVarint(cursor) !== 0;
-    else if (fieldTag === tags.piece.failure) piece.failure = readMessage(cursor, readFailure);
+    if (fieldTag === tags.frame.id) frame.id = readVarint(cursor);
+    else if (fieldTag === tags.frame.payload) frame.payload = readBytes(cursor);
+    else if (fieldTag === tags.frame.more) frame.more = readVarint(cursor) !== 0;
+    else if (fieldTag === tags.frame.failure) frame.failure = readMessage(cursor, readFailure);
     else skip(cursor, fieldTag);
   }
-  return piece;
+  return frame;
 }
 
 function readFailure(cursor: Cursor): Failure {

@@ -1,9 +1,9 @@
 import type { ServiceError } from '../errors';
 import type { ServiceName } from '../trust/services';
-import type { Admission } from '../rpc/authorization';
+import type { Authorization } from '../rpc/authorization';
 
 /** Who is at the other end of a stream, and which of the methods it may call. */
-export interface Passport<Method> {
+export interface SessionCredentials<Method> {
   caller: ServiceName;
   methods: ReadonlyMap<string, Method>;
   isExpired(nowMs: number): boolean;
@@ -15,11 +15,11 @@ export interface Passport<Method> {
 }
 
 /** From the token that a stream was opened with. Throws UNAUTHENTICATED. */
-export function openPassport<Method>(
-  admitted: Admission,
+export function openSessionCredentials<Method>(
+  admitted: Authorization,
   token: string | undefined,
   methods: ReadonlyMap<string, Method>,
-): Passport<Method> {
+): SessionCredentials<Method> {
   const { caller, ...first } = admitted.streamClaims(token);
   let { expiresAtMs } = first;
   return {

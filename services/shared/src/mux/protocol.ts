@@ -1,17 +1,17 @@
-import type { CarrierDefinition } from '../gen/granary/stream/v1/Carrier';
+import type { MuxDefinition } from '../gen/granary/mux/v1/Mux';
 import { loadService } from '../rpc/protos';
 import { decodeBatch, encodeBatch, type OutgoingBatch } from './codec';
 
-const { Carry } = loadService<CarrierDefinition>('stream', 'Carrier');
+const { Stream } = loadService<MuxDefinition>('mux', 'Mux');
 
 /**
- * The stream that carries many calls (see protos/stream/v1/stream.proto): what both of its ends agree on. The caller's
+ * The stream that carries many calls (see protos/mux/v1/mux.proto): what both of its ends agree on. The caller's
  * end is stream-client.ts (calls, their order and the window) over stream-lanes.ts (streams and connections), the
  * service's is stream-server.ts; nobody but client.ts and server.ts knows that there is one.
  */
-export const carrierDefinition = {
-  Carry: {
-    ...Carry,
+export const muxDefinition = {
+  Stream: {
+    ...Stream,
     // The client of grpc-js frames a message in a later turn, so each has a buffer of its own.
     requestSerialize: (batch: OutgoingBatch) => encodeBatch(batch),
     requestDeserialize: decodeBatch,
@@ -25,7 +25,7 @@ export const carrierDefinition = {
  * An item for this method is no call: its request is the token of the caller anew, before the one that the stream was
  * opened with runs out. Nothing answers it.
  */
-export const renewMethod = '/granary.stream.v1.Carrier/Renew';
+export const renewMethod = '/granary.mux.v1.Mux/Renew';
 
 /** A larger request is a unary call of its own: copying it into a message would cost more than the call. */
 export const maxRequestBytes = 64 * 1024;
@@ -34,7 +34,7 @@ export const maxRequestBytes = 64 * 1024;
  * An answer of any size rides on the stream, for its size is known only once it is made; but in pieces of this size,
  * one for each large answer in turn and the small ones between them, so that none holds up the others.
  */
-export const pieceBytes = 64 * 1024;
+export const frameBytes = 64 * 1024;
 
 /** A message is closed once it holds this much; it exceeds it by one item at most. */
 export const messageBytes = 64 * 1024;

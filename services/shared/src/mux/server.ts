@@ -1,38 +1,38 @@
 import { Metadata, type handleBidiStreamingCall, type ServerDuplexStream } from '@grpc/grpc-js';
 import { ServiceError } from '../errors';
-import type { Batch } from '../gen/granary/stream/v1/Batch';
-import type { Call as Incoming } from '../gen/granary/stream/v1/Call';
+import type { Batch } from '../gen/granary/mux/v1/Batch';
+import type { Call as Incoming } from '../gen/granary/mux/v1/Call';
 import type { Logger } from '../logger';
-import { tokenOf, type Admission } from '../rpc/authorization';
+import { tokenOf, type Authorization } from '../rpc/authorization';
 import { Cancellation } from '../concurrency/cancellation';
 import { startWaiting, stopWaiting, type Waiting } from '../concurrency/deadlines';
 import { runHandler, type AnyHandler } from '../rpc/call';
 import { toFailure, toServiceError, toStatus } from '../rpc/status';
-import { itemOverheadBytes, messageBytes, pieceBytes, renewMethod, unsentBytesMax, windowItems } from './protocol';
+import { itemOverheadBytes, messageBytes, frameBytes, renewMethod, unsentBytesMax, windowItems } from './protocol';
 import { sliceParts, type Parts } from './answer';
-import { openPassport, type Passport } from './credentials';
-import { partsLength, type OutgoingBatch, type OutgoingPiece } from './codec';
+import { openSessionCredentials, type SessionCredentials } from './credentials';
+import { partsLength, type OutgoingBatch, type OutgoingFrame } from './codec';
 import type { Call } from '../rpc/types';
 
 /** A method that can be called through the stream. */
-export interface CarriedMethod {
+export interface MuxMethod {
   handler: AnyHandler;
   deserialize: (bytes: Buffer) => unknown;
   serialize: (response: unknown) => Parts;
 }
 
 /** What a server has under way on its streams. */
-export interface CarrierCounts {
+export interface MuxServerCounts {
   streams: number;
   calls: number;
   answerBytes: number;
 }
 
-export interface Carrier {
-  handlers: { Carry: handleBidiStreamingCall<Batch, OutgoingBatch> };
+export interface MuxServer {
+  handlers: { Stream: handleBidiStreamingCall<Batch, OutgoingBatch> };
   /** Tells every caller to go on elsewhere; what they have sent here is still answered. */
   goAway(): void;
-  counts(): CarrierCounts;
+  counts(): MuxServerCounts;
 }
 
 type Duplex = ServerDuplexStream<Batch, OutgoingBatch>;
@@ -54,24 +54,24 @@ interface Item {
   answerBytes: number;
   /** How much of the answer has been sent. */
   sentBytes: number;
-  piece?: OutgoingPiece;
+  piece?: OutgoingFrame;
 }
 
 /** The service's end of the streams. `maxAnswerBytes`: a larger answer becomes RESULT_TOO_LARGE, as it does in gRPC. */
-export function carrier(
-  methods: ReadonlyMap<string, CarriedMethod>,
+export function createMuxServer(
+  methods: ReadonlyMap<string, MuxMethod>,
   maxAnswerBytes: number,
   log: Logger,
-  admitted?: Admission,
-): Carrier {
+  admitted?: Authorization,
+): MuxServer {
   const streams = new Set<Stream>();
   let leaving = false;
   return {
     handlers: {
-      Carry: (duplex: Duplex) => {
-        let passport: Passport<CarriedMethod> | undefined;
+      Stream: (duplex: Duplex) => {
+        let passport: SessionCredentials<MuxMethod> | undefined;
         try {
-          passport = admitted && openPassport(admitted, tokenOf(duplex.metadata), methods);
+          passport = admitted && openSessionCredentials(admitted, tokenOf(duplex.metadata), methods);
         } catch (error) {
           duplex.emit('error', toStatus(error as ServiceError));
           return;
@@ -99,8 +99,8 @@ export function carrier(
 
 function serve(
   duplex: Duplex,
-  methods: ReadonlyMap<string, CarriedMethod>,
-  passport: Passport<CarriedMethod> | undefined,
+  methods: ReadonlyMap<string, MuxMethod>,
+  passport: SessionCredentials<MuxMethod> | undefined,
   maxAnswerBytes: number,
   log: Logger,
   gone: () => void,
@@ -152,7 +152,7 @@ function serve(
     }
   }
 
-  async function run(item: Item, method: CarriedMethod, request: Buffer, call: Call, path: string) {
+  async function run(item: Item, method: MuxMethod, request: Buffer, call: Call, path: string) {
     try {
       const response = await runHandler(method.handler, method.deserialize(request), call, log, path);
       if (item.signal.aborted) return;
@@ -163,7 +163,7 @@ function serve(
       item.answer = answer;
       item.answerBytes = bytes;
       answerBytes += bytes;
-      if (bytes <= pieceBytes) pushSmall(item);
+      if (bytes <= frameBytes) pushSmall(item);
       else large.push(item);
       schedule();
       pauseWhenFull();
@@ -211,14 +211,14 @@ function serve(
     while (!closed && unsentBytes < unsentBytesMax) {
       const [pieces, bytes] = nextPieces();
       if (pieces.length === 0) break;
-      send({ pieces }, bytes);
+      send({ frames: pieces }, bytes);
     }
     resumeWhenRoom();
     endWhenDone();
   }
 
-  function nextPieces(): [OutgoingPiece[], number] {
-    const pieces: OutgoingPiece[] = [];
+  function nextPieces(): [OutgoingFrame[], number] {
+    const pieces: OutgoingFrame[] = [];
     let bytes = 0;
     let at = 0;
     for (; at < small.length && bytes < messageBytes; at++) {
@@ -236,18 +236,18 @@ function serve(
       if (piece.more) large.push(item);
       else release(item);
       pieces.push(piece);
-      bytes += pieceBytes;
+      bytes += frameBytes;
       break;
     }
     return [pieces, bytes];
   }
 
-  function take(item: Item): OutgoingPiece {
+  function take(item: Item): OutgoingFrame {
     const start = item.sentBytes;
-    item.sentBytes = Math.min(start + pieceBytes, item.answerBytes);
+    item.sentBytes = Math.min(start + frameBytes, item.answerBytes);
     answerBytes -= item.sentBytes - start;
     // Most answers go whole, and their parts as they are.
-    const whole = item.answerBytes <= pieceBytes;
+    const whole = item.answerBytes <= frameBytes;
     const payload = whole ? item.answer! : sliceParts(item.answer!, start, item.sentBytes);
     return { id: item.id, payload, more: item.sentBytes < item.answerBytes };
   }

@@ -1,5 +1,5 @@
 import { ConfigError } from '../config';
-import { healthy, type Check } from '../service/health-rpc';
+import { healthy, type Check } from '../health/check';
 import { row, type Pool, type Queryable } from './pool';
 import { sql } from './sql';
 

@@ -5,11 +5,10 @@ import type { ServiceName } from '../trust/services';
 import { appOf, tokenHeader, type Claims } from '../trust/token';
 import type { ServiceError } from '../errors';
 import { toStatus } from './status';
-import { carrierDefinition } from '../mux/protocol';
 import type { ServiceDefinition } from './types';
 
 /** Lets in the calls of those who may make them. */
-export interface Admission {
+export interface Authorization {
   /** Ends a unary call that may not be made before its request has been read. */
   interceptor: ServerInterceptor;
   /** Who makes a unary call that came past the interceptor. Throws when its token is for another app. */
@@ -23,12 +22,12 @@ export interface Admission {
   expired(caller: ServiceName): ServiceError;
 }
 
-const carryPath = carrierDefinition.Carry.path;
-
-export function admission(
+/** `streamPath`: the method that carries other calls and authorizes each of them itself. */
+export function createAuthorization(
   guard: Guard,
   implementations: ReadonlyArray<{ definition: ServiceDefinition; access?: Access }>,
-): Admission {
+  streamPath: string,
+): Authorization {
   const callers = callersByPath(implementations);
   const mayCall = (caller: ServiceName, path: string) => callers.get(path)?.has(caller) ?? false;
   // Of the calls that came past the interceptor.
@@ -42,7 +41,7 @@ export function admission(
 
   const interceptor: ServerInterceptor = ({ path }, call) => {
     // What travels on a stream has a way of its own, where nothing is added to each message.
-    if (path === carryPath) return call as ServerInterceptingCall;
+    if (path === streamPath) return call as ServerInterceptingCall;
     return new ServerInterceptingCall(call, {
       start: (next) =>
         next({
@@ -67,10 +66,10 @@ export function admission(
       if (claims.app !== appOf(request)) throw guard.refuse('token for another app', path, claims.caller);
       return claims.caller;
     },
-    streamClaims: (token) => guard.authenticate(token, carryPath),
+    streamClaims: (token) => guard.authenticate(token, streamPath),
     mayCall,
     deny: (caller, path) => guard.refuse('not allowed', path, caller),
-    expired: (caller) => guard.refuse('expired token', carryPath, caller),
+    expired: (caller) => guard.refuse('expired token', streamPath, caller),
   };
 }
 

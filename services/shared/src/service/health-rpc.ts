@@ -1,13 +1,13 @@
 import type { HealthDefinition } from '../gen/granary/health/v1/Health';
 import type { Part } from '../gen/granary/health/v1/Part';
-import type { Status } from '../gen/granary/health/v1/Status';
 import { loadService } from '../rpc/protos';
-import type { Implementation } from '../grpc/server';
+import type { Implementation } from '../rpc/implementation';
 import { isTimeout } from '../postgres/errors';
 import { row, type Pool } from '../postgres/pool';
 import { sql } from '../postgres/sql';
 import { cachedFor } from '../concurrency/ttl-cache';
 import { Probe, type Look } from '../health/probe';
+import { healthy, worst, type Check, type Finding } from '../health/check';
 import type { AccessTo } from '../rpc/access';
 import { version } from '../version';
 
@@ -16,23 +16,10 @@ export const healthDefinition = loadService<HealthDefinition>('health', 'Health'
 /** The gateway answers to the outside for all of them; probes of an orchestrator look at the port. */
 export const healthAccess = { gateway: '*' } satisfies AccessTo<HealthDefinition>;
 
-export interface Finding {
-  status: Exclude<Status, 'STATUS_UNSPECIFIED'>;
-  /** A sentence for a person; never a host, never a credential. */
-  message?: string;
-  /** Of an unhealthy part: writes are refused for it, and reads go on. */
-  servesReads?: boolean;
-}
-
-/** Looks at one thing that a service needs. To throw is to find it unhealthy. */
-export type Check = () => Promise<Finding>;
-
 /** Without an answer for this long a part is late: the whole answer must come within a second. */
 const lateAfterMs = 700;
 /** An answer is reused for this long, so that polling health costs nothing. */
 const freshMs = 500;
-
-export const healthy: Finding = { status: 'HEALTHY' };
 
 /**
  * The Health service of a process, from its checks by name. A part that is late is degraded, and unhealthy only after
@@ -74,14 +61,6 @@ function findingOf(found: Look<Finding>): Finding {
     case 'overdue':
       return { status: 'UNHEALTHY', message: 'did not answer in time' };
   }
-}
-
-const order: readonly Status[] = ['HEALTHY', 'DEGRADED', 'UNHEALTHY'];
-
-/** The worst of several states; of none, healthy. */
-export function worst(states: readonly Status[]): Finding['status'] {
-  const at = Math.max(0, ...states.map((state) => order.indexOf(state)));
-  return order[at] as Finding['status'];
 }
 
 /** Whether a database answers, and takes writes. */

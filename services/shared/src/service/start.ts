@@ -1,12 +1,13 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Check } from './health-rpc';
+import type { Check } from '../health/check';
 import { databaseCheck, healthAccess, healthImplementation } from './health-rpc';
 import { openBus, type Bus, type BusConfig } from '../bus/bus';
 import { prepareOutbox } from '../bus/epoch';
 import { busMigrations } from '../bus/migrations';
 import { startRelay } from '../bus/relay';
 import type { Signal } from '../concurrency/signal';
-import { startServer, type Implementation } from '../grpc/server';
+import { startServer } from '../grpc/server';
+import type { Implementation } from '../rpc/implementation';
 import { leavingMs, stopAll, type Leaving, type Running } from './lifecycle';
 import { createLogger, type Logger } from '../logger';
 import { openDatabaseClock, type DatabaseClock } from '../postgres/clock';

@@ -1,4 +1,5 @@
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
+import { droppedLogLines } from '../log-output';
 import { version } from '../version';
 import { addSource, type Source } from './metrics';
 
@@ -25,6 +26,12 @@ export function watchProcess(): () => void {
         labels: ['version', 'node_version'],
         type: 'gauge' as const,
       },
+      {
+        name: 'granary_log_lines_dropped_total',
+        help: 'Lines of the log that were dropped because nobody read the pipe that they go into.',
+        labels: [],
+        type: 'counter' as const,
+      },
       gauge('process_resident_memory_bytes', 'Memory of the process that is in RAM.'),
       gauge('process_start_time_seconds', 'When the process began, in seconds since the epoch.'),
       gauge('nodejs_heap_used_bytes', 'Heap of JavaScript in use.'),
@@ -47,6 +54,7 @@ export function watchProcess(): () => void {
           [['system'], system / 1e6],
         ],
         granary_build_info: [[[version, process.version], 1]],
+        granary_log_lines_dropped_total: [[[], droppedLogLines()]],
         process_resident_memory_bytes: [[[], rss]],
         process_start_time_seconds: [[[], performance.timeOrigin / 1_000]],
         nodejs_heap_used_bytes: [[[], heapUsed]],

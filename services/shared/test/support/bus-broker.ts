@@ -1,14 +1,14 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { KafkaPlace } from '@granary/shared/kafka/client';
+import type { BrokerOptions } from '@granary/shared/kafka/client';
 import { prepareKafka, startKafka, type Kafka } from '../../../local/src/stack/kafka-broker';
 import { beginRun } from '../../../local/src/stack/runs';
 
 /** A broker of a test's own. */
 export interface TestBroker {
   /** Where it is, and with what credentials: the same for as long as it lives. */
-  place: KafkaPlace;
+  place: BrokerOptions;
   isUp(): boolean;
   /** Ends it like a power cut; what it had acknowledged stays. */
   kill(): Promise<void>;

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { KafkaBus } from '@granary/shared/bus/bus';
-import { loadPlaces } from '@granary/shared/bus/inbox';
+import { loadOffsets } from '@granary/shared/bus/inbox';
 import { row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { startPostgresProxy, type CommitFate, type PostgresProxy } from '@granary/shared/testing/postgres-proxy';
@@ -214,7 +214,7 @@ async function untilAtRest(publisher: Pool, subscriber: Pool, bus: KafkaBus | un
     if (!bus) return (await positionOf(subscriber, sql`bus_cursor where consumer = 'subscriber'`)) === (await end());
     if ((await positionOf(publisher, sql`outbox_reader where consumer = 'kafka-relay'`)) !== (await end()))
       return false;
-    const places = await loadPlaces(subscriber, 'subscriber');
+    const places = await loadOffsets(subscriber, 'subscriber');
     const nextOf = (partition: number) => places.find((place) => place.partition === partition)?.next ?? 0n;
     const ranges = await bus.kafka.ranges([`${bus.prefix}.data.usage`]);
     return ranges.every(({ partition, high }) => nextOf(partition) >= high);

@@ -1,4 +1,4 @@
-import { openKafka, type KafkaPlace } from '@granary/shared/kafka/client';
+import { openKafka, type BrokerOptions } from '@granary/shared/kafka/client';
 import { startConsumer } from '@granary/shared/bus/start-consumer';
 import { outboxDefinition, outboxImplementation } from '@granary/shared/bus/outbox';
 import { startRelay } from '@granary/shared/bus/relay';
@@ -15,7 +15,7 @@ export interface BusProcess {
   publisherUrl: string;
   subscriberUrl: string;
   /** Absent: the consumer reads the outbox. */
-  kafka?: { place: KafkaPlace; prefix: string } | undefined;
+  kafka?: { place: BrokerOptions; prefix: string } | undefined;
 }
 
 /** A consumer is killed in the middle of its work: once it has had so many events, or after a while. */

@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import type { KafkaBus } from '@granary/shared/bus/bus';
-import { startConsumer, type Consumer, type ConsumerOptions } from '@granary/shared/bus/start-consumer';
+import { startConsumer } from '@granary/shared/bus/start-consumer';
+import type { Consumer, ConsumerOptions } from '@granary/shared/bus/consumer';
 import { prepareOutbox } from '@granary/shared/bus/epoch';
 import type { Handle } from '@granary/shared/bus/inbox';
-import { openKafka, type KafkaMessage, type KafkaPlace, type Sender } from '@granary/shared/kafka/client';
+import { openKafka, type KafkaMessage, type BrokerOptions, type Sender } from '@granary/shared/kafka/client';
 import { busMigrations } from '@granary/shared/bus/migrations';
 import { append, outboxDefinition, outboxImplementation, type OutgoingEvent } from '@granary/shared/bus/outbox';
 import { start } from '@granary/shared/bus/position';
@@ -64,7 +65,7 @@ async function database(size: number, tables: string): Promise<Pool> {
 }
 
 /** A deployment of its own on a broker: its topics are there. */
-export async function kafkaBus(place: KafkaPlace, { topics = true, logger = log } = {}): Promise<KafkaBus> {
+export async function kafkaBus(place: BrokerOptions, { topics = true, logger = log } = {}): Promise<KafkaBus> {
   const prefix = `test-${randomUUID().slice(0, 8)}`;
   const kafka = openKafka({ ...place, clientId: 'bus-test', log: logger });
   if (topics) await kafka.createTopics(kafkaTopics(prefix), topicPartitions);

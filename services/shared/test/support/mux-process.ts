@@ -1,7 +1,8 @@
 import { appendFileSync, readFileSync } from 'node:fs';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import { loadService } from '@granary/shared/rpc/protos';
-import { startServer, type Implementation } from '@granary/shared/grpc/server';
+import { startServer } from '@granary/shared/grpc/server';
+import type { Implementation } from '@granary/shared/rpc/implementation';
 import { createLogger } from '@granary/shared/logger';
 
 // A service that a test kills. A store has its effect (a line in the file), unless the file says that it had it before;
