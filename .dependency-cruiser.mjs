@@ -10,6 +10,7 @@ export const rooms = {
     'http',
     'json',
     'telemetry',
+    'health',
     'trust',
     'postgres/wire',
     'postgres/multiplexer',

@@ -1,5 +1,5 @@
 import { unavailable } from '../../errors';
-import { storageFull } from '../../service/storage';
+import { storageFull } from '../../health/storage-monitor';
 
 /** The store failed or is overloaded: a status 408, 429 or 5xx, or a timeout. The same request may succeed later. */
 export class StoreFailure extends Error {
