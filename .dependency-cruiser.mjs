@@ -20,8 +20,8 @@ export const rooms = {
     'grpc',
     'kafka',
     'bus',
-    'objects/s3',
     'objects',
+    'objects/s3',
     'service',
     'testing',
   ],
@@ -62,8 +62,8 @@ export const leaves = {
 /** Each of these libraries is imported in one place only. */
 const importedIn = {
   kafkajs: 'services/shared/src/kafka/',
-  minio: 'services/(shared/src/objects/s3|local/src/stack)/',
-  '@opentelemetry/[^/]+': 'services/shared/src/telemetry/',
+  minio: 'services/shared/src/objects/s3/client\\.ts$',
+  '@opentelemetry/[^/]+': 'services/shared/src/telemetry/sdk\\.ts$',
   pg: 'services/(shared/src/postgres|local/src)/',
   express: 'services/gateway/src/',
 };

@@ -8,7 +8,7 @@ import { startChore } from '@granary/shared/postgres/scheduled-task';
 import { Lane } from '@granary/shared/postgres/multiplexer/multiplexer';
 import { createPool } from '@granary/shared/postgres/pool';
 import { startService, type Overrides, type RunningService } from '@granary/shared/service/start';
-import { observeMultiplexer } from '@granary/shared/postgres/multiplexer/metrics';
+import { observeMultiplexer } from '@granary/shared/postgres/pool-metrics';
 import { readableBy } from '@granary/shared/bus/subscribers';
 import { dataAccess } from './access';
 import { Committer } from './commit/committer';

@@ -8,40 +8,56 @@ interface ObservedPool {
   readonly waitingCount: number;
 }
 
-export const poolLabels = ['pool'];
-export const poolFamilies: Source['families'] = [
+/** What is read of a multiplexer. */
+interface ObservedMultiplexer {
+  counts(): { busy: number; idle: number; inFlight: number; waiting: number };
+}
+
+const labels = ['pool'];
+const families: Source['families'] = [
   {
     name: 'granary_pg_connections',
     help: 'Connections to Postgres, by what they do.',
-    labels: [...poolLabels, 'state'],
+    labels: [...labels, 'state'],
     type: 'gauge',
   },
-  {
-    name: 'granary_pg_waiting',
-    help: 'What waits for a connection or a place on one.',
-    labels: poolLabels,
-    type: 'gauge',
-  },
+  { name: 'granary_pg_waiting', help: 'What waits for a connection or a place on one.', labels, type: 'gauge' },
 ];
-
-export function connectionSamples(name: string, busy: number, idle: number): Sample[] {
-  return [
-    [[name, 'busy'], busy],
-    [[name, 'idle'], idle],
-  ];
-}
 
 /** Reports the connections of a pool until it ends. `name` is the application name that Postgres sees. */
 export function observePool(name: string, pool: ObservedPool): void {
   const remove = addSource({
-    families: poolFamilies,
+    families,
     collect: () => {
       if (pool.ended) remove();
       const { totalCount, idleCount, waitingCount } = pool;
       return {
-        granary_pg_connections: connectionSamples(name, totalCount - idleCount, idleCount),
+        granary_pg_connections: connections(name, totalCount - idleCount, idleCount),
         granary_pg_waiting: [[[name], waitingCount]],
       };
     },
   });
 }
+
+/** Reports a multiplexer, whose connections carry several statements each, until the returned function is called. */
+export function observeMultiplexer(name: string, multiplexer: ObservedMultiplexer): () => void {
+  return addSource({
+    families: [
+      ...families,
+      { name: 'granary_pg_in_flight', help: 'Statements that Postgres has not answered yet.', labels, type: 'gauge' },
+    ],
+    collect: () => {
+      const { busy, idle, inFlight, waiting } = multiplexer.counts();
+      return {
+        granary_pg_connections: connections(name, busy, idle),
+        granary_pg_waiting: [[[name], waiting]],
+        granary_pg_in_flight: [[[name], inFlight]],
+      };
+    },
+  });
+}
+
+const connections = (name: string, busy: number, idle: number): Sample[] => [
+  [[name, 'busy'], busy],
+  [[name, 'idle'], idle],
+];

@@ -1,6 +1,6 @@
 /**
  * Metrics of this process, in the Prometheus text format. Hot paths keep the series that `with` returns; updating one
- * takes a few nanoseconds, where an instrument of the OpenTelemetry SDK takes 0.7 µs (ADR 0013). Values that can be
+ * takes a few nanoseconds, where an instrument of the OpenTelemetry SDK takes 0.7 µs (ADR 0014). Values that can be
  * read at any time are collected at each scrape. The values of labels come from tables in the code (routes, methods,
  * names of consumers), never from user input, so the number of series is bounded.
  */
