@@ -9,6 +9,8 @@ export const dataConfig = commonConfig.extend({
   FAST_POOL_SIZE: whole(1, 100).default(2),
   /** Connections for short reads that one index answers, each for many at once; about as many as the database has cores. */
   LANE_SIZE: whole(1, 100).default(2),
+  /** Bulks that are preloaded at a time while small writes arrive; the cores of the database less one. */
+  PRELOAD_CONCURRENCY: whole(1, 100).default(1),
   /** Where this copy keeps the skills documents as files. */
   SKILLS_DIRECTORY: z.string().min(1),
   /** How often what is past its retention is purged and old answers to idempotency keys are forgotten. */

@@ -13,9 +13,11 @@ import {
   updateCollection,
 } from './collections/collections';
 import type { ReadAccess } from './catalog/collection';
-import { getCommit } from './commit/commit-log';
 import type { Committer } from './commit/committer';
-import { commitUpload, storeDocuments, validateDocuments } from './writes/documents';
+import { getCommit } from './writes/get-commit';
+import { storeDocuments } from './writes/store';
+import { commitUpload } from './writes/upload';
+import { validateDocuments } from './writes/validate';
 import type { LookupCache } from './catalog/cache';
 import { listIndexes } from './collections/index-listing';
 import { createIndex, deleteIndex, getIndex, rebuildIndex } from './collections/indexes';

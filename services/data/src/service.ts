@@ -12,11 +12,11 @@ import { observeMultiplexer } from '@granary/shared/postgres/pool-metrics';
 import { readableBy } from '@granary/shared/bus/subscribers';
 import { dataAccess } from './access';
 import { Committer } from './commit/committer';
-import { CopyTurns } from './commit/bulk-throttle';
+import { BulkThrottle } from './commit/bulk-throttle';
 import type { DataConfig } from './config';
 import { dropAppJob, dropCollectionJob } from './tables/drop-jobs';
 import { dataHandlers } from './handlers';
-import { readerCache } from './catalog/cache';
+import { CatalogCache, readerCache } from './catalog/cache';
 import { trimAnswers } from './commit/idempotency';
 import { buildIndexJob } from './tables/index-build';
 import { JobWorker } from './jobs/worker';
@@ -66,14 +66,21 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
       const lane = createLane(config, log);
       const unobserveMultiplexer = observeMultiplexer('granary-data-lane', lane);
       const usage = new UsagePublisher(pool, log, notify);
-      const batches = Math.max(1, Math.floor(config.DATABASE_POOL_SIZE / 2));
-      // There are as many lanes as the database has cores; one is left to small writes.
-      const copyTurns = new CopyTurns(Math.max(1, config.LANE_SIZE - 1));
-      const settings = { concurrency: batches, defaultRead: config.DEFAULT_READ };
-      const afterCommit = (changed: readonly bigint[]) => {
-        for (const number of changed) usage.touch(number);
-      };
-      const committer = new Committer(pool, log, settings, copyTurns, clock.now, afterCommit, storage);
+      const committer = new Committer(
+        {
+          pool,
+          log,
+          now: clock.now,
+          concurrency: Math.max(1, Math.floor(config.DATABASE_POOL_SIZE / 2)),
+          throttle: new BulkThrottle(config.PRELOAD_CONCURRENCY),
+          collections: new CatalogCache(pool),
+          defaultRead: config.DEFAULT_READ,
+          afterCommit: (changed) => {
+            for (const number of changed) usage.touch(number);
+          },
+        },
+        storage,
+      );
       const worker = new JobWorker(
         { pool, log },
         {

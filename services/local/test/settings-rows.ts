@@ -187,6 +187,7 @@ export const rows: Record<string, Row> = {
   DATABASE_POOL_SIZE: { value: '6' },
   FAST_POOL_SIZE: { value: '3' },
   LANE_SIZE: { value: '3' },
+  PRELOAD_CONCURRENCY: { value: '2' },
   HOUSEWORK_EVERY_MS: { value: '59999' },
   PENDING_GRACE_MS: { value: '299999' },
   SWEEP_AGE_MS: { value: '86399999' },

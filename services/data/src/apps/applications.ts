@@ -18,7 +18,7 @@ import { firstKeyName, issueKey } from './app-keys';
 import { APP_NOT_FOUND, findApp } from '../catalog/collection';
 import { withAppLockOnce } from '../collections/collections';
 import { createCommitsTable } from '../commit/commit-log';
-import { genesisHash } from '../commit/head';
+import { genesisHash } from '../commit/hash-chain';
 import { once, toIdempotencyKey } from '../commit/idempotency';
 import { enqueueJob } from '../jobs/queue';
 import { listingBytesMax } from '../listings/listing';

@@ -1,103 +1,166 @@
-import { Ahead, concern, type Copying } from './bulk-preload';
-import type { Written } from './batch-writer';
-import type { DocumentIds, Waiting, Write } from './write-queue';
+import { BulkPreload } from './bulk-preload';
+import { conflicts, type BatchResult, type DocumentIds, type PendingWrite, type Write } from './write';
 
 const writeOf = (collection: string, ids: string[] | undefined): Write => {
   const known: DocumentIds | undefined = ids && { set: new Set(ids), count: ids.length };
   return { collection, ids: () => known } as Write;
 };
-const written = {} as Written;
+const committed: BatchResult = { outcomes: new Map(), changed: [] };
 
-/** A bulk whose writer does as it is told. */
+/** A preload whose transaction ends when the test says so. */
 function fixture() {
-  let copying!: Copying;
-  let end!: { resolve: (written: Written | undefined) => void; reject: (error: Error) => void };
-  let lost = 0;
-  const bulk = { write: writeOf('films', ['a', 'b']) } as Waiting;
-  const ahead = new Ahead(
+  let transaction!: { resolve: (result: BatchResult | undefined) => void; reject: (error: Error) => void };
+  const bulk = { write: writeOf('films', ['a', 'b']) } as PendingWrite;
+  const preload = new BulkPreload(
     bulk,
     1n,
-    (given) => {
-      copying = given;
-      return new Promise((resolve, reject) => (end = { resolve, reject }));
-    },
-    () => (lost += 1),
+    () => new Promise((resolve, reject) => (transaction = { resolve, reject })),
   );
-  return { ahead, copying, end, lost: () => lost };
+  return { preload, transaction };
 }
 
 /** What a promise has come to by now. */
 const stateOf = (promise: Promise<unknown>) =>
   Promise.race([
     promise.then(
-      () => 'resolved',
+      (value) => (value === undefined ? 'resolved' : value),
       () => 'rejected',
     ),
     new Promise((resolve) => setImmediate(() => resolve('pending'))),
   ]);
 
-test('one that has been copied waits for its turn, and then for its end', async () => {
-  const { ahead, copying, end, lost } = fixture();
-  expect(copying.begins()).toBe(true);
-  expect([await stateOf(ahead.settled), await stateOf(copying.turn)]).toEqual(['pending', 'pending']);
-  copying.copied();
-  expect([await stateOf(ahead.settled), await stateOf(copying.turn)]).toEqual(['resolved', 'pending']);
-  const committed = ahead.commit();
-  expect([await stateOf(copying.turn), await stateOf(committed)]).toEqual(['resolved', 'pending']);
-  end.resolve(written);
-  expect(await committed).toBe(written);
-  expect([ahead.isLost, lost()]).toEqual([false, 0]);
+test('a preload is copied, waits for its turn, and commits', async () => {
+  const { preload, transaction } = fixture();
+  expect(preload.state).toBe('queued');
+  expect(preload.beginCopying()).toBe(true);
+  expect([preload.state, preload.isSettled]).toEqual(['copying', false]);
+  expect([await stateOf(preload.settled), await stateOf(preload.turn)]).toEqual(['pending', 'pending']);
+  preload.hasCopied();
+  expect([preload.state, preload.isSettled]).toEqual(['copied', true]);
+  expect([await stateOf(preload.settled), await stateOf(preload.turn)]).toEqual(['resolved', 'pending']);
+  const result = preload.commit();
+  expect(preload.state).toBe('committing');
+  expect([await stateOf(preload.turn), await stateOf(result), await stateOf(preload.ended)]).toEqual([
+    'resolved',
+    'pending',
+    'pending',
+  ]);
+  transaction.resolve(committed);
+  expect(await result).toBe(committed);
+  await preload.ended;
+  expect(preload.state).toBe('committing');
 });
 
-test.each(['resolve', 'reject'] as const)('what ends before its turn is lost once, and settled (%s)', async (how) => {
-  const { ahead, end, lost } = fixture();
-  if (how === 'resolve') end.resolve(undefined);
-  else end.reject(new Error('lost'));
-  await ahead.settled;
-  expect([ahead.isLost, ahead.isSettled, lost()]).toEqual([true, true, 1]);
-  expect(await stateOf(ahead.commit())).toBe(how === 'resolve' ? 'resolved' : 'rejected');
-  expect(lost()).toBe(1);
+test.each(['queued', 'copying', 'copied'])(
+  'a transaction that ends while the preload is %s abandons it, and the bulk is not written',
+  async (state) => {
+    for (const how of ['resolve', 'reject'] as const) {
+      const { preload, transaction } = fixture();
+      if (state !== 'queued') preload.beginCopying();
+      if (state === 'copied') preload.hasCopied();
+      if (how === 'resolve') transaction.resolve(undefined);
+      else transaction.reject(new Error('its own'));
+      await preload.settled;
+      await preload.ended;
+      expect([preload.state, preload.isSettled]).toEqual(['abandoned', true]);
+      expect(await preload.commit()).toBeUndefined();
+    }
+  },
+);
+
+test('a commit that finds another head or catalog abandons the preload', async () => {
+  const { preload, transaction } = fixture();
+  preload.beginCopying();
+  preload.hasCopied();
+  const result = preload.commit();
+  transaction.resolve(undefined);
+  expect(await result).toBeUndefined();
+  expect(preload.state).toBe('abandoned');
 });
 
-test('one that has not begun to copy is abandoned at once, and does not begin', async () => {
-  const { ahead, copying, end, lost } = fixture();
-  await ahead.abandon();
-  expect(copying.begins()).toBe(false);
-  end.resolve(undefined);
-  await ahead.settled;
-  expect(lost()).toBe(1);
+test('a commit with an unknown outcome is not abandoned, and rejects', async () => {
+  const { preload, transaction } = fixture();
+  preload.beginCopying();
+  preload.hasCopied();
+  const result = preload.commit();
+  transaction.reject(new Error('no answer'));
+  await expect(result).rejects.toThrow('no answer');
+  expect([preload.state, await stateOf(preload.ended)]).toEqual(['committing', 'resolved']);
 });
 
-test('one that copies is out of the way when it has ended, however it ends', async () => {
-  const { ahead, copying, end } = fixture();
-  copying.begins();
-  const abandoned = ahead.abandon();
-  expect([await stateOf(copying.turn), await stateOf(abandoned)]).toEqual(['rejected', 'pending']);
-  end.reject(new Error('its own'));
-  await abandoned;
+test('a queued preload is abandoned at once and never copies', async () => {
+  const { preload } = fixture();
+  await preload.abandon();
+  expect([preload.state, preload.beginCopying()]).toEqual(['abandoned', false]);
+  expect(await preload.commit()).toBeUndefined();
 });
 
-test('a turn that does not come is refused after a while', async () => {
+test.each(['copying', 'copied'])(
+  'a preload that is abandoned while %s is out of the way when its transaction has ended',
+  async (state) => {
+    for (const how of ['resolve', 'reject'] as const) {
+      const { preload, transaction } = fixture();
+      preload.beginCopying();
+      if (state === 'copied') preload.hasCopied();
+      const abandoned = preload.abandon();
+      preload.hasCopied();
+      expect([preload.state, await stateOf(preload.turn)]).toEqual(['abandoned', 'rejected']);
+      expect(await stateOf(abandoned)).toBe('pending');
+      if (how === 'resolve') transaction.resolve(undefined);
+      else transaction.reject(new Error('its own'));
+      await abandoned;
+      expect(await preload.commit()).toBeUndefined();
+    }
+  },
+);
+
+test('a copied preload gives up after a second without its turn, one that commits does not', async () => {
   jest.useFakeTimers({ doNotFake: ['setImmediate'] });
   try {
-    const { copying } = fixture();
-    copying.begins();
-    copying.copied();
+    const [waiting, committing] = [fixture().preload, fixture().preload];
+    for (const preload of [waiting, committing]) {
+      preload.beginCopying();
+      preload.hasCopied();
+    }
     jest.advanceTimersByTime(999);
-    expect(await stateOf(copying.turn)).toBe('pending');
+    expect(await stateOf(waiting.turn)).toBe('pending');
+    void committing.commit();
     jest.advanceTimersByTime(1);
-    expect(await stateOf(copying.turn)).toBe('rejected');
+    expect([waiting.state, await stateOf(waiting.turn)]).toEqual(['abandoned', 'rejected']);
+    expect(committing.state).toBe('committing');
   } finally {
     jest.useRealTimers();
   }
 });
 
-test('writes concern each other that have an id in common, or may have', () => {
+test('transitions out of order are errors', async () => {
+  const { preload } = fixture();
+  expect(() => preload.hasCopied()).toThrow('a preload went from queued to copied');
+  await expect(preload.commit()).rejects.toThrow('a preload went from queued to committing');
+  preload.beginCopying();
+  expect(() => preload.beginCopying()).toThrow('a preload went from copying to copying');
+  await expect(preload.commit()).rejects.toThrow('a preload went from copying to committing');
+  preload.hasCopied();
+  void preload.commit();
+  expect(() => preload.hasCopied()).toThrow('a preload went from committing to copied');
+  await expect(preload.commit()).rejects.toThrow('a preload went from committing to committing');
+});
+
+test('a transaction that commits before its turn is an error', async () => {
+  const { preload, transaction } = fixture();
+  preload.beginCopying();
+  preload.hasCopied();
+  transaction.resolve(committed);
+  await preload.ended;
+  await expect(preload.commit()).rejects.toThrow('a preload committed while copied');
+});
+
+test('writes conflict that have an id in common, or may have', () => {
   const one = writeOf('films', ['a', 'b']);
-  expect(concern(one, writeOf('films', ['c', 'b', 'd']))).toBe(true);
-  expect(concern(one, writeOf('films', ['c']))).toBe(false);
-  expect(concern(one, writeOf('other', ['a']))).toBe(false);
-  expect(concern(one, writeOf('films', undefined))).toBe(true);
-  expect(concern(writeOf('films', undefined), one)).toBe(true);
-  expect(concern(writeOf('other', undefined), one)).toBe(false);
+  expect(conflicts(one, writeOf('films', ['c', 'b', 'd']))).toBe(true);
+  expect(conflicts(one, writeOf('films', ['c']))).toBe(false);
+  expect(conflicts(one, writeOf('other', ['a']))).toBe(false);
+  expect(conflicts(one, writeOf('films', undefined))).toBe(true);
+  expect(conflicts(writeOf('films', undefined), one)).toBe(true);
+  expect(conflicts(writeOf('other', undefined), one)).toBe(false);
 });

@@ -1,101 +1,148 @@
-import type { Written } from './batch-writer';
-import type { Waiting, Write } from './write-queue';
+import { conflicts, type BatchResult, type PendingWrite, type Write } from './write';
 
 /**
- * How long a bulk that has been copied waits for its turn. What is under way meanwhile may wait for somebody who waits
- * for the table that the bulk was copied into; that cycle Postgres does not see.
+ * How long a preloaded bulk waits for its turn. It holds table locks while it waits in this process, which Postgres'
+ * deadlock detector cannot see, so it gives up after this long.
  */
 const turnTimeoutMs = 1_000;
 
-/** What the writer of a bulk tells of its copying, and what it then waits for. */
-export interface Copying {
-  /** False when it is not wanted any more. */
-  begins: () => boolean;
-  copied: () => void;
-  /** Rejected when its turn will not come. */
-  turn: Promise<void>;
-}
+/**
+ * - `queued`: waits for the throttle; nothing has been sent.
+ * - `copying`: its documents are being sent by COPY, in a transaction that holds no lock on the head.
+ * - `copied`: the transaction waits for the turn of the bulk in the queue.
+ * - `committing`: the turn has come; the transaction moves the head and commits. The last state of a committed bulk, and
+ *   of one whose outcome is unknown.
+ * - `abandoned`: it comes to nothing, or has; its transaction rolls back, and the bulk must be written under the lock.
+ */
+export type PreloadState = 'queued' | 'copying' | 'copied' | 'committing' | 'abandoned';
 
-class NoTurn extends Error {}
+const transitions: Readonly<Record<PreloadState, readonly PreloadState[]>> = {
+  queued: ['copying', 'abandoned'],
+  copying: ['copied', 'abandoned'],
+  copied: ['committing', 'abandoned'],
+  committing: ['abandoned'],
+  abandoned: [],
+};
 
-/** Whether two writes have a document in common, or may have. */
-export function concern(one: Write, other: Write): boolean {
-  if (one.collection !== other.collection) return false;
-  const [few, many] = [one.ids(), other.ids()].sort((a, b) => (a?.set.size ?? 0) - (b?.set.size ?? 0));
-  if (!few || !many) return true;
-  for (const id of few.set) if (many.set.has(id)) return true;
-  return false;
-}
+/** Rejects the turn of an abandoned bulk, which rolls its transaction back. */
+class PreloadAbandonedError extends Error {}
 
-/** A bulk that is copied ahead of its turn, in a transaction that waits for it. */
-export class Ahead {
-  /** Whether it has been copied, or nothing came of it. */
-  isSettled = false;
-  /** Whether nothing came of it before its turn. */
-  isLost = false;
+/** A bulk that is copied before its turn in the queue, while the batches before it commit. */
+export class BulkPreload {
+  /** Resolves when the bulk is copied or abandoned. */
   readonly settled: Promise<void>;
-  private readonly written: Promise<Written | undefined>;
-  private readonly ended: Promise<void>;
+  /** Resolves when the turn of the bulk has come, rejects when it is abandoned. */
+  readonly turn: Promise<void>;
+  private current: PreloadState = 'queued';
   private hasBegun = false;
-  private hasTurn = false;
-  private isRefused = false;
+  private readonly result: Promise<BatchResult | undefined>;
+  private settle!: () => void;
   private giveTurn!: () => void;
-  private rejectTurn!: (error: Error) => void;
+  private refuseTurn!: (error: Error) => void;
   private timer: NodeJS.Timeout | undefined;
 
-  /** `lost` hears when nothing comes of it before its turn. */
+  /**
+   * `transact` runs the transaction: it calls `beginCopying` and `hasCopied`, then waits for `turn`. It resolves with
+   * undefined when nothing was written, and rejects with CommitUnknownError. `ordinal` is reserved for the bulk.
+   */
   constructor(
-    readonly bulk: Waiting,
+    readonly bulk: PendingWrite,
     readonly ordinal: bigint,
-    write: (copying: Copying) => Promise<Written | undefined>,
-    lost: () => void,
+    transact: (preload: BulkPreload) => Promise<BatchResult | undefined>,
   ) {
-    const turn = new Promise<void>((resolve, reject) => {
+    this.settled = new Promise((resolve) => (this.settle = resolve));
+    this.turn = new Promise((resolve, reject) => {
       this.giveTurn = resolve;
-      this.rejectTurn = reject;
+      this.refuseTurn = reject;
     });
-    // It may be refused before anybody waits for it.
-    turn.catch(() => {});
-    let settle!: () => void;
-    this.settled = new Promise((resolve) => (settle = resolve));
-    const copied = () => {
-      this.isSettled = true;
-      this.timer = setTimeout(() => this.refuse(), turnTimeoutMs);
-      settle();
-    };
-    const begins = () => (this.hasBegun = !this.isRefused);
-    this.written = write({ begins, copied, turn });
-    const ended = () => {
+    // It may be refused before the transaction waits for it.
+    this.turn.catch(() => {});
+    this.result = transact(this).then(
+      (result) => this.end(result),
+      (error: unknown) => this.fail(error),
+    );
+    // Handled by `commit`.
+    this.result.catch(() => {});
+  }
+
+  get state(): PreloadState {
+    return this.current;
+  }
+
+  /** Resolves when its transaction has ended, however. */
+  get ended(): Promise<void> {
+    const ignore = () => {};
+    return this.result.then(ignore, ignore);
+  }
+
+  get isSettled(): boolean {
+    return this.current !== 'queued' && this.current !== 'copying';
+  }
+
+  /** Whether a write must not commit before it. */
+  blocks(write: Write): boolean {
+    return conflicts(this.bulk.write, write);
+  }
+
+  /** False when it was abandoned meanwhile: then nothing must be sent. */
+  beginCopying(): boolean {
+    if (this.current === 'abandoned') return false;
+    this.enter('copying');
+    this.hasBegun = true;
+    return true;
+  }
+
+  /** The documents are there. */
+  hasCopied(): void {
+    if (this.current === 'abandoned') return;
+    this.enter('copied');
+    this.timer = setTimeout(() => this.giveUp(), turnTimeoutMs);
+    this.settle();
+  }
+
+  /**
+   * Its turn in the queue has come. Undefined when it was or is abandoned: then nothing was written, and its transaction
+   * has ended. Throws CommitUnknownError.
+   */
+  async commit(): Promise<BatchResult | undefined> {
+    if (this.current !== 'abandoned') {
+      this.enter('committing');
       clearTimeout(this.timer);
-      this.isSettled = true;
-      settle();
-      if (this.hasTurn) return;
-      this.isLost = true;
-      lost();
-    };
-    this.ended = this.written.then(ended, ended);
+      this.giveTurn();
+    } else if (!this.hasBegun) {
+      return undefined;
+    }
+    return this.result;
   }
 
-  /** Whether a write must wait for it. */
-  holds(write: Write): boolean {
-    return concern(this.bulk.write, write);
-  }
-
-  /** Its turn has come. Undefined when nothing came of it; then nothing was done. Throws CommitUnknownError. */
-  commit(): Promise<Written | undefined> {
-    this.hasTurn = !this.isLost;
-    this.giveTurn();
-    return this.written;
-  }
-
-  /** Ends it without effect; resolves when nothing of it is in anybody's way. */
+  /** Gives up a bulk whose turn has not come; resolves when its transaction holds nothing that others may wait for. */
   async abandon(): Promise<void> {
-    this.refuse();
+    this.giveUp();
     if (this.hasBegun) await this.ended;
   }
 
-  private refuse(): void {
-    this.isRefused = true;
-    this.rejectTurn(new NoTurn());
+  private giveUp(): void {
+    if (this.current === 'abandoned') return;
+    this.enter('abandoned');
+    clearTimeout(this.timer);
+    this.refuseTurn(new PreloadAbandonedError());
+    this.settle();
+  }
+
+  private end(result: BatchResult | undefined): BatchResult | undefined {
+    if (!result) this.giveUp();
+    else if (this.current !== 'committing') throw new Error(`a preload committed while ${this.current}`);
+    return result;
+  }
+
+  /** An error before the turn is not the outcome: the bulk gets it again when it is written under the lock. */
+  private fail(error: unknown): undefined {
+    if (this.current === 'committing') throw error;
+    this.giveUp();
+  }
+
+  private enter(next: PreloadState): void {
+    if (!transitions[this.current].includes(next)) throw new Error(`a preload went from ${this.current} to ${next}`);
+    this.current = next;
   }
 }

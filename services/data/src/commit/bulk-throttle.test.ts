@@ -1,25 +1,25 @@
-import { CopyTurns } from './bulk-throttle';
+import { BulkThrottle } from './bulk-throttle';
 
-/** Turns with a clock of their own; `taken` are the numbers of those whose turn has come. */
-function fixture(beside: number) {
+/** A throttle with a clock of its own; `taken` are the numbers of the copies that have begun. */
+function fixture(limit: number) {
   jest.useFakeTimers({ now: 0 });
-  const turns = new CopyTurns(beside, () => Date.now());
+  const throttle = new BulkThrottle(limit, () => Date.now());
   const taken: number[] = [];
   const ends: Array<() => void> = [];
   const settle = () => jest.advanceTimersByTimeAsync(0);
   return {
-    turns,
+    throttle,
     taken,
     take: async (...numbers: number[]) => {
       for (const number of numbers) {
-        void turns.take().then((end) => {
+        void throttle.acquire().then((end) => {
           taken.push(number);
           ends.push(end);
         });
       }
       await settle();
     },
-    /** Ends the turn that began first. */
+    /** Releases the slot that was acquired first. */
     end: async () => {
       ends.shift()!();
       await settle();
@@ -30,22 +30,22 @@ function fixture(beside: number) {
 
 afterEach(() => jest.useRealTimers());
 
-test('all may copy while no small write comes, one after the other without a rest', async () => {
-  const { turns, taken, take, end, pass } = fixture(1);
+test('without small writes all may copy, without a cooldown', async () => {
+  const { throttle, taken, take, end, pass } = fixture(1);
   await take(1, 2, 3);
   expect(taken).toEqual([1, 2, 3]);
   await pass(100);
   await end();
   await end();
   await end();
-  turns.note();
+  throttle.noteSmallWrite();
   await take(4);
   expect(taken).toEqual([1, 2, 3, 4]);
 });
 
-test('while small writes come so many copy at a time, in the order in which they asked', async () => {
-  const { turns, taken, take, end } = fixture(2);
-  turns.note();
+test('while small writes arrive, a limited number copies at a time, in order of arrival', async () => {
+  const { throttle, taken, take, end } = fixture(2);
+  throttle.noteSmallWrite();
   await take(1, 2, 3, 4, 5);
   expect(taken).toEqual([1, 2]);
   await end();
@@ -55,9 +55,9 @@ test('while small writes come so many copy at a time, in the order in which they
   expect(taken).toEqual([1, 2, 3, 4, 5]);
 });
 
-test('while small writes come a turn rests for as long as the copy took, but not for ever', async () => {
-  const { turns, taken, take, end, pass } = fixture(1);
-  turns.note();
+test('while small writes arrive, a slot cools down for as long as its copy took, but for 200 ms at most', async () => {
+  const { throttle, taken, take, end, pass } = fixture(1);
+  throttle.noteSmallWrite();
   await take(1, 2, 3, 4);
   await pass(30);
   await end();
@@ -73,10 +73,10 @@ test('while small writes come a turn rests for as long as the copy took, but not
   expect(taken).toEqual([1, 2, 3]);
 });
 
-test('to end a turn again has no effect', async () => {
-  const { turns, taken, take } = fixture(1);
-  turns.note();
-  const end = await turns.take();
+test('releasing a slot again has no effect', async () => {
+  const { throttle, taken, take } = fixture(1);
+  throttle.noteSmallWrite();
+  const end = await throttle.acquire();
   await take(1, 2);
   end();
   end();
@@ -84,10 +84,10 @@ test('to end a turn again has no effect', async () => {
   expect(taken).toEqual([1]);
 });
 
-test('those who had begun before count too', async () => {
-  const { turns, taken, take, end } = fixture(1);
+test('copies that began before the small writes count too', async () => {
+  const { throttle, taken, take, end } = fixture(1);
   await take(1, 2);
-  turns.note();
+  throttle.noteSmallWrite();
   await take(3);
   await end();
   expect(taken).toEqual([1, 2]);
@@ -95,11 +95,11 @@ test('those who had begun before count too', async () => {
   expect(taken).toEqual([1, 2, 3]);
 });
 
-test('when small writes have not come for a while, all that wait may copy', async () => {
-  const { turns, taken, take, end, pass } = fixture(1);
+test('a second after the last small write all waiting copies may begin', async () => {
+  const { throttle, taken, take, end, pass } = fixture(1);
   await take(1);
   await pass(500);
-  turns.note();
+  throttle.noteSmallWrite();
   await pass(500);
   await take(2, 3);
   await pass(501);
@@ -108,16 +108,16 @@ test('when small writes have not come for a while, all that wait may copy', asyn
   expect(taken).toEqual([1, 2, 3]);
 });
 
-test('nobody waits for ever for one who is stuck', async () => {
-  const { turns, taken, take, end, pass } = fixture(1);
-  turns.note();
+test('no copy waits for others longer than a second', async () => {
+  const { throttle, taken, take, end, pass } = fixture(1);
+  throttle.noteSmallWrite();
   await take(1, 2, 3);
   await pass(999);
   expect(taken).toEqual([1]);
-  turns.note();
+  throttle.noteSmallWrite();
   await pass(1);
   expect(taken).toEqual([1, 2, 3]);
-  // All three copy now, and each ends for himself.
+  // All three copy now, and each releases a slot of its own.
   await take(4);
   await end();
   await pass(200);

@@ -1,42 +1,40 @@
-/** After a small write came, copying is held back for so long. */
-const heldBackMs = 1_000;
-/** Nobody waits longer for his turn: whoever has it may be stuck. */
+/** Small writes have priority for so long after each of them. */
+const priorityMs = 1_000;
+/** A preload waits no longer than this, even if those before it do not end. */
 const waitMaxMs = 1_000;
-/** No rest is longer, however long the copy took. */
-const restMaxMs = 200;
+/** A cooldown is no longer than this, however long the copy took. */
+const cooldownMaxMs = 200;
 
 /**
- * Turns at copying bulks ahead. What is copied takes a processor of the database; while small writes come, some are
- * left for them, and each turn is followed by a rest as long as the copy took: a bulk is read, prepared and committed
- * in that time too, so that its throughput loses a quarter to a half, and the small writes find a processor that is free.
+ * Throttles the copying of preloads while small writes arrive: `limit` copy at a time, which leaves the other cores of
+ * the database to the small writes, and each copy is followed by a cooldown of its own duration. Costs bulks a quarter to
+ * a half of their throughput, for they are parsed, prepared and committed meanwhile.
  */
-export class CopyTurns {
+export class BulkThrottle {
   private copying = 0;
-  private smallAtMs = -Infinity;
-  private readonly line = new Set<() => void>();
+  private smallWriteAtMs = -Infinity;
+  private readonly waiting = new Set<() => void>();
 
-  /** `beside`: how many may copy at a time while small writes come. */
   constructor(
-    private readonly beside: number,
+    private readonly limit: number,
     private readonly now: () => number = () => performance.now(),
   ) {}
 
-  /** A small write has come. */
-  note(): void {
-    this.smallAtMs = this.now();
+  noteSmallWrite(): void {
+    this.smallWriteAtMs = this.now();
   }
 
-  /** Resolves when a turn has come, or has not for long, with what ends it; to end it again has no effect. */
-  take(): Promise<() => void> {
-    if (this.line.size === 0 && this.mayCopy()) return Promise.resolve(this.begin());
+  /** Resolves with the function that releases the slot; calling it again has no effect. */
+  acquire(): Promise<() => void> {
+    if (this.waiting.size === 0 && this.mayCopy()) return Promise.resolve(this.begin());
     return new Promise((resolve) => {
       const begin = () => {
         clearTimeout(timer);
-        this.line.delete(begin);
+        this.waiting.delete(begin);
         resolve(this.begin());
       };
       const timer = setTimeout(begin, waitMaxMs);
-      this.line.add(begin);
+      this.waiting.add(begin);
     });
   }
 
@@ -47,24 +45,24 @@ export class CopyTurns {
     return () => {
       if (hasEnded) return;
       hasEnded = true;
-      if (this.areSmallThere()) setTimeout(() => this.free(), Math.min(this.now() - beganAtMs, restMaxMs));
-      else this.free();
+      if (!this.haveSmallPriority()) this.free();
+      else setTimeout(() => this.free(), Math.min(this.now() - beganAtMs, cooldownMaxMs));
     };
   }
 
   private free(): void {
     this.copying -= 1;
-    for (const begin of this.line) {
+    for (const begin of this.waiting) {
       if (!this.mayCopy()) return;
       begin();
     }
   }
 
   private mayCopy(): boolean {
-    return this.copying < this.beside || !this.areSmallThere();
+    return this.copying < this.limit || !this.haveSmallPriority();
   }
 
-  private areSmallThere(): boolean {
-    return this.now() - this.smallAtMs <= heldBackMs;
+  private haveSmallPriority(): boolean {
+    return this.now() - this.smallWriteAtMs <= priorityMs;
   }
 }

@@ -1,4 +1,4 @@
-import { genesisHash, linkHash } from './head';
+import { genesisHash, linkHash } from './hash-chain';
 
 /** A place in a hash chain: the height and the hash of a link, or the start. */
 export interface ChainPosition {

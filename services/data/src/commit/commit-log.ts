@@ -1,38 +1,12 @@
-import { notFound } from '@granary/shared/errors';
-import type { Commit } from '@granary/shared/gen/granary/data/v1/Commit';
-import { parseTicket } from '@granary/shared/ids';
 import { byteaArray, int8Array, textArray } from '@granary/shared/postgres/wire/binary';
-import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { execute, rows, type Connection, type Queryable } from '@granary/shared/postgres/pool';
 import { named, sql, type Sql } from '@granary/shared/postgres/sql';
-import type { ReadAccess } from '../catalog/collection';
-import { contentHash, linkHash, type Entry, type Head } from './head';
-import { TASK_NOT_FOUND } from '../jobs/queue';
-
-/** One link of an app's hash chain: what was stored, at which height, under which hash. */
-export interface Link extends Head {
-  content: Buffer;
-  /** Of what was stored, in order. */
-  ids: readonly string[];
-}
-
-/** A commit as it was or will be answered for: of an upload's two links this is the first, its document is the second. */
-export interface Committed {
-  ticketId: string;
-  operation: 'store' | 'upload';
-  collection: string;
-  namespace: string;
-  height: bigint;
-  hash: Buffer;
-  ids: readonly string[];
-  /** 0 when the catalog no longer says. */
-  collectionNumber: bigint;
-  /** Of a collection that this write made. */
-  createdWithAccess?: ReadAccess;
-}
+import type { Link } from './hash-chain';
+import type { Committed } from './write';
 
 const commitsTable = (appNumber: bigint): Sql => named('a_', appNumber, '.commits');
 
-/** The table of an app's commits: each row is a link of the chain; the ticket is on the one that answers for a write. */
+/** Creates the table of an app's commits: each row is a link of the chain; the first link of a write has its ticket. */
 export async function createCommitsTable(tx: Connection, appNumber: bigint): Promise<void> {
   await execute(
     tx,
@@ -41,20 +15,6 @@ export async function createCommitsTable(tx: Connection, appNumber: bigint): Pro
           operation text not null, collection text not null, namespace text not null, ids text[] not null,
           user_address text, at timestamptz not null)`,
   );
-}
-
-/** What a link is made of, wherever it comes to stand. */
-export type LinkContent = Pick<Link, 'content' | 'ids'>;
-
-export const linkContent = (collection: string, entries: readonly Entry[]): LinkContent => ({
-  content: contentHash(collection, entries),
-  ids: entries.map(({ id }) => id),
-});
-
-/** The next link after a head. */
-export function nextLink(head: Head, { content, ids }: LinkContent): Link {
-  const height = head.height + 1n;
-  return { height, ordinal: head.ordinal + 1n, hash: linkHash(head.hash, height, content), content, ids };
 }
 
 export interface CommitRow {
@@ -85,10 +45,16 @@ export function insertCommits(appNumber: bigint, commits: readonly CommitRow[], 
 
 /**
  * The ids of a link, of which there is one at least, as the text of a Postgres array: each in quotes, with a backslash
- * before quotes and backslashes. The quotes stand in what they are joined by, so that most ids are not copied before.
+ * before quotes and backslashes. The quotes are part of the separator, so that most ids are not copied first.
  */
 const arrayText = (ids: readonly string[]): string =>
   `{"${ids.map((id) => (/["\\]/.test(id) ? id.replace(/["\\]/g, '\\$&') : id)).join('","')}"}`;
+
+/** A commit as it is logged. */
+export interface LoggedCommit extends Committed {
+  userAddress: string | null;
+  at: Date;
+}
 
 interface StoredCommit {
   ticket_id: string;
@@ -104,8 +70,8 @@ interface StoredCommit {
 }
 
 /**
- * The collection that a name stood for at the time of a commit: the live one unless it was made later, else the last
- * one before.
+ * The collection that had the name at the time of a commit: the live one unless it was created later, else the last one
+ * before.
  */
 const collectionAt = (appNumber: bigint): Sql => {
   const candidate = sql`app_number = ${appNumber} and name = c.collection and created_at <= c.at`;
@@ -113,61 +79,28 @@ const collectionAt = (appNumber: bigint): Sql => {
     (select max(number) from collection where ${candidate}))`;
 };
 
-async function findStored(db: Queryable, appNumber: bigint, ticketIds: readonly string[]): Promise<StoredCommit[]> {
-  return rows<StoredCommit>(
+/** Those of the tickets that have committed. Definite only while the app's head is locked. */
+export async function findCommits(
+  db: Queryable,
+  appNumber: bigint,
+  ticketIds: readonly string[],
+): Promise<LoggedCommit[]> {
+  const found = await rows<StoredCommit>(
     db,
     sql`select ticket_id, operation, collection, namespace, height, hash, ids, user_address, at,
           ${collectionAt(appNumber)} as collection_number
         from ${commitsTable(appNumber)} c where ticket_id = any(${ticketIds})`,
   );
-}
-
-const toCommitted = ({ ticket_id: ticketId, collection_number: number, ...rest }: StoredCommit): Committed => ({
-  ...{ ticketId, ...rest },
-  collectionNumber: number ?? 0n,
-});
-
-/** Those of the tickets that have committed, by ticket. Definite only under the lock of the app's head. */
-export async function findCommitted(
-  db: Queryable,
-  appNumber: bigint,
-  ticketIds: readonly string[],
-): Promise<Map<string, Committed>> {
-  const found = await findStored(db, appNumber, ticketIds);
-  return new Map(found.map((stored) => [stored.ticket_id, toCommitted(stored)]));
-}
-
-/**
- * The results of a commit as JSON text: for each document, of which there is one at least, its id, and the height and
- * hash of the commit.
- */
-export function resultsJson({ ids, height, hash, namespace }: Committed): Buffer {
-  const tail = `,"celestia_height":${height},"blob_id":"${hash.toString('hex')}","namespace":${JSON.stringify(namespace)}}`;
-  return Buffer.from(`[{"id":${ids.map((id) => JSON.stringify(id)).join(`${tail},{"id":`)}${tail}]`);
-}
-
-/** The commit of a ticket. Throws TASK_NOT_FOUND for any other text. */
-export async function getCommit(pool: Pool, ticketId: string): Promise<Commit> {
-  const unknown = notFound(TASK_NOT_FOUND, 'There is no such task');
-  const ticket = parseTicket(ticketId);
-  if (ticket?.kind !== 'c' || ticket.appNumber > 2n ** 63n - 1n) throw unknown;
-  const app = await row<{ app_id: string }>(
-    pool,
-    sql`select app_id from application where number = ${ticket.appNumber} and deleted_at is null`,
-  );
-  if (!app) throw unknown;
-  const [stored] = await findStored(pool, ticket.appNumber, [ticketId]);
-  if (!stored) throw unknown;
-  return {
-    ticketId,
-    appId: app.app_id,
-    operationType: stored.operation,
-    collection: stored.collection,
-    transactionHash: stored.hash.toString('hex'),
-    height: stored.height.toString(),
-    collectionNumber: (stored.collection_number ?? 0n).toString(),
-    committedAt: stored.at.toISOString(),
-    userAddress: stored.user_address ?? '',
-    resultJson: Buffer.concat([Buffer.from('{"results":'), resultsJson(toCommitted(stored)), Buffer.from('}')]),
-  };
+  return found.map(({ operation, collection, namespace, height, hash, ids, at, ...stored }) => ({
+    ticketId: stored.ticket_id,
+    operation,
+    collection,
+    collectionNumber: stored.collection_number ?? 0n,
+    namespace,
+    height,
+    hash,
+    ids,
+    userAddress: stored.user_address,
+    at,
+  }));
 }

@@ -8,7 +8,7 @@ import type { PreparedDocument } from '../documents/parser';
 import { keyAt, keyText } from '../values/key';
 
 /** New documents of one collection are copied, not upserted, from so many on: then the look for known ids pays. */
-export const copyFrom = 100;
+export const copyFromDocuments = 100;
 
 /** A document with its place in the order of all writes: the ordinal of its commit and its place in that. */
 export interface PlacedDocument {
@@ -61,20 +61,20 @@ export async function writeDocuments(
   placed: readonly PlacedDocument[],
   at: Date,
 ): Promise<Step[]> {
-  if (areFew(placed)) return [upsertDocuments(handle, placed, at)];
+  if (fitsUpsert(placed)) return [upsertDocuments(handle, placed, at)];
   const repeated = repeatedIds(placed);
   // Under the lock nobody else adds an id.
   const known = await knownIds(tx, handle, placed);
   const isNew = ({ document: { id } }: PlacedDocument) => !known.has(id) && !repeated.has(id);
   const added = known.size + repeated.size === 0 ? placed : placed.filter(isNew);
-  if (added.length < copyFrom) return [upsert(handle, placed, repeated, at)];
+  if (added.length < copyFromDocuments) return [upsert(handle, placed, repeated, at)];
   const others = added.length === placed.length ? [] : placed.filter((one) => !isNew(one));
   const steps: Step[] = others.length === 0 ? [] : [upsert(handle, others, repeated, at)];
   return [...steps, await copyDocuments(handle, added, at), countCopied(handle, added, at)];
 }
 
-/** Whether documents of one collection are so few that nothing must be looked up before they are written. */
-export const areFew = ({ length }: { length: number }): boolean => length < copyFrom;
+/** Whether documents of one collection are so few that one statement upserts them, without a look-up of known ids. */
+export const fitsUpsert = ({ length }: { length: number }): boolean => length < copyFromDocuments;
 
 /** The statement that writes a few documents of one collection, known or not. The head of the app must be locked. */
 export const upsertDocuments = (handle: CollectionRef, placed: readonly PlacedDocument[], at: Date): Sql =>

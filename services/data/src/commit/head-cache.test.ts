@@ -1,4 +1,4 @@
-import { ForeseenHeads } from './head-cache';
+import { HeadCache } from './head-cache';
 
 const headAt = (height: bigint) => ({
   height,
@@ -7,27 +7,27 @@ const headAt = (height: bigint) => ({
   catalogRevision: 3n,
 });
 
-test('the head that the last commit left is foreseen, and nothing of its documents is kept', () => {
-  const heads = new ForeseenHeads();
-  heads.found(1n, headAt(1n));
+test('the head after the last commit is expected, and nothing of its documents is kept', () => {
+  const heads = new HeadCache();
+  heads.observed(1n, headAt(1n));
   const link = { ...headAt(2n), content: Buffer.alloc(32), entries: [{ id: 'a', body: Buffer.alloc(1_000) }] };
-  heads.left(1n, link);
-  expect(Object.keys(heads.of(1n)!).sort()).toEqual(['catalogRevision', 'hash', 'height', 'ordinal']);
-  expect(heads.of(1n)).toEqual(headAt(2n));
+  heads.committed(1n, link);
+  expect(Object.keys(heads.expected(1n)!).sort()).toEqual(['catalogRevision', 'hash', 'height', 'ordinal']);
+  expect(heads.expected(1n)).toEqual(headAt(2n));
 });
 
-test('where another copy moves the head too, it is not foreseen until it has been found as it was left for a while', () => {
-  const heads = new ForeseenHeads();
-  heads.found(1n, headAt(1n));
-  heads.left(1n, headAt(2n));
-  heads.found(1n, headAt(5n));
-  expect([heads.of(1n), heads.last(1n)]).toEqual([undefined, headAt(5n)]);
+test('where another replica moves the head too, none is expected until eight commits in a row have found it unmoved', () => {
+  const heads = new HeadCache();
+  heads.observed(1n, headAt(1n));
+  heads.committed(1n, headAt(2n));
+  heads.observed(1n, headAt(5n));
+  expect([heads.expected(1n), heads.latest(1n)]).toEqual([undefined, headAt(5n)]);
   for (let height = 6n; height < 14n; height++) {
-    heads.left(1n, headAt(height));
-    expect(heads.of(1n)).toBeUndefined();
-    heads.found(1n, headAt(height));
+    heads.committed(1n, headAt(height));
+    expect(heads.expected(1n)).toBeUndefined();
+    heads.observed(1n, headAt(height));
   }
-  expect(heads.of(1n)).toEqual(headAt(13n));
-  heads.left(1n, undefined);
-  expect([heads.of(1n), heads.last(1n)]).toEqual([undefined, undefined]);
+  expect(heads.expected(1n)).toEqual(headAt(13n));
+  heads.committed(1n, undefined);
+  expect([heads.expected(1n), heads.latest(1n)]).toEqual([undefined, undefined]);
 });

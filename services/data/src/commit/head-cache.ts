@@ -1,56 +1,56 @@
 import { setBounded } from '@granary/shared/concurrency/bounded-map';
 import type { LockedHead } from './head';
 
-/** Apps whose heads are remembered, at most; the oldest go first. */
+/** Apps whose heads are cached, at most; the oldest entries are evicted. */
 const headsMax = 10_000;
-/** After somebody else has moved a head, so many commits in a row must find it where it was left before it is foreseen. */
-const trustedAfter = 8;
+/** After another replica has moved a head, so many locked commits in a row must find it unmoved. */
+const unmovedMin = 8;
 
-interface Foreseen {
-  /** Where the last commit of this copy left the head; undefined when that is not known. */
+interface CachedHead {
+  /** Undefined after a commit that does not know the revision of the catalog that it left. */
   head: LockedHead | undefined;
-  /** Commits in a row that found the head where it was left. */
-  found: number;
+  /** Locked commits in a row that found the head where the last commit of this replica had left it. */
+  unmovedCount: number;
 }
 
-/**
- * The heads of apps as the next commit of this copy will find them, as long as no other copy moves them too. Only a
- * forecast: whoever builds on it lets Postgres compare it under the lock.
- */
-export class ForeseenHeads {
-  private readonly apps = new Map<bigint, Foreseen>();
+/** The heads of apps after their last commits, to plan the next ones with; Postgres compares them under the lock. */
+export class HeadCache {
+  private readonly apps = new Map<bigint, CachedHead>();
 
-  /** Undefined where others are at work as well: a forecast that fails costs its commit the turn at the lock. */
-  of(appNumber: bigint): LockedHead | undefined {
+  /**
+   * The head that the next commit should find. Undefined where another replica writes to the app too: a failed
+   * comparison costs a commit its place in the queue for the lock.
+   */
+  expected(appNumber: bigint): LockedHead | undefined {
     const app = this.apps.get(appNumber);
-    return app && app.found >= trustedAfter ? app.head : undefined;
+    return app && app.unmovedCount >= unmovedMin ? app.head : undefined;
   }
 
-  /** Where the last commit of this copy left the head, or found it; undefined when that is not known. */
-  last(appNumber: bigint): LockedHead | undefined {
+  /** The head as this replica last saw it, whoever else writes to the app; undefined when it is unknown. */
+  latest(appNumber: bigint): LockedHead | undefined {
     return this.apps.get(appNumber)?.head;
   }
 
-  /** The head was found so, under its lock. */
-  found(appNumber: bigint, head: LockedHead): void {
+  /** Records a head that was read under its lock. */
+  observed(appNumber: bigint, head: LockedHead): void {
     const app = this.apps.get(appNumber);
-    if (!app) this.set(appNumber, { head, found: trustedAfter });
-    else if (app.head) this.set(appNumber, { head, found: isSame(app.head, head) ? app.found + 1 : 0 });
-    else this.set(appNumber, { head, found: app.found });
+    if (!app) this.set(appNumber, head, unmovedMin);
+    else if (app.head) this.set(appNumber, head, isSame(app.head, head) ? app.unmovedCount + 1 : 0);
+    else this.set(appNumber, head, app.unmovedCount);
   }
 
-  /** A commit of this copy left the head so; undefined when it does not know. */
-  left(appNumber: bigint, head: LockedHead | undefined): void {
-    this.set(appNumber, { head, found: this.apps.get(appNumber)?.found ?? trustedAfter });
+  /** Records the head after a commit of this replica; undefined when its catalog revision is unknown. */
+  committed(appNumber: bigint, head: LockedHead | undefined): void {
+    this.set(appNumber, head, this.apps.get(appNumber)?.unmovedCount ?? unmovedMin);
   }
 
-  private set(appNumber: bigint, { head, found }: Foreseen): void {
-    setBounded(this.apps, appNumber, { head: head && bare(head), found }, headsMax);
+  private set(appNumber: bigint, head: LockedHead | undefined, unmovedCount: number): void {
+    setBounded(this.apps, appNumber, { head: head && withoutIds(head), unmovedCount }, headsMax);
   }
 }
 
-/** A head may be a link, with the ids of what it stored: those are not kept. */
-const bare = ({ height, ordinal, hash, catalogRevision }: LockedHead): LockedHead => ({
+/** The head may be a link, with the ids of its documents: those are not kept. */
+const withoutIds = ({ height, ordinal, hash, catalogRevision }: LockedHead): LockedHead => ({
   height,
   ordinal,
   hash,

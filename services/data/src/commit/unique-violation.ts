@@ -1,17 +1,13 @@
 import { conflict, type ServiceError } from '@granary/shared/errors';
 import { violatedConstraint } from '@granary/shared/postgres/errors';
-import type { CollectionRef } from '../catalog/collection';
 import { uniqueIndexNumber, UNIQUE_VIOLATION } from '../tables/index-build';
-import type { PlacedDocument } from './document-rows';
+import type { RowsByCollection } from './plan';
 
 /** A violated unique index, with the field and the place of the document; undefined for any other error. */
-export function uniqueViolation(
-  error: unknown,
-  placed: ReadonlyMap<CollectionRef, readonly PlacedDocument[]>,
-): UniqueViolationError | undefined {
+export function uniqueViolation(error: unknown, rows: RowsByCollection): UniqueViolationError | undefined {
   const number = uniqueIndexNumber(violatedConstraint(error));
   if (number === undefined) return undefined;
-  for (const [handle, documents] of placed) {
+  for (const [handle, documents] of rows) {
     const at = handle.indexes.findIndex((index) => index.number === number);
     const index = handle.indexes[at];
     if (!index) continue;

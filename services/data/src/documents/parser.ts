@@ -11,7 +11,7 @@ import { JsonError } from '@granary/shared/json/error';
 import { JsonReader } from '@granary/shared/json/reader';
 import { runToCompletion, runSliced, type Task } from '@granary/shared/concurrency/time-slicing';
 import type { CollectionRef, IndexDescriptor } from '../catalog/collection';
-import { sha256Text } from '../commit/head';
+import { sha256Text } from '../values/sha256';
 import { isName, nameRule } from '../catalog/names';
 import { fieldProblems, SCHEMA_VIOLATION, type FieldRule } from '../catalog/schema';
 import { joinUniques, keyOf, keyText, noKeys, putKey, uniqueText, type FlatKeys, type Key } from '../values/key';

@@ -1,0 +1,85 @@
+import { ServiceError } from '@granary/shared/errors';
+import type { Connection } from '@granary/shared/postgres/pool';
+import type { CatalogCache } from '../catalog/cache';
+import { findCollections, type CollectionRef, type ReadAccess } from '../catalog/collection';
+import { addCollection } from '../collections/collections';
+import type { BatchCollections } from './plan';
+import type { App, PendingWrite } from './write';
+
+const noNames: ReadonlySet<string> = new Set();
+const noRefusals: ReadonlyMap<string, ServiceError> = new Map();
+
+const unchanged = (known: ReadonlyMap<string, CollectionRef>): BatchCollections => ({
+  known,
+  created: noNames,
+  refused: noRefusals,
+});
+
+/** The cached collections of a batch at that revision of the catalog; undefined if one of them is not cached. */
+export function cachedCollections(
+  cache: CatalogCache,
+  app: App,
+  revision: bigint,
+  batch: readonly PendingWrite[],
+): BatchCollections | undefined {
+  const { known, unknown } = lookUpCached(cache, app, revision, batch);
+  return unknown.length === 0 ? unchanged(known) : undefined;
+}
+
+/** The collections of a batch at the locked revision; one statement for all that are not cached. */
+export async function lockedCollections(
+  tx: Connection,
+  cache: CatalogCache,
+  app: App,
+  revision: bigint,
+  batch: readonly PendingWrite[],
+): Promise<BatchCollections> {
+  const { known, unknown } = lookUpCached(cache, app, revision, batch);
+  if (unknown.length === 0) return unchanged(known);
+  for (const name of unknown) cache.forget(app.number, name);
+  for (const collection of await findCollections(tx, app, unknown)) {
+    known.set(collection.name, collection);
+    cache.keep(collection);
+  }
+  return unchanged(known);
+}
+
+function lookUpCached(
+  cache: CatalogCache,
+  app: App,
+  revision: bigint,
+  batch: readonly PendingWrite[],
+): { known: Map<string, CollectionRef>; unknown: string[] } {
+  const known = new Map<string, CollectionRef>();
+  const unknown: string[] = [];
+  for (const name of new Set(batch.map(({ write }) => write.collection))) {
+    const collection = cache.known(app.number, name);
+    if (collection?.revision === revision) known.set(name, collection);
+    else unknown.push(name);
+  }
+  return { known, unknown };
+}
+
+/** Creates collections that accepted writes are the first to name. The head must be locked. */
+export async function createMissing(
+  tx: Connection,
+  app: App,
+  { known }: BatchCollections,
+  missing: Iterable<string>,
+  { readAccess, at }: { readAccess: ReadAccess; at: Date },
+): Promise<BatchCollections> {
+  const all = new Map(known);
+  const created = new Set<string>();
+  const refused = new Map<string, ServiceError>();
+  for (const name of missing) {
+    try {
+      all.set(name, await addCollection(tx, app, { name, readAccess }, at));
+      created.add(name);
+    } catch (error) {
+      // An error of Postgres has ended the transaction; a refusal came before any statement that changes something.
+      if (!(error instanceof ServiceError)) throw error;
+      refused.set(name, error);
+    }
+  }
+  return { known: all, created, refused };
+}

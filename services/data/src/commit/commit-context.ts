@@ -1,0 +1,25 @@
+import type { Semaphore } from '@granary/shared/concurrency/semaphore';
+import type { Logger } from '@granary/shared/logger';
+import type { Pool } from '@granary/shared/postgres/pool';
+import type { CatalogCache } from '../catalog/cache';
+import type { ReadAccess } from '../catalog/collection';
+import type { BulkThrottle } from './bulk-throttle';
+import type { HeadCache } from './head-cache';
+import type { WriteMemory } from './write-memory';
+
+/** What the commits of all apps share. */
+export interface CommitContext {
+  pool: Pool;
+  log: Logger;
+  now: () => Date;
+  /** One slot for each transaction that may run at a time. */
+  slots: Semaphore;
+  memory: WriteMemory;
+  throttle: BulkThrottle;
+  heads: HeadCache;
+  collections: CatalogCache;
+  /** Who may read a collection that a write creates. */
+  defaultRead: ReadAccess;
+  /** Called with the numbers of the collections that a transaction changed, after its COMMIT. */
+  afterCommit: (collectionNumbers: readonly bigint[]) => void;
+}

@@ -1,0 +1,64 @@
+import { sha256 } from '../values/sha256';
+import type { Head } from './head';
+
+/** The hash before the first commit. */
+export const genesisHash = Buffer.alloc(32);
+
+/** What a commit stored: a document under its id with the SHA-256 of its text. */
+export interface Entry {
+  id: string;
+  sha256: Buffer;
+}
+
+/** One link of an app's hash chain: what was stored, at which height, under which hash. */
+export interface Link extends Head {
+  content: Buffer;
+  /** Of what was stored, in order. */
+  ids: readonly string[];
+}
+
+/** The part of a link that does not depend on its place in the chain. */
+export type LinkContent = Pick<Link, 'content' | 'ids'>;
+
+export const linkContent = (collection: string, entries: readonly Entry[]): LinkContent => ({
+  content: contentHash(collection, entries),
+  ids: entries.map(({ id }) => id),
+});
+
+/** The next link after a head. */
+export function nextLink(head: Head, { content, ids }: LinkContent): Link {
+  const height = head.height + 1n;
+  return { height, ordinal: head.ordinal + 1n, hash: linkHash(head.hash, height, content), content, ids };
+}
+
+const lengthBytes = 4;
+
+/**
+ * SHA-256 over collection, id and SHA-256 of the text of each document in order, each part with its length in bytes
+ * before it (32 bits, big-endian).
+ */
+export function contentHash(collection: string, entries: readonly Entry[]): Buffer {
+  const name = Buffer.from(collection);
+  let size = 0;
+  for (const { id, sha256: content } of entries) {
+    size += 3 * lengthBytes + name.length + Buffer.byteLength(id) + content.length;
+  }
+  const parts = Buffer.allocUnsafe(size);
+  let at = 0;
+  for (const { id, sha256: content } of entries) {
+    at = parts.writeUInt32BE(name.length, at);
+    at += name.copy(parts, at);
+    const idBytes = parts.write(id, at + lengthBytes);
+    at = parts.writeUInt32BE(idBytes, at) + idBytes;
+    at = parts.writeUInt32BE(content.length, at);
+    at += content.copy(parts, at);
+  }
+  return sha256(parts);
+}
+
+/** SHA-256 over the previous link's hash, the height (64 bits, big-endian) and the content hash. */
+export function linkHash(previous: Buffer, height: bigint, content: Buffer): Buffer {
+  const heightBytes = Buffer.alloc(8);
+  heightBytes.writeBigUInt64BE(height);
+  return sha256(Buffer.concat([previous, heightBytes, content]));
+}

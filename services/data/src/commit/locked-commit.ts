@@ -1,0 +1,109 @@
+import type { Step, StepAnswer } from '@granary/shared/postgres/pipeline';
+import type { Connection } from '@granary/shared/postgres/pool';
+import { pipelinedTransaction } from '@granary/shared/postgres/transaction';
+import { createMissing, lockedCollections } from './batch-collections';
+import type { CommitContext } from './commit-context';
+import { insertCommits } from './commit-log';
+import { writeDocuments } from './document-rows';
+import { headToLock, moveHead, toLockedHead, type LockedHead } from './head';
+import { countBatch } from './metrics';
+import { plan, rowsOf, type BatchPlan, type RowsByCollection } from './plan';
+import { findCommittedTickets, findKeptAnswers, keepAnswers } from './repeated-writes';
+import { uniqueViolation } from './unique-violation';
+import type { App, BatchResult, PendingWrite } from './write';
+
+/** A statement of a large bulk may take longer: 10,000 documents under 64 indexes take seconds. */
+const largeBulkTimeoutMs = 30_000;
+
+export const timeoutOf = (batch: readonly PendingWrite[]): { statementTimeoutMs?: number } =>
+  batch.some(({ write }) => write.sizeClass === 'largeBulk') ? { statementTimeoutMs: largeBulkTimeoutMs } : {};
+
+/** What a transaction has done by the time its last statements are sent together with COMMIT. */
+interface Written {
+  result: { batch: BatchResult; head: LockedHead | undefined };
+  last: Step[];
+}
+
+/** One attempt to commit a batch in two round trips: the first locks and reads the head, the second writes. */
+export class LockedCommit {
+  /** Whether the tickets of the batch have been read under the lock, so that an earlier attempt is known to have failed. */
+  hasReadTickets = false;
+  private rows: RowsByCollection = new Map();
+
+  /** `looksUpTickets`: some of the writes may have committed in an earlier attempt. */
+  constructor(
+    private readonly context: CommitContext,
+    private readonly app: App,
+    private readonly batch: readonly PendingWrite[],
+    private readonly looksUpTickets = false,
+  ) {}
+
+  /** Gives the outcome of every write, or throws and nothing was written. Throws UniqueViolationError, CommitUnknownError. */
+  async run(): Promise<BatchResult> {
+    const { app, batch, context } = this;
+    const startedAtMs = performance.now();
+    const work = (tx: Connection, answer: StepAnswer) => this.write(tx, toLockedHead(answer));
+    const options = timeoutOf(batch);
+    try {
+      const written = await pipelinedTransaction(context.pool, headToLock(app.number), work, options);
+      context.heads.committed(app.number, written.head);
+      countBatch('locked', batch, startedAtMs);
+      return written.batch;
+    } catch (error) {
+      throw uniqueViolation(error, this.rows) ?? error;
+    }
+  }
+
+  private async write(tx: Connection, locked: LockedHead): Promise<Written> {
+    const { app, batch, context } = this;
+    context.heads.observed(app.number, locked);
+    // Read under the lock, so that times follow heights as far as clocks agree.
+    const at = context.now();
+    const outcomes = await this.findRepeated(tx);
+    const open = batch.filter((pending) => !outcomes.has(pending));
+    const { planned, hasCreated } = await this.plan(tx, locked, open, at);
+    for (const [pending, outcome] of planned.outcomes) outcomes.set(pending, outcome);
+    // A write that committed before may be refused by what has changed since.
+    if (planned.refused.length > 0 && !this.looksUpTickets) {
+      for (const [pending, committed] of await findCommittedTickets(tx, app, planned.refused)) {
+        outcomes.set(pending, committed);
+      }
+    }
+    // To create a collection raises the revision of the catalog, and a rollback lowers it again.
+    const head = hasCreated ? undefined : planned.to;
+    if (planned.commits.length === 0) return { result: { batch: { outcomes, changed: [] }, head }, last: [] };
+    this.rows = rowsOf(planned);
+    const last: Step[] = [];
+    for (const [collection, rows] of this.rows) last.push(...(await writeDocuments(tx, collection, rows, at)));
+    last.push(moveHead(app.number, planned.to), insertCommits(app.number, planned.commits, at));
+    last.push(...keepAnswers(open, outcomes));
+    const changed = [...this.rows.keys()].map(({ number }) => number);
+    return { result: { batch: { outcomes, changed }, head }, last };
+  }
+
+  /** The writes that have an outcome already. */
+  private async findRepeated(tx: Connection): Promise<BatchResult['outcomes']> {
+    if (!this.looksUpTickets) return findKeptAnswers(tx, this.app, this.batch);
+    const outcomes = await findCommittedTickets(tx, this.app, this.batch);
+    this.hasReadTickets = true;
+    const open = this.batch.filter((pending) => !outcomes.has(pending));
+    for (const [pending, outcome] of await findKeptAnswers(tx, this.app, open)) outcomes.set(pending, outcome);
+    return outcomes;
+  }
+
+  /** Plans on the locked head; again once the collections exist that the accepted writes need. */
+  private async plan(
+    tx: Connection,
+    head: LockedHead,
+    open: readonly PendingWrite[],
+    at: Date,
+  ): Promise<{ planned: BatchPlan; hasCreated: boolean }> {
+    const { app, context } = this;
+    const collections = await lockedCollections(tx, context.collections, app, head.catalogRevision, open);
+    const planned = plan(head, open, collections);
+    if (planned.missing.size === 0) return { planned, hasCreated: false };
+    const settings = { readAccess: context.defaultRead, at };
+    const completed = await createMissing(tx, app, collections, planned.missing, settings);
+    return { planned: plan(head, open, completed), hasCreated: completed.created.size > 0 };
+  }
+}

@@ -1,0 +1,135 @@
+import { ServiceError, unavailable } from '@granary/shared/errors';
+import { fromPostgres, isConnectionError, isRetryable, violatedConstraint } from '@granary/shared/postgres/errors';
+import { CommitUnknownError } from '@granary/shared/postgres/transaction';
+import type { CommitContext } from './commit-context';
+import { bumpCatalogRevision } from './head';
+import { LockedCommit } from './locked-commit';
+import { UniqueViolationError } from './unique-violation';
+import { settleBatch, type App, type PendingWrite } from './write';
+
+/** Attempts at a batch that collided with another transaction. */
+const attemptsMax = 3;
+/** How long the tickets of an unknown outcome are looked for before the answer is that it is unknown. */
+const unknownTimeoutMs = 30_000;
+
+/**
+ * Settles the writes of a batch whose first attempt failed:
+ * - it collided with another transaction (lock timeout, deadlock): again, together;
+ * - the database is not available: refused;
+ * - an error of one of its writes: one by one, so that each fails alone;
+ * - COMMIT was sent and no answer came: the tickets are looked up, and what has not committed is written.
+ */
+export class Recovery {
+  constructor(
+    private readonly context: CommitContext,
+    private readonly app: App,
+  ) {}
+
+  /** Settles every write of the batch; never throws. */
+  async settle(batch: readonly PendingWrite[], firstError: unknown): Promise<void> {
+    try {
+      const error = isRetryable(firstError) ? await this.retry(batch, firstError) : firstError;
+      if (error instanceof CommitUnknownError) await this.resolveUnknown(batch, error);
+      else if (isTemporary(error)) rejectAll(batch, error);
+      else if (error !== undefined) await this.separate(batch, error);
+    } catch (error) {
+      rejectAll(batch, error);
+    }
+  }
+
+  /** Retries a batch together; gives the error of the last attempt, undefined when it committed. */
+  private async retry(batch: readonly PendingWrite[], firstError: unknown): Promise<unknown> {
+    let error = firstError;
+    for (let attempt = 2; attempt <= attemptsMax && isRetryable(error); attempt++) {
+      await pause(attempt - 1);
+      error = await this.attempt(batch);
+    }
+    return error;
+  }
+
+  /** After an error of some write. A write alone may collide with its own commit of an earlier request, too. */
+  private async separate(batch: readonly PendingWrite[], error: unknown): Promise<void> {
+    if (batch.length > 1 || mayHaveCommitted(error)) await this.commitEach(batch);
+    else rejectAll(batch, error);
+  }
+
+  /** One by one, each with a look-up of its ticket. Once the database is not available, the rest is refused. */
+  private async commitEach(batch: readonly PendingWrite[]): Promise<void> {
+    for (const [at, pending] of batch.entries()) {
+      const error = await this.attempt([pending], new LockedCommit(this.context, this.app, [pending], true));
+      if (error instanceof CommitUnknownError) await this.resolveUnknown([pending], error);
+      else if (error !== undefined) rejectAll([pending], error);
+      if (isTemporary(error)) return rejectAll(batch.slice(at + 1), error);
+    }
+  }
+
+  /**
+   * COMMIT was sent and no answer came. The revision of the catalog is raised first: Postgres may still have to run the
+   * statements of the lost connection, which then find another head. After that the tickets read under the lock are
+   * definite.
+   */
+  private async resolveUnknown(batch: readonly PendingWrite[], unknown: CommitUnknownError): Promise<void> {
+    const { context, app } = this;
+    context.log.warn(
+      { err: unknown, app: app.appId, writes: batch.length },
+      'a commit got no answer, looking for its tickets',
+    );
+    const deadlineMs = Date.now() + unknownTimeoutMs;
+    let isFenced = false;
+    for (let attempt = 1; Date.now() < deadlineMs; attempt++) {
+      const commit = new LockedCommit(context, app, batch, true);
+      let error: unknown;
+      try {
+        if (!isFenced) await bumpCatalogRevision(context.pool, app.number);
+        isFenced = true;
+        error = await this.attempt(batch, commit);
+        if (error === undefined) return;
+      } catch (failure) {
+        error = failure;
+      }
+      // Before the tickets are read an error says nothing about the earlier attempt; a missing app does.
+      const isDefinite = commit.hasReadTickets || error instanceof ServiceError;
+      if (isDefinite && !(error instanceof CommitUnknownError) && !isTemporary(error)) {
+        return batch.length === 1 ? rejectAll(batch, error) : this.commitEach(batch);
+      }
+      await pause(attempt);
+    }
+    const failure = unavailable('It is unknown whether the write was committed; retry it', unknown);
+    for (const { reject } of batch) reject(failure);
+  }
+
+  /** One transaction for a batch: settles its writes, or gives the error that it failed with. */
+  private async attempt(
+    batch: readonly PendingWrite[],
+    commit = new LockedCommit(this.context, this.app, batch),
+  ): Promise<unknown> {
+    try {
+      const result = await commit.run();
+      this.context.afterCommit(result.changed);
+      settleBatch(batch, result);
+      return undefined;
+    } catch (error) {
+      return error;
+    }
+  }
+}
+
+function rejectAll(batch: readonly PendingWrite[], error: unknown): void {
+  const reason = toCallerError(error);
+  for (const { reject } of batch) reject(reason);
+}
+
+/** Not the fault of a write: the database could not be reached, or was busy with others. */
+const isTemporary = (error: unknown): boolean => isConnectionError(error) || isRetryable(error);
+
+/** Whether a write that failed so may have been committed before, under its ticket, and collides with itself. */
+const mayHaveCommitted = (error: unknown): boolean =>
+  error instanceof UniqueViolationError || violatedConstraint(error) === 'commits_ticket_id_key';
+
+const pause = (attempt: number): Promise<void> =>
+  new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(1_000, 20 * 2 ** attempt)));
+
+function toCallerError(error: unknown): unknown {
+  if (error instanceof UniqueViolationError) return error.toServiceError();
+  return error instanceof ServiceError ? error : (fromPostgres(error) ?? error);
+}

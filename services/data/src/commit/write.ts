@@ -1,0 +1,105 @@
+import { ServiceError } from '@granary/shared/errors';
+import type { CollectionRef, ReadAccess } from '../catalog/collection';
+import type { PreparedDocument } from '../documents/parser';
+import type { Link } from './hash-chain';
+import type { Head } from './head';
+import type { IdempotencyKey } from './idempotency';
+
+export interface App {
+  number: bigint;
+  appId: string;
+}
+
+/** A larger write is a bulk: its body is parsed in time slices, and it is a batch of its own. */
+const smallBytesMax = 128 * 1024;
+/** A batch of small writes closes at this size; a bulk beyond it is large, and its statements may take longer. */
+export const batchBytesMax = 1024 * 1024;
+
+/** Decides how a write is parsed, batched and timed out. */
+export type SizeClass = 'small' | 'bulk' | 'largeBulk';
+
+export function sizeClassOf(bytes: number): SizeClass {
+  if (bytes <= smallBytesMax) return 'small';
+  return bytes <= batchBytesMax ? 'bulk' : 'largeBulk';
+}
+
+/** One link that a write adds to the chain, with the documents that belong to it. */
+export interface WriteLink {
+  link: Link;
+  documents: readonly PreparedDocument[];
+}
+
+export interface DocumentIds {
+  set: ReadonlySet<string>;
+  /** Documents, of which two may have the same id. */
+  count: number;
+}
+
+/** One call that changes documents: it commits whole or not at all, whatever shares its batch. */
+export interface Write {
+  readonly ticketId: string;
+  readonly operation: 'store' | 'upload';
+  readonly collection: string;
+  readonly userAddress: string | null;
+  readonly idempotency: IdempotencyKey | undefined;
+  /** Size of the rows to be written, or of the request if that is larger. */
+  readonly bytes: number;
+  readonly sizeClass: SizeClass;
+  /** The ids of its documents; undefined while they are not known. */
+  ids(): DocumentIds | undefined;
+  /**
+   * Its links after `head`, for a collection as it is now (undefined: to be created). Has no other effect: it is called
+   * again when a batch is planned again. Throws a ServiceError to refuse this write alone.
+   */
+  links(collection: CollectionRef | undefined, head: Head): WriteLink[];
+}
+
+/** A commit as its caller gets it: of an upload's two links this is the first, its document is the second. */
+export interface Committed {
+  ticketId: string;
+  operation: 'store' | 'upload';
+  collection: string;
+  namespace: string;
+  height: bigint;
+  hash: Buffer;
+  ids: readonly string[];
+  /** 0 when the catalog no longer says. */
+  collectionNumber: bigint;
+  /** Of a collection that this write created. */
+  createdWithAccess?: ReadAccess;
+}
+
+/** A write in the queue, with the promise of its caller. */
+export interface PendingWrite {
+  write: Write;
+  resolve: (committed: Committed) => void;
+  reject: (error: unknown) => void;
+}
+
+/** The result of each write of a batch: its commit, or why it was refused. */
+export type Outcomes = Map<PendingWrite, Committed | ServiceError>;
+
+/** The results of a committed batch. */
+export interface BatchResult {
+  outcomes: Outcomes;
+  /** Numbers of the collections that it changed. */
+  changed: readonly bigint[];
+}
+
+/** Whether two writes have a document in common, or may have. */
+export function conflicts(one: Write, other: Write): boolean {
+  if (one.collection !== other.collection) return false;
+  const [fewer, more] = [one.ids(), other.ids()].sort((a, b) => (a?.set.size ?? 0) - (b?.set.size ?? 0));
+  if (!fewer || !more) return true;
+  for (const id of fewer.set) if (more.set.has(id)) return true;
+  return false;
+}
+
+/** Answers the writes of a committed batch. */
+export function settleBatch(batch: readonly PendingWrite[], { outcomes }: BatchResult): void {
+  for (const pending of batch) {
+    const outcome = outcomes.get(pending);
+    if (outcome instanceof ServiceError) pending.reject(outcome);
+    else pending.resolve(outcome!);
+  }
+}

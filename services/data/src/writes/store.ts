@@ -1,0 +1,73 @@
+import { invalid } from '@granary/shared/errors';
+import type { StoreRequest } from '@granary/shared/gen/granary/data/v1/StoreRequest';
+import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreResponse';
+import type { CollectionRef } from '../catalog/collection';
+import { nextLink } from '../commit/hash-chain';
+import type { Head } from '../commit/head';
+import { toIdempotencyKey, type IdempotencyKey } from '../commit/idempotency';
+import type { CallCommitter } from '../commit/tracing';
+import { sizeClassOf, type DocumentIds, type SizeClass, type Write, type WriteLink } from '../commit/write';
+import { readLargeStoreRoot, readStoreRoot } from '../documents/parser';
+import { hasSameRules, prepareAgain, prepareBeforeCommit, writtenBytes, type PreparedBody } from './prepare-body';
+import { appOf, createdCollection, resultsJson } from './write-request';
+
+/**
+ * Stores the documents of a `/store` body: all of them commit together or not at all. Throws VALIDATION_FAILED,
+ * MALFORMED_JSON, SCHEMA_VIOLATION, UNIQUE_VIOLATION, FORBIDDEN (another app's root), IDEMPOTENCY_KEY_REUSED.
+ */
+export async function storeDocuments(committer: CallCommitter, request: StoreRequest): Promise<StoreResponse> {
+  const app = appOf(request);
+  const { body } = request;
+  const isSmall = sizeClassOf(body.length) === 'small';
+  const name = isSmall ? readStoreRoot(body, app.appId) : await readLargeStoreRoot(body, app.appId);
+  const collection = await committer.collections.get(app, name);
+  const prepared = await prepareBeforeCommit(committer, name, body, collection);
+  if (prepared?.documents.length === 0) throw invalid('There is nothing to store', { data: ['must not be empty'] });
+  const committed = await committer.submit(app, new StoreWrite(request, name, prepared));
+  return { ticketId: committed.ticketId, resultsJson: resultsJson(committed), ...createdCollection(committed) };
+}
+
+/** The documents of one `/store` request: one link. */
+class StoreWrite implements Write {
+  readonly ticketId: string;
+  readonly operation = 'store';
+  readonly userAddress: string | null;
+  readonly idempotency: IdempotencyKey | undefined;
+  readonly bytes: number;
+  readonly sizeClass: SizeClass;
+  private readonly body: Buffer;
+  private knownIds: DocumentIds | undefined;
+
+  /** `prepared` is undefined when the documents did not fit the schema that was known. */
+  constructor(
+    request: StoreRequest,
+    readonly collection: string,
+    private prepared: PreparedBody | undefined,
+  ) {
+    this.ticketId = request.ticketId;
+    this.userAddress = request.userAddress ?? null;
+    this.idempotency = toIdempotencyKey(request.idempotency);
+    this.body = request.body;
+    this.bytes = Math.max(request.body.length, prepared ? writtenBytes(prepared.documents) : 0);
+    this.sizeClass = sizeClassOf(this.bytes);
+  }
+
+  ids(): DocumentIds | undefined {
+    if (!this.prepared) return undefined;
+    const { ids } = this.prepared.content;
+    return (this.knownIds ??= { set: new Set(ids), count: ids.length });
+  }
+
+  links(collection: CollectionRef | undefined, head: Head): WriteLink[] {
+    const { documents, content } = this.preparedFor(collection);
+    return [{ link: nextLink(head, content), documents }];
+  }
+
+  private preparedFor(collection: CollectionRef | undefined): PreparedBody {
+    if (!this.prepared || !hasSameRules(this.prepared.collection, collection)) {
+      this.prepared = prepareAgain(this.collection, this.body, collection);
+      this.knownIds = undefined;
+    }
+    return this.prepared;
+  }
+}

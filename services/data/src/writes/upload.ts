@@ -1,0 +1,118 @@
+import { invalid } from '@granary/shared/errors';
+import type { CommitUploadRequest } from '@granary/shared/gen/granary/data/v1/CommitUploadRequest';
+import type { CommitUploadResponse } from '@granary/shared/gen/granary/data/v1/CommitUploadResponse';
+import { readJson, toText, type JsonValue } from '@granary/shared/json/value';
+import type { CollectionRef } from '../catalog/collection';
+import { isName, nameRule } from '../catalog/names';
+import { linkContent, nextLink } from '../commit/hash-chain';
+import type { Head } from '../commit/head';
+import { toIdempotencyKey, type IdempotencyKey } from '../commit/idempotency';
+import type { CallCommitter } from '../commit/tracing';
+import { sizeClassOf, type DocumentIds, type SizeClass, type Write, type WriteLink } from '../commit/write';
+import { prepareOwnDocument, refusing, rulesOf } from '../documents/parser';
+import { toEntry } from './prepare-body';
+import { appOf, createdCollection } from './write-request';
+
+/** Fields that the service writes into the metadata document of an upload. */
+const uploadFields = [
+  'id',
+  'blob_id',
+  'content_type',
+  'size_bytes',
+  'uploaded_at',
+  'tx_hash',
+  'celestia_height',
+  'sha256',
+  'deleted',
+];
+
+/**
+ * Makes an upload visible: a link of its own for the bytes, then one for its metadata document, in one transaction.
+ * Throws what storing the metadata document throws.
+ */
+export async function commitUpload(
+  committer: CallCommitter,
+  request: CommitUploadRequest,
+): Promise<CommitUploadResponse> {
+  const app = appOf(request);
+  if (!isName(request.collection)) throw invalid('The collection is not valid', { collection: [nameRule] });
+  const committed = await committer.submit(app, new UploadWrite(request, customMetadata(request.metadata)));
+  return {
+    ticketId: committed.ticketId,
+    blobId: committed.ids[0]!,
+    transactionHash: committed.hash.toString('hex'),
+    height: committed.height.toString(),
+    ...createdCollection(committed),
+    collectionNumber: committed.collectionNumber.toString(),
+  };
+}
+
+/** An upload: one link for its bytes, one for its metadata document, which contains hash and height of the first. */
+class UploadWrite implements Write {
+  readonly ticketId: string;
+  readonly operation = 'upload';
+  readonly collection: string;
+  readonly userAddress = null;
+  readonly idempotency: IdempotencyKey | undefined;
+  readonly bytes: number;
+  readonly sizeClass: SizeClass;
+
+  constructor(
+    private readonly request: CommitUploadRequest,
+    private readonly custom: Map<string, JsonValue>,
+  ) {
+    this.ticketId = request.ticketId;
+    this.collection = request.collection;
+    this.idempotency = toIdempotencyKey(request.idempotency);
+    this.bytes = request.metadata.length;
+    this.sizeClass = sizeClassOf(this.bytes);
+  }
+
+  ids(): DocumentIds {
+    return { set: new Set([this.request.blobId]), count: 1 };
+  }
+
+  links(collection: CollectionRef | undefined, head: Head): WriteLink[] {
+    const { blobId, sha256 } = this.request;
+    const bytes = { id: blobId, sha256: Buffer.from(sha256, 'hex') };
+    const upload = nextLink(head, linkContent(this.collection, [bytes]));
+    const text = metadataText(this.request, upload.hash.toString('hex'), upload.height, this.custom);
+    const document = prepareOwnDocument(Buffer.from(text), rulesOf(collection));
+    const metadata = nextLink(upload, linkContent(this.collection, [toEntry(document)]));
+    return [
+      { link: upload, documents: [] },
+      { link: metadata, documents: [document] },
+    ];
+  }
+}
+
+function customMetadata(bytes: Buffer): Map<string, JsonValue> {
+  if (bytes.length === 0) return new Map();
+  const metadata = refusing(() => readJson(bytes, { maxDepth: 64 }), 'metadata');
+  if (!(metadata instanceof Map)) throw invalid('The metadata is not valid', { metadata: ['must be a JSON object'] });
+  const taken = uploadFields.filter((field) => metadata.has(field));
+  if (taken.length === 0) return metadata;
+  throw invalid(
+    'The metadata is not valid',
+    Object.fromEntries(taken.map((field) => [`metadata.${field}`, ['is written by the service']])),
+  );
+}
+
+function metadataText(
+  request: CommitUploadRequest,
+  hash: string,
+  height: bigint,
+  custom: Map<string, JsonValue>,
+): string {
+  const own = JSON.stringify({
+    id: request.blobId,
+    blob_id: request.blobId,
+    content_type: request.contentType,
+    size_bytes: Number(request.sizeBytes),
+    uploaded_at: request.uploadedAt,
+    tx_hash: hash,
+    celestia_height: Number(height),
+    sha256: request.sha256,
+  });
+  return custom.size === 0 ? own : `${own.slice(0, -1)},${toText(custom).slice(1)}`;
+}

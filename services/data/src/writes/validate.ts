@@ -1,0 +1,23 @@
+import { ServiceError } from '@granary/shared/errors';
+import type { ValidateDocumentsRequest } from '@granary/shared/gen/granary/data/v1/ValidateDocumentsRequest';
+import type { Pool } from '@granary/shared/postgres/pool';
+import { requireCollection } from '../catalog/collection';
+import { prepareBody, rulesOf } from '../documents/parser';
+
+/** Says whether documents would be stored, without storing them: `{"valid": …, "errors": {…}}`. */
+export async function validateDocuments(pool: Pool, request: ValidateDocumentsRequest): Promise<Buffer> {
+  const collection = await requireCollection(pool, request.appId, request.collection);
+  try {
+    const documents = prepareBody(request.body, rulesOf(collection), { single: true });
+    return Buffer.from(JSON.stringify({ valid: true, document_count: documents.length, errors: {} }));
+  } catch (error) {
+    // What is wrong with a document is the answer; what is wrong with the request is an error as everywhere.
+    if (!(error instanceof ServiceError) || !isAboutDocuments(error)) throw error;
+    return Buffer.from(JSON.stringify({ valid: false, errors: error.details }));
+  }
+}
+
+function isAboutDocuments(error: ServiceError): boolean {
+  const paths = Object.keys(error.details);
+  return paths.length > 0 && paths.every((path) => /^data[[.]/.test(path));
+}
