@@ -1,3 +1,4 @@
+import { Semaphore } from '../../concurrency/semaphore';
 import { unavailable } from '../../errors';
 
 /** Free buffers that stay allocated. */
@@ -11,58 +12,48 @@ const trimAfterMs = 1_000;
  */
 export class PartBuffers {
   private readonly free: Buffer[] = [];
-  private readonly waiters: Array<(buffer: Buffer) => void> = [];
-  private inUse = 0;
+  private readonly places: Semaphore;
   private trimTimer: NodeJS.Timeout | undefined;
 
   constructor(
     readonly sizeBytes: number,
-    private readonly count: number,
-    private readonly timeoutMs: number,
-  ) {}
+    count: number,
+    timeoutMs: number,
+  ) {
+    const refusal = () => unavailable('Too many uploads are under way');
+    // The service bounds the uploads that are under way, and with them what waits here.
+    this.places = new Semaphore(count, { max: Infinity, timeoutMs, refusal });
+  }
 
   /** A buffer, or undefined when all are in use. */
   tryAcquire(): Buffer | undefined {
-    if (this.inUse >= this.count) return undefined;
-    this.inUse++;
-    return this.free.pop() ?? Buffer.allocUnsafeSlow(this.sizeBytes);
+    return this.places.tryAcquire() ? this.next() : undefined;
   }
 
   /** Waits for a buffer. Throws UNAVAILABLE after the timeout. */
   async acquire(): Promise<Buffer> {
-    const buffer = this.tryAcquire();
-    if (buffer) return buffer;
-    return new Promise((resolve, reject) => {
-      const serve = (released: Buffer) => {
-        clearTimeout(timer);
-        resolve(released);
-      };
-      const timer = setTimeout(() => {
-        this.waiters.splice(this.waiters.indexOf(serve), 1);
-        reject(unavailable('Too many uploads are under way'));
-      }, this.timeoutMs);
-      this.waiters.push(serve);
-    });
+    await this.places.acquire();
+    return this.next();
   }
 
   /** Returns a buffer to which nothing refers any more. */
   release(buffer: Buffer): void {
-    const next = this.waiters.shift();
-    if (next) return next(buffer);
-    this.inUse--;
     this.free.push(buffer);
     if (this.free.length > freeMax) this.trimTimer ??= setTimeout(() => this.trim(), trimAfterMs).unref();
+    this.places.release();
   }
 
   /** Frees the place of a buffer without reusing it, for a failed request may still refer to it. */
   discard(): void {
-    const next = this.waiters.shift();
-    if (next) return next(Buffer.allocUnsafeSlow(this.sizeBytes));
-    this.inUse--;
+    this.places.release();
+  }
+
+  private next(): Buffer {
+    return this.free.pop() ?? Buffer.allocUnsafeSlow(this.sizeBytes);
   }
 
   private trim(): void {
     this.trimTimer = undefined;
-    this.free.splice(0, this.free.length - freeMax);
+    this.free.splice(0, Math.max(0, this.free.length - freeMax));
   }
 }

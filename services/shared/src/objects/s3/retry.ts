@@ -1,3 +1,4 @@
+import { Backoff, pause } from '../../concurrency/backoff';
 import { unavailable } from '../../errors';
 import { storageFull } from '../../health/storage-monitor';
 
@@ -37,8 +38,7 @@ const refusals = new Set([
   'NoSuchBucket',
 ]);
 
-const firstDelayMs = 50;
-const delayMaxMs = 2_000;
+const delays = { firstMs: 100, maxMs: 4_000 };
 
 /** The code of an error of S3 or Node; empty when it has none. */
 export const codeOf = (error: unknown): string => (error as { code?: string } | undefined)?.code ?? '';
@@ -53,16 +53,17 @@ function isTransient(error: unknown): boolean {
  */
 export async function retried<T>(call: () => Promise<T>, retryMs: number): Promise<T> {
   const deadlineMs = performance.now() + retryMs;
-  for (let delayMs = firstDelayMs; ; delayMs = Math.min(2 * delayMs, delayMaxMs)) {
+  const backoff = new Backoff(delays);
+  for (;;) {
     try {
       return await call();
     } catch (error) {
       if (error instanceof StoreFull) throw storageFull('objects', error);
       if (refusals.has(codeOf(error))) throw unavailable('The object store refuses the service', error);
       if (!isTransient(error)) throw error;
-      const jitteredMs = delayMs * (0.5 + Math.random());
-      if (performance.now() + jitteredMs > deadlineMs) throw unavailable('The object store cannot be reached', error);
-      await new Promise((resolve) => setTimeout(resolve, jitteredMs));
+      const delayMs = backoff.nextMs();
+      if (performance.now() + delayMs > deadlineMs) throw unavailable('The object store cannot be reached', error);
+      await pause(delayMs);
     }
   }
 }
