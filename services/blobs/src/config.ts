@@ -8,9 +8,9 @@ const origin = z.url({ protocol: /^https?$/ }).refine(isOrigin, 'scheme, host an
 /** The environment of the blobs service. DATA_ADDRESS may be absent only when data is in the same process. */
 export const blobsConfig = commonConfig
   .extend({
-    /** host:port of the internal HTTP listener, over which the gateway moves bytes. */
+    /** host:port of the internal HTTP listener, for transfers of the gateway. */
     HTTP_LISTEN: commonConfig.shape.LISTEN,
-    /** Where the bytes are: `files` in a directory of one running service, `s3` in a bucket that copies share. */
+    /** `files`: in a directory, for a single replica; `s3`: in a bucket that replicas share. */
     OBJECT_STORE: z.enum(['files', 's3']).default('files'),
     OBJECTS_DIR: z.string().min(1).optional(),
     S3_ENDPOINT: origin.optional(),
@@ -19,27 +19,27 @@ export const blobsConfig = commonConfig
       .string()
       .regex(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/, 'the name of a bucket is expected')
       .optional(),
-    /** What all keys in the bucket begin with. */
+    /** Prefix of all keys in the bucket. */
     S3_PREFIX: z
       .string()
       .regex(/^([A-Za-z0-9._-]+\/)*$/, 'names that each end in a slash are expected')
       .default(''),
-    /** Either the key or the name of a file that holds it. */
+    /** Either the key or the file that contains it. */
     S3_ACCESS_KEY: z.string().min(1).optional(),
     S3_ACCESS_KEY_FILE: z.string().min(1).optional(),
     S3_SECRET_KEY: z.string().min(1).optional(),
     S3_SECRET_KEY_FILE: z.string().min(1).optional(),
-    /** Whether a download is answered with the address of the object in the store, where clients reach it. */
+    /** Whether downloads are redirected to the store. */
     BLOBS_PRESIGNED: z.stringbool().default(false),
     S3_PUBLIC_ENDPOINT: origin.optional(),
     MAX_BLOB_BYTES: whole(1, 1024 ** 4).default(1024 ** 3),
-    /** Uploads under way at once, and as many downloads; of one app three quarters of that. */
+    /** Concurrent uploads, and as many downloads; three quarters of that for one app. */
     TRANSFERS_MAX: whole(1, 100_000).default(512),
-    /** A transfer on which nothing moves for this long is cut. */
+    /** A transfer without progress for this long is aborted. */
     IDLE_TIMEOUT_MS: whole(1_000, 3_600_000).default(60_000),
-    /** Age from which an upload that data does not know is given up; longer than any commit can take. */
+    /** Age from which an uncommitted upload is discarded; longer than any commit can take. */
     PENDING_GRACE_MS: whole(0, 86_400_000).default(300_000),
-    /** Age from which what the store holds without anybody knowing of it is removed; longer than any upload can take. */
+    /** Age from which unreferenced objects are removed; longer than any upload can take. */
     SWEEP_AGE_MS: whole(60_000, 30 * 86_400_000).default(86_400_000),
     SWEEP_EVERY_MS: whole(1_000, 86_400_000).default(6 * 3_600_000),
     DATA_ADDRESS: grpcAddress.optional(),

@@ -2,7 +2,7 @@ import { PoisonEvent, type BusEvent } from '@granary/shared/bus/inbox';
 import type { Connection } from '@granary/shared/postgres/pool';
 import { markAllDeleted } from './records/blobs';
 
-/** What other services say that matters to blobs. Their bytes are removed in the background. */
+/** Applies events of `data`. The bytes of deleted blobs are removed in the background. */
 export async function handleEvent(tx: Connection, event: BusEvent): Promise<void> {
   switch (event.type) {
     case 'collection.deleted':
@@ -26,7 +26,7 @@ export async function handleEvent(tx: Connection, event: BusEvent): Promise<void
   }
 }
 
-/** Absent in events of before it was published. */
+/** Absent in events of older releases. */
 function collectionNumber({ type, payload }: BusEvent): { collectionNumber?: bigint } {
   const value = payload['collection_number'];
   if (value === undefined) return {};

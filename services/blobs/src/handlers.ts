@@ -6,7 +6,7 @@ import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/rpc/implementation';
 import type { Call } from '@granary/shared/rpc/types';
 import type { AccessTo } from '@granary/shared/rpc/access';
-import { askDeletion, markDeleted, withdrawDeletion } from './records/blobs';
+import { recordDeletion, markDeleted, withdrawDeletion } from './records/blobs';
 import { isOutcomeUnknown, type BlobsContext } from './records/context';
 import { findVisible } from './transfers/download';
 
@@ -26,14 +26,14 @@ export function blobsImplementation(context: BlobsContext): Implementation<Blobs
 async function deleteBlob(context: BlobsContext, request: DeleteBlobRequest, call: Call): Promise<string> {
   const { appId, collection, blobId, ticketId } = request;
   await findVisible(context, appId, collection, blobId);
-  await askDeletion(context.pool, blobId, ticketId);
+  await recordDeletion(context.pool, blobId, ticketId);
   const { resultsJson } = await context.data.store(deletion(request), call).catch(async (error: unknown) => {
     if (!isOutcomeUnknown(error)) await withdrawDeletion(context.pool, blobId, ticketId);
     throw error;
   });
   await markDeleted(context.pool, blobId);
   context.appended.notify();
-  // What is left is removed by the next round, so that a full disk or a slow one does not make the deletion fail.
+  // The next round removes what is left, so that a full or slow disk does not fail the deletion.
   await context.removeBytes().catch((error: unknown) => context.log.warn({ err: error }, 'bytes were not removed yet'));
   const [result] = JSON.parse(resultsJson.toString()) as Array<{ celestia_height: number }>;
   if (!result) throw new ServiceError('INTERNAL', 'INTERNAL', 'data answered without a result');

@@ -21,17 +21,17 @@ import {
 } from '@granary/shared/service/start';
 import { isStorageFull, StorageMonitor } from '@granary/shared/health/storage-monitor';
 import { readableBy } from '@granary/shared/bus/subscribers';
-import { startBytes } from './transfers/server';
+import { startTransferServer } from './transfers/server';
 import type { BlobsConfig } from './config';
 import type { BlobsContext } from './records/context';
 import { handleEvent } from './events';
 import { blobsImplementation } from './handlers';
-import { createMarking } from './records/stored-uploads';
+import { createStoredUploadBatcher } from './records/stored-uploads';
 import { openObjectStore } from './objects/object-store';
 import { installationId } from './objects/objects';
 import { createRemoval } from './records/removal';
-import { startSettling } from './maintenance/reconciliation';
-import { startSweeping } from './maintenance/orphans';
+import { startReconciliation } from './maintenance/reconciliation';
+import { startOrphanCollection } from './maintenance/orphans';
 
 export interface BlobsOverrides extends Overrides {
   /** Data in the same process, or at another address than the configuration's. */
@@ -45,73 +45,19 @@ export interface RunningBlobs extends RunningService {
 }
 
 const migrations = join(__dirname, '..', 'migrations');
-/** The store is not asked more often than this. */
+/** The store is probed at most this often. */
 const probeEveryMs = 3_000;
 
 export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides = {}): Promise<RunningBlobs> {
   const data = overrides.data ?? addressOf(config);
   const dataOutbox = overrides.dataOutbox ?? addressOf(config);
   let httpAddress = '';
-  const build = async ({ pool, log, bus, trust, clock }: Context): Promise<Parts> => {
-    const stops: Array<() => Promise<void>> = [];
+  const build = async (context: Context): Promise<Parts> => {
+    const stops: Stops = [];
     try {
-      const store = await openObjectStore(config, await installationId(pool));
-      stops.push(async () => store.close?.());
-      const objectStorage = new StorageMonitor({
-        ...{ service: 'blobs', volume: 'objects', log, probe: () => store.probe() },
-        ...{ directory: config.OBJECT_STORE === 'files' ? config.OBJECTS_DIR : undefined },
-        reserveBytes: config.DISK_RESERVE_BYTES,
-      });
-      stops.push(() => objectStorage.stop());
-      const credentials = () => trust.towards('data');
-      const dataClient = openClient(loadService<DataDefinition>('data', 'Data'), data, {
-        ...{ log, credentials },
-        // Both carry a ticket, so repeating them changes nothing more.
-        repeatable: ['commitUpload', 'store', 'getCommit'],
-      });
-      stops.push(async () => dataClient.close());
-      const outboxClient = openClient(outboxDefinition, dataOutbox, { log, credentials });
-      stops.push(async () => outboxClient.close());
-      const appended = createSignal();
-      const context: BlobsContext = {
-        ...{ pool, log, store, objectStorage, appended, clock },
-        data: dataClient.client,
-        committing: new Set(),
-        markStored: createMarking(pool),
-        removeBytes: createRemoval(pool, store),
-        pendingGraceMs: config.PENDING_GRACE_MS,
-      };
-      const settling = startSettling(context);
-      stops.push(() => settling.stop());
-      const sweeping = startSweeping(context, { everyMs: config.SWEEP_EVERY_MS, minAgeMs: config.SWEEP_AGE_MS });
-      stops.push(() => sweeping.stop());
-      const consumer = startConsumer({
-        ...{ pool, log, bus, name: 'blobs', from: 'data', topics: ['usage'] },
-        source: outboxClient.client,
-        verifier: trust.verifier('data'),
-        handle: handleEvent,
-      });
-      stops.push(() => consumer.stop());
-      const bytes = await startBytes(context, {
-        listen: config.HTTP_LISTEN,
-        trust: trust.server(),
-        maxBytes: config.MAX_BLOB_BYTES,
-        transfersMax: config.TRANSFERS_MAX,
-        idleTimeoutMs: config.IDLE_TIMEOUT_MS,
-        drainTimeoutMs: config.DRAIN_TIMEOUT_MS,
-      });
-      stops.push(() => bytes.stop());
-      httpAddress = bytes.address;
-      const outbox = readableBy(['finance'], outboxImplementation({ pool, log, signer: trust.signer, appended }));
-      const implementations = [blobsImplementation(context), outbox];
-      return {
-        implementations: implementations as unknown as Implementation[],
-        checks: { object_store: probing(store, objectStorage), events: consumer.lag },
-        appended,
-        leaving: () => bytes.leave(),
-        stop: () => stopAll(stops),
-        failed: consumer.failed,
-      };
+      const built = await buildParts(config, { data, dataOutbox }, context, stops);
+      httpAddress = built.httpAddress;
+      return built.parts;
     } catch (error) {
       await stopAll(stops).catch(() => {});
       throw error;
@@ -119,6 +65,101 @@ export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides 
   };
   const running = await startService('blobs', config, migrations, overrides, build, { bus: true });
   return { ...running, httpAddress };
+}
+
+/** What is to be stopped, in reverse order. */
+type Stops = Array<() => Promise<void>>;
+
+/** Starts the parts of the service, from the store up to the listener. */
+async function buildParts(
+  config: BlobsConfig,
+  targets: { data: Target<DataDefinition>; dataOutbox: Target<OutboxDefinition> },
+  service: Context,
+  stops: Stops,
+): Promise<{ parts: Parts; httpAddress: string }> {
+  const { pool, log, bus, trust } = service;
+  const context = await openContext(config, targets.data, service, stops);
+  const { store, objectStorage, appended } = context;
+  const reconciliation = startReconciliation(context);
+  stops.push(() => reconciliation.stop());
+  const orphans = startOrphanCollection(context, { everyMs: config.SWEEP_EVERY_MS, minAgeMs: config.SWEEP_AGE_MS });
+  stops.push(() => orphans.stop());
+  const outboxClient = openClient(outboxDefinition, targets.dataOutbox, {
+    log,
+    credentials: () => trust.towards('data'),
+  });
+  stops.push(async () => outboxClient.close());
+  const consumer = startConsumer({
+    pool,
+    log,
+    bus,
+    name: 'blobs',
+    from: 'data',
+    topics: ['usage'],
+    source: outboxClient.client,
+    verifier: trust.verifier('data'),
+    handle: handleEvent,
+  });
+  stops.push(() => consumer.stop());
+  const transfers = await startTransferServer(context, {
+    listen: config.HTTP_LISTEN,
+    trust: trust.server(),
+    maxBytes: config.MAX_BLOB_BYTES,
+    transfersMax: config.TRANSFERS_MAX,
+    idleTimeoutMs: config.IDLE_TIMEOUT_MS,
+    drainTimeoutMs: config.DRAIN_TIMEOUT_MS,
+  });
+  stops.push(() => transfers.stop());
+  const outbox = readableBy(['finance'], outboxImplementation({ pool, log, signer: trust.signer, appended }));
+  const parts: Parts = {
+    implementations: [blobsImplementation(context), outbox] as unknown as Implementation[],
+    checks: { object_store: probing(store, objectStorage), events: consumer.lag },
+    appended,
+    leaving: () => transfers.leave(),
+    stop: () => stopAll(stops),
+    failed: consumer.failed,
+  };
+  return { parts, httpAddress: transfers.address };
+}
+
+/** The object store and the client of `data`, with what the parts share. */
+async function openContext(
+  config: BlobsConfig,
+  data: Target<DataDefinition>,
+  { pool, log, trust, clock }: Context,
+  stops: Stops,
+): Promise<BlobsContext> {
+  const store = await openObjectStore(config, await installationId(pool));
+  stops.push(async () => store.close?.());
+  const objectStorage = new StorageMonitor({
+    service: 'blobs',
+    volume: 'objects',
+    log,
+    probe: () => store.probe(),
+    directory: config.OBJECT_STORE === 'files' ? config.OBJECTS_DIR : undefined,
+    reserveBytes: config.DISK_RESERVE_BYTES,
+  });
+  stops.push(() => objectStorage.stop());
+  const dataClient = openClient(loadService<DataDefinition>('data', 'Data'), data, {
+    log,
+    credentials: () => trust.towards('data'),
+    // The writes carry a ticket, so a repeat changes nothing more.
+    repeatable: ['commitUpload', 'store', 'getCommit'],
+  });
+  stops.push(async () => dataClient.close());
+  return {
+    pool,
+    log,
+    store,
+    objectStorage,
+    appended: createSignal(),
+    clock,
+    data: dataClient.client,
+    committing: new Set(),
+    markStored: createStoredUploadBatcher(pool),
+    removeBytes: createRemoval(pool, store),
+    pendingGraceMs: config.PENDING_GRACE_MS,
+  };
 }
 
 function addressOf(config: BlobsConfig): { address: string } {

@@ -8,8 +8,8 @@ import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
-import { forgetPending, giveUpObjects, insertPending, markDeleted, markStored } from '../src/records/blobs';
-import { createMarking } from '../src/records/stored-uploads';
+import { discardPending, detachObjects, insertPending, markDeleted, markStored } from '../src/records/blobs';
+import { createStoredUploadBatcher } from '../src/records/stored-uploads';
 import { findReleased } from '../src/objects/objects';
 
 const log = createLogger('blobs', 'silent');
@@ -66,7 +66,7 @@ test('an object that an upload is about to use is not released, although its las
   let releasing: Promise<number> | undefined;
   const { used } = await transaction(pool, async (tx) => {
     const blob = await pending(tx);
-    releasing = giveUpObjects(pool, 100);
+    releasing = detachObjects(pool, 100);
     await somebodyWaits();
     return blob;
   });
@@ -119,7 +119,7 @@ test('those with the same bytes that are marked together end up with one object 
 
 test('uploads that are marked beside each other are each counted once, and others hear of the sum last', async () => {
   const { appId, pending } = newApp();
-  const markOne = createMarking(pool);
+  const markOne = createStoredUploadBatcher(pool);
   const blobs = await Promise.all(Array.from({ length: 20 }, () => pending(pool)));
   const mark = ({ blobId }: { blobId: string }) => markOne(appId, 'c', { blobId, ...commit });
   await Promise.all(blobs.map(mark));
@@ -137,7 +137,7 @@ test('uploads that are marked beside each other are each counted once, and other
 
 test('uploads whose marking fails do not hold up those that come after them', async () => {
   const { appId, pending } = newApp();
-  const markOne = createMarking(pool);
+  const markOne = createStoredUploadBatcher(pool);
   const [broken, whole] = [await pending(pool), await pending(pool)];
   const failing = markOne(appId, 'c', { ...commit, blobId: broken.blobId, transactionHash: '\0' });
   failing.catch(() => {});
@@ -159,8 +159,8 @@ test('an upload that is not stored shares its object with nobody, and one that i
   expect(second.used).toBe(second.own);
   const third = await pending(pool);
   expect(third.used).toBe(second.own);
-  await forgetPending(pool, first.blobId);
-  await forgetPending(pool, third.blobId);
+  await discardPending(pool, first.blobId);
+  await discardPending(pool, third.blobId);
   const released = await findReleased(pool, 1_000);
   expect([released.includes(first.own), released.includes(second.own)]).toEqual([true, false]);
 });

@@ -16,7 +16,7 @@ import type { Prices } from './usage/prices';
 import { listRetentionCosts, type CollectionCost } from './usage/usage';
 import { getWallet, type PayoutSettings, type Wallet, type Wallets } from './wallets/wallet';
 
-/** The Finance service. The gateway has seen to it that the application of a request exists. */
+/** The Finance service. The gateway has checked that the application exists. */
 export function financeHandlers(options: {
   wallets: Wallets;
   prices: Prices;

@@ -25,7 +25,7 @@ export function checkPage({ limit, offset }: PageRequest): PageRequest {
 
 /**
  * A page from the rows of `total left join page`: each carries the total, and an empty page is one row without an
- * item, which `isItem` tells.
+ * item, see `isItem`.
  */
 export function splitPage<T>(found: Array<T & { total: bigint }>, isItem: (row: T) => boolean): Page<T> {
   return { items: found.filter(isItem), total: found[0]!.total };

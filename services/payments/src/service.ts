@@ -19,7 +19,7 @@ export interface PaymentsOverrides extends Overrides {
   now?: () => Date;
 }
 
-/** The payments service: what the platform charges, as its configuration says. */
+/** The payments service: the configured prices of the platform. */
 export function startPayments(config: PaymentsConfig, overrides: PaymentsOverrides = {}): Promise<RunningService> {
   return startService('payments', config, join(__dirname, '..', 'migrations'), overrides, async ({ pool, clock }) => {
     await setPrices(

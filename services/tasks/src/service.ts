@@ -28,7 +28,7 @@ export interface TasksOverrides extends Overrides {
   dataOutbox?: Target<OutboxDefinition>;
 }
 
-/** The tasks service: answers for tickets. Throws a ConfigError when it is not told where data is. */
+/** The tasks service: the state of tickets. Throws a ConfigError when the address of `data` is missing. */
 export async function startTasks(config: TasksConfig, overrides: TasksOverrides = {}): Promise<RunningService> {
   const data = overrides.data ?? dataAt(config);
   const dataOutbox = overrides.dataOutbox ?? dataAt(config);

@@ -3,10 +3,10 @@ import type { BlobsContext } from '../records/context';
 import { knownKeys } from '../objects/objects';
 
 /**
- * Removes what crashes left in a store that several processes share, every so often, until it is stopped. One copy of the
- * service at a time does so, for it lists all of the store.
+ * Garbage collection of objects and multipart uploads that crashes left in a shared store, periodically, on one replica
+ * at a time, because it lists the whole store.
  */
-export function startSweeping(
+export function startOrphanCollection(
   context: BlobsContext,
   options: { everyMs: number; minAgeMs: number },
 ): { stop(): Promise<void> } {
@@ -14,11 +14,11 @@ export function startSweeping(
   if (!store.sweep) return { stop: () => Promise.resolve() };
   const run = async (stopping: AbortSignal) => {
     const count = await store.sweep!(new Date(clock.now().getTime() - options.minAgeMs), (keys) => {
-      // A stop need not wait for all of the store.
+      // A stop does not wait for the end of the listing.
       stopping.throwIfAborted();
       return knownKeys(pool, keys);
     });
-    if (count > 0) log.warn({ count }, 'removed from the object store what nobody knew of');
+    if (count > 0) log.warn({ count }, 'removed unreferenced objects from the store');
   };
   return startChore({ pool, log, name: 'sweep', everyMs: options.everyMs, run });
 }

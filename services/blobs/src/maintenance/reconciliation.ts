@@ -5,7 +5,7 @@ import { newCall } from '@granary/shared/rpc/types';
 import {
   findDeleting,
   findPending,
-  forgetPending,
+  discardPending,
   markDeleted,
   markStored,
   storedUpload,
@@ -16,13 +16,13 @@ import type { BlobsContext } from '../records/context';
 
 const batchSize = 100;
 const roundEveryMs = 2_000;
-/** Short, for a stop waits for it. */
+/** Short, because a stop waits for it. */
 const askTimeoutMs = 3_000;
 
-/** The commit of a ticket, undefined when data knows none. */
+/** The commit of a ticket; undefined when `data` has none. */
 async function findCommit(context: BlobsContext, ticketId: string): Promise<Commit | undefined> {
   try {
-    return await context.data.getCommit({ ticketId }, newCall('blobs:settling', askTimeoutMs));
+    return await context.data.getCommit({ ticketId }, newCall('blobs:reconciliation', askTimeoutMs));
   } catch (error) {
     if (error instanceof ServiceError && error.code === 'NOT_FOUND') return undefined;
     throw error;
@@ -30,10 +30,10 @@ async function findCommit(context: BlobsContext, ticketId: string): Promise<Comm
 }
 
 /**
- * Decides about an upload that was left between its bytes and its commit, by asking data: what data has committed is
- * a blob; what it has not, and cannot any more, is thrown away. Answers whether it is a blob.
+ * Decides an upload whose outcome is unknown: if `data` has committed its ticket it is a blob; if not, and it no longer
+ * can, it is discarded. Returns whether it is a blob.
  */
-export async function settleUpload(context: BlobsContext, blob: Blob): Promise<boolean> {
+export async function reconcileUpload(context: BlobsContext, blob: Blob): Promise<boolean> {
   const isCommitting = context.committing.has(blob.blobId);
   const commit = await findCommit(context, blob.ticket);
   if (commit) {
@@ -42,13 +42,13 @@ export async function settleUpload(context: BlobsContext, blob: Blob): Promise<b
     return true;
   }
   if (isCommitting || context.clock.now().getTime() - blob.createdAt.getTime() < context.pendingGraceMs) return false;
-  await forgetPending(context.pool, blob.blobId);
-  context.log.info({ blobId: blob.blobId, app: blob.appId }, 'gave up an upload that was never committed');
+  await discardPending(context.pool, blob.blobId);
+  context.log.info({ blobId: blob.blobId, app: blob.appId }, 'discarded an upload that was never committed');
   return false;
 }
 
-/** Decides about a deletion that was left between data and here. */
-async function settleDeletion(context: BlobsContext, blob: Blob): Promise<void> {
+/** Finishes a deletion whose outcome is unknown, or withdraws it. */
+async function reconcileDeletion(context: BlobsContext, blob: Blob): Promise<void> {
   const ticket = blob.deleteTicket!;
   if (await findCommit(context, ticket)) {
     await markDeleted(context.pool, blob.blobId);
@@ -61,27 +61,27 @@ async function settleDeletion(context: BlobsContext, blob: Blob): Promise<void> 
 async function round(context: BlobsContext, isStopping: () => boolean): Promise<void> {
   for (const blob of await findPending(context.pool, batchSize)) {
     if (isStopping()) return;
-    if (!context.committing.has(blob.blobId)) await settleUpload(context, blob);
+    if (!context.committing.has(blob.blobId)) await reconcileUpload(context, blob);
   }
   for (const blob of await findDeleting(context.pool, context.pendingGraceMs, batchSize)) {
     if (isStopping()) return;
-    await settleDeletion(context, blob);
+    await reconcileDeletion(context, blob);
   }
   await context.removeBytes(isStopping);
 }
 
 /**
- * Settles what was left undecided, now and every few seconds, until it is stopped. All copies of the service may do so at
- * once: each step asks data, and changes a row only from the state that it was decided in.
+ * Reconciles uploads and deletions of unknown outcome with `data`, now and every few seconds. All replicas may do so at
+ * once: each step changes a row only from the state in which it was decided.
  */
-export function startSettling(context: BlobsContext): { stop(): Promise<void> } {
+export function startReconciliation(context: BlobsContext): { stop(): Promise<void> } {
   const stopped = new AbortController();
   const run = async () => {
     while (!stopped.signal.aborted) {
       await round(context, () => stopped.signal.aborted).catch((error: unknown) => {
-        context.log.warn({ err: error }, 'blobs were not settled, trying again');
+        context.log.warn({ err: error }, 'reconciliation failed and will be retried');
       });
-      // An abort ends the pause, and that is all that it does.
+      // An abort only ends the pause.
       await delay(roundEveryMs, undefined, { signal: stopped.signal }).catch(() => {});
     }
   };

@@ -6,8 +6,8 @@ import type { ObjectStore } from '@granary/shared/objects/store';
 import type { BlobsConfig } from '../config';
 
 /**
- * The store that the configuration names, ready to be used. `owner` tells this installation from others that might be
- * given the same bucket by mistake. Throws a ConfigError when the store cannot be used.
+ * Opens the configured store. `owner` identifies this installation, so that a bucket of another one is refused. Throws a
+ * ConfigError when the store cannot be used.
  */
 export async function openObjectStore(config: BlobsConfig, owner: string): Promise<ObjectStore> {
   if (config.OBJECT_STORE === 'files') return openFilesystemStore(config.OBJECTS_DIR!);

@@ -2,13 +2,13 @@ import { execute, row, rows, type Connection, type Queryable } from '@granary/sh
 import { sql } from '@granary/shared/postgres/sql';
 
 /**
- * Which objects there are in the store, and which blobs use them. Blobs of one app with the same bytes use one object;
- * those of different apps never do. Two rules keep an object and its users together: a new blob takes a share lock on
- * the object that it is going to use, and an object is released under a lock that excludes it, once no blob is left
- * that uses it. A released object is never used again; the same bytes get a new one.
+ * The objects in the store and their references. Blobs of one app with the same bytes share an object; blobs of different
+ * apps never do. Two rules keep references valid: a new blob takes a share lock on the object that it will use, and an
+ * object is released under an exclusive lock, when no blob uses it. A released object is never used again; the same bytes
+ * get a new one.
  */
 
-/** Identifies this installation to a bucket that it might share with others by mistake. */
+/** The id that marks a bucket as belonging to this installation. */
 export async function installationId(db: Queryable): Promise<string> {
   return (await row<{ id: string }>(db, sql`select id::text from installation`))!.id;
 }
@@ -23,8 +23,8 @@ export async function knownKeys(db: Queryable, keys: readonly string[]): Promise
 }
 
 /**
- * Makes a blob that was stored use the object of others with the same bytes. That there was one is seen only now: both
- * were uploaded at the same moment. Its own object is released.
+ * Makes a stored blob share the object of another one with the same bytes, and releases its own. Needed when both were
+ * uploaded concurrently.
  */
 export async function shareObject(tx: Connection, blobId: string): Promise<void> {
   const other = await row<{ own: string; shared: string }>(
@@ -44,7 +44,8 @@ export async function shareObject(tx: Connection, blobId: string): Promise<void>
 
 /** Releases those of the objects that no blob uses any more, as this transaction sees it. */
 export async function releaseObjects(tx: Connection, keys: readonly string[]): Promise<void> {
-  // The lock comes first, in a statement of its own: what the next one sees is then final. The order avoids deadlocks.
+  // Locked first, by a statement of its own: the next one then has a snapshot that includes all users. Ordered against
+  // deadlocks.
   await execute(tx, sql`select from object where object_key = any(${keys}::text[]) order by object_key for update`);
   await execute(
     tx,
@@ -62,7 +63,7 @@ export async function findReleased(db: Queryable, limit: number): Promise<string
   return found.map(({ key }) => key);
 }
 
-/** Forgets objects whose bytes are gone. */
-export async function forgetReleased(db: Queryable, keys: readonly string[]): Promise<void> {
+/** Deletes the rows of objects whose bytes are removed. */
+export async function deleteReleased(db: Queryable, keys: readonly string[]): Promise<void> {
   await execute(db, sql`delete from object where object_key = any(${keys}::text[]) and released_at is not null`);
 }

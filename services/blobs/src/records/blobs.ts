@@ -11,7 +11,7 @@ export interface Blob {
   appId: string;
   collection: string;
   state: 'pending' | 'stored' | 'deleted';
-  /** null once a deleted blob has given its object up. */
+  /** null once a deleted blob no longer refers to its object. */
   objectKey: string | null;
   sizeBytes: bigint;
   /** Hex. */
@@ -28,11 +28,11 @@ export interface StoredUpload {
   blobId: string;
   transactionHash: string;
   height: bigint;
-  /** Data's number of the collection: which one of its name. 0 when data does not say. */
+  /** The number of the collection in the catalog of `data`; 0 when the answer has none. */
   collectionNumber: bigint;
 }
 
-/** From what data answers about its commit. */
+/** From the answer of `data` about its commit. */
 export const storedUpload = (
   blobId: string,
   commit: { transactionHash: string; height: string; collectionNumber: string },
@@ -59,8 +59,8 @@ export interface NewBlob extends Pick<
 }
 
 /**
- * Writes down a blob that data is about to commit, and answers the key of its object: the one that it brings, or one
- * of the same app that has the same bytes already.
+ * Inserts a blob that `data` is about to commit, and returns the key of its object: the given one, or that of an
+ * object of the same app with the same bytes.
  */
 export async function insertPending(db: Queryable, blob: NewBlob): Promise<string> {
   const { appId, objectKey, sha256, sizeBytes } = blob;
@@ -82,8 +82,8 @@ export async function insertPending(db: Queryable, blob: NewBlob): Promise<strin
   return inserted!.objectKey;
 }
 
-/** Forgets a blob that never became visible. */
-export async function forgetPending(pool: Pool, blobId: string): Promise<void> {
+/** Deletes a blob that never became visible. */
+export async function discardPending(pool: Pool, blobId: string): Promise<void> {
   await retriedTransaction(pool, async (tx) => {
     const forgotten = await row<{ objectKey: string }>(
       tx,
@@ -107,8 +107,8 @@ export async function findBlob(
 }
 
 /**
- * Data has committed these: from now on they count, and others with the same bytes use their objects. Again changes
- * nothing.
+ * Marks blobs as stored, after `data` has committed them: they count in the usage, and later blobs with the same bytes
+ * share their objects. Idempotent.
  */
 export async function markStored(pool: Pool, uploads: readonly StoredUpload[]): Promise<void> {
   const mark = () =>
@@ -153,8 +153,8 @@ export async function markStored(pool: Pool, uploads: readonly StoredUpload[]): 
   });
 }
 
-/** Remembers, before data is asked to delete the metadata document, under which ticket that is done. */
-export async function askDeletion(db: Queryable, blobId: string, ticket: string): Promise<void> {
+/** Records the ticket of a deletion before `data` deletes the metadata document under it. */
+export async function recordDeletion(db: Queryable, blobId: string, ticket: string): Promise<void> {
   await execute(
     db,
     sql`update blob set delete_ticket = ${ticket}, delete_asked_at = now() where blob_id = ${blobId} and state = 'stored'`,
@@ -169,7 +169,7 @@ export async function withdrawDeletion(db: Queryable, blobId: string, ticket: st
   );
 }
 
-/** The metadata document is deleted, so the blob is. Its bytes are still to be removed. */
+/** Marks a blob as deleted after its metadata document. Its bytes are removed later. */
 export async function markDeleted(pool: Pool, blobId: string): Promise<void> {
   await retriedTransaction(pool, async (tx) => {
     const gone = await row<UsageChange>(
@@ -183,9 +183,9 @@ export async function markDeleted(pool: Pool, blobId: string): Promise<void> {
 }
 
 /**
- * Marks the blobs of a collection, or of a whole app, or those of some documents, as deleted. A collection of the same
- * name may have blobs again by now: those of another number stay, and of blobs without a number those that were stored
- * after `before`, the time of the deletion.
+ * Marks the blobs of a collection, of an app, or of some documents as deleted. A later collection of the same name may
+ * have blobs already: those with another number stay, and so do blobs without a number that were created after `before`,
+ * the time of the deletion.
  */
 export async function markAllDeleted(
   tx: Connection,
@@ -210,12 +210,12 @@ export async function markAllDeleted(
   for (const change of gone) await changeUsage(tx, change);
 }
 
-/** Uploads that were left undecided, oldest first. */
+/** Uploads whose outcome is unknown, oldest first. */
 export async function findPending(db: Queryable, limit: number): Promise<Blob[]> {
   return rows<Blob>(db, sql`select ${columns} from blob where state = 'pending' order by created_at limit ${limit}`);
 }
 
-/** Deletions that were asked for so long ago that whoever did it is not at it any more. */
+/** Deletions that were recorded more than `ageMs` ago and never finished, oldest first. */
 export async function findDeleting(db: Queryable, ageMs: number, limit: number): Promise<Blob[]> {
   return rows<Blob>(
     db,
@@ -225,8 +225,8 @@ export async function findDeleting(db: Queryable, ageMs: number, limit: number):
   );
 }
 
-/** Makes at most `limit` deleted blobs give up their objects, and releases those that no other blob uses. Answers how many. */
-export async function giveUpObjects(pool: Pool, limit: number): Promise<number> {
+/** Detaches at most `limit` deleted blobs from their objects and releases objects without users. Returns how many. */
+export async function detachObjects(pool: Pool, limit: number): Promise<number> {
   return retriedTransaction(pool, async (tx) => {
     const given = await rows<{ objectKey: string }>(
       tx,

@@ -7,30 +7,30 @@ import type { ObjectStore } from '@granary/shared/objects/store';
 import type { DatabaseClock } from '@granary/shared/postgres/clock';
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { StorageMonitor } from '@granary/shared/health/storage-monitor';
-import type { Marking } from './stored-uploads';
+import type { MarkStored } from './stored-uploads';
 import type { Removal } from './removal';
 
-/** What every part of the service works with. */
+/** What the parts of the service share. */
 export interface BlobsContext {
   pool: Pool;
   clock: DatabaseClock;
   log: Logger;
   store: ObjectStore;
-  /** The room of the store. */
+  /** Free space of the store. */
   objectStorage: StorageMonitor;
   data: Client<DataDefinition>;
   /** Notified after events were committed. */
   appended: Signal;
-  /** Blobs whose commit is under way in this process; nobody else decides about them meanwhile. */
+  /** Blobs whose commit is in flight in this process; reconciliation skips them. */
   committing: Set<string>;
-  markStored: Marking;
+  markStored: MarkStored;
   removeBytes: Removal;
   pendingGraceMs: number;
-  /** Of the transfer at hand, if it is traced. */
+  /** The trace of the current transfer, if it is traced. */
   trace?: string;
 }
 
-/** Long enough for several tries of a commit while data restarts. */
+/** Long enough for several attempts to commit while `data` restarts. */
 export const dataTimeoutMs = 20_000;
 
 const unknownOutcomes = new Set(['UNAVAILABLE', 'DEADLINE_EXCEEDED', 'CANCELLED', 'INTERNAL']);

@@ -1,24 +1,24 @@
 import type { ObjectStore } from '@granary/shared/objects/store';
 import { row, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { giveUpObjects } from './blobs';
-import { findReleased, forgetReleased } from '../objects/objects';
+import { detachObjects } from './blobs';
+import { findReleased, deleteReleased } from '../objects/objects';
 
 const batchSize = 100;
 
 /**
- * The advisory lock, in the database of blobs, that a backup holds while it copies the objects which its cut names. Those
- * who remove objects hold it shared. It belongs to a session, so a backup that is killed gives it back at once.
+ * The advisory lock, in the database of blobs, that a backup holds exclusively while it copies objects; removal holds it
+ * shared. It belongs to a session, so it is released as soon as a backup is killed.
  */
 export const removalLockKey = 4_702_117_307;
 
 /**
- * Removes the bytes that no blob uses any more: those of deleted blobs, and of uploads that were given up. While a backup
- * copies objects they stay, and a later call removes them.
+ * Removes the bytes that no blob uses: those of deleted blobs and of abandoned uploads. While a backup copies objects
+ * nothing is removed; a later call does it.
  */
 export type Removal = (isStopping?: () => boolean) => Promise<void>;
 
-/** One pass runs at a time, for each holds a connection; calls that come meanwhile share the next one. */
+/** One pass runs at a time, because each holds a connection; calls that arrive meanwhile share the next pass. */
 export function createRemoval(pool: Pool, store: ObjectStore): Removal {
   let running: Promise<void> | undefined;
   let next: Promise<void> | undefined;
@@ -41,13 +41,13 @@ export function createRemoval(pool: Pool, store: ObjectStore): Removal {
 }
 
 async function removeReleased(pool: Pool, store: ObjectStore, isStopping: () => boolean): Promise<void> {
-  while (!isStopping() && (await giveUpObjects(pool, batchSize)) === batchSize);
+  while (!isStopping() && (await detachObjects(pool, batchSize)) === batchSize);
   while (!isStopping() && (await findReleased(pool, 1)).length > 0) {
     const isAllowed = await unlessBackedUp(pool, async (db) => {
       const keys = await findReleased(db, batchSize);
       // The rows go last, so that a crash in between leaves nothing that is not tried again.
       for (const key of keys) await store.delete(key);
-      await forgetReleased(db, keys);
+      await deleteReleased(db, keys);
     });
     if (!isAllowed) return;
   }

@@ -2,7 +2,7 @@ import type { Pool } from '@granary/shared/postgres/pool';
 import { markStored, type StoredUpload } from './blobs';
 
 /** Marks an upload of a collection as stored. */
-export type Marking = (appId: string, collection: string, upload: StoredUpload) => Promise<void>;
+export type MarkStored = (appId: string, collection: string, upload: StoredUpload) => Promise<void>;
 
 interface Batch {
   uploads: StoredUpload[];
@@ -10,14 +10,13 @@ interface Batch {
 }
 
 /**
- * Marks uploads as stored, together those of a collection that wait at the same moment: all of them count on one row,
- * so they would follow each other in any case, each with a flush to disk of its own. There are never more than the
- * transfers under way.
+ * Marks uploads as stored, with group commit by collection: uploads of a collection update the same usage row, so they
+ * are serial anyway, and one transaction saves a flush for each. Bounded by the number of transfers in flight.
  */
-export function createMarking(pool: Pool): Marking {
-  /** Of each collection, the batch that has not begun. */
+export function createStoredUploadBatcher(pool: Pool): MarkStored {
+  /** The batch of each collection that has not begun. */
   const waiting = new Map<string, Batch>();
-  /** And the end of the batch that was begun or queued last. */
+  /** The end of the latest batch of each collection. */
   const last = new Map<string, Promise<void>>();
   return (appId, collection, upload) => {
     const key = JSON.stringify([appId, collection]);
@@ -31,7 +30,7 @@ export function createMarking(pool: Pool): Marking {
       waiting.delete(key);
       return markStored(pool, uploads);
     };
-    // The one before has told its own callers how it ended.
+    // The failure of the batch before was reported to its own callers.
     const marked = (last.get(key) ?? Promise.resolve()).then(mark, mark);
     waiting.set(key, { uploads, marked });
     last.set(key, marked);

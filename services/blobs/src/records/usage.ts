@@ -2,7 +2,7 @@ import { append } from '@granary/shared/bus/outbox';
 import { row, type Connection } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 
-/** Blobs that a collection has gained, or lost. */
+/** A change of the blobs of a collection; negative for removed ones. */
 export interface UsageChange {
   appId: string;
   collection: string;
@@ -13,9 +13,9 @@ export interface UsageChange {
 }
 
 /**
- * Counts a change and publishes what the collection holds now: absolute values, so that applying it twice is harmless.
- * Each collection of a name counts for itself, for blobs of a deleted one may go while the next one has some already.
- * Blobs without a number count in the first collection of their name that has one.
+ * Applies a change to the counters of a collection and publishes the new totals: absolute values, so applying the event
+ * twice is harmless. Collections of the same name are counted apart by their number, because blobs of a deleted one may
+ * be removed after its successor has some. Blobs without a number count in the first numbered collection of their name.
  */
 export async function changeUsage(tx: Connection, change: UsageChange): Promise<void> {
   const { appId, collection } = change;
@@ -48,7 +48,7 @@ interface CountedUsage {
   at: Date;
 }
 
-/** What was counted under the name alone counts here from now on; its row keeps its sequence numbers. */
+/** Takes over what was counted by name alone; that row keeps its sequence numbers. */
 async function countNumbered(
   tx: Connection,
   { appId, collection, sizeBytes, blobCount }: UsageChange,
@@ -56,7 +56,7 @@ async function countNumbered(
 ): Promise<CountedUsage> {
   const counted = await row<CountedUsage>(
     tx,
-    // What is inserted is checked even where there is a row already, and of less there is always one.
+    // Postgres checks the inserted values even on conflict; a decrease always finds a row.
     sql`with unnumbered as (
         update blob_usage set size_bytes = 0, blob_count = 0, counts_in = ${number}
         where app_id = ${appId} and collection = ${collection} and counts_in is null

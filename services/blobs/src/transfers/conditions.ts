@@ -2,29 +2,34 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { listedEtags, namesCurrent } from '@granary/shared/http/etag';
 import type { ByteRange } from '@granary/shared/objects/store';
 
-/** What a conditional or partial GET asks for, after RFC 9110 §13 and §14. */
-export type Wanted =
+/** The result of the conditions and the range of a GET, RFC 9110 §13 and §14. */
+export type ConditionalResult =
   | { kind: 'whole' }
   | { kind: 'part'; range: ByteRange }
   | { kind: 'not-modified' }
   | { kind: 'precondition-failed' }
   | { kind: 'unsatisfiable' };
 
-/** Decides by the conditions in their order: If-Match, If-None-Match, then If-Range and Range (for GET alone). */
-export function wanted(method: string, headers: IncomingHttpHeaders, etag: string, sizeBytes: number): Wanted {
+/** Evaluates If-Match, If-None-Match, then If-Range and Range (for GET only), in this order. */
+export function evaluateConditions(
+  method: string,
+  headers: IncomingHttpHeaders,
+  etag: string,
+  sizeBytes: number,
+): ConditionalResult {
   const ifMatch = headers['if-match'];
   if (ifMatch !== undefined && !listedEtags(ifMatch, etag).includes(etag)) return { kind: 'precondition-failed' };
   if (namesCurrent(headers['if-none-match'], etag)) return { kind: 'not-modified' };
   const range = headers.range;
   if (range === undefined || method !== 'GET') return { kind: 'whole' };
-  // No Last-Modified is ever sent, so a date cannot match.
+  // Last-Modified is never sent, so a date cannot match.
   const ifRange = headers['if-range'];
   if (ifRange !== undefined && ifRange !== etag) return { kind: 'whole' };
   return parseRange(range, sizeBytes);
 }
 
-/** One range of bytes. Several ranges, other units and nonsense are ignored: the whole is the answer then. */
-function parseRange(text: string, sizeBytes: number): Wanted {
+/** One range of bytes. Several ranges, other units and malformed ones are ignored: the answer is the whole blob. */
+function parseRange(text: string, sizeBytes: number): ConditionalResult {
   const match = /^bytes=\s*(\d{0,15})-(\d{0,15})\s*$/i.exec(text.trim());
   const [, first = '', last = ''] = match ?? [];
   if (!match || (first === '' && last === '')) return { kind: 'whole' };

@@ -1,4 +1,4 @@
-/** What is stored when a client names no type, or something that is none. */
+/** Stored when a client sends no media type, or an invalid one. */
 const unknownType = 'application/octet-stream';
 const filenameMaxCharacters = 255;
 
@@ -11,9 +11,9 @@ export function storedType(declared: string): string {
   return text.length <= 255 && MEDIA_TYPE.test(text) ? text : unknownType;
 }
 
-/** The name that a client gave to a file, without directories and control characters; null when nothing is left. */
+/** The file name of a client without directories and control characters; null when nothing remains. */
 export function storedFilename(given: string | null): string | null {
-  // Control characters, halves of surrogate pairs, and what turns the direction of text around to disguise a name.
+  // Control characters, lone surrogates, and bidirectional overrides, which can disguise a name.
   const name = (given ?? '').replace(/^.*[/\\]/s, '').replace(/[\p{Cc}\p{Cs}\u2028-\u202e\u2066-\u2069]/gu, '');
   const kept = [...name].slice(0, filenameMaxCharacters).join('').trim();
   return kept === '' || kept === '.' || kept === '..' ? null : kept;

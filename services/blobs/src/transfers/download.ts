@@ -5,15 +5,15 @@ import type { ReadGrant } from '@granary/shared/trust/blob-grant';
 import type { ByteRange, ObjectStore } from '@granary/shared/objects/store';
 import { flow } from '@granary/shared/http/pipe';
 import { blobNotFound, findBlob, type Blob } from '../records/blobs';
-import { wanted } from './conditions';
+import { evaluateConditions } from './conditions';
 import { contentDisposition } from './content';
 import type { BlobsContext } from '../records/context';
-import { settleUpload } from '../maintenance/reconciliation';
+import { reconcileUpload } from '../maintenance/reconciliation';
 
 /** The bytes never change, but the blob may be deleted and a public collection become private. */
 const cacheControl = 'private, no-cache';
 
-/** The blob, if it is visible: a blob is, from the moment that data has committed it. Throws BLOB_NOT_FOUND. */
+/** The blob, if it is visible: from the moment at which `data` has committed it. Throws BLOB_NOT_FOUND. */
 export async function findVisible(
   context: BlobsContext,
   appId: string,
@@ -22,7 +22,7 @@ export async function findVisible(
 ): Promise<Blob> {
   const blob = await findBlob(context.pool, appId, collection, blobId);
   if (!blob) throw blobNotFound();
-  if (blob.state === 'pending' && !(await settleUpload(context, blob))) throw blobNotFound();
+  if (blob.state === 'pending' && !(await reconcileUpload(context, blob))) throw blobNotFound();
   return blob;
 }
 
@@ -39,7 +39,7 @@ export async function download(
   const blob = await findVisible(context, grant.appId, grant.collection, grant.blobId);
   const sizeBytes = Number(blob.sizeBytes);
   const etag = `"${blob.sha256}"`;
-  const answer = wanted(request.method ?? 'GET', request.headers, etag, sizeBytes);
+  const answer = evaluateConditions(request.method ?? 'GET', request.headers, etag, sizeBytes);
   if (answer.kind === 'precondition-failed') {
     throw new ServiceError('FAILED_PRECONDITION', 'PRECONDITION_FAILED', 'The blob is not the one that If-Match names');
   }
@@ -68,11 +68,11 @@ export async function download(
   const bytes = await readBytes(context, blob, range);
   response.writeHead(range ? 206 : 200);
   await flow(bytes, response);
-  // For the trace; there is nobody left to be told.
-  if (!response.writableFinished) throw bytes.errored ?? new Error('the reader went away');
+  // Only the trace shows it: the client is gone.
+  if (!response.writableFinished) throw bytes.errored ?? new Error('the client closed the connection');
 }
 
-/** Reads the object of a blob, or the one that it shares with others since this was looked up. */
+/** Opens the object of a blob, or the one that it shares since the look-up. */
 async function readBytes(context: BlobsContext, blob: Blob, range: ByteRange | undefined): Promise<Readable> {
   const bytes = await context.store.read(blob.objectKey!, range);
   if (bytes) return bytes;
@@ -83,7 +83,7 @@ async function readBytes(context: BlobsContext, blob: Blob, range: ByteRange | u
   return others;
 }
 
-/** Where the store itself gives the blob out, if it does that. */
+/** The presigned URL of the blob, if the store offers them. */
 async function presignedUrl(store: ObjectStore, blob: Blob): Promise<string | undefined> {
   return store.presign?.(blob.objectKey!, {
     contentType: blob.contentType,

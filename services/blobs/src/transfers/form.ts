@@ -6,18 +6,20 @@ import type { ObjectStore, ReceivedObject } from '@granary/shared/objects/store'
 
 /** Bytes of the JSON text of a blob's own metadata. */
 export const metadataMaxBytes = 64 * 1024;
-/** What a form may hold beside file and metadata: boundaries, headers of parts, a preamble. */
+/** Bytes of a form besides file and metadata: boundaries, headers of parts, a preamble. */
 export const formOverheadBytes = 64 * 1024;
 
 const partHeaderMaxBytes = 16 * 1024;
+type Form = InstanceType<typeof Busboy>;
+
 const partBufferBytes = 256 * 1024;
 
-/** An upload whose bytes are in the store, and are nobody's yet. */
+/** An upload whose bytes are in the store but not referenced yet. */
 export interface ReceivedUpload {
   object: ReceivedObject;
   contentType: string;
   filename: string | null;
-  /** JSON text as it came, empty when there was none. */
+  /** JSON text as received; empty when there was none. */
   metadata: Buffer;
 }
 
@@ -29,7 +31,7 @@ export function tooLarge(what: string, maxBytes: number, part: string): ServiceE
 }
 
 export function clientGone(): ServiceError {
-  return new ServiceError('CANCELLED', 'CANCELLED', 'The client went away');
+  return new ServiceError('CANCELLED', 'CANCELLED', 'The client closed the connection');
 }
 
 /** Lets at most `maxBytes` through, and throws PAYLOAD_TOO_LARGE at the first byte beyond. */
@@ -42,7 +44,7 @@ export async function* limited(source: AsyncIterable<Buffer>, maxBytes: number):
   }
 }
 
-/** Reading it to a point and no further neither destroys the stream nor makes an error of its own. */
+/** Ending the iteration early neither destroys the stream nor raises an error. */
 function chunksOf(stream: Readable): AsyncIterable<Buffer> {
   return stream.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
 }
@@ -54,7 +56,7 @@ export async function receiveRaw(
   maxBytes: number,
 ): Promise<ReceivedUpload> {
   const header = request.headers['x-blob-metadata'];
-  // Header values come byte for byte as Latin-1; what the client wrote is UTF-8.
+  // Node decodes header values as Latin-1; clients send UTF-8.
   const metadata = Buffer.from(typeof header === 'string' ? header : '', 'latin1');
   if (metadata.length > metadataMaxBytes) throw tooLarge('The metadata', metadataMaxBytes, 'metadata');
   const contentType = request.headers['content-type'];
@@ -69,7 +71,7 @@ export async function receiveRaw(
 
 /**
  * A multipart/form-data body: part `blob` is the file, the optional part `metadata` a JSON text, in any order. The file
- * flows into the store while the form is read. Whatever is wrong is thrown after what had been stored is discarded.
+ * is streamed into the store while the form is parsed. On an error the stored bytes are discarded before it is thrown.
  */
 export async function receiveForm(
   request: IncomingMessage,
@@ -77,31 +79,76 @@ export async function receiveForm(
   maxBytes: number,
 ): Promise<ReceivedUpload> {
   const form = openForm(request);
-  const parts: { object?: Promise<ReceivedObject>; metadata?: Promise<Buffer>; stream?: Readable } = {};
-  let contentType = '';
-  let filename: string | null = null;
+  const parts = new FormParts(store, maxBytes);
+  try {
+    await parsed(request, form, parts, maxBytes);
+    return await parts.received();
+  } catch (error) {
+    request.unpipe(form);
+    const isParseError = error instanceof Error && !(error instanceof ServiceError) && !('code' in error);
+    const refused = isParseError ? malformed() : error;
+    await parts.discard(refused as Error);
+    throw refused;
+  }
+}
 
-  const read = new Promise<void>((resolve, reject) => {
+/** The parts of one form: the file, which goes to the store as it arrives, and the metadata. */
+class FormParts {
+  private object: Promise<ReceivedObject> | undefined;
+  private metadata: Promise<Buffer> | undefined;
+  private stream: Readable | undefined;
+  private contentType = '';
+  private filename: string | null = null;
+
+  constructor(
+    private readonly store: ObjectStore,
+    private readonly maxBytes: number,
+  ) {}
+
+  /** Begins to read a part. Its failure is passed to `reject`, and so is a part that is not expected. */
+  add(
+    name: string,
+    stream: Readable,
+    filename: string | undefined,
+    type: string,
+    reject: (error: unknown) => void,
+  ): void {
+    // The reader of the part sees its errors while it reads; this listener sees those before and after.
+    stream.on('error', reject);
+    this.stream = stream;
+    if (name === 'blob' && !this.object) {
+      this.contentType = type;
+      this.filename = filename ?? null;
+      this.object = this.store.receive(limited(chunksOf(stream), this.maxBytes));
+      this.object.catch(reject);
+    } else if (name === 'metadata' && !this.metadata) {
+      this.metadata = collect(chunksOf(stream));
+      this.metadata.catch(reject);
+    } else {
+      const isKnown = name === 'blob' || name === 'metadata';
+      const message = isKnown ? 'is given more than once' : 'is not a part of an upload';
+      reject(invalid('The form has a part that does not belong there', { [name ?? '(unnamed)']: [message] }));
+      stream.resume();
+    }
+  }
+
+  async received(): Promise<ReceivedUpload> {
+    const [object, metadata = Buffer.alloc(0)] = await Promise.all([this.object, this.metadata]);
+    if (!object) throw invalid('The upload has no file', { blob: ['is missing'] });
+    return { object, contentType: this.contentType, filename: this.filename, metadata };
+  }
+
+  async discard(error: Error): Promise<void> {
+    this.stream?.destroy(error);
+    await Promise.allSettled([this.metadata, this.object?.then((object) => object.discard())]);
+  }
+}
+
+/** Resolves when the form has ended; rejects at the first error of the form, of a part or of the connection. */
+function parsed(request: IncomingMessage, form: Form, parts: FormParts, maxBytes: number): Promise<void> {
+  return new Promise<void>((resolve, reject) => {
     let seenBytes = 0;
-    form.on('file', (name, stream, partFilename, _encoding, partType) => {
-      // Whoever reads the part meets its errors; this listener is for those that come before or after.
-      stream.on('error', reject);
-      parts.stream = stream;
-      if (name === 'blob' && !parts.object) {
-        contentType = partType;
-        filename = partFilename ?? null;
-        parts.object = store.receive(limited(chunksOf(stream), maxBytes));
-        parts.object.catch(reject);
-      } else if (name === 'metadata' && !parts.metadata) {
-        parts.metadata = collect(chunksOf(stream));
-        parts.metadata.catch(reject);
-      } else {
-        const message =
-          name === 'blob' || name === 'metadata' ? 'is given more than once' : 'is not a part of an upload';
-        reject(invalid('The form has a part that does not belong there', { [name ?? '(unnamed)']: [message] }));
-        stream.resume();
-      }
-    });
+    form.on('file', (name, stream, filename, _encoding, type) => parts.add(name, stream, filename, type, reject));
     form.on('finish', resolve);
     form.on('error', () => reject(malformed()));
     request.on('data', (chunk: Buffer) => {
@@ -114,23 +161,9 @@ export async function receiveForm(
     });
     request.pipe(form);
   });
-
-  try {
-    await read;
-    const [object, metadata] = await Promise.all([parts.object, parts.metadata]);
-    if (!object) throw invalid('The upload has no file', { blob: ['is missing'] });
-    return { object, contentType, filename, metadata: metadata ?? Buffer.alloc(0) };
-  } catch (error) {
-    request.unpipe(form);
-    const refused =
-      error instanceof Error && !(error instanceof ServiceError) && !('code' in error) ? malformed() : error;
-    parts.stream?.destroy(refused as Error);
-    await Promise.allSettled([parts.metadata, parts.object?.then((object) => object.discard())]);
-    throw refused;
-  }
 }
 
-function openForm(request: IncomingMessage): InstanceType<typeof Busboy> {
+function openForm(request: IncomingMessage): Form {
   try {
     return new Busboy({
       headers: request.headers as BusboyHeaders,

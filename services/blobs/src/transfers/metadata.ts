@@ -6,9 +6,8 @@ import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value
 const metadataDepthMax = 64;
 
 /**
- * Checks the metadata that a client sent with a blob: a JSON object, or nothing. Which of its fields are taken and
- * what the schema of the collection says is the data service's business. Answers its canonical text, the same for the
- * same content whatever the order of its keys. Throws VALIDATION_FAILED.
+ * Checks the metadata of a blob: a JSON object, or nothing; `data` checks its fields against the schema. Returns its
+ * canonical text, which does not depend on the order of its keys. Throws VALIDATION_FAILED.
  */
 export function canonicalMetadata(text: Buffer): string {
   if (text.length === 0) return '';
@@ -35,7 +34,7 @@ function canonical(value: JsonValue): string {
   return JSON.stringify(value);
 }
 
-/** What makes two uploads the same for an idempotency key. Lengths come first, so that no text can move into the next. */
+/** The identity of an upload for an idempotency key. Lengths delimit the texts, so that different uploads differ. */
 export function contentHash(sha256: string, contentType: string, filename: string | null, metadata: string): Buffer {
   const hash = createHash('sha256');
   for (const text of [sha256, contentType, filename ?? '', metadata])

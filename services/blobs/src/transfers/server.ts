@@ -12,7 +12,7 @@ import { download } from './download';
 import { tracedTransfer } from './tracing';
 import { upload } from './upload';
 
-export interface BytesOptions {
+export interface TransferServerOptions {
   /** host:port, 0 for any free port. */
   listen: string;
   trust: ServerTrust;
@@ -20,37 +20,40 @@ export interface BytesOptions {
   /** Uploads at once, and as many downloads. */
   transfersMax: number;
   idleTimeoutMs: number;
-  /** Time that transfers under way have to finish when it stops. */
+  /** How long transfers in flight may take to finish when it stops. */
   drainTimeoutMs: number;
 }
 
-export interface Bytes {
-  /** host:port, with the port that was really taken. */
+export interface TransferServer {
+  /** host:port, with the actual port. */
   address: string;
-  /** From here on each connection ends with the answer that is under way on it, so that callers go elsewhere. */
+  /** From now on each connection closes after its current answer, so that callers choose another replica. */
   leave(): void;
   stop(): Promise<void>;
 }
 
-/** Longer than the gateway keeps an idle connection, so that it is never the server who closes one that is just used. */
+/** Longer than the gateway keeps an idle connection, so that the server never closes one that is about to be used. */
 const keepAliveTimeoutMs = 120_000;
-/** The part of the places of a direction that one application may have. */
+/** The share of the transfers in one direction that one application may have. */
 const appPercent = 75;
 const headersTimeoutMs = 10_000;
-/** How long a sender that was refused may go on sending before it is cut off; its answer must reach it first. */
+/** How long a refused client may go on sending before its connection is closed; it must receive its answer first. */
 const lingerMs = 5_000;
 const socketBufferBytes = 256 * 1024;
 
 /**
- * The internal HTTP listener: `POST /blob` takes a blob in, `GET` and `HEAD /blob` give one out. What is done with
- * which blob says the grant of the gateway; without one nothing is done.
+ * The internal HTTP listener: `POST /blob` uploads, `GET` and `HEAD /blob` download. The grant of the gateway names the
+ * operation and the blob; requests without one are refused.
  */
-export async function startBytes(context: BlobsContext, options: BytesOptions): Promise<Bytes> {
+export async function startTransferServer(
+  context: BlobsContext,
+  options: TransferServerOptions,
+): Promise<TransferServer> {
   const { transfersMax: total } = options;
   const places = () => new KeyedBudget({ total, perKey: { app: Math.ceil((total * appPercent) / 100) } });
   const directions = { upload: places(), read: places() };
   let leaving = false;
-  const server = createHopServer(options.trust.tls, (request, response) => {
+  const server = createHttpServer(options.trust.tls, (request, response) => {
     if (leaving) response.setHeader('Connection', 'close');
     const requestId = String(request.headers['x-request-id'] ?? '');
     const transfer = async () => {
@@ -82,11 +85,11 @@ export async function startBytes(context: BlobsContext, options: BytesOptions): 
   };
 }
 
-function createHopServer(tls: ServerTrust['tls'], listener: RequestListener): Server {
+function createHttpServer(tls: ServerTrust['tls'], listener: RequestListener): Server {
   const limits = {
     keepAliveTimeout: keepAliveTimeoutMs,
     headersTimeout: headersTimeoutMs,
-    // An upload may take as long as it likes, as long as something moves.
+    // An upload may take any time as long as bytes arrive.
     requestTimeout: 0,
     highWaterMark: socketBufferBytes,
   };
@@ -95,7 +98,7 @@ function createHopServer(tls: ServerTrust['tls'], listener: RequestListener): Se
 
 async function serve(
   context: BlobsContext,
-  options: BytesOptions,
+  options: TransferServerOptions,
   request: IncomingMessage,
   response: ServerResponse,
   { grant, requestId }: { grant: Grant; requestId: string },
@@ -124,7 +127,7 @@ const httpStatus: Partial<Record<StatusName, number>> = {
   INTERNAL: 500,
 };
 
-/** An error as the gateway rebuilds it; the status is for people with a packet trace, for clients the gateway makes one. */
+/** Sends an error in the form from which the gateway rebuilds it. The status is for debugging only. */
 function answerError(
   context: BlobsContext,
   request: IncomingMessage,
@@ -132,7 +135,7 @@ function answerError(
   error: unknown,
   requestId: string,
 ): void {
-  // Whoever left needs no answer, and an answer that has begun cannot become another.
+  // The client is gone, or an answer has already begun.
   if (response.destroyed || response.headersSent || request.errored) {
     if (!response.writableFinished) response.destroy();
     return;

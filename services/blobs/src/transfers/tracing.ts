@@ -6,8 +6,7 @@ import type { BlobsContext } from '../records/context';
 const start = (name: string, kind: SpanStart['kind']): SpanStart => ({ service: 'blobs', name, kind });
 
 /**
- * Does the work of a transfer, in a span when it is traced; what the work asks of the object store and of data then
- * belongs to that.
+ * Runs a transfer in a span if it is traced; calls to the object store and to `data` become its children.
  */
 export function tracedTransfer(
   context: BlobsContext,
@@ -20,12 +19,12 @@ export function tracedTransfer(
   );
 }
 
-/** A call that belongs to the transfer of the context. */
+/** A call to `data` in the trace of the transfer. */
 export function callWithin({ trace }: BlobsContext, requestId: string, timeoutMs: number): Call {
   return { ...newCall(requestId, timeoutMs), trace };
 }
 
-/** Spans for taking in the bytes of an object, for making it durable, and for opening one. */
+/** Adds spans for receiving an object, making it durable, and opening it. */
 function tracedStore(store: ObjectStore, trace: string): ObjectStore {
   const span = <T>(name: string, work: () => Promise<T>) => traced(start(name, 'client'), trace, work);
   return {

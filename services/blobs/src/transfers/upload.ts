@@ -3,7 +3,7 @@ import { ServiceError, unavailable } from '@granary/shared/errors';
 import type { UploadGrant } from '@granary/shared/trust/blob-grant';
 import type { CommitUploadRequest } from '@granary/shared/gen/granary/data/v1/CommitUploadRequest';
 import type { CommitUploadResponse } from '@granary/shared/gen/granary/data/v1/CommitUploadResponse';
-import { forgetPending, insertPending, storedUpload } from '../records/blobs';
+import { discardPending, insertPending, storedUpload } from '../records/blobs';
 import { storedFilename, storedType } from './content';
 import { dataTimeoutMs, isOutcomeUnknown, type BlobsContext } from '../records/context';
 import { formOverheadBytes, metadataMaxBytes, receiveForm, receiveRaw, tooLarge, type ReceivedUpload } from './form';
@@ -21,8 +21,8 @@ export interface UploadAnswer {
 }
 
 /**
- * Takes in a blob and makes it visible: bytes durable, a pending row that knows them, the commit in data, the row
- * stored. Whatever ends it before the commit leaves nothing; what a crash leaves in between is settled later.
+ * Stores a blob and makes it visible: bytes durable, a pending row, the commit in `data`, the row marked as stored. A
+ * failure before the commit leaves nothing; what a crash leaves in between is reconciled later.
  */
 export async function upload(
   context: BlobsContext,
@@ -55,7 +55,7 @@ export async function upload(
   }
 }
 
-/** What can be refused before a byte of the body is read. */
+/** Refuses what can be refused before the body is read. */
 function refuseEarly(request: IncomingMessage, maxBytes: number, isForm: boolean): void {
   const encoding = request.headers['content-encoding'] ?? 'identity';
   if (encoding.toLowerCase() !== 'identity') {
@@ -69,7 +69,7 @@ function refuseEarly(request: IncomingMessage, maxBytes: number, isForm: boolean
   if (declaredBytes > maxBytes + overheadBytes) throw tooLarge('A blob', maxBytes, 'blob');
 }
 
-/** Checks what came with the bytes, and writes down whose they are. */
+/** Checks the metadata, inserts the pending row and makes the bytes durable. */
 async function prepare(
   context: BlobsContext,
   received: ReceivedUpload,
@@ -91,8 +91,8 @@ async function prepare(
     else await object.discard();
     refuseLate(context, startedMs);
   } catch (error) {
-    // Data was never asked about this row, so there is nothing to settle.
-    await dropped(context, blobId, requestId, () => forgetPending(context.pool, blobId));
+    // The commit was never sent, so the outcome is known.
+    await dropped(context, blobId, requestId, () => discardPending(context.pool, blobId));
     throw error;
   }
   return {
@@ -112,15 +112,15 @@ async function prepare(
 }
 
 /**
- * A pending blob is given up at a certain age. Nothing may be committed any more by then, so an upload that stood still
- * for too long (a process that was paused, a store that was away) is refused while there is time for a commit.
+ * Reconciliation discards a pending blob at a certain age, and nothing may be committed by then. So an upload that stalled
+ * (a paused process, an unreachable store) is refused while there is still time for a commit.
  */
 function refuseLate(context: BlobsContext, startedMs: number): void {
   const latestMs = startedMs + Math.max(context.pendingGraceMs - 2 * dataTimeoutMs, dataTimeoutMs);
   if (context.clock.now().getTime() > latestMs) throw unavailable('Storing the blob took too long');
 }
 
-/** Drops an upload that was refused. Should that fail, its row is still there and is settled later. */
+/** Drops a refused upload. If that fails, its row remains and is reconciled later. */
 async function dropped(
   context: BlobsContext,
   blobId: string,
@@ -140,7 +140,7 @@ async function commit(
   const { blobId } = message;
   const drop = () =>
     dropped(context, blobId, requestId, async () => {
-      await forgetPending(context.pool, blobId);
+      await discardPending(context.pool, blobId);
       await context.removeBytes();
     });
   let committed: CommitUploadResponse;
@@ -151,13 +151,13 @@ async function commit(
     throw error;
   }
   if (committed.blobId !== blobId) {
-    // The idempotency key was used before: what came now was the same, and the blob of then is the answer.
+    // A repeat of an earlier upload with the same idempotency key: the answer is the earlier blob.
     await drop();
     return committed;
   }
   const stored = storedUpload(blobId, committed);
   await context.markStored(message.appId, message.collection, stored).catch((error: unknown) => {
-    // It is visible, for data has committed it; the row follows when it is read or settled.
+    // It is visible, because `data` has committed it; the row is updated when it is read or reconciled.
     context.log.warn({ err: error, requestId, blobId }, 'a committed blob was not marked as stored');
   });
   context.appended.notify();

@@ -23,7 +23,7 @@ export async function updatePayoutSettings(
     wallets.addressPrefix,
   );
   await getWallet(wallets, appId);
-  // One statement: whoever waits for the row sees what the one before has written, and decides on that.
+  // One statement: a concurrent change waits for the row and is decided against its new values.
   const after = await row<PayoutSettings>(
     wallets.pool,
     sql`update wallet set

@@ -1,33 +1,32 @@
 import type { Prices } from './prices';
 import { costUnits } from './retention';
 
-/** What a service holds of a collection since a moment. */
+/** The bytes that a service stores for a collection from a moment on. */
 export interface Measure {
   bytes: bigint;
   at: Date;
 }
 
 /**
- * One collection: of those that had the same name one after the other each is a generation, told apart by the data
- * service's number. What one has cost is still owed when it is deleted.
+ * One collection. Collections that had the same name one after the other are generations of it, distinguished by their
+ * number in `data`. The cost of a deleted one is still owed.
  *
- * Its events come from two services, so those of the one may be applied long before those of the other, and the state
- * must be the same in the end. Events of one service arrive in order. The data service decides when the generation
- * began to hold bytes, and when it ended; so what is known of blobs is settled only up to the time of the last event of
- * data, and waits in `ahead` beyond it.
+ * Its events come from two services. Those of one service arrive in order, but one service may be far ahead of the other,
+ * and the final state must not depend on it. The events of `data` determine when the generation began and ended; so
+ * measures of blobs are settled up to the time of the latest event of `data`, and wait in `pendingBlobs` beyond it.
  */
 export interface Generation {
   appId: string;
   collection: string;
-  /** 0: known only by an event of the blobs service that has no number; the next collection of the name takes it over. */
+  /** 0: known only from an event of `blobs` without a number; the next collection of the name takes it over. */
   number: bigint;
   retentionDays: number | null;
   documentCount: bigint;
   data: Measure;
   /** Settled up to here. */
   blobs: Measure;
-  /** Later measures of blobs, in order. */
-  ahead: readonly Measure[];
+  /** Later measures of blobs, in order, not settled yet. */
+  pendingBlobs: readonly Measure[];
   beganAt: Date | null;
   /** What has been settled, in units, see retention.ts. */
   accrued: bigint;
@@ -37,16 +36,16 @@ export interface Generation {
 /** Before any event. */
 const never = new Date(0);
 
-/** Of a busy collection while the events of data are held up; beyond, the oldest one is settled with what is known. */
-const aheadMax = 500;
+/** Bounds the pending measures while events of `data` are delayed; beyond, the oldest is settled. */
+const pendingBlobsMax = 500;
 
 export const newGeneration = (appId: string, collection: string, number: bigint): Generation => ({
   ...{ appId, collection, number, retentionDays: null, documentCount: 0n },
-  ...{ data: { bytes: 0n, at: never }, blobs: { bytes: 0n, at: never }, ahead: [] },
+  ...{ data: { bytes: 0n, at: never }, blobs: { bytes: 0n, at: never }, pendingBlobs: [] },
   ...{ beganAt: null, accrued: 0n, deletedAt: null },
 });
 
-/** Absolute figures of the data service. Those of a generation that was deleted change nothing. */
+/** Applies absolute figures of `data`. They do not change a deleted generation. */
 export async function withData(
   before: Generation,
   change: Measure & Pick<Generation, 'documentCount' | 'retentionDays'>,
@@ -60,14 +59,14 @@ export async function withData(
   return settled({ ...before, retentionDays, documentCount, data: { bytes, at }, beganAt, accrued }, prices);
 }
 
-/** What the blobs service holds: absolute. After the end of the generation it costs nothing. */
+/** Applies the absolute size of the blobs. After the end of the generation it costs nothing. */
 export async function withBlobs(before: Generation, change: Measure, prices: Prices): Promise<Generation> {
-  const last = before.ahead.at(-1) ?? before.blobs;
+  const last = before.pendingBlobs.at(-1) ?? before.blobs;
   const next = { bytes: change.bytes, at: later(last.at, change.at) };
-  return settled({ ...before, ahead: [...before.ahead, next] }, prices);
+  return settled({ ...before, pendingBlobs: [...before.pendingBlobs, next] }, prices);
 }
 
-/** Its end. What it holds after it costs nothing, whatever is still to come of blobs from before. */
+/** Ends the generation. Later events of its blobs cost nothing after this time. */
 export async function ended(before: Generation, at: Date, prices: Prices): Promise<Generation> {
   if (before.deletedAt) return before;
   const deletedAt = later(before.data.at, at);
@@ -76,35 +75,35 @@ export async function ended(before: Generation, at: Date, prices: Prices): Promi
   return settled({ ...before, documentCount: 0n, data, deletedAt, accrued }, prices);
 }
 
-/** Settles the measures of blobs that no later event of data can change any more. */
+/** Settles the measures of blobs that no later event of `data` can affect. */
 async function settled(before: Generation, prices: Prices): Promise<Generation> {
   let { accrued, blobs } = before;
-  const ahead = [...before.ahead];
+  const pendingBlobs = [...before.pendingBlobs];
   for (;;) {
-    const [next] = ahead;
-    if (!next || (next.at > before.data.at && !before.deletedAt && ahead.length <= aheadMax)) break;
+    const [next] = pendingBlobs;
+    if (!next || (next.at > before.data.at && !before.deletedAt && pendingBlobs.length <= pendingBlobsMax)) break;
     accrued += await costBetween(before, blobs, next.at, prices);
     blobs = next;
-    ahead.shift();
+    pendingBlobs.shift();
   }
-  return { ...before, accrued, blobs, ahead };
+  return { ...before, accrued, blobs, pendingBlobs };
 }
 
-/** All that it has cost until now, in units. */
+/** The total cost until now, in units. */
 export async function costUntil(generation: Generation, now: Date, prices: Prices): Promise<bigint> {
-  const { data, blobs, ahead } = generation;
+  const { data, blobs, pendingBlobs } = generation;
   let units = generation.accrued + (await costBetween(generation, data, now, prices));
   let from = blobs;
-  for (const next of ahead) {
+  for (const next of pendingBlobs) {
     units += await costBetween(generation, from, earlier(next.at, now), prices);
     from = next;
   }
   return units + (await costBetween(generation, from, now, prices));
 }
 
-/** What it holds now. */
-export function bytesOf({ data, blobs, ahead }: Generation): bigint {
-  return data.bytes + (ahead.at(-1) ?? blobs).bytes;
+/** The bytes stored now. */
+export function bytesOf({ data, blobs, pendingBlobs }: Generation): bigint {
+  return data.bytes + (pendingBlobs.at(-1) ?? blobs).bytes;
 }
 
 async function costBetween(

@@ -7,21 +7,19 @@ import { execute, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { PriceList, PricePeriod } from './retention';
 
-const askTimeoutMs = 1_000;
+const readTimeoutMs = 1_000;
 const freshMs = 60_000;
-/** After a failure payments is left alone for so long. */
+/** Pause after a failure. */
 const retryMs = 5_000;
 
 export interface Prices {
-  /**
-   * What keeping data has cost over time. Throws UNAVAILABLE only if payments has never been reached, and is not now.
-   */
+  /** The retention prices over time. Throws UNAVAILABLE only if `payments` has never been reached. */
   list(): Promise<PriceList>;
 }
 
 /**
- * The prices of the payments service, asked for at most once a minute. A change is written down with its time, so
- * that what has accrued keeps its price, and so that the last price is known when payments is away.
+ * The prices of the payments service, read at most once a minute. Each change is stored with its time, so that accrued
+ * costs keep their price and the last price is known while `payments` is unreachable.
  */
 export function createPrices(options: {
   pool: Pool;
@@ -36,10 +34,10 @@ export function createPrices(options: {
 
   const refresh = async (): Promise<PriceList> => {
     try {
-      await write(pool, now(), await ask(payments));
+      await write(pool, now(), await readPrices(payments));
       validUntilMs = now().getTime() + freshMs;
     } catch (error) {
-      log.warn({ err: error }, 'prices could not be asked for, the last ones are used');
+      log.warn({ err: error }, 'prices could not be read; the last known ones are used');
       validUntilMs = now().getTime() + retryMs;
     }
     const [first, ...rest] = await read(pool);
@@ -59,8 +57,8 @@ export function createPrices(options: {
   };
 }
 
-async function ask(payments: Client<PaymentsDefinition>): Promise<Omit<PricePeriod, 'sinceMs'>> {
-  const found = await payments.getPrices({}, newCall('finance-prices', askTimeoutMs));
+async function readPrices(payments: Client<PaymentsDefinition>): Promise<Omit<PricePeriod, 'sinceMs'>> {
+  const found = await payments.getPrices({}, newCall('finance-prices', readTimeoutMs));
   return { utiaPerGibDay: parseUtia(found.retentionUtiaPerGibDay), freeDays: found.retentionFreeDays };
 }
 

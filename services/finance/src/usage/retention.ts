@@ -1,4 +1,4 @@
-/** A price, and since when it holds; the first of a list holds for all time before it too. */
+/** A price and the time from which it applies; the first of a list applies to all time before it too. */
 export interface PricePeriod {
   sinceMs: number;
   utiaPerGibDay: bigint;
@@ -10,12 +10,12 @@ export interface PricePeriod {
 export type PriceList = readonly [PricePeriod, ...PricePeriod[]];
 
 export const dayMs = 86_400_000;
-/** What is charged together, and what a month means in `monthly_cost`. */
+/** The charging period, and the month of `monthly_cost`. */
 export const periodMs = 30 * dayMs;
 
 /**
- * Costs are kept in bytes x milliseconds x utia per GiB-day, which is whole and exact; so many of them are one utia.
- * A cost is divided only when somebody looks, so that small collections do not round to nothing for ever.
+ * Costs accrue in units of bytes x milliseconds x utia per GiB-day, which are integers and exact; this many are one utia.
+ * They are divided only when displayed, so that small collections do not round to nothing.
  */
 export const unitsPerUtia = 2n ** 30n * BigInt(dayMs);
 
@@ -23,11 +23,11 @@ export interface Kept {
   bytes: bigint;
   fromMs: number;
   toMs: number;
-  /** When the first bytes of the collection came: the free days count from here. */
+  /** Time of the first bytes of the collection: the free days count from here. */
   beganMs: number;
 }
 
-/** What keeping bytes for a time costs, in units. Each part of the time has the price and free days of its day. */
+/** The cost of storing bytes for an interval, in units. Each part has the price and free days of its day. */
 export function costUnits({ bytes, fromMs, toMs, beganMs }: Kept, prices: PriceList): bigint {
   let units = 0n;
   for (const [at, { sinceMs, utiaPerGibDay, freeDays }] of prices.entries()) {
@@ -42,7 +42,7 @@ export const wholeUtia = (units: bigint): bigint => units / unitsPerUtia;
 
 export const roundedUtia = (units: bigint): bigint => (units + unitsPerUtia / 2n) / unitsPerUtia;
 
-/** The end of the period of 30 days, counted from the first bytes, that a moment lies in. */
+/** The end of the charging period that contains a moment; periods count from the first bytes. */
 export function periodEndMs(beganMs: number, nowMs: number): number {
   return beganMs + (Math.floor(Math.max(0, nowMs - beganMs) / periodMs) + 1) * periodMs;
 }

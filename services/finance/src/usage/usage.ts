@@ -13,7 +13,7 @@ import {
 import type { Prices } from './prices';
 import { costUnits, currentPrice, periodEndMs, periodMs, roundedUtia, wholeUtia } from './retention';
 
-/** What the data service says of a collection after a change: absolute figures. */
+/** The state of a collection after a change, from `data`: absolute figures. */
 export interface DataUsage {
   appId: string;
   collection: string;
@@ -28,7 +28,7 @@ export async function applyDataUsage(tx: Connection, prices: Prices, change: Dat
   await edit(tx, change, change.number, (generation) => withData(generation, change, prices));
 }
 
-/** What the blobs service says of the blobs of a collection after a change: absolute. */
+/** The size of the blobs of a collection after a change, from `blobs`: absolute. */
 export interface BlobUsage {
   appId: string;
   collection: string;
@@ -47,7 +47,7 @@ export async function applyBlobUsage(tx: Connection, prices: Prices, change: Blo
 
 /**
  * The collection that an event without a number is about: the one of that name at its time. Undefined when that is an
- * earlier one, whose blobs are being deleted; 0 for one that the data service has yet to tell of.
+ * earlier one, whose blobs are being deleted; 0 for one without an event of `data` so far.
  */
 async function numberOf(tx: Connection, { appId, collection, at }: BlobUsage): Promise<bigint | undefined> {
   const last = await row<Pick<Generation, 'number' | 'beganAt' | 'deletedAt'>>(
@@ -158,7 +158,7 @@ async function retentionCost(
   };
 }
 
-interface GenerationRow extends Omit<Generation, 'data' | 'blobs' | 'ahead' | 'accrued'> {
+interface GenerationRow extends Omit<Generation, 'data' | 'blobs' | 'pendingBlobs' | 'accrued'> {
   dataBytes: bigint;
   dataAt: Date;
   blobBytes: bigint;
@@ -174,17 +174,17 @@ const columns = sql`app_id as "appId", collection, number, retention_days as "re
 
 function fromRow(found: GenerationRow): Generation {
   const { dataBytes, dataAt, blobBytes, blobAt, blobAhead, accrued, ...same } = found;
-  const ahead = JSON.parse(blobAhead) as Array<[string, number]>;
+  const pending = JSON.parse(blobAhead) as Array<[string, number]>;
   return {
     ...same,
     data: { bytes: dataBytes, at: dataAt },
     blobs: { bytes: blobBytes, at: blobAt },
-    ahead: ahead.map(([bytes, atMs]) => ({ bytes: BigInt(bytes), at: new Date(atMs) })),
+    pendingBlobs: pending.map(([bytes, atMs]) => ({ bytes: BigInt(bytes), at: new Date(atMs) })),
     accrued: BigInt(accrued),
   };
 }
 
-const toAhead = (measures: readonly Measure[]): string =>
+const toPendingText = (measures: readonly Measure[]): string =>
   JSON.stringify(measures.map(({ bytes, at }) => [bytes.toString(), at.getTime()]));
 
 // Any fixed number. A batch of events touches many rows, in the order of the events: the consumers of the two sources
@@ -207,7 +207,7 @@ async function edit(
   if (isGone) return;
   const name = sql`app_id = ${appId} and collection = ${collection}`;
   if (number > 0n) {
-    // What was heard of blobs alone is about the collection that begins next.
+    // Events of blobs alone belong to the collection that begins next.
     await execute(
       tx,
       sql`update collection_generation set number = ${number} where ${name} and number = 0
@@ -228,7 +228,7 @@ async function save(tx: Connection, generation: Generation): Promise<void> {
     sql`insert into collection_generation (app_id, collection, number, retention_days, document_count, data_bytes,
           data_at, blob_bytes, blob_at, blob_ahead, began_at, accrued, deleted_at)
         values (${appId}, ${collection}, ${number}, ${retentionDays}, ${documentCount}, ${data.bytes},
-          ${data.at}, ${blobs.bytes}, ${blobs.at}, ${toAhead(generation.ahead)}, ${beganAt}, ${generation.accrued}, ${deletedAt})
+          ${data.at}, ${blobs.bytes}, ${blobs.at}, ${toPendingText(generation.pendingBlobs)}, ${beganAt}, ${generation.accrued}, ${deletedAt})
         on conflict (app_id, collection, number) do update set
           retention_days = excluded.retention_days, document_count = excluded.document_count,
           data_bytes = excluded.data_bytes, data_at = excluded.data_at, blob_bytes = excluded.blob_bytes,

@@ -6,9 +6,9 @@ import { generateMnemonic, mnemonicToSeed, validateMnemonic } from '@scure/bip39
 import { wordlist } from '@scure/bip39/wordlists/english';
 import { StartError } from '@granary/shared/start-error';
 
-/** Holds the seed of all addresses; private keys never leave it. A vault or a KMS is another driver of the same. */
+/** Keeps the seed of all addresses; private keys never leave it. A vault or a KMS can implement it as well. */
 export interface KeyProvider {
-  /** Tells one seed from another, and gives nothing of it away. */
+  /** Identifies the seed without revealing it. */
   readonly fingerprint: string;
   /** The compressed secp256k1 public key of m/44'/118'/0'/0/index. */
   publicKey(index: number): Promise<Uint8Array>;
@@ -55,8 +55,8 @@ async function readKeyFile(path: string): Promise<string> {
 }
 
 /**
- * The file is written whole and reaches the disk under another name first; the link gives it its own unless somebody
- * else was faster. So there is never a part of a seed, nor a second seed in its place.
+ * The file is written and flushed under a temporary name, then linked to its own unless that exists. So there is never a
+ * partial seed, and never a second one in its place.
  */
 async function makeKeyFile(path: string): Promise<void> {
   if (await exists(path)) return;

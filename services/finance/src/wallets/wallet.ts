@@ -44,8 +44,8 @@ export interface Wallet {
 export const walletAccount = (appId: string): string => `app:${appId}`;
 
 /**
- * The wallet of an application, made at its first use; its address never changes. The caller has seen to it that
- * the application exists.
+ * The wallet of an application, created at its first use; its address never changes. The caller has checked that the
+ * application exists.
  */
 export async function getWallet(wallets: Wallets, appId: string): Promise<Wallet> {
   const found = await readWallet(wallets.pool, appId);
@@ -97,8 +97,8 @@ export function availableOf(amounts: { balance: bigint; pending: bigint; locked:
 }
 
 /**
- * The second of two that race changes nothing and leaves a number of the sequence unused. The conflict may be found by
- * any of the unique indexes, that of the account included, so the statement names none of them.
+ * The loser of a race changes nothing and leaves a number of the sequence unused. Any of the unique indexes may detect the
+ * conflict, so the statement names none of them.
  */
 async function makeWallet({ pool, keys, addressPrefix }: Wallets, appId: string): Promise<void> {
   const { index } = (await row<{ index: bigint }>(pool, sql`select nextval('wallet_index') as index`))!;

@@ -1,19 +1,19 @@
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { blobsConfig } from '@granary/blobs/config';
-import { startBlobs } from '@granary/blobs/service';
+import { startBlobs, type RunningBlobs } from '@granary/blobs/service';
 import { dataConfig } from '@granary/data/config';
 import { dataDefinition, startData } from '@granary/data/service';
 import { financeConfig } from '@granary/finance/config';
 import { startFinance } from '@granary/finance/service';
 import { gatewayConfig } from '@granary/gateway/config';
-import { startGateway } from '@granary/gateway/service';
+import { startGateway, type RunningGateway } from '@granary/gateway/service';
 import { paymentsConfig } from '@granary/payments/config';
 import { paymentsDefinition, startPayments } from '@granary/payments/service';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { readConfig, type Environment } from '@granary/shared/config';
 import { targetOf, type ServiceTarget, type Target } from '@granary/shared/grpc/client';
-import type { ServiceDefinition } from '@granary/shared/rpc/types';
+import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
 import { stopAll, type Running } from '@granary/shared/service/lifecycle';
 import type { Logger } from '@granary/shared/logger';
 import type { RunningService } from '@granary/shared/service/start';
@@ -25,21 +25,21 @@ export const databaseServices = ['payments', 'data', 'blobs', 'finance', 'tasks'
 export type DatabaseService = (typeof databaseServices)[number];
 
 export interface ConstellationOptions {
-  /** Where each service finds its own database. */
+  /** The URL of each service's database. */
   databaseUrls: Record<DatabaseService, string>;
-  /** Holds objects, skills documents and the seed of the wallets. */
+  /** For objects, skills documents and the seed of the wallets. */
   directory: string;
   host: string;
   /** 0 for any free port. */
   port: number;
   operatorKey: string;
-  /** From which the services derive those with which they sign their calls; over the byte hop they always do. */
+  /** From which the services derive those with which they sign their calls; between gateway and blobs they always do. */
   internalSecret: string;
   /** `direct`: callers call handlers. `wire`: over gRPC on loopback, as between processes. */
   transport: 'direct' | 'wire';
-  /** Each service gets a child that names it. */
+  /** Each service logs to a child that names it. */
   log: Logger;
-  /** Settings for all services, by the names of their environment: each takes those that it knows. */
+  /** Settings for all services, by the names of their environment: each reads its own. */
   environment?: Environment;
   /** Settings of single services beyond these, by the names of their environment. */
   settings?: Partial<Record<DatabaseService | 'gateway', Record<string, string>>>;
@@ -50,102 +50,131 @@ export interface Constellation extends Running {
   port: number;
 }
 
-/** All six services in this process. Stops in reverse order. */
+/** Starts all six services in this process. They stop in reverse order. */
 export async function startConstellation(options: ConstellationOptions): Promise<Constellation> {
-  const { log, transport, directory, environment } = options;
-  await mkdir(directory, { recursive: true });
-  const stops: Array<() => Promise<void>> = [];
-  let url: string | undefined;
-  const overrides = (service: string) => ({ log: log.child({ service }), listen: transport === 'wire' });
-  const common = (service: DatabaseService) => ({
-    ...environment,
-    DATABASE_URL: options.databaseUrls[service],
-    LISTEN: '127.0.0.1:0',
-    INTERNAL_SECRET: options.internalSecret,
-    ...options.settings?.[service],
-  });
-  const where = (service: RunningService): ServiceTarget =>
-    service.address === undefined ? { implementations: service.implementations } : { address: service.address };
-  const target = <D extends ServiceDefinition>(service: RunningService, definition: D): Target<D> =>
-    targetOf(where(service), definition);
-  const started = <S extends RunningService>(service: S): S => {
-    stops.push(() => service.stop());
-    return service;
-  };
-
+  await mkdir(options.directory, { recursive: true });
+  const starter = new Starter(options);
   try {
-    const payments = started(
-      await startPayments(readConfig(paymentsConfig, common('payments')), overrides('payments')),
-    );
-    const data = started(
-      await startData(
-        readConfig(dataConfig, {
-          SKILLS_DIRECTORY: join(directory, 'skills'),
-          DATABASE_DIRECTORY: directory,
-          ...common('data'),
-        }),
-        {
-          ...overrides('data'),
-          publicUrl: () => environment?.PUBLIC_URL ?? url,
-        },
-      ),
-    );
-    const dataOutbox = target(data, outboxDefinition);
-    const blobs = started(
-      await startBlobs(
-        readConfig(blobsConfig, {
-          OBJECTS_DIR: join(directory, 'objects'),
-          HTTP_LISTEN: '127.0.0.1:0',
-          ...common('blobs'),
-        }),
-        { ...overrides('blobs'), data: target(data, dataDefinition), dataOutbox },
-      ),
-    );
-    const finance = started(
-      await startFinance(
-        readConfig(financeConfig, { KEY_FILE: join(directory, 'wallet-seed'), ...common('finance') }),
-        {
-          ...overrides('finance'),
-          payments: target(payments, paymentsDefinition),
-          dataOutbox,
-          blobsOutbox: target(blobs, outboxDefinition),
-        },
-      ),
-    );
-    const tasks = started(
-      await startTasks(readConfig(tasksConfig, common('tasks')), {
-        ...overrides('tasks'),
-        data: target(data, dataDefinition),
-        dataOutbox,
-      }),
-    );
-    const gateway = await startGateway(
-      readConfig(gatewayConfig, {
-        ...environment,
-        HOST: options.host,
-        PORT: String(options.port),
-        OPERATOR_KEY: options.operatorKey,
-        INTERNAL_SECRET: options.internalSecret,
-        BLOBS_HTTP_ADDRESS: blobs.httpAddress,
-        ...options.settings?.gateway,
-      }),
-      {
-        log: log.child({ service: 'gateway' }),
-        targets: {
-          data: where(data),
-          blobs: where(blobs),
-          finance: where(finance),
-          payments: where(payments),
-          tasks: where(tasks),
-        },
-      },
-    );
-    url = gateway.url;
-    stops.push(() => gateway.stop());
-    const { port, leavingMs = 0 } = gateway;
-    return { url, port, leavingMs, stop: () => stopAll(stops) };
+    const { url, port, leavingMs = 0 } = await starter.start();
+    return { url, port, leavingMs, stop: () => stopAll(starter.stops) };
   } catch (error) {
-    await stopAll(stops).catch(() => {});
+    await stopAll(starter.stops).catch(() => {});
     throw error;
   }
 }
+
+/** Starts the services in the order of their needs and connects them. */
+class Starter {
+  /** What has been started so far, to be stopped in reverse order. */
+  readonly stops: Array<() => Promise<void>> = [];
+  private url: string | undefined;
+
+  constructor(private readonly options: ConstellationOptions) {}
+
+  async start(): Promise<RunningGateway> {
+    const payments = await this.started(
+      startPayments(readConfig(paymentsConfig, this.environmentOf('payments')), this.overridesOf('payments')),
+    );
+    const data = await this.started(this.startData());
+    const blobs = await this.started(this.startBlobs(data));
+    const finance = await this.started(this.startFinance({ data, blobs, payments }));
+    const tasks = await this.started(
+      startTasks(readConfig(tasksConfig, this.environmentOf('tasks')), {
+        ...this.overridesOf('tasks'),
+        data: targetOf(whereIs(data), dataDefinition),
+        dataOutbox: outboxOf(data),
+      }),
+    );
+    const gateway = await this.started(this.startGateway({ data, blobs, finance, payments, tasks }));
+    this.url = gateway.url;
+    return gateway;
+  }
+
+  private startData(): Promise<RunningService> {
+    const { directory, environment } = this.options;
+    const config = readConfig(dataConfig, {
+      SKILLS_DIRECTORY: join(directory, 'skills'),
+      DATABASE_DIRECTORY: directory,
+      ...this.environmentOf('data'),
+    });
+    return startData(config, { ...this.overridesOf('data'), publicUrl: () => environment?.PUBLIC_URL ?? this.url });
+  }
+
+  private startBlobs(data: RunningService): Promise<RunningBlobs> {
+    const config = readConfig(blobsConfig, {
+      OBJECTS_DIR: join(this.options.directory, 'objects'),
+      HTTP_LISTEN: '127.0.0.1:0',
+      ...this.environmentOf('blobs'),
+    });
+    return startBlobs(config, {
+      ...this.overridesOf('blobs'),
+      data: targetOf(whereIs(data), dataDefinition),
+      dataOutbox: outboxOf(data),
+    });
+  }
+
+  private startFinance(needed: Record<'data' | 'blobs' | 'payments', RunningService>): Promise<RunningService> {
+    const config = readConfig(financeConfig, {
+      KEY_FILE: join(this.options.directory, 'wallet-seed'),
+      ...this.environmentOf('finance'),
+    });
+    return startFinance(config, {
+      ...this.overridesOf('finance'),
+      payments: targetOf(whereIs(needed.payments), paymentsDefinition),
+      dataOutbox: outboxOf(needed.data),
+      blobsOutbox: outboxOf(needed.blobs),
+    });
+  }
+
+  private startGateway(
+    services: Record<DatabaseService, RunningService> & { blobs: RunningBlobs },
+  ): Promise<RunningGateway> {
+    const { environment, settings, log, host, port, operatorKey, internalSecret } = this.options;
+    const config = readConfig(gatewayConfig, {
+      ...environment,
+      HOST: host,
+      PORT: String(port),
+      OPERATOR_KEY: operatorKey,
+      INTERNAL_SECRET: internalSecret,
+      BLOBS_HTTP_ADDRESS: services.blobs.httpAddress,
+      ...settings?.gateway,
+    });
+    return startGateway(config, {
+      log: log.child({ service: 'gateway' }),
+      targets: {
+        data: whereIs(services.data),
+        blobs: whereIs(services.blobs),
+        finance: whereIs(services.finance),
+        payments: whereIs(services.payments),
+        tasks: whereIs(services.tasks),
+      },
+    });
+  }
+
+  private async started<S extends Pick<Running, 'stop'>>(starting: Promise<S>): Promise<S> {
+    const service = await starting;
+    this.stops.push(() => service.stop());
+    return service;
+  }
+
+  private overridesOf(service: DatabaseService) {
+    const { log, transport } = this.options;
+    return { log: log.child({ service }), listen: transport === 'wire' };
+  }
+
+  private environmentOf(service: DatabaseService): Environment {
+    const { environment, databaseUrls, internalSecret, settings } = this.options;
+    return {
+      ...environment,
+      DATABASE_URL: databaseUrls[service],
+      LISTEN: '127.0.0.1:0',
+      INTERNAL_SECRET: internalSecret,
+      ...settings?.[service],
+    };
+  }
+}
+
+const whereIs = (service: RunningService): ServiceTarget =>
+  service.address === undefined ? { implementations: service.implementations } : { address: service.address };
+
+const outboxOf = (service: RunningService): Target<OutboxDefinition> => targetOf(whereIs(service), outboxDefinition);
