@@ -7,7 +7,6 @@ import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
 import { openClient, type Target } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/rpc/protos';
-import type { Implementation } from '@granary/shared/rpc/implementation';
 import type { Check } from '@granary/shared/health/check';
 import { stopAll } from '@granary/shared/service/lifecycle';
 import { cachedFor } from '@granary/shared/concurrency/ttl-cache';
@@ -112,7 +111,7 @@ async function buildParts(
   stops.push(() => transfers.stop());
   const outbox = readableBy(['finance'], outboxImplementation({ pool, log, signer: trust.signer, appended }));
   const parts: Parts = {
-    implementations: [blobsImplementation(context), outbox] as unknown as Implementation[],
+    implementations: [blobsImplementation(context), outbox],
     checks: { object_store: probing(store, objectStorage), events: consumer.lag },
     appended,
     leaving: () => transfers.leave(),

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { isConnectionError } from '@granary/shared/postgres/errors';
+import { isConnectionError, isTimeout } from '@granary/shared/postgres/errors';
 import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
@@ -13,6 +13,7 @@ import {
   postTransfer,
   readAccount,
   voidHold,
+  type Outcome,
   type Transfer,
 } from '../src/ledger/ledger';
 import { financePool, log } from './support/harness';
@@ -35,6 +36,17 @@ async function accounts(count: number, balanceUtia: bigint): Promise<{ world: st
     if (balanceUtia > 0n) await postTransfer(pool, transfer(world, id, balanceUtia));
   }
   return { world, ids };
+}
+
+/** Repeats a transfer with the same id while its outcome is unknown, as a caller must; on a slow machine some time out. */
+async function untilDefinite(sent: Transfer): Promise<Outcome> {
+  for (;;) {
+    try {
+      return await postTransfer(pool, sent);
+    } catch (error) {
+      if (!isTimeout(error)) throw error;
+    }
+  }
 }
 
 function transfer(debitAccount: string, creditAccount: string, amountUtia: bigint): Transfer {
@@ -133,7 +145,7 @@ test('32 writers in all directions: no money appears or is lost, and the counter
       const to = (from + 1 + random(ids.length - 1)) % ids.length;
       const sent = transfer(ids[from]!, ids[to]!, BigInt(1 + random(200)));
       // Each is sent twice, as after an answer that was lost.
-      const results = await Promise.allSettled([postTransfer(pool, sent), postTransfer(pool, sent)]);
+      const results = await Promise.allSettled([untilDefinite(sent), untilDefinite(sent)]);
       seen.push(...results.map(reasonOf));
     }
     return seen;
