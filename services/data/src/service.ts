@@ -17,7 +17,6 @@ import type { DataConfig } from './config';
 import { dropAppJob, dropCollectionJob } from './tables/drop-jobs';
 import { dataHandlers } from './handlers';
 import { CatalogCache, readerCache } from './catalog/cache';
-import { trimAnswers } from './commit/idempotency';
 import { buildIndexJob } from './tables/index-build';
 import { JobWorker } from './jobs/worker';
 import { purgeExpired } from './usage/retention-purge';
@@ -26,6 +25,7 @@ import { indexReadSettings } from './query/sql/index-scan-sql';
 import { queryLookup } from './queries/saved-queries';
 import { UsagePublisher } from './usage/publisher';
 import { refreshViewJob } from './views/views';
+import { trimAnswers } from './catalog/idempotency';
 
 export const dataDefinition = loadService<DataDefinition>('data', 'Data');
 

@@ -1,11 +1,12 @@
 import { readJson } from '@granary/shared/json/value';
 import { newTicket } from '@granary/shared/ids';
-import { findApp, findCollection } from '../src/catalog/collection';
+import { findCollection } from '../src/catalog/collection';
 import type { Position } from '../src/query/plan/cursor';
 import { parseFind } from '../src/query/language/filter';
 import { pageStatement, parseSort } from '../src/query/plan/order';
 import { documentsOf } from '../src/query/plan/relation';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
+import { findApp } from '../src/catalog/app';
 
 let fixture: Fixture;
 beforeAll(async () => {

@@ -2,7 +2,7 @@ import { createLogger } from '@granary/shared/logger';
 import { JsonNumber, type JsonValue } from '@granary/shared/json/value';
 import { Lane } from '@granary/shared/postgres/multiplexer/multiplexer';
 import { Client, escapeLiteral } from 'pg';
-import { findApp, findCollection } from '../src/catalog/collection';
+import { findCollection } from '../src/catalog/collection';
 import { and, type Condition } from '../src/query/language/filter';
 import { indexRead, indexReadSettings } from '../src/query/sql/index-scan-sql';
 import { conditionOfText } from '../src/query/language/url-filter';
@@ -10,6 +10,7 @@ import type { IndexReads, ReadDatabases } from '../src/query/execute/read-schedu
 import { readDocuments, type ReadOptions } from '../src/query/execute/read-page';
 import { documentsOf, type Source } from '../src/query/plan/relation';
 import { startFixture, type Fixture, type Page, type TestApp } from './support/query-fixture';
+import { findApp } from '../src/catalog/app';
 
 let fixture: Fixture;
 const over = (lane: IndexReads): ReadDatabases => ({ pool: fixture.pool, lane, longPages: lane });

@@ -1,12 +1,13 @@
+import { readJson } from '@granary/shared/json/value';
 import { Compiler } from '../src/query/sql/filter-sql';
-import { findApp, findCollection } from '../src/catalog/collection';
+import { findCollection } from '../src/catalog/collection';
 import { parseInstant } from '../src/values/instant';
 import { parseFind } from '../src/query/language/filter';
 import { pageStatement, sortedRows } from '../src/query/plan/order';
 import { documentsOf } from '../src/query/plan/relation';
-import { readJson } from '@granary/shared/json/value';
 import { startFixture, type Fixture, type Page, type TestApp } from './support/query-fixture';
 import { follow, holds, sortOrder, type Meaning } from './support/query-reference';
+import { findApp } from '../src/catalog/app';
 
 let fixture: Fixture;
 beforeAll(async () => {

@@ -14,9 +14,10 @@ import { newId, newSecret } from '@granary/shared/ids';
 import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { findApp } from '../catalog/collection';
-import { withAppLockOnce } from '../collections/collections';
 import { listPage } from '../listings/listing';
+import { findApp, type App } from '../catalog/app';
+import { withAppLockOnce } from '../catalog/app-lock';
+import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
 
 export const KEY_NOT_FOUND = 'KEY_NOT_FOUND';
 
@@ -38,7 +39,7 @@ const hashKey = (secret: string): Buffer => createHash('sha256').update(secret).
 /** Makes a key, in place of the one of the same name. Its secret is in the answer and nowhere else. */
 export async function issueKey(
   tx: Connection,
-  app: { number: bigint; appId: string },
+  app: App,
   definition: KeyDefinition,
 ): Promise<{ key: Key; secret: string }> {
   const at = await databaseTime(tx);
@@ -106,12 +107,12 @@ export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): 
       permissions: [`must be a non-empty list of ${permissions.join(', ')}`],
     });
   }
-  const change = async (tx: Connection, app: { number: bigint; appId: string }): Promise<IssuedKey> => {
+  const change = async (tx: Connection, app: App): Promise<IssuedKey> => {
     const { count } = (await row<{ count: bigint }>(
       tx,
       sql`select count(*) from app_key where app_number = ${app.number} and revoked_at is null and name <> ${request.name}`,
     ))!;
-    if (count >= keysMax) throw invalid(`An app may have at most ${keysMax} keys`, {}, 'LIMIT_EXCEEDED');
+    if (count >= keysMax) throw invalid(`An app may have at most ${keysMax} keys`, {}, LIMIT_EXCEEDED);
     return issueKey(tx, app, {
       name: request.name,
       permissions: [...new Set(request.permissions)],

@@ -15,14 +15,14 @@ import { named, sql } from '@granary/shared/postgres/sql';
 import { violatedConstraint } from '@granary/shared/postgres/errors';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { firstKeyName, issueKey } from './app-keys';
-import { APP_NOT_FOUND, findApp } from '../catalog/collection';
-import { withAppLockOnce } from '../collections/collections';
 import { createCommitsTable } from '../commit/commit-log';
 import { genesisHash } from '../commit/hash-chain';
-import { once, toIdempotencyKey } from '../commit/idempotency';
 import { enqueueJob } from '../jobs/queue';
 import { listingBytesMax } from '../listings/listing';
-import { isAppId } from '../catalog/names';
+import { ALREADY_EXISTS, isAppId } from '../catalog/names';
+import { APP_NOT_FOUND, findApp } from '../catalog/app';
+import { withAppLockOnce } from '../catalog/app-lock';
+import { once, toIdempotencyKey } from '../catalog/idempotency';
 
 interface ApplicationRow {
   number: bigint;
@@ -86,7 +86,7 @@ async function insertApplication(tx: Connection, appId: string, request: CreateA
         values (${appId}, ${request.name}, ${request.description}, ${request.ownerAddress ?? null}, ${at}, ${at}) returning number`,
   ).catch((error: unknown) => {
     if (violatedConstraint(error) !== 'application_app_id_key') throw error;
-    throw conflict('ALREADY_EXISTS', `An app with the id ${appId} exists already or existed once`);
+    throw conflict(ALREADY_EXISTS, `An app with the id ${appId} exists already or existed once`);
   });
   const { number } = inserted!;
   await execute(tx, sql`insert into head (app_number, hash) values (${number}, ${genesisHash})`);

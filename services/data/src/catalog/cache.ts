@@ -1,6 +1,7 @@
 import { FreshLoads, TtlCache } from '@granary/shared/concurrency/ttl-cache';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { findApp, findCollection, type CollectionRef } from './collection';
+import { findCollection, type CollectionRef } from './collection';
+import { findApp, type App } from './app';
 
 /** Entries of each cache. */
 const entriesMax = 10_000;
@@ -17,7 +18,7 @@ export class CatalogCache {
 
   constructor(private readonly pool: Pool) {}
 
-  get(app: { number: bigint; appId: string }, collection: string): Promise<CollectionRef | undefined> {
+  get(app: App, collection: string): Promise<CollectionRef | undefined> {
     return this.cache.get(`${app.number}/${collection}`, () => findCollection(this.pool, app, collection));
   }
 

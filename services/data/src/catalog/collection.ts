@@ -1,9 +1,9 @@
 import { notFound } from '@granary/shared/errors';
-import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
+import { rows, type Queryable } from '@granary/shared/postgres/pool';
 import { named, sql, type Sql } from '@granary/shared/postgres/sql';
+import { findApp, type App } from './app';
 import { parseSchema, type Schema } from './schema';
 
-export const APP_NOT_FOUND = 'APP_NOT_FOUND';
 export const COLLECTION_NOT_FOUND = 'COLLECTION_NOT_FOUND';
 
 /** How the scalar of an indexed field is keyed and how text from a URL is read for it; `any` where nothing is declared. */
@@ -115,25 +115,11 @@ interface IndexRow {
   status: IndexDescriptor['status'];
 }
 
-/** Who may read: anybody, or only who has a key with Read. */
+/** Who may read: everybody, or callers with a key that has Read. */
 export type ReadAccess = 'public' | 'private';
 
-/** Number and id of an app that is not deleted. Throws APP_NOT_FOUND. */
-export async function findApp(db: Queryable, appId: string): Promise<{ number: bigint; appId: string }> {
-  const found = await row<{ number: bigint }>(
-    db,
-    sql`select number from application where app_id = ${appId} and deleted_at is null`,
-  );
-  if (!found) throw notFound(APP_NOT_FOUND, `There is no app ${appId}`);
-  return { number: found.number, appId };
-}
-
 /** The handle of a collection, undefined when there is none of this name. One statement. */
-export async function findCollection(
-  db: Queryable,
-  app: { number: bigint; appId: string },
-  name: string,
-): Promise<CollectionRef | undefined> {
+export async function findCollection(db: Queryable, app: App, name: string): Promise<CollectionRef | undefined> {
   return (await findCollections(db, app, [name]))[0];
 }
 
@@ -145,11 +131,7 @@ export async function requireCollection(db: Queryable, appId: string, name: stri
 }
 
 /** The handles of those collections that exist. One statement. */
-export async function findCollections(
-  db: Queryable,
-  app: { number: bigint; appId: string },
-  names: readonly string[],
-): Promise<CollectionRef[]> {
+export async function findCollections(db: Queryable, app: App, names: readonly string[]): Promise<CollectionRef[]> {
   const found = await rows<CollectionRow>(
     db,
     sql`select c.number, c.name, c.namespace, c.read_access, c.retention_days, c.schema_text,
@@ -165,7 +147,7 @@ export async function findCollections(
   return found.map((collection) => toHandle(app, collection));
 }
 
-function toHandle(app: { number: bigint; appId: string }, found: CollectionRow): CollectionRef {
+function toHandle(app: App, found: CollectionRow): CollectionRef {
   const schema = found.schema_text === null ? undefined : parseSchema(found.schema_text);
   const definitions = (JSON.parse(found.indexes) as IndexRow[]).map((index) => toDefinition(index, schema));
   return {

@@ -2,6 +2,8 @@ import { appIdPattern, indexNamePattern, namePattern } from '@granary/shared/nam
 
 export { nameRule } from '@granary/shared/names';
 
+export const ALREADY_EXISTS = 'ALREADY_EXISTS';
+
 /** Whether text may name a collection, a view or a query. */
 export const isName = (text: string): boolean => namePattern.test(text);
 

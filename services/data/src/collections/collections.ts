@@ -3,13 +3,11 @@ import { message } from '@granary/shared/rpc/types';
 import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { append } from '@granary/shared/bus/outbox';
 import type { Collection } from '@granary/shared/gen/granary/data/v1/Collection';
 import type { CollectionStats } from '@granary/shared/gen/granary/data/v1/CollectionStats';
 import type { CreateCollectionRequest } from '@granary/shared/gen/granary/data/v1/CreateCollectionRequest';
 import type { DeleteCollectionResponse } from '@granary/shared/gen/granary/data/v1/DeleteCollectionResponse';
-import type { Idempotency } from '@granary/shared/gen/granary/data/v1/Idempotency';
 import type { DeleteCollectionRequest } from '@granary/shared/gen/granary/data/v1/DeleteCollectionRequest';
 import type { ListCollectionsResponse } from '@granary/shared/gen/granary/data/v1/ListCollectionsResponse';
 import type { ListRequest } from '@granary/shared/gen/granary/data/v1/ListRequest';
@@ -18,22 +16,22 @@ import type { UpdateCollectionRequest } from '@granary/shared/gen/granary/data/v
 import {
   COLLECTION_NOT_FOUND,
   documentsTable,
-  findApp,
   findCollection,
   historyTable,
   requireCollection,
   type CollectionRef,
   type ReadAccess,
 } from '../catalog/collection';
-import { bumpCatalogRevision, lockApp } from '../commit/head';
 import { addSchemaIndexes, rekeyIndexes } from './indexes';
-import { once, toIdempotencyKey } from '../commit/idempotency';
 import { enqueueJob } from '../jobs/queue';
-import { checkDefinitionBytes, listPage } from '../listings/listing';
-import { isName, nameRule } from '../catalog/names';
+import { listPage } from '../listings/listing';
+import { ALREADY_EXISTS, isName, nameRule } from '../catalog/names';
 import { parseSchema, type Schema } from '../catalog/schema';
+import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
+import { usageColumns, usageEvent, type UsageRow } from '../usage/event';
+import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
+import { findApp, type App } from '../catalog/app';
 
-export const ALREADY_EXISTS = 'ALREADY_EXISTS';
 export const COLLECTION_NOT_EMPTY = 'COLLECTION_NOT_EMPTY';
 export const COLLECTION_IN_USE = 'COLLECTION_IN_USE';
 
@@ -47,11 +45,6 @@ export interface NewCollection {
   sortColumn?: string | undefined;
   schemaText?: string | undefined;
   readAccess: ReadAccess;
-}
-
-interface App {
-  number: bigint;
-  appId: string;
 }
 
 /**
@@ -69,7 +62,7 @@ export async function addCollection(tx: Connection, app: App, input: NewCollecti
   ))!;
   if (taken) throw conflict(ALREADY_EXISTS, `A collection or view with the name ${input.name} already exists`);
   if (collections >= collectionsMax) {
-    throw invalid(`An app may have at most ${collectionsMax} collections`, {}, 'LIMIT_EXCEEDED');
+    throw invalid(`An app may have at most ${collectionsMax} collections`, {}, LIMIT_EXCEEDED);
   }
   const { number } = (await row<{ number: bigint }>(
     tx,
@@ -321,37 +314,6 @@ export async function setRetention(pool: Pool, request: SetRetentionRequest): Pr
   });
 }
 
-export interface UsageRow {
-  number: bigint;
-  documents: bigint;
-  size_bytes: bigint;
-  retention_days: number | null;
-  usage_sequence: bigint;
-}
-
-/** What an update of the catalog row returns for the event below. */
-export const usageColumns = sql`number, row_count - deleted_count as documents, size_bytes, retention_days, usage_sequence`;
-
-/** The event with what a collection uses now: absolute numbers, so that the last one tells all. */
-export function usageEvent(appId: string, collection: string, usage: UsageRow, at: Date) {
-  return {
-    topic: 'usage',
-    key: appId,
-    aggregateId: `collection/${usage.number}`,
-    aggregateSequence: usage.usage_sequence,
-    type: 'collection.usage',
-    payload: {
-      app_id: appId,
-      collection,
-      collection_number: usage.number.toString(),
-      size_bytes: Number(usage.size_bytes),
-      document_count: Number(usage.documents),
-      retention_days: usage.retention_days,
-      at: at.toISOString(),
-    },
-  };
-}
-
 /** Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND. */
 export async function collectionStats(pool: Pool, appId: string, name: string): Promise<CollectionStats> {
   const handle = await requireCollection(pool, appId, name);
@@ -368,34 +330,4 @@ export async function collectionStats(pool: Pool, appId: string, name: string): 
     indexCount: handle.definitions.length,
     lastWriteAt: found?.last_write_at?.toISOString(),
   });
-}
-
-/** Runs a change of an app's catalog under the lock of its head. Throws APP_NOT_FOUND. */
-export function withAppLock<T>(
-  pool: Pool,
-  appId: string,
-  change: (tx: Connection, app: App) => Promise<T>,
-): Promise<T> {
-  return retriedTransaction(pool, (tx) => changeLocked(tx, appId, change));
-}
-
-/** The same once for the Idempotency-Key of the request; the answer is that of the change, kept as `kept` makes it. */
-export function withAppLockOnce<T extends { replayed?: boolean }>(
-  pool: Pool,
-  request: { appId: string; idempotency?: Idempotency | null },
-  change: (tx: Connection, app: App) => Promise<T>,
-  kept?: (answer: T) => T,
-): Promise<T> {
-  const key = toIdempotencyKey(request.idempotency);
-  return retriedTransaction(pool, (tx) => once(tx, key, () => changeLocked(tx, request.appId, change), kept));
-}
-
-async function changeLocked<T>(
-  tx: Connection,
-  appId: string,
-  change: (tx: Connection, app: App) => Promise<T>,
-): Promise<T> {
-  const app = await findApp(tx, appId);
-  await lockApp(tx, app.number);
-  return change(tx, app);
 }

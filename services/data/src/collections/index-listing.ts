@@ -4,8 +4,9 @@ import { empty, sql, type Sql } from '@granary/shared/postgres/sql';
 import type { Index } from '@granary/shared/gen/granary/data/v1/Index';
 import type { ListIndexesRequest } from '@granary/shared/gen/granary/data/v1/ListIndexesRequest';
 import type { ListIndexesResponse } from '@granary/shared/gen/granary/data/v1/ListIndexesResponse';
-import { findApp, requireCollection } from '../catalog/collection';
+import { requireCollection } from '../catalog/collection';
 import { listPage } from '../listings/listing';
+import { findApp } from '../catalog/app';
 
 export interface IndexRow {
   name: string;

@@ -11,7 +11,6 @@ import type { IndexRequest } from '@granary/shared/gen/granary/data/v1/IndexRequ
 import type { JobResponse } from '@granary/shared/gen/granary/data/v1/JobResponse';
 import {
   documentsTable,
-  findApp,
   findCollection,
   keyColumn,
   requireCollection,
@@ -22,14 +21,15 @@ import {
   type IndexDefinition,
   type ReadAccess,
 } from '../catalog/collection';
-import { addCollection, withAppLockOnce } from './collections';
-import { bumpCatalogRevision } from '../commit/head';
+import { addCollection } from './collections';
 import { cancelBuilds, createPostgresIndexes, duplicates, fillKeys, INDEX_NOT_FOUND } from '../tables/index-build';
 import { enqueueJob } from '../jobs/queue';
 import { selectIndexes, toIndex, type IndexRow } from './index-listing';
-import { checkDefinitionBytes } from '../listings/listing';
-import { isFieldPath, isIndexName } from '../catalog/names';
+import { ALREADY_EXISTS, isFieldPath, isIndexName } from '../catalog/names';
 import type { Schema } from '../catalog/schema';
+import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
+import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
+import { findApp } from '../catalog/app';
 
 /** Indexes of one collection, at most: each is work for every write. */
 export const indexesMax = 64;
@@ -78,7 +78,7 @@ export async function createIndex(
         const repeated = await isEnqueued(tx, app.number, request.ticketId);
         return answer(repeated ? request.ticketId : '', !repeated);
       }
-      throw conflict('ALREADY_EXISTS', `An index with the name ${request.name} and another definition already exists`);
+      throw conflict(ALREADY_EXISTS, `An index with the name ${request.name} and another definition already exists`);
     }
     const job = { appId: app.appId, ticketId: request.ticketId };
     const ticketId = await addIndex(tx, handle, definition, await databaseTime(tx), job);
@@ -176,7 +176,7 @@ async function addIndex(
 /** Throws LIMIT_EXCEEDED when a collection with so many indexes may not have another. */
 function checkCount(indexes: number): void {
   if (indexes >= indexesMax) {
-    throw invalid(`A collection may have at most ${indexesMax} indexes`, {}, 'LIMIT_EXCEEDED');
+    throw invalid(`A collection may have at most ${indexesMax} indexes`, {}, LIMIT_EXCEEDED);
   }
 }
 
@@ -227,7 +227,7 @@ export async function addSchemaIndexes(
     const definition = { name, fieldName, fields: [fieldName], type: 'btree', unique: rule.unique };
     const same = existing?.definitions.find((index) => index.name === name);
     if (same && (same.fields.join() !== fieldName || (rule.unique && !same.unique))) {
-      throw conflict('ALREADY_EXISTS', `An index with the name ${same.name} and another definition already exists`);
+      throw conflict(ALREADY_EXISTS, `An index with the name ${same.name} and another definition already exists`);
     }
     if (same) continue;
     checkCount(count++);

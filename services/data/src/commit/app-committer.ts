@@ -4,16 +4,9 @@ import { LockedCommit } from './locked-commit';
 import { commitOptimistically } from './optimistic-commit';
 import { preloadTransaction, reserveOrdinal } from './preload-transaction';
 import { Recovery } from './recovery';
-import {
-  conflicts,
-  settleBatch,
-  type App,
-  type BatchResult,
-  type Committed,
-  type PendingWrite,
-  type Write,
-} from './write';
+import { conflicts, settleBatch, type BatchResult, type Committed, type PendingWrite, type Write } from './write';
 import { WriteQueue } from './write-queue';
+import type { App } from '../catalog/app';
 
 /** Bulks of one app that are preloaded at a time. */
 const preloadsMax = 2;

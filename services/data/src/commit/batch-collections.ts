@@ -4,7 +4,8 @@ import type { CatalogCache } from '../catalog/cache';
 import { findCollections, type CollectionRef, type ReadAccess } from '../catalog/collection';
 import { addCollection } from '../collections/collections';
 import type { BatchCollections } from './plan';
-import type { App, PendingWrite } from './write';
+import type { PendingWrite } from './write';
+import type { App } from '../catalog/app';
 
 const noNames: ReadonlySet<string> = new Set();
 const noRefusals: ReadonlyMap<string, ServiceError> = new Map();

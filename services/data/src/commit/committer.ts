@@ -4,8 +4,9 @@ import type { CatalogCache } from '../catalog/cache';
 import { AppCommitter } from './app-committer';
 import type { CommitContext } from './commit-context';
 import { HeadCache } from './head-cache';
-import type { App, Committed, Write } from './write';
+import type { Committed, Write } from './write';
 import { WriteMemory } from './write-memory';
+import type { App } from '../catalog/app';
 
 export interface CommitterSettings extends Omit<CommitContext, 'slots' | 'memory' | 'heads'> {
   /** Transactions that run at a time, of all apps. */

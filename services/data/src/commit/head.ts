@@ -1,9 +1,8 @@
 import { notFound } from '@granary/shared/errors';
 import { sqlState } from '@granary/shared/postgres/errors';
-import { execute, row, type Connection, type Queryable } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import type { StepAnswer } from '@granary/shared/postgres/pipeline';
-import { APP_NOT_FOUND } from '../catalog/collection';
+import { APP_NOT_FOUND } from '../catalog/app';
 
 /** The row of an app with its latest commit. */
 export interface Head {
@@ -16,14 +15,6 @@ export interface Head {
 /** A head with the revision of the app's catalog, which is in the same row. */
 export interface LockedHead extends Head {
   catalogRevision: bigint;
-}
-
-/**
- * Locks an app until the transaction ends, by the row of its head: commits and catalog changes of one app are serial.
- * Throws APP_NOT_FOUND: a deleted app has no head.
- */
-export async function lockApp(tx: Connection, appNumber: bigint): Promise<void> {
-  if (!(await row(tx, headToLock(appNumber)))) throw noSuchApp();
 }
 
 /**
@@ -65,8 +56,3 @@ export const compareAndSetHead = (appNumber: bigint, from: LockedHead, to: Head)
 export const isHeadConflict = (error: unknown): boolean => sqlState(error) === '22012';
 
 const noSuchApp = () => notFound(APP_NOT_FOUND, 'There is no such app');
-
-/** Invalidates cached collections of an app, here and in other replicas. Every change of its catalog calls it. */
-export async function bumpCatalogRevision(tx: Queryable, appNumber: bigint): Promise<void> {
-  await execute(tx, sql`update head set catalog_revision = catalog_revision + 1 where app_number = ${appNumber}`);
-}

@@ -10,7 +10,8 @@ import { countBatch } from './metrics';
 import { plan, rowsOf, type BatchPlan, type RowsByCollection } from './plan';
 import { findCommittedTickets, findKeptAnswers, keepAnswers } from './repeated-writes';
 import { uniqueViolation } from './unique-violation';
-import type { App, BatchResult, PendingWrite } from './write';
+import type { BatchResult, PendingWrite } from './write';
+import type { App } from '../catalog/app';
 
 /** A statement of a large bulk may take longer: 10,000 documents under 64 indexes take seconds. */
 const largeBulkTimeoutMs = 30_000;

@@ -7,7 +7,8 @@ import { compareAndSetHead, isHeadConflict } from './head';
 import { countBatch } from './metrics';
 import { plan, rowsOf, type BatchPlan } from './plan';
 import { uniqueViolation } from './unique-violation';
-import type { App, BatchResult, PendingWrite } from './write';
+import type { BatchResult, PendingWrite } from './write';
+import type { App } from '../catalog/app';
 
 /**
  * Commits a batch in one round trip: planned on the cached head, which Postgres compares under its lock before it runs

@@ -9,12 +9,13 @@ import type { CommitContext } from './commit-context';
 import { insertCommits } from './commit-log';
 import { copyDocuments, copyFromDocuments, countCopied, type PlacedDocument } from './document-rows';
 import { compareAndSetHead, headToLock, moveHead, toLockedHead, type LockedHead } from './head';
-import { findAnswer } from './idempotency';
 import { timeoutOf } from './locked-commit';
 import { countBatch } from './metrics';
 import { plan, rowsOf, type BatchPlan } from './plan';
 import { keepAnswers } from './repeated-writes';
-import type { App, BatchResult, PendingWrite } from './write';
+import type { BatchResult, PendingWrite } from './write';
+import type { App } from '../catalog/app';
+import { findAnswer } from '../catalog/idempotency';
 
 /** Ordinals left out before that of a preloaded bulk, for the commits that may come while it is copied. */
 const reservedOrdinals = 2n ** 14n;

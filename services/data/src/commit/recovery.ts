@@ -2,10 +2,11 @@ import { ServiceError, unavailable } from '@granary/shared/errors';
 import { fromPostgres, isConnectionError, isRetryable, violatedConstraint } from '@granary/shared/postgres/errors';
 import { CommitUnknownError } from '@granary/shared/postgres/transaction';
 import type { CommitContext } from './commit-context';
-import { bumpCatalogRevision } from './head';
 import { LockedCommit } from './locked-commit';
 import { UniqueViolationError } from './unique-violation';
-import { settleBatch, type App, type PendingWrite } from './write';
+import { settleBatch, type PendingWrite } from './write';
+import { bumpCatalogRevision } from '../catalog/app-lock';
+import type { App } from '../catalog/app';
 
 /** Attempts at a batch that collided with another transaction. */
 const attemptsMax = 3;

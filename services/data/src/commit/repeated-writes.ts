@@ -3,8 +3,9 @@ import type { Step } from '@granary/shared/postgres/pipeline';
 import type { Connection } from '@granary/shared/postgres/pool';
 import type { ReadAccess } from '../catalog/collection';
 import { findCommits } from './commit-log';
-import { findAnswer, keepingAnswer } from './idempotency';
-import type { App, Committed, Outcomes, PendingWrite } from './write';
+import type { Committed, Outcomes, PendingWrite } from './write';
+import type { App } from '../catalog/app';
+import { findAnswer, keepingAnswer } from '../catalog/idempotency';
 
 /** The writes whose tickets have committed. Definite only while the head is locked. */
 export async function findCommittedTickets(

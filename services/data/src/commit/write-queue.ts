@@ -1,6 +1,6 @@
 import { ServiceError } from '@granary/shared/errors';
-import { sameKey, type IdempotencyKey } from './idempotency';
 import { batchBytesMax, type PendingWrite, type Write } from './write';
+import { sameKey, type IdempotencyKey } from '../catalog/idempotency';
 
 /** A batch closes at so many writes, or at so many bytes. */
 const batchWritesMax = 500;

@@ -3,12 +3,7 @@ import type { CollectionRef, ReadAccess } from '../catalog/collection';
 import type { PreparedDocument } from '../documents/parser';
 import type { Link } from './hash-chain';
 import type { Head } from './head';
-import type { IdempotencyKey } from './idempotency';
-
-export interface App {
-  number: bigint;
-  appId: string;
-}
+import type { IdempotencyKey } from '../catalog/idempotency';
 
 /** A larger write is a bulk: its body is parsed in time slices, and it is a batch of its own. */
 const smallBytesMax = 128 * 1024;

@@ -6,6 +6,7 @@ import { execute, row, type Pool, type Queryable } from '@granary/shared/postgre
 import { sql } from '@granary/shared/postgres/sql';
 import type { Logger } from '@granary/shared/logger';
 import type { Job } from '@granary/shared/gen/granary/data/v1/Job';
+import type { App } from '../catalog/app';
 
 export const TASK_NOT_FOUND = 'TASK_NOT_FOUND';
 export const TOO_MANY_JOBS = 'TOO_MANY_JOBS';
@@ -51,7 +52,7 @@ export interface JobOptions {
  */
 export async function enqueueJob(
   tx: Queryable,
-  app: { number: bigint; appId: string },
+  app: App,
   kind: JobKind,
   payload: object,
   options: JobOptions = {},

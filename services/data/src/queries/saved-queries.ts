@@ -11,19 +11,16 @@ import type { Projection } from '@granary/shared/json/project';
 import { toText, type JsonValue } from '@granary/shared/json/value';
 import { execute, row, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { COLLECTION_NOT_FOUND, findApp, findCollection, type CollectionRef } from '../catalog/collection';
-import { ALREADY_EXISTS, withAppLockOnce } from '../collections/collections';
+import { COLLECTION_NOT_FOUND, findCollection, type CollectionRef } from '../catalog/collection';
 import { LookupCache } from '../catalog/cache';
-import { bumpCatalogRevision } from '../commit/head';
-import { checkDefinitionBytes, listPage } from '../listings/listing';
-import { isName, nameRule } from '../catalog/names';
+import { listPage } from '../listings/listing';
+import { ALREADY_EXISTS, isName, nameRule } from '../catalog/names';
 import { AppDatabases } from '../query/execute/read-scheduler';
 import { handleOf, type ReadContext } from '../reads/documents';
 import {
   and,
   invalidQuery,
   isAll,
-  LIMIT_EXCEEDED,
   overLimit,
   parseFind,
   parseName,
@@ -46,6 +43,9 @@ import {
 } from '../query/language/paging';
 import type { SortTerm } from '../query/plan/order';
 import { documentsOf, typeOf } from '../query/plan/relation';
+import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
+import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
+import { findApp } from '../catalog/app';
 
 export const QUERY_NOT_FOUND = 'QUERY_NOT_FOUND';
 

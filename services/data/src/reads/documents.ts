@@ -2,7 +2,7 @@ import { forbidden, invalid, notFound } from '@granary/shared/errors';
 import type { Call } from '@granary/shared/rpc/types';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { readJson } from '@granary/shared/json/value';
-import { COLLECTION_NOT_FOUND, findApp, type CollectionRef } from '../catalog/collection';
+import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
 import type { ReaderCache } from '../catalog/cache';
 import { isName, nameRule } from '../catalog/names';
 import { refusing } from '../documents/parser';
@@ -25,6 +25,7 @@ import {
   refuseUnknown,
 } from '../query/language/paging';
 import { documentsOf, rowsOfView, typeOf, type Source } from '../query/plan/relation';
+import { findApp } from '../catalog/app';
 
 const listFields = new Set(
   'root find select limit offset cursor sortBy sortDirection sort include_history count'.split(' '),

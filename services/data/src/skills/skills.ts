@@ -9,11 +9,10 @@ import { execute, row, rows, type Pool, type Queryable } from '@granary/shared/p
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { runSliced } from '@granary/shared/concurrency/time-slicing';
-import { APP_NOT_FOUND, findApp } from '../catalog/collection';
-import { withAppLock } from '../collections/collections';
-import { bumpCatalogRevision } from '../commit/head';
 import { isPrivateQuery, queriesWithSource } from '../queries/saved-queries';
 import { generatedBytesMax, ownerPartOf, skillsMarkdown, type SkillsContent } from './markdown';
+import { APP_NOT_FOUND, findApp, type App } from '../catalog/app';
+import { bumpCatalogRevision, withAppLock } from '../catalog/app-lock';
 
 /** Bytes of the owner's part, at most. */
 export const skillsBytesMax = 256 * 1024;
@@ -89,7 +88,7 @@ const firstLine = (context: SkillsContext, appId: string, revision: bigint): str
 const writing = new Map<string, Promise<Skills>>();
 
 /** The document of a revision that the caller has seen, or of a later one. */
-function writeOnce(context: SkillsContext, app: { number: bigint; appId: string }, revision: bigint): Promise<Skills> {
+function writeOnce(context: SkillsContext, app: App, revision: bigint): Promise<Skills> {
   const key = `${app.number}/${revision}`;
   const known = writing.get(key);
   if (known) return known;
@@ -98,7 +97,7 @@ function writeOnce(context: SkillsContext, app: { number: bigint; appId: string 
   return written;
 }
 
-async function writeSkills(context: SkillsContext, app: { number: bigint; appId: string }): Promise<Skills> {
+async function writeSkills(context: SkillsContext, app: App): Promise<Skills> {
   const { revision, content } = await transaction(context.pool, (tx) => readContent(tx, context, app), {
     isolation: 'repeatable read',
     readOnly: true,
@@ -124,7 +123,7 @@ const noSuchApp = (appId: string) => notFound(APP_NOT_FOUND, `There is no app ${
 async function readContent(
   tx: Queryable,
   context: SkillsContext,
-  app: { number: bigint; appId: string },
+  app: App,
 ): Promise<{ revision: bigint; content: SkillsContent }> {
   const found = await row<{ revision: bigint; name: string; description: string; owner_part: string }>(
     tx,

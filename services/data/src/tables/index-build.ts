@@ -5,7 +5,6 @@ import { empty, join, named, sql, trusted, type Sql } from '@granary/shared/post
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import {
   documentsTable,
-  findApp,
   findCollection,
   keyColumn,
   uniqueColumn,
@@ -13,10 +12,11 @@ import {
   type IndexColumns,
   type IndexDefinition,
 } from '../catalog/collection';
-import { bumpCatalogRevision, lockApp } from '../commit/head';
 import { JobInterruptedError, type JobContext, type Report } from '../jobs/queue';
 import { keysOfStored, rulesOf } from '../documents/parser';
 import { keyText } from '../values/key';
+import { bumpCatalogRevision, lockApp } from '../catalog/app-lock';
+import { findApp } from '../catalog/app';
 
 export const INDEX_NOT_FOUND = 'INDEX_NOT_FOUND';
 export const UNIQUE_VIOLATION = 'UNIQUE_VIOLATION';

@@ -3,7 +3,7 @@ import type { Logger } from '@granary/shared/logger';
 import { databaseTime } from '@granary/shared/postgres/clock';
 import { rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
-import { usageColumns, usageEvent, type UsageRow } from '../collections/collections';
+import { usageColumns, usageEvent, type UsageRow } from './event';
 
 /** Commits of this time are told in one event: a usage event carries absolute numbers, so the last one tells all. */
 const publishEveryMs = 200;

@@ -5,8 +5,9 @@ import { row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { documentsTable, findCollection, historyTable } from '../catalog/collection';
-import { usageColumns, usageEvent, type UsageRow } from '../collections/collections';
-import { lockApp } from '../commit/head';
+import type { App } from '../catalog/app';
+import { lockApp } from '../catalog/app-lock';
+import { usageColumns, usageEvent, type UsageRow } from './event';
 
 /**
  * Documents that one transaction purges: it holds the lock of the app, and its event of at most 64 KiB names them (an
@@ -40,7 +41,7 @@ export async function purgeExpired(pool: Pool, log: Logger, stopping?: AbortSign
 }
 
 /** Gives how many documents were removed. */
-async function purgeBatch(pool: Pool, app: { number: bigint; appId: string }, collection: string): Promise<number> {
+async function purgeBatch(pool: Pool, app: App, collection: string): Promise<number> {
   return retriedTransaction(pool, async (tx) => {
     await lockApp(tx, app.number);
     const handle = await findCollection(tx, app, collection);

@@ -15,28 +15,16 @@ import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import {
   COLLECTION_NOT_FOUND,
-  findApp,
   findCollection,
   viewTable,
   type CollectionRef,
   type ReadAccess,
 } from '../catalog/collection';
-import { ALREADY_EXISTS, withAppLockOnce } from '../collections/collections';
-import { bumpCatalogRevision } from '../commit/head';
-import { once, toIdempotencyKey } from '../commit/idempotency';
 import { enqueueJob, type JobContext, type Report } from '../jobs/queue';
-import { checkDefinitionBytes, listPage } from '../listings/listing';
-import { isName, nameRule } from '../catalog/names';
+import { listPage } from '../listings/listing';
+import { ALREADY_EXISTS, isName, nameRule } from '../catalog/names';
 import { abandonedTables, fillView, nextTableNumber } from './fill';
-import {
-  and,
-  invalidQuery,
-  LIMIT_EXCEEDED,
-  overLimit,
-  parseFind,
-  parseName,
-  type Condition,
-} from '../query/language/filter';
+import { and, invalidQuery, overLimit, parseFind, parseName, type Condition } from '../query/language/filter';
 import { conditionOfText, parametersByName, refused, take } from '../query/language/url-filter';
 import { AppDatabases, type SharedDatabases } from '../query/execute/read-scheduler';
 import { readDocuments, withFreshSource } from '../query/execute/read-page';
@@ -53,6 +41,10 @@ import {
 } from '../query/language/paging';
 import { rowsOfView } from '../query/plan/relation';
 import { parseViewQuery } from '../query/language/view-query';
+import { findApp, type App } from '../catalog/app';
+import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
+import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
+import { once, toIdempotencyKey } from '../catalog/idempotency';
 
 export const VIEW_NOT_FOUND = 'VIEW_NOT_FOUND';
 
@@ -169,23 +161,13 @@ export async function createView(
   });
 }
 
-async function requireSource(
-  tx: Connection,
-  app: { number: bigint; appId: string },
-  name: string,
-): Promise<CollectionRef> {
+async function requireSource(tx: Connection, app: App, name: string): Promise<CollectionRef> {
   const handle = await findCollection(tx, app, name);
   if (!handle) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
   return handle;
 }
 
-function enqueueRefresh(
-  tx: Connection,
-  app: { number: bigint; appId: string },
-  number: bigint,
-  name: string,
-  ticketId: string,
-): Promise<string> {
+function enqueueRefresh(tx: Connection, app: App, number: bigint, name: string, ticketId: string): Promise<string> {
   const payload = { view_number: number.toString(), view_name: name };
   // A refresh that waits has yet to read: it shows all that was committed before this call.
   return enqueueJob(tx, app, 'view.refresh', payload, { ticketId, subject: number.toString() });

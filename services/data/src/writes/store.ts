@@ -4,12 +4,12 @@ import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreRes
 import type { CollectionRef } from '../catalog/collection';
 import { nextLink } from '../commit/hash-chain';
 import type { Head } from '../commit/head';
-import { toIdempotencyKey, type IdempotencyKey } from '../commit/idempotency';
 import type { CallCommitter } from '../commit/tracing';
 import { sizeClassOf, type DocumentIds, type SizeClass, type Write, type WriteLink } from '../commit/write';
 import { readLargeStoreRoot, readStoreRoot } from '../documents/parser';
 import { hasSameRules, prepareAgain, prepareBeforeCommit, writtenBytes, type PreparedBody } from './prepare-body';
 import { appOf, createdCollection, resultsJson } from './write-request';
+import { toIdempotencyKey, type IdempotencyKey } from '../catalog/idempotency';
 
 /**
  * Stores the documents of a `/store` body: all of them commit together or not at all. Throws VALIDATION_FAILED,

@@ -6,12 +6,12 @@ import type { CollectionRef } from '../catalog/collection';
 import { isName, nameRule } from '../catalog/names';
 import { linkContent, nextLink } from '../commit/hash-chain';
 import type { Head } from '../commit/head';
-import { toIdempotencyKey, type IdempotencyKey } from '../commit/idempotency';
 import type { CallCommitter } from '../commit/tracing';
 import { sizeClassOf, type DocumentIds, type SizeClass, type Write, type WriteLink } from '../commit/write';
 import { prepareOwnDocument, refusing, rulesOf } from '../documents/parser';
 import { toEntry } from './prepare-body';
 import { appOf, createdCollection } from './write-request';
+import { toIdempotencyKey, type IdempotencyKey } from '../catalog/idempotency';
 
 /** Fields that the service writes into the metadata document of an upload. */
 const uploadFields = [

@@ -1,4 +1,5 @@
-import type { App, Committed } from '../commit/write';
+import type { Committed } from '../commit/write';
+import type { App } from '../catalog/app';
 
 /** The app of a request; its number came with the caller's verified key. */
 export const appOf = (request: { appId: string; appNumber: string }): App => ({

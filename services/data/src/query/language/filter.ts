@@ -1,8 +1,8 @@
 import { invalid, notImplemented, type ServiceError } from '@granary/shared/errors';
 import { JsonNumber, type JsonObject, type JsonValue } from '@granary/shared/json/value';
+import { LIMIT_EXCEEDED } from '../../catalog/definition-limit';
 
 export const INVALID_QUERY = 'INVALID_QUERY';
-export const LIMIT_EXCEEDED = 'LIMIT_EXCEEDED';
 
 /** Levels of objects and arrays in a `find`; its own object is the first. */
 export const findDepthMax = 16;

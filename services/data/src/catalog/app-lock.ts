@@ -1,0 +1,52 @@
+import { notFound } from '@granary/shared/errors';
+import type { Idempotency } from '@granary/shared/gen/granary/data/v1/Idempotency';
+import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { retriedTransaction } from '@granary/shared/postgres/transaction';
+import { APP_NOT_FOUND, findApp, type App } from './app';
+import { once, toIdempotencyKey } from './idempotency';
+
+/**
+ * Locks an app until the transaction ends: commits and changes of the catalog are serial within an app. The lock is that
+ * of the row of its head, which commits lock too. It is a statement of its own, because a statement that waits for a lock
+ * goes on with an old snapshot. A deleted app has no head any more. Throws APP_NOT_FOUND.
+ */
+export async function lockApp(tx: Connection, appNumber: bigint): Promise<void> {
+  const found = await row(tx, sql`select from head where app_number = ${appNumber} for update`);
+  if (!found) throw notFound(APP_NOT_FOUND, 'There is no such app');
+}
+
+/** Invalidates cached collections of an app, here and in other replicas. The app must be locked. */
+export async function bumpCatalogRevision(tx: Queryable, appNumber: bigint): Promise<void> {
+  await execute(tx, sql`update head set catalog_revision = catalog_revision + 1 where app_number = ${appNumber}`);
+}
+
+/** Changes the catalog of an app under its lock. Throws APP_NOT_FOUND. */
+export function withAppLock<T>(
+  pool: Pool,
+  appId: string,
+  change: (tx: Connection, app: App) => Promise<T>,
+): Promise<T> {
+  return retriedTransaction(pool, (tx) => changeLocked(tx, appId, change));
+}
+
+/** The same, once for the Idempotency-Key of the request; a repeated request gets the answer as `kept` makes it. */
+export function withAppLockOnce<T extends { replayed?: boolean }>(
+  pool: Pool,
+  request: { appId: string; idempotency?: Idempotency | null },
+  change: (tx: Connection, app: App) => Promise<T>,
+  kept?: (answer: T) => T,
+): Promise<T> {
+  const key = toIdempotencyKey(request.idempotency);
+  return retriedTransaction(pool, (tx) => once(tx, key, () => changeLocked(tx, request.appId, change), kept));
+}
+
+async function changeLocked<T>(
+  tx: Connection,
+  appId: string,
+  change: (tx: Connection, app: App) => Promise<T>,
+): Promise<T> {
+  const app = await findApp(tx, appId);
+  await lockApp(tx, app.number);
+  return change(tx, app);
+}
