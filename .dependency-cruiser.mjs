@@ -46,7 +46,18 @@ export const rooms = {
     'skills',
     'writes',
   ],
-  gateway: ['http', 'admission', 'requests', 'pipeline', 'openapi', 'blob-proxy', 'docs', 'routes'],
+  gateway: [
+    'errors',
+    'admission',
+    'http',
+    'blob-proxy',
+    'clients',
+    'validation',
+    'pipeline',
+    'openapi',
+    'docs',
+    'routes',
+  ],
   blobs: ['objects', 'records', 'maintenance', 'transfers'],
   finance: ['ledger', 'wallets', 'payouts', 'usage'],
   payments: [],
@@ -56,7 +67,7 @@ export const rooms = {
 
 export const leaves = {
   finance: ['config', 'page'],
-  shared: ['config', 'errors', 'ids', 'log-output', 'logger', 'money', 'start-error', 'version'],
+  shared: ['config', 'errors', 'ids', 'log-output', 'logger', 'money', 'names', 'start-error', 'version'],
 };
 
 /** Each of these libraries is imported in one place only. */
