@@ -3,7 +3,8 @@ import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import express, { type Express } from 'express';
 import { ConfigError } from '@granary/shared/config';
-import { FairLimiter } from '@granary/shared/concurrency/fair-limiter';
+import { FairScheduler } from '@granary/shared/concurrency/fair-scheduler';
+import { Semaphore } from '@granary/shared/concurrency/semaphore';
 import type { ServiceTarget } from '@granary/shared/grpc/client';
 import { drainHttp } from '@granary/shared/http/drain';
 import { leavingMs, type Running } from '@granary/shared/service/lifecycle';
@@ -18,7 +19,7 @@ import { createRequestMemory } from './admission/client-budget';
 import { KnownApps } from './admission/known-apps';
 import { Transfers } from './admission/transfers';
 import { hashKey } from './pipeline/auth';
-import { keyLookup } from './pipeline/key-lookup';
+import { KeyLookup } from './pipeline/key-lookup';
 import { createHttpServer } from './http/server';
 import { jsonBytes } from './http/answer';
 import { BlobProxy } from './blob-proxy/proxy';
@@ -28,7 +29,6 @@ import type { GatewayConfig } from './config';
 import { createRouter } from './pipeline/dispatch';
 import { docsPage } from './docs/page';
 import { DocsPages } from './docs/pages';
-import { Gate } from './admission/concurrency-limiter';
 import { healthOf } from './clients/health';
 import { beginRequest } from './pipeline/begin-request';
 import { errorHandler, notFoundHandler } from './pipeline/error-handler';
@@ -37,10 +37,10 @@ import { openapiDocument } from './openapi/document';
 import { overloaded } from './errors/problem';
 import type { GatewayContext } from './pipeline/gateway-context';
 import { routes } from './routes/table';
-import { AppShares } from './admission/fair-share-limiter';
+import { FairShareLimiter } from './admission/fair-share-limiter';
 import { StaticAnswer } from './http/static-answer';
 
-/** What the answers of one app that are worked on may have together, while other apps are there. */
+/** Bytes of the answers to one app that are made at the same time, while other apps are active. */
 const sharedAnswerBytes = 128 * 1024;
 
 /** What a test or the single process may replace. */
@@ -79,26 +79,30 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
   });
   const document = openapiDocument(routes);
   const memory = createRequestMemory(config);
-  const strangers = limitStrangers(config);
+  const lookups = unknownLookups(config);
   const context: GatewayContext = {
     config,
     clients,
     blobProxy: byteHop,
     log,
-    keys: keyLookup(clients.data, strangers),
-    apps: new KnownApps(clients.data, strangers),
+    keys: new KeyLookup(clients.data, lookups),
+    apps: new KnownApps(clients.data, lookups),
     addressOf: clientAddress(config.TRUST_PROXY),
     operatorKeyHash: hashKey(config.OPERATOR_KEY),
     memory,
     bodies: new Bodies(memory, config),
     answers: new Answers(memory, config),
-    gate: new Gate(config.CONCURRENCY, config.QUEUE_TIMEOUT_MS),
+    slots: new Semaphore(config.CONCURRENCY, {
+      max: config.CONCURRENCY,
+      timeoutMs: config.QUEUE_TIMEOUT_MS,
+      refusal: overloaded,
+    }),
     transfers: new Transfers(config),
-    shares: new AppShares({
-      share: config.APP_CONCURRENCY,
+    fairShares: new FairShareLimiter({
+      fairShare: config.APP_CONCURRENCY,
       answerBytes: sharedAnswerBytes,
-      // So that one app cannot fill the gate.
-      lineMax: Math.ceil(config.CONCURRENCY / 2),
+      // One app cannot take all slots.
+      queueMax: Math.ceil(config.CONCURRENCY / 2),
       timeoutMs: config.QUEUE_TIMEOUT_MS,
     }),
     health: healthOf(clients, config.HEALTH_UNHEALTHY_AFTER_MS),
@@ -132,17 +136,15 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
   };
 }
 
-/** Apps and keys that are not known to exist share a few look-ups at a time, however many are asked for. */
-function limitStrangers({ UNKNOWN_LOOKUPS, CONCURRENCY, QUEUE_TIMEOUT_MS }: GatewayConfig): FairLimiter {
-  return new FairLimiter(
-    {
-      concurrency: UNKNOWN_LOOKUPS,
-      queueMax: CONCURRENCY,
-      queuePerKeyMax: Math.ceil(CONCURRENCY / 2),
-      timeoutMs: QUEUE_TIMEOUT_MS,
-    },
-    overloaded,
-  );
+/** Look-ups of apps and keys that are not known to exist: few at a time, in turn for each client address. */
+function unknownLookups({ UNKNOWN_LOOKUPS, CONCURRENCY, QUEUE_TIMEOUT_MS }: GatewayConfig): FairScheduler {
+  return new FairScheduler({
+    concurrency: UNKNOWN_LOOKUPS,
+    queueMax: CONCURRENCY,
+    queueMaxPerFlow: Math.ceil(CONCURRENCY / 2),
+    timeoutMs: QUEUE_TIMEOUT_MS,
+    refusal: overloaded,
+  });
 }
 
 function createApp(context: GatewayContext): Express {

@@ -1,28 +1,30 @@
-import { AppShares, type Share } from './fair-share-limiter';
+import type { Slot } from '@granary/shared/concurrency/fair-scheduler';
+import { FairShareLimiter } from './fair-share-limiter';
 
 let nowMs = 0;
-const sharesOf = (share: number, more: { lineMax?: number; timeoutMs?: number } = {}) =>
-  new AppShares({ share, answerBytes: 1_000, lineMax: 100, timeoutMs: 60_000, ...more }, () => nowMs);
+const limiterOf = (fairShare: number, more: { queueMax?: number; timeoutMs?: number } = {}) =>
+  new FairShareLimiter({ fairShare, answerBytes: 1_000, queueMax: 100, timeoutMs: 60_000, ...more }, () => nowMs);
 const settle = () => new Promise((resolve) => setImmediate(resolve));
 
-/** Asks for places and keeps those that it got, in order. */
-function visitors(shares: AppShares) {
-  const inside: Array<{ name: string; share: Share }> = [];
+/** Acquires slots for named requests, and lists those that hold one in the order in which they got it. */
+function requests(limiter: FairShareLimiter) {
+  const inside: Array<{ appId: string; name: string; slot: Slot }> = [];
   const refused: string[] = [];
   return {
     inside: () => inside.map(({ name }) => name),
     refused,
     come: (appId: string, name: string) => {
-      const entered = shares.enter(appId);
-      if (!(entered instanceof Promise)) return void inside.push({ name, share: entered });
+      const entered = limiter.acquire(appId);
+      if (!(entered instanceof Promise)) return void inside.push({ appId, name, slot: entered });
       entered.then(
-        (share) => inside.push({ name, share }),
+        (slot) => inside.push({ appId, name, slot }),
         () => refused.push(name),
       );
     },
     go: async (name: string, answerBytes = 0) => {
       const at = inside.findIndex((one) => one.name === name);
-      inside.splice(at, 1)[0]!.share.leave(answerBytes);
+      const [{ appId, slot }] = inside.splice(at, 1) as [(typeof inside)[0]];
+      limiter.release(appId, slot, answerBytes);
       await settle();
     },
   };
@@ -32,14 +34,14 @@ beforeEach(() => {
   nowMs = 0;
 });
 
-test('an app that is alone may take everything', () => {
-  const { inside, come } = visitors(sharesOf(2));
+test('an app that is the only active one has no limit', () => {
+  const { inside, come } = requests(limiterOf(2));
   for (let at = 0; at < 50; at++) come('a', `a${at}`);
   expect(inside()).toHaveLength(50);
 });
 
-test('while others are there each has its share, and waits for its own requests only', async () => {
-  const { inside, come, go } = visitors(sharesOf(2));
+test('while others are active each app has its fair share, and waits for its own requests only', async () => {
+  const { inside, come, go } = requests(limiterOf(2));
   come('b', 'b0');
   await go('b0');
   for (let at = 0; at < 4; at++) come('a', `a${at}`);
@@ -58,14 +60,14 @@ test('while others are there each has its share, and waits for its own requests 
   expect(inside()).toEqual(['a2', 'a3', 'a4']);
 });
 
-test('what takes long gives its place to others of its app, and leaving later harms nobody', async () => {
-  const { inside, come, go } = visitors(sharesOf(1));
+test('a long-running request no longer counts in the share of its app, also once it has ended', async () => {
+  const { inside, come, go } = requests(limiterOf(1));
   come('b', 'b0');
   come('a', 'slow');
   come('a', 'a1');
   expect(inside()).toEqual(['b0', 'slow']);
   nowMs = 251;
-  // The sweep runs by the real clock.
+  // The scheduler checks again by the real clock.
   await new Promise((resolve) => setTimeout(resolve, 60));
   expect(inside()).toEqual(['b0', 'slow', 'a1']);
   come('a', 'a2');
@@ -75,8 +77,8 @@ test('what takes long gives its place to others of its app, and leaving later ha
   expect(inside()).toEqual(['b0', 'a2']);
 });
 
-test('an app with large answers has a smaller share, but always one, and the whole again once they are small', async () => {
-  const { inside, come, go } = visitors(sharesOf(4));
+test('an app with large answers has a smaller share, at least one request, and the whole share once they are small again', async () => {
+  const { inside, come, go } = requests(limiterOf(4));
   come('b', 'b0');
   const ofA = () => inside().filter((name) => name !== 'b0');
   come('a', 'keeps it known');
@@ -100,15 +102,16 @@ test('an app with large answers has a smaller share, but always one, and the who
   while (ofA().length > 0) await go(ofA()[0]!);
 });
 
-test('a line that is full refuses, and so does one that does not move; the next finds a place again', async () => {
-  const { inside, refused, come, go } = visitors(sharesOf(1, { lineMax: 1, timeoutMs: 20 }));
+test('a full queue refuses a request, and so does one that takes too long; the next request gets a slot again', async () => {
+  const { inside, refused, come, go } = requests(limiterOf(1, { queueMax: 1, timeoutMs: 20 }));
   come('b', 'b0');
   come('a', 'a0');
   come('a', 'a1');
-  expect(() => come('a', 'a2')).toThrow(expect.objectContaining({ reason: 'OVERLOADED' }) as Error);
-  nowMs = 21;
-  await new Promise((resolve) => setTimeout(resolve, 60));
-  expect(refused).toEqual(['a1']);
+  come('a', 'a2');
+  await settle();
+  expect(refused).toEqual(['a2']);
+  await new Promise((resolve) => setTimeout(resolve, 120));
+  expect(refused).toEqual(['a2', 'a1']);
   await go('a0');
   come('a', 'a3');
   expect(inside()).toEqual(['b0', 'a3']);

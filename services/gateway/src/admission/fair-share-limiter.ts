@@ -1,143 +1,87 @@
 import { ActiveApps } from '@granary/shared/concurrency/active-apps';
+import { FairScheduler, type Slot } from '@granary/shared/concurrency/fair-scheduler';
 import { overloaded } from '../errors/problem';
 
-/** A request that takes longer waits for others and not for this process: it no longer counts. */
-const lentMs = 250;
-const sweepEveryMs = 25;
-/** How much the last answer of an app counts in what its answers are expected to have. */
+/** Weight of the last answer of an app in the mean size of its answers. */
 const lastAnswerWeight = 1 / 8;
 
-export interface ShareLimits {
-  /** Requests of one app that are worked on at a time while other apps are there. */
-  share: number;
-  /** Bytes that their answers may have together, going by the last ones; one request is worked on in any case. */
+export interface FairShareOptions {
+  /** Requests of one app that are processed at a time while other apps are active. */
+  fairShare: number;
+  /** Bytes that their answers may have together, estimated from the last ones; one request is processed in any case. */
   answerBytes: number;
-  /** Requests of one app that may wait for that; beyond, they are refused with OVERLOADED. */
-  lineMax: number;
+  /** Requests of one app that may wait; beyond, they are refused with OVERLOADED. */
+  queueMax: number;
   /** How long they may wait. */
   timeoutMs: number;
 }
 
-interface App {
-  id: string;
-  /** Its requests inside that count, in the order in which they came. */
-  inside: Set<Share>;
-  line: Waiting[];
-  /** What its last answers had in the mean. */
-  meanAnswerBytes: number;
-}
-
-interface Waiting {
-  sinceMs: number;
-  enter: (share: Share) => void;
-  refuse: () => void;
-}
-
-/** A place inside, to be left again. */
-export class Share {
-  constructor(
-    readonly app: App,
-    readonly sinceMs: number,
-    private readonly left: (share: Share, answerBytes: number) => void,
-  ) {}
-
-  /** What the answer will probably have, going by the last ones of the app. */
-  get expectedAnswerBytes(): number {
-    return this.app.meanAnswerBytes;
-  }
-
-  /** `answerBytes`: of the answer that was sent. */
-  leave(answerBytes: number): void {
-    this.left(this, answerBytes);
-  }
+/** The answers of an app that has requests under way. */
+interface AppAnswers {
+  /** Requests that are processed or wait. */
+  requestCount: number;
+  meanBytes: number;
 }
 
 /**
- * What the apps of a process may take of it. An app that is alone may take everything. Where there are others, all of
- * them wait for whatever is under way at the moment, so each app has only so many short requests under way, fewer where
- * its answers are large: one that floods waits for itself.
+ * Limits how much of the process one app takes. An app that is the only active one may use all of it. While others are
+ * active each app has a fair share: a few short requests at a time, fewer if its answers are large. A flood of requests
+ * then delays the app that sends it, and no other.
  */
-export class AppShares {
-  private readonly apps = new Map<string, App>();
-  private readonly presence = new ActiveApps();
-  private waiting = 0;
-  private sweeping: NodeJS.Timeout | undefined;
-  private readonly left = (share: Share, answerBytes: number) => this.leave(share, answerBytes);
+export class FairShareLimiter {
+  private readonly activeApps = new ActiveApps();
+  private readonly scheduler: FairScheduler;
+  private readonly answersByApp = new Map<string, AppAnswers>();
 
   constructor(
-    private readonly limits: ShareLimits,
+    private readonly options: FairShareOptions,
     private readonly now: () => number = () => performance.now(),
-  ) {}
-
-  /** Throws OVERLOADED when too many of the app wait, and when one has waited too long. */
-  enter(appId: string): Share | Promise<Share> {
-    const nowMs = this.now();
-    this.presence.see(appId, nowMs);
-    let app = this.apps.get(appId);
-    if (!app) {
-      app = { id: appId, inside: new Set(), line: [], meanAnswerBytes: 0 };
-      this.apps.set(appId, app);
-    }
-    if (app.line.length === 0 && this.mayEnter(app, nowMs)) return this.admit(app, nowMs);
-    if (app.line.length >= this.limits.lineMax) throw overloaded();
-    const { line } = app;
-    return new Promise((resolve, reject) => {
-      line.push({ sinceMs: nowMs, enter: resolve, refuse: () => reject(overloaded()) });
-      this.waiting += 1;
-      this.sweeping ??= setInterval(() => this.sweep(), sweepEveryMs);
-    });
+  ) {
+    const { queueMax, timeoutMs } = options;
+    this.scheduler = new FairScheduler(
+      {
+        contention: { activeApps: this.activeApps, fairShare: (appId) => this.fairShareOf(appId) },
+        queueMaxPerFlow: queueMax,
+        timeoutMs,
+        refusal: overloaded,
+      },
+      now,
+    );
   }
 
-  private mayEnter(app: App, nowMs: number): boolean {
-    const share = this.shareOf(app);
-    if (app.inside.size < share) return true;
-    if (this.presence.isOnlyActive(app.id, nowMs)) return true;
-    for (const share of app.inside) {
-      if (nowMs - share.sinceMs <= lentMs) break;
-      app.inside.delete(share);
-    }
-    return app.inside.size < share;
+  /** A slot, or a promise of one. Each must be released. Rejects with OVERLOADED when the queue is full or the time is up. */
+  acquire(appId: string): Slot | Promise<Slot> {
+    this.activeApps.see(appId, this.now());
+    const answers = this.answersByApp.get(appId);
+    if (answers) answers.requestCount += 1;
+    else this.answersByApp.set(appId, { requestCount: 1, meanBytes: 0 });
+    const slot = this.scheduler.acquire(appId);
+    if (slot instanceof Promise) slot.catch(() => this.forgetRequest(appId));
+    return slot;
   }
 
-  private shareOf({ meanAnswerBytes }: App): number {
-    const { share, answerBytes } = this.limits;
-    return meanAnswerBytes * share <= answerBytes ? share : Math.max(1, Math.floor(answerBytes / meanAnswerBytes));
+  /** The probable size of the next answer to an app with a request under way. */
+  expectedAnswerBytes(appId: string): number {
+    return this.answersByApp.get(appId)!.meanBytes;
   }
 
-  private admit(app: App, nowMs: number): Share {
-    const share = new Share(app, nowMs, this.left);
-    app.inside.add(share);
-    return share;
+  /** `answerBytes`: the size of the answer that was sent. */
+  release(appId: string, slot: Slot, answerBytes: number): void {
+    const answers = this.answersByApp.get(appId)!;
+    answers.meanBytes += lastAnswerWeight * (answerBytes - answers.meanBytes);
+    slot.release();
+    this.forgetRequest(appId);
   }
 
-  private leave(share: Share, answerBytes: number): void {
-    const { app } = share;
-    app.inside.delete(share);
-    app.meanAnswerBytes += lastAnswerWeight * (answerBytes - app.meanAnswerBytes);
-    if (app.line.length > 0) this.admitWaiting(app, this.now());
-    // One that had been inside for long may leave when all others of its app have gone, and come anew.
-    if (app.inside.size === 0 && app.line.length === 0 && this.apps.get(app.id) === app) this.apps.delete(app.id);
+  private fairShareOf(appId: string): number {
+    const { fairShare, answerBytes } = this.options;
+    const { meanBytes } = this.answersByApp.get(appId)!;
+    return meanBytes * fairShare <= answerBytes ? fairShare : Math.max(1, Math.floor(answerBytes / meanBytes));
   }
 
-  private admitWaiting(app: App, nowMs: number): void {
-    while (app.line.length > 0 && this.mayEnter(app, nowMs)) {
-      app.line.shift()!.enter(this.admit(app, nowMs));
-      this.waiting -= 1;
-    }
-  }
-
-  /** Lets those in whose place is free because somebody has been inside for long, and refuses who has waited too long. */
-  private sweep(): void {
-    const nowMs = this.now();
-    for (const app of this.apps.values()) {
-      this.admitWaiting(app, nowMs);
-      while (app.line.length > 0 && nowMs - app.line[0]!.sinceMs > this.limits.timeoutMs) {
-        app.line.shift()!.refuse();
-        this.waiting -= 1;
-      }
-    }
-    if (this.waiting > 0) return;
-    clearInterval(this.sweeping);
-    this.sweeping = undefined;
+  private forgetRequest(appId: string): void {
+    const answers = this.answersByApp.get(appId)!;
+    answers.requestCount -= 1;
+    if (answers.requestCount === 0) this.answersByApp.delete(appId);
   }
 }

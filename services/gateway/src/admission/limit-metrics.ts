@@ -1,12 +1,13 @@
+import type { Semaphore } from '@granary/shared/concurrency/semaphore';
 import { addSource } from '@granary/shared/telemetry/metrics';
 import type { Answers } from './answers';
 import type { Bodies } from './bodies';
 import type { RequestMemory } from './client-budget';
-import type { Gate } from './concurrency-limiter';
 import type { Transfers } from './transfers';
 
 export interface Limits {
-  gate: Gate;
+  /** Of requests, transfers of blobs apart. */
+  slots: Semaphore;
   transfers: Transfers;
   memory: RequestMemory;
   bodies: Bodies;
@@ -14,7 +15,7 @@ export interface Limits {
 }
 
 /** Exports the state of the limits at each scrape, until the function that it returns is called. */
-export function exportLimitMetrics({ gate, transfers, memory: { budget }, bodies, answers }: Limits): () => void {
+export function exportLimitMetrics({ slots, transfers, memory: { budget }, bodies, answers }: Limits): () => void {
   return addSource({
     families: [
       { name: 'granary_gate_inside', help: 'Requests that are worked on.', labels: ['gate'], type: 'gauge' },
@@ -43,8 +44,9 @@ export function exportLimitMetrics({ gate, transfers, memory: { budget }, bodies
       },
     ],
     collect: () => {
+      const { held: inside, waiting, limit } = slots.counts();
       const gates = [
-        ['requests', gate.counts()],
+        ['requests', { inside, waiting, limit }],
         ['uploads', transfers.uploadPlaces.counts()],
         ['downloads', transfers.downloadPlaces.counts()],
       ] as const;

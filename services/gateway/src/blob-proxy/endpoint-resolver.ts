@@ -1,67 +1,57 @@
 import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
+import { TtlCache } from '@granary/shared/concurrency/ttl-cache';
 import { unavailable } from '@granary/shared/errors';
+import { LRUCache } from 'lru-cache';
 
-/** One copy of the blobs service. */
+/** The address of one copy of the blobs service. */
 export interface Endpoint {
   host: string;
   port: number;
-  /** The name that its certificate is for; absent when it was given by its address. */
+  /** The name of its certificate; absent if it was configured by its address. */
   servername?: string;
 }
 
-/** After this time names are looked up again, beside the transfers that ask. */
-const freshMs = 2_000;
-/** How long the other copies are preferred to one that could not be reached. */
+/** After this time names are resolved again, in the background. */
+const refreshAfterMs = 2_000;
+/** How long other endpoints are preferred to one that could not be reached. */
 const cooldownMs = 1_000;
+const cooldownsMax = 1_000;
 
-/** The copies of the blobs service, by a name with one or more addresses or by several with commas between. */
+/** Resolves the names of the copies of the blobs service, and orders them for a request. */
 export class EndpointResolver {
-  private endpoints: Endpoint[] = [];
-  private resolvedAtMs = -Infinity;
-  private resolving: Promise<void> | undefined;
+  private readonly resolved = new TtlCache<Endpoint[]>({ max: 1, ttlMs: Infinity, refreshAfterMs });
+  private readonly coolingDown = new LRUCache<string, true>({ max: cooldownsMax, ttl: cooldownMs });
   private nextIndex = 0;
-  private readonly cooldownUntilMs = new Map<string, number>();
 
-  /** `host:port`, or several with commas between. */
+  /** `host:port`, or several separated by commas. */
   constructor(private readonly addresses: string) {}
 
-  /** All copies: first the one whose turn it is, last those that could not be reached lately. Throws UNAVAILABLE. */
+  /**
+   * All endpoints: round robin, and last those that could not be reached lately. While names cannot be resolved the
+   * endpoints remain those that were found before. Throws UNAVAILABLE when there are none.
+   */
   async candidates(): Promise<Endpoint[]> {
-    if (performance.now() - this.resolvedAtMs > freshMs) this.resolving ??= this.resolve();
-    if (this.endpoints.length === 0) await this.resolving;
-    if (this.endpoints.length === 0) throw unavailable('The blobs service cannot be found');
-    const first = this.nextIndex++ % this.endpoints.length;
-    const inTurn = [...this.endpoints.slice(first), ...this.endpoints.slice(0, first)];
-    if (this.cooldownUntilMs.size === 0) return inTurn;
-    return [
-      ...inTurn.filter((peer) => !this.isCoolingDown(peer)),
-      ...inTurn.filter((peer) => this.isCoolingDown(peer)),
-    ];
+    const endpoints = await this.resolved.get('', () => this.resolve());
+    if (!endpoints) throw unavailable('The blobs service cannot be found');
+    const first = this.nextIndex++ % endpoints.length;
+    const inOrder = [...endpoints.slice(first), ...endpoints.slice(0, first)];
+    if (this.coolingDown.size === 0) return inOrder;
+    const isCoolingDown = (endpoint: Endpoint) => this.coolingDown.has(keyOf(endpoint));
+    return [...inOrder.filter((endpoint) => !isCoolingDown(endpoint)), ...inOrder.filter(isCoolingDown)];
   }
 
-  /** It could not be reached, or went away before it had begun with a transfer. */
-  markUnreachable(peer: Endpoint): void {
-    this.cooldownUntilMs.set(keyOf(peer), performance.now() + cooldownMs);
+  /** The endpoint could not be reached, or closed the connection before a transfer began. */
+  markUnreachable(endpoint: Endpoint): void {
+    this.coolingDown.set(keyOf(endpoint), true);
   }
 
-  private isCoolingDown(peer: Endpoint): boolean {
-    const untilMs = this.cooldownUntilMs.get(keyOf(peer));
-    if (untilMs === undefined) return false;
-    if (untilMs > performance.now()) return true;
-    this.cooldownUntilMs.delete(keyOf(peer));
-    return false;
-  }
-
-  /** Names that cannot be looked up now leave everything as it was. */
-  private async resolve(): Promise<void> {
+  private async resolve(): Promise<Endpoint[]> {
     try {
-      this.endpoints = (await Promise.all(this.addresses.split(',').map(resolveAddress))).flat();
-    } catch {
-      // The next transfer looks again.
+      return (await Promise.all(this.addresses.split(',').map(resolveAddress))).flat();
+    } catch (error) {
+      throw unavailable('The blobs service cannot be found', error);
     }
-    this.resolvedAtMs = performance.now();
-    this.resolving = undefined;
   }
 }
 

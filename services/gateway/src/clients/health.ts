@@ -3,7 +3,8 @@ import type { CheckResponse } from '@granary/shared/gen/granary/health/v1/CheckR
 import { newCall } from '@granary/shared/rpc/types';
 import { worst, type Finding } from '@granary/shared/health/check';
 import { newId } from '@granary/shared/ids';
-import { Probe, shared, type Look } from '@granary/shared/health/probe';
+import { cachedFor } from '@granary/shared/concurrency/ttl-cache';
+import { Probe, type Look } from '@granary/shared/health/probe';
 import { version } from '@granary/shared/version';
 import { serviceNames, type Clients, type ServiceName } from './clients';
 
@@ -44,7 +45,7 @@ export function healthOf(clients: Pick<Clients, 'health'>, unhealthyAfterMs: num
     const check = () => clients.health[name].check({}, newCall(newId(''), callTimeoutMs));
     return [name, new Probe(check, limits, isLate)] as const;
   });
-  return shared(freshMs, async () =>
+  return cachedFor(freshMs, async () =>
     reportOf(await Promise.all(probes.map(async ([name, probe]) => [name, await probe.look()] as const))),
   );
 }

@@ -2,8 +2,8 @@ import type { ServerResponse } from 'node:http';
 import { brotliCompress, constants, createBrotliCompress, createGzip, gzip } from 'node:zlib';
 import { promisify } from 'node:util';
 import Negotiator from 'negotiator';
-import { setBounded } from '@granary/shared/concurrency/bounded-map';
 import { Semaphore } from '@granary/shared/concurrency/semaphore';
+import { LRUCache } from 'lru-cache';
 import type { Answer } from './answer';
 
 export type ContentEncoding = 'br' | 'gzip';
@@ -17,7 +17,7 @@ const stepBytes = 64 * 1024;
 /** Answers compressed at once, most of them waiting for their reader; each holds up to a megabyte of zlib's state. */
 const openMax = 128;
 /** Clients send few different headers, but may invent any. */
-const knownHeadersMax = 256;
+const negotiatedMax = 256;
 
 // Of the levels that cost about as much as sending: higher ones take twice the time for a tenth less.
 const streamed = {
@@ -49,7 +49,8 @@ export interface CompressionLimits {
 /** Compresses answers of JSON and text for clients that ask for it. */
 export class Compression {
   private readonly slots: Semaphore;
-  private readonly negotiated = new Map<string, ContentEncoding | undefined>();
+  /** Results by Accept-Encoding. */
+  private readonly negotiated = new LRUCache<string, ContentEncoding | 'identity'>({ max: negotiatedMax });
   private open = 0;
 
   constructor(private readonly limits: CompressionLimits) {
@@ -68,13 +69,15 @@ export class Compression {
   encodingFor(acceptEncoding: string | string[] | undefined): ContentEncoding | undefined {
     if (acceptEncoding === undefined || this.open >= openMax) return undefined;
     const header = String(acceptEncoding);
-    if (this.negotiated.has(header)) return this.negotiated.get(header);
-    const [best] = new Negotiator({ headers: { 'accept-encoding': header } }).encodings(offered, {
-      preferred: offered,
-    });
-    const encoding = best === 'br' || best === 'gzip' ? best : undefined;
-    setBounded(this.negotiated, header, encoding, knownHeadersMax);
-    return encoding;
+    let encoding = this.negotiated.get(header);
+    if (encoding === undefined) {
+      const [best] = new Negotiator({ headers: { 'accept-encoding': header } }).encodings(offered, {
+        preferred: offered,
+      });
+      encoding = best === 'br' || best === 'gzip' ? best : 'identity';
+      this.negotiated.set(header, encoding);
+    }
+    return encoding === 'identity' ? undefined : encoding;
   }
 
   /** Sends a body whose head is written, step by step and at the pace of its reader. */

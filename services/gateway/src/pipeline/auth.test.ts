@@ -1,11 +1,11 @@
-import { FairLimiter } from '@granary/shared/concurrency/fair-limiter';
+import { FairScheduler } from '@granary/shared/concurrency/fair-scheduler';
 import { newCall } from '@granary/shared/rpc/types';
 import { unavailable } from '@granary/shared/errors';
 import type { VerifyKeyResponse } from '@granary/shared/gen/granary/data/v1/VerifyKeyResponse';
 import { scaledMs } from '@granary/shared/testing/speed';
 import { hasPermission, type AppCaller } from './access';
 import { hashKey, isOperator, presentedKey } from './auth';
-import { keyLookup } from './key-lookup';
+import { KeyLookup } from './key-lookup';
 
 const call = newCall('test', scaledMs(10_000));
 const known: VerifyKeyResponse = {
@@ -20,10 +20,14 @@ const unknown: VerifyKeyResponse = { known: false, name: '', keyId: '', appId: '
 const refused = expect.objectContaining({ code: 'UNAUTHENTICATED' }) as Error;
 
 const address = '192.0.2.1';
-const strangers = () =>
-  new FairLimiter({ concurrency: 2, queueMax: 1_000, queuePerKeyMax: 1_000, timeoutMs: 60_000 }, () =>
-    unavailable('full'),
-  );
+const unknownLookups = () =>
+  new FairScheduler({
+    concurrency: 2,
+    queueMax: 1_000,
+    queueMaxPerFlow: 1_000,
+    timeoutMs: 60_000,
+    refusal: () => unavailable('full'),
+  });
 
 /** A data service that knows the given keys, a clock, and how often the service was asked. */
 function fixture(valid: Set<string>) {
@@ -34,7 +38,7 @@ function fixture(valid: Set<string>) {
     if (state.isDown) return Promise.reject(unavailable('down'));
     return Promise.resolve(hashes().has(hash.toString('hex')) ? known : unknown);
   };
-  return { state, keys: keyLookup({ verifyKey }, strangers(), () => state.nowMs) };
+  return { state, keys: new KeyLookup({ verifyKey }, unknownLookups(), () => state.nowMs) };
 }
 
 test('a revoked key is refused 800 ms after it was last looked up, and not asked for before', async () => {
@@ -57,7 +61,7 @@ test('the age of an answer counts from the sending of its question', async () =>
     asked += 1;
     return new Promise<VerifyKeyResponse>((resolve) => (answer = resolve));
   };
-  const keys = keyLookup({ verifyKey }, strangers(), () => nowMs);
+  const keys = new KeyLookup({ verifyKey }, unknownLookups(), () => nowMs);
   const first = keys.find('app_1', call, address);
   nowMs = 900;
   answer(known);
@@ -105,7 +109,7 @@ test('keys that exist are looked up anew beside any number of invented ones, of 
       });
     });
   };
-  const keys = keyLookup({ verifyKey }, strangers(), () => nowMs);
+  const keys = new KeyLookup({ verifyKey }, unknownLookups(), () => nowMs);
   await keys.find('app_1', call, address);
   const invented = Array.from({ length: 500 }, (_, n) => keys.find(`app_invented_${n}`, call, address));
   nowMs = 1_000;

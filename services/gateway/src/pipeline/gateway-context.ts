@@ -1,4 +1,5 @@
 import type { Request } from 'express';
+import type { Semaphore } from '@granary/shared/concurrency/semaphore';
 import type { Logger } from '@granary/shared/logger';
 import type { Answers } from '../admission/answers';
 import type { Bodies } from '../admission/bodies';
@@ -11,8 +12,7 @@ import type { BlobProxy } from '../blob-proxy/proxy';
 import type { Clients } from '../clients/clients';
 import type { Compression } from '../http/compression';
 import type { GatewayConfig } from '../config';
-import type { Gate } from '../admission/concurrency-limiter';
-import type { AppShares } from '../admission/fair-share-limiter';
+import type { FairShareLimiter } from '../admission/fair-share-limiter';
 import type { HealthReport } from '../clients/health';
 import type { StaticAnswer } from '../http/static-answer';
 
@@ -31,10 +31,11 @@ export interface GatewayContext {
   memory: RequestMemory;
   bodies: Bodies;
   answers: Answers;
-  gate: Gate;
+  /** Of requests that are processed at once, transfers of blobs apart. */
+  slots: Semaphore;
   /** Uploads and downloads of blobs. */
   transfers: Transfers;
-  shares: AppShares;
+  fairShares: FairShareLimiter;
   compression: Compression;
   /** How every service is, as of half a second ago at most. */
   health: () => Promise<HealthReport>;

@@ -1,10 +1,10 @@
+import type { Slot } from '@granary/shared/concurrency/fair-scheduler';
 import type { BudgetLease } from '@granary/shared/concurrency/keyed-budget';
+import type { Semaphore } from '@granary/shared/concurrency/semaphore';
 import type { Request, Response } from 'express';
 import { notFound } from '@granary/shared/errors';
 import type { Call } from '@granary/shared/rpc/types';
 import { clientKeys } from '../admission/client-budget';
-import type { Gate } from '../admission/concurrency-limiter';
-import type { Share } from '../admission/fair-share-limiter';
 import { isAppNotFound } from '../admission/known-apps';
 import { clientDisconnected, continueIfExpected } from '../http/body';
 import { parseQueryString } from '../http/query-string';
@@ -49,19 +49,21 @@ export async function serveRequest(
       ? await readRequestBody(gateway, route, route.body, incoming, outgoing, clientKeys(context.appId, clientAddress))
       : noBody;
 
-  let slot: Gate | undefined;
-  let share: Share | undefined;
+  const { appId } = context;
+  let slots: Semaphore | undefined;
+  let appSlot: Slot | undefined;
   let reserved: BudgetLease | undefined;
   let answerBytes = 0;
   let isHandled = false;
   try {
     if (isLimited(route)) {
-      if (!gateway.gate.tryEnter()) await gateway.gate.enter();
-      slot = gateway.gate;
-      if (context.appId !== undefined) {
-        const entered = gateway.shares.enter(context.appId);
-        share = entered instanceof Promise ? await entered : entered;
-        reserved = gateway.answers.reserve(share.expectedAnswerBytes, context.appId, clientAddress);
+      const waiting = gateway.slots.acquire();
+      if (waiting) await waiting;
+      slots = gateway.slots;
+      if (appId !== undefined) {
+        const acquired = gateway.fairShares.acquire(appId);
+        appSlot = acquired instanceof Promise ? await acquired : acquired;
+        reserved = gateway.answers.reserve(gateway.fairShares.expectedAnswerBytes(appId), appId, clientAddress);
       }
     }
     if (outgoing.destroyed) throw clientDisconnected();
@@ -88,14 +90,14 @@ export async function serveRequest(
     releaseBody?.();
     if (answer && !outgoing.destroyed) sendAnswer(incoming, outgoing, answer, gateway, clientAddress);
   } catch (error) {
-    if (context.appId !== undefined && isAppNotFound(error)) gateway.apps.delete(context.appId);
+    if (appId !== undefined && isAppNotFound(error)) gateway.apps.delete(appId);
     // A change that was made must not be answered with an error: the client would make it again.
     if (isHandled && isNotRepeatable(route)) outgoing.destroy();
     throw error;
   } finally {
     reserved?.release();
-    share?.leave(answerBytes);
-    slot?.leave();
+    if (appSlot) gateway.fairShares.release(appId!, appSlot, answerBytes);
+    slots?.release();
     releaseBody?.();
   }
 }
