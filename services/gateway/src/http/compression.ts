@@ -29,13 +29,10 @@ const once = {
   gzip: { level: 9 },
 };
 
-const compressed = {
+const compressWhole = {
   br: (body: Buffer) => promisify(brotliCompress)(body, once.br),
   gzip: (body: Buffer) => promisify(gzip)(body, once.gzip),
 };
-
-/** A body whose bytes do not change: compressed well, as it is worth the time. */
-export const compressOnce = (body: Buffer, encoding: ContentEncoding): Promise<Buffer> => compressed[encoding](body);
 
 /** The entity tag of a compressed representation, whose bytes are others. */
 export const etagOf = (plain: string, encoding: ContentEncoding): string => plain.replace(/"$/, `-${encoding}"`);
@@ -78,6 +75,11 @@ export class Compression {
       this.negotiated.set(header, encoding);
     }
     return encoding === 'identity' ? undefined : encoding;
+  }
+
+  /** The whole of a body that never changes, at a level that is worth the time only once. */
+  compressOnce(body: Buffer, encoding: ContentEncoding): Promise<Buffer> {
+    return compressWhole[encoding](body);
   }
 
   /** Sends a body whose head is written, step by step and at the pace of its reader. */
