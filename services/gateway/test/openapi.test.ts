@@ -78,6 +78,25 @@ test('every JSON answer has an example, which the schema of the route takes', ()
   }
 });
 
+test('every answer with a body has an example at its media type', () => {
+  for (const { operationId, responses } of operations) {
+    for (const [status, response] of Object.entries(responses)) {
+      for (const [type, { example, examples }] of Object.entries(responseIn(document, response).content ?? {})) {
+        expect([operationId, status, type, example ?? examples]).not.toEqual([operationId, status, type, undefined]);
+      }
+    }
+  }
+});
+
+test('every operation that may write declares 507, and the document its path without a prefix', () => {
+  for (const [path, methods] of Object.entries(document.paths)) {
+    for (const [method, { responses }] of Object.entries(methods)) {
+      expect([method, path, '507' in responses]).toEqual([method, path, method !== 'get']);
+    }
+  }
+  expect(document.paths).toHaveProperty(['/openapi.json', 'get']);
+});
+
 test('every time is marked as one, and every error says what its code can be', () => {
   const times = fields.filter(([at]) => /_at$/.test(at));
   expect(times.length).toBeGreaterThan(10);

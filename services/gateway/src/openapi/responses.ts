@@ -41,6 +41,7 @@ const sharedNames: Readonly<Record<string, string>> = {
   429: 'TooManyRequests',
   503: 'Unavailable',
   504: 'DeadlineExceeded',
+  507: 'StorageFull',
   default: 'UnknownError',
 };
 
@@ -51,7 +52,7 @@ export function responsesOf(route: Route, components: Components, shared: Json):
   const responses: Json = {};
   for (const status of [...statuses, 'default']) {
     const own = route.responses[Number(status)];
-    const usual = common.get(status) ?? { description: 'Any other error' };
+    const usual = common.get(status) ?? { description: 'Any other error', codes: ['INTERNAL'] as const };
     const name = own ? undefined : sharedNames[status];
     const doc = own ? withCodes(own, usual) : usual;
     const made = responseDoc(status, { ...doc, headers: { ...headersOf(status, route), ...doc.headers } }, components);
@@ -86,16 +87,31 @@ function responseDoc(status: string, doc: ResponseDoc, components: Components): 
 }
 
 function contentOf(doc: ResponseDoc, schema: z.ZodType, components: Components): Json {
-  const type = { schema: toSchema(schema, 'output', components), ...examplesOf(doc) };
+  const published = toSchema(schema, 'output', components);
+  const type = { schema: published, ...examplesOf(doc, published, components) };
   return Object.fromEntries((doc.contentTypes ?? ['application/json']).map((name) => [name, type]));
 }
 
-/** An error has an example for each of its codes. */
-function examplesOf({ example, codes: possible }: ResponseDoc): Json {
+/** An error has an example for each of its codes, another answer its own or that of its named schema. */
+function examplesOf({ example, codes: possible }: ResponseDoc, schema: Json, components: Components): Json {
   if (example !== undefined) return { example };
-  if (!possible) return {};
+  if (!possible) {
+    const ofSchema = exampleOf(schema, components);
+    return ofSchema === undefined ? {} : { example: ofSchema };
+  }
   const references = possible.map((code) => [code, { $ref: `#/components/examples/${code}` }]);
   return { examples: Object.fromEntries(references) as Json };
+}
+
+/** The example of a named schema, or a list with it. */
+function exampleOf({ $ref, items }: Json, components: Components): unknown {
+  if (items !== undefined) {
+    const element = exampleOf(items as Json, components);
+    return element === undefined ? undefined : [element];
+  }
+  if (typeof $ref !== 'string') return undefined;
+  const { examples } = components[$ref.slice($ref.lastIndexOf('/') + 1)] as { examples?: readonly unknown[] };
+  return examples?.[0];
 }
 
 /** The components that the examples of errors in a text refer to. */
@@ -111,7 +127,7 @@ function descriptionOf({ description, codes = [] }: ResponseDoc): string {
 }
 
 /** What a route can answer by its kind. */
-function commonResponses({ auth, body, headers = {}, path, urgent }: Route): Record<number, ResponseDoc> {
+function commonResponses({ auth, body, headers = {}, method, path, urgent }: Route): Record<number, ResponseDoc> {
   const missing = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => pathParameters[name as PathParameter].reason);
   const refused: readonly Code[] = body?.kind === 'json' || body?.kind === 'raw' ? ['MALFORMED_JSON'] : [];
   return {
@@ -129,6 +145,8 @@ function commonResponses({ auth, body, headers = {}, path, urgent }: Route): Rec
       408: { description: 'The body took too long to arrive', codes: ['REQUEST_TIMEOUT'] },
       413: { description: 'The body is too large', codes: ['PAYLOAD_TOO_LARGE'] },
       415: { description: 'Wrong content type', codes: ['UNSUPPORTED_MEDIA_TYPE'] },
+    }),
+    ...(method !== 'GET' && {
       507: { description: 'The server has no room for writes', codes: ['STORAGE_FULL'] },
     }),
     ...(!urgent && {

@@ -199,11 +199,18 @@ export const blobRoutes: readonly Route[] = [
     },
     body: { kind: 'stream', content: {} },
     responses: {
-      200: { description: 'The whole blob', schema: file, contentTypes: anyBytes, headers: blobHeaders },
+      200: {
+        description: 'The whole blob',
+        schema: file,
+        contentTypes: anyBytes,
+        example: 'Hello, world',
+        headers: blobHeaders,
+      },
       206: {
         description: 'The range that was asked for',
         schema: file,
         contentTypes: anyBytes,
+        example: 'Hello',
         headers: { ...blobHeaders, 'Content-Range': 'The range and the size of the whole blob' },
       },
       304: { description: 'The blob is the one that `If-None-Match` names' },

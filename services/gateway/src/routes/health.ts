@@ -129,6 +129,7 @@ export const healthRoutes = [
   route({
     method: 'GET',
     path: '/openapi.json',
+    prefixes: ['', '/api'],
     id: 'getOpenapi',
     summary: 'Read the OpenAPI document',
     description: 'Made from the table that routes the requests.',
@@ -157,7 +158,13 @@ export const healthRoutes = [
     auth,
     headers: revalidationHeader,
     responses: {
-      200: { description: 'The page', schema: z.string(), contentTypes: ['text/html'], headers: etagHeader },
+      200: {
+        description: 'The page',
+        schema: z.string(),
+        contentTypes: ['text/html'],
+        example: '<!doctype html>',
+        headers: etagHeader,
+      },
       304: { description: 'It has not changed', headers: etagHeader },
     },
     handle: ({ docs }, { incoming }) => docs.for(incoming),
