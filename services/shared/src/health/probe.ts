@@ -87,16 +87,3 @@ async function within<T>(timeoutMs: number, result: Promise<T>): Promise<T | und
     clearTimeout(timer);
   }
 }
-
-/** Shares one result among those who ask within `freshMs` of its beginning. A clock that is set changes nothing. */
-export function shared<A extends unknown[], T>(freshMs: number, ask: (...args: A) => Promise<T>) {
-  let asked: Promise<T> | undefined;
-  let askedMs = -Infinity;
-  return (...args: A): Promise<T> => {
-    if (!asked || performance.now() - askedMs > freshMs) {
-      askedMs = performance.now();
-      asked = ask(...args);
-    }
-    return asked;
-  };
-}
