@@ -2,6 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { newApp, operatorKey, type TestApp } from '../granary';
 import { endAllProcesses, OwnGranary } from '../own-process';
 import { p95, shareServed, Victim, type VictimReport } from './victim';
@@ -9,7 +10,7 @@ import { p95, shareServed, Victim, type VictimReport } from './victim';
 const quietMs = 2_000;
 const attackedMs = 6_000;
 /** Below this it is the scheduler of the machine that decides how long a request takes. */
-const quietFloorMs = 15;
+const quietFloorMs = scaledMs(15);
 const latencyFactorMax = 5;
 const shareServedMin = 0.9;
 const leftMemoryBytesMax = 100 * 1024 ** 2;

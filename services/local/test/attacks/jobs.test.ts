@@ -1,4 +1,5 @@
 import { eventually } from '@granary/shared/testing/eventually';
+import { scaledMs, slowness } from '@granary/shared/testing/speed';
 import { type TestApp } from '../granary';
 import { expectUnharmed, openArena, type Arena } from './arena';
 
@@ -7,7 +8,7 @@ const storedAtOnce = 3_000;
 const views = 24;
 const refreshesAtOnce = 8;
 /** A first view, with nothing else going on, takes less. */
-const quietFloorMs = 500;
+const quietFloorMs = scaledMs(500);
 
 let arena: Arena;
 beforeAll(async () => {
@@ -65,7 +66,8 @@ test('another app gets its new view beside 200 and more refreshes of large views
       await Promise.all([...Array.from({ length: refreshesAtOnce }, refresh), measure()]);
     },
   });
-  expect(refreshes).toBeGreaterThan(200);
+  // Fewer on a slow machine, where each takes longer.
+  expect(refreshes).toBeGreaterThan(200 / slowness());
   expect(refused).toEqual([]);
   expect(Math.max(...times)).toBeLessThan(5 * Math.max(quietMs, quietFloorMs));
 });
