@@ -75,7 +75,7 @@ const importedIn = {
   kafkajs: 'services/shared/src/kafka/',
   minio: 'services/shared/src/objects/s3/client\\.ts$',
   '@opentelemetry/[^/]+': 'services/shared/src/telemetry/sdk\\.ts$',
-  pg: 'services/(shared/src/postgres|local/src)/',
+  pg: 'services/(shared/src/(postgres|testing)|local/src)/',
   express: 'services/gateway/src/',
 };
 
