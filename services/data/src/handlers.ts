@@ -23,19 +23,17 @@ import { listIndexes } from './collections/index-listing';
 import { createIndex, deleteIndex, getIndex, rebuildIndex } from './collections/indexes';
 import { getJob } from './jobs/queue';
 import { listingRowsMax } from './listings/listing';
-import {
-  createQuery,
-  deleteQuery,
-  getQuery,
-  listQueries,
-  runQuery,
-  type PredefinedQuery,
-} from './queries/saved-queries';
-import { listDocuments, readCollection, type ReadContext } from './reads/documents';
+import { createQuery, deleteQuery, getQuery, listQueries } from './queries/saved-queries';
 import { getSkills, putSkills, type SkillsContext } from './skills/skills';
 import { committerFor } from './commit/tracing';
 import type { UsagePublisher } from './usage/publisher';
-import { createView, deleteView, getView, listViews, readView, refreshView } from './views/views';
+import { createView, deleteView, getView, listViews, refreshView } from './views/views';
+import { runQuery } from './reads/run-query';
+import type { PredefinedQuery } from './queries/definition';
+import { readView } from './reads/read-view';
+import { listDocuments } from './reads/list-documents';
+import type { ReadContext } from './reads/read-context';
+import { readCollection } from './reads/read-collection';
 
 export interface HandlerContext extends SkillsContext, ReadContext {
   queries: LookupCache<PredefinedQuery>;

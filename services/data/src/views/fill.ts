@@ -1,5 +1,5 @@
 import { project } from '@granary/shared/json/project';
-import { execute, row, rows, type Connection } from '@granary/shared/postgres/pool';
+import { execute, type Connection } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import type { CollectionRef } from '../catalog/collection';
 import { documentsOf } from '../query/plan/relation';
@@ -10,17 +10,22 @@ import { viewRows } from '../query/sql/aggregate-sql';
 const batchBytes = 8 * 1024 * 1024;
 
 /**
- * Makes a table and fills it with the rows of a view, as they are for the snapshot of the transaction; answers how
- * many they are. Texts that are kept whole never leave Postgres.
+ * Makes a table and fills it with the rows of a view, as they are for the snapshot of the transaction. Returns how
+ * many there are. Texts that are kept whole never leave Postgres.
  */
-export async function fillView(tx: Connection, table: Sql, handle: CollectionRef, query: ViewQuery): Promise<bigint> {
+export async function fillView(
+  tx: Connection,
+  table: Sql,
+  collection: CollectionRef,
+  query: ViewQuery,
+): Promise<bigint> {
   await execute(
     tx,
     sql`create table ${table} (pos bigint primary key, id text collate "C" not null, body text not null)`,
   );
-  const source = documentsOf(handle, { includeHistory: false, includeDeleted: false });
+  const source = documentsOf(collection, { includeHistory: false, includeDeleted: false });
   const wanted = viewRows(source, query);
-  if (query.projection !== 'all') return fillProjected(tx, table, wanted, handle, query);
+  if (query.projection !== 'all') return fillProjected(tx, table, wanted, collection, query);
   const filled = await execute(
     tx,
     sql`insert into ${table} (pos, id, body)
@@ -33,10 +38,10 @@ async function fillProjected(
   tx: Connection,
   table: Sql,
   wanted: Sql,
-  handle: CollectionRef,
+  collection: CollectionRef,
   query: ViewQuery,
 ): Promise<bigint> {
-  const averageBytes = Number(handle.sizeBytes / (handle.rowCount + handle.versionCount + 1n)) + 1;
+  const averageBytes = Number(collection.sizeBytes / (collection.rowCount + collection.versionCount + 1n)) + 1;
   const batch = Math.min(1_000, Math.max(8, Math.floor(batchBytes / averageBytes)));
   await execute(tx, sql`declare wanted no scroll cursor for ${wanted}`);
   let filled = 0n;
@@ -54,20 +59,4 @@ async function fillProjected(
   }
   await tx.query('close wanted');
   return filled;
-}
-
-/** Numbers of the tables of views that no view has any more: what a refresh or a deletion left. */
-export async function abandonedTables(tx: Connection, appNumber: bigint): Promise<bigint[]> {
-  const found = await rows<{ number: bigint }>(
-    tx,
-    sql`select substr(relname, 3)::bigint as number from pg_class
-        where relnamespace = to_regnamespace(${`a_${appNumber}`}) and relkind = 'r' and relname ~ '^v_[0-9]+$'
-          and not exists (select from view where app_number = ${appNumber} and 'v_' || table_number = relname)`,
-  );
-  return found.map(({ number }) => number);
-}
-
-export async function nextTableNumber(tx: Connection): Promise<bigint> {
-  const found = await row<{ number: bigint }>(tx, sql`select nextval('view_table_number') as number`);
-  return found!.number;
 }

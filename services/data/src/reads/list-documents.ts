@@ -1,0 +1,99 @@
+import type { Call } from '@granary/shared/rpc/types';
+import { forbidden, notFound } from '@granary/shared/errors';
+import { readJson } from '@granary/shared/json/value';
+import { documentsOf, rowsOfView, type Source } from '../query/plan/relation';
+import { findView } from '../views/view';
+import { lookUpCollection, type ReadContext } from './read-context';
+import { parseSort, type SortTerm } from '../query/plan/order';
+import { refusing } from '../documents/parser';
+import { isName, nameRule } from '../catalog/names';
+import {
+  bodyDepthMax,
+  parseCount,
+  parseCursor,
+  parseLimit,
+  parseOffset,
+  parseSelect,
+  parseSortList,
+  refuseUnknown,
+} from '../query/language/paging';
+import { findApp } from '../catalog/app';
+import { invalidQuery, isAll, parseFind } from '../query/language/filter';
+import { COLLECTION_NOT_FOUND } from '../catalog/collection';
+import { AppDatabases } from '../query/execute/read-scheduler';
+import { readDocuments, withFreshSource } from '../query/execute/read-page';
+
+const listFields = new Set(
+  'root find select limit offset cursor sortBy sortDirection sort include_history count'.split(' '),
+);
+
+/**
+ * Answers `POST /list` from the body as it came: `{root: "app::collection or view", find, select, limit, offset, sortBy,
+ * sortDirection, sort, include_history, count, cursor}`. Latest versions, soft-deleted ones too. Throws FORBIDDEN for another
+ * app's root, COLLECTION_NOT_FOUND, MALFORMED_JSON, INVALID_QUERY, INVALID_CURSOR, LIMIT_EXCEEDED.
+ */
+export async function listDocuments(
+  db: ReadContext,
+  request: { appId: string; body: Buffer },
+  call: Pick<Call, 'signal'>,
+): Promise<Buffer> {
+  const body = refusing(() => readJson(request.body, { maxDepth: bodyDepthMax }));
+  if (!(body instanceof Map)) throw invalidQuery('body', 'must be an object');
+  const root = body.get('root');
+  if (typeof root !== 'string') throw invalidQuery('root', 'must be a string, app_id::collection');
+  const separator = root.indexOf('::');
+  if (separator < 0) throw invalidQuery('root', 'must have the form app_id::collection');
+  const name = root.slice(separator + 2);
+  if (!isName(name)) throw invalidQuery('root', `the collection or view ${nameRule}`);
+  if (root.slice(0, separator) !== request.appId) throw forbidden('The key is for another app');
+
+  refuseUnknown(body.keys(), listFields);
+  const includeHistory = body.get('include_history') ?? false;
+  if (typeof includeHistory !== 'boolean') throw invalidQuery('include_history', 'must be true or false');
+  const offset = parseOffset(body.get('offset'));
+  const options = {
+    find: parseFind(body.get('find')),
+    projection: parseSelect(body.get('select')),
+    sort: listSort(body),
+    limit: parseLimit(body.get('limit')),
+    offset,
+    cursor: parseCursor(body.get('cursor'), offset),
+    count: parseCount(body.get('count')),
+  };
+  return withFreshSource(async (isRepeated) => {
+    const source = await findRoot(db, request.appId, name, includeHistory, isRepeated || isAll(options.find));
+    const reader = { appId: request.appId, mayReadPrivate: true };
+    return readDocuments(new AppDatabases(db, reader, call.signal), source, options);
+  });
+}
+
+function listSort(body: ReadonlyMap<string, unknown>): SortTerm[] {
+  const direction = body.get('sortDirection') ?? 'ascending';
+  if (direction !== 'ascending' && direction !== 'descending') {
+    throw invalidQuery('sortDirection', 'must be ascending or descending');
+  }
+  const sortBy = body.get('sortBy') ?? null;
+  const sort = parseSortList((body.get('sort') ?? null) as Parameters<typeof parseSortList>[0]);
+  if (sortBy === null) return sort;
+  if (typeof sortBy !== 'string') throw invalidQuery('sortBy', 'must be the name of a field');
+  if (sort.length > 0) throw invalidQuery('sortBy', 'cannot stand beside sort');
+  return parseSort([sortBy], 'sortBy').map(({ path, descending }) => ({
+    path,
+    descending: descending !== (direction === 'descending'),
+  }));
+}
+
+/** The documents of a collection, or the rows of a view, by name. Throws COLLECTION_NOT_FOUND. */
+async function findRoot(
+  db: ReadContext,
+  appId: string,
+  name: string,
+  includeHistory: boolean,
+  isFresh: boolean,
+): Promise<Source> {
+  const collection = await lookUpCollection(db, appId, name, isFresh);
+  if (collection) return documentsOf(collection, { includeHistory, includeDeleted: true });
+  const view = await findView(db.pool, await findApp(db.pool, appId), name);
+  if (!view) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
+  return rowsOfView(view);
+}

@@ -1,0 +1,88 @@
+import { invalid, notFound } from '@granary/shared/errors';
+import type { Call } from '@granary/shared/rpc/types';
+import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
+import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
+import { and, parseName, type Condition } from '../query/language/filter';
+import { conditionOfText, parametersByName, take } from '../query/language/url-filter';
+import { AppDatabases } from '../query/execute/read-scheduler';
+import { FIELD_NOT_INDEXED, readDocuments, withFreshSource, type ReadOptions } from '../query/execute/read-page';
+import {
+  needsKey,
+  numberOfText,
+  parseCount,
+  parseCursor,
+  parseLimit,
+  parseOffset,
+  parseSelect,
+  parseSortList,
+} from '../query/language/paging';
+import { documentsOf, typeOf } from '../query/plan/relation';
+import { lookUpCollection, type ReadContext } from './read-context';
+
+/**
+ * Answers endpoint 3: each parameter beside the reserved ones is a filter on an indexed field. Soft-deleted documents
+ * are left out. Throws COLLECTION_NOT_FOUND, UNAUTHENTICATED for a private collection, FIELD_NOT_INDEXED.
+ */
+export async function readCollection(
+  db: ReadContext,
+  request: ReadRequest,
+  call: Pick<Call, 'signal'>,
+): Promise<Buffer> {
+  const isFiltered = request.parameters.some(({ name }) => !reservedParameters.has(name));
+  return withFreshSource(async (isRepeated) => {
+    const collection = await lookUpCollection(db, request.appId, request.name, isRepeated || !isFiltered);
+    if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${request.name}`);
+    if (collection.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('collection');
+    const source = documentsOf(collection, { includeHistory: false, includeDeleted: false });
+    return readDocuments(new AppDatabases(db, request, call.signal), source, urlQuery(collection, request));
+  });
+}
+
+function urlQuery(collection: CollectionRef, request: ReadRequest): ReadOptions {
+  const parameters = parametersByName(request.parameters);
+  const offset = parseOffset(numberOfText(take(parameters, 'offset')));
+  const sort = parseSortList(take(parameters, 'sort'));
+  for (const { path } of sort) assertIndexed(collection, path.join('.'), 'sort');
+  const projection = parseSelect(take(parameters, 'select'));
+  const limit = parseLimit(numberOfText(take(parameters, 'limit')));
+  const cursor = parseCursor(take(parameters, 'cursor'), offset);
+  const count = parseCount(take(parameters, 'count'));
+  const conditions: Condition[] = [];
+  for (const [name, value] of parameters) {
+    const { path, operator = 'is' } = fieldOf(collection, name);
+    assertIndexed(collection, path.join('.'), name);
+    conditions.push(conditionOfText(path, operator, value, typeOf(collection, path), name));
+  }
+  return { find: and(...conditions), projection, sort, limit, offset, cursor, count };
+}
+
+/** Parameters of endpoint 3 that are no filters. */
+const reservedParameters = new Set(['select', 'sort', 'limit', 'offset', 'cursor', 'count']);
+
+/** A name that is no path cannot be an indexed field either, and is refused as such. */
+function fieldOf(collection: CollectionRef, name: string): ReturnType<typeof parseName> {
+  if (name === '' || name.split('.').includes('')) assertIndexed(collection, name, name);
+  return parseName(name, name);
+}
+
+const indexedFields = new WeakMap<CollectionRef, ReadonlySet<string>>();
+
+function indexedFieldsOf(collection: CollectionRef): ReadonlySet<string> {
+  let fields = indexedFields.get(collection);
+  if (!fields) {
+    const usable = collection.indexes.filter(({ status }) => status !== 'failed');
+    fields = new Set(['id', ...usable.map(({ fieldName }) => fieldName)]);
+    indexedFields.set(collection, fields);
+  }
+  return fields;
+}
+
+function assertIndexed(collection: CollectionRef, field: string, at: string): void {
+  const indexed = indexedFieldsOf(collection);
+  if (indexed.has(field)) return;
+  throw invalid(
+    `${field} is not an indexed field of ${collection.name}`,
+    { [at]: [`names no indexed field: ${field}`], indexed_fields: [...indexed] },
+    FIELD_NOT_INDEXED,
+  );
+}

@@ -1,0 +1,154 @@
+import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
+import { sql, Sql } from '@granary/shared/postgres/sql';
+import { appNotFound, type App } from '../catalog/app';
+import { generatedBytesMax, type SkillsContent } from './markdown';
+import { isPrivateQuery, queriesWithSource } from '../queries/saved-queries';
+
+/** Collections, views or queries that are read to be described, and about the bytes of them; more are only counted. */
+const describedMax = 200;
+const describedBytesMax = generatedBytesMax;
+
+/** The content of the skills document of an app, with the revision of the catalog that it shows. Throws APP_NOT_FOUND. */
+export async function readContent(
+  tx: Queryable,
+  app: App,
+  baseUrl: string,
+): Promise<{ revision: bigint; content: SkillsContent }> {
+  const found = await row<{ revision: bigint; name: string; description: string; owner_part: string }>(
+    tx,
+    sql`select h.catalog_revision as revision, a.name, a.description, a.skills_owner_part as owner_part
+        from application a join head h on h.app_number = a.number where a.number = ${app.number}`,
+  );
+  if (!found) throw appNotFound(app.appId);
+  const { revision, name, description, owner_part: ownerPart } = found;
+  const collections = await readCollections(tx, app);
+  const views = await readViews(tx, app);
+  const queries = await readQueries(tx, app);
+  return {
+    revision,
+    content: {
+      appId: app.appId,
+      name,
+      description,
+      ownerPart,
+      baseUrl,
+      collections: collections.entries,
+      views: views.entries,
+      queries: queries.entries,
+      totals: { collections: collections.total, views: views.total, queries: queries.total },
+    },
+  };
+}
+
+/** The first entries of a kind, and the number of all. */
+interface Described<T> {
+  entries: T[];
+  total: number;
+}
+
+async function readCollections(tx: Queryable, app: App): Promise<Described<SkillsContent['collections'][number]>> {
+  const collections = await rows<CollectionRow>(
+    tx,
+    described(
+      sql`name, read_access`,
+      sql`collection where app_number = ${app.number} and deleted_at is null`,
+      sql`name`,
+      sql`octet_length(name)`,
+    ),
+  );
+  const indexes = await rows<IndexRow>(
+    tx,
+    sql`select collection, field_name, index_type from (
+          select f.*, sum(octet_length(f.field_name)) over (order by f.collection, f.number rows unbounded preceding) as bytes
+          from (select c.name as collection, i.number, unnest(coalesce(i.fields, array[i.field_name])) as field_name, i.index_type
+                from document_index i join collection c on c.number = i.collection_number
+                where i.app_number = ${app.number} and i.status <> 'failed' and c.deleted_at is null) f) d
+        where bytes <= ${describedBytesMax} order by collection, number limit ${describedMax * 10}`,
+  );
+  const entries = collections.map(({ name, read_access }) => ({
+    name,
+    isPrivate: read_access === 'private',
+    indexes: indexes
+      .filter(({ collection }) => collection === name)
+      .map(({ field_name, index_type }) => ({ field: field_name, type: index_type })),
+  }));
+  return { entries, total: totalOf(collections) };
+}
+
+async function readViews(tx: Queryable, app: App): Promise<Described<SkillsContent['views'][number]>> {
+  const views = await rows<ViewRow>(
+    tx,
+    described(
+      sql`name, source_collections as sources, read_access, variables_text`,
+      sql`view where app_number = ${app.number}`,
+      sql`name`,
+      sql`octet_length(variables_text)`,
+    ),
+  );
+  const entries = views.map(({ name, sources, read_access, variables_text }) => ({
+    name,
+    sources,
+    isPrivate: read_access === 'private',
+    variablesText: variables_text,
+  }));
+  return { entries, total: totalOf(views) };
+}
+
+async function readQueries(tx: Queryable, app: App): Promise<Described<SkillsContent['queries'][number]>> {
+  const queries = await rows<QueryRow>(
+    tx,
+    described(
+      sql`q.name, source_collection as source, description, parameters_text, ${isPrivateQuery} as is_private`,
+      sql`${queriesWithSource} where q.app_number = ${app.number}`,
+      sql`q.name`,
+      sql`octet_length(description) + octet_length(parameters_text)`,
+    ),
+  );
+  const entries = queries.map(({ name, source, description, is_private: isPrivate, parameters_text }) => ({
+    name,
+    source,
+    description,
+    isPrivate,
+    parametersText: parameters_text,
+  }));
+  return { entries, total: totalOf(queries) };
+}
+
+/** The first entries of a kind by name, cut in Postgres to what can be described; each with the number of all. */
+const described = (columns: Sql, from: Sql, name: Sql, bytes: Sql): Sql =>
+  sql`select * from (
+        select ${columns}, count(*) over () as total, row_number() over listed as place,
+          sum(${bytes}) over (listed rows unbounded preceding) as bytes_so_far
+        from ${from} window listed as (order by ${name})) d
+      where place <= ${describedMax} and (bytes_so_far <= ${describedBytesMax} or place = 1) order by place`;
+
+const totalOf = (entries: ReadonlyArray<{ total: bigint }>): number => Number(entries[0]?.total ?? 0n);
+
+interface CollectionRow {
+  name: string;
+  read_access: string;
+  total: bigint;
+}
+
+interface IndexRow {
+  collection: string;
+  field_name: string;
+  index_type: string;
+}
+
+interface ViewRow {
+  name: string;
+  sources: string[];
+  read_access: string;
+  variables_text: string;
+  total: bigint;
+}
+
+interface QueryRow {
+  name: string;
+  source: string;
+  description: string;
+  is_private: boolean;
+  parameters_text: string;
+  total: bigint;
+}

@@ -1,0 +1,48 @@
+import { row, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { notFound, ServiceError } from '@granary/shared/errors';
+import { findApp } from '../catalog/app';
+
+export const VIEW_NOT_FOUND = 'VIEW_NOT_FOUND';
+
+/** A view as it is stored. */
+export interface ViewRef {
+  appNumber: bigint;
+  appId: string;
+  number: bigint;
+  name: string;
+  queryText: string;
+  sourceCollections: string[];
+  refreshMode: string;
+  variablesText: string;
+  readAccess: string;
+  status: string;
+  error: string | null;
+  tableNumber: bigint | null;
+  rowCount: bigint;
+  createdAt: Date;
+  refreshedAt: Date | null;
+}
+
+export const viewColumns = sql`v.app_number as "appNumber", a.app_id as "appId", v.number, v.name, v.query_text as "queryText",
+  v.source_collections as "sourceCollections", v.refresh_mode as "refreshMode", v.variables_text as "variablesText",
+  v.read_access as "readAccess", v.status, v.error, v.table_number as "tableNumber", v.row_count as "rowCount",
+  v.created_at as "createdAt", v.refreshed_at as "refreshedAt"`;
+export const viewsWithApp = sql`view v join application a on a.number = v.app_number and a.deleted_at is null`;
+
+/** A view of an app, undefined when there is none of this name. */
+export function findView(db: Queryable, app: { number: bigint }, name: string): Promise<ViewRef | undefined> {
+  return row<ViewRef>(
+    db,
+    sql`select ${viewColumns} from ${viewsWithApp} where v.app_number = ${app.number} and v.name = ${name}`,
+  );
+}
+
+/** Throws APP_NOT_FOUND, VIEW_NOT_FOUND. */
+export async function requireView(db: Queryable, appId: string, name: string): Promise<ViewRef> {
+  const view = await findView(db, await findApp(db, appId), name);
+  if (!view) throw viewNotFound(name);
+  return view;
+}
+
+export const viewNotFound = (name: string): ServiceError => notFound(VIEW_NOT_FOUND, `There is no view ${name}`);
