@@ -54,7 +54,7 @@ export interface RunningGateway extends Running {
   port: number;
 }
 
-/** Starts the gateway. It answers at once, also while the services behind it cannot be reached. */
+/** Starts the gateway. It answers immediately, even while the services behind it cannot be reached. */
 export async function startGateway(config: GatewayConfig, overrides: Overrides = {}): Promise<RunningGateway> {
   const log = overrides.log ?? createLogger('gateway', config.LOG_LEVEL);
   const trust = openTrust('gateway', config, log);

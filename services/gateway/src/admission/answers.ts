@@ -6,8 +6,8 @@ import { overloaded } from '../errors/problem';
 import type { ClientKeys, RequestMemory } from './client-budget';
 
 /**
- * Answers are given to the socket in pieces of this size, so that it can be seen how fast they are read. A smaller one
- * is given to it as a whole, and is counted only where the socket does not take it at once.
+ * Answers are written to the socket in pieces of this size, which shows how fast they are read. A smaller one is written
+ * as a whole, and counts only if the socket does not accept it at once.
  */
 const pieceBytes = 64 * 1024;
 
@@ -16,18 +16,18 @@ export interface AnswerSettings {
   READER_MIN_BYTES_PER_SECOND: number;
 }
 
-/** The answers of one connection that it has not taken yet. */
+/** The answers of one connection that are not sent yet. */
 interface UnsentAnswers {
   count: number;
-  /** Of them, how many have had their turn on the connection: the others wait behind an answer that is not counted here. */
+  /** Those of them that are being written; the others wait behind an earlier pipelined answer. */
   onSocket: number;
   transfer: MonitoredTransfer;
 }
 
 /**
- * Sends answers. What the peer has not taken counts against the memory of the process, by application, by address and
- * in total. A connection that is not read is cut: when it takes fewer bytes per second than the minimum, or when others
- * need the memory and it has taken nothing for the longest time.
+ * Sends answers. Bytes that are not sent yet count against the memory of the process, by application, by address and in
+ * total. A connection is closed when its client reads fewer bytes per second than the minimum, or when the memory is
+ * needed and it is the one that has been idle longest.
  */
 export class Answers {
   private readonly rate: MinimumRateMonitor;
@@ -48,8 +48,8 @@ export class Answers {
   }
 
   /**
-   * Takes memory for an answer that will probably have so many bytes, before it is made: what could not be sent need not
-   * be read. Undefined for a small one. Throws OVERLOADED.
+   * Reserves memory for an answer of an estimated size before it is made, so that nothing is read that cannot be sent.
+   * Undefined for a small one. Throws OVERLOADED.
    */
   reserve(expectedBytes: number, appId: string, address: string): BudgetLease | undefined {
     if (expectedBytes < pieceBytes) return undefined;
@@ -60,8 +60,8 @@ export class Answers {
   }
 
   /**
-   * Takes memory for an answer before its head is written, until its response is closed. Undefined for a small one that
-   * the socket will probably take at once; use `sendSmall` for it. Throws OVERLOADED when there is no memory.
+   * Charges an answer before its head is written, until its response is closed. Undefined for a small one that the socket
+   * will probably accept at once; use `sendSmall` for it. Throws OVERLOADED when there is no memory.
    */
   hold(
     request: IncomingMessage,
@@ -76,7 +76,7 @@ export class Answers {
     return held;
   }
 
-  /** Sends an answer for which no memory was taken, and takes it if the socket did not take all of it. */
+  /** Sends an answer that was not charged, and charges what the socket did not accept at once. */
   sendSmall(request: IncomingMessage, response: ServerResponse, body: Buffer, keys: ClientKeys): void {
     response.end(body);
     const size = response.socket?.writableLength ?? 0;
@@ -120,7 +120,7 @@ export class Answers {
       unsent.count -= 1;
       if (isOnSocket) unsent.onSocket -= 1;
       if (unsent.onSocket === 0) unsent.transfer.pause();
-      // Its end is progress of the connection, whose other answers have their turn now.
+      // Its end is progress of the connection, whose next answer is written now.
       unsent.transfer.add(pieceBytes);
       if (unsent.count > 0) return;
       unsent.transfer.stop();
@@ -146,7 +146,7 @@ export class Answers {
 export interface Outgoing {
   body: Buffer;
   keys: ClientKeys;
-  /** Somebody else writes it, as other bytes: compressed. */
+  /** Another writer sends it, as other bytes: compressed. */
   isStreamed: boolean;
 }
 
@@ -158,7 +158,7 @@ export class HeldAnswer {
     private readonly transfer: MonitoredTransfer,
   ) {}
 
-  /** Sends the body piece by piece, as the client takes it. */
+  /** Sends the body piece by piece, as the client reads it. */
   send(body: Buffer): void {
     const { response } = this;
     let sentBytes = 0;
@@ -178,7 +178,7 @@ export class HeldAnswer {
     sendMore();
   }
 
-  /** Records what the client takes of an answer that somebody else writes. */
+  /** Records the progress of an answer that another writer sends. */
   observe(): void {
     this.response.on('drain', () => this.progress(this.response.writableHighWaterMark));
   }

@@ -19,10 +19,9 @@ export interface BodySettings {
 }
 
 /**
- * Admits bodies of requests. A body that has not arrived takes a place among those that wait, which are bounded by
- * application, by address and in total, and must come at a minimum rate; where there is no place, the body that has
- * made no progress for the longest time gives way, of the client that has most of them. Its bytes come out of the
- * memory of the process until the request is done.
+ * Admits bodies of requests. The number of bodies that are arriving is bounded by application, by address and in total,
+ * and each must arrive at a minimum rate. At the bound the body that has been idle longest is evicted, of the client with
+ * the most bodies. The bytes of a body count against the memory of the process until its request has been processed.
  */
 export class Bodies {
   private readonly places: ClientBudget;
@@ -48,7 +47,7 @@ export class Bodies {
 
   /**
    * Begins with a body of `announcedBytes`, undefined where that is not known. `refuse` is called at most once, when the
-   * body gives way to others (OVERLOADED) or comes too slowly (REQUEST_TIMEOUT). Throws OVERLOADED where there is no
+   * body is evicted (OVERLOADED) or arrives too slowly (REQUEST_TIMEOUT). Throws OVERLOADED where there is no
    * place.
    */
   begin(keys: ClientKeys, announcedBytes: number | undefined, refuse: (error: ServiceError) => void): IncomingBody {
@@ -98,7 +97,7 @@ export class IncomingBody {
     return this.bytes.tryTake(sizeBytes, isSmall ? 0 : this.reserveBytes);
   }
 
-  /** It is there as a whole, or nothing more is read of it: its place is free, its bytes are still held. */
+  /** The body has arrived, or no more of it is read. Its place is free; its bytes are still charged. */
   end(): void {
     this.place.release();
     this.transfer.stop();
@@ -106,7 +105,7 @@ export class IncomingBody {
     this.bytes.pin();
   }
 
-  /** Gives everything back. May be called again. */
+  /** Releases place and bytes. May be called again. */
   release(): void {
     this.end();
     this.bytes.release();

@@ -1,6 +1,6 @@
 import { KeyedBudget, type BudgetKeys } from '@granary/shared/concurrency/keyed-budget';
 
-/** Whom a request is counted for: the application that it is about, where that is known, and the client's address. */
+/** The keys whose limits a request counts against: its application, if known, and the address of the client. */
 export type ClientKeys = BudgetKeys<'app' | 'address'>;
 export type ClientBudget = KeyedBudget<'app' | 'address'>;
 
@@ -8,9 +8,9 @@ export function clientKeys(appId: string | undefined, address: string): ClientKe
   return appId === undefined ? { address } : { app: appId, address };
 }
 
-/** The largest single thing that is held: an answer with its envelope. It must fit what one client may hold. */
+/** The largest single item: an answer with its envelope. It must fit the limit of one client. */
 const largestBytes = 33 * 1024 ** 2;
-/** Bodies and answers that make progress are not evicted: a peer that is slow for less than this is not slow. */
+/** Bodies and answers that have made progress within this time are not evicted. */
 const evictAfterIdleMs = 1_000;
 
 export interface MemorySettings {
@@ -20,7 +20,7 @@ export interface MemorySettings {
   SMALL_BODY_RESERVE_PERCENT: number;
 }
 
-/** The bytes of bodies and answers that the process holds, and the part of them that only small bodies may take. */
+/** The budget of bytes for bodies and answers, and the part of it that only small bodies may use. */
 export interface RequestMemory {
   budget: ClientBudget;
   reserveBytes: number;

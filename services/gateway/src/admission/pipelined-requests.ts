@@ -5,7 +5,7 @@ import type { Socket } from 'node:net';
 const pendingAnswerBytes = 64 * 1024;
 
 interface Pipeline {
-  /** Requests behind the first of the connection that are worked on or whose answers wait for their turn. */
+  /** Requests behind the first one of the connection that are processed, or whose answers wait behind others. */
   started: number;
   readonly waiting: Array<() => void>;
 }
@@ -16,9 +16,9 @@ interface CountsPendingData {
 }
 
 /**
- * Bounds how many requests of one connection are worked on ahead of their turn. One packet may hold a thousand requests,
- * and all of their answers have to wait until the first one is read; so requests beyond the bound wait themselves, and
- * nothing more is read from their connection meanwhile.
+ * Bounds how many pipelined requests of one connection are processed concurrently. One packet may hold a thousand
+ * requests, whose answers all wait until the first one is read. Requests beyond the bound wait, and nothing more is read
+ * from their connection meanwhile.
  */
 export class PipelinedRequests {
   private readonly pipelines = new WeakMap<Socket, Pipeline>();

@@ -13,7 +13,7 @@ export interface TransferPlaceLimits {
   queueTimeoutMs: number;
 }
 
-/** A transfer on which nothing has moved for so long gives way where there is no place for another one. */
+/** A transfer that has been idle for this long may be evicted when another one needs its place. */
 const evictAfterIdleMs = 5_000;
 
 interface Queued {
@@ -53,7 +53,7 @@ export class Place {
 
 /**
  * Places of transfers in one direction, bounded in total, by application and by client address. A transfer that finds
- * none waits for a moment; one of a client that may have a place passes those of clients that may not.
+ * none waits, for a bounded time; it does not block transfers of other clients that are within their limits.
  */
 export class TransferPlaces {
   private readonly places: ClientBudget;

@@ -15,9 +15,9 @@ import { EndpointResolver, type Endpoint } from './endpoint-resolver';
 export interface BlobProxyOptions {
   /** host:port of the internal HTTP listener of the blobs service, or several with commas between. */
   address: string;
-  /** Sign the grants and, with TLS, say whom to believe that it is the blobs service. */
+  /** Sign the grants and, with TLS, authenticate the blobs service. */
   credentials: Pick<CallCredentials, 'grant' | 'tls'>;
-  /** A transfer on which nothing moves for this long is cut. */
+  /** A transfer that is idle for this long is aborted. */
   idleTimeoutMs: number;
 }
 
@@ -47,8 +47,8 @@ const answerHeaders = [
 type ProxyHeaders = Record<string, string | string[]>;
 
 /**
- * Moves the bytes of blobs between the sockets of clients and the blobs service over HTTP/1.1, at the pace of the
- * slower side; nothing is held but the buffers of the sockets. Errors of the service come out as it threw them.
+ * Proxies the bytes of blobs between clients and the blobs service over HTTP/1.1, at the rate of the slower side. It
+ * buffers nothing beyond the sockets. Errors of the service are thrown as the service threw them.
  */
 export class BlobProxy {
   private readonly agent: Agent;
@@ -66,11 +66,11 @@ export class BlobProxy {
   }
 
   /**
-   * Passes the body of `incoming` on and resolves to the JSON of the answer. Throws the service's error as soon as it
-   * refuses, even while the body is still coming; the rest of it is then left unread.
+   * Forwards the body of `incoming` and resolves to the JSON of the answer. Throws the error of the service as soon as it
+   * refuses, even while the body is still arriving; the rest of it is then not read.
    */
   async upload(incoming: IncomingMessage, grant: UploadGrant, call: Call, transfer: Upload): Promise<Buffer> {
-    // The body is not touched before a copy says that it goes on, so until then another one can be asked.
+    // The body is not read before an endpoint answers 100, so until then the request can be sent to another one.
     const headers = { ...copy(incoming, uploadHeaders), expect: '100-continue' };
     let upstream: ClientRequest | undefined;
     let stopPumping = () => {};
@@ -82,13 +82,13 @@ export class BlobProxy {
     try {
       transfer.onCancel((error) => upstream?.destroy(error));
       const answer = await this.ask(async (peer) => {
-        // The client may have left before anybody listened.
+        // The client may have disconnected before there was a listener.
         if (incoming.destroyed) throw clientDisconnected();
         const onSilent = () => (transfer.isClientAwaited ? stalledUpload() : endpointTimedOut());
         upstream = this.open(peer, 'POST', headers, grant, call, onSilent);
         upstream.flushHeaders();
         const coming = answerOf(upstream);
-        // It fails with what is thrown here, or is waited for below.
+        // A rejection is handled by the race here, or where the answer is awaited below.
         coming.catch(() => {});
         await Promise.race([once(upstream, 'continue'), coming]);
         return { coming };
@@ -100,7 +100,7 @@ export class BlobProxy {
       if (response.statusCode === 202) return body;
       throw errorIn(response, body);
     } catch (error) {
-      // A copy cuts an upload on which nothing moves. To the client that is no failure of the service.
+      // An endpoint aborts an idle upload, which is a fault of the client and not of the service.
       throw !(error instanceof ServiceError) && transfer.isStalled ? stalledUpload() : toServiceError(error);
     } finally {
       incoming.off('close', onGone).off('timeout', onIdle);
@@ -112,7 +112,7 @@ export class BlobProxy {
 
   /**
    * Answers GET or HEAD of a blob, conditional and partial ones too. Before the first byte errors are thrown, after it
-   * the client's connection is cut. Resolves when the answer has ended, one way or the other.
+   * the connection of the client is closed. Resolves when the answer has ended, complete or not.
    */
   async read(
     incoming: IncomingMessage,
@@ -128,7 +128,7 @@ export class BlobProxy {
     outgoing.once('close', onGone);
     try {
       transfer.onCancel(() => outgoing.destroy());
-      // As long as nothing of an answer was seen, another copy may be asked.
+      // Until an answer begins, the request can be sent to another endpoint.
       const response = await this.ask((peer) => {
         if (outgoing.destroyed) throw clientDisconnected();
         upstream = this.open(peer, method, headers, grant, call, endpointTimedOut);
@@ -151,8 +151,8 @@ export class BlobProxy {
   }
 
   /**
-   * Begins a transfer with one copy after the other, until one takes it. `begin` fails without anything having been
-   * done; what it throws itself, and what a copy answers, is not tried elsewhere.
+   * Tries to begin a transfer with one endpoint after the other. `begin` must have had no effect when it fails to connect;
+   * a ServiceError, which it throws itself or an endpoint answered, is not retried.
    */
   private async ask<T>(begin: (peer: Endpoint) => Promise<T>): Promise<T> {
     const peers = await this.peers.candidates();
@@ -187,7 +187,7 @@ export class BlobProxy {
       },
     });
     upstream.setTimeout(idleTimeoutMs, () => upstream.destroy(onSilent()));
-    // Errors are met where they are waited for; one that comes later belongs to nobody.
+    // Errors are handled where the answer is awaited; later ones are ignored.
     upstream.on('error', () => {});
     return upstream;
   }

@@ -2,7 +2,7 @@ import { ServiceError, type ErrorDetails, type StatusName } from '@granary/share
 import { JsonError } from '@granary/shared/json/error';
 import { codes, isCode } from './codes';
 
-/** An error as HTTP presents it. This file and `codes` are the only ones that know statuses of errors. */
+/** An error as it is answered. Only this file and `codes` map errors to HTTP statuses. */
 export interface Problem {
   status: number;
   code: string;
@@ -30,7 +30,7 @@ const statusByCode: Record<StatusName, number> = {
 
 const retryAfterSeconds = '1';
 
-/** What a caller is told about an error; `undefined` for one that is nobody's business but ours: a bug. */
+/** The answer to an error; undefined for an unexpected one, which is a bug and not described to callers. */
 export function problemOf(error: unknown): Problem | undefined {
   if (error instanceof ServiceError) {
     if (error.code === 'INTERNAL') return internalProblem;
@@ -53,7 +53,7 @@ export const internalProblem: Problem = {
 
 function headersFor(status: number): Record<string, string> {
   if (status === 429 || status === 503) return { 'Retry-After': retryAfterSeconds };
-  // The rest of that request may still come, and must not be taken for the next.
+  // The rest of the request may still arrive, and must not be parsed as the next one.
   if (status === 408) return { Connection: 'close' };
   if (status === 401) return { 'WWW-Authenticate': 'Bearer realm="granary"' };
   return {};
@@ -64,7 +64,7 @@ export function problemText(problem: Problem): string {
   return JSON.stringify({ error: problem.message, code: problem.code, details: problem.details });
 }
 
-/** Text that is no JSON is MALFORMED_JSON; JSON that breaks one of our rules names the place. */
+/** MALFORMED_JSON for text that is not JSON; VALIDATION_FAILED with the path for JSON that breaks a rule. */
 function fromJsonError(error: JsonError): ServiceError {
   switch (error.reason) {
     case 'MALFORMED':

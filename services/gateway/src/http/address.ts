@@ -1,7 +1,7 @@
 import type { Request } from 'express';
 import type { GatewayConfig } from '../config';
 
-/** A name or IPv4 address, or an IPv6 address in brackets, perhaps with a port: nothing that a shell or a page could mistake. */
+/** A name or IPv4 address, or an IPv6 address in brackets, perhaps with a port: safe in shells and HTML. */
 const safeHost = /^([a-z0-9]([a-z0-9._-]{0,252}[a-z0-9])?|\[[0-9a-f:.]{2,45}\])(:\d{1,5})?$/i;
 
 /** Where a gateway that listens on `host` answers programs of the same machine. */

@@ -7,7 +7,7 @@ import { overloaded, tooLarge, unsupportedMediaType } from '../errors/problem';
 export interface BodyOptions {
   limitBytes: number;
   bodies: Bodies;
-  /** Whom the body is counted for. */
+  /** The client whose limits the body counts against. */
   keys: ClientKeys;
 }
 
@@ -19,7 +19,7 @@ export interface ReceivedBody {
 
 /**
  * Reads a whole body. Its bytes are charged to the memory as they come. Throws PAYLOAD_TOO_LARGE, OVERLOADED,
- * REQUEST_TIMEOUT, UNSUPPORTED_MEDIA_TYPE (compressed); CANCELLED when the client has gone.
+ * REQUEST_TIMEOUT, UNSUPPORTED_MEDIA_TYPE (compressed); CANCELLED when the client has disconnected.
  */
 export async function readBody(
   request: IncomingMessage,
@@ -50,7 +50,7 @@ export async function readBody(
       size += chunk.length;
       chunks.push(chunk);
     };
-    // To make an error costs more than all the rest, so not every closed request gets one.
+    // An error costs more to create than the rest of this function, so it is created only where it is used.
     const onGone = () => {
       if (!isOver) fail(clientDisconnected());
     };
@@ -70,21 +70,21 @@ export async function readBody(
   });
 }
 
-/** Bytes of a body that nobody wants that are still read, so that its sender gets to see the answer. */
+/** Bytes of an unused body that are still read, so that its sender receives the answer. */
 const discardedBytesMax = 8 * 1024 * 1024;
 const discardTimeoutMs = 10_000;
 
 /**
- * To be called before a request is answered whose body may not have been read: reads on and forgets what comes, and
- * cuts the connection when it is too much.
+ * Must be called before a request is answered whose body may not have been read. Reads and discards the rest of it, and
+ * closes the connection when that is too much or takes too long.
  */
 export function discardUnreadBody(request: IncomingMessage, response: ServerResponse): void {
-  // A client that was never told to go on may send the body or not, so where the next request begins is unknown.
+  // Without 100 Continue the client may send the body or not, so the start of its next request is unknown.
   if (waitsForContinue.delete(request)) response.setHeader('Connection', 'close');
   if (request.complete || request.destroyed) return;
   const { socket } = request;
   const timer = setTimeout(() => socket.destroy(), discardTimeoutMs);
-  // Once it is answered, a request no longer hears that its connection is closed.
+  // A request that is answered emits no event when its connection is closed.
   const done = () => {
     clearTimeout(timer);
     socket.off('close', done);
@@ -101,7 +101,7 @@ export function discardUnreadBody(request: IncomingMessage, response: ServerResp
 
 const waitsForContinue = new WeakSet<IncomingMessage>();
 
-/** Remembers that the client sent `Expect: 100-continue`: it is told to go on once its body is wanted. */
+/** Marks a request with `Expect: 100-continue`: it is answered with 100 once its body is read. */
 export function markExpectsContinue(request: IncomingMessage): void {
   waitsForContinue.add(request);
 }
@@ -128,7 +128,7 @@ export function mediaType(request: IncomingMessage, expected: readonly string[])
 }
 
 export function clientDisconnected(): ServiceError {
-  return new ServiceError('CANCELLED', 'CANCELLED', 'The client has gone');
+  return new ServiceError('CANCELLED', 'CANCELLED', 'The client has disconnected');
 }
 
 function compressed(): ServiceError {

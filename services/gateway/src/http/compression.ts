@@ -8,13 +8,13 @@ import type { Answer } from './answer';
 
 export type ContentEncoding = 'br' | 'gzip';
 
-/** In the order in which they are taken when the client does not care. */
+/** In the order of preference between those that the client accepts equally. */
 const offered = ['br', 'gzip', 'identity'];
 /** A smaller body fits into a packet anyway. */
 const compressedFromBytes = 1024;
 /** What one step compresses: about a quarter of a millisecond of a thread of the pool. */
 const stepBytes = 64 * 1024;
-/** Answers compressed at once, most of them waiting for their reader; each holds up to a megabyte of zlib's state. */
+/** Answers compressed at once, most of them waiting for their readers; zlib's state takes up to a megabyte for each. */
 const openMax = 128;
 /** Clients send few different headers, but may invent any. */
 const negotiatedMax = 256;
@@ -62,7 +62,7 @@ export class Compression {
     return type.startsWith('application/json') || type.startsWith('text/');
   }
 
-  /** The encoding for a client by its Accept-Encoding, undefined for none; none either while too many are compressed. */
+  /** The best encoding by Accept-Encoding; undefined for none, and while too many answers are compressed. */
   encodingFor(acceptEncoding: string | string[] | undefined): ContentEncoding | undefined {
     if (acceptEncoding === undefined || this.open >= openMax) return undefined;
     const header = String(acceptEncoding);
@@ -82,7 +82,7 @@ export class Compression {
     return compressWhole[encoding](body);
   }
 
-  /** Sends a body whose head is written, step by step and at the pace of its reader. */
+  /** Sends a body whose head is written, step by step and at the rate at which the client reads. */
   send(response: ServerResponse, body: Buffer, encoding: ContentEncoding): void {
     this.open += 1;
     this.stream(response, body, encoding)

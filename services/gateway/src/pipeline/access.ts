@@ -3,9 +3,9 @@ export type Permission = (typeof permissions)[number];
 
 /** Who may use a route. */
 export type Access =
-  /** Anyone; keys are not looked at. */
+  /** Anyone; keys are ignored. */
   | { kind: 'public' }
-  /** Anyone; a valid key of the path's app, with Read, sees what is private too. */
+  /** Anyone; a valid key of the path's app with Read may read private data too. */
   | { kind: 'reader' }
   /** A key with this permission, of the app in the path or, where the path names none, of any. */
   | { kind: 'app'; permission: Permission; operator?: true }
@@ -16,7 +16,7 @@ export type Access =
 export interface AppCaller {
   kind: 'app';
   keyId: string;
-  /** A key that is made anew keeps its name. */
+  /** A regenerated key keeps its name. */
   keyName: string;
   appId: string;
   appNumber: string;
@@ -49,10 +49,10 @@ export type CallerOf<A extends Access> = A extends { kind: 'app'; operator: true
           ? Wallet | Operator
           : Anonymous;
 
-/** Admin includes everything but Pay, which is about money and given by name. */
+/** Admin includes all permissions but Pay, which must be given explicitly. */
 export function hasPermission(caller: AppCaller, permission: Permission): boolean {
   return caller.permissions.has(permission) || (permission !== 'Pay' && caller.permissions.has('Admin'));
 }
 
-/** Whether a caller may make public what is private, and show it in public. */
+/** Whether a caller may make private data public. */
 export const mayPublish = (caller: AppCaller): boolean => hasPermission(caller, 'Admin');

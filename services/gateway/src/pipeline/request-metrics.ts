@@ -45,7 +45,7 @@ function metricsOf(method: string, route: string): RouteMetrics {
   return metrics;
 }
 
-/** A request has come: counts it, and begins its trace if it is to have one. */
+/** Counts a request, and starts its trace if it is sampled. */
 export function recordRequestStart(request: Request, context: RequestContext): void {
   inFlight.value += 1;
   context.span = startRequest(
@@ -59,7 +59,7 @@ export function recordRequestStart(request: Request, context: RequestContext): v
   );
 }
 
-/** It has been answered, or its client has gone. */
+/** The request was answered, or its client has disconnected. */
 export function recordRequestEnd(request: Request, response: Response, context: RequestContext): void {
   inFlight.value -= 1;
   const { method } = request;

@@ -17,13 +17,13 @@ type NamesIn<P extends string> = P extends `${string}{${infer Name}}${infer Rest
 export interface JsonBody<S extends z.ZodType = z.ZodType> {
   kind: 'json';
   schema: S;
-  /** For the document, where the least that the schema demands would say little. */
+  /** For the document, if the minimum that the schema requires is not a useful example. */
   example?: unknown;
   limitBytes: number;
   /** True: no body is `{}`. */
   optional?: boolean;
 }
-/** A body that a service reads: passed on byte for byte. */
+/** A body that a service parses: forwarded byte for byte. */
 export interface RawBody {
   kind: 'raw';
   /** What is taken, by content type; the schemas only document it. */
@@ -32,7 +32,7 @@ export interface RawBody {
   /** True: an empty body of another type than JSON is a text without characters. */
   mayBeEmpty?: boolean;
 }
-/** A body that the handler takes from `incoming` as it comes; also for answers that it writes to `outgoing` itself. */
+/** A body that the handler streams from `incoming`; also for answers that it streams to `outgoing`. */
 export interface StreamBody {
   kind: 'stream';
   /** By content type, for the document; empty for a route without a body. */
@@ -47,7 +47,7 @@ export type Body = JsonBody | RawBody | StreamBody;
 type BodyOf<B extends Body | undefined> =
   B extends JsonBody<infer S> ? z.output<S> : B extends RawBody ? Buffer : undefined;
 
-/** Every parameter of the query string goes to the handler, in a Map; what is in here only documents them. */
+/** The handler gets every parameter of the query string, in a Map; this only documents them. */
 export interface OpenQuery {
   reserved: z.ZodObject;
   /** The parameters with names that the users of an application choose. */
