@@ -1,9 +1,10 @@
 import { newTicket } from '@granary/shared/ids';
 import { testDatabase } from '@granary/shared/testing/database';
-import { fields, newApp, noIdempotency, startCopy, storeRequest, type Copy } from './support/write-fixture';
+import { newApp, noIdempotency, storeRequest, type DataService } from './support/data-service';
+import { fields, startCopy } from './support/write-fixture';
 
 describe('a call of so many bytes that it is read in slices', () => {
-  let copy: Copy;
+  let copy: DataService;
   beforeAll(async () => {
     const { url } = await testDatabase();
     copy = await startCopy(url);

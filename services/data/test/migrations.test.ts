@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { migrate } from '@granary/shared/postgres/migrate';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/shared/testing/database';
-import { log } from './support/write-fixture';
+import { log } from './support/data-service';
 
 const migrations = join(__dirname, '..', 'migrations');
 

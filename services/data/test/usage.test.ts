@@ -1,12 +1,13 @@
 import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { eventually } from '@granary/shared/testing/eventually';
-import { newApp, noIdempotency, startTwoCopies, storeRequest, type App, type Copy } from './support/write-fixture';
+import { newApp, noIdempotency, storeRequest, type App, type DataService } from './support/data-service';
+import { startTwoCopies } from './support/write-fixture';
 
 describe('what collections use', () => {
   let pool: Pool;
-  let one: Copy;
-  let two: Copy;
+  let one: DataService;
+  let two: DataService;
   let app: App;
   let stop: () => Promise<void>;
   beforeAll(async () => {
@@ -17,7 +18,7 @@ describe('what collections use', () => {
     app = await newApp(one);
   });
 
-  const store = (copy: Copy, collection: string, data: object[]) =>
+  const store = (copy: DataService, collection: string, data: object[]) =>
     copy.methods.store(storeRequest(app, collection, data));
   /** The events of a collection in their order, each as its sequence and what it told. */
   const told = async (collection: string) => {

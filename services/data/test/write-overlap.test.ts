@@ -5,16 +5,8 @@ import type { Pool } from '@granary/shared/postgres/pool';
 import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { eventually } from '@granary/shared/testing/eventually';
 import { purgeExpired } from '../src/usage/retention-purge';
-import {
-  fields,
-  log,
-  newApp,
-  startCopy,
-  startTwoCopies,
-  storeRequest,
-  type App,
-  type Copy,
-} from './support/write-fixture';
+import { log, newApp, storeRequest, type App, type DataService } from './support/data-service';
+import { fields, startCopy, startTwoCopies } from './support/write-fixture';
 
 /** So many documents of this size are a bulk. */
 const bulkCount = 150;
@@ -33,8 +25,8 @@ interface Stored {
 describe('writes of one app that overlap', () => {
   let url: string;
   let pool: Pool;
-  let one: Copy;
-  let two: Copy;
+  let one: DataService;
+  let two: DataService;
   let app: App;
   let stop: () => Promise<void>;
   beforeAll(async () => {

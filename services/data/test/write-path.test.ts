@@ -6,21 +6,13 @@ import { testDatabase } from '@granary/shared/testing/database';
 import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { eventually } from '@granary/shared/testing/eventually';
 import { purgeExpired } from '../src/usage/retention-purge';
-import {
-  fields,
-  log,
-  newApp,
-  startCopy,
-  startTwoCopies,
-  storeRequest,
-  type App,
-  type Copy,
-} from './support/write-fixture';
+import { log, newApp, storeRequest, type App, type DataService } from './support/data-service';
+import { fields, startCopy, startTwoCopies } from './support/write-fixture';
 
 describe('the write path of two copies on one database', () => {
   let url: string;
-  let one: Copy;
-  let two: Copy;
+  let one: DataService;
+  let two: DataService;
   let pool: Pool;
   let app: App;
   let stop: () => Promise<void>;

@@ -1,20 +1,8 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
-import { newCall, type Handlers } from '@granary/shared/rpc/types';
 import { newTicket } from '@granary/shared/ids';
-import { createLogger } from '@granary/shared/logger';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/shared/testing/database';
-import { scaledMs } from '@granary/shared/testing/speed';
 import { eventually } from '@granary/shared/testing/eventually';
-import { dataConfig } from '../../src/config';
-import { dataDefinition, startData } from '../../src/service';
-
-type Service = Handlers<DataDefinition>;
-/** The methods of the running service, each called as its gRPC clients do. */
-export type Methods = { [M in keyof Service]: (request: Parameters<Service[M]>[0]) => ReturnType<Service[M]> };
+import { log, newApp, startDataService, storeRequest, type DataService, type Methods } from './data-service';
 
 export interface Fixture {
   methods: Methods;
@@ -51,50 +39,25 @@ export interface Page {
 /** A whole data service over a database of its own. */
 export async function startFixture(): Promise<Fixture> {
   const { url } = await testDatabase();
-  const skillsDirectory = await mkdtemp(join(tmpdir(), 'granary-skills-'));
-  const log = createLogger('data', 'silent');
-  const config = dataConfig.parse({
-    LISTEN: '127.0.0.1:0',
-    DATABASE_URL: url,
-    LOG_LEVEL: 'silent',
-    SKILLS_DIRECTORY: skillsDirectory,
-    PUBLIC_URL: 'http://granary.test/',
-  });
-  const service = await startData(config, { log, listen: false });
-  const found = service.implementations.find(({ definition }) => (definition as unknown) === dataDefinition);
-  const handlers = found!.handlers as unknown as Service;
-  const methods = Object.fromEntries(
-    Object.entries(handlers).map(([name, method]) => [
-      name,
-      (request: never) =>
-        (method as (request: never, call: unknown) => unknown)(request, newCall('test', scaledMs(30_000))),
-    ]),
-  ) as unknown as Methods;
+  const service = await startDataService(url);
   const pool = createPool({ url, size: 2, applicationName: 'test', log });
   return {
-    methods,
+    methods: service.methods,
     pool,
     url,
-    skillsDirectory,
-    newApp: () => newApp(methods),
+    skillsDirectory: service.skillsDirectory,
+    newApp: () => newTestApp(service),
     stop: async () => {
       await pool.end();
       await service.stop();
-      await rm(skillsDirectory, { recursive: true, force: true });
     },
   };
 }
 
-const noIdempotency = { caller: '', method: '', path: '', key: '', contentHash: Buffer.alloc(0) };
-
-async function newApp(methods: Methods): Promise<TestApp> {
-  const { application } = await methods.createApplication({
-    name: 'Test',
-    description: '',
-    idempotency: noIdempotency,
-  });
-  const { appId } = application!;
-  const number = BigInt(application!.number);
+async function newTestApp(service: DataService): Promise<TestApp> {
+  const { methods } = service;
+  const app = await newApp(service);
+  const { appId, number } = app;
   const completed = async (ticketId: string): Promise<void> => {
     await eventually(async () => {
       const job = await methods.getJob({ ticketId });
@@ -106,7 +69,13 @@ async function newApp(methods: Methods): Promise<TestApp> {
     const ticketId = newTicket('j', number);
     const name = `${collection}_${fields.join('_')}`;
     const made = await methods.createIndex({
-      ...{ appId, appNumber: number.toString(), name, collection, indexType, unique, ticketId },
+      appId,
+      appNumber: number.toString(),
+      name,
+      collection,
+      indexType,
+      unique,
+      ticketId,
       fieldName: fields[0]!,
       fields: [...fields],
     });
@@ -124,14 +93,7 @@ async function newApp(methods: Methods): Promise<TestApp> {
     createComposite: (collection, fields, unique = false) => createIndex(collection, fields, 'composite', unique),
     store: async (collection, texts) => {
       for (let at = 0; at < texts.length; at += 500) {
-        const data = texts.slice(at, at + 500).join(',');
-        await methods.store({
-          appId,
-          appNumber: number.toString(),
-          ticketId: newTicket('c', number),
-          body: Buffer.from(`{"root":"${appId}::${collection}","data":[${data}]}`),
-          idempotency: noIdempotency,
-        });
+        await methods.store(storeRequest(app, collection, `[${texts.slice(at, at + 500).join(',')}]`));
       }
     },
     list: async (body) => parse(await methods.listDocuments({ appId, body: Buffer.from(JSON.stringify(body)) })),
