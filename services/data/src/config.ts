@@ -3,9 +3,9 @@ import { commonConfig } from '@granary/shared/service/common-config';
 import { z } from 'zod';
 
 export const dataConfig = commonConfig.extend({
-  /** A build of an index holds one connection while its writes go over others. */
+  /** The build of an index uses one connection for reading and others for its writes. */
   DATABASE_POOL_SIZE: whole(2, 100).default(8),
-  /** Connections for look-ups of keys and handles. */
+  /** Connections for look-ups of keys and of the catalog. */
   FAST_POOL_SIZE: whole(1, 100).default(2),
   /** Connections for short reads that one index answers, each for many at once; about as many as the database has cores. */
   LANE_SIZE: whole(1, 100).default(2),
@@ -13,11 +13,11 @@ export const dataConfig = commonConfig.extend({
   PRELOAD_CONCURRENCY: whole(1, 100).default(1),
   /** Where this copy keeps the skills documents as files. */
   SKILLS_DIRECTORY: z.string().min(1),
-  /** How often what is past its retention is purged and old answers to idempotency keys are forgotten. */
+  /** How often documents past their retention are purged, and old answers for Idempotency-Keys deleted. */
   HOUSEWORK_EVERY_MS: whole(50, 86_400_000).default(60_000),
-  /** Who may read a collection or view that says nothing of it, one that a write makes for example. */
+  /** Who may read collections and views created without an access policy, for example by a write. */
   DEFAULT_READ: z.enum(['public', 'private']).default('public'),
-  /** How the outside reaches the gateway; stands in the examples of the skills documents. */
+  /** The public address of the gateway, for the examples in skills documents. */
   PUBLIC_URL: publicUrl.default('http://127.0.0.1:8080'),
 });
 

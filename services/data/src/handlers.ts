@@ -39,7 +39,7 @@ export interface HandlerContext extends SkillsContext, ReadContext {
   queries: LookupCache<PredefinedQuery>;
   committer: Committer;
   usage: UsagePublisher;
-  /** Who may read a collection or view that says nothing of it. */
+  /** Who may read collections and views created without an access policy. */
   defaultRead: ReadAccess;
   storage: Pick<StorageMonitor, 'refuseWhenFull'>;
   /** Called after a change that may have put a job into the queue. */
@@ -49,8 +49,8 @@ export interface HandlerContext extends SkillsContext, ReadContext {
 /** Every method of the service: message → input, call, result → message. */
 export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> {
   const { pool, fast, readers, queries, committer, usage, defaultRead, storage, wakeWorker } = context;
-  /** For what changes the catalog of an app, and may have put a job into the queue. */
-  const changing = async <T>(appId: string, result: Promise<T>): Promise<T> => {
+  /** For changes of an app's catalog, which may also have queued a job. */
+  const changingCatalog = async <T>(appId: string, result: Promise<T>): Promise<T> => {
     try {
       return await result;
     } finally {
@@ -59,32 +59,34 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
       wakeWorker();
     }
   };
-  /** For what needs space. Changes that free it, or restrict access, are accepted on a full disk. */
-  const growing =
+  /** For what needs disk space. Changes that free it, or restrict access, are accepted on a full disk. */
+  const needingSpace =
     <Q, T>(handler: (request: Q) => Promise<T>) =>
     async (request: Q): Promise<T> => {
       storage.refuseWhenFull();
       return handler(request);
     };
   return {
-    createApplication: growing((request) => createApplication(pool, request)),
+    createApplication: needingSpace((request) => createApplication(pool, request)),
     getApplication: ({ appId }) => getApplication(pool, appId),
     listApplications: ({ limit, offset }) =>
       listApplications(pool, Math.min(Math.max(limit, 1), listingRowsMax), Math.max(offset, 0)),
-    deleteApplication: (request) => changing(request.appId, deleteApplication(pool, request)),
+    deleteApplication: (request) => changingCatalog(request.appId, deleteApplication(pool, request)),
     verifyKey: ({ hash }) => verifyKey(fast, Buffer.from(hash)),
     regenerateKey: (request) => regenerateKey(pool, request),
     listKeys: (request) => listKeys(pool, request),
     revokeKey: (request) => revokeKey(pool, request),
 
-    createCollection: growing((request) => changing(request.appId, createCollection(pool, request, defaultRead))),
+    createCollection: needingSpace((request) =>
+      changingCatalog(request.appId, createCollection(pool, request, defaultRead)),
+    ),
     getCollection: ({ appId, collection }) => getCollection(pool, appId, collection),
     listCollections: (request) => listCollections(pool, request),
-    updateCollection: (request) => changing(request.appId, updateCollection(pool, request)),
-    deleteCollection: (request) => changing(request.appId, deleteCollection(pool, request)),
+    updateCollection: (request) => changingCatalog(request.appId, updateCollection(pool, request)),
+    deleteCollection: (request) => changingCatalog(request.appId, deleteCollection(pool, request)),
     getAppStats: ({ appId }) => appStats(pool, appId),
     getCollectionStats: ({ appId, collection }) => collectionStats(pool, appId, collection),
-    setRetention: (request) => changing(request.appId, setRetention(pool, request)),
+    setRetention: (request) => changingCatalog(request.appId, setRetention(pool, request)),
     validateDocuments: async (request) => ({ json: await validateDocuments(pool, request) }),
 
     store: (request, call) => storeDocuments(committerFor(committer, usage, call), request),
@@ -93,27 +95,27 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     listDocuments: async (request, call) => ({ json: await listDocuments(context, request, call) }),
     readCollection: async (request, call) => ({ json: await readCollection(context, request, call) }),
 
-    createIndex: growing((request) => changing(request.appId, createIndex(pool, request, defaultRead))),
+    createIndex: needingSpace((request) => changingCatalog(request.appId, createIndex(pool, request, defaultRead))),
     listIndexes: (request) => listIndexes(pool, request),
     getIndex: ({ appId, collection, name }) => getIndex(pool, appId, collection, name),
-    rebuildIndex: growing((request) => changing(request.appId, rebuildIndex(pool, request))),
-    deleteIndex: (request) => changing(request.appId, deleteIndex(pool, request)),
+    rebuildIndex: needingSpace((request) => changingCatalog(request.appId, rebuildIndex(pool, request))),
+    deleteIndex: (request) => changingCatalog(request.appId, deleteIndex(pool, request)),
 
-    createView: growing((request) => changing(request.appId, createView(context, request, defaultRead))),
+    createView: needingSpace((request) => changingCatalog(request.appId, createView(context, request, defaultRead))),
     listViews: (request) => listViews(context, request),
     getView: ({ appId, name }) => getView(context, appId, name),
     deleteView: (request) => deleteView(context, request),
-    refreshView: growing((request) => changing(request.appId, refreshView(context, request))),
+    refreshView: needingSpace((request) => changingCatalog(request.appId, refreshView(context, request))),
     readView: async (request, call) => ({ json: await readView(context, request, call) }),
 
-    createQuery: growing((request) => createQuery(context, request)),
+    createQuery: needingSpace((request) => createQuery(context, request)),
     listQueries: (request) => listQueries(context, request),
     getQuery: ({ appId, name }) => getQuery(context, appId, name),
-    deleteQuery: (request) => changing(request.appId, deleteQuery(context, request)),
+    deleteQuery: (request) => changingCatalog(request.appId, deleteQuery(context, request)),
     runQuery: async (request, call) => ({ json: await runQuery(context, request, call) }),
 
     getSkills: ({ appId }) => getSkills(context, appId),
-    putSkills: growing((request) => putSkills(context, request)),
+    putSkills: needingSpace((request) => putSkills(context, request)),
 
     getJob: ({ ticketId }) => getJob(pool, ticketId),
   };

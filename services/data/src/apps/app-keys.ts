@@ -21,7 +21,7 @@ import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
 
 export const KEY_NOT_FOUND = 'KEY_NOT_FOUND';
 
-/** The name of the key that an application is made with. */
+/** The name of the first key, which is created with the application. */
 export const firstKeyName = 'default';
 /** Keys of one app that are not revoked, at most. */
 const keysMax = 1_000;
@@ -33,10 +33,10 @@ export interface KeyDefinition {
   payLimits: PayLimits | undefined;
 }
 
-/** Keys are 256 random bits, so a plain hash is enough: there is nothing to guess. */
+/** Keys are 256 random bits, which cannot be guessed: a plain hash is enough. */
 const hashKey = (secret: string): Buffer => createHash('sha256').update(secret).digest();
 
-/** Makes a key, in place of the one of the same name. Its secret is in the answer and nowhere else. */
+/** Creates a key and revokes the one of the same name. Only the response contains its secret. */
 export async function issueKey(
   tx: Connection,
   app: App,
@@ -99,7 +99,7 @@ export async function getKey(db: Queryable, appId: string, name: string): Promis
   return toKey(found);
 }
 
-/** Replaces the key of a name, or makes the first of it: the old one is dead with the commit of the new one. */
+/** Replaces the key of a name, or creates the first one: the commit of the new one revokes the old one. */
 export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): Promise<IssuedKey> {
   const unknown = request.permissions.filter((permission) => !permissions.includes(permission));
   if (unknown.length > 0 || request.permissions.length === 0) {
@@ -122,7 +122,7 @@ export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): 
   return withAppLockOnce(pool, request, change, withoutSecret);
 }
 
-/** A secret is shown once. */
+/** A secret is returned once. */
 const withoutSecret = (issued: IssuedKey): IssuedKey => ({ ...issued, secret: '' });
 
 /** A page of the keys of an app that are not revoked, the oldest first. Throws INVALID_CURSOR. */
@@ -155,7 +155,7 @@ export function revokeKey(pool: Pool, request: RevokeKeyRequest): Promise<Revoke
 
 const unknownKey: VerifyKeyResponse = { known: false, name: '', keyId: '', appId: '', appNumber: '0', permissions: [] };
 
-/** What a key may do, by the SHA-256 of its text: found by an index, so nothing can be learnt from the time it takes. */
+/** What a key may do, by the SHA-256 of its text: looked up by an index, so that timing reveals nothing. */
 export async function verifyKey(pool: Pool, hash: Buffer): Promise<VerifyKeyResponse> {
   const found = await row<KeyRow>(
     pool,

@@ -51,8 +51,8 @@ function toApplication(found: ApplicationRow): Application {
 }
 
 /**
- * Makes an application with its first key (Admin, Read and Write). A repeated Idempotency-Key gives the same
- * application again, without the secret. Throws ALREADY_EXISTS for an app_id that is or was in use.
+ * Creates an application with its first key (Admin, Read and Write). A repeated Idempotency-Key returns the same
+ * application, without the secret. Throws ALREADY_EXISTS for an app_id that is or was in use.
  */
 export async function createApplication(
   pool: Pool,
@@ -156,7 +156,7 @@ export async function listApplications(pool: Pool, limit: number, offset: number
   return { applications: found.map(toApplication), total: total!.count.toString() };
 }
 
-/** Marks an application as deleted at once, with its keys; tables are dropped by a job, the rest hears the event. */
+/** Marks an application as deleted at once, with its keys; tables are dropped by a job, other services react to the event. */
 export async function deleteApplication(
   pool: Pool,
   request: DeleteApplicationRequest,
@@ -165,7 +165,7 @@ export async function deleteApplication(
   return withAppLockOnce<DeleteApplicationResponse>(pool, request, async (tx, app) => {
     const at = await databaseTime(tx);
     await execute(tx, sql`update application set deleted_at = ${at} where number = ${app.number}`);
-    // Whoever waits for its lock finds it gone.
+    // A transaction that waits for the lock then finds no row.
     await execute(tx, sql`delete from head where app_number = ${app.number}`);
     await execute(
       tx,

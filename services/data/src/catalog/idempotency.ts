@@ -57,9 +57,9 @@ interface Replayable {
 }
 
 /**
- * Makes a change once for an Idempotency-Key, in the transaction of the change; without a key always. A repeated request
- * gets the answer of the first, as `kept` makes it (without a secret), and one that comes while the first is still running
- * waits for it. A change that throws leaves nothing behind. Throws IDEMPOTENCY_KEY_REUSED for other content, and
+ * Makes a change once per Idempotency-Key, in the transaction of the change; without a key every time. A repeated request
+ * gets the answer of the first, as `kept` returns it (without a secret), and one that arrives while the first is still
+ * running waits for it. A change that throws is rolled back with its key. Throws IDEMPOTENCY_KEY_REUSED for other content, and
  * REQUEST_IN_PROGRESS when the first takes too long.
  */
 export async function once<T extends Replayable>(
@@ -109,11 +109,11 @@ const reviveBytes = (_: string, value: unknown): unknown =>
     ? Buffer.from(String(value[bytesMember]), 'base64')
     : value;
 
-/** Answers that one statement forgets, and such statements in one round. */
+/** Answers that one statement deletes, and such statements in one round. */
 const trimRows = 1_000;
 const trimRounds = 500;
 
-/** Forgets answers older than 24 hours, a bounded number at a time. */
+/** Deletes answers older than 24 hours, a bounded number at a time. */
 export async function trimAnswers(pool: Pool): Promise<void> {
   for (let round = 0; round < trimRounds; round++) {
     const trimmed = await execute(

@@ -29,7 +29,7 @@ export interface FieldRule {
   index: boolean;
   unique: boolean;
   required: boolean;
-  /** JSON text that stands in for the field where a document lacks it. */
+  /** JSON text of the field's value in documents that lack it. */
   defaultText: string | undefined;
   /** Bounds of a number's value, a string's characters, an array's elements; JSON number text. */
   min: string | undefined;
@@ -174,7 +174,7 @@ function parseEnum(
   return { allowed: new Set(canonical), text: shown.length > enumTextLengthMax ? `${head}…` : shown };
 }
 
-/** What is wrong with the field of a document; empty when nothing is. Null stands for a missing value. */
+/** What is wrong with the field of a document; empty when nothing is. Null counts as missing. */
 export function fieldProblems(rule: FieldRule, bytes: Buffer, capture: Capture | undefined): string[] {
   if (capture === undefined) return rule.required && rule.defaultText === undefined ? ['is required and missing'] : [];
   if (capture.type === 'null') return rule.required ? ['is required and must not be null'] : [];

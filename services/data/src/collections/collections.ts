@@ -226,38 +226,38 @@ export async function deleteCollection(
   request: DeleteCollectionRequest,
 ): Promise<DeleteCollectionResponse> {
   return withAppLockOnce<DeleteCollectionResponse>(pool, request, async (tx, app) => {
-    const handle = await requireCollection(tx, request.appId, request.name);
-    if (handle.rowCount > 0n && !request.force) {
+    const found = await requireCollection(tx, request.appId, request.name);
+    if (found.rowCount > 0n && !request.force) {
       throw conflict(
         COLLECTION_NOT_EMPTY,
-        `The collection ${handle.name} holds documents; pass force to delete it with them`,
+        `The collection ${found.name} holds documents; pass force to delete it with them`,
       );
     }
     const users = await rows<{ kind: string; name: string }>(
       tx,
-      sql`select 'view' as kind, name from view where app_number = ${app.number} and ${handle.name} = any(source_collections)
+      sql`select 'view' as kind, name from view where app_number = ${app.number} and ${found.name} = any(source_collections)
           union all
-          select 'query', name from query where app_number = ${app.number} and source_collection = ${handle.name}
+          select 'query', name from query where app_number = ${app.number} and source_collection = ${found.name}
           order by 1, 2 limit 100`,
     );
     if (users.length > 0 && !request.cascade) {
       throw conflict(
         COLLECTION_IN_USE,
-        `Views or queries read the collection ${handle.name}; pass cascade to delete them with it`,
+        `Views or queries read the collection ${found.name}; pass cascade to delete them with it`,
         {
           used_by: users.map(({ kind, name }) => `${kind} ${name}`),
         },
       );
     }
-    await execute(tx, sql`delete from query where app_number = ${app.number} and source_collection = ${handle.name}`);
+    await execute(tx, sql`delete from query where app_number = ${app.number} and source_collection = ${found.name}`);
     const views = await rows<{ table_number: bigint | null }>(
       tx,
-      sql`delete from view where app_number = ${app.number} and ${handle.name} = any(source_collections) returning table_number`,
+      sql`delete from view where app_number = ${app.number} and ${found.name} = any(source_collections) returning table_number`,
     );
     await dropCollection(
       tx,
       app,
-      handle,
+      found,
       views.flatMap(({ table_number }) => table_number ?? []),
     );
     await bumpCatalogRevision(tx, app.number);
@@ -265,35 +265,35 @@ export async function deleteCollection(
   });
 }
 
-async function dropCollection(tx: Connection, app: App, handle: CollectionRef, viewTables: bigint[]): Promise<void> {
+async function dropCollection(tx: Connection, app: App, found: CollectionRef, viewTables: bigint[]): Promise<void> {
   const at = await databaseTime(tx);
   const { usage_sequence: sequence } = (await row<{ usage_sequence: bigint }>(
     tx,
-    sql`update collection set deleted_at = ${at}, usage_sequence = usage_sequence + 1 where number = ${handle.number}
+    sql`update collection set deleted_at = ${at}, usage_sequence = usage_sequence + 1 where number = ${found.number}
         returning usage_sequence`,
   ))!;
   await append(tx, [
     {
       topic: 'usage',
       key: app.appId,
-      aggregateId: `collection/${handle.number}`,
+      aggregateId: `collection/${found.number}`,
       aggregateSequence: sequence,
       type: 'collection.deleted',
       payload: {
         app_id: app.appId,
-        collection: handle.name,
-        collection_number: handle.number.toString(),
+        collection: found.name,
+        collection_number: found.number.toString(),
         at: at.toISOString(),
       },
     },
   ]);
   await enqueueJob(tx, app, 'collection.drop', {
-    collection_number: handle.number.toString(),
+    collection_number: found.number.toString(),
     view_tables: viewTables.map(String),
   });
 }
 
-/** The rows of a new retention setting hold for documents that are there already too. */
+/** Sets the retention, which applies to existing documents too. */
 export async function setRetention(pool: Pool, request: SetRetentionRequest): Promise<Collection> {
   const days = request.retentionDays ?? null;
   if (days !== null && (days < 1 || days > 36_500)) {
@@ -302,13 +302,13 @@ export async function setRetention(pool: Pool, request: SetRetentionRequest): Pr
     });
   }
   return withAppLockOnce(pool, request, async (tx, app) => {
-    const handle = await requireCollection(tx, request.appId, request.collection);
+    const found = await requireCollection(tx, request.appId, request.collection);
     const usage = (await row<UsageRow>(
       tx,
       sql`update collection set retention_days = ${days}, updated_at = now(), usage_sequence = usage_sequence + 1
-          where number = ${handle.number} returning ${usageColumns}`,
+          where number = ${found.number} returning ${usageColumns}`,
     ))!;
-    await append(tx, [usageEvent(app.appId, handle.name, usage, await databaseTime(tx))]);
+    await append(tx, [usageEvent(app.appId, found.name, usage, await databaseTime(tx))]);
     await bumpCatalogRevision(tx, app.number);
     return getCollection(tx, request.appId, request.collection);
   });

@@ -55,7 +55,7 @@ export async function listIndexes(pool: Pool, request: ListIndexesRequest): Prom
   const app = await findApp(pool, appId);
   const only =
     collection === '' ? empty : sql` and c.number = ${(await requireCollection(pool, appId, collection)).number}`;
-  // The sizes cost a look into the files of Postgres, so they are read for the entries of the page alone.
+  // Sizes are read from the files of Postgres, so only for the entries of the page.
   const source = {
     columns: sql`i.number, c.name as collection`,
     from: sql`document_index i join collection c on c.number = i.collection_number

@@ -16,38 +16,38 @@ export type JobKind = 'index.build' | 'view.refresh' | 'collection.drop' | 'app.
 export interface JobContext {
   pool: Pool;
   log: Logger;
-  /** Aborted when the worker stops. What takes long ends then, for the next start does it again. */
+  /** Aborted when the worker stops. Long work ends then; it is repeated after the next start. */
   stopping: AbortSignal;
 }
 
-/** Says how far a job is, 0 to 1, with a line for its progress log. */
+/** Reports the progress of a job, 0 to 1, with a line for its progress log. */
 export type Report = (progress: number, message: string) => Promise<void>;
 
 /**
- * Does a job: may be called again after a crash, so it begins by looking at what is there already. What it returns
- * is the result of the task; a ServiceError fails it for good, anything else is tried again.
+ * Runs a job. It may run again after a crash, so it first checks what has been done already. It returns the result of the
+ * task; a ServiceError fails the job for good, any other error leads to a retry.
  */
 export type JobFunction = (context: JobContext, payload: Record<string, unknown>, report: Report) => Promise<object>;
 
-/** Thrown by a job that has to wait for something else: it is taken again soon, and this run does not count. */
+/** Thrown by a job that must wait for something else: it runs again soon, and this run is not counted. */
 export class JobInterruptedError extends Error {
   override readonly name = 'JobInterruptedError';
 }
 
 /** View refreshes and index builds of one app that may wait. */
 export const waitingJobsMax = 256;
-/** A waiting job may be taken between the insertion that it prevents and the search for it, but hardly more than once. */
+/** A waiting job may start between the insertion that it prevents and the search for it, but hardly more than once. */
 const enqueueAttempts = 5;
 
 export interface JobOptions {
-  /** A new one where it is empty or absent. */
+  /** A new one is made where it is empty or absent. */
   ticketId?: string;
-  /** What the job is about: while one of the same kind and subject waits, there is no second one. */
+  /** What the job is for: while one of the same kind and subject waits, no second one is queued. */
   subject?: string;
 }
 
 /**
- * Puts a job into the queue, in the transaction that asks for it. Returns its ticket, or that of the waiting job with the
+ * Queues a job, in the transaction of the change that needs it. Returns its ticket, or that of the waiting job with the
  * same subject. Throws TOO_MANY_JOBS.
  */
 export async function enqueueJob(
@@ -57,7 +57,7 @@ export async function enqueueJob(
   payload: object,
   options: JobOptions = {},
 ): Promise<string> {
-  // Drops are never refused: what they belong to is deleted already.
+  // Drops are never refused: the collection or app is deleted already.
   if (kind === 'view.refresh' || kind === 'index.build') await checkWaiting(tx, app.number);
   const ticketId = options.ticketId || newTicket('j', app.number);
   const subject = options.subject ?? null;
@@ -126,7 +126,7 @@ export function taskEvent(type: string, ticketId: string, sequence: bigint, fiel
   };
 }
 
-/** A job as this service knows it: what the tasks service asks for while an event is still on its way. */
+/** A job as this service stores it, for the tasks service, which may not have received its events yet. */
 export async function getJob(pool: Pool, ticketId: string): Promise<Job> {
   const found =
     parseTicket(ticketId)?.kind === 'j'

@@ -8,16 +8,16 @@ import { retriedTransaction, transaction } from '@granary/shared/postgres/transa
 import { isStorageFull, type StorageMonitor } from '@granary/shared/health/storage-monitor';
 import { JobInterruptedError, taskEvent, type JobContext, type JobFunction, type JobKind, type Report } from './queue';
 
-/** How long a worker that has died holds a job; renewed while one is at work. */
+/** How long a job stays leased after its worker has died; renewed while it runs. */
 const leaseMs = 60_000;
 /** Runs of one job before it has failed. */
 const attemptsMax = 5;
-/** Longest pause before a job is tried again. */
+/** Longest pause before a retry. */
 const retryPauseMaxS = 60;
 const pollMs = 250;
-/** Jobs that take room; with a full disk they wait, and only those that free it are run. */
-const growing: readonly JobKind[] = ['index.build', 'view.refresh'];
-/** Held while a job is chosen, so that two workers do not take jobs of one app at once. */
+/** Jobs that need disk space: on a full disk they wait, and only jobs that free it run. */
+const needingSpace: readonly JobKind[] = ['index.build', 'view.refresh'];
+/** Advisory lock during the choice of a job, so that two workers do not take jobs of one app at once. */
 const takingLock = 7_265_003;
 
 interface OpenJob {
@@ -26,20 +26,21 @@ interface OpenJob {
   kind: JobKind;
   payload: string;
   attempts: number;
-  /** Whether its progress log tells of a start already. */
+  /** Whether its progress log already has the line of its start. */
   started: boolean;
 }
 
 /**
  * Runs jobs until stopped, `concurrency` at a time, fairly by app: each job has a rank (see enqueueJob), and the lowest
- * rank is next. While jobs of several apps wait, an app has one job running, and it never has all workers. All copies of
- * the service share the queue; a job is run by the one that holds its lease.
+ * rank is next. While jobs of several apps wait, an app has one job running, and it never has all workers. All replicas of
+ * the service share the queue; the one that holds the lease of a job runs it.
  */
 export class JobWorker {
   private readonly stopping = new AbortController();
   private readonly loops: Array<Promise<void>>;
-  private readonly sleepers = new Set<() => void>();
-  private isBlind = false;
+  private readonly idle = new Set<() => void>();
+  /** The last poll has failed, which was logged. */
+  private isFailing = false;
 
   constructor(
     private readonly context: Omit<JobContext, 'stopping'>,
@@ -52,12 +53,12 @@ export class JobWorker {
     this.loops = Array.from({ length: concurrency }, () => this.work());
   }
 
-  /** Looks at once instead of at the next poll. */
+  /** Polls now. */
   wake(): void {
-    for (const wake of this.sleepers) wake();
+    for (const wake of this.idle) wake();
   }
 
-  /** Waits for the jobs under way: short ones end, long ones are put back. */
+  /** Waits for the running jobs: short ones end, long ones return to the queue. */
   async stop(): Promise<void> {
     this.stopping.abort();
     this.wake();
@@ -66,26 +67,26 @@ export class JobWorker {
 
   private async work(): Promise<void> {
     while (!this.stopping.signal.aborted) {
-      const job = await this.look();
+      const job = await this.poll();
       if (job)
         await this.run(job).catch((error: unknown) =>
-          this.context.log.warn({ err: error, ticket: job.ticket_id }, 'a job was left'),
+          this.context.log.warn({ err: error, ticket: job.ticket_id }, 'a job was abandoned'),
         );
       else await this.pause();
     }
   }
 
-  /** The next job, if there is one. That none can be looked for is said once and not at each look. */
-  private async look(): Promise<OpenJob | undefined> {
+  /** The next job, if there is one. Consecutive failures are logged once. */
+  private async poll(): Promise<OpenJob | undefined> {
     const { log } = this.context;
     try {
       const job = await this.take();
-      if (this.isBlind) log.info('jobs can be looked for again');
-      this.isBlind = false;
+      if (this.isFailing) log.info('polling for jobs works again');
+      this.isFailing = false;
       return job;
     } catch (error) {
-      if (!this.isBlind) log.warn({ err: error }, 'could not look for jobs, trying again');
-      this.isBlind = true;
+      if (!this.isFailing) log.warn({ err: error }, 'could not poll for jobs, trying again');
+      this.isFailing = true;
       return undefined;
     }
   }
@@ -95,17 +96,17 @@ export class JobWorker {
     return new Promise((resolve) => {
       const wake = () => {
         clearTimeout(timer);
-        this.sleepers.delete(wake);
+        this.idle.delete(wake);
         resolve();
       };
       const timer = setTimeout(wake, pollMs);
-      this.sleepers.add(wake);
+      this.idle.add(wake);
     });
   }
 
   private async take(): Promise<OpenJob | undefined> {
     const { pool } = this.context;
-    const waiting = this.storage.isFull ? sql`${isFree} and j.kind <> all(${growing})` : isFree;
+    const waiting = this.storage.isFull ? sql`${isFree} and j.kind <> all(${needingSpace})` : isFree;
     // Most polls find nothing, and are one statement.
     if (!(await row(pool, sql`select from job j where ${waiting} limit 1`))) return undefined;
     return transaction(pool, async (tx) => {
@@ -119,7 +120,7 @@ export class JobWorker {
     const { signal: stopping } = this.stopping;
     const report: Report = async (progress, message) => {
       if (stopping.aborted) throw new JobInterruptedError('the service stops');
-      if (this.storage.isFull && growing.includes(job.kind)) throw new JobInterruptedError('the storage is full');
+      if (this.storage.isFull && needingSpace.includes(job.kind)) throw new JobInterruptedError('the storage is full');
       await this.record(job, 'StoringData', { progress, message });
     };
     const lease = setInterval(() => this.renew(job), leaseMs / 3);
@@ -133,14 +134,14 @@ export class JobWorker {
       const interrupted = error instanceof JobInterruptedError || isStorageFull(fromPostgres(error) ?? error);
       const temporary = interrupted || isConnectionError(error) || isRetryable(error);
       const final = (error instanceof ServiceError && !interrupted) || (job.attempts >= attemptsMax && !temporary);
-      // What a job was asked for and cannot be is for the caller, who reads it in the task.
+      // The caller reads in the task why a job cannot be done.
       const level = interrupted ? 'debug' : error instanceof ServiceError ? 'info' : 'warn';
       log[level]({ err: error, ticket: job.ticket_id, kind: job.kind, attempt: job.attempts, final }, 'job failed');
       if (final) {
         const text = error instanceof ServiceError ? error.message : 'The job failed repeatedly';
         await this.record(job, 'Failed', { message: text, error: text });
       } else {
-        // Free again after a pause.
+        // Released for a retry after a pause.
         await execute(
           this.context.pool,
           sql`update job set leased_until = null, attempts = attempts - ${interrupted ? 1 : 0},
@@ -153,7 +154,7 @@ export class JobWorker {
     }
   }
 
-  /** A job may be silent for as long as one statement takes; nobody else may start it meanwhile. */
+  /** A job may report nothing for as long as one statement takes; no other worker may start it meanwhile. */
   private renew(job: OpenJob): void {
     execute(
       this.context.pool,
@@ -164,7 +165,7 @@ export class JobWorker {
     );
   }
 
-  /** Writes a state of the job with its event. A job only moves forward: what has ended stays as it is. */
+  /** Stores a state of the job with its event. The state of an ended job never changes. */
   private async record(
     job: OpenJob,
     status: 'StoringData' | 'Completed' | 'Failed',

@@ -8,7 +8,7 @@ export const listingRowsMax = 1_000;
 export const listingBytesMax = 1024 * 1024;
 const cursorLengthMax = 2_000;
 
-/** What of a listing is asked for; without a limit as much as a page may hold. */
+/** The page of a listing that is requested; without a limit as many entries as a page may have. */
 export interface ListingRequest {
   limit?: number;
   cursor?: string;

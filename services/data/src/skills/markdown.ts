@@ -1,7 +1,7 @@
 import { readJson, toPlain } from '@granary/shared/json/value';
 import type { Task } from '@granary/shared/concurrency/time-slicing';
 
-/** What an app offers, as its skills document tells it. */
+/** What an app offers, as its skills document describes it. */
 export interface SkillsContent {
   appId: string;
   name: string;
@@ -21,7 +21,7 @@ export const generatedBytesMax = 256 * 1024;
 export const generatedBegin = '<!-- granary:generated:begin -->';
 export const generatedEnd = '<!-- granary:generated:end -->';
 
-/** The owner's part, then what is generated, between markers. */
+/** The owner's part, then the generated part between markers. */
 export function* skillsMarkdown(content: SkillsContent): Task<string> {
   const { ownerPart } = content;
   const part = yield* generated(content);
@@ -209,7 +209,7 @@ const plainOf = (text: string): unknown => toPlain(readJson(Buffer.from(text), {
 const keyHeader = (isPrivate: boolean): string => (isPrivate ? `-H 'X-App-Key: $APP_KEY'` : '');
 
 function curl(...parts: string[]): string {
-  // The key stands in a variable of the shell, which single quotes would keep from being read.
+  // The key is a variable of the shell, which is not expanded in single quotes.
   const line = parts
     .filter((part) => part !== '')
     .join(' ')

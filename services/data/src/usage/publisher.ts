@@ -5,27 +5,27 @@ import { rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { usageColumns, usageEvent, type UsageRow } from './event';
 
-/** Commits of this time are told in one event: a usage event carries absolute numbers, so the last one tells all. */
+/** Commits in this interval share one event: a usage event has absolute numbers, so the last one is enough. */
 const publishEveryMs = 200;
-/** Collections that one transaction tells of. */
+/** Collections whose events one transaction publishes. */
 const publishBatch = 500;
 /**
- * How often all collections are looked through, for what a copy that was killed had not told. All copies may do so at
- * once: each passes over the rows that another tells of.
+ * How often all collections are checked, for what a killed replica has not published. All replicas may do so at once: each
+ * skips the rows that another has locked.
  */
 const sweepEveryMs = 60_000;
-/** Traces that wait for their event; beyond, one ends with its write. */
+/** Traces that wait for their event; further ones end with their write. */
 const tracesMax = 1_000;
 
 const nameOf = (appId: string, collection: string) => `${appId}/${collection}`;
 
 /**
- * Tells by event what collections use, soon after their counters have changed. The counters are kept by each commit in
- * its own transaction; an event in each of them would cost more than the write that it tells of.
+ * Publishes what collections use, soon after their counters have changed. Each commit updates the counters in its own
+ * transaction; an event in each of them would cost more than the write.
  */
 export class UsagePublisher {
   private readonly changed = new Set<bigint>();
-  /** Of writes that are traced, by collection; with an event that tells of several writes the last one counts. */
+  /** The traces of traced writes by collection; an event for several writes belongs to the last one. */
   private readonly traces = new Map<string, string>();
   private sweptAtMs = -Infinity;
   private running = Promise.resolve();
@@ -46,12 +46,12 @@ export class UsagePublisher {
     this.changed.add(collectionNumber);
   }
 
-  /** The same for one of a write that is traced, once that is committed: the event that tells of it says so. */
+  /** The same after a traced write: the event belongs to its trace. */
   touchTraced(appId: string, collection: string, trace: string): void {
     if (this.traces.size < tracesMax) this.traces.set(nameOf(appId, collection), trace);
   }
 
-  /** Tells what is left to tell. */
+  /** Publishes what remains. */
   async stop(): Promise<void> {
     clearInterval(this.timer);
     await this.running;
@@ -67,7 +67,7 @@ export class UsagePublisher {
       if ((await this.publish(sweeps ? undefined : numbers)) > 0) this.afterPublish();
       if (!sweeps) return;
       this.sweptAtMs = performance.now();
-      // What is left tells of nothing: its collection uses as much as before, or is gone.
+      // No event follows for the rest: the collection uses as much as before, or is gone.
       this.traces.clear();
     } catch (error) {
       for (const number of numbers) this.changed.add(number);
@@ -75,7 +75,7 @@ export class UsagePublisher {
     }
   }
 
-  /** Undefined: all collections that have changed. Answers how many were told of. */
+  /** Publishes for these collections, undefined for all that have changed. Returns how many events there were. */
   private async publish(numbers: readonly bigint[] | undefined): Promise<number> {
     const which = numbers === undefined ? sql`true` : sql`number = any(${numbers.map(String)}::int8[])`;
     const found = await rows<UsageRow & { collection_name: string; app_id: string }>(
@@ -92,27 +92,27 @@ export class UsagePublisher {
       ...usageEvent(usage.app_id, usage.collection_name, { ...usage, usage_sequence: usage.usage_sequence + 1n }, at),
       trace: this.traces.get(nameOf(usage.app_id, usage.collection_name)),
     }));
-    const told = await appendPassed(this.pool, telling(found), events);
-    // The others are held by a commit, which touches them anew, or by another copy, which may know less.
-    if (told < found.length) for (const { number } of found) this.changed.add(number);
+    const published = await appendPassed(this.pool, publishing(found), events);
+    // The others are locked by a commit, which touches them again, or by another replica, which may have older numbers.
+    if (published < found.length) for (const { number } of found) this.changed.add(number);
     else for (const { app_id, collection_name } of found) this.traces.delete(nameOf(app_id, collection_name));
-    return told;
+    return published;
   }
 }
 
 /**
- * Notes in the catalog what is told of collections, where nobody else has told of them since it was read. In one
- * statement with the events, so that a commit that must count has to wait for nothing but its end.
+ * Marks in the catalog what is published, where no other replica has published since it was read. It is one statement with
+ * the events, so that a commit that updates counters waits for this statement at most.
  */
-function telling(found: readonly UsageRow[]): Sql {
+function publishing(found: readonly UsageRow[]): Sql {
   const column = (of: (usage: UsageRow) => bigint) => sql`${found.map((usage) => of(usage).toString())}::int8[]`;
   return sql`
     held as (
-      select c.number, told.place, told.documents, told.size_bytes
+      select c.number, p.place, p.documents, p.size_bytes
       from unnest(${column(({ number }) => number)}, ${column((usage) => usage.usage_sequence)},
           ${column(({ documents }) => documents)}, ${column((usage) => usage.size_bytes)})
-          with ordinality as told (number, usage_sequence, documents, size_bytes, place)
-        join collection c on c.number = told.number and c.usage_sequence = told.usage_sequence
+          with ordinality as p (number, usage_sequence, documents, size_bytes, place)
+        join collection c on c.number = p.number and c.usage_sequence = p.usage_sequence
       where c.deleted_at is null order by c.number for no key update of c skip locked
     ), passed as (
       update collection c set usage_sequence = c.usage_sequence + 1,

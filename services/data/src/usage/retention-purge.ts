@@ -19,8 +19,8 @@ const purgeBatchesMax = 250;
 
 /**
  * Removes the documents that are past the retention of their collection, with their history. The commits that stored
- * them stay: the chain can still be checked, only the texts are gone. Blobs hear of it by event. `stopping` ends it
- * between two transactions. The lock of the app's head keeps two copies of the service apart.
+ * them stay: the chain can still be checked, only the texts are gone. Blobs are deleted by the event. `stopping` ends it
+ * between two transactions. The lock of the app serializes two replicas.
  */
 export async function purgeExpired(pool: Pool, log: Logger, stopping?: AbortSignal): Promise<void> {
   const collections = await rows<{ app_number: bigint; app_id: string; name: string }>(
@@ -34,7 +34,7 @@ export async function purgeExpired(pool: Pool, log: Logger, stopping?: AbortSign
         if ((await purgeBatch(pool, { number, appId }, name)) < purgeBatchDocuments) break;
       }
     } catch (error) {
-      // One that was just deleted, or is too slow, must not keep the others from their turn.
+      // A failure, of a collection that was just deleted for example, must not prevent the purge of the others.
       log.warn({ err: error, app: appId, collection: name }, 'a collection was not purged');
     }
   }
@@ -44,18 +44,18 @@ export async function purgeExpired(pool: Pool, log: Logger, stopping?: AbortSign
 async function purgeBatch(pool: Pool, app: App, collection: string): Promise<number> {
   return retriedTransaction(pool, async (tx) => {
     await lockApp(tx, app.number);
-    const handle = await findCollection(tx, app, collection);
-    if (!handle || handle.retentionDays === null) return 0;
+    const found = await findCollection(tx, app, collection);
+    if (!found || found.retentionDays === null) return 0;
     const at = await databaseTime(tx);
     const purged = await row<UsageRow & { ids: string[] }>(
       tx,
       sql`with gone as (
-            delete from ${documentsTable(handle)} where id = any(array(
-              select id from ${documentsTable(handle)}
-              where updated_at < ${at}::timestamptz - ${handle.retentionDays} * interval '1 day' limit ${purgeBatchDocuments}))
+            delete from ${documentsTable(found)} where id = any(array(
+              select id from ${documentsTable(found)}
+              where updated_at < ${at}::timestamptz - ${found.retentionDays} * interval '1 day' limit ${purgeBatchDocuments}))
             returning id, deleted, octet_length(body) as bytes
           ), history as (
-            delete from ${historyTable(handle)} where id in (select id from gone) returning octet_length(body) as bytes
+            delete from ${historyTable(found)} where id in (select id from gone) returning octet_length(body) as bytes
           )
           update collection set
             row_count = row_count - g.documents, deleted_count = deleted_count - g.deleted, version_count = version_count - g.versions,
@@ -64,7 +64,7 @@ async function purgeBatch(pool: Pool, app: App, collection: string): Promise<num
                   (select count(*) from history) as versions,
                   (select coalesce(sum(bytes), 0) from gone) + (select coalesce(sum(bytes), 0) from history) as bytes,
                   array(select id from gone) as ids) g
-          where number = ${handle.number} and g.documents > 0
+          where number = ${found.number} and g.documents > 0
           returning ${usageColumns}, g.ids`,
     );
     if (!purged) return 0;
