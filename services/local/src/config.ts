@@ -3,15 +3,15 @@ import { commonConfig } from '@granary/shared/service/common-config';
 import { telemetrySettings } from '@granary/shared/telemetry/settings';
 import { z } from 'zod';
 
-/** What `npm start` reads for itself; everything else goes to the services, see settings.ts. */
+/** The settings of `npm start` itself; the services read all others, see start/settings.ts. */
 export const localConfig = z.object({
   HOST: z.string().min(1).default('127.0.0.1'),
   PORT: whole(0, 65_535).default(8080),
-  /** Absent: `.granary` in the current directory, or a place that Postgres can reach. */
+  /** Default: `.granary` in the current directory, or a directory that Postgres can reach. */
   DATA_DIR: z.string().min(1).optional(),
-  /** Absent: one is made and kept in the data directory. */
+  /** Default: generated and stored in the data directory. */
   OPERATOR_KEY: z.string().min(16, 'at least 16 characters are needed').optional(),
-  /** Whether the ready message shows the operator's key and the key of the demo app. */
+  /** Whether the ready message includes the operator key and the key of the demo app. */
   SHOW_KEYS: z.stringbool({ error: 'true or false is expected' }).default(true),
   ...telemetrySettings,
   LOG_LEVEL: commonConfig.shape.LOG_LEVEL.default('warn'),
@@ -19,11 +19,11 @@ export const localConfig = z.object({
 
 export type LocalConfig = Readonly<z.infer<typeof localConfig>>;
 
-/** What `npm run stack` reads for itself. */
+/** The settings of `npm run stack` itself. */
 export const stackConfig = localConfig.extend({
   BUS: z.enum(['postgres', 'kafka']).default('kafka'),
   STORE: z.enum(['files', 'minio']).default('minio'),
-  /** Postgres, Kafka and MinIO in containers. */
+  /** Runs Postgres, Kafka and MinIO in containers. */
   DOCKER: z.stringbool({ error: 'true or false is expected' }).default(false),
   LOG_LEVEL: commonConfig.shape.LOG_LEVEL,
 });

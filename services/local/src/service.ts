@@ -14,10 +14,10 @@ import { keptSecret } from './start/secrets';
 
 export interface LocalOptions {
   config: LocalConfig;
-  /** Settings for the services, see settings.ts. */
+  /** Settings of the services, see start/settings.ts. */
   environment: Environment;
   log: Logger;
-  /** Gets a line for the person who starts. */
+  /** Prints a line for the user. */
   say: (line: string) => void;
 }
 
@@ -26,7 +26,7 @@ export interface Local extends Running {
 }
 
 /**
- * Granary on one machine: an embedded Postgres and all services in this process. Throws a StartError when another
+ * Starts Granary on one machine: an embedded Postgres and all services in this process. Throws a StartError if another
  * Granary runs on the data directory.
  */
 export async function startLocal({ config, environment, log, say }: LocalOptions): Promise<Local> {
@@ -47,7 +47,8 @@ export async function startLocal({ config, environment, log, say }: LocalOptions
       onFailure: fail,
     });
     stops.push(() => postgres.stop());
-    if (postgres.binariesCopiedTo) say(`Postgres runs from ${postgres.binariesCopiedTo}, which its user can enter.`);
+    if (postgres.binariesCopiedTo)
+      say(`Postgres runs from ${postgres.binariesCopiedTo}, a directory that its user can read.`);
     const databaseUrls = {} as Record<DatabaseService, string>;
     for (const service of databaseServices) {
       databaseUrls[service] = await postgres.ensureDatabase(`granary_${service}`, `granary_${service}`);

@@ -185,7 +185,7 @@ describe('backup and restore', () => {
       makeBackup({ dataDir: from, directory, withoutSeed: false, say, signal });
     await expect(from(empty, backups)).rejects.toThrow(/^The databases of \S+ are in volumes of Docker, [^.]+\.$/);
     await expect(from(fresh('none'), backups)).rejects.toThrow(/^There is no Postgres cluster in \S+; [^.]+\.$/);
-    await expect(from(dataDir, join(dataDir, 'backups'))).rejects.toThrow('lies in the data directory');
+    await expect(from(dataDir, join(dataDir, 'backups'))).rejects.toThrow('is inside the data directory');
     await expect(restore(empty)).rejects.toThrow(`There is no backup in ${empty}.`);
   });
 

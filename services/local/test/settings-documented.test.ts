@@ -140,7 +140,7 @@ describe('a name that is none of the settings', () => {
   ])('%s, which others use, is not', (name) => expect(warningsFor(name)).toEqual([]));
 
   test('a setting that the launcher decides is warned of', () => {
-    expect(warningsFor('S3_BUCKET')).toEqual(['S3_BUCKET has no effect with npm start, which decides it by itself.']);
+    expect(warningsFor('S3_BUCKET')).toEqual(['S3_BUCKET has no effect with npm start, which sets it itself.']);
     expect(warningsFor('KEY_FILE', stackLauncher)).toHaveLength(1);
   });
 });

@@ -5,7 +5,7 @@ import { choosePorts } from '../src/stack/ports';
 import type { LineSink } from '../src/stack/programs';
 import { beginRun } from '../src/stack/runs';
 import { startServices, type ServiceName, type ServicesSettings } from '../src/stack/services';
-import { makeTopics, servicePorts } from '../src/stack/stack';
+import { createTopics, servicePorts } from '../src/stack/stack';
 
 export interface StackGranary {
   url: string;
@@ -37,7 +37,7 @@ export async function startStackGranary(options: Options): Promise<StackGranary>
     servicePorts(),
     choosePorts(services.length),
     choosePorts(1),
-    makeTopics(kafka, name),
+    createTopics(kafka, name),
   ]);
   const metricsAddresses = metricsPorts.map((each) => `127.0.0.1:${each}`);
   const ofService = (service: ServiceName, i: number) => ({

@@ -10,7 +10,7 @@ import { describeWith, kafkaForTests, minioForTests } from '@granary/shared/test
 import { cacheFolder, installOnce } from '../src/stack/cache';
 import { prepareKafka, startKafka, type Kafka } from '../src/stack/kafka-broker';
 import { kafkaVersion } from '../src/stack/kafka-files';
-import { askKafka } from '../src/stack/kafka-probe';
+import { fetchMetadata } from '../src/stack/kafka-probe';
 import { prepareMinio, startMinio } from '../src/stack/minio-server';
 import { choosePorts, isFree } from '../src/stack/ports';
 import { identify, isAlive } from '../src/stack/processes';
@@ -37,7 +37,7 @@ describeWith(describe, 'kafka')('Kafka', () => {
     expect(second).toEqual(first);
     const port = Number(first.brokers[0]?.split(':')[1]);
     const { sasl: credentials } = first;
-    expect(await askKafka({ port, credentials, timeoutMs: 5000 })).toEqual({ brokers: 1, controller: 1 });
+    expect(await fetchMetadata({ port, credentials, timeoutMs: 5000 })).toEqual({ brokers: 1, controller: 1 });
   });
 
   test('a broker that was killed comes back on its port as the same cluster, and another one is another cluster', async () => {
@@ -50,10 +50,10 @@ describeWith(describe, 'kafka')('Kafka', () => {
       const cluster = await clusterOf(directory);
       program.kill('SIGKILL');
       expect(await program.ended).toBe('kafka has ended (SIGKILL)');
-      await expect(askKafka(probe)).rejects.toThrow('ECONNREFUSED');
+      await expect(fetchMetadata(probe)).rejects.toThrow('ECONNREFUSED');
 
       brokers.push(await startKafka(installation, { run, directory, port }));
-      expect(await askKafka(probe)).toEqual({ brokers: 1, controller: 1 });
+      expect(await fetchMetadata(probe)).toEqual({ brokers: 1, controller: 1 });
       expect(await clusterOf(directory)).toBe(cluster);
 
       const other = path.join(run.directory, 'other');
@@ -78,10 +78,10 @@ describeWith(describe, 'kafka')('a client of Kafka', () => {
     await expect(topicsOf({ brokers, sasl: { ...sasl, username: 'another' } })).rejects.toThrow(/authentication/i);
     await expect(topicsOf({ brokers, sasl: { ...sasl, mechanism: 'plain' } })).rejects.toThrow();
     const port = Number(brokers[0]?.split(':')[1]);
-    await expect(askKafka({ port, timeoutMs: 5000 })).rejects.toThrow('has hung up');
-    await expect(askKafka({ port, credentials: { ...sasl, password: 'another' }, timeoutMs: 5000 })).rejects.toThrow(
-      'Kafka refuses the credentials',
-    );
+    await expect(fetchMetadata({ port, timeoutMs: 5000 })).rejects.toThrow('closed the connection');
+    await expect(
+      fetchMetadata({ port, credentials: { ...sasl, password: 'another' }, timeoutMs: 5000 }),
+    ).rejects.toThrow('Kafka refuses the credentials');
   });
 
   test('finds the password only where its owner may read', async () => {

@@ -4,7 +4,7 @@ import { commonConfig } from '@granary/shared/service/common-config';
 
 /** The environment of the payments service. */
 export const paymentsConfig = commonConfig.extend({
-  /** What keeping a GiB for a day costs beyond the free days. */
+  /** Price of storing a GiB for a day, after the free days. */
   RETENTION_UTIA_PER_GIB_DAY: whole(0, Number.MAX_SAFE_INTEGER).default(1000),
   RETENTION_FREE_DAYS: whole(0, 36_500).default(30),
 });

@@ -2,15 +2,15 @@ import { execute, rows, type Pool, type Queryable } from '@granary/shared/postgr
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 
-/** The names of prices, with the unit of their amount. */
+/** The names of prices, with the unit of the amount. */
 export const priceNames = ['retention_utia_per_gib_day', 'retention_free_days'] as const;
 
 export type PriceName = (typeof priceNames)[number];
 export type PriceList = Record<PriceName, bigint>;
 
 /**
- * Makes a price list the one that is valid: what differs from the latest becomes a price from now on, earlier ones
- * stay as they are. Copies of the service may do it at the same time.
+ * Stores a price list as the valid one: changed prices apply from now on, earlier ones are kept. Replicas of the
+ * service may call it concurrently.
  */
 export async function setPrices(pool: Pool, prices: PriceList, now: Date): Promise<void> {
   await retriedTransaction(pool, async (tx) => {
@@ -18,7 +18,7 @@ export async function setPrices(pool: Pool, prices: PriceList, now: Date): Promi
     const latest = await readPrices(tx);
     for (const name of priceNames) {
       if (latest[name] === prices[name]) continue;
-      // Later than the latest even if a clock went back, or the older price would go on.
+      // Later than the latest even if a clock went back; otherwise the older price would still be the latest.
       await execute(
         tx,
         sql`insert into price (name, amount, valid_from)
@@ -30,7 +30,7 @@ export async function setPrices(pool: Pool, prices: PriceList, now: Date): Promi
   });
 }
 
-/** The latest price of each name; none before the first list was set. */
+/** The latest price of each name; empty before the first list was stored. */
 export async function readPrices(db: Queryable): Promise<Partial<PriceList>> {
   const found = await rows<{ name: PriceName; amount: bigint }>(
     db,

@@ -2,7 +2,7 @@ import type { z } from 'zod';
 import { grpcAddress } from '@granary/shared/config';
 import { commonConfig } from '@granary/shared/service/common-config';
 
-/** The environment of the tasks service. The address may be absent only when data is in the same process. */
+/** The environment of the tasks service. The address may be absent only if data runs in the same process. */
 export const tasksConfig = commonConfig.extend({
   DATA_ADDRESS: grpcAddress.optional(),
 });

@@ -35,7 +35,7 @@ export function tasksHandlers(parts: Parts): Handlers<TasksDefinition> {
 
 const taskNotFound = () => notFound(TASK_NOT_FOUND, 'There is no such task');
 
-/** The task of a job from its events or, where they are still on their way, from the service that does the job. */
+/** The task of a job from its events or, if they have not arrived yet, from the service that runs the job. */
 async function getJobTask({ pool, log, data }: Parts, ticketId: string, call: Call): Promise<Task> {
   const known = await findTask(pool, ticketId);
   if (known && hasEnded(known)) return known;
@@ -44,16 +44,16 @@ async function getJobTask({ pool, log, data }: Parts, ticketId: string, call: Ca
     return known && !isFurther(asked, known) ? known : asked;
   } catch (error) {
     if (!known) throw error;
-    // It may be the job of another service; and what is known is true, if perhaps not the latest.
+    // The job may belong to another service; and the known state is correct, if perhaps not the latest.
     if (!(error instanceof ServiceError && error.reason === TASK_NOT_FOUND)) {
-      log.warn({ err: error, requestId: call.requestId }, 'data could not be asked about a job');
+      log.warn({ err: error, requestId: call.requestId }, 'reading a job from data failed');
     }
     return known;
   }
 }
 
 function fromJob(job: Job): Task {
-  if (!isTaskStatus(job.status)) throw new Error(`data knows a status ${job.status}`);
+  if (!isTaskStatus(job.status)) throw new Error(`data returned the unknown status ${job.status}`);
   return {
     ticketId: job.ticketId,
     appId: job.appId,
@@ -86,7 +86,7 @@ function toMessage(task: Task): TaskMessage {
   };
 }
 
-/** The ticket of a write is its commit, which is there or is not: such a task has no other state. */
+/** A write's ticket is either committed or unknown, so such a task has no other state. */
 function fromCommit(commit: Commit): TaskMessage {
   return {
     ticketId: commit.ticketId,

@@ -5,10 +5,10 @@ import { sql } from '@granary/shared/postgres/sql';
 
 export const TASK_NOT_FOUND = 'TASK_NOT_FOUND';
 
-/** The topic in which services say how their jobs get on. */
+/** The topic on which services publish the progress of their jobs. */
 export const tasksTopic = 'tasks';
 
-/** In their order; a task only moves forward, and not at all once it is Completed or Failed. */
+/** In order. A task only moves forward, and not at all once it is Completed or Failed. */
 const statuses = [
   'Pending',
   'PaymentBroadcast',
@@ -30,7 +30,7 @@ export interface Task {
   /** 0 to 1. */
   progress: number;
   progressLog: string[];
-  /** JSON. */
+  /** JSON text. */
   resultText: string | null;
   createdAt: Date;
   updatedAt: Date;
@@ -44,13 +44,13 @@ export function hasEnded(task: { status: TaskStatus }): boolean {
   return task.status === 'Completed' || task.status === 'Failed';
 }
 
-/** Whether one account of a task is later than another of the same. */
+/** Whether `a` is a later state of a task than `b`. */
 export function isFurther(a: Task, b: Task): boolean {
   const steps = statuses.indexOf(a.status) - statuses.indexOf(b.status);
   return steps > 0 || (steps === 0 && a.updatedAt > b.updatedAt);
 }
 
-/** Lines of the progress log that are kept, the newest. */
+/** The progress log keeps this many of its newest lines. */
 const progressLines = 100;
 
 const eventTypes = ['job.created', 'job.progressed', 'job.completed', 'job.failed'];
@@ -67,7 +67,7 @@ const jobEvent = z.object({
   at: z.iso.datetime({ offset: true }),
 });
 
-/** Keeps tasks up to date with the events of the services that do the work. Types that are not known are not ours. */
+/** Updates tasks from the events of the services that run the jobs. Other event types are ignored. */
 export const handleJobEvent: Handle = async (tx, event) => {
   if (!eventTypes.includes(event.type)) return;
   const parsed = jobEvent.safeParse(event.payload);
@@ -90,7 +90,7 @@ export const handleJobEvent: Handle = async (tx, event) => {
   });
 };
 
-/** Writes a new state; lines of the log are appended. What would be a step back changes nothing. */
+/** Stores a new state and appends its log lines. A step back changes nothing. */
 async function advanceTask(tx: Queryable, task: Task): Promise<void> {
   await execute(
     tx,

@@ -8,7 +8,7 @@ import { stopAll } from '@granary/shared/service/lifecycle';
 import { version } from '@granary/shared/version';
 import { exists } from '../postgres/system-user';
 import { runningFile } from '../stack/running';
-import { baseBackup, holdLog } from './base-backup';
+import { baseBackup, retainLog } from './base-backup';
 import { copyBlobs, missingBytes, type CopiedBlobs } from './blob-copies';
 import { appHeads } from './cut-rows';
 import { makeCut, type Cut } from './cut';
@@ -22,7 +22,7 @@ import { openSource, type Source } from './source';
 
 export interface BackupOptions {
   dataDir: string;
-  /** The directory that holds the backups. */
+  /** The directory that contains the backups. */
   directory: string;
   withoutSeed: boolean;
   say: Say;
@@ -36,15 +36,15 @@ export interface BackupSummary extends CopiedBlobs {
 }
 
 const seedFile = 'wallet-seed';
-/** Of the data directory itself: what is not to be kept, or belongs to the process that runs. */
+/** Files of the data directory that are not backed up, or belong to the running process. */
 const leftOut = /^postgres\.log(\.1)?$|^postgres-password\./;
-/** What must stay free on the target beside what is known to be needed: the log that is written meanwhile. */
+/** Space that must stay free on the target beyond the known need, for log written meanwhile. */
 const reserveBytes = 64 * 1024 * 1024;
 
 /**
- * Copies a data directory while it is in use: the Postgres cluster with its five databases, the objects that its blobs
- * use, and the files with secrets, all as of one moment, the cut. The backup gets its name once all of it is on disk.
- * Throws a ConfigError with what the person who asked for it can mend.
+ * Copies a data directory while it is in use: the Postgres cluster with its five databases, the objects of its blobs,
+ * and the files with secrets, all as of one moment, the cut. The backup is renamed to its final name once all of it is
+ * on disk. Throws a ConfigError for problems that the user can fix.
  */
 export async function makeBackup(options: BackupOptions): Promise<BackupSummary> {
   const { directory, say, signal } = options;
@@ -56,7 +56,7 @@ export async function makeBackup(options: BackupOptions): Promise<BackupSummary>
     const repository = await prepareRepository(directory);
     await refuseTooSmall(source, repository);
     const folder = await beginBackup(directory);
-    // It is not there any more once it is complete.
+    // A complete backup has been renamed, so this removes only an incomplete one.
     stops.push(() => rm(folder, { recursive: true, force: true }));
     say(`Backing up ${source.dataDir} to ${directory} …`);
     const summary = await fill({ ...options, source, repository, folder, startedAt: new Date() }, stops);
@@ -72,20 +72,20 @@ export async function makeBackup(options: BackupOptions): Promise<BackupSummary>
 interface Filling extends BackupOptions {
   source: Source;
   repository: Repository;
-  /** Where this backup is made. */
+  /** The folder of this backup. */
   folder: string;
   startedAt: Date;
 }
 
-/** Fills the folder of a backup, part by part, and gives it its name. `stops` gets what must be undone at the end. */
+/** Fills the folder of a backup, part by part, and renames it. `stops` receives the clean-up actions. */
 async function fill(filling: Filling, stops: Array<() => Promise<void>>): Promise<BackupSummary> {
   const { source, repository, folder, startedAt, say, signal } = filling;
-  // From before the cut until all is copied, objects that are deleted keep their bytes.
-  const holder = await holdObjects(source);
+  // From before the cut until everything is copied, deleted objects keep their bytes.
+  const holder = await pauseObjectRemoval(source);
   stops.push(() => holder.end());
   const replication = await source.connectForReplication();
   stops.push(() => replication.end());
-  await holdLog(replication);
+  await retainLog(replication);
   const cluster = await copyCluster(filling, replication);
   const cut = await makeCut({
     ...{ connect: (database) => source.connect(database), fromLsn: cluster.startLsn, signal },
@@ -100,7 +100,7 @@ async function fill(filling: Filling, stops: Array<() => Promise<void>>): Promis
   const blobs = await copyBlobs({ blobs: cut.blobs, objects, repository, folder, say, signal }).finally(() =>
     objects.close(),
   );
-  // The lock of a connection that broke was lost on the way.
+  // Fails if the connection broke, which would have released the lock.
   await holder.query('select 1');
   const manifest: Manifest = {
     ...{ format: 1, granary: version, objectStore: kind, startedAt: startedAt.toISOString() },
@@ -132,7 +132,7 @@ async function copyCluster(
   return { file: { path: 'postgres.tar', ...sum }, startLsn: startLsn() };
 }
 
-/** The part of the log that leads from the copied cluster to the cut. */
+/** Copies the part of the log from the base backup to the cut. */
 async function copyLog({ source, folder, say, signal }: Filling, { logFiles }: Cut): Promise<ManifestFile[]> {
   await mkdir(path.join(folder, 'wal'), { mode: 0o700 });
   const files: ManifestFile[] = [];
@@ -146,7 +146,7 @@ async function copyLog({ source, folder, say, signal }: Filling, { logFiles }: C
   return files;
 }
 
-/** The files of the data directory itself: passwords, keys and, unless it is left out, the seed of the wallets. */
+/** Copies the files of the data directory itself: passwords, keys and, unless excluded, the seed of the wallets. */
 async function copySecrets({ source, folder, withoutSeed, signal }: Filling): Promise<ManifestFile[]> {
   await mkdir(path.join(folder, 'files'), { mode: 0o700 });
   const files: ManifestFile[] = [];
@@ -166,8 +166,8 @@ async function copySecrets({ source, folder, withoutSeed, signal }: Filling): Pr
   return files;
 }
 
-/** Takes the lock that keeps the bytes of deleted blobs; waits for removals under way. */
-async function holdObjects(source: Source): Promise<Client> {
+/** Takes the lock that keeps the bytes of deleted blobs; waits for removals in progress. */
+async function pauseObjectRemoval(source: Source): Promise<Client> {
   const holder = await source.connect('granary_blobs');
   try {
     await holder.query(`set lock_timeout = '60s'`);
@@ -175,9 +175,12 @@ async function holdObjects(source: Source): Promise<Client> {
     return holder;
   } catch (error) {
     await holder.end();
-    throw new ConfigError('The objects could not be held: another backup of the same data may be under way.', {
-      cause: error,
-    });
+    throw new ConfigError(
+      'The removal of objects could not be paused: another backup of the same data may be under way.',
+      {
+        cause: error,
+      },
+    );
   }
 }
 
@@ -206,7 +209,7 @@ async function clusterBytes(source: Source): Promise<number> {
   }
 }
 
-/** Refuses a target that cannot hold what is there to copy now. */
+/** Refuses a target without space for the data of now. */
 async function refuseTooSmall(source: Source, repository: Repository): Promise<void> {
   const blobs = await source.connect('granary_blobs');
   const neededBytes =
@@ -221,5 +224,5 @@ async function refuseTooSmall(source: Source, repository: Repository): Promise<v
 function refuseInside(directory: string, dataDir: string): void {
   const relative = path.relative(dataDir, directory);
   if (relative !== '' && (relative.startsWith('..') || path.isAbsolute(relative))) return;
-  throw new ConfigError(`${directory} lies in the data directory: keep backups elsewhere, on another disk.`);
+  throw new ConfigError(`${directory} is inside the data directory: keep backups elsewhere, on another disk.`);
 }

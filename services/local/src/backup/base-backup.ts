@@ -2,25 +2,25 @@ import { Readable } from 'node:stream';
 import type { Client, Connection, Submittable } from 'pg';
 import { ConfigError } from '@granary/shared/config';
 
-/** Kinds of messages in the answer to BASE_BACKUP, by their first byte. */
+/** Message kinds in the response to BASE_BACKUP, by their first byte. */
 const archiveKind = 'n'.charCodeAt(0);
 const dataKind = 'd'.charCodeAt(0);
 
 const bufferBytes = 1024 * 1024;
 
 /**
- * Keeps the log from now on for as long as the connection lives, which was opened with `replication: 'true'`. The slot
- * has no place on disk once the connection ends.
+ * Retains the log from now on, as long as the connection, opened with `replication: 'true'`, is open. The temporary
+ * slot is dropped with the connection.
  */
-export async function holdLog(replication: Client): Promise<void> {
+export async function retainLog(replication: Client): Promise<void> {
   const slot = `granary_backup_${process.pid}`;
   await replication.query(`CREATE_REPLICATION_SLOT ${slot} TEMPORARY PHYSICAL (RESERVE_WAL true)`);
 }
 
 /**
- * The whole cluster without its log, as a tar archive, while it is being written to. Postgres checks the checksums of all
- * pages on the way. What it answers is consistent only after the log has been replayed, from the start of this call on
- * and at least to its end. `startLsn` is known once bytes have come.
+ * Streams the whole cluster without its log as a tar archive, while it is in use. Postgres verifies the checksums of
+ * all pages. The archive is consistent only after replaying the log from the start of this call at least to its end.
+ * `startLsn` is available once the first bytes have arrived.
  */
 export function baseBackup(replication: Client, label: string): { archive: Readable; startLsn: () => string } {
   const options = `LABEL '${label}', CHECKPOINT 'fast', WAL false, WAIT false, MANIFEST 'no', TARGET 'client'`;
@@ -29,22 +29,22 @@ export function baseBackup(replication: Client, label: string): { archive: Reada
   return { archive: query.stream, startLsn: () => query.rows[0]?.[0] ?? '' };
 }
 
-/** Takes the bytes of the one archive out of the messages. */
+/** Extracts the bytes of the only archive from the messages. */
 function unwrap(): (message: Buffer) => Buffer | undefined {
   let archives = 0;
   return (message) => {
     if (message[0] === archiveKind && ++archives > 1) {
       throw new ConfigError('The cluster has tablespaces of its own, which a backup does not cover.');
     }
-    // A copy: the parser uses its buffer again.
+    // A copy, because the parser reuses its buffer.
     return message[0] === dataKind ? Buffer.from(message.subarray(1)) : undefined;
   };
 }
 
-/** A statement of `pg` whose COPY data are a stream; the server waits while nobody reads. */
+/** A `pg` statement with its COPY data as a stream; backpressure pauses the server. */
 class CopyOut implements Submittable {
   readonly stream: Readable;
-  /** What comes around the copy; the first row begins with the position in the log where the backup starts. */
+  /** Rows around the COPY data; the first one begins with the log position at which the backup starts. */
   readonly rows: string[][] = [];
   private connection: Connection | undefined;
   private isOver = false;
@@ -58,7 +58,7 @@ class CopyOut implements Submittable {
       highWaterMark: bufferBytes,
       read: () => void this.connection?.stream.resume(),
       destroy: (error, done) => {
-        // Nothing but the end of the connection ends a copy.
+        // A COPY can be aborted only by closing the connection.
         if (!this.isOver) this.connection?.stream.destroy();
         done(error);
       },

@@ -14,17 +14,17 @@ const copiesAtOnce = 8;
 export const blobsFile = 'blobs.ndjson';
 
 export interface CopiedBlobs {
-  /** Different contents that the blobs of this backup have, and their bytes. */
+  /** Distinct contents of the blobs in this backup, and their bytes. */
   contents: number;
   sizeBytes: number;
-  /** Those that the target did not have. */
+  /** Contents that the target did not have. */
   copied: number;
   copiedBytes: number;
 }
 
-/** Copies the contents of all objects in use that the target does not have, and lists all of them in `blobs.ndjson`. */
+/** Copies the contents of all used objects that the target does not have, and lists all of them in `blobs.ndjson`. */
 export async function copyBlobs(options: {
-  /** Sees the database of blobs as it was at the cut. */
+  /** A snapshot of the database of blobs at the cut. */
   blobs: Client;
   objects: ObjectCopies;
   repository: Repository;
@@ -36,12 +36,12 @@ export async function copyBlobs(options: {
   const sums = new Map<string, number>();
   const underWay = new Map<string, Promise<void>>();
   const counts = { copied: 0, copiedBytes: 0 };
-  const progress = startProgress(say, (done) => `  blobs: ${done} looked at, ${counts.copied} copied`);
+  const progress = startProgress(say, (done) => `  blobs: ${done} checked, ${counts.copied} copied`);
   const copyOne = async ({ key, appId, isStored, ...sum }: ObjectRow): Promise<void> => {
     if (!(await repository.hasBlob(sum))) {
       const source = await objects.read(key);
       if (source === undefined) {
-        // An upload that was under way at the cut and is not committed.
+        // An uncommitted upload, in progress at the cut.
         if (!isStored) return;
         throw new ConfigError(`The object ${key} of the app ${appId} is missing in the object store.`);
       }
@@ -65,11 +65,13 @@ export async function copyBlobs(options: {
   await forEachConcurrently(copiesAtOnce, usedObjects(blobs), copy);
   const { file, lines } = await writeLines(path.join(folder, blobsFile), listed(sums));
   const sizeBytes = [...sums.values()].reduce((total, size) => total + size, 0);
-  say(`  blobs: ${counts.copied} copied (${inMebibytes(counts.copiedBytes)}), ${lines - counts.copied} already there`);
+  say(
+    `  blobs: ${counts.copied} copied (${inMebibytes(counts.copiedBytes)}), ${lines - counts.copied} already in the backup directory`,
+  );
   return { file, contents: lines, sizeBytes, ...counts };
 }
 
-/** Bytes of the contents in use that the target does not have. */
+/** Bytes of the used contents that the target does not have. */
 export async function missingBytes(blobs: Client, repository: Repository): Promise<number> {
   const counted = new Set<string>();
   let total = 0;
@@ -81,7 +83,7 @@ export async function missingBytes(blobs: Client, repository: Repository): Promi
   return total;
 }
 
-/** The contents that a backup lists. */
+/** The contents listed by a backup. */
 export const listedBlobs = (folder: string): AsyncGenerator<FileSum> =>
   readLines<FileSum>(path.join(folder, blobsFile));
 

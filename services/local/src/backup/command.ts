@@ -1,7 +1,7 @@
 import type { Say } from './progress';
 
 /**
- * The body of a command: runs to its end or until a signal, prints a sentence when it fails, and sets the exit code.
+ * Runs the body of a command until it ends or a signal arrives, prints an error as a sentence, and sets the exit code.
  */
 export async function runCommand(name: string, run: (say: Say, signal: AbortSignal) => Promise<void>): Promise<void> {
   const ending = new AbortController();
@@ -10,7 +10,7 @@ export async function runCommand(name: string, run: (say: Say, signal: AbortSign
     await run((line) => console.log(line), ending.signal);
   } catch (error) {
     process.exitCode = 1;
-    if (ending.signal.aborted) console.error(`${name} was interrupted. What was begun is removed.`);
+    if (ending.signal.aborted) console.error(`${name} was interrupted. Partial results are removed.`);
     else console.error(`${name} failed: ${error instanceof Error ? error.message : String(error)}`);
   }
 }

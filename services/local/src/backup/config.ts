@@ -10,7 +10,7 @@ export const backupConfig = z.object({
 /** The environment of `npm run restore`. */
 export const restoreConfig = z.object({
   BACKUP_DIR: z.string({ error: 'say where from: npm run restore -- <directory>' }).min(1),
-  /** Absent: where `npm start` keeps its data, or `npm run stack` if the backup is one of the stack. */
+  /** Default: the data directory of `npm start`, or of `npm run stack` if the backup was taken from the stack. */
   DATA_DIR: z.string().min(1).optional(),
   RESTORE_REPLACE: z.stringbool().default(false),
 });

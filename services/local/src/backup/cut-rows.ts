@@ -2,10 +2,10 @@ import type { Client } from 'pg';
 
 const pageRows = 1_000;
 
-/** An app that is not deleted, with the last link of its hash chain. */
+/** An app that is not deleted, with the head of its hash chain. */
 export interface AppHead {
   appId: string;
-  /** Decimal; names the schema of the app. */
+  /** Decimal; part of the name of the app's schema. */
   number: string;
   /** Decimal. */
   height: string;
@@ -13,18 +13,18 @@ export interface AppHead {
   hash: string;
 }
 
-/** An object that blobs use. */
+/** An object used by blobs. */
 export interface ObjectRow {
   key: string;
   appId: string;
   /** Hex. */
   sha256: string;
   sizeBytes: number;
-  /** False: it may have no bytes yet, for its upload was not committed. */
+  /** False: its upload was not committed, so it may have no bytes. */
   isStored: boolean;
 }
 
-/** The apps of the database of data, by number. */
+/** The apps in the database of data, by number. */
 export async function* appHeads(data: Client): AsyncGenerator<AppHead> {
   for (let last = '0'; ;) {
     const { rows } = await data.query<AppHead>(
@@ -39,7 +39,7 @@ export async function* appHeads(data: Client): AsyncGenerator<AppHead> {
   }
 }
 
-/** The objects that blobs of the database of blobs use and are not deleted, by key. */
+/** The objects used by blobs that are not deleted, by key. */
 export async function* usedObjects(blobs: Client): AsyncGenerator<ObjectRow> {
   for (let last = ''; ;) {
     const { rows } = await blobs.query<Omit<ObjectRow, 'sizeBytes'> & { sizeBytes: string }>(

@@ -2,29 +2,29 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
 import { ConfigError } from '@granary/shared/config';
 
-/** How long writers may be made to wait at once, by a lock that waits for those before it. */
+/** The longest that one attempt may block writers while it waits for those in progress. */
 const lockTimeoutMs = 250;
 const lockPauseMs = 200;
 const lockPatienceMs = 120_000;
 
-/** One moment in the log of the cluster, and what was in two of its databases at that moment. */
+/** One moment in the log of the cluster, with snapshots of two of its databases at that moment. */
 export interface Cut {
   restorePoint: string;
-  /** Position in the log behind the restore point. */
+  /** Log position after the restore point. */
   lsn: string;
-  /** By the clock of the database. */
+  /** Time of the database. */
   at: Date;
-  /** Names of the files of the log from `fromLsn` up to the restore point, complete. */
+  /** Names of the complete log files from `fromLsn` to the restore point. */
   logFiles: string[];
-  /** Connections that see their database as it was at the cut, until they end. */
+  /** Connections with a snapshot of their database at the cut, until they end. */
   data: Client;
   blobs: Client;
 }
 
 /**
- * Writes a restore point into the log while nobody changes the head of an app or the rows of blobs. So what the two
- * snapshots see is exactly what a recovery to the restore point brings back. Writers wait for some milliseconds.
- * `connect` opens a superuser's connection to a database; all that is opened here but the snapshots is closed here.
+ * Writes a restore point into the log while no transaction changes the head of an app or the rows of blobs. So the two
+ * snapshots see exactly what a recovery to the restore point restores. Writers wait for some milliseconds. `connect`
+ * opens a superuser connection to a database; all connections except the two snapshots are closed.
  */
 export async function makeCut(options: {
   connect: (database: string) => Promise<Client>;
@@ -64,8 +64,8 @@ export async function makeCut(options: {
 }
 
 /**
- * Begins a transaction on each connection, which keeps writers away from its tables. The locks wait for the writers under
- * way, and new writers wait behind them, so they are given up soon and tried again.
+ * Begins a transaction on each connection that locks its tables against writers. A lock waits for the writers in
+ * progress, and new writers queue behind it, so each attempt is short and retried.
  */
 async function withLocks(data: Client, blobs: Client, signal: AbortSignal): Promise<void> {
   const untilMs = Date.now() + lockPatienceMs;
@@ -79,14 +79,16 @@ async function withLocks(data: Client, blobs: Client, signal: AbortSignal): Prom
       const isLate = error instanceof DatabaseError && error.code === '55P03';
       if (!isLate) throw error;
       if (Date.now() > untilMs) {
-        throw new ConfigError('No moment was found at which no write was under way; a transaction may be stuck.');
+        throw new ConfigError(
+          'The tables could not be locked for the cut, because writes never stopped; a transaction may be stuck.',
+        );
       }
       await delay(lockPauseMs * (0.5 + Math.random()), undefined, { signal });
     }
   }
 }
 
-/** Begins a new file of the log, so that those with what lies between the positions are written out and change no more. */
+/** Switches to a new log file, so that the files with the log between the positions are complete and final. */
 async function closeLog(client: Client, fromLsn: string, toLsn: string): Promise<string[]> {
   await client.query('select pg_switch_wal()');
   const { rows } = await client.query<{ name: string }>(

@@ -3,7 +3,7 @@ import { open, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { createMeasure } from '@granary/shared/objects/store';
 
-/** The size of a file and the SHA-256 of its bytes, in hex. */
+/** The size and the SHA-256 (hex) of a file. */
 export interface FileSum {
   sizeBytes: number;
   sha256: string;
@@ -12,8 +12,8 @@ export interface FileSum {
 const bufferBytes = 1024 * 1024;
 
 /**
- * Writes a new file that its owner alone may read, and syncs it. A file that cannot be completed is removed.
- * `onBytes` is called with the size of each chunk.
+ * Writes and syncs a new file that only its owner can read. A partial file is removed. `onBytes` is called with the
+ * size of each chunk.
  */
 export async function writeHashed(
   file: string,
@@ -41,12 +41,12 @@ export async function hashFile(file: string, onBytes: (count: number) => void = 
   return measure.result();
 }
 
-/** The file is opened when the first chunk is asked for; a stream that nobody reads yet would fail without a listener. */
+/** Opens the file when the first chunk is read; an unread stream would emit an error without a listener. */
 export async function* readChunks(file: string): AsyncGenerator<Buffer> {
   yield* createReadStream(file, { highWaterMark: bufferBytes }) as AsyncIterable<Buffer>;
 }
 
-/** Makes the entries of a directory survive a power cut. */
+/** Syncs a directory, so that its entries survive a power failure. */
 export async function syncDirectory(directory: string): Promise<void> {
   const handle = await open(directory, 'r');
   try {

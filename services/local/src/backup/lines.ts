@@ -6,7 +6,7 @@ import type { ManifestFile } from './manifest';
 
 const batchBytes = 64 * 1024;
 
-/** Writes values as lines of JSON. */
+/** Writes values as lines of JSON (NDJSON). */
 export async function writeLines<T extends object>(
   file: string,
   values: AsyncIterable<T>,

@@ -12,7 +12,7 @@ import type { Say } from './progress';
 
 export type ObjectStoreKind = 'files' | 'minio';
 
-/** The objects of a data directory. Its MinIO is started unless it runs. */
+/** Opens the objects of a data directory; starts its MinIO if it is not running. */
 export async function openObjects(
   kind: ObjectStoreKind,
   dataDir: string,

@@ -1,4 +1,4 @@
-/** Gets a line for the person who started the command. */
+/** Prints a line for the user of the command. */
 export type Say = (line: string) => void;
 
 const everyMs = 2_000;
@@ -7,7 +7,7 @@ export interface Progress {
   add(count: number): void;
 }
 
-/** Prints how much of a total is done, at most every two seconds. */
+/** Prints progress towards a total, at most every two seconds. */
 export function startProgress(say: Say, line: (done: number) => string): Progress {
   let done = 0;
   let printedMs = Date.now();

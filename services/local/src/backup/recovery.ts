@@ -12,9 +12,8 @@ import { quiet } from './source';
 const logFolder = 'wal/';
 
 /**
- * Unpacks the cluster of a backup into a data directory that has the files with the passwords already, starts it and
- * has it replay its log up to the cut, and no further. From there on it writes a new timeline, by which the outboxes
- * know that a new epoch begins.
+ * Unpacks the cluster of a backup into a data directory that already contains the password files, starts it and replays
+ * its log up to the cut. Recovery begins a new timeline, by which the outboxes detect a new epoch.
  */
 export async function recoverCluster(
   folder: string,
@@ -49,11 +48,11 @@ async function replay(
   const settingsFile = path.join(directory, 'postgresql.auto.conf');
   const settings = await readFile(settingsFile, 'utf8');
   const recovery = [
-    // All that is needed of the log lies in pg_wal.
+    // All required log files are in pg_wal.
     `restore_command = 'false'`,
     `recovery_target_name = '${cut.restorePoint}'`,
     `recovery_target_action = 'promote'`,
-    // Nobody connects before the cut is reached.
+    // No connections before the cut is reached.
     `hot_standby = 'off'`,
   ];
   await writeFile(settingsFile, `${settings}\n${recovery.join('\n')}\n`);

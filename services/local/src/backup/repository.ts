@@ -8,22 +8,22 @@ import { syncDirectory, writeHashed, type FileSum } from './hashed-file';
 import { manifestFile } from './manifest';
 
 /**
- * A directory that holds backups. Each is a folder `backup-<time>`, which gets that name when it is complete. `blobs/`
- * has the bytes of the blobs of all of them, each content once, in files named for their SHA-256.
+ * A directory of backups. Each is a folder `backup-<time>`, named so when it is complete. `blobs/` contains the bytes
+ * of the blobs of all backups, each content once, in files named after their SHA-256.
  */
 const backupPrefix = 'backup-';
 const incompletePrefix = '.incomplete-';
 const incomingPrefix = '.incoming-';
 const blobsFolder = 'blobs';
-/** From this age on an unfinished backup of another machine counts as given up. */
+/** An unfinished backup of another machine counts as abandoned after this long without an update. */
 const foreignMs = 7 * 86_400_000;
 
 export interface Repository {
   directory: string;
-  /** Path of the file with these bytes, whether it exists or not. */
+  /** Path of the file for this content, whether it exists or not. */
   blobFile(sha256: string): string;
   hasBlob(sum: FileSum): Promise<boolean>;
-  /** Adds a content if it has the size and hash that it should have, else throws `mismatch`. */
+  /** Adds a content if its size and hash are correct, else throws `mismatch`. */
   addBlob(sum: FileSum, source: AsyncIterable<Buffer>, mismatch: string, signal: AbortSignal): Promise<void>;
 }
 
@@ -49,26 +49,26 @@ export const openRepository = (directory: string): Repository => {
   };
 };
 
-/** Makes a directory ready to take a backup, and removes what backups that were killed have left in it. */
+/** Prepares a directory for a backup, and removes the remains of killed backups. */
 export async function prepareRepository(directory: string): Promise<Repository> {
   try {
     await mkdir(path.join(directory, blobsFolder), { recursive: true, mode: 0o700 });
     await access(directory, constants.W_OK);
     for (const folder of [directory, path.join(directory, blobsFolder)]) await removeAbandoned(folder);
   } catch (error) {
-    throw new ConfigError(`${directory} cannot take a backup: ${(error as Error).message}`, { cause: error });
+    throw new ConfigError(`${directory} cannot store a backup: ${(error as Error).message}`, { cause: error });
   }
   return openRepository(directory);
 }
 
-/** A folder of a backup that is being made; nobody takes it for a complete one. */
+/** Creates the folder of a backup in progress; its name distinguishes it from a complete one. */
 export async function beginBackup(directory: string): Promise<string> {
   const folder = path.join(directory, `${incompletePrefix}${uniqueSuffix()}`);
   await mkdir(folder, { mode: 0o700 });
   return folder;
 }
 
-/** Gives a complete backup its name, and returns that. */
+/** Renames a complete backup to its final name, and returns that. */
 export async function completeBackup(directory: string, folder: string, at: Date): Promise<string> {
   await syncDirectory(folder);
   const base = `${backupPrefix}${at.toISOString().slice(0, 19).replaceAll(':', '-')}Z`;
@@ -81,7 +81,9 @@ export async function completeBackup(directory: string, folder: string, at: Date
   }
 }
 
-/** The newest backup of a directory, or the directory itself where it is a backup. Throws a ConfigError without one. */
+/**
+ * The newest backup of a directory, or the directory itself if it is a backup. Throws a ConfigError if there is none.
+ */
 export async function findBackup(directory: string): Promise<{ folder: string; repository: Repository }> {
   if (await exists(path.join(directory, manifestFile))) {
     return { folder: directory, repository: openRepository(path.dirname(directory)) };
@@ -102,7 +104,7 @@ export async function freeBytes(directory: string): Promise<number> {
 
 const outOfSpace = new Set(['ENOSPC', 'EDQUOT', 'EFBIG']);
 
-/** The error as a sentence where it says that there is no room. */
+/** Describes the error in a sentence if it reports a full disk. */
 export function explainFull(error: unknown, directory: string): unknown {
   const { code } = error as NodeJS.ErrnoException;
   if (code === undefined || !outOfSpace.has(code)) return error;
@@ -127,5 +129,5 @@ async function removeAbandoned(folder: string): Promise<void> {
   }
 }
 
-/** Names this process, so that what it leaves when it is killed can be told from what others are writing. */
+/** Identifies this process, so that its remains can be distinguished from backups in progress. */
 const uniqueSuffix = (): string => `${identify(process.pid) ?? '0-gone'}.${randomBytes(6).toString('hex')}`;

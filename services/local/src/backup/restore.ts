@@ -23,10 +23,10 @@ import { quiet, runningPort } from './source';
 import { verifyChains, type CheckedChains } from './verify-chains';
 
 export interface RestoreOptions {
-  /** A directory with backups, of which the newest is taken, or one backup. */
+  /** One backup, or a directory of backups, of which the newest is restored. */
   directory: string;
   dataDir: string;
-  /** Whether a data directory that is in use may be replaced; what is in it is moved aside. */
+  /** Whether a data directory that is not empty may be replaced; its contents are moved aside. */
   replace: boolean;
   say: Say;
   signal: AbortSignal;
@@ -39,7 +39,7 @@ export interface RestoreSummary extends CheckedChains {
   blobs: number;
   blobBytes: number;
   hasSeed: boolean;
-  /** Where what was in the data directory is now. */
+  /** Where the previous contents of the data directory were moved. */
   movedTo?: string;
 }
 
@@ -47,13 +47,13 @@ const stagingPrefix = '.restoring-';
 const foreignMs = 7 * 86_400_000;
 const reserveBytes = 64 * 1024 * 1024;
 const writesAtOnce = 8;
-/** Their places in Kafka are those of a broker that is not restored. */
+/** Consumers whose offsets refer to a Kafka broker, which is not restored. */
 const consumerDatabases = ['granary_blobs', 'granary_finance', 'granary_tasks'];
 
 /**
- * Brings a backup back as a data directory: checks all files, recovers the cluster to the cut, recomputes the hash chain
- * of every app, and writes and checks the bytes of every blob. Only then does it come into its place; until then it is in
- * a folder beside it. Throws a ConfigError that names the first difference.
+ * Restores a backup to a data directory: checks all files, recovers the cluster to the cut, recomputes the hash chain
+ * of every app, and writes and checks the bytes of every blob. All of this happens in a staging folder beside the data
+ * directory, which is moved into place at the end. Throws a ConfigError that names the first difference.
  */
 export async function restoreBackup(options: RestoreOptions): Promise<RestoreSummary> {
   const { say, signal } = options;
@@ -103,7 +103,7 @@ async function restoreInto(staging: string, restoring: Restoring): Promise<Resto
     if (!file.startsWith('files/')) continue;
     const to = path.join(staging, path.basename(file));
     await copyFile(path.join(folder, file), to);
-    // A copy of the backup may have lost it.
+    // Copying the backup may have dropped the directory.
     await chmod(to, 0o600);
   }
   say('  recovering the databases to the cut …');
@@ -118,7 +118,7 @@ async function restoreInto(staging: string, restoring: Restoring): Promise<Resto
     for (const database of consumerDatabases) {
       await withClient(postgres, database, (client) => client.query('delete from bus_offset'));
     }
-    // So that the stop has little left to write.
+    // A checkpoint, so that the stop has little to write.
     await withClient(postgres, 'postgres', (client) => client.query('checkpoint'));
     return { ...chains, ...blobs };
   } finally {
@@ -126,7 +126,7 @@ async function restoreInto(staging: string, restoring: Restoring): Promise<Resto
   }
 }
 
-/** Writes every object that a blob uses, and checks its bytes on the way. */
+/** Writes every object used by a blob, and checks its bytes. */
 async function writeBlobs(
   staging: string,
   blobs: Client,
@@ -134,7 +134,7 @@ async function writeBlobs(
 ): Promise<{ blobs: number; blobBytes: number }> {
   const listed = new Set<string>();
   for await (const { sha256 } of listedBlobs(folder)) listed.add(sha256);
-  if (listed.size !== manifest.blobs.contents) throw new ConfigError('The list of blobs has another length.');
+  if (listed.size !== manifest.blobs.contents) throw new ConfigError('The list of blobs has the wrong length.');
   const objects = await openObjects(manifest.objectStore, staging, say, signal);
   const written = { blobs: 0, blobBytes: 0 };
   const progress = startProgress(
@@ -145,7 +145,7 @@ async function writeBlobs(
     signal.throwIfAborted();
     const file = repository.blobFile(sha256);
     if (!listed.has(sha256)) {
-      // Of an upload that was not committed there may be no bytes.
+      // An uncommitted upload may have no bytes.
       if (!isStored) return;
       throw new ConfigError(`The blob ${sha256} of the app ${appId} is not in the backup.`);
     }
@@ -188,7 +188,7 @@ function refuseDifferent(file: string, found: FileSum, expected: FileSum): void 
   if (found.sha256 !== expected.sha256) throw new ConfigError(`${file} is damaged: its SHA-256 differs.`);
 }
 
-/** Makes the data directory where needed. Throws a ConfigError when it is in use, or full and not to be replaced. */
+/** Creates the data directory if needed. Throws a ConfigError if it is in use, or not empty and not to be replaced. */
 async function prepareDataDir({ dataDir, replace, say }: RestoreOptions): Promise<string> {
   const home = await openDataDir(dataDir, await findPostgresUser(dataDir));
   if (await exists(path.join(home, 'postgres', 'PG_VERSION'))) {
@@ -204,18 +204,21 @@ async function prepareDataDir({ dataDir, replace, say }: RestoreOptions): Promis
   }
   if (!replace && (await readdir(home)).length > 0) {
     throw new ConfigError(
-      `${home} is not empty: restore to another directory, or add --replace to move what is there aside.`,
+      `${home} is not empty: restore to another directory, or add --replace to move its contents aside.`,
     );
   }
   return home;
 }
 
-/** Moves what was restored into the data directory, the cluster last: without it nothing looks like one. */
+/**
+ * Moves the restored data into the data directory, the cluster last: without one the directory is not a valid data
+ * directory.
+ */
 async function moveIntoPlace(staging: string, dataDir: string, replace: boolean): Promise<string | undefined> {
   const inTheWay = (await readdir(dataDir)).filter((name) => !name.startsWith(stagingPrefix));
   let movedTo: string | undefined;
   if (inTheWay.length > 0) {
-    if (!replace) throw new ConfigError(`${dataDir} is not empty any more.`);
+    if (!replace) throw new ConfigError(`${dataDir} is no longer empty.`);
     movedTo = path.join(dataDir, `before-restore-${new Date().toISOString().slice(0, 19).replaceAll(':', '-')}Z`);
     await mkdir(movedTo, { mode: 0o700 });
     for (const name of inTheWay) {

@@ -12,20 +12,17 @@ import type { Say } from './progress';
 
 const answerPatienceMs = 30_000;
 
-/** A data directory whose Postgres runs, by itself or because it was started for the backup. */
+/** A data directory with a running Postgres, found running or started for the backup. */
 export interface Source {
   dataDir: string;
-  /** A superuser's connection to a database. */
+  /** Opens a superuser connection to a database. */
   connect(database: string): Promise<Client>;
-  /** A superuser's connection for commands of replication. */
+  /** Opens a superuser connection for replication commands. */
   connectForReplication(): Promise<Client>;
   stop(): Promise<void>;
 }
 
-/**
- * The data directory that is meant: the one that was named, else the default one of `npm start` or that of
- * `npm run stack`, whichever exists.
- */
+/** Returns the given data directory, else the existing default directory of `npm start` or `npm run stack`. */
 export async function chooseDataDir(explicit: string | undefined): Promise<string> {
   if (explicit !== undefined) return (await resolveDataDir({ explicit, defaultDir: explicit })).dataDir;
   const found = new Set<string>();
@@ -41,24 +38,24 @@ export async function chooseDataDir(explicit: string | undefined): Promise<strin
   return dataDir;
 }
 
-/** Connects to the Postgres of a data directory, and starts it when it does not run. */
+/** Connects to the Postgres of a data directory; starts it if it is not running. */
 export async function openSource(dataDir: string, say: Say): Promise<Source> {
   if (!(await exists(path.join(dataDir, 'postgres', 'PG_VERSION')))) {
     throw new ConfigError(
       (await exists(path.join(dataDir, 'docker')))
         ? `The databases of ${dataDir} are in volumes of Docker, which this command does not back up.`
-        : `There is no Postgres cluster in ${dataDir}; one that runs elsewhere is backed up with its own tools.`,
+        : `There is no Postgres cluster in ${dataDir}; back up an external Postgres with its own tools.`,
     );
   }
   const cluster = await openCluster(dataDir, quiet(say));
   const port = await runningPort(cluster);
   if (port !== undefined) return { ...connections(cluster, port), stop: () => Promise.resolve() };
-  say('Granary does not run here; its Postgres is started for the backup.');
+  say('Granary is not running; its Postgres is started for the backup.');
   const postgres = await startPostgres({ dataDir, log: quiet(say) });
   return { ...connections(cluster, postgres.port), stop: () => postgres.stop() };
 }
 
-/** The port on which the cluster answers, undefined when it does not run. */
+/** The port of the running cluster; undefined if it is not running. */
 export async function runningPort(cluster: Cluster): Promise<number | undefined> {
   for (const untilMs = Date.now() + answerPatienceMs; ;) {
     const file = await readPostmasterFile(cluster);
@@ -69,14 +66,16 @@ export async function runningPort(cluster: Cluster): Promise<number | undefined>
     } catch (error) {
       // It may be starting or shutting down.
       if (Date.now() > untilMs) {
-        throw new ConfigError(`Postgres runs on ${cluster.directory} and gives no answer: ${(error as Error).message}`);
+        throw new ConfigError(
+          `Postgres runs on ${cluster.directory} and does not respond: ${(error as Error).message}`,
+        );
       }
       await delay(100);
     }
   }
 }
 
-/** Of what the start of Postgres logs, the person at the command gets the warnings. */
+/** Prints only the warnings of Postgres's start log. */
 export const quiet = (say: Say): PostgresLog => ({ info: () => {}, warn: say });
 
 function connections(cluster: Cluster, port: number): Omit<Source, 'stop'> {
@@ -94,7 +93,7 @@ function connections(cluster: Cluster, port: number): Omit<Source, 'stop'> {
 }
 
 async function connected(client: Client): Promise<Client> {
-  // An end that nobody expects is met by the statement that comes next; without a listener it would end Node.
+  // The next statement reports an unexpected end; without a listener it would end the process.
   client.on('error', () => {});
   await client.connect();
   return client;

@@ -12,8 +12,8 @@ export interface CheckedChains {
 }
 
 /**
- * Recomputes the hash chain of every app link by link, and compares the apps and where their chains end with `expected`.
- * Throws a ConfigError that names the first difference.
+ * Recomputes the hash chain of every app link by link, and compares the apps and their heads with `expected`. Throws a
+ * ConfigError that names the first difference.
  */
 export async function verifyChains(data: Client, expected: AsyncIterable<AppHead>, say: Say): Promise<CheckedChains> {
   const wanted = new Map<string, AppHead>();

@@ -14,7 +14,7 @@ const run = promisify(execFile);
 export interface Binaries {
   initdb: string;
   postgres: string;
-  /** Where the copy lies, when the installed package could not be used in place. */
+  /** The directory of the copy, if the installed package could not be used in place. */
   copiedTo?: string;
 }
 
@@ -24,9 +24,9 @@ interface Link {
 }
 
 /**
- * Finds the server's binaries in the installed package and makes sure that the given user can run them. Where it
- * cannot (a folder above that only root may enter, a read-only package whose library links were never made), they are
- * copied once to a place where it can.
+ * Finds the server's binaries in the installed package and checks that the given user can run them. If it cannot (a
+ * parent directory that only root may enter, a read-only package without its library links), the binaries are copied
+ * once to a directory where it can.
  */
 export async function findBinaries(user: SystemUser | undefined): Promise<Binaries> {
   const packageDir = locatePackage();
@@ -67,7 +67,9 @@ function locatePackage(): string {
   }
 }
 
-/** npm packages cannot hold symbolic links; the package's install script makes them, but npm may have blocked it. */
+/**
+ * npm packages cannot contain symbolic links; the package's install script creates them, but npm may have blocked it.
+ */
 async function makeLinks(directory: string, links: Link[]): Promise<void> {
   for (const { source, target } of links) {
     const link = path.join(directory, target);
@@ -80,7 +82,9 @@ async function makeLinks(directory: string, links: Link[]): Promise<void> {
   }
 }
 
-/** Runs the server's `--version`, which fails when the path is closed, a library is missing or the system too old. */
+/**
+ * Runs `postgres --version`, which fails if the path is not accessible, a library is missing or the system is too old.
+ */
 async function check(directory: string, user: SystemUser | undefined): Promise<Binaries> {
   const binaries = {
     initdb: path.join(directory, 'native/bin/initdb'),
@@ -101,7 +105,7 @@ async function nameOfCopy(packageDir: string): Promise<string> {
   return `postgres-${version}-${hash.digest('hex').slice(0, 12)}`;
 }
 
-/** A folder in a place where anyone may write could have been put there by anyone: we run only what we copied. */
+/** Anyone could have created a directory in a world-writable place: only our own copy is executed. */
 async function refuseForeign(directory: string): Promise<void> {
   const { uid, mode } = await lstat(directory);
   if (process.getuid && (uid !== process.getuid() || (mode & 0o022) !== 0)) {
@@ -122,7 +126,7 @@ async function copyPackage(packageDir: string, links: Link[], copy: string): Pro
     await rename(staging, copy);
   } catch (error) {
     await rm(staging, { recursive: true, force: true });
-    // Another start made the same copy in the meantime.
+    // A concurrent start has created the same copy.
     if (!(await exists(copy))) throw error;
   }
 }

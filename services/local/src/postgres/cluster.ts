@@ -23,7 +23,7 @@ import { asUser, exists, findPostgresUser, type SystemUser } from './system-user
 
 const run = promisify(execFile);
 
-/** Takes what is worth a line of the log. */
+/** Receives log lines. */
 export interface PostgresLog {
   info: (message: string) => void;
   warn: (message: string) => void;
@@ -32,11 +32,11 @@ export interface PostgresLog {
 const majorVersion = '18';
 const stagingPrefix = 'postgres-initdb-';
 
-/** A database cluster on disk, and what is needed to run it. */
+/** A database cluster on disk, with the user, binaries and passwords needed to run it. */
 export interface Cluster {
-  /** Absolute real path of the data directory that holds it. */
+  /** Absolute real path of the data directory. */
   dataDir: string;
-  /** Absolute real path of the cluster itself. */
+  /** Absolute real path of the cluster. */
   directory: string;
   logFile: string;
   binaries: Binaries;
@@ -45,8 +45,8 @@ export interface Cluster {
 }
 
 /**
- * Opens the cluster of a data directory and makes it when there is none. It is made in a folder beside its place and
- * renamed into it, so a crash in the middle, or two starts at once, never leave half a cluster.
+ * Opens the cluster of a data directory, or creates one. A new cluster is created in a temporary directory and renamed,
+ * so that neither a crash nor two concurrent starts leave a partial cluster.
  */
 export async function openCluster(dataDir: string, log: PostgresLog): Promise<Cluster> {
   const user = await findPostgresUser(path.resolve(dataDir));
@@ -59,7 +59,7 @@ export async function openCluster(dataDir: string, log: PostgresLog): Promise<Cl
   const version = (await readFile(path.join(directory, 'PG_VERSION'), 'utf8')).trim();
   if (version !== majorVersion) {
     throw new StartError(
-      `${directory} was made by Postgres ${version}, and this is Postgres ${majorVersion}. Dump it with the release that made it, and restore the dump here.`,
+      `${directory} was created by Postgres ${version}, and this is Postgres ${majorVersion}. Dump it with the release that created it, and restore the dump here.`,
     );
   }
   return {
@@ -68,16 +68,16 @@ export async function openCluster(dataDir: string, log: PostgresLog): Promise<Cl
     logFile: path.join(home, 'postgres.log'),
     binaries,
     user,
-    // The superuser has the secret itself. Each service's role has a password made from it, which does not give away
-    // the others.
+    // The superuser's password is the secret itself. The password of each service's role is derived from it and does
+    // not reveal the others.
     passwordOf: (role) =>
       role === 'postgres' ? secret : createHmac('sha256', secret).update(role).digest('base64url'),
   };
 }
 
 /**
- * Removes what crashed starts left. Only for the holder of the lock: nobody else's cluster can come into place now. A
- * start that was slower may still write into its folder; it removes that itself when it finds the cluster in place.
+ * Removes the temporary directories of crashed starts. Requires the lock: no other process can install a cluster now. A
+ * concurrent start may still write into its directory; it removes it when it finds the cluster installed.
  */
 export async function sweepStaging(dataDir: string): Promise<void> {
   for (const name of await readdir(dataDir)) {
@@ -88,17 +88,17 @@ export async function sweepStaging(dataDir: string): Promise<void> {
   }
 }
 
-/** A copy that root made without its owners (cp -r) belongs to root, under whom Postgres refuses to run. */
+/** A copy made by root without preserving owners (cp -r) belongs to root, and Postgres refuses to run as root. */
 async function giveTo(directory: string, user: SystemUser, log: PostgresLog): Promise<void> {
   log.warn(`${directory} belongs to root, as after cp -r: giving it to the user "${user.name}", who runs Postgres`);
   const entries = await readdir(directory, { recursive: true });
   for (const entry of entries) await lchown(path.join(directory, entry), user.uid, user.gid);
-  // Postgres accepts no other mode. The folder comes last, so that an interrupted start does all of it again.
+  // Postgres accepts no other mode. The directory itself comes last, so that an interrupted start repeats all of it.
   await chmod(directory, 0o700);
   await lchown(directory, user.uid, user.gid);
 }
 
-/** Linking a finished file into place makes the password appear whole, and once, however many start together. */
+/** Links a complete file into place, so that the password is written atomically and once by concurrent starts. */
 async function readSecret(dataDir: string): Promise<string> {
   const file = path.join(dataDir, passwordFile);
   if (!(await exists(file))) {
@@ -160,12 +160,12 @@ async function initialize(
     await rename(cluster, directory);
     await syncFolder(dataDir);
   } catch (error) {
-    // Another start was quicker and its cluster lies there whole: ours is not needed.
+    // A concurrent start has installed its complete cluster.
     if (await exists(path.join(directory, 'PG_VERSION'))) return;
     const detail = (error as { stderr?: string }).stderr?.trim() ?? (error as Error).message;
-    throw new StartError(`A Postgres cluster could not be made in ${dataDir}: ${detail}`, { cause: error });
+    throw new StartError(`A Postgres cluster could not be created in ${dataDir}: ${detail}`, { cause: error });
   } finally {
-    // Whoever has the cluster by now may be sweeping the same folder.
+    // The owner of the cluster may be removing the same directory.
     await rm(staging, { recursive: true, force: true, maxRetries: 5 });
   }
 }

@@ -10,14 +10,14 @@ export const passwordFile = 'postgres-password';
 export interface DataDir {
   /** Absolute path. */
   dataDir: string;
-  /** Says why the default place was not taken; for the person who starts. */
+  /** For the user: why the default directory was not chosen. */
   note?: string;
 }
 
 /**
  * Chooses the data directory. Postgres must be able to enter it, and under root it runs as another user: an explicit
- * directory that this user cannot reach is refused with an Error that says so, the default one moves below
- * /var/lib/granary, to a folder named for the checkout.
+ * directory that this user cannot reach is refused with an Error; the default one moves below /var/lib/granary, to a
+ * directory named after the checkout.
  */
 export async function resolveDataDir(options: { explicit?: string | undefined; defaultDir: string }): Promise<DataDir> {
   const wanted = path.resolve(options.explicit ?? options.defaultDir);
@@ -33,14 +33,14 @@ export async function resolveDataDir(options: { explicit?: string | undefined; d
   return { dataDir: path.join(systemFolder, checkout), note: `${reason}, so the data is kept elsewhere.` };
 }
 
-/** Makes the data directory where needed, lets the server's user pass through it, and answers its real path. */
+/** Creates the data directory if needed, makes it accessible to the server's user, and returns its real path. */
 export async function openDataDir(dataDir: string, user: SystemUser | undefined): Promise<string> {
   const wanted = path.resolve(dataDir);
   await makeFolders(wanted, 0o700);
   if (user) {
     const closed = await firstClosedFolder(wanted, user);
     if (closed === wanted && (await isOursToOpen(wanted))) {
-      // Only the server's group may pass, and only pass: it can list nothing here.
+      // The server's group may only traverse the directory, not list it.
       const { mode } = await stat(wanted);
       await chown(wanted, 0, user.gid);
       await chmod(wanted, (mode & 0o777) | 0o010);
@@ -51,7 +51,10 @@ export async function openDataDir(dataDir: string, user: SystemUser | undefined)
   return realpath(wanted);
 }
 
-/** An empty folder was given to us to fill, one with our password file we filled before: those we may open. */
+/**
+ * An empty directory is ours to initialise, and one with our password file was initialised by us: their modes may
+ * change.
+ */
 async function isOursToOpen(directory: string): Promise<boolean> {
   const { uid } = await stat(directory);
   if (uid !== 0) return false;

@@ -5,20 +5,20 @@ import { StartError } from '@granary/shared/start-error';
 import { resolveDataDir } from './data-dir';
 import { exists, makeFolders } from './system-user';
 
-/** A new cluster takes 60 MiB, and its first write-ahead log as much again. */
+/** A new cluster takes 60 MiB, and its first write-ahead log the same again. */
 const defaultNewClusterBytes = 256 * 1024 ** 2;
 
 const elsewhere = 'Choose another with --data-dir (DATA_DIR).';
 
 /**
- * Chooses the data directory, see `resolveDataDir`, and makes it where it is missing. Answers its absolute path. Throws
- * a StartError where nothing can be kept there: each reason is one that Postgres would report worse, and later.
+ * Chooses the data directory, see `resolveDataDir`, creates it if it is missing and returns its absolute path. Throws a
+ * StartError if nothing can be stored there; Postgres would report these reasons later and less clearly.
  */
 export async function openDataDirectory(options: {
   explicit: string | undefined;
   defaultDir: string;
   say: (line: string) => void;
-  /** Free space that a directory without a database must have. */
+  /** The free space required for a directory without a cluster. */
   newClusterBytes?: number;
 }): Promise<string> {
   let dataDir = path.resolve(options.explicit ?? options.defaultDir);
@@ -38,7 +38,7 @@ export async function openDataDirectory(options: {
   }
 }
 
-/** Names the file that is where a directory should be. */
+/** Names the file that blocks the path of the directory. */
 async function refuseFile(dataDir: string): Promise<void> {
   for (let folder = dataDir; folder !== path.dirname(folder); folder = path.dirname(folder)) {
     if (!(await exists(folder))) continue;

@@ -14,24 +14,26 @@ import {
 } from './postmaster';
 
 const lockKey = 4_702_117_305;
-/** A killed Node's connection is noticed a moment later, and a Granary that is just stopping needs one. */
+/**
+ * The server notices the closed connection of a killed process a moment later, and a stopping Granary needs a moment.
+ */
 const lockPatienceMs = 3000;
-/** How long nothing may move, neither a new process nor an answer, before a start is given up. */
+/** A start fails after this long without progress: neither a new process nor a response. */
 const startPatienceMs = 15_000;
 
-/** Another Granary holds the lock of the data directory. */
+/** Another Granary has locked the data directory. */
 export class AlreadyRunningError extends StartError {
   constructor(dataDir: string) {
     super(`Granary is already running on ${dataDir}. Stop it, or choose another directory with --data-dir (DATA_DIR).`);
   }
 }
 
-/** A running Postgres that is ours for as long as `lock`, the connection which holds the lock, lives. */
+/** A running Postgres, owned as long as `lock`, the connection with the advisory lock, is open. */
 export interface Ownership {
   pid: number;
   port: number;
   lock: Client;
-  /** True when the postmaster was running already: a killed Node had left it. */
+  /** True if the postmaster was already running, left by a killed process. */
   adopted: boolean;
 }
 
@@ -48,11 +50,11 @@ export function connectAsSuperuser(cluster: Cluster, port: number, database = 'p
 }
 
 /**
- * Makes the cluster's Postgres run and become ours. A session-level advisory lock says whose it is; the kernel closes
- * its connection when Node dies, so whoever is left alone is taken over, and whoever lives is left alone. Nothing here
- * removes postmaster.pid: that one postmaster at most has the files is Postgres's own affair.
- * @param port a port to insist on (after a crash, when pools already know it); otherwise any free one
- * @throws AlreadyRunningError when somebody else holds the lock
+ * Starts the cluster's Postgres, or takes over a running one, and acquires ownership by a session-level advisory lock.
+ * The kernel closes the connection of a process that dies, which releases the lock. Nothing here removes
+ * postmaster.pid: Postgres itself ensures that at most one postmaster uses the files.
+ * @param port a required port (after a crash, when pools use it already); otherwise any free one
+ * @throws AlreadyRunningError if another process holds the lock
  */
 export async function takeOwnership(cluster: Cluster, port?: number, aborted?: () => boolean): Promise<Ownership> {
   let spawned: SpawnedPostmaster | undefined;
@@ -75,13 +77,13 @@ export async function takeOwnership(cluster: Cluster, port?: number, aborted?: (
         } else {
           refusedSince = undefined;
         }
-        // A server that recovers or shuts down says so; it may take its time.
+        // A server that recovers or shuts down reports it and may take its time.
         if (answer.state === 'silent') problem = answer.problem;
         else lastMove = Date.now();
       } else if (!spawned || spawned.exited()) {
         if (spawned) {
           problem = await lastLines(cluster.logFile);
-          // A postmaster that was killed may leave children that hold its memory for a moment.
+          // Children of a killed postmaster may hold its shared memory for a moment.
           await delay(Math.min(1000, 50 * 2 ** failures++));
         }
         spawned = await spawnPostmaster(cluster, port ?? (await findFreePort()), file?.pid);
@@ -93,7 +95,7 @@ export async function takeOwnership(cluster: Cluster, port?: number, aborted?: (
       await delay(25);
     }
   } catch (error) {
-    // What we spawned may by now serve whoever took the lock.
+    // Another process may have locked the postmaster that we spawned.
     if (spawned && !(error instanceof AlreadyRunningError)) {
       const child = spawned;
       await endPostmaster(child.pid, () => Promise.resolve(child.exited()), 2000);
@@ -106,17 +108,19 @@ function doesNotStart({ dataDir, directory, logFile }: Cluster, problem: string)
   if (problem.includes('No space left on device')) {
     return new StartError(`The disk of ${dataDir} is full. Free some space and start again.`);
   }
-  const why = problem === '' ? ' it gives no answer.' : `\n${problem}\n`;
+  const why = problem === '' ? ' it does not respond.' : `\n${problem}\n`;
   return new StartError(`Postgres does not start on ${directory}:${why} Its log is ${logFile}.`);
 }
 
-/** Why there is no lock: somebody holds it, the server starts or stops, or it gives no answer of use. */
+/**
+ * Why the lock was not acquired: another process holds it, the server starts or stops, or it does not respond properly.
+ */
 type NoLock = { state: 'refused' } | { state: 'busy' } | { state: 'silent'; problem: string };
 
 async function askForLock(cluster: Cluster, port: number): Promise<Client | NoLock> {
-  if (port === 0) return { state: 'silent', problem: 'postmaster.pid is not complete' };
+  if (port === 0) return { state: 'silent', problem: 'postmaster.pid is incomplete' };
   const client = connectAsSuperuser(cluster, port);
-  // An unexpected end is seen by the `end` event; without a listener an `error` would end Node.
+  // The `end` event reports an unexpected end; without a listener an `error` would end the process.
   client.on('error', () => undefined);
   let locked = false;
   try {
@@ -130,7 +134,7 @@ async function askForLock(cluster: Cluster, port: number): Promise<Client | NoLo
     locked = tried.rows[0]?.locked ?? false;
     return locked ? client : { state: 'refused' };
   } catch (error) {
-    // cannot_connect_now and admin_shutdown: starting up, recovering or shutting down.
+    // SQLSTATE cannot_connect_now and admin_shutdown: starting up, recovering or shutting down.
     if (error instanceof DatabaseError && (error.code === '57P03' || error.code === '57P01')) return { state: 'busy' };
     if (error instanceof DatabaseError && error.code === '28P01') {
       throw new StartError(

@@ -8,13 +8,13 @@ import { asUser } from './system-user';
 
 const logSizeMaxBytes = 8 * 1024 * 1024;
 
-/** What a running postmaster writes into its `postmaster.pid`. */
+/** The contents of `postmaster.pid`. */
 export interface PostmasterFile {
   pid: number;
   port: number;
 }
 
-/** A postmaster that we spawned; `exited` tells whether it is gone again. */
+/** A postmaster that we spawned; `exited` returns whether it has ended. */
 export interface SpawnedPostmaster {
   pid: number;
   port: number;
@@ -22,8 +22,8 @@ export interface SpawnedPostmaster {
 }
 
 /**
- * Settings go on the command line: there they hold for clusters of every age and cannot be changed by ALTER SYSTEM.
- * What an application does wrong is an ERROR in the log, so statements and details, which hold its data, stay out.
+ * Passed on the command line: they apply to existing clusters and ALTER SYSTEM cannot change them. Errors of
+ * applications are logged as ERROR; statements and details are not logged, because they contain user data.
  */
 const settings = {
   listen_addresses: '127.0.0.1',
@@ -35,7 +35,7 @@ const settings = {
   max_connections: '200',
   shared_buffers: '128MB',
   max_wal_size: '1GB',
-  // Files of the log are kept to be used again: to make a new one, commits wait for 16 MiB of zeros.
+  // Keeps log files for reuse: creating one makes commits wait for 16 MiB of zeros.
   min_wal_size: '1GB',
   random_page_cost: '1.1',
   jit: 'off',
@@ -48,7 +48,7 @@ const settings = {
   log_checkpoints: 'off',
 };
 
-/** Reads `postmaster.pid`; undefined when there is none, or one that is still being written. */
+/** Reads `postmaster.pid`; undefined if it is missing or incomplete. */
 export async function readPostmasterFile(cluster: Cluster): Promise<PostmasterFile | undefined> {
   try {
     const lines = (await readFile(path.join(cluster.directory, 'postmaster.pid'), 'utf8')).split('\n');
@@ -61,7 +61,7 @@ export async function readPostmasterFile(cluster: Cluster): Promise<PostmasterFi
   }
 }
 
-/** Whether a process id belongs to the cluster's postmaster (`ours`), to nothing that runs, or to something else. */
+/** Whether a process id belongs to the cluster's postmaster (`ours`), to no running process, or to another process. */
 export async function judgeProcess(cluster: Cluster, pid: number): Promise<'ours' | 'gone' | 'foreign'> {
   if (process.platform !== 'linux') return isRunning(pid) ? 'ours' : 'gone';
   const line = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => undefined);
@@ -69,16 +69,16 @@ export async function judgeProcess(cluster: Cluster, pid: number): Promise<'ours
   const [, name, state] = /\((.*)\) (\S)/s.exec(line) ?? [];
   if (state === 'Z' || state === 'X') return 'gone';
   if (name !== 'postgres') return 'foreign';
-  // The postmaster works in its own cluster. Where we may not look, what it answers on its port must tell.
+  // The postmaster's working directory is its cluster. If it cannot be read, the caller checks the server on the port.
   const folder = await readlink(`/proc/${pid}/cwd`).catch(() => undefined);
   return folder === undefined || folder === cluster.directory ? 'ours' : 'foreign';
 }
 
 /**
- * Starts a postmaster in a process group of its own, so that Ctrl-C does not reach it before the services have
- * finished. `stalePid` is the id in a left-over postmaster.pid, known to belong to no postmaster of this cluster but
- * perhaps to some other process by now, or to a dead one that nobody reaps (both are ordinary in containers). Told that
- * it is an ancestor, Postgres does not take it for a postmaster, and still checks that no shared memory is in use.
+ * Starts a postmaster in its own process group, so that Ctrl-C does not reach it before the services have finished.
+ * `stalePid` is the id in a left-over postmaster.pid. It belongs to no postmaster of this cluster, but perhaps to
+ * another process or to a zombie (both are common in containers). As PG_GRANDPARENT_PID it does not block the start,
+ * and Postgres still checks that no shared memory is in use.
  */
 export async function spawnPostmaster(
   cluster: Cluster,
@@ -108,8 +108,8 @@ export async function spawnPostmaster(
 }
 
 /**
- * Ends a postmaster: fast shutdown, after `fastMs` an immediate one (the next start then recovers from the log), and a
- * second later the kill that nothing survives; its children notice and end by themselves.
+ * Ends a postmaster: fast shutdown; after `fastMs` an immediate one (the next start then recovers from the log); a
+ * second later SIGKILL, after which its children end by themselves.
  */
 export async function endPostmaster(pid: number, isGone: () => Promise<boolean>, fastMs: number): Promise<void> {
   for (const [signal, waitMs] of [
@@ -137,7 +137,7 @@ export async function findFreePort(): Promise<number> {
   return port;
 }
 
-/** Keeps one older piece of the log. Postgres appends, so the file may be cut under it. */
+/** Rotates the log, with one older file. Postgres opens it for appending, so it can be truncated in place. */
 export async function boundLog(logFile: string): Promise<void> {
   try {
     if ((await stat(logFile)).size <= logSizeMaxBytes) return;
@@ -148,7 +148,7 @@ export async function boundLog(logFile: string): Promise<void> {
   }
 }
 
-/** The last lines that Postgres wrote, for the message of a start that failed. */
+/** The last lines of the log, for the message of a failed start. */
 export async function lastLines(logFile: string): Promise<string> {
   const text = await readFile(logFile, 'utf8').catch(() => '');
   return text.trim().split('\n').slice(-5).join('\n');

@@ -1,9 +1,9 @@
 import { statfs } from 'node:fs/promises';
 
-/** Two files of the write-ahead log: without room for the next one Postgres ends with a PANIC. */
+/** Two files of the write-ahead log: if Postgres cannot create the next one, it ends with a PANIC. */
 const neededBytes = 2 * 16 * 1024 * 1024;
 
-/** Whether a cluster has too little room to write. */
+/** Whether a cluster's disk is too full to write. */
 export async function isWithoutRoom(directory: string): Promise<boolean> {
   const found = await statfs(directory).catch(() => undefined);
   return found !== undefined && found.bavail * found.bsize < neededBytes;

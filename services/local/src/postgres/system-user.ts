@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 
 const run = promisify(execFile);
 
-/** The operating-system user that Postgres runs under when that is not our own. */
+/** The operating-system user that runs Postgres, if it is not our own. */
 export interface SystemUser {
   name: string;
   uid: number;
@@ -13,9 +13,8 @@ export interface SystemUser {
 }
 
 /**
- * Postgres refuses to run as root, so root hands it to the user who owns the cluster already, else to `postgres`, or to
- * `nobody` where that user does not exist. No user is created. Under every other user than root the answer is undefined:
- * Postgres runs as ourselves.
+ * Postgres refuses to run as root. As root we choose the owner of an existing cluster, else `postgres`, or `nobody` if
+ * that user does not exist. No user is created. For any other user the result is undefined: Postgres runs as that user.
  */
 export async function findPostgresUser(dataDir: string): Promise<SystemUser | undefined> {
   if (process.getuid?.() !== 0) return undefined;
@@ -29,7 +28,7 @@ export async function findPostgresUser(dataDir: string): Promise<SystemUser | un
       const [uid, gid] = await Promise.all([run('id', ['-u', name]), run('id', ['-g', name])]);
       if (Number(uid.stdout) !== 0) return { name, uid: Number(uid.stdout), gid: Number(gid.stdout) };
     } catch {
-      // `id` knows no such user: try the next name.
+      // No such user: try the next name.
     }
   }
   return { name: 'nobody', uid: 65534, gid: 65534 };
@@ -43,12 +42,12 @@ async function nameOf(uid: number): Promise<string> {
   }
 }
 
-/** What child processes need to become that user. They must not start in a folder it cannot see, hence the cwd. */
+/** Options to run child processes as that user. Its working directory must be one that it can enter, hence the cwd. */
 export function asUser(user: SystemUser | undefined): { uid?: number; gid?: number; cwd: string } {
   return user ? { uid: user.uid, gid: user.gid, cwd: '/' } : { cwd: '/' };
 }
 
-/** Asks the operating system itself, because modes alone do not tell of ACLs, mounts and dropped capabilities. */
+/** Tests by entering the directory: modes alone do not cover ACLs, mounts and dropped capabilities. */
 export async function canEnter(directory: string, user: SystemUser | undefined): Promise<boolean> {
   try {
     await run('/bin/sh', ['-c', 'cd -- "$1"', 'sh', directory], asUser(user));
@@ -58,7 +57,9 @@ export async function canEnter(directory: string, user: SystemUser | undefined):
   }
 }
 
-/** The first folder on the way down to `directory` that the user cannot enter; folders that do not exist are passed. */
+/**
+ * The first directory on the path to `directory` that the user cannot enter; directories that do not exist are skipped.
+ */
 export async function firstClosedFolder(directory: string, user: SystemUser): Promise<string | undefined> {
   for (const folder of ancestry(directory)) {
     if ((await exists(folder)) && !(await canEnter(folder, user))) return folder;
@@ -67,8 +68,8 @@ export async function firstClosedFolder(directory: string, user: SystemUser): Pr
 }
 
 /**
- * Like `mkdir -p`, but what it makes above the last folder may be entered by all, whatever the umask says: root often
- * has 077, and the server's user must come through.
+ * Like `mkdir -p`, but parent directories can be entered by all, regardless of the umask: root often has 077, and the
+ * server's user must be able to pass.
  */
 export async function makeFolders(directory: string, mode: number): Promise<void> {
   for (const folder of ancestry(directory)) {

@@ -18,20 +18,20 @@ export interface BackendsOptions {
   say: (line: string) => void;
   sink?: LineSink | undefined;
   signal?: AbortSignal | undefined;
-  /** Is called when one of them has ended by itself. */
+  /** Called when one of the programs ends by itself. */
   onFailure: (error: Error) => void;
 }
 
-/** What the services stand on. */
+/** The infrastructure of the services. */
 export interface Backends {
   databaseUrls: Record<DatabaseService, string>;
-  /** Absent: events go over Postgres. */
+  /** Absent: events are sent over Postgres. */
   kafka?: { brokers: string[]; sasl: KafkaSasl };
   /** Absent: objects are files. */
   objectStore?: { endpoint: string; accessKey: string; secretKey: string };
-  /** What runs, for the person who starts; a container has no process id that would help. */
+  /** The running programs, for the ready message; containers have no useful process id. */
   parts: Part[];
-  /** Ends the programs that belong to it. Kafka and MinIO before Postgres. */
+  /** Stops the programs: Kafka and MinIO before Postgres. */
   stop(): Promise<void>;
 }
 
@@ -41,10 +41,10 @@ export interface Part {
   pid?: number;
 }
 
-/** Starts Postgres and, as the options say, Kafka and MinIO, each on a folder of the data directory. */
+/** Starts Postgres and, depending on the options, Kafka and MinIO, each in a folder of the data directory. */
 export async function startBackends(options: BackendsOptions): Promise<Backends> {
   const { run, dataDir, bus, store, say, sink, signal, onFailure } = options;
-  // What takes minutes at the first time comes first, so that nothing runs meanwhile.
+  // Installations can take minutes, so they come before anything is started.
   await requireTools([
     ...(bus === 'kafka' ? (['kafka'] as const) : []),
     ...(store === 'minio' ? (['minio'] as const) : []),

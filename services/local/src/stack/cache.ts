@@ -22,12 +22,12 @@ import { identify, isAbandoned } from './processes';
 
 const lockPollMs = 200;
 const lockTouchMs = 5000;
-/** A lock of another container that has not been touched for so long counts for nothing. */
+/** A lock of another container counts as abandoned after this long without an update. */
 const foreignLockMs = 60_000;
 
 /**
- * The folder of this user for what is downloaded or built once: `$XDG_CACHE_HOME/granary`, else `~/.cache/granary`, and
- * for a user whose home is absent or somebody else's a folder of its own in the temporary directory.
+ * The folder of this user for downloads and builds: `$XDG_CACHE_HOME/granary`, else `~/.cache/granary`; for a user
+ * without a home of its own, a folder in the temporary directory.
  */
 export async function cacheFolder(): Promise<string> {
   const { XDG_CACHE_HOME: configured } = process.env;
@@ -43,7 +43,8 @@ export async function cacheFolder(): Promise<string> {
     try {
       await mkdir(candidate, { recursive: true, mode: 0o755 });
       await access(candidate, constants.R_OK | constants.W_OK | constants.X_OK);
-      // Programs are run from here, so nobody else may have put them there; anybody may make folders in the temporary one.
+      // Programs are run from here, so other users must not be able to put them there; in the temporary directory they
+      // could.
       const foreign = await firstForeign(candidate.startsWith(temporary) ? [temporary, candidate] : [candidate]);
       if (foreign === undefined) return candidate;
       problems.push(`${foreign} belongs to another user`);
@@ -55,9 +56,8 @@ export async function cacheFolder(): Promise<string> {
 }
 
 /**
- * Answers the folder `name` of the cache and has `install` fill it when it is not there. It comes into place whole, by a
- * rename, so that a crash in the middle leaves nothing that looks finished; of several that ask at once one installs.
- * `signal` ends the wait for another one.
+ * Returns the folder `name` of the cache; `install` fills it if it does not exist. It is installed by a rename, so that
+ * a crash leaves no partial folder; concurrent callers wait for one installation. `signal` ends the wait.
  */
 export async function installOnce(
   name: string,
@@ -83,7 +83,7 @@ export async function installOnce(
       try {
         await install(staging);
         await rename(staging, folder).catch(async (error: unknown) => {
-          // Another process, which took the same abandoned lock at the same moment, was quicker.
+          // Another process that took over the same abandoned lock at the same moment has installed it.
           if (!(await exists(folder))) throw error;
         });
       } finally {
@@ -96,8 +96,8 @@ export async function installOnce(
 }
 
 /**
- * Runs `work` while holding a lock file. The lock of a process that has died counts for nothing. Two that find such a
- * lock at the same moment may both get it, so the work must be something that done twice is only done in vain.
+ * Runs `work` while holding a lock file. The lock of a dead process is taken over. Two processes that do so at the same
+ * moment may both acquire it, so `work` must be idempotent.
  */
 export async function withLock<T>(file: string, work: () => Promise<T>, signal?: AbortSignal): Promise<T> {
   while (!(await takeLock(file))) {
@@ -116,7 +116,7 @@ export async function withLock<T>(file: string, work: () => Promise<T>, signal?:
   }
 }
 
-/** Linking a finished file into place makes the lock appear with its holder's name in it. */
+/** Links a complete file into place, so that a lock always contains the identity of its holder. */
 async function takeLock(file: string): Promise<boolean> {
   const own = `${file}.${randomBytes(6).toString('hex')}`;
   try {
@@ -143,7 +143,7 @@ async function isOurs(directory: string): Promise<boolean> {
   try {
     return (await stat(directory)).uid === process.getuid();
   } catch {
-    // It does not exist, or a folder above it is closed to us.
+    // It does not exist, or a parent folder is not accessible.
     return false;
   }
 }

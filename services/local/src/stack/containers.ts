@@ -13,11 +13,11 @@ const minioUser = 'granary';
 const kafkaUser = 'granary';
 
 /**
- * Starts the same as `startBackends`, in containers, by Docker Compose; their data is in volumes that belong to this
- * data directory. A container that dies is started again by Docker, so `onFailure` is not called.
+ * Starts the same as `startBackends` in containers, by Docker Compose, with their data in volumes that belong to this
+ * data directory. Docker restarts a container that dies, so `onFailure` is not called.
  */
 export async function startContainers({ dataDir, bus, store, say, signal }: BackendsOptions): Promise<Backends> {
-  // The volumes keep the passwords with which they were made, so these are kept as well.
+  // The volumes keep the passwords of their creation, so the passwords are stored too.
   const password = await keptSecret(dataDir, 'containers-password', 'pw_');
   const [postgresPort = 0, kafkaPort = 0, minioPort = 0] = await choosePorts(3);
   const project = `granary-${createHash('sha256').update(dataDir).digest('hex').slice(0, 12)}`;
@@ -43,7 +43,7 @@ export async function startContainers({ dataDir, bus, store, say, signal }: Back
   try {
     await compose(['up', '--detach', '--wait', ...services], signal);
     return {
-      databaseUrls: await makeDatabases(postgresPort, password),
+      databaseUrls: await createDatabases(postgresPort, password),
       ...(bus === 'kafka'
         ? {
             kafka: { brokers: [`127.0.0.1:${kafkaPort}`], sasl: { mechanism: 'plain', username: kafkaUser, password } },
@@ -65,14 +65,14 @@ async function checkDocker(): Promise<void> {
   try {
     await runTool('docker', ['compose', 'version'], { cwd: '/', signal: undefined });
   } catch (error) {
-    throw new MissingToolError('Docker is missing or does not answer: --docker needs it with Compose 2.17 or newer.', {
+    throw new MissingToolError('Docker is missing or does not respond: --docker needs it with Compose 2.17 or newer.', {
       cause: error,
     });
   }
 }
 
-/** Gives each service the role and the database that it owns, where they are absent, and answers their URLs. */
-async function makeDatabases(port: number, password: string): Promise<Record<DatabaseService, string>> {
+/** Creates the role and the database of each service if they are missing, and returns the URLs. */
+async function createDatabases(port: number, password: string): Promise<Record<DatabaseService, string>> {
   const client = new Client({ host: '127.0.0.1', port, user: 'postgres', database: 'postgres', password });
   await client.connect();
   try {
@@ -89,7 +89,7 @@ async function makeDatabases(port: number, password: string): Promise<Record<Dat
     }
     return urls;
   } catch (error) {
-    throw new StartError(`The databases could not be made: ${(error as Error).message}`, { cause: error });
+    throw new StartError(`The databases could not be created: ${(error as Error).message}`, { cause: error });
   } finally {
     await client.end();
   }

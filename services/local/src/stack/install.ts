@@ -7,12 +7,12 @@ import { findGo, findJava, findMaven, MissingToolError } from './tools';
 
 export type StackPart = 'kafka' | 'minio';
 
-/** For each part that cannot run, the sentence that says why. */
+/** Why each missing part cannot run. */
 export type MissingParts = Partial<Record<StackPart | 'python', string>>;
 
 /**
- * Puts Kafka, MinIO and the tools in Python into the cache, and answers what cannot be put there because a tool of the
- * machine is missing.
+ * Installs Kafka, MinIO and the Python tools into the cache, and returns the parts that cannot be installed because a
+ * tool of the machine is missing.
  */
 export async function installParts(say: (line: string) => void): Promise<MissingParts> {
   const run = await beginRun();
@@ -32,7 +32,7 @@ const without: Record<StackPart, string> = {
   minio: 'Install it, or start with --store files, which needs no MinIO.',
 };
 
-/** Throws a MissingToolError, before anything is fetched, that names each tool which the machine lacks for `parts`. */
+/** Throws a MissingToolError that names each missing tool of `parts`, before anything is fetched. */
 export async function requireTools(parts: readonly StackPart[]): Promise<void> {
   const [kafka, minio] = await Promise.all([isKafkaInstalled(), isMinioInstalled()]);
   const missing = await findMissingTools({ kafka, minio });
@@ -48,7 +48,7 @@ async function findMissingTools(installed: Record<StackPart, boolean>): Promise<
   };
 }
 
-/** Says, without installing anything, which parts cannot run now. */
+/** Returns which parts cannot run now, without installing anything. */
 export async function findMissingParts(): Promise<MissingParts> {
   const [kafka, minio] = await Promise.all([isKafkaInstalled(), isMinioInstalled()]);
   let python: string | undefined;
@@ -58,7 +58,7 @@ export async function findMissingParts(): Promise<MissingParts> {
   };
   if (!kafka) missing.kafka ??= 'Kafka is not installed yet; npm test does that.';
   if (!minio) missing.minio ??= 'MinIO is not installed yet; npm test does that.';
-  if (python === undefined) missing.python ??= 'The tools in Python are not installed yet; npm test does that.';
+  if (python === undefined) missing.python ??= 'The Python tools are not installed yet; npm test does that.';
   return missing;
 }
 

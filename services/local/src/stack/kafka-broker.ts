@@ -4,7 +4,7 @@ import { exists } from '../postgres/system-user';
 import { keptSecret } from '../start/secrets';
 import { brokerProperties, jvmOptions } from './kafka-files';
 import { classPath, formatData, installKafka, type KafkaInstallation } from './kafka-install';
-import { askKafka, coordinatesGroups, type KafkaProbe } from './kafka-probe';
+import { fetchMetadata, coordinatesGroups, type KafkaProbe } from './kafka-probe';
 import type { KafkaCredentials } from './kafka-scram';
 import { choosePorts } from './ports';
 import { startProgram, untilReady, type LineSink, type Program } from './programs';
@@ -23,20 +23,20 @@ export interface Kafka {
   port: number;
   credentials: KafkaCredentials;
   program: Program;
-  /** Ends the broker in order. */
+  /** Shuts the broker down cleanly. */
   stop(): Promise<void>;
 }
 
 export interface KafkaOptions {
   run: Run;
-  /** Holds the broker's data and configuration; what is there is used again. */
+  /** Contains the broker's data and configuration; existing data is reused. */
   directory: string;
-  /** To come back where clients know it; otherwise one is chosen. */
+  /** A port to reuse after a restart; by default a free one. */
   port?: number;
   sink?: LineSink | undefined;
 }
 
-/** Installs Kafka when it is not in the cache, see `installKafka`. */
+/** Installs Kafka if it is not in the cache, see `installKafka`. */
 export function prepareKafka(run: Run, say: (line: string) => void, signal?: AbortSignal): Promise<KafkaInstallation> {
   const rehearse = async (installation: KafkaInstallation, option: string, folder: string): Promise<void> => {
     const kafka = await startKafka(installation, { run, directory: folder }, [option]);
@@ -46,9 +46,9 @@ export function prepareKafka(run: Run, say: (line: string) => void, signal?: Abo
 }
 
 /**
- * Starts a broker that is a cluster of its own on 127.0.0.1, and resolves when clients can use it. Its password is made
- * at the first start and kept in the directory. One that was killed comes back with its data on the same directory and
- * port. Data from before there was a password is thrown away: what was on its way comes from the outboxes again.
+ * Starts a single-node cluster on 127.0.0.1 and resolves when clients can use it. Its password is generated at the
+ * first start and stored in the directory. A killed broker restarts with its data on the same directory and port. Data
+ * from before passwords existed is deleted: the outboxes publish undelivered events again.
  */
 export async function startKafka(
   installation: KafkaInstallation,
@@ -79,6 +79,6 @@ export async function startKafka(
 }
 
 async function isServing(probe: KafkaProbe): Promise<boolean> {
-  const { brokers, controller } = await askKafka(probe);
+  const { brokers, controller } = await fetchMetadata(probe);
   return brokers > 0 && controller >= 0 && (await coordinatesGroups(probe));
 }

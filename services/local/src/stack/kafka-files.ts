@@ -2,25 +2,25 @@ import type { KafkaCredentials } from './kafka-scram';
 
 export const kafkaVersion = '4.3.1';
 
-/** Where one broker listens on 127.0.0.1 and keeps its data. */
+/** The ports and the data directory of a broker on 127.0.0.1. */
 export interface BrokerPlace {
   port: number;
   controllerPort: number;
-  /** Folder; relative to where the broker is started. */
+  /** Folder, relative to the broker's working directory. */
   data: string;
   credentials: KafkaCredentials;
 }
 
-/** A small heap and a quick start: brokers live for a test run or a day of development. */
+/** A small heap and a quick start: brokers run for a test run or a day of development. */
 export const jvmOptions = [
   ...['-Xms192m', '-Xmx192m', '-XX:+UseSerialGC', '-XX:TieredStopAtLevel=1'],
-  // The one says a few lines about an archive that does not fit, the other about one that is written.
+  // Silences the JVM about an archive that does not match, and about one being written.
   ...['-Xlog:cds=off', '-Xlog:cds+dynamic=off'],
 ];
 
 /**
- * Names what Maven fetches. Kafka 4.4.0 names an artifact that was never published. Kafka brings slf4j 1.7 without an
- * output for it, so the binding for log4j stands beside it.
+ * The Maven project with Kafka's dependencies. Kafka 4.4.0 depends on an artifact that was never published. It includes
+ * slf4j 1.7 without a binding, so the binding for log4j is added.
  */
 export const pom = `<project xmlns="http://maven.apache.org/POM/4.0.0">
   <modelVersion>4.0.0</modelVersion>
@@ -53,8 +53,8 @@ export const pom = `<project xmlns="http://maven.apache.org/POM/4.0.0">
 `;
 
 /**
- * What is left out belongs to every start: that the one controller has become active, and that it was asked before it
- * was, which is asked again.
+ * Filters messages of every normal start: that the only controller has become active, and that a request before this
+ * failed and is retried.
  */
 export const loggingProperties = `status = error
 appender.out.type = Console
@@ -70,9 +70,9 @@ rootLogger.appenderRef.out.ref = out
 `;
 
 /**
- * The configuration of a node that is broker and controller of a cluster of its own, in KRaft mode. Clients and the node
- * itself need the credentials, which are made when the data folder is formatted; the controller cannot have its own from
- * there, so they are written here.
+ * The configuration of a single node that is broker and controller, in KRaft mode. Clients and the node itself need
+ * credentials, which are created when the data folder is formatted; the controller cannot read its own from there, so
+ * they are written here.
  */
 export function brokerProperties({ port, controllerPort, data, credentials }: BrokerPlace): string {
   const { username, password } = credentials;

@@ -9,19 +9,19 @@ import { scramRecord, type KafkaCredentials } from './kafka-scram';
 import { withProgress } from './progress';
 import { findJava, findMaven, isWritable, runTool, type Java } from './tools';
 
-/** What is needed to run a broker. */
+/** An installed Kafka. */
 export interface KafkaInstallation {
   java: Java;
-  /** Holds `jars` and `log4j2.properties`. */
+  /** Contains `jars` and `log4j2.properties`. */
   folder: string;
-  /** An archive of loaded classes for this Java; without one a start takes about a second more. */
+  /** A class data sharing archive for this Java; a start without one takes about a second more. */
   classArchive: string | undefined;
 }
 
-/** Starts a broker for a moment, on files in `folder`, so that the JVM archives the classes which that has loaded. */
+/** Starts a broker briefly on files in `folder`, so that the JVM archives the classes that it loads. */
 export type Rehearsal = (installation: KafkaInstallation, archiveOption: string, folder: string) => Promise<void>;
 
-/** The folder changes its name with everything that makes its content. */
+/** The folder name is a hash of everything that determines its contents. */
 const folderName = (): string => {
   const content = [pom, loggingProperties, brokerProperties(namelessPlace)].join('\n');
   return `kafka-${kafkaVersion}-${createHash('sha256').update(content).digest('hex').slice(0, 12)}`;
@@ -31,14 +31,14 @@ const namelessPlace: BrokerPlace = {
   credentials: { username: 'nobody', password: '' },
 };
 
-/** Whether Kafka has been installed before, so that only Java is needed. */
+/** Whether Kafka is installed, so that only Java is needed. */
 export async function isKafkaInstalled(): Promise<boolean> {
   return exists(path.join(await cacheFolder(), folderName()));
 }
 
 /**
- * Puts Kafka into the cache when it is not there: its jars by Maven, checked against their checksums, from where the
- * machine's settings say. Throws a MissingToolError when Java or, at the first time, Maven is missing.
+ * Installs Kafka into the cache if it is missing: Maven downloads its jars, verified by checksum, from the repositories
+ * in the machine's settings. Throws a MissingToolError if Java or, for the first installation, Maven is missing.
  */
 export async function installKafka(
   rehearse: Rehearsal,
@@ -65,12 +65,12 @@ export async function installKafka(
   return { ...installation, classArchive: await archiveClasses(installation, rehearse, say, signal) };
 }
 
-/** The options by which the JVM finds Kafka; they are relative to the folder of the installation. */
+/** The JVM options for Kafka's class path, relative to the installation folder. */
 export const classPath = ['-Dlog4j2.configurationFile=log4j2.properties', '-cp', 'jars/*'];
 
 /**
- * Formats a data folder for a cluster of its own, with the credentials of its one user. They go to the tool in a file:
- * others can read the arguments of a process.
+ * Formats the data folder of a new cluster with the credentials of its only user. They are passed in a file: other
+ * users can read the arguments of a process.
  */
 export async function formatData(
   { java, folder }: KafkaInstallation,
@@ -83,7 +83,7 @@ export async function formatData(
     const properties = path.join(staging, 'format.properties');
     await writeFile(properties, brokerProperties(place), { mode: 0o600 });
     const clusterId = randomBytes(16).toString('base64url');
-    // With an equals sign, for an id may begin with a dash.
+    // With an equals sign, because an id may begin with a dash.
     const format = ['kafka.tools.StorageTool', 'format', `--cluster-id=${clusterId}`, '-c', properties];
     const args = [...jvmOptions, ...classPath, ...format, '--add-scram', scramRecord(credentials)];
     const file = path.join(staging, 'arguments');
@@ -95,18 +95,18 @@ export async function formatData(
   }
 }
 
-/** An argument as Java reads it from a file. */
+/** An argument in the format of Java's argument files. */
 const quoted = (argument: string): string => `"${argument.replace(/[\\"]/g, '\\$&')}"`;
 
-/** Maven keeps what it fetches in its own repository; a user who cannot have one gets one that is thrown away. */
+/** Maven stores downloads in the user's repository; a user without a writable one gets a temporary repository. */
 async function ownRepository(staging: string): Promise<string[]> {
   const configured = `${process.env.MAVEN_OPTS ?? ''} ${process.env.MAVEN_ARGS ?? ''}`.includes('maven.repo.local');
-  // Java goes by the home in the user database, not by HOME.
+  // Java uses the home in the user database, not HOME.
   if (configured || (await isWritable(path.join(os.userInfo().homedir, '.m2/repository')))) return [];
   return [`-Dmaven.repo.local=${path.join(staging, 'repository')}`];
 }
 
-/** An archive belongs to one Java: another one gets another file. An empty file says that this Java cannot make one. */
+/** Each Java version has its own archive. An empty file records that this Java cannot create one. */
 async function archiveClasses(
   installation: KafkaInstallation,
   rehearse: Rehearsal,
@@ -128,7 +128,9 @@ async function archiveClasses(
         try {
           await rehearse(installation, `-XX:ArchiveClassesAtExit=${made}`, staging);
         } catch (error) {
-          say(`Kafka will start a second later than it could: ${(error as Error).message}`);
+          say(
+            `Kafka starts without a class data sharing archive, which takes a second more: ${(error as Error).message}`,
+          );
         }
         if (!(await readdir(staging)).includes('classes.jsa')) await writeFile(made, '');
         await rename(made, archive);

@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import { scramClient, type KafkaCredentials } from './kafka-scram';
 
-/** Requests of Kafka's protocol: key and version. */
+/** API keys and versions of Kafka's protocol. */
 const metadata = [3, 1] as const;
 const findCoordinator = [10, 0] as const;
 const describeGroups = [15, 0] as const;
@@ -9,15 +9,15 @@ const saslHandshake = [17, 1] as const;
 const saslAuthenticate = [36, 0] as const;
 const answerMaxBytes = 1024 * 1024;
 
-/** What a broker says of its cluster. */
+/** The state of a cluster, reported by a broker. */
 export interface KafkaCluster {
-  /** Number of brokers that are registered and not fenced. */
+  /** Number of registered and unfenced brokers. */
   brokers: number;
-  /** Id of the node that is controller; -1 while there is none. */
+  /** Id of the controller; -1 while there is none. */
   controller: number;
 }
 
-/** Where a broker is on 127.0.0.1, and who asks; without credentials a broker that wants them hangs up. */
+/** A broker on 127.0.0.1 and credentials for it; a broker that requires them closes unauthenticated connections. */
 export interface KafkaProbe {
   port: number;
   credentials?: KafkaCredentials | undefined;
@@ -25,16 +25,16 @@ export interface KafkaProbe {
 }
 
 /**
- * Asks a broker for its metadata, in Kafka's own protocol and without a client of it. Throws when there is no answer in
- * time, or the credentials are refused.
+ * Requests a broker's metadata in Kafka's own protocol, without a client library. Throws on a timeout or refused
+ * credentials.
  */
-export function askKafka(probe: KafkaProbe): Promise<KafkaCluster> {
+export function fetchMetadata(probe: KafkaProbe): Promise<KafkaCluster> {
   return ask(probe, metadata, int32(0), readMetadata);
 }
 
 /**
- * Whether the broker coordinates groups of consumers. When it is asked for the first time it makes the topic for that,
- * and until it has read it members of groups are turned away. Throws like `askKafka`.
+ * Whether the broker coordinates consumer groups. The first request creates the topic for their offsets; until the
+ * broker has loaded it, it refuses members of groups. Throws like `fetchMetadata`.
  */
 export async function coordinatesGroups(probe: KafkaProbe): Promise<boolean> {
   const group = text('granary-probe');
@@ -47,7 +47,7 @@ export async function coordinatesGroups(probe: KafkaProbe): Promise<boolean> {
 
 type Request = readonly [key: number, version: number];
 
-/** `read` gets the answer from its correlation id on. */
+/** `read` receives the response from its correlation id on. */
 async function ask<T>(probe: KafkaProbe, request: Request, body: Buffer, read: (answer: Buffer) => T): Promise<T> {
   const exchange = open(probe);
   try {
@@ -68,7 +68,7 @@ async function authenticate({ send }: Exchange, credentials: KafkaCredentials): 
   await send(saslHandshake, text('SCRAM-SHA-512'));
   const step = async (message: string): Promise<string> => {
     const answer = await send(saslAuthenticate, bytes(Buffer.from(message)));
-    // Error, a message of it, and what SASL says.
+    // Error code, error message, SASL payload.
     if (answer.readInt16BE(4) !== 0) throw new Error('Kafka refuses the credentials.');
     const messageBytes = Math.max(0, answer.readInt16BE(6));
     return answer.subarray(8 + messageBytes + 4).toString();
@@ -77,7 +77,7 @@ async function authenticate({ send }: Exchange, credentials: KafkaCredentials): 
 }
 
 interface Exchange {
-  /** One request at a time. */
+  /** A connection with one request at a time. */
   send: (request: Request, body: Buffer) => Promise<Buffer>;
   close: () => void;
 }
@@ -92,9 +92,9 @@ function open({ port, timeoutMs }: KafkaProbe): Exchange {
     waiting?.reject(failure);
   };
   const socket: Socket = connect(port, '127.0.0.1')
-    .setTimeout(timeoutMs, () => fail(new Error(`Kafka on port ${port} gives no answer.`)))
+    .setTimeout(timeoutMs, () => fail(new Error(`Kafka on port ${port} does not respond.`)))
     .on('error', fail)
-    .on('end', () => fail(new Error(`Kafka on port ${port} has hung up.`)))
+    .on('end', () => fail(new Error(`Kafka on port ${port} closed the connection.`)))
     .on('data', (chunk: Buffer) => {
       received = Buffer.concat([received, chunk]);
       if (received.length < 4) return;
@@ -110,7 +110,7 @@ function open({ port, timeoutMs }: KafkaProbe): Exchange {
       new Promise((resolve, reject) => {
         if (failure) return reject(failure);
         waiting = { resolve, reject };
-        // Key, version, correlation id, client id.
+        // API key, version, correlation id, client id.
         const request = Buffer.concat([int16(key), int16(version), int32(1), text('granary'), body]);
         socket.write(Buffer.concat([int32(request.length), request]));
       }),
@@ -138,7 +138,7 @@ function bytes(value: Buffer): Buffer {
   return Buffer.concat([int32(value.length), value]);
 }
 
-/** Correlation id, brokers (node id, host, port, rack), controller id, topics. */
+/** Parses a metadata response: correlation id, brokers (node id, host, port, rack), controller id, topics. */
 function readMetadata(answer: Buffer): KafkaCluster {
   let at = 4;
   const nextInt32 = (): number => answer.readInt32BE((at += 4) - 4);

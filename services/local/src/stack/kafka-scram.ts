@@ -1,6 +1,6 @@
 import { createHash, createHmac, pbkdf2Sync, randomBytes } from 'node:crypto';
 
-/** What a client proves its identity to a broker with. */
+/** The credentials of a client. */
 export interface KafkaCredentials {
   username: string;
   password: string;
@@ -8,7 +8,7 @@ export interface KafkaCredentials {
 
 const algorithm = 'sha512';
 const keyBytes = 64;
-/** The fewest that Kafka takes: the passwords here are random and long. */
+/** Kafka's minimum: the passwords here are random and long. */
 const iterations = 4_096;
 
 const hmac = (key: Buffer, text: string): Buffer => createHmac(algorithm, key).update(text).digest();
@@ -16,7 +16,7 @@ const hmac = (key: Buffer, text: string): Buffer => createHmac(algorithm, key).u
 const salted = (password: string, salt: Buffer, rounds: number): Buffer =>
   pbkdf2Sync(password, salt, rounds, keyBytes, algorithm);
 
-/** What the storage tool makes a user's credentials of, without the password itself. */
+/** The arguments from which the storage tool creates a user's credentials, without the password itself. */
 export function scramRecord({ username, password }: KafkaCredentials): string {
   const salt = randomBytes(24);
   const saltedPassword = salted(password, salt, iterations).toString('base64');
@@ -24,7 +24,10 @@ export function scramRecord({ username, password }: KafkaCredentials): string {
   return `SCRAM-SHA-512=[${fields}]`;
 }
 
-/** A conversation of SCRAM-SHA-512 (RFC 5802): the first message, and the last one as an answer to the server's first. */
+/**
+ * A SCRAM-SHA-512 exchange (RFC 5802): the client's first message, and its final message for a given first message of
+ * the server.
+ */
 export function scramClient({ username, password }: KafkaCredentials): {
   first: string;
   last(challenge: string): string;
@@ -35,7 +38,7 @@ export function scramClient({ username, password }: KafkaCredentials): {
     first: `n,,${bare}`,
     last: (challenge) => {
       const [, serverNonce = '', salt = '', rounds = ''] = /^r=([^,]+),s=([^,]+),i=(\d+)$/.exec(challenge) ?? [];
-      if (!serverNonce.startsWith(nonce)) throw new Error('The broker speaks another SCRAM.');
+      if (!serverNonce.startsWith(nonce)) throw new Error('The broker requires another SCRAM mechanism.');
       const withoutProof = `c=biws,r=${serverNonce}`;
       const saltedPassword = salted(password, Buffer.from(salt, 'base64'), Number(rounds));
       const clientKey = hmac(saltedPassword, 'Client Key');

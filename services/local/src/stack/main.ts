@@ -7,21 +7,21 @@ import { readyLines } from '../start/ready';
 import { readSettings, stackLauncher } from '../start/settings';
 import { startStack } from './stack';
 
-/** Columns of the names in front of the lines. */
+/** Width of the column with program names in front of the lines. */
 const nameWidth = 8;
 
-/** Starts the stack, runs until a signal or until something of it ends, and stops what runs, in order. */
+/** Starts the stack, runs until a signal or until one of its programs ends, then stops all programs in order. */
 async function main(environment: Environment): Promise<void> {
   const ending = new AbortController();
-  // They stay: Ctrl-C under npm arrives twice, and the second must not cut the stop short.
+  // The handlers stay: Ctrl-C under npm arrives twice, and the second must not interrupt the stop.
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, () => ending.abort(name));
-  // Nobody reads any more.
+  // The output is closed.
   process.stdout.on('error', () => ending.abort('EPIPE'));
   const signalled = new Promise<void>((resolve) => ending.signal.addEventListener('abort', () => resolve()));
   try {
     const stack = await start(environment, ending.signal);
     const failure = await Promise.race([signalled, stack.failed]).catch((error: unknown) => explain(error));
-    say(failure === undefined ? 'Stopping …' : `${failure}\nStopping the rest …`);
+    say(failure === undefined ? 'Stopping …' : `${failure}\nStopping the other programs …`);
     if (failure !== undefined) process.exitCode = 1;
     await stack.stop();
     say(failure === undefined ? 'Everything has stopped.' : `Everything has stopped: ${failure.split('\n')[0]}`);
@@ -35,8 +35,8 @@ async function main(environment: Environment): Promise<void> {
 async function start(environment: Environment, signal: AbortSignal) {
   const { own: config, services, warnings } = readSettings(stackLauncher, environment);
   for (const warning of warnings) console.error(`Warning: ${warning}`);
-  // Not where `npm start` keeps its data: there blobs are always files. Containers keep their data in volumes: what
-  // lies beside those is kept apart too.
+  // A directory of its own, because `npm start` always stores blobs in files. Containers keep their data in volumes;
+  // the files next to those are separate too.
   const beside = config.DOCKER ? 'docker' : '';
   const directory = await openDataDirectory({ explicit: config.DATA_DIR, defaultDir: '.granary-stack', say });
   const dataDir = path.join(directory, beside);
@@ -62,7 +62,7 @@ function say(line: string): void {
   console.log(line);
 }
 
-/** The stack of an error that nobody expected is worth its lines. */
+/** An unexpected error is reported with its stack trace. */
 function explain(error: unknown): string {
   return explainStart(error) ?? (error instanceof Error ? (error.stack ?? error.message) : String(error));
 }

@@ -3,17 +3,17 @@ import { createSocket } from 'node:dgram';
 import { connect, createServer } from 'node:net';
 
 /**
- * Below the ports that systems give to outgoing connections (Linux from 32768, others from 49152). From among those, a
- * client that keeps calling a server which is down would sooner or later get the server's own port, reach itself, and
- * keep the server from coming back.
+ * Below the ephemeral ports of outgoing connections (Linux from 32768, others from 49152). A client that retries
+ * against a stopped server on an ephemeral port would eventually be given that same local port, connect to itself, and
+ * block the server's restart.
  */
 const lowest = 20_000;
 const beyondHighest = 32_000;
 const tries = 100;
 
 /**
- * Answers `count` ports of 127.0.0.1 that are free now, and that nobody else who chooses them so gets as long as this
- * process runs. Throws when none are found.
+ * Returns `count` free ports of 127.0.0.1, reserved against other callers of this function while this process runs.
+ * Throws if none are found.
  */
 export async function choosePorts(count: number): Promise<number[]> {
   const ports: number[] = [];
@@ -26,9 +26,9 @@ export async function choosePorts(count: number): Promise<number[]> {
 }
 
 /**
- * Takes the UDP port of the same number for as long as this process runs; answers whether it was to be had. Nobody uses
- * it: it keeps others from choosing the TCP port before the program for which it was chosen listens there. They would
- * take each other's services for their own.
+ * Reserves a port by binding the UDP port of the same number while this process runs; returns whether it succeeded.
+ * Without it two stacks could choose the same TCP port before their programs listen, and connect to each other's
+ * services.
  */
 function claim(port: number): Promise<boolean> {
   const socket = createSocket('udp4').unref();
@@ -42,7 +42,7 @@ function claim(port: number): Promise<boolean> {
   });
 }
 
-/** Whether one could listen there now. */
+/** Whether the port can be listened on now. */
 export async function isFree(host: string, port: number): Promise<boolean> {
   const server = createServer();
   try {
@@ -57,7 +57,7 @@ export async function isFree(host: string, port: number): Promise<boolean> {
   return true;
 }
 
-/** Whether something accepts connections on a port of 127.0.0.1. */
+/** Whether a port of 127.0.0.1 accepts connections. */
 export function accepts(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1');

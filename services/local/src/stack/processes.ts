@@ -5,8 +5,8 @@ import { stat } from 'node:fs/promises';
 import os from 'node:os';
 
 /**
- * A text that names one process and none that later gets its process id: the id, the moment of its start, and the place
- * where ids mean anything. Undefined when no such process runs; one that has ended and waits to be reaped does not run.
+ * A text that identifies one process even if its process id is reused: the id, its start time, and its machine and
+ * container. Undefined if no such process runs; zombies do not count as running.
  */
 export function identify(pid: number): string | undefined {
   const started = process.platform === 'linux' ? startOnLinux(pid) : startByPs(pid);
@@ -18,15 +18,15 @@ export function pidOf(identity: string): number {
   return Number(identity.split('-')[0]);
 }
 
-/** Whether the process that a text of `identify` names still runs, as far as we can see it. */
+/** Whether the process identified by a text of `identify` still runs, as far as this machine can see. */
 export function isAlive(identity: string): boolean {
   const pid = pidOf(identity);
   return pid > 0 && identify(pid) === identity;
 }
 
 /**
- * Whether the process that a file or folder belongs to has ended. Those of another container or machine with which we
- * share the folder cannot be seen: there it counts as ended when the file has not been touched for `foreignMs`.
+ * Whether the process that owns a file or folder has ended. Processes of another container or machine that shares the
+ * folder are invisible; they count as ended when the file has not been updated for `foreignMs`.
  */
 export async function isAbandoned(identity: string, file: string, foreignMs: number): Promise<boolean> {
   if (identity.split('-')[2] === place()) return !isAlive(identity);
@@ -39,7 +39,7 @@ export async function isAbandoned(identity: string, file: string, foreignMs: num
   }
 }
 
-/** Sends a signal; a process that is gone already, or has become somebody else's, is left alone. */
+/** Sends a signal, unless the process has ended or its id was reused. */
 export function signal(identity: string, name: NodeJS.Signals): void {
   if (!isAlive(identity)) return;
   try {
@@ -49,7 +49,7 @@ export function signal(identity: string, name: NodeJS.Signals): void {
   }
 }
 
-/** Names the boot of the machine and the container: process ids of one mean nothing in another. */
+/** Identifies the boot of the machine and the container: process ids are unique only within both. */
 function place(): string {
   if (process.platform !== 'linux') return shortHash(os.hostname());
   return shortHash(readFileSync('/proc/sys/kernel/random/boot_id', 'utf8') + readlinkSync('/proc/self/ns/pid'));
@@ -62,10 +62,10 @@ function shortHash(text: string): string {
 function startOnLinux(pid: number): string | undefined {
   try {
     const line = readFileSync(`/proc/${pid}/stat`, 'utf8');
-    // The name in brackets may hold anything, so the fields are counted from its end.
+    // The name in brackets may contain anything, so fields are counted after its end.
     const fields = line.slice(line.lastIndexOf(')') + 2).split(' ');
     if (fields[0] === 'Z' || fields[0] === 'X') return undefined;
-    // Ticks since the boot.
+    // Clock ticks since boot.
     return fields[19];
   } catch (error) {
     if (['ENOENT', 'ESRCH'].includes((error as NodeJS.ErrnoException).code ?? '')) return undefined;
@@ -83,7 +83,7 @@ function startByPs(pid: number): string | undefined {
       .split(/\s+/);
     return state === '' || state.startsWith('Z') ? undefined : started.join(' ');
   } catch {
-    // ps ends with 1 when there is no such process.
+    // ps exits with 1 if there is no such process.
     return undefined;
   }
 }

@@ -6,32 +6,32 @@ import type { Run } from './runs';
 
 const keptLines = 20;
 
-/** Takes a line that the program `name` wrote. */
+/** Receives each output line of the program `name`. */
 export type LineSink = (name: string, line: string) => void;
 
-/** A program that was started and is watched. */
+/** A started and monitored program. */
 export interface Program {
   name: string;
   pid: number;
-  /** Settles with a sentence when it has ended, for whatever reason. */
+  /** Resolves with a sentence when the program has ended, for any reason. */
   ended: Promise<string>;
-  /** True as long as it has not ended. */
+  /** Whether the program is still running. */
   running(): boolean;
-  /** What it wrote last, for the message about its end. */
+  /** The latest lines of its output, for the message about its end. */
   lastLines(): string;
-  /** The same of its error output alone. */
+  /** The latest lines of its error output. */
   lastErrors(): string;
-  /** Calls back with a sentence and its last lines when it ends without having been stopped. */
+  /** Calls back with a sentence and the latest lines if the program ends without `stop`. */
   whenFailed(callback: (error: Error) => void): void;
-  /** Asks it to end by SIGTERM, and after `graceMs` does not ask any more. */
+  /** Sends SIGTERM, and SIGKILL after `graceMs`. */
   stop(graceMs: number): Promise<void>;
-  /** Sends a signal, to see what others make of it. */
+  /** Sends a signal, for tests of failures. */
   kill(signal: NodeJS.Signals): void;
 }
 
 /**
- * Starts a program in a process group of its own, so that Ctrl-C does not reach it before its turn, and notes it in the
- * run. Its lines on both outputs go to `sink`. Throws when it cannot be started.
+ * Starts a program in its own process group, so that Ctrl-C does not reach it early, and records it in the run. `sink`
+ * receives the lines of both outputs. Throws if it cannot be started.
  */
 export async function startProgram(
   run: Run,
@@ -42,7 +42,7 @@ export async function startProgram(
 ): Promise<Program> {
   const { cwd, env, sink } = options;
   const child = spawn(command, args, { cwd, env, detached: true, stdio: ['ignore', 'pipe', 'pipe'] });
-  // Without a process id it was not started, and `error` follows.
+  // Without a process id the start failed, and `error` follows.
   const identity = child.pid === undefined ? '' : run.note(child.pid);
   const recent: string[] = [];
   const errors: string[] = [];
@@ -59,7 +59,7 @@ export async function startProgram(
     });
   }
   const ended = new Promise<string>((resolve) => {
-    // `close` comes once the outputs are read to their end, so that the last lines are there.
+    // `close` comes after both outputs are read completely, so that the last lines are there.
     child.once('close', (code, signal) => {
       run.forget(identity);
       resolve(`${name} has ended (${signal ?? `exit code ${code}`})`);
@@ -92,8 +92,8 @@ export async function startProgram(
 }
 
 /**
- * Polls until `isReady` answers true. Throws what the program wrote last when it ends before, and when `timeoutMs` are
- * over; in both cases it does not run any more.
+ * Polls until `isReady` resolves to true. If the program ends first or `timeoutMs` elapse, throws with its latest
+ * output; in both cases it no longer runs.
  */
 export async function untilReady(program: Program, timeoutMs: number, isReady: () => Promise<boolean>): Promise<void> {
   const deadline = Date.now() + timeoutMs;
@@ -108,7 +108,7 @@ export async function untilReady(program: Program, timeoutMs: number, isReady: (
   }
 }
 
-/** A service says in a sentence why it does not start; of other programs all that they wrote is kept. */
+/** A service reports the reason of a failed start in a sentence; of other programs all output is kept. */
 async function whyEnded(program: Program): Promise<string> {
   const ended = await program.ended;
   return `${ended} while it started:\n${program.lastErrors() || program.lastLines()}`;

@@ -12,7 +12,7 @@ async function linesOf(isWatched: boolean, lastsMs: number): Promise<string[]> {
   return lines;
 }
 
-test('a person sees every few seconds how long it has taken', async () => {
+test('progress of an installation is printed every few seconds on a terminal', async () => {
   expect(await linesOf(true, 12_000)).toEqual([
     'Building …',
     'Building … 5 s',
@@ -21,7 +21,7 @@ test('a person sees every few seconds how long it has taken', async () => {
   ]);
 });
 
-test('a log gets a line a minute', async () => {
+test('progress of an installation is printed once a minute to a log', async () => {
   expect(await linesOf(false, 130_000)).toEqual([
     'Building …',
     'Building … 1 min 0 s',
@@ -30,7 +30,7 @@ test('a log gets a line a minute', async () => {
   ]);
 });
 
-test('nothing is said any more once it has failed', async () => {
+test('progress of an installation stops when it fails', async () => {
   const lines: string[] = [];
   const work = () => Promise.reject(new Error('no network'));
   await expect(withProgress((line) => lines.push(line), 'Fetching', work, true)).rejects.toThrow('no network');

@@ -1,8 +1,8 @@
 const personSeesMs = 5_000;
-/** A log is not watched: a line now and then shows that nothing hangs. */
+/** For logs, which are not watched: an occasional line shows progress. */
 const logKeepsMs = 60_000;
 
-/** Says what is being done, and how long it has taken so far until it has ended. `isWatched`: a person sees the lines. */
+/** Prints what is being done and the elapsed time until it has ended. `isWatched`: the output is a terminal. */
 export async function withProgress<T>(
   say: (line: string) => void,
   what: string,

@@ -5,13 +5,13 @@ import { exists } from '../postgres/system-user';
 import { cacheFolder, installOnce } from './cache';
 import { findPython, runTool } from './tools';
 
-/** The tools of the tests of generated clients, each at one version. */
+/** The tools of the generated-client tests, at fixed versions. */
 const requirements = path.join(__dirname, '../../test/clients/requirements.txt');
 
-/** The interpreter that has the tools. */
+/** The interpreter with the tools installed. */
 const interpreterIn = (folder: string): string => path.join(folder, 'bin/python');
 
-/** Puts a virtual environment with the tools into the cache. Throws a MissingToolError when Python is missing. */
+/** Installs a virtual environment with the tools into the cache. Throws a MissingToolError if Python is missing. */
 export async function preparePythonTools(say: (line: string) => void, signal?: AbortSignal): Promise<string> {
   const { command, name } = await environment();
   const folder = await installOnce(
@@ -27,13 +27,13 @@ export async function preparePythonTools(say: (line: string) => void, signal?: A
   return interpreterIn(folder);
 }
 
-/** The interpreter of the installed tools, undefined before they are. Throws a MissingToolError. */
+/** The interpreter of the installed tools; undefined if they are not installed. Throws a MissingToolError. */
 export async function findPythonTools(): Promise<string | undefined> {
   const interpreter = interpreterIn(path.join(await cacheFolder(), (await environment()).name));
   return (await exists(interpreter)) ? interpreter : undefined;
 }
 
-/** Other tools, and another Python, are another folder. */
+/** Other tool versions, and another Python, use another folder. */
 async function environment(): Promise<{ command: string; name: string }> {
   const { command, version } = await findPython();
   const digest = createHash('sha256')

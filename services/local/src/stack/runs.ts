@@ -6,30 +6,30 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { cacheFolder } from './cache';
 import { identify, isAbandoned, isAlive, signal } from './processes';
 
-/** How long programs that a killed run has left may take to end in order. */
+/** How long programs of a killed run may take to shut down. */
 const sweepGraceMs = 5000;
-/** From this age on a run of another container counts as killed. */
+/** A run of another container counts as killed after this long without an update. */
 const foreignRunMs = 86_400_000;
 
 /**
- * A run of the stack: which programs it has started, so that a later run can end them when this one was killed, and a
- * folder for data that goes with it.
+ * A run of the stack: records the programs that it has started, so that a later run can end them if this one is killed,
+ * and owns a temporary folder.
  */
 export interface Run {
-  /** For temporary data; it is removed at the end. */
+  /** Temporary data, removed at the end. */
   directory: string;
-  /** Notes a program that was started just now; answers the text that names it, see `identify`. */
+  /** Records a program that was just started; returns its identity, see `identify`. */
   note(pid: number): string;
   forget(identity: string): void;
   end(): Promise<void>;
 }
 
-/** Sweeps what killed runs of this user have left, and begins a run of this process. */
+/** Removes what killed runs of this user have left, and begins a run of this process. */
 export async function beginRun(): Promise<Run> {
   const runs = path.join(await cacheFolder(), 'runs');
   await mkdir(runs, { recursive: true });
   await sweepRuns(runs);
-  // The folder is named for the process that owns it: it is there with its owner's name, or not at all.
+  // The folder name contains the identity of its owner, so it never exists without one.
   const folder = path.join(runs, `${identify(process.pid)}.${randomBytes(4).toString('hex')}`);
   const programs = path.join(folder, 'programs');
   const directory = path.join(folder, 'data');
@@ -37,10 +37,10 @@ export async function beginRun(): Promise<Run> {
   mkdirSync(directory);
   return {
     directory,
-    // Written without giving up control, so that nothing comes between the start and the note of it.
+    // Written synchronously, so that nothing happens between the start and its record.
     note: (pid) => {
       const identity = identify(pid);
-      // It has ended within the same moment.
+      // The program has ended already.
       if (identity === undefined) return `${pid}-gone`;
       writeFileSync(path.join(programs, identity), '');
       return identity;
@@ -51,15 +51,15 @@ export async function beginRun(): Promise<Run> {
 }
 
 /**
- * Ends the programs of runs whose owner is gone, and removes their temporary data. A process id alone is not believed:
- * a program counts as ours only when it also started at the noted moment.
+ * Ends the programs of runs whose owner has ended, and removes their temporary data. A program is ours only if both its
+ * process id and its start time match the record.
  */
 async function sweepRuns(runs: string): Promise<void> {
   await Promise.all(
     (await readdir(runs)).map(async (name) => {
       const folder = path.join(runs, name);
       if (!(await isAbandoned(name.split('.')[0] ?? '', folder, foreignRunMs))) return;
-      // Another run may sweep the same folder at this moment.
+      // Another run may be cleaning up the same folder.
       const programs = await readdir(path.join(folder, 'programs')).catch(() => []);
       await Promise.all(programs.map(endLeftover));
       await rm(folder, { recursive: true, force: true, maxRetries: 5 });

@@ -19,7 +19,7 @@ const sasl = { mechanism: 'scram-sha-512', username: 'granary', password: 'p' } 
 const kafka = { brokers: ['127.0.0.1:9092'], sasl, topicPrefix: 'granary' };
 const objectStore = { endpoint: 'http://127.0.0.1:9000', accessKey: 'a', secretKey: 's', bucket: 'granary' };
 
-/** What a service is given with one option or the other. */
+/** The settings of a service with one option or the other. */
 function given(): Record<string, string[]> {
   const both = [environments(settings), environments({ ...settings, kafka, objectStore })];
   const services = [...databaseServices, 'gateway'] as const;
@@ -28,7 +28,7 @@ function given(): Record<string, string[]> {
   );
 }
 
-/** The same as the table of the guide says it. */
+/** The same settings, from the table of the guide. */
 function documented(): Record<string, string[]> {
   const [, section] = /\n## The real stack\n([^]*?)\n## /.exec(guide)!;
   const [, table] = /\n\| Service [^\n]*\n[^\n]*\n((?:\|[^\n]*\n)+)/.exec(section!)!;
@@ -43,6 +43,6 @@ function documented(): Record<string, string[]> {
   return Object.fromEntries(Object.entries(found).map(([service, names]) => [service, names.sort()]));
 }
 
-test('the guide lists what the stack tells each service, all of it and no more', () => {
+test('the guide lists exactly the settings that the stack passes to each service', () => {
   expect(documented()).toEqual(given());
 });

@@ -12,38 +12,38 @@ import type { Run } from './runs';
 
 export type ServiceName = DatabaseService | 'gateway';
 
-/** Started one after the other, so that nobody calls a service that is not there yet. */
+/** Started wave by wave, so that each service starts after those that it calls. */
 const waves: DatabaseService[][] = [['payments', 'data'], ['blobs'], ['finance', 'tasks']];
 
 const readyTimeoutMs = 180_000;
 const probeTimeoutMs = 2000;
-/** A little more than a service gives itself. */
+/** Slightly longer than a service's own shutdown timeout. */
 const stopGraceMs = 32_000;
 
-/** What the services are given: where everything is, and where to keep what lies beside the databases. */
+/** The settings of the services: all addresses, and the folder for what is stored outside the databases. */
 export interface ServicesSettings {
   databaseUrls: Record<DatabaseService, string>;
-  /** Holds skills documents, the seed of the wallets and, without an object store, the objects. */
+  /** Contains skills documents, the seed of the wallets and, without an object store, the objects. */
   directory: string;
   host: string;
-  /** Of the gateway. */
+  /** Port of the gateway. */
   port: number;
-  /** Of each service's gRPC server on 127.0.0.1, and of the byte hop of blobs. */
+  /** Ports of each service's gRPC server on 127.0.0.1, and of the blob transfers. */
   ports: Record<DatabaseService | 'bytes', number>;
   operatorKey: string;
-  /** From which the secrets are derived with which the services sign their calls; none of them gets this one. */
+  /** The signing secrets of the services are derived from it; no service receives it. */
   internalSecret: string;
-  /** Absent: events go over Postgres. The prefix begins the names of topics and groups. */
+  /** Absent: events are sent over Postgres. Names of topics and consumer groups begin with the prefix. */
   kafka?: { brokers: string[]; sasl: KafkaSasl; topicPrefix: string };
   /** Absent: objects are files. */
   objectStore?: { endpoint: string; accessKey: string; secretKey: string; bucket: string };
-  /** What every service gets beside these, but for what the stack decides. */
+  /** Additional settings of all services, except those that the stack decides. */
   environment: Environment;
-  /** Settings of single services beyond these, by the names of their environment. */
+  /** Additional settings of single services, as environment variables. */
   settings?: Partial<Record<ServiceName, Record<string, string>>>;
 }
 
-/** The environment of each service: the one place that knows how they are told what they need. */
+/** Builds the environment of each service. */
 export function environments(settings: ServicesSettings): Record<ServiceName, Record<string, string>> {
   const { directory, ports, databaseUrls, kafka, objectStore, internalSecret } = settings;
   const trust = trustEnvironments(internalSecret);
@@ -81,7 +81,7 @@ export function environments(settings: ServicesSettings): Record<ServiceName, Re
     data: {
       ...common('data'),
       SKILLS_DIRECTORY: path.join(directory, 'skills'),
-      // Postgres is beside it, in containers on the same machine too.
+      // Postgres runs on the same machine, also in containers.
       DATABASE_DIRECTORY: directory,
       PUBLIC_URL: settings.environment.PUBLIC_URL || localUrl(settings.host, settings.port),
     },
@@ -116,11 +116,11 @@ export function environments(settings: ServicesSettings): Record<ServiceName, Re
 
 export interface RunningServices {
   programs: Record<ServiceName, Program>;
-  /** The gateway first, then the others against the order in which they depend on each other. */
+  /** Stops the gateway first, then the others in reverse order of dependency. */
   stop(): Promise<void>;
 }
 
-/** Starts one process per service and resolves when the gateway says that requests may come. */
+/** Starts one process per service and resolves when the gateway reports ready. */
 export async function startServices(run: Run, settings: ServicesSettings, sink?: LineSink): Promise<RunningServices> {
   const environment = environments(settings);
   const given = inherited(settings.environment);
@@ -155,7 +155,7 @@ export async function startServices(run: Run, settings: ServicesSettings, sink?:
   }
 }
 
-/** Settings such as MAX_BLOB_BYTES reach all services; what the stack decides, and the operator's key, do not. */
+/** All services inherit settings such as MAX_BLOB_BYTES, but not those of the stack or the operator key. */
 function inherited(environment: Environment): NodeJS.ProcessEnv {
   const ofStack = /^(OPERATOR_KEY|DATA_DIR|STORE|DOCKER|BUS|OTEL_SERVICE_NAME)$/;
   return Object.fromEntries(
@@ -163,7 +163,7 @@ function inherited(environment: Environment): NodeJS.ProcessEnv {
   );
 }
 
-/** METRICS_LISTEN is the gateway's, and each other service has the next port. */
+/** METRICS_LISTEN is the address of the gateway's metrics; each other service uses the next port. */
 function metricsListen(name: ServiceName, environment: Environment): Record<string, string> {
   const given = environment['METRICS_LISTEN'] ?? '';
   const [, host, port] = /^(.+):(\d+)$/.exec(given) ?? [];

@@ -19,29 +19,29 @@ import type { LineSink, Program } from './programs';
 import { beginRun } from './runs';
 import { startServices, type ServiceName, type ServicesSettings } from './services';
 
-/** In which the objects of the stack are. */
+/** The bucket of the stack's objects. */
 export const bucket = 'granary';
 const topicPrefix = 'granary';
 
 export interface StackOptions {
-  /** Absolute path of a folder that the user of Postgres can enter, see `resolveDataDir`. */
+  /** Absolute path of a folder that the Postgres user can enter, see `resolveDataDir`. */
   dataDir: string;
   host: string;
-  /** Of the gateway; 0 for any free one. */
+  /** Port of the gateway; 0: any free one. */
   port: number;
-  /** Absent: one is made and kept in the data directory. */
+  /** Default: generated and stored in the data directory. */
   operatorKey?: string | undefined;
   bus: 'postgres' | 'kafka';
   store: 'files' | 'minio';
-  /** Postgres, Kafka and MinIO in containers, by `deploy/compose.yaml`. */
+  /** Runs Postgres, Kafka and MinIO in containers, by `deploy/compose.yaml`. */
   docker?: boolean;
-  /** Of the services, without what the stack decides, see settings.ts. */
+  /** Settings of the services, without those that the stack decides, see start/settings.ts. */
   environment: Environment;
-  /** Gets a line for the person who starts, now and then. */
+  /** Prints an occasional line for the user. */
   say: (line: string) => void;
-  /** Gets what all the programs write. */
+  /** Receives the output of all programs. */
   sink?: LineSink;
-  /** Ends an installation that is under way; the start then throws its reason. */
+  /** Aborts an installation in progress; the start then throws its reason. */
   signal?: AbortSignal;
 }
 
@@ -51,13 +51,13 @@ export interface Stack extends Running {
   app: DemoApp;
   parts: Part[];
   services: Record<ServiceName, Program>;
-  /** Rejects, with a sentence and its last lines, when one of the programs ends by itself. */
+  /** Rejects with a sentence and the latest output lines when one of the programs ends by itself. */
   failed: Promise<never>;
 }
 
 /**
- * The stack that production has, on one machine: Postgres, Kafka and MinIO, and a process for each service. Throws a
- * StartError for what the person who starts can mend.
+ * Starts the production topology on one machine: Postgres, Kafka and MinIO, and one process per service. Throws a
+ * StartError for problems that the user can fix.
  */
 export async function startStack(options: StackOptions): Promise<Stack> {
   const { dataDir, host, sink } = options;
@@ -68,7 +68,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   failed.catch(() => {});
   const stops: Array<() => Promise<void>> = [];
   try {
-    // First it ends what a killed run has left, which may hold ports and folders that are needed now.
+    // Ends the programs of killed runs first: they may hold ports and folders that are needed now.
     const run = await beginRun();
     stops.push(() => run.end());
     const port = await gatewayPort(options);
@@ -76,7 +76,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
     if (!options.docker) await checkStore(dataDir, options.store);
     const backends = await start({ ...options, run, onFailure });
     stops.push(() => backends.stop());
-    if (backends.kafka) await makeTopics(backends.kafka, topicPrefix);
+    if (backends.kafka) await createTopics(backends.kafka, topicPrefix);
     const settings: ServicesSettings = {
       ...{ host, port, directory: dataDir, databaseUrls: backends.databaseUrls },
       ports: await servicePorts(),
@@ -105,13 +105,13 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   }
 }
 
-/** The step of a deployment that services count on when they start. */
-export async function makeTopics(place: BrokerOptions, prefix: string): Promise<void> {
+/** Creates the topics, a deployment step that the services require. */
+export async function createTopics(place: BrokerOptions, prefix: string): Promise<void> {
   const kafka = openKafka({ ...place, clientId: 'granary-stack', log: createLogger('stack', 'error') });
   await kafka.createTopics(kafkaTopics(prefix), topicPartitions);
 }
 
-/** Blobs that lie in the one store are not in the other, and would look lost. */
+/** Blobs in one store are not in the other, and would appear lost. */
 async function checkStore(dataDir: string, store: StackOptions['store']): Promise<void> {
   const other = store === 'files' ? 'minio' : 'objects';
   if (!(await exists(path.join(dataDir, other)))) return;
@@ -127,7 +127,7 @@ async function gatewayPort({ host, port }: StackOptions): Promise<number> {
   throw new StartError(`Cannot listen on ${host}:${port}: ${listenProblems.EADDRINUSE}`);
 }
 
-/** Ports for each service, see `choosePorts`. */
+/** Chooses a port for each service, see `choosePorts`. */
 export async function servicePorts(): Promise<ServicesSettings['ports']> {
   const names = [...databaseServices, 'bytes'] as const;
   const ports = await choosePorts(names.length);

@@ -9,12 +9,12 @@ const run = promisify(execFile);
 
 const outputMaxBytes = 64 * 1024 * 1024;
 
-/** A tool of the machine is absent or too old; the message is one sentence that says which, and what it is needed for. */
+/** A tool of the machine is missing or too old; the message names it and its purpose. */
 export class MissingToolError extends StartError {}
 
 export interface Java {
   command: string;
-  /** All that it says of its version, to tell one Java from another. */
+  /** The complete version output, to distinguish Java installations. */
   version: string;
 }
 
@@ -24,23 +24,23 @@ const pythonNeeded =
   'Generated clients are tested with Python 3.11 or newer and its modules venv and ensurepip (the command python3)';
 const goNeeded = 'MinIO is built by Go 1.21 or newer (the command go)';
 
-/** Finds the Java that runs Kafka. Throws a MissingToolError. */
+/** Finds the Java for Kafka. Throws a MissingToolError. */
 export async function findJava(env: NodeJS.ProcessEnv = process.env): Promise<Java> {
   const ofHome = env.JAVA_HOME ? path.join(env.JAVA_HOME, 'bin/java') : undefined;
   const command = ofHome !== undefined && existsSync(ofHome) ? ofHome : 'java';
-  // It says its version on the error output.
+  // Java prints its version on the error output.
   const version = (await ask(command, ['-version'], env, `Java is missing: ${javaNeeded}.`)).stderr;
   const major = Number(/version "(\d+)/.exec(version)?.[1]);
   if (!(major >= 17)) throw new MissingToolError(`Java is too old or unknown: ${javaNeeded}.`);
   return { command, version };
 }
 
-/** Makes sure that there is Maven. Throws a MissingToolError. */
+/** Checks that Maven is installed. Throws a MissingToolError. */
 export async function findMaven(env: NodeJS.ProcessEnv = process.env): Promise<void> {
   await ask('mvn', ['--version'], env, `Maven is missing: ${mavenNeeded}.`);
 }
 
-/** Makes sure that there is a Go that can fetch the toolchain which MinIO asks for. Throws a MissingToolError. */
+/** Checks for a Go that can fetch the toolchain that MinIO requires. Throws a MissingToolError. */
 export async function findGo(env: NodeJS.ProcessEnv = process.env): Promise<void> {
   const { stdout } = await ask('go', ['version'], env, `Go is missing: ${goNeeded}.`);
   const [, major, minor] = /go(\d+)\.(\d+)/.exec(stdout) ?? [];
@@ -49,7 +49,7 @@ export async function findGo(env: NodeJS.ProcessEnv = process.env): Promise<void
   }
 }
 
-/** Finds the Python that runs the tools of generated clients. Throws a MissingToolError. */
+/** Finds the Python for the tools of the generated-client tests. Throws a MissingToolError. */
 export async function findPython(env: NodeJS.ProcessEnv = process.env): Promise<{ command: string; version: string }> {
   const command = 'python3';
   const program = 'import sys, venv, ensurepip; print(sys.version_info.major, sys.version_info.minor, sys.version)';
@@ -59,7 +59,7 @@ export async function findPython(env: NodeJS.ProcessEnv = process.env): Promise<
   return { command, version: stdout.trim() };
 }
 
-/** Runs a tool to its end; `signal` ends it. Throws an Error with the end of what it wrote. */
+/** Runs a tool to its end; `signal` aborts it. Throws an Error with the end of its output. */
 export async function runTool(
   command: string,
   args: string[],
@@ -76,7 +76,7 @@ export async function runTool(
   }
 }
 
-/** Whether files can be made in the folder, or in the nearest one above it that is there. */
+/** Whether files can be created in the folder, or in its nearest existing parent. */
 export async function isWritable(directory: string): Promise<boolean> {
   for (let folder = directory; ; folder = path.dirname(folder)) {
     try {
@@ -98,7 +98,7 @@ async function ask(
     return await run(command, args, { env, cwd: '/' });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw new MissingToolError(missing, { cause: error });
-    throw new MissingToolError(`${missing} ${command} is there but fails: ${(error as Error).message.trim()}`, {
+    throw new MissingToolError(`${missing} ${command} is installed but fails: ${(error as Error).message.trim()}`, {
       cause: error,
     });
   }

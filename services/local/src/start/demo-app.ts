@@ -8,10 +8,7 @@ export interface DemoApp {
   key: string;
 }
 
-/**
- * The app that a first start makes, so that there is something to call. Its key is kept in the data
- * directory.
- */
+/** Creates the demo app at the first start and stores its key in the data directory; later starts return it. */
 export async function demoApp(url: string, operatorKey: string, dataDir: string): Promise<DemoApp> {
   const path = join(dataDir, 'demo-app.json');
   const kept = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {
@@ -19,7 +16,7 @@ export async function demoApp(url: string, operatorKey: string, dataDir: string)
     throw error;
   });
   if (kept !== undefined) return JSON.parse(kept) as DemoApp;
-  // An app_id is never used again, so an app that was deleted, or whose key was lost, gets a successor.
+  // An app_id is never reused, so after the app was deleted or its key was lost, a new app is created.
   for (const appId of ['demo', `demo-${randomBytes(3).toString('hex')}`]) {
     const response = await fetch(`${url}/api/applications`, {
       method: 'POST',
@@ -28,12 +25,12 @@ export async function demoApp(url: string, operatorKey: string, dataDir: string)
     });
     if (response.status === 409) continue;
     if (response.status !== 201)
-      throw new Error(`the demo app could not be made: ${response.status} ${await response.text()}`);
+      throw new Error(`the demo app could not be created: ${response.status} ${await response.text()}`);
     const { app_key: key } = (await response.json()) as { app_key: string };
     await keep(path, { appId, key });
     return { appId, key };
   }
-  throw new Error('the demo app could not be made');
+  throw new Error('the demo app could not be created');
 }
 
 async function keep(path: string, app: DemoApp): Promise<void> {
@@ -47,8 +44,8 @@ async function keep(path: string, app: DemoApp): Promise<void> {
 }
 
 /**
- * Five lines that work when pasted, one after the other. The key may be a variable of the shell. `isPublic`: a collection
- * that the first line creates can be read without a key.
+ * Returns five commands that can be pasted into a shell, one after the other. The key may be a shell variable.
+ * `isPublic`: the collection that the first command creates can be read without a key.
  */
 export function curlLines(url: string, { appId, key }: DemoApp, isPublic = true): string[] {
   const header = key.startsWith('$') ? `"X-App-Key: ${key}"` : `'X-App-Key: ${key}'`;

@@ -2,23 +2,23 @@ import type { Environment } from '@granary/shared/config';
 import { curlLines, type DemoApp } from './demo-app';
 
 export interface Ready {
-  /** Where the gateway answers on this machine. */
+  /** The address of the gateway on this machine. */
   url: string;
   /** Settings of the services. */
   environment: Environment;
   host: string;
   dataDir: string;
   operatorKey: string;
-  /** The key is in the file `operator-key` of the data directory. */
+  /** The operator key is stored in the file `operator-key` of the data directory. */
   isKeyKept: boolean;
   app: DemoApp;
-  /** False: neither key is in the lines. */
+  /** False: the lines contain neither key. */
   showKeys: boolean;
-  /** What else runs, a line each. */
+  /** One line per additional process. */
   parts?: string[];
 }
 
-/** What a start prints once requests are answered. */
+/** The ready message, printed once requests are answered. */
 export function readyLines({ url, environment, host, dataDir, app, showKeys, parts = [], ...key }: Ready): string[] {
   const { PUBLIC_URL: publicUrl, DEFAULT_READ: defaultRead } = environment;
   const base = (publicUrl ?? url).replace(/\/+$/, '');

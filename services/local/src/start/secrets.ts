@@ -2,7 +2,7 @@ import { open, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { newSecret } from '@granary/shared/ids';
 
-/** A secret that is made at the first start and kept in a file that only its owner may read. */
+/** Returns a secret that is generated at the first start and stored in a file that only its owner can read. */
 export async function keptSecret(dataDir: string, name: string, prefix: string): Promise<string> {
   const path = join(dataDir, name);
   const kept = await readFile(path, 'utf8').catch((error: NodeJS.ErrnoException) => {

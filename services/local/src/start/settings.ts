@@ -10,24 +10,24 @@ import { tasksConfig } from '@granary/tasks/config';
 import type { z } from 'zod';
 import { localConfig, stackConfig } from '../config';
 
-/** The settings of each service, see its `config.ts`: whatever is added there can be set for `npm start` and the stack. */
+/** The settings of each service, see its `config.ts`. Any of them can be set for `npm start` and the stack. */
 export const serviceSchemas = {
   ...{ payments: paymentsConfig, data: dataConfig, blobs: blobsConfig },
   ...{ finance: financeConfig, tasks: tasksConfig, gateway: gatewayConfig },
 } satisfies Record<string, z.ZodObject>;
 
-/** Where the services find each other and their storage, and whom they trust, is for a launcher to decide. */
+/** Settings that a launcher decides: addresses of services, databases and stores, and trust. */
 const decidedByBoth = new RegExp(
   `^(${Object.keys(trustSettings).join('|')}|LISTEN|HTTP_LISTEN|DATABASE_URL|SKILLS_DIRECTORY|DATABASE_DIRECTORY|OBJECTS_DIR|KEY_FILE` +
     '|([A-Z_]+_)?ADDRESS|KAFKA_[A-Z0-9_]+|OBJECT_STORE|S3_[A-Z0-9_]+)$',
 );
 
-/** One way to run all services on one machine. */
+/** A way to run all services on one machine. */
 export interface Launcher {
   command: string;
-  /** What it reads for itself. */
+  /** The settings of the launcher itself. */
   schema: z.ZodObject;
-  /** Settings of services that it decides, so that the environment cannot. */
+  /** Settings of services that the launcher decides; the environment cannot override them. */
   decides: (name: string) => boolean;
 }
 
@@ -43,7 +43,7 @@ export const stackLauncher = {
   decides: (name: string) => decidedByBoth.test(name),
 } satisfies Launcher;
 
-/** The scripts that read these are in scripts/. */
+/** Scripts in scripts/ read these. */
 const ofScripts = ['GRANARY_URL', 'GRANARY_APP', 'GRANARY_KEY'];
 
 const namesOfServices = (): Set<string> =>
@@ -51,13 +51,13 @@ const namesOfServices = (): Set<string> =>
 
 export interface Settings<S extends z.ZodObject> {
   own: Readonly<z.infer<S>>;
-  /** For the services, as they were given. */
+  /** Settings of the services, unchanged. */
   services: Record<string, string>;
-  /** Sentences about what is set and has no effect. */
+  /** Warnings about settings without effect. */
   warnings: string[];
 }
 
-/** Reads all settings before anything is started. Throws a ConfigError that names every one that is wrong. */
+/** Reads all settings before anything starts. Throws a ConfigError that lists all invalid ones. */
 export function readSettings<L extends Launcher>(launcher: L, environment: Environment): Settings<L['schema']> {
   const set = withoutEmpty(environment);
   const own = launcher.schema.shape;
@@ -86,9 +86,9 @@ function warningsOf({ command, schema, decides }: Launcher, set: Record<string, 
   );
   return [
     ...misspeltSettings(Object.keys(set), [...known, ...ofScripts]),
-    ...decided.map((name) => `${name} has no effect with ${command}, which decides it by itself.`),
+    ...decided.map((name) => `${name} has no effect with ${command}, which sets it itself.`),
   ];
 }
 
-/** Shells of developers have these for other programs too, so that a warning would be noise. */
+/** Often set in developers' shells for other programs, so a warning would be noise. */
 const isOfOthers = (name: string): boolean => name === 'DATABASE_URL' || name === 'LISTEN';
