@@ -4,14 +4,14 @@ import { checkNode, prepare, readFlags } from './launch.mjs';
 
 const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 
-const help = `Copies all data of a Granary, which may be in use, to a directory that holds backups.
+const help = `Backs up all data of a Granary, running or not, to a directory of backups.
 
   npm run backup -- <directory> [--data-dir <path>] [--without-seed]
 
-  <directory>         where the backups are kept; blobs that it has already are not copied again   (BACKUP_DIR)
-  --data-dir <path>   that of npm start or npm run stack, by default whichever there is            (DATA_DIR)
-  --without-seed      leaves out the seed of the wallets; keep a copy of it elsewhere
-  -h, --help          this text`;
+  <directory>         the directory of backups; blobs that it already contains are not copied    (BACKUP_DIR)
+  --data-dir <path>   default: the data directory of npm start or npm run stack                 (DATA_DIR)
+  --without-seed      excludes the seed of the wallets; keep a copy of it elsewhere
+  -h, --help          prints this text`;
 
 const flags = {
   '<directory>': 'BACKUP_DIR',

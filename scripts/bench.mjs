@@ -26,7 +26,7 @@ const checkInterrupted = () => {
 
 async function bench(options) {
   if (options.build) await build();
-  // The server's user must be able to pass through the folder; what is in it is closed to others.
+  // The server's user must be able to enter the folder; its contents are not accessible to others.
   const directory = await mkdtemp(path.join(os.tmpdir(), 'granary-bench-'));
   await chmod(directory, 0o755);
   const processes = [];
@@ -47,7 +47,7 @@ async function bench(options) {
     await postgres.call('tidy');
     if (sides.length > 0) {
       await verifySides(sides, options.documents);
-      note('All sides answer alike.');
+      note('All sides give the same answers.');
     }
     const measurements = await measureAll(tools, sides, options);
     const cases = await measureCases(tools, sides, options);
@@ -73,7 +73,7 @@ async function bench(options) {
   }
 }
 
-/** Starts the sides that are wanted, and stores the same documents in each, through its API. */
+/** Starts the selected sides, and stores the same documents in each through its API. */
 async function startSides({ postgres, load, directory, started }, options) {
   const sides = [];
   for (const name of options.sides) {
@@ -89,7 +89,7 @@ async function startSides({ postgres, load, directory, started }, options) {
   return sides;
 }
 
-/** `{run: {side: [what was measured in each round]}}`. In each round the sides come in another order. */
+/** Measures all runs: `{run: {side: [measurement of each round]}}`. The order of the sides changes every round. */
 async function measureAll(tools, sides, options) {
   const measurements = {};
   const runOnce = async (side, run, seconds) => {
@@ -115,8 +115,8 @@ async function measureAll(tools, sides, options) {
 }
 
 /**
- * `{case: {side: what was measured}}` of the sides that are Granary; `{case: what was measured}` of cases of their own.
- * Each is told as soon as it is known.
+ * `{case: {side: measurement}}` of the Granary sides; `{case: measurement}` of cases in their own processes. Each
+ * result is printed as soon as it is available.
  */
 async function measureCases(tools, sides, options) {
   const { cases, rounds, seconds, requests } = options;
@@ -147,7 +147,7 @@ function caseLines(name, results) {
   return name in besideCases ? besideLines(name, results) : memoryGrowthLines(results);
 }
 
-/** After everything else, for a profiler takes its share. */
+/** Last, because a profiler slows the process down. */
 async function profile(tools, sides, options, out) {
   const side = sides.find(({ name }) => name === options.profile);
   for (const run of options.only) {
@@ -168,7 +168,8 @@ function defaultOut() {
   return path.join(os.tmpdir(), `granary-bench-${time}.json`);
 }
 
-// The first signal lets the run under way end and then stops everything in order; children end with us in any case.
+// The first signal lets the current run finish and then stops everything in order; children end with this process in
+// any case.
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => (interrupted = true));
 
 try {

@@ -7,7 +7,7 @@ import { runChild } from './child.mjs';
 const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 const shared = path.join(root, 'services/shared');
 
-/** Generates the types of the protos and compiles all services; what is up to date is left alone. */
+/** Generates the types of the protos and compiles all services, incrementally. */
 export async function build() {
   await generateTypes();
   await compile();
@@ -67,7 +67,7 @@ async function compile() {
   const services = readdirSync(path.join(root, 'services'))
     .map((name) => path.join(root, 'services', name))
     .filter((service) => existsSync(path.join(service, 'tsconfig.json')));
-  // The compiler trusts its notes even when somebody has removed the output.
+  // The compiler trusts its build info even if the output was deleted.
   for (const service of services) {
     if (!existsSync(path.join(service, 'dist'))) rmSync(path.join(service, 'tsconfig.tsbuildinfo'), { force: true });
   }

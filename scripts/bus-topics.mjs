@@ -2,18 +2,18 @@ import { parseArgs } from 'node:util';
 import { fileURLToPath } from 'node:url';
 import path from 'node:path';
 
-const usage = `Makes the topics of Granary in Kafka that are missing; what is there is left alone.
+const usage = `Creates the topics of Granary that are missing in Kafka. Existing ones are not changed.
 
   npm run bus:topics -- [--brokers host:port,…] [--prefix name]
 
   --brokers   KAFKA_BROKERS
   --prefix    KAFKA_TOPIC_PREFIX, default granary
 
-What the brokers ask of clients is said by KAFKA_SASL_… and KAFKA_TLS…, as to the services.
+KAFKA_SASL_… and KAFKA_TLS… set authentication and TLS, as for the services.
 `;
 
-/** Makes the topics that are missing, and says which. Needs the built services. */
-export async function makeTopics({ environment, say }) {
+/** Creates the missing topics, and prints each. Requires the built services. */
+export async function createTopics({ environment, say }) {
   const { openKafka } = await import('@granary/shared/kafka/client');
   const { readBrokerOptions } = await import('@granary/shared/kafka/broker-options');
   const { kafkaConfig } = await import('@granary/shared/kafka/settings');
@@ -28,7 +28,7 @@ export async function makeTopics({ environment, say }) {
     log: createLogger('topics', 'warn'),
   });
   const made = await kafka.createTopics(kafkaTopics(prefix), topicPartitions);
-  for (const topic of kafkaTopics(prefix)) say(`${topic}: ${made.includes(topic) ? 'made' : 'is there'}`);
+  for (const topic of kafkaTopics(prefix)) say(`${topic}: ${made.includes(topic) ? 'created' : 'exists'}`);
 }
 
 if (process.argv[1] && path.resolve(process.argv[1]) === fileURLToPath(import.meta.url)) {
@@ -42,7 +42,7 @@ if (process.argv[1] && path.resolve(process.argv[1]) === fileURLToPath(import.me
     else {
       const environment = { ...process.env, KAFKA_BROKERS: brokers };
       if (values.prefix) environment.KAFKA_TOPIC_PREFIX = values.prefix;
-      await makeTopics({ environment, say: console.log });
+      await createTopics({ environment, say: console.log });
     }
   } catch (error) {
     console.error(error.message);

@@ -1,8 +1,8 @@
 import { spawn } from 'node:child_process';
 
 /**
- * Runs a program to its end and answers `{ code, output }`. A signal that ends us ends it first, so that nothing is
- * left running; `show` passes its output through as it comes.
+ * Runs a program to its end and returns `{ code, output }`. A signal to this process first ends the program, so that
+ * nothing keeps running; `show` prints its output as it arrives.
  */
 export function runChild(command, args, { cwd, env = process.env, show = false }) {
   return new Promise((resolve, reject) => {
@@ -27,7 +27,7 @@ export function runChild(command, args, { cwd, env = process.env, show = false }
     });
     child.on('close', (code) => {
       done();
-      // With our own handlers gone the signal now ends us the way it was meant to.
+      // Without our handlers the signal now ends this process as usual.
       if (signalled) process.kill(process.pid, signalled);
       else resolve({ code, output });
     });

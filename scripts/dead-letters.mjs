@@ -17,7 +17,7 @@ what was refused; nothing waits behind that.
 
 const answerTimeoutMs = 60_000;
 
-/** One line for each key. */
+/** One line per key. */
 function show(parked) {
   for (const { consumer, key, events, since, type, error, attempts } of parked) {
     console.log(
@@ -82,8 +82,7 @@ async function main() {
       show(await requests.listParkedKeys(pool, filter));
       showRefused(await requests.listRefused(pool, filter));
     } else if (command === 'skip') await skip(pool, filter, requests);
-    else if (command === 'discard')
-      console.log(`${await requests.discardRefused(pool, filter)} messages are forgotten`);
+    else if (command === 'discard') console.log(`${await requests.discardRefused(pool, filter)} messages are deleted`);
     else await replay(pool, filter, requests);
   } finally {
     await pool.end();

@@ -11,7 +11,10 @@ const files = 'posters';
 const view = 'rating_by_genre';
 const page = ({ json }) => pageLines(json);
 
-/** What the demo reads without a key is public where `DEFAULT_READ` is private too. One that exists stays as it is. */
+/**
+ * Public, so that the demo can read it without a key even if `DEFAULT_READ` is private. An existing collection is not
+ * changed.
+ */
 async function createPublicCollections(client) {
   for (const name of [collection, files]) {
     const body = JSON.stringify({ name, access_policy: { read: 'public' } });
@@ -61,7 +64,7 @@ async function makeIndexes(client) {
 }
 
 async function queryFilms(client, films) {
-  title('Ask for the best comedies that many saw, with any filter, selection and order');
+  title('Query the best comedies with many votes: any filter, selection and order');
   const query = {
     root: `${client.app}::${collection}`,
     find: { 'Major Genre': 'Comedy', 'IMDB Rating': { gte: 7.5 }, 'US Gross': { gt: 100_000_000 } },
@@ -77,7 +80,7 @@ async function queryFilms(client, films) {
 }
 
 async function readInPublic(client, films) {
-  title('Read without a key: what is not private is open to the world');
+  title('Read without a key: collections that are not private are public');
   const parameters = [
     ['Major Genre', 'Drama'],
     ['IMDB Rating.$gte', '8.5'],
@@ -133,7 +136,7 @@ async function storeBlob(client, films) {
     {
       method: 'POST',
       path: `/api/apps/${client.app}/blobs/${files}`,
-      // Running the demo again is the same upload, so it makes no second blob.
+      // Repeating the demo repeats the same upload, so it creates no second blob.
       headers: { 'Idempotency-Key': 'demo-poster' },
       form: {
         blob: { file: new File([poster], 'poster.txt', { type: 'text/plain' }), toString: () => '@poster.txt' },
@@ -154,15 +157,15 @@ async function storeBlob(client, films) {
   );
   expect(part.text === poster.slice(0, 18), 'The first 18 bytes that came back are not those that were sent.');
   const etag = part.headers.get('etag');
-  await client.show(read({ 'If-None-Match': etag }), () => ['not sent again, for nothing has changed'], [304]);
+  await client.show(read({ 'If-None-Match': etag }), () => ['not sent again, because nothing has changed'], [304]);
   const whole = await client.send(read({}));
   expect(whole.text === poster, 'The file that came back is not the one that was sent.');
 }
 
 async function lookAround(client) {
-  title("Look at the app's wallet");
+  title("Show the app's wallet");
   await client.show({ method: 'GET', path: `/api/apps/${client.app}/wallet` }, pick('address', 'balance', 'currency'));
-  title('Ask how the six services are');
+  title('Check the health of the six services');
   const { json } = await client.show({ method: 'GET', path: '/health', isPublic: true }, ({ json: health }) => [
     `status: ${health.status}`,
     ...Object.entries(health.checks).map(([name, check]) => `${name}: ${check.status} in ${check.latency_ms} ms`),

@@ -4,8 +4,8 @@ import path from 'node:path';
 import { runChild } from './child.mjs';
 
 /**
- * Runs `npm ci` when node_modules is missing or was made from another lockfile. Packages' install scripts are not run:
- * nothing here needs them, and an npm that blocks them must not stop the start.
+ * Runs `npm ci` if node_modules is missing or was installed from another lockfile. Install scripts of packages are not
+ * run: none is needed, and an npm that blocks them must not prevent the start.
  */
 export async function installWhenNeeded(root, say) {
   const lockfile = path.join(root, 'package-lock.json');
@@ -14,7 +14,7 @@ export async function installWhenNeeded(root, say) {
   if (read(stamp) === wanted) return;
   if (!hasAllPackages(root, lockfile)) {
     say('Installing packages …');
-    // npm tells its scripts where it is; a start without npm takes the one on the path.
+    // npm passes its path to scripts; without npm the one in PATH is used.
     const npm = /npm-cli\.c?js$/.test(process.env.npm_execpath ?? '')
       ? [process.execPath, process.env.npm_execpath]
       : [process.platform === 'win32' ? 'npm.cmd' : 'npm'];
@@ -25,7 +25,7 @@ export async function installWhenNeeded(root, say) {
   writeFileSync(stamp, wanted);
 }
 
-/** Compares what npm notes of its last install with the lockfile; packages for other platforms may be absent. */
+/** Compares npm's record of its last install with the lockfile; packages for other platforms may be absent. */
 function hasAllPackages(root, lockfile) {
   const noted = read(path.join(root, 'node_modules', '.package-lock.json'));
   if (noted === undefined) return false;

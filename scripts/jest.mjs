@@ -4,14 +4,14 @@ import os from 'node:os';
 import path from 'node:path';
 
 const root = path.dirname(import.meta.dirname);
-/** Until when this process may run tests, from its start. CI ends itself after 90 minutes. */
+/** The time limit from the start of this process. CI ends itself after 90 minutes. */
 const runTimeoutMs = Number(process.env.TEST_TIMEOUT_MINUTES || 80) * 60_000;
-/** From the report, which jest writes when the last suite has ended, to the end of the process. */
+/** From the report, written when the last suite has ended, to the end of the process. */
 const exitTimeoutMs = 60_000;
 
 /**
- * Runs jest with these arguments and answers `{ passed, failed, skipped }`. A suite that cannot be loaded counts as one
- * failure, and so does a run that does not end by itself: it is ended, and what it left running is named.
+ * Runs jest with these arguments and returns `{ passed, failed, skipped }`. A suite that cannot be loaded counts as one
+ * failure, and so does a run that hangs: it is ended, and its remaining processes are listed.
  */
 export async function runJest(args, env = process.env) {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'granary-jest-'));
@@ -65,7 +65,7 @@ function run(args, env, report) {
   process.on('SIGINT', pass).on('SIGTERM', pass);
   return new Promise((resolve, reject) => {
     child.once('error', reject);
-    // Not `close`: a process that jest left behind may hold on to the output for ever.
+    // Not `close`: a process left by jest may keep the output open forever.
     child.once('exit', (code) => {
       clearTimeout(deadline);
       clearInterval(watch);
@@ -80,12 +80,12 @@ function readReport(file) {
   try {
     return JSON.parse(readFileSync(file, 'utf8'));
   } catch {
-    // jest ended before it could write one.
+    // jest ended before it wrote one.
     return undefined;
   }
 }
 
-/** Children of a process and theirs, parents first; known on Linux only. */
+/** Descendants of a process, parents first; Linux only. */
 function descendants(pid) {
   if (process.platform !== 'linux') return [];
   const all = readdirSync('/proc')
@@ -97,7 +97,7 @@ function descendants(pid) {
         const command = readFileSync(`/proc/${name}/cmdline`, 'utf8').replaceAll('\0', ' ').trim();
         return [{ pid: Number(name), parent, command }];
       } catch {
-        // It ended meanwhile.
+        // It has ended meanwhile.
         return [];
       }
     });
@@ -107,13 +107,13 @@ function descendants(pid) {
 
 function describeDescendants(pid) {
   const lines = descendants(pid).map((each) => `  ${each.pid} ${each.command.slice(0, 200)}`);
-  return lines.length > 0 ? lines.join('\n') : '  no other process: timers or sockets of its own keep it';
+  return lines.length > 0 ? lines.join('\n') : '  no other process: its own timers or sockets keep it alive';
 }
 
 function kill(pid) {
   try {
     process.kill(pid, 'SIGKILL');
   } catch {
-    // It ended by itself.
+    // It has ended already.
   }
 }

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 
 const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 
-/** Throws a sentence when this Node is older than 20.19. */
+/** Throws a sentence if this Node is older than 20.19. */
 export function checkNode() {
   const [major, minor] = process.versions.node.split('.').map(Number);
   if (major < 20 || (major === 20 && minor < 19)) {
@@ -13,12 +13,12 @@ export function checkNode() {
 }
 
 /**
- * Puts the flags of an npm script into the environment, where the services read their configuration. `flags` names the
- * variable of each flag, or the variable and its value for a flag that takes none, and that of the one argument which is
- * no flag, as `<directory>`, where there is one. Answers false when it was asked for help and gave it.
+ * Translates the flags of an npm script into environment variables, which the services read. `flags` maps each flag to
+ * its variable, or to the variable and its value for a flag without a value; `<directory>` maps the positional
+ * argument, if there is one. Returns false after printing the help.
  */
 export function readFlags(script, args, flags, help) {
-  // npm changes to the project's folder and says where the user was; relative paths mean that place.
+  // npm changes to the project's folder and passes the user's directory; relative paths refer to the latter.
   const here = (process.env.npm_lifecycle_event === script && process.env.INIT_CWD) || process.cwd();
   if (args.some((arg) => arg === '--help' || arg === '-h')) {
     console.log(help);
@@ -45,14 +45,14 @@ export function readFlags(script, args, flags, help) {
   return true;
 }
 
-/** Said here with the name of the flag; the service would name the variable, and only after a build. */
+/** Checked here to name the flag; the service would name the variable, and only after a build. */
 function checkPort(flag, value) {
   if (!/^\d{1,5}$/.test(value) || Number(value) > 65_535) {
     throw new Error(`${flag} must be a whole number from 0 to 65535, not ${JSON.stringify(value)}.`);
   }
 }
 
-/** Settings in the file .env of the checkout count where neither a flag nor the environment says otherwise. */
+/** Reads the file .env of the checkout. Flags and the environment take precedence. */
 export function readEnvFile() {
   const file = path.join(root, '.env');
   if (!existsSync(file)) return;
@@ -62,16 +62,16 @@ export function readEnvFile() {
   } catch (error) {
     throw new Error(`${file} cannot be read: ${error.message}`, { cause: error });
   }
-  // A relative path in the file means the checkout, wherever the start was typed.
+  // A relative path in the file refers to the checkout, regardless of the current directory.
   if (!given && process.env.DATA_DIR) process.env.DATA_DIR = path.resolve(root, process.env.DATA_DIR);
 }
 
-/** Makes the project ready to be run from its folder: packages installed, everything built. */
+/** Prepares the project: installs packages, builds everything. */
 export async function prepare() {
-  // The default data directory lies in the project, wherever it is started from.
+  // The default data directory is in the project, regardless of the current directory.
   process.chdir(root);
   if (process.env.npm_lifecycle_event) endWithNpm();
-  // Only now, for an older Node could not read these.
+  // Imported late, because an older Node could not load these modules.
   const { installWhenNeeded } = await import('./install.mjs');
   await installWhenNeeded(root, (text) => console.error(text));
   const { build } = await import('./build.mjs');
@@ -79,8 +79,8 @@ export async function prepare() {
 }
 
 /**
- * A Node that npm started ends with it. npm passes signals on to the shell between them, which does not pass them on;
- * and a kill passes on nothing.
+ * Ends this process with npm. npm passes signals only to the shell that runs the script, and that shell does not pass
+ * them on.
  */
 function endWithNpm() {
   const ancestors = () => {
@@ -101,7 +101,7 @@ function read(file) {
   try {
     return readFileSync(file, 'utf8');
   } catch {
-    // The process is gone, or this is no Linux.
+    // The process has ended, or this is not Linux.
     return '';
   }
 }

@@ -13,7 +13,7 @@ const options = Object.fromEntries(words.map((word) => word.split('=')));
 const rounds = Number(options.rounds ?? 3);
 const counts = (options.counts ?? '1,3,10').split(',').map(Number);
 
-// The first is read and sorted by as a number, the second as a string; a date is keyed as its instant in microseconds.
+// Reads and sorts use the first field as a number, the second as a string; a date's key is its instant in microseconds.
 const numbers = ['score', 'price', 'stock', 'customer,level'];
 const fields = 'score customer,code placed_at category customer,address,city price active stock title customer,level'
   .split(' ')
@@ -25,12 +25,12 @@ const fields = 'score customer,code placed_at category customer,address,city pri
 const typed = ({ type }) => (type === 'text' ? 'text collate "C"' : type);
 const only = (type) => (value, field) => (field.type === type ? String(value) : null);
 
-// columns: name, type and sender of a field's side columns; keys: what its btree holds before the id.
+// columns: name, type and encoder of a field's side columns; keys: the btree columns before the id.
 const sides = {
   A: { body: 'text', columns: () => [], keys: ({ path }) => [`row_format.key(body::jsonb #> '{${path}}')`] },
   B: { body: 'text', columns: ({ i }) => [[`k_${i}`, 'jsonb', JSON.stringify]], keys: ({ i }) => [`k_${i}`] },
   C: { body: 'text', columns: (field) => [[`k_${field.i}`, typed(field), String]], keys: ({ i }) => [`k_${i}`] },
-  // C for a field whose type nobody declared: one btree over three columns, which keeps the order of the types.
+  // C, for a field without a declared type: one btree over three columns, which keeps the order of types.
   C3: {
     body: 'text',
     columns: ({ i }) => [
@@ -45,7 +45,7 @@ const sides = {
 for (const [name, side] of Object.entries(sides)) side.name = name;
 const measured = (options.only?.split(',') ?? Object.keys(sides)).map((name) => sides[name]);
 
-// A generator with a seed, so that every side gets the same documents.
+// A seeded generator, so that every side gets the same documents.
 function randomFrom(seed) {
   return () => (seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0) / 2 ** 32;
 }
@@ -90,7 +90,7 @@ function record(kase, side, what, value) {
   samples.set(`${kase} | ${what}`, bySide.set(side, [...(bySide.get(side) ?? []), value]));
 }
 
-// Records the microseconds of CPU that a unit of what `run` does costs Postgres and this process.
+// Records the CPU time per unit of `run`, of Postgres and of this process, in microseconds.
 async function measure(kase, side, what, units, run) {
   const [cpu, own] = [cpuUs(), process.cpuUsage()];
   await run();
@@ -114,7 +114,7 @@ async function createTable(side, indexed) {
     ${indexed.map((field) => `create index on row_format.c (${[...side.keys(field), 'id'].join(', ')});`).join('')}`);
 }
 
-// Stores 100 documents with each statement: new versions go to the table, the ones they replace to history.
+// Stores 100 documents per statement: new versions go to the table, replaced ones to history.
 async function store(side, indexed, documents) {
   const columns = indexed.flatMap((field) =>
     side.columns(field).map(([name, type, send]) => ({ name, type, send, field })),
@@ -138,7 +138,7 @@ async function store(side, indexed, documents) {
   }
 }
 
-// A point is asked for 500 values in one statement, for a message to and fro costs more than what is compared here.
+// A point read is measured with 500 values per statement, because a round trip costs more than the difference measured.
 async function read(side, kase, field, documents) {
   const first =
     side.name === 'C3' && field.type === 'numeric' ? `t_${field.i} is null and n_${field.i}` : side.keys(field)[0];
@@ -182,7 +182,7 @@ async function measureSide(side, large, count, seed) {
   await measure(kase, side.name, 'update, new keys', rows / 2, () => store(side, indexed, newKeys));
 }
 
-// One more index on a collection that has three, and 100,000 documents. Their side column is filled by Node.
+// One more index on a collection with three indexes and 100,000 documents. Node fills its side column.
 async function measureAddedIndex(side, filler, seed) {
   const [indexed, field, rows, random] = [fields.slice(0, 3), fields[3], 100000, randomFrom(seed)];
   const [kase, label] = ['one more index', `${side.name} ${filler}`.trim()];

@@ -4,14 +4,14 @@ import { checkNode, prepare, readFlags } from './launch.mjs';
 
 const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 
-const help = `Brings a backup back as a data directory, and checks all of it.
+const help = `Restores a backup to a data directory, and verifies all of it.
 
   npm run restore -- <directory> [--data-dir <path>] [--replace]
 
-  <directory>         a directory with backups, of which the newest is taken, or one of them   (BACKUP_DIR)
-  --data-dir <path>   an empty or new directory                                                (DATA_DIR)
-  --replace           it may have data of a Granary that does not run; they are moved aside
-  -h, --help          this text`;
+  <directory>         a backup, or a directory of backups, of which the newest is restored   (BACKUP_DIR)
+  --data-dir <path>   an empty or new directory                                              (DATA_DIR)
+  --replace           allows a directory with data of a stopped Granary; the data is moved aside
+  -h, --help          prints this text`;
 
 const flags = { '<directory>': 'BACKUP_DIR', '--data-dir': 'DATA_DIR', '--replace': ['RESTORE_REPLACE', 'true'] };
 

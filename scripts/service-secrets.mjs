@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 
-const usage = `Makes the secrets with which the services prove to each other who they are.
+const usage = `Generates the secrets with which the services authenticate to each other.
 
   node scripts/service-secrets.mjs
 

@@ -9,8 +9,8 @@ const readyTimeoutMs = 300_000;
 const stopTimeoutMs = 5000;
 
 /**
- * What a stranger does: a clean copy of the checkout, without packages and build, is started with one command, stores
- * a document and lists it, and is stopped. Throws what went wrong.
+ * The first start of a new user: a clean copy of the checkout, without packages and build, is started with one command,
+ * stores a document and lists it, and is stopped. Throws an error for what failed.
  */
 export async function smoke(root) {
   const checkout = mkdtempSync(path.join(os.tmpdir(), 'granary-smoke-'));
@@ -67,7 +67,7 @@ async function useIt(url, app, key) {
   );
 }
 
-/** The files that a clone of the present state would have. */
+/** The files of a clone of the current state. */
 async function copyCheckout(root, target) {
   const listed = await runChild('git', ['ls-files', '-z', '--cached', '--others', '--exclude-standard'], { cwd: root });
   if (listed.code !== 0) throw new Error(`git ls-files failed: ${listed.output}`);
@@ -95,7 +95,7 @@ async function waitFor(output, exit, pattern) {
   }
 }
 
-/** Processes that were started in, or on, one of the two folders; known on Linux only. */
+/** Processes started in or on one of the two folders; Linux only. */
 function processesOf(checkout, dataDir) {
   if (process.platform !== 'linux') return [];
   return readdirSync('/proc')
@@ -105,7 +105,7 @@ function processesOf(checkout, dataDir) {
         const text = readFileSync(`/proc/${pid}/cmdline`, 'utf8') + readlinkSync(`/proc/${pid}/cwd`);
         return text.includes(checkout) || text.includes(dataDir);
       } catch {
-        // It ended meanwhile, or is another user's.
+        // It has ended meanwhile, or belongs to another user.
         return false;
       }
     });
@@ -115,7 +115,7 @@ function endProcess(pid) {
   try {
     process.kill(Number(pid), 'SIGKILL');
   } catch {
-    // It ended by itself.
+    // It has ended already.
   }
 }
 

@@ -4,16 +4,16 @@ import { checkNode, prepare, readFlags } from './launch.mjs';
 
 const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 
-const help = `Starts Granary: all of its services in one process, on a Postgres of its own.
+const help = `Starts Granary: all of its services in one process, on an embedded Postgres.
 
   npm start -- [--port <n>] [--data-dir <path>] [--operator-key <key>]
 
   --port <n>             port of the HTTP API on 127.0.0.1, 0 for any free one   (PORT, default 8080)
-  --data-dir <path>      where the data is kept                                  (DATA_DIR, default .granary)
-  --operator-key <key>   key of the operator; else one is made and kept          (OPERATOR_KEY)
-  -h, --help             this text
+  --data-dir <path>      where data is stored                                    (DATA_DIR, default .granary)
+  --operator-key <key>   key of the operator; generated and stored by default    (OPERATOR_KEY)
+  -h, --help             prints this text
 
-All other settings are variables of the environment, or lines of a file .env beside this program: .env.example has
+All other settings are environment variables, or lines of a file .env in the checkout: .env.example lists
 them, docs/operations.md explains them. On a server, see docs/server.md.`;
 
 const flags = { '--port': 'PORT', '--data-dir': 'DATA_DIR', '--operator-key': 'OPERATOR_KEY' };
@@ -23,8 +23,8 @@ async function start() {
   if (!readFlags('start', process.argv.slice(2), flags, help)) return;
   await prepare();
 
-  // Ctrl-C arrives twice, from the terminal and through npm. Until the services listen for signals the first ends us;
-  // from then on they stop once, and these listeners keep the second from cutting that short.
+  // Ctrl-C arrives twice, from the terminal and through npm. Until the services handle signals the first one ends us;
+  // after that they stop once, and these listeners keep the second one from interrupting the stop.
   let loaded = false;
   for (const [signal, code] of [
     ['SIGINT', 130],

@@ -1,6 +1,6 @@
 import { runJest } from './jest.mjs';
 
-// What strangers and neighbours do to an app; one suite after the other, so that nothing else is measured.
+// Load and hostile input by other clients and apps; one suite at a time, so that nothing else affects the measurements.
 const { passed, failed, skipped } = await runJest([
   '--selectProjects=attacks',
   '--runInBand',

@@ -23,7 +23,7 @@ async function step(name, run) {
   }
 }
 
-/** Runs one of our tools and shows what it says only when it fails. */
+/** Runs one of our tools and prints its output only if it fails. */
 async function tool(file, args) {
   const { code, output } = await runChild(process.execPath, [path.join(root, 'node_modules', file), ...args], {
     cwd: root,
@@ -32,8 +32,8 @@ async function tool(file, args) {
 }
 
 /**
- * Kafka, MinIO and tools in Python, for the suites that need them. Where a tool of the machine is missing those suites are skipped, unless
- * REQUIRE_STACK=1 says that nothing may be.
+ * Installs Kafka, MinIO and the Python tools. If a tool of the machine is missing, the suites that need them are
+ * skipped, or fail with REQUIRE_STACK=1.
  */
 async function installStack() {
   const { installParts } = await import(pathToFileURL(path.join(root, 'services/local/dist/stack/install.js')).href);
@@ -47,8 +47,8 @@ async function installStack() {
 }
 
 /**
- * Every test of jest counts, and those of the front door twice: its lines say whether a suite ran `embedded` or on a
- * `stack`. The suites that measure what an attack does to others run at the end, alone.
+ * Every test of jest counts, and those of the API twice: its lines show whether a suite ran `embedded` or on a `stack`.
+ * The suites that measure the effects of attacks run last, alone.
  */
 async function jest(name, args) {
   console.log(`\n── ${name}`);
@@ -56,7 +56,7 @@ async function jest(name, args) {
   for (const outcome of Object.keys(counts)) counts[outcome] += ran[outcome];
 }
 
-/** How many times slower than the reference this machine is now; the limits of all tests scale with it. */
+/** The slowness of this machine relative to the reference; the limits of all tests scale with it. */
 async function measureSlowness() {
   const speed = await import(pathToFileURL(path.join(root, 'services/shared/dist/testing/speed.js')).href);
   return (process.env[speed.slownessVariable] = speed.measureSlowness().toFixed(1));
@@ -65,7 +65,7 @@ async function measureSlowness() {
 const jestArgs = process.argv.slice(2);
 await step('install', () => installWhenNeeded(root, console.log));
 await step('build', build);
-await step('Kafka, MinIO and tools in Python', installStack);
+await step('Kafka, MinIO and the Python tools', installStack);
 const slowness = await measureSlowness().catch(() => 'an unknown number of');
 if (jestArgs.length === 0) {
   await step('lint', () => tool('eslint/bin/eslint.js', ['--max-warnings', '0', '.']));

@@ -4,27 +4,27 @@ import { loadDocuments, settle } from './measure.mjs';
 import { median, table } from './report.mjs';
 import { bulkSize } from './runs.mjs';
 
-/** The neighbour is at it for so long before and after the app is measured. */
+/** The neighbour runs this long before and after the measurement of the app. */
 const leadSeconds = 2;
 const neighbourDocuments = 20_000;
-/** Too many requests are refused, which is as good an answer as any to one who floods. */
+/** Status 429: a refusal is a correct answer to a flood. */
 const floodStatuses = [200, 429, 503];
 
-// The answers have 3.6 MB, more than the buffers of the system hold.
+// Answers of 3.6 MB, more than the buffers of the system.
 const trickle = { call: 'trickle', run: 'largestPage', connections: 8, bytesPerSecond: 16_384 };
 const flood = [
   { call: 'run', run: 'point', connections: 32, statuses: floodStatuses },
   { call: 'run', run: 'largePage', connections: 32, statuses: floodStatuses },
 ];
-// What the system takes from anybody beside whom all processors are busy: no answer of Granary's, so nothing is wanted.
+// The effect of saturated processors alone, without requests to Granary, so there is no target.
 const spin = { call: 'spin', threads: availableParallelism() };
 const bulk = { call: 'run', run: 'bulk', connections: 4, requestsMax: 500, documents: bulkSize };
 
 /**
- * What is measured alone and beside neighbours: an app that sends requests of `run` at a fixed rate which leaves time to
- * spare, over more connections than it needs, all of them open before, so that its latency says what the neighbours
- * take from it. `wanted` bounds p99 beside them, as a multiple of that alone. A neighbour is another app, or the same
- * one where it says so.
+ * Cases measured alone and beside a neighbour: an app sends requests of `run` at a fixed rate below saturation, over
+ * more connections than it needs, all opened before, so that its latency shows the effect of the neighbour. `wanted`
+ * bounds p99 beside the neighbour, as a multiple of p99 alone. The neighbour is another app, unless the title says the
+ * same app.
  */
 export const besideCases = {
   fairness: {
@@ -33,7 +33,7 @@ export const besideCases = {
     neighbours: [
       { title: 'a slow reader: 8 connections, pages of 10,000 at 16 KiB/s', loads: [trickle] },
       { title: 'a flood: 64 connections, point reads and pages of 1,000', loads: flood },
-      { title: 'a process that keeps all processors busy and asks nothing of Granary', loads: [spin] },
+      { title: 'a process that keeps all processors busy and sends no requests', loads: [spin] },
     ],
   },
   mixed: {
@@ -47,9 +47,9 @@ export const besideCases = {
 };
 
 /**
- * Measures a case on one side. Answers `{alone, beside: {title: …}}`, each with the medians of `{p50Ms, p99Ms}` and
- * what was `refused`; those beside a neighbour with the median of the `ratio` of p99, too, and the neighbour's requests
- * in a second.
+ * Measures a case on one side. Returns `{alone, beside: {title: …}}`, each with the medians of `{p50Ms, p99Ms}` and the
+ * number of `refused` requests; beside a neighbour also the median `ratio` of p99, and the neighbour's requests per
+ * second.
  */
 export async function measureBeside(tools, side, name, { rounds, seconds }) {
   const { neighbours, ...load } = besideCases[name];
@@ -79,13 +79,13 @@ async function runBeside(tools, side, own, neighbour, loads, seconds) {
   ]);
   return {
     ...result,
-    // A slow reader counts bytes, no requests.
+    // A slow reader counts bytes, not requests.
     neighbourPerSecond: results.reduce((sum, { requests = 0 }) => sum + requests, 0) / neighbourSeconds,
     neighbourRefused: results.find(({ refused }) => refused !== undefined)?.refused,
   };
 }
 
-/** Another app of the side with documents of its own; made once. */
+/** Another app of the side, with its own documents; created once. */
 async function neighbourOf({ load }, side) {
   if (side.neighbour) return side.neighbour;
   const { requests, prepare } = await side.openApp('neighbour');
@@ -95,7 +95,7 @@ async function neighbourOf({ load }, side) {
   return side.neighbour;
 }
 
-/** Runs a load for an app, and keeps account of what it stores. */
+/** Runs a load for an app, and counts the stored documents. */
 async function runLoad(tool, app, { call, run, documents = 0, ...load }, seconds) {
   const requestsMax = load.requestsMax ?? (load.perSecond ? load.perSecond * seconds : Number.MAX_SAFE_INTEGER);
   const firstNumber = app.nextNumber;
@@ -124,7 +124,7 @@ function together(results) {
   };
 }
 
-/** A table of the case: `results` by side. */
+/** Formats the table of a case: `results` by side. */
 export function besideLines(name, results) {
   const { title, perSecond, wanted } = besideCases[name];
   const header = ['', 'p50 ms', 'p99 ms', 'x alone', "neighbour's requests/s", 'refused'];

@@ -4,8 +4,9 @@ import { writeFileSync } from 'node:fs';
 const mebibyte = 1024 * 1024;
 
 /**
- * What runs in each child process: answers the calls that the parent sends. `calls.stop` runs at the end, which comes
- * when the parent says so, when it is gone, or with SIGTERM; Ctrl-C is for the parent, which then stops us in order.
+ * The main module of child processes: executes the calls of the parent. `calls.stop` runs at the end: on the parent's
+ * request, when the parent is gone, or on SIGTERM. SIGINT is ignored, because the parent handles Ctrl-C and stops us in
+ * order.
  */
 export function serve(calls) {
   let stopping;
@@ -26,18 +27,18 @@ export function serve(calls) {
     .on('SIGINT', () => {});
 }
 
-/** What this process holds in MiB, once what nobody needs any more is collected. */
+/** Memory of this process in MiB after garbage collection. */
 async function memory() {
   const session = new Session();
   session.connect();
-  // What the first collection finds to be finalized the second one frees.
+  // The first collection runs finalizers; the second frees what they release.
   for (let i = 0; i < 2; i++) await session.post('HeapProfiler.collectGarbage');
   session.disconnect();
   const { rss, heapUsed, external } = process.memoryUsage();
   return { resident: rss / mebibyte, heap: heapUsed / mebibyte, external: external / mebibyte };
 }
 
-/** The V8 profiler of this process, which is off until it is asked for. */
+/** The V8 profiler of this process, off until started. */
 function profiling() {
   let session;
   return {

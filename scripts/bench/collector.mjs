@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { serve } from './child.mjs';
 
-/** Takes what a process tells of its traces, by OTLP over HTTP, and throws it away. */
+/** Receives a process's traces by OTLP over HTTP, and discards them. */
 let exports = 0;
 const server = createServer((request, response) => {
   exports++;
@@ -15,7 +15,7 @@ serve({
     await once(server, 'listening');
     return { endpoint: `http://127.0.0.1:${server.address().port}` };
   },
-  /** How many times spans were sent. */
+  /** The number of exports received. */
   exports: () => exports,
   stop: () => server.close(),
 });

@@ -1,8 +1,8 @@
-/** The documents that every side stores: 365 bytes of JSON in 11 fields, made from a number. */
+/** The documents stored on every side: 365 bytes of JSON with 11 fields, derived from a number. */
 
 export const documentSizeBytes = 365;
 export const categoryCount = 100;
-/** Owners are so many that each has at most 10 of 100,000 documents: 5 or 6. */
+/** So many owners that each has at most 10 of 100,000 documents: 5 or 6. */
 export const ownerCount = 18_000;
 
 const start =
@@ -20,20 +20,20 @@ const categoryAt = positionOf('category') + 2;
 const scoreAt = positionOf('score');
 const viewsAt = positionOf('views');
 
-/** What a document of that number has in its indexed fields. No two scores below 899,981 are the same. */
+/** The indexed fields of a document. No two scores below 899,981 are equal. */
 export const ownerOf = (number) => number % ownerCount;
 const categoryOf = (number) => number % categoryCount;
 const scoreOf = (number) => 100_000 + ((number * 7919) % 899_981);
 const viewsOf = (number) => 100_000 + ((number * 104_729) % 899_981);
 
-/** Writes the document of a number into the buffer, from `at` on; the answer is where it ends. */
+/** Writes the document of a number into the buffer at `at`; returns its end. */
 export function writeDocument(buffer, at, number) {
   template.copy(buffer, at);
   renumberDocument(buffer, at, number);
   return at + documentSizeBytes;
 }
 
-/** Makes the document that stands in the buffer at `at` into that of another number. */
+/** Changes the document at `at` in the buffer into that of another number. */
 export function renumberDocument(buffer, at, number) {
   writeDigits(buffer, at + idAt, 10, number);
   writeDigits(buffer, at + ownerAt, 5, ownerOf(number));
@@ -49,11 +49,11 @@ function writeDigits(buffer, at, width, value) {
   }
 }
 
-/** Values of the fields that the reads look for, as they stand in a query. */
+/** Values that the reads filter by, as they appear in a query. */
 export const ownerName = (owner) => `u${String(owner).padStart(5, '0')}`;
 export const categoryName = (category) => `c${String(category).padStart(2, '0')}`;
 
-/** The bytes of a body that holds `count` documents, and where each of them begins. */
+/** The bytes of a body of `count` documents, and the offset of each. */
 export function bodyOf({ prefix, suffix, documents: count }) {
   const separator = count > 1 ? 1 : 0;
   const sizeBytes = prefix.length + count * (documentSizeBytes + separator) - separator + suffix.length;

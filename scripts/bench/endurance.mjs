@@ -2,24 +2,24 @@ import { settle } from './measure.mjs';
 import { postgresUsage } from './processes.mjs';
 import { table } from './report.mjs';
 
-/** Growth that is wanted at most, in MiB for each process. */
+/** Target for growth, in MiB per process. */
 const wantedMib = 20;
-/** What the mix is made of: the share of requests, and connections in proportion to what each takes. */
+/** The mix: shares of requests; connections in proportion to the cost of each. */
 const mix = {
   point: { share: 0.6, connections: 16, documents: 0 },
   page: { share: 0.1, connections: 4, documents: 0 },
   insert: { share: 0.3, connections: 12, documents: 1 },
 };
-/** Part of the requests that is sent before memory is looked at for the first time. */
+/** The fraction of requests sent before the first memory measurement. */
 const warmUpShare = 0.2;
 const timeoutSeconds = 24 * 3600;
 
-export const memoryTitle = 'memory: what each process holds after many requests, beyond what it held after the warm-up';
+export const memoryTitle = 'memory: growth of each process over many requests, after the warm-up';
 
 /**
- * Sends a fifth of `requests` as a warm-up, then all of them: point reads, pages and inserts. Answers, by process,
- * `{before, after}` in MiB: `{resident, heap, external}` after a collection of garbage; of Postgres what its connections
- * have for themselves.
+ * Sends a fifth of `requests` as a warm-up, then all of them: point reads, pages and inserts. Returns, by process,
+ * `{before, after}` in MiB: `{resident, heap, external}` after a garbage collection; for Postgres the private memory of
+ * its connections.
  */
 export async function measureMemory(tools, side, requests) {
   await send(tools, side, Math.ceil(requests * warmUpShare));
@@ -57,7 +57,7 @@ async function look({ postgresPid }, side) {
   return memory;
 }
 
-/** A table of what each process of each side held before and after. */
+/** Formats the memory of each process of each side before and after. */
 export function memoryGrowthLines(results) {
   const cells = ({ before, after }) =>
     ['resident', 'heap', 'external'].map((field) => {

@@ -4,17 +4,17 @@ import { postgresTimeUs, postgresUsage, processorTimeUs, startProcess } from './
 import { median, table } from './report.mjs';
 
 const warmUpEvents = 1_000;
-/** Of the measurement of the delay; it leaves time to spare. */
+/** The rate for the latency measurement, below saturation. */
 const pacedPerSecond = 500;
 
 export const eventsTitle =
   'events: committed by a writer, applied by a consumer in another process, on both transports of the bus';
 
 /**
- * Measures how many events a second get from writers that commit as fast as they can to a consumer that commits their
- * effects, and how long that takes at a modest rate. Answers by transport the medians of `{committedPerSecond,
- * appliedPerSecond, p50Ms, p99Ms, cpuUs}`, the last one for each event and by process; or `{missing}`, the sentence that
- * says what Kafka needs and the machine does not have.
+ * Measures the throughput of events from writers that commit as fast as they can to a consumer that commits their
+ * effects, and the latency at a moderate rate. Returns by transport the medians of `{committedPerSecond,
+ * appliedPerSecond, p50Ms, p99Ms, cpuUs}`, the last one per event and process; or `{missing}`, the reason why Kafka
+ * cannot run on this machine.
  */
 export async function measureEvents(tools, options) {
   const directory = path.join(tools.directory, 'events');
@@ -56,7 +56,7 @@ async function openBus({ postgres, started }, name, kafka) {
   return opened;
 }
 
-/** Publishes for so long, and waits until all is applied. Answers the rates in a second. */
+/** Publishes for a time, and waits until everything is applied. Returns both rates per second. */
 async function publishFor(bus, seconds) {
   const startedMs = performance.now();
   const { events } = await bus.publisher.call('publishFor', seconds);
@@ -82,7 +82,7 @@ function look({ pids, prefix }, postgresPid) {
   return { times: Object.fromEntries(times), postgres: postgresUsage(postgresPid, prefix) };
 }
 
-/** By process, in µs for each event; empty where there is no /proc to tell. */
+/** By process, in µs per event; empty on systems without /proc. */
 function usageOf(before, after, events) {
   if (Object.values(before.times).includes(undefined)) return {};
   const times = Object.entries(after.times).map(([name, timeUs]) => [name, (timeUs - before.times[name]) / events]);
@@ -99,7 +99,7 @@ function together(rounds) {
   };
 }
 
-/** A table of the case: `results` by transport. */
+/** Formats the table of the case: `results` by transport. */
 export function eventsLines(results) {
   const header = ['', 'committed/s', 'applied/s', `p50 ms at ${pacedPerSecond}/s`, 'p99 ms', 'CPU µs per event'];
   const measured = Object.entries(results).filter(([, { missing }]) => missing === undefined);

@@ -1,4 +1,7 @@
-/** Calls with JSON, or the bytes of a Buffer, and answers JSON; an answer of another status than expected is an Error that holds it. */
+/**
+ * Sends JSON, or the bytes of a Buffer, and returns parsed JSON. Throws an Error with the response for an unexpected
+ * status.
+ */
 export async function fetchJson(url, { body, headers = {}, statuses = [200] } = {}) {
   const sent = body && { method: 'POST', body: Buffer.isBuffer(body) ? body : JSON.stringify(body) };
   const response = await fetch(url, { ...sent, headers: { 'Content-Type': 'application/json', ...headers } });

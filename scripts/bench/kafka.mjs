@@ -4,12 +4,12 @@ import { beginRun } from '@granary/local/stack/runs';
 import { MissingToolError } from '@granary/local/stack/tools';
 import { serve } from './child.mjs';
 
-/** A Kafka of its own. It ends with this process. */
+/** A Kafka of its own; it ends with this process. */
 let run;
 let kafka;
 
 serve({
-  /** Answers its address and process id, or the sentence that says what is `missing` on this machine. */
+  /** Returns its address and process id, or `missing`, the reason why Kafka cannot run on this machine. */
   start: async (directory) => {
     run = await beginRun();
     try {

@@ -4,18 +4,18 @@ import { Worker } from 'node:worker_threads';
 import { bodyOf, categoryCount, categoryName, ownerCount, ownerName, renumberDocument } from './documents.mjs';
 import { serve } from './child.mjs';
 
-/** How often a reader that hardly reads does so. */
+/** How often a slow reader reads. */
 const sipMs = 50;
 
 /**
- * The load generator: raw sockets with one request under way on each, so that it takes little of the two cores that
- * the sides are measured on. Requests are bytes that were made before; only the digits of documents change.
+ * The load generator: raw sockets with one request in flight on each, so that it uses little of the cores shared with
+ * the sides. Requests are prepared bytes; only the digits of documents change.
  *
  * `run` takes `{port, method, path, headers, body, statuses, connections, seconds, requestsMax, firstNumber}`. A path
- * may hold `{owner}` or `{category}`, which go through all values. A body is `{prefix, suffix, documents}` with fresh
- * documents in each request, or `{bytes}`. With `perSecond` requests are due at that rate, and one for which no
- * connection is free waits: that counts to its latency. Time begins when all connections are open, and with `greeting`,
- * a path, when a HEAD of that has been answered on each. Answers `{requests, refused, elapsedMs, p50Ms, p99Ms, bytes}`.
+ * may contain `{owner}` or `{category}`, which iterate over all values. A body is `{prefix, suffix, documents}` with
+ * new documents in each request, or `{bytes}`. With `perSecond` requests are due at that rate; if no connection is
+ * free, the wait counts towards the latency. Time begins when all connections are open and, with `greeting`, a path,
+ * after a HEAD of that path on each. Returns `{requests, refused, elapsedMs, p50Ms, p99Ms, bytes}`.
  */
 async function run(load) {
   const nextRequest = requestsOf(load);
@@ -23,7 +23,7 @@ async function run(load) {
   const state = { requests: 0, refused: undefined, bytes: 0, latenciesMs: [], started: 0 };
   const startedMs = performance.now();
   const endsMs = startedMs + load.seconds * 1000;
-  /** When the next request is due; undefined when there is none. */
+  /** When the next request is due; undefined if there is none. */
   const nextDueMs = () => {
     if (state.started >= load.requestsMax || state.refused !== undefined) return undefined;
     const dueMs = load.perSecond ? startedMs + (state.started * 1000) / load.perSecond : performance.now();
@@ -39,7 +39,7 @@ async function run(load) {
   return { requests, refused, bytes, elapsedMs, p50Ms: at(0.5), p99Ms: at(0.99) };
 }
 
-/** A function that makes, for each connection, the function that makes its requests: a list of buffers each. */
+/** Returns a function that creates, for each connection, a generator of requests: a list of buffers each. */
 function requestsOf({ port, method, path, headers, body, firstNumber }) {
   const head = (target, sizeBytes) => {
     const lines = [`${method} ${target} HTTP/1.1`, `Host: 127.0.0.1:${port}`];
@@ -53,7 +53,7 @@ function requestsOf({ port, method, path, headers, body, firstNumber }) {
       const { body: bytes, places } = bodyOf(body);
       const requestHead = head(path, bytes.length);
       const request = Buffer.concat([requestHead, bytes]);
-      // The buffer is used again only after its answer has come, when the socket holds nothing of it any more.
+      // The buffer is reused only after the answer, when the socket no longer references it.
       return () => {
         for (const place of places) renumberDocument(request, requestHead.length + place, number++);
         return [request];
@@ -71,7 +71,7 @@ function requestsOf({ port, method, path, headers, body, firstNumber }) {
     };
   }
   const heads = pathsOf(path).map((target) => [head(target)]);
-  // A stride that shares no divisor with their number goes through all of them, and never to the neighbour.
+  // A stride coprime to the count visits all values, and never adjacent ones in sequence.
   return () => () => heads[(number++ * 7919) % heads.length];
 }
 
@@ -83,8 +83,8 @@ function pathsOf(path) {
 }
 
 /**
- * Opens a connection. For the client it is open before the server has accepted it, and Node accepts one connection in
- * each turn of its event loop: only an answer tells that this is over.
+ * Opens a connection. It is open for the client before the server has accepted it, and Node accepts one connection per
+ * iteration of the event loop: only an answer shows that it has been accepted.
  */
 function open({ port, greeting }) {
   return new Promise((resolve, reject) => {
@@ -103,7 +103,7 @@ function open({ port, greeting }) {
   });
 }
 
-/** Sends requests on a connection, each after the answer to the last and not before it is due. */
+/** Sends requests on a connection, each after the previous answer and not before it is due. */
 function drive(socket, { statuses }, nextRequest, nextDueMs, state) {
   return new Promise((resolve, reject) => {
     let sentMs = 0;
@@ -118,7 +118,7 @@ function drive(socket, { statuses }, nextRequest, nextDueMs, state) {
         socket.off('close', broken).end(resolve);
         return;
       }
-      // That a timer fires late is no fault of who is measured; that no connection was free is.
+      // A late timer is not the server's fault; a missing free connection is.
       if (dueMs > performance.now()) setTimeout(() => send(performance.now()), dueMs - performance.now());
       else send(dueMs);
     };
@@ -161,8 +161,8 @@ function drive(socket, { statuses }, nextRequest, nextDueMs, state) {
 }
 
 /**
- * A reader that hardly reads: sends one request on each of its connections, and takes a little of the answer at a
- * time, so that the rest of it waits. Answers how many bytes it has taken.
+ * A slow reader: sends one request on each connection, and reads a little of the answer at a time, so that the rest
+ * must be buffered. Returns the number of bytes read.
  */
 async function trickle({ connections, seconds, bytesPerSecond, ...load }) {
   const nextRequest = requestsOf(load);
@@ -182,7 +182,7 @@ async function trickle({ connections, seconds, bytesPerSecond, ...load }) {
   return { bytes };
 }
 
-/** Keeps so many processors busy, with nothing that concerns anybody else. */
+/** Keeps this many processors busy with unrelated work. */
 async function spin({ threads, seconds }) {
   const workers = Array.from({ length: threads }, () => new Worker('for (;;);', { eval: true }));
   await delay(seconds * 1000);

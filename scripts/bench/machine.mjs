@@ -6,7 +6,9 @@ import { median } from './report.mjs';
 
 const writes = 50;
 
-/** What the figures depend on. A sync that takes no time means that the folder is not on a disk. */
+/**
+ * Properties of the machine that affect the figures. A sync of zero duration means that the folder is not on a disk.
+ */
 export async function describeMachine(directory) {
   return {
     cpu: `${os.availableParallelism()} x ${os.cpus()[0]?.model ?? 'unknown'}`,
@@ -40,7 +42,7 @@ function commitOf() {
   try {
     return execFileSync('git', ['describe', '--always', '--dirty'], { encoding: 'utf8', stdio: 'pipe' }).trim();
   } catch {
-    // A copy without its history.
+    // A copy without Git history.
     return 'unknown';
   }
 }

@@ -6,12 +6,12 @@ const loadConnections = 4;
 const loadTimeoutSeconds = 600;
 const settleTimeoutMs = 3_000;
 const settleStepMs = 100;
-/** Share of one core below which everything counts as quiet. */
+/** The share of one core below which the machine counts as idle. */
 const quietShare = 0.15;
 
 /**
- * One run of one side. Answers `{perSecond, p50Ms, p99Ms, requests, cpuUs, memoryMib}`, where `cpuUs` holds the
- * processor time of a request by process, Postgres among them. Throws when a request was refused.
+ * One run of one side. Returns `{perSecond, p50Ms, p99Ms, requests, cpuUs, memoryMib}`; `cpuUs` is the processor time
+ * per request by process, including Postgres. Throws if a request was refused.
  */
 export async function measure({ load, postgresPid }, side, runName, seconds) {
   const run = runs[runName];
@@ -19,7 +19,7 @@ export async function measure({ load, postgresPid }, side, runName, seconds) {
   const result = await load.call('run', {
     ...side.requests[runName],
     ...{ port: side.port, connections: run.connections, seconds, firstNumber: side.nextNumber },
-    // JSON knows no infinity.
+    // JSON cannot represent infinity.
     requestsMax: Math.min(run.requestsMax, Number.MAX_SAFE_INTEGER),
   });
   const after = look(side, postgresPid);
@@ -34,7 +34,7 @@ export async function measure({ load, postgresPid }, side, runName, seconds) {
   };
 }
 
-/** How things stand; `undefined` where there is no /proc to tell. */
+/** The current processor times; `undefined` on systems without /proc. */
 function look(side, postgresPid) {
   const processes = Object.entries(side.pids).map(([name, pid]) => {
     return { name, timeUs: processorTimeUs(pid), memoryMib: residentMib(pid) };
@@ -57,15 +57,15 @@ function usageOf(before, after, requests) {
 }
 
 /**
- * Waits until what a run has left to do (events, vacuum, checkpoints) is done, so that the next side does not pay for
- * it; but not for ever.
+ * Waits until the background work of a run (events, vacuum, checkpoints) is done, so that the next side does not pay
+ * for it; with a timeout.
  */
 export async function settle(sides, postgresPid) {
   const nodeTimeUs = () => {
     const pids = sides.flatMap((side) => Object.values(side.pids));
     return pids.reduce((sum, pid) => sum + (processorTimeUs(pid) ?? 0), 0);
   };
-  // An empty prefix is that of all databases.
+  // The empty prefix matches all databases.
   const lookAround = () => ({ nodeUs: nodeTimeUs(), postgres: postgresUsage(postgresPid, '') });
   const endsMs = performance.now() + settleTimeoutMs;
   for (let last = lookAround(); performance.now() < endsMs;) {
@@ -77,7 +77,10 @@ export async function settle(sides, postgresPid) {
   }
 }
 
-/** Stores so many documents through the API, in bulks. Throws when one is refused; answers what the load tells. */
+/**
+ * Stores this many documents through the API, in bulk requests. Throws if one is refused; returns the load generator's
+ * result.
+ */
 export async function loadDocuments(load, { name, port, requests }, documents) {
   const result = await load.call('run', {
     ...requests.load,

@@ -3,7 +3,7 @@ import { prepareMinio, startMinio } from '@granary/local/stack/minio-server';
 import { beginRun } from '@granary/local/stack/runs';
 import { serve } from './child.mjs';
 
-/** A MinIO of its own. It is built first where that has not been done yet, and ends with this process. */
+/** A MinIO of its own, built first if necessary. It ends with this process. */
 let run;
 let minio;
 

@@ -5,25 +5,25 @@ import { median, table } from './report.mjs';
 import { startSide } from './sides.mjs';
 
 const mebibyte = 1024 * 1024;
-/** So much goes one way in a run at most, for it fills the disk. */
+/** The limit of bytes in one direction per run, because they fill the disk. */
 const runMib = 600;
 const sizes = [
   { mib: 1, connections: 8 },
   { mib: 100, connections: 2 },
 ];
 const directions = ['upload', 'download'];
-/** Of the client's rate. */
+/** Relative to the client's rate. */
 const wanted = { upload: 0.8, download: 0.8 };
 const wantedGatewayMs = 2;
-/** Until V8 has compiled what it will: an upload takes the gateway half of what the first hundreds take. */
+/** Until V8 has optimised the code: an upload then costs the gateway half as much as the first hundred. */
 const warmUp = { seconds: 10, mib: 1_500 };
 
 export const objectsTitle = 'objects: blobs on MinIO, beside the minio client alone';
 
 /**
- * Starts a MinIO, Granary in two processes with its blobs there, and a process with nothing but the `minio` client.
- * Both take turns. Answers, for each direction and size, `{granary, client, ratio}`: medians of `{mibPerSecond,
- * cpuMsPerMib}`, the latter by process, and of the ratio of the rates in a round.
+ * Starts a MinIO, Granary in two processes with its blobs there, and a process with only the `minio` client. Both are
+ * measured alternately. Returns, for each direction and size, `{granary, client, ratio}`: medians of `{mibPerSecond,
+ * cpuMsPerMib}`, the latter by process, and of the ratio of rates per round.
  */
 export async function measureObjects(tools, { rounds, seconds }) {
   const { directory, started, postgres } = tools;
@@ -69,14 +69,14 @@ export async function measureObjects(tools, { rounds, seconds }) {
   return measured;
 }
 
-/** Bodies that no upload had before: equal ones are stored once. */
+/** Bodies different from all earlier uploads: equal ones are stored once. */
 function numbered(side, { requestsMax }, seconds) {
   const firstNumber = side.nextNumber;
   side.nextNumber += requestsMax;
   return { firstNumber, seconds };
 }
 
-/** Runs it, and looks at what the processes of `pids` take meanwhile. */
+/** Runs it, and measures the processor time of `pids`. */
 async function observe({ pids }, mib, run) {
   const look = () => Object.entries(pids).map(([name, pid]) => [name, processorTimeUs(pid)]);
   const before = Object.fromEntries(look());
@@ -97,7 +97,7 @@ function together(rounds) {
   };
 }
 
-/** A table of what was measured. */
+/** Formats the table of results. */
 export function objectsLines(measured) {
   const cpu = ({ cpuMsPerMib }) =>
     Object.entries(cpuMsPerMib)

@@ -4,7 +4,7 @@ import { ownCases } from './own-cases.mjs';
 import { runs } from './runs.mjs';
 import { sideTitles } from './sides.mjs';
 
-/** What can be asked for by name beyond the runs. Only Granary is measured so. */
+/** Cases beyond the runs, measured only for Granary. */
 const cases = [...Object.keys(besideCases), 'memory'];
 const granarySides = ['embedded', 'split'];
 
@@ -34,13 +34,13 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
   --no-build           takes what was built last
   --help               this text`;
 
-/** The options of the command line; undefined when help is asked for. Throws an Error for what it does not know. */
+/** Parses the command line; undefined for --help. Throws an Error for unknown options. */
 export function readOptions(args) {
   const options = {
     ...{ rounds: 3, seconds: 3, warmUpSeconds: 5, only: Object.keys(runs), sides: Object.keys(sideTitles) },
     ...{ documents: 100_000, requests: 1_000_000, composite: true, build: true },
   };
-  // npm changes to the project's folder and says where the user was; relative paths mean that place.
+  // npm changes to the project's folder and passes the user's directory; relative paths refer to the latter.
   const here = (process.env.npm_lifecycle_event && process.env.INIT_CWD) || process.cwd();
   for (let i = 0; i < args.length; i++) {
     const [flag, ...rest] = args[i].split('=');
@@ -103,7 +103,7 @@ export function readOptions(args) {
   if (options.only.length === 0) options.sides = options.sides.filter((name) => granarySides.includes(name));
   if (options.only.length === 0 && options.cases.length === 0) options.sides = [];
   else if (options.sides.length === 0) {
-    throw new Error(`The cases ${cases.join(', ')} are of ${granarySides.join(', ')}.`);
+    throw new Error(`The cases ${cases.join(', ')} need one of ${granarySides.join(', ')}.`);
   }
   if (options.profile && !options.sides.includes(options.profile)) options.sides.push(options.profile);
   return options;
@@ -112,7 +112,7 @@ export function readOptions(args) {
 function among(known, text, flag) {
   const names = text.split(',');
   const unknown = names.filter((name) => !known.includes(name));
-  if (unknown.length > 0) throw new Error(`${flag} knows ${known.join(', ')}, not ${unknown.join(', ')}.`);
-  // In the order in which they are known, whatever the order that was asked for.
+  if (unknown.length > 0) throw new Error(`${flag} accepts ${known.join(', ')}, not ${unknown.join(', ')}.`);
+  // In the defined order, regardless of the requested one.
   return known.filter((name) => names.includes(name));
 }

@@ -2,10 +2,10 @@ import pg from 'pg';
 import { startPostgres } from '@granary/local/postgres/postgres';
 import { serve } from './child.mjs';
 
-/** Files of the log of 16 MiB each, as many as the server keeps. */
+/** The number of 16 MiB log files that the server retains. */
 const logFiles = 64;
 
-/** The Postgres that all sides share, each with databases of its own. It ends with this process. */
+/** The Postgres shared by all sides, each with its own databases. It ends with this process. */
 let postgres;
 const databases = [];
 
@@ -14,14 +14,14 @@ serve({
     postgres = await startPostgres({ dataDir, log: { info: () => {}, warn: (text) => console.error(text) } });
     return { pid: postgres.postmasterPid() };
   },
-  /** Makes databases, and a role of the same name for each; answers their URLs by name. */
+  /** Creates databases, and a role of the same name for each; returns their URLs by name. */
   makeDatabases: async (names) => {
     const urls = {};
     for (const name of names) urls[name] = await postgres.ensureDatabase(name, name);
     databases.push(...names);
     return urls;
   },
-  /** What would happen some minutes after a load anyway, so that it does not happen in the middle of a run. */
+  /** Does the maintenance that would run minutes after a load, so that it does not run during a measurement. */
   tidy: async () => {
     await makeLogFiles();
     for (const database of databases) {
@@ -34,8 +34,8 @@ serve({
 });
 
 /**
- * A server that has been at work for a while uses the files of its log again. A new one has none, and every commit waits
- * while one is made.
+ * A server that has run for a while reuses its log files. A new one has none, so every commit waits while one is
+ * created.
  */
 async function makeLogFiles() {
   const client = new pg.Client({ connectionString: postgres.url('postgres') });

@@ -5,12 +5,12 @@ import { fileURLToPath } from 'node:url';
 
 const here = path.dirname(fileURLToPath(import.meta.url));
 const stopTimeoutMs = 25_000;
-/** The unit in which Linux counts processor time, for everybody who reads it: USER_HZ. */
+/** USER_HZ: the unit of processor time in /proc. */
 const tickUs = 10_000;
 
 /**
- * A child process that answers calls, see child.mjs. `file` lies in this folder; `env` is added to our own, and
- * `flags` are added to those of this Node.
+ * A child process that executes calls, see child.mjs. `file` is in this folder; `env` is added to our environment, and
+ * `flags` to the flags of this Node.
  */
 export function startProcess(file, env = {}, flags = []) {
   const execArgv = [...process.execArgv, ...flags];
@@ -47,11 +47,11 @@ export function startProcess(file, env = {}, flags = []) {
   return { pid: child.pid, call, stop };
 }
 
-/** Processor time that a process has taken so far, in µs; undefined where there is no /proc. */
+/** Processor time of a process so far, in µs; undefined on systems without /proc. */
 export function processorTimeUs(pid) {
   const stat = read(`/proc/${pid}/stat`);
   if (stat === undefined) return undefined;
-  // The name in brackets may hold anything, so the fields are counted from its end.
+  // The name in brackets may contain anything, so fields are counted after its end.
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
   return (Number(fields[11]) + Number(fields[12])) * tickUs;
 }
@@ -62,15 +62,15 @@ export function residentMib(pid) {
 }
 
 /**
- * What Postgres has taken so far for the databases whose names begin with `prefix`: processor time by process, in µs,
- * of their connections and of what works for all (log writer, checkpointer); and the memory of those connections in
- * MiB, without what all share.
+ * Postgres's usage so far for the databases whose names begin with `prefix`: processor time by process, in µs, of their
+ * connections and of the shared background processes (WAL writer, checkpointer); and the private memory of those
+ * connections in MiB.
  */
 export function postgresUsage(postmasterPid, prefix) {
   const timesUs = new Map();
   let memoryMib = 0;
   for (const pid of childrenOf(postmasterPid)) {
-    // Postgres writes into its title what a process is for: `postgres: granary: <role> <database> <address> idle`.
+    // Postgres shows the purpose of a process in its title: `postgres: granary: <role> <database> <address> idle`.
     const title = read(`/proc/${pid}/cmdline`) ?? '';
     const isConnection = / 127\.0\.0\.1\(\d+\)/.test(title);
     if (isConnection && !title.includes(` ${prefix}`)) continue;
@@ -80,7 +80,10 @@ export function postgresUsage(postmasterPid, prefix) {
   return { timesUs, memoryMib };
 }
 
-/** Processor time between two looks, in µs. A connection that ended in between is left out, a new one counts whole. */
+/**
+ * Processor time between two measurements, in µs. A connection that ended in between is omitted; a new one counts in
+ * full.
+ */
 export function postgresTimeUs(before, after) {
   return [...after.timesUs].reduce((sum, [pid, timeUs]) => sum + timeUs - (before.timesUs.get(pid) ?? 0), 0);
 }
@@ -101,7 +104,7 @@ function read(file) {
   try {
     return readFileSync(file, 'utf8');
   } catch {
-    // The process is gone, or this is no Linux.
+    // The process has ended, or this is not Linux.
     return undefined;
   }
 }

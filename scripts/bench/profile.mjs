@@ -5,18 +5,18 @@ import { fileURLToPath } from 'node:url';
 const root = path.dirname(path.dirname(path.dirname(fileURLToPath(import.meta.url))));
 const functionsMax = 15;
 const partsMax = 10;
-/** V8's names for doing nothing. */
+/** V8's names for idle time. */
 const idle = ['(idle)', '(root)'];
 
 /**
- * Where the time of a .cpuprofile went, as lines to print: the functions that took most of it themselves, and the
- * packages, services among them, together with what Node did on their behalf.
+ * Summarises a .cpuprofile as lines to print: the functions with the most self time, and the packages (including
+ * services) with the time that Node spent on their behalf.
  */
 export function profileLines(file) {
   const { nodes, samples, timeDeltas } = JSON.parse(readFileSync(file, 'utf8'));
   const selfUs = new Map();
   samples.forEach((id, i) => {
-    // The time from one sample to the next belongs to the first of them.
+    // The time between two samples is attributed to the first.
     selfUs.set(id, (selfUs.get(id) ?? 0) + (timeDeltas[i + 1] ?? 0));
   });
   const isBusy = ({ callFrame }) => !idle.includes(callFrame.functionName);
@@ -38,7 +38,7 @@ export function profileLines(file) {
   ];
 }
 
-/** The package of each node, by id: its own, or where it is a part of Node that of whoever called it. */
+/** The package of each node, by id: its own, or for a part of Node that of the caller. */
 function partsOf(nodes) {
   const parts = new Map();
   const byId = new Map(nodes.map((node) => [node.id, node]));

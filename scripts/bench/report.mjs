@@ -1,9 +1,9 @@
 import { runs } from './runs.mjs';
 
 /**
- * The figures of all rounds, put together: by run and side the medians of `{perSecond, p50Ms, p99Ms, requests, cpuUs}`,
- * and the medians of what the ratios to each baseline were in each round: `ratios` of the rates, `cpuRatios` of the
- * processor time that a request takes. The latter hardly notice what else runs on the machine.
+ * Aggregates all rounds: by run and side the medians of `{perSecond, p50Ms, p99Ms, requests, cpuUs}`, and the medians
+ * of the ratios to each baseline per round: `ratios` of the rates, `cpuRatios` of the processor time per request. The
+ * latter hardly depend on other load on the machine.
  */
 export function summarize(measurements) {
   const results = {};
@@ -35,7 +35,7 @@ export function summarize(measurements) {
   return results;
 }
 
-/** Tables of the results, one for each run. `earlier` holds the results of another time, whose change is shown. */
+/** Formats one table per run. `earlier` contains previous results, for the change. */
 export function resultLines(results, earlier) {
   return Object.entries(results).flatMap(([run, sides]) => {
     const { title, unit, target } = runs[run];
@@ -58,7 +58,7 @@ export function resultLines(results, earlier) {
   });
 }
 
-/** Largest resident memory of each process after any run. */
+/** The largest resident memory of each process after any run. */
 export function memoryLines(results) {
   const largest = {};
   for (const sides of Object.values(results)) {
@@ -73,11 +73,7 @@ export function memoryLines(results) {
     const parts = Object.entries(byProcess).map(([name, mib]) => `${name} ${rounded(mib)}`);
     return `  ${side.padEnd(9)} ${parts.join(' + ')}`;
   });
-  return [
-    '',
-    'memory in MiB, the most after any run (of Postgres: what its connections have for themselves)',
-    ...lines,
-  ];
+  return ['', 'memory in MiB, the maximum after any run (of Postgres: private memory of its connections)', ...lines];
 }
 
 const total = (cpuUs) => Object.values(cpuUs).reduce((sum, us) => sum + us, 0);
@@ -96,7 +92,7 @@ function processorTimes(cpuUs) {
   return parts.length === 0 ? 'unknown here' : parts.join(' + ');
 }
 
-/** The change of the ratios to *usual* where there are any, for rates drift from hour to hour; else of the rate. */
+/** The change of the ratios to *usual* if available, because rates drift from hour to hour; else of the rate. */
 function change(now, then) {
   if (!then) return 'not measured';
   const changes = [
@@ -113,7 +109,7 @@ function change(now, then) {
     .join(', ');
 }
 
-/** The rows as lines in columns; those of figures, which follow the first, are aligned to the right. */
+/** Formats the rows in columns; the first is aligned left, figures right. */
 export function table(rows, figures = rows[0].length - 2) {
   const widths = rows[0].map((_, column) => Math.max(...rows.map((row) => row[column].length)));
   const isText = (column) => column === 0 || column > figures;

@@ -1,9 +1,9 @@
 const mebibyte = 1024 * 1024;
 
 /**
- * What is measured. `target` is what is wanted; `unit` and `perRequest` say what is counted. Those with
- * large bodies have fewer connections, so that a run of a second has many turns of each, and those that fill the disk
- * have a limit of requests.
+ * The measured runs. `target` is the goal; `unit` and `perRequest` define what is counted. Runs with large bodies use
+ * fewer connections, so that each sends several requests in a run of a second; runs that fill the disk have a limit of
+ * requests.
  */
 export const runs = {
   point: {
@@ -37,7 +37,7 @@ export const runs = {
 
 export const bulkSize = runs.bulk.writes;
 
-/** The requests of a run as the baselines want them, as the load generator takes them. */
+/** The requests of a run for the baselines, as input of the load generator. */
 export const baselineRequests = {
   point: { method: 'GET', path: '/documents?owner={owner}', headers: {}, statuses: [200] },
   page: { method: 'GET', path: '/documents?category={category}&limit=100', headers: {}, statuses: [200] },
@@ -47,7 +47,7 @@ export const baselineRequests = {
   blob: upload('/files', {}),
 };
 
-/** The same for Granary: reads in public as endpoint 3, writes through /store with the key of the app. */
+/** The same for Granary: public reads by endpoint 3, writes by /store with the key of the app. */
 export function granaryRequests(app, key) {
   const data = `/api/apps/${app}/collections/documents/data`;
   const keyed = { 'X-App-Key': key };

@@ -9,7 +9,7 @@ import { baselineRequests, granaryRequests } from './runs.mjs';
 const app = 'bench';
 const services = ['payments', 'data', 'blobs', 'finance', 'tasks'];
 
-/** What can be measured: Granary in two topologies, and the two baselines. */
+/** The sides: Granary in two topologies, and the two baselines. */
 export const sideTitles = {
   embedded: 'Granary, all services in one process',
   split: 'Granary, gateway and services in two processes',
@@ -17,18 +17,18 @@ export const sideTitles = {
   bare: 'node:http, pg, prepared statements, text passed through',
 };
 
-/** What `npm start` starts Granary with; the baselines are as Node is by itself. */
+/** The Node flags of `npm start`; the baselines run with Node's defaults. */
 const manifest = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
 const nodeFlags = manifest.scripts.start.split(' ').filter((word) => word.startsWith('--'));
 
 const starts = { embedded: startEmbedded, split: startSplit, usual: startBaseline, bare: startBaseline };
 
 /**
- * Starts one side, with databases of its own on the shared Postgres. Answers what the rest needs to know of it:
- * `requests` by name of the run, `processes` by name, `count(collection)`, and `prefix`, with which the names of its
- * databases begin. `wantsComposite` says whether to try a composite index. `started` is told of each process at once,
- * so that it can be stopped even when the start fails later on. The same side may be started again `as` another one,
- * with the settings of another object store, or with an environment of its own.
+ * Starts one side, with its own databases on the shared Postgres. Returns `requests` by name of the run, `processes` by
+ * name, `count(collection)`, and `prefix`, with which the names of its databases begin. `wantsComposite`: whether to
+ * try a composite index. `started` is called with each process at once, so that it can be stopped even if the start
+ * fails later. The same side may be started again `as` another one, with the settings of another object store or
+ * another environment.
  */
 export async function startSide(name, { as = name, postgres, directory, wantsComposite, started, objectStore, env }) {
   const own = path.join(directory, as);
@@ -42,7 +42,7 @@ export async function startSide(name, { as = name, postgres, directory, wantsCom
   const side = await starts[name]({ name, postgres, directory: own, prefix, start, objectStore });
   const notes = side.prepare ? await side.prepare(wantsComposite) : [];
   const pids = Object.fromEntries(side.children.map(({ process, child }) => [process, child.pid]));
-  // Numbers of new documents; those of the load come before.
+  // Numbers of new documents, after those of the load.
   return { name, prefix, notes, pids, nextNumber: 10_000_000, ...side };
 }
 
@@ -93,7 +93,7 @@ async function granarySide(port, children, { operatorKey }) {
   return { port, url, children, requests, prepare, count, blobRequests, openApp };
 }
 
-/** An application with its key: the requests of its runs, what makes its collections, and what counts documents. */
+/** An app with its key: the requests of its runs, its set-up of collections, and its count of documents. */
 async function makeApp(url, app, operatorKey) {
   const made = await fetchJson(`${url}/api/applications`, {
     body: { app_id: app, name: 'Bench' },
@@ -123,13 +123,13 @@ async function makeApp(url, app, operatorKey) {
         await createIndex(collection, { name: field, index_type: type, field_name: field }, [201]);
       }
     }
-    return hasComposite ? [] : ['indexes of single fields stand for the composite one'];
+    return hasComposite ? [] : ['single-field indexes replace the composite one'];
   };
   const count = async (collection) => {
     const stats = await fetchJson(`${collections}/${collection}/stats`, { headers });
     return stats.document_count;
   };
-  /** Uploads of so many bytes, and downloads of one that is made now. */
+  /** Uploads of this size, and downloads of a blob that is uploaded now. */
   const blobRequests = (bytes) => {
     const upload = { ...requests.blob, body: { bytes } };
     const download = async () => {

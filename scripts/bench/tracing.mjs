@@ -5,20 +5,20 @@ import { runs } from './runs.mjs';
 import { startSide } from './sides.mjs';
 
 const ratio = 0.01;
-/** What a traced process may be slower by. */
+/** Target for the slowdown of a traced process. */
 const wanted = 0.15;
 const documents = 20_000;
 const warmUpSeconds = 2;
 const measuredRuns = ['point', 'insert'];
-/** The SDK sends what has gathered at least this often. */
+/** The SDK exports at least this often. */
 const exportMs = 1_000;
 
 export const tracingTitle = `tracing: one request in ${1 / ratio} traced, beside none`;
 
 /**
- * Starts Granary twice, each in one process: one tells a collector of the requests that it traces, the other traces
- * nothing. Both take turns. Answers by run `{off, on, slower, dearer}`: medians of requests in a second, and of what the
- * rounds show as the part of the rate that is lost, and of processor time that is added.
+ * Starts Granary twice, each in one process: one exports traces of sampled requests to a collector, the other traces
+ * nothing. Both are measured alternately. Returns by run `{off, on, slower, dearer}`: medians of requests per second,
+ * of the fraction of the rate that is lost, and of the processor time that is added.
  */
 export async function measureTracing(tools, { rounds, seconds }) {
   const { directory, started, postgres, postgresPid } = tools;
@@ -45,7 +45,7 @@ export async function measureTracing(tools, { rounds, seconds }) {
     const results = [];
     for (let round = 0; round < rounds; round++) {
       const result = {};
-      // Neither is always the first.
+      // The order alternates.
       for (const name of round % 2 === 0 ? ['off', 'on'] : ['on', 'off']) {
         await settle(both, postgresPid);
         result[name] = await measure(tools, sides[name], run, seconds);
@@ -60,11 +60,11 @@ export async function measureTracing(tools, { rounds, seconds }) {
       dearer: median(results.map(({ off, on }) => cpu(on) / cpu(off) - 1)),
     };
   }
-  if ((await collector.call('exports')) === 0) throw new Error('Nothing was told of any trace.');
+  if ((await collector.call('exports')) === 0) throw new Error('No trace was exported.');
   return measured;
 }
 
-/** A table of what was measured. */
+/** Formats the table of results. */
 export function tracingLines(measured) {
   const percent = (share) => `${(share * 100).toFixed(0)} %`;
   const rows = Object.entries(measured).map(([run, { off, on, slower, dearer }]) => [

@@ -4,8 +4,8 @@ import { fetchJson } from './fetch-json.mjs';
 const samples = 20;
 
 /**
- * Asks every side the same, before anything is measured: that it has all documents, and that it answers the same ones
- * to the same reads, pages in the same order. Throws an Error that says what differs.
+ * Sends the same reads to every side before the measurement, and checks that each has all documents and returns the
+ * same ones, pages in the same order. Throws an Error that describes the difference.
  */
 export async function verifySides(sides, documentCount) {
   for (const side of sides) {
@@ -34,7 +34,7 @@ async function compare(sides, run, values, order) {
 export async function verifyWrites(sides) {
   for (const side of sides) {
     for (const [collection, accepted] of Object.entries(side.accepted)) {
-      // A collection that nothing was written to may not exist.
+      // A collection without writes may not exist.
       if (accepted === 0) continue;
       const count = await side.count(collection);
       if (count !== accepted) throw new Error(`${side.name} accepted ${accepted} ${collection} and has ${count}.`);

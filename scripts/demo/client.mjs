@@ -4,14 +4,14 @@ import { showAnswer, showRequest } from './transcript.mjs';
 const taskTimeoutMs = 60_000;
 const requestTimeoutMs = 30_000;
 
-/** Something is not as it should be; the message says what, for the person who runs the demo. */
+/** An unexpected result; the message explains it to the user of the demo. */
 export class Unexpected extends Error {}
 
 export function expect(holds, sentence) {
   if (!holds) throw new Unexpected(sentence);
 }
 
-/** Calls one app of one Granary. `send` only asks, `show` prints the request and the answer too. */
+/** A client of one app of a Granary. `send` only sends, `show` also prints the request and the answer. */
 export function createClient({ url, app, key }) {
   const send = async (request) => {
     const { method, path, isPublic, headers, body, form } = request;
@@ -30,7 +30,7 @@ export function createClient({ url, app, key }) {
         throw new Unexpected(`${method} ${path} was not answered within ${requestTimeoutMs / 1000} s.`);
       }
       const reason = error.cause?.code ?? error.message;
-      throw new Unexpected(`${url} does not answer (${reason}). Start Granary with npm start, or name it with --url.`);
+      throw new Unexpected(`${url} does not respond (${reason}). Start Granary with npm start, or name it with --url.`);
     });
     const text = await response.text();
     return { status: response.status, headers: response.headers, text, ms: performance.now() - startedMs };
@@ -45,10 +45,10 @@ export function createClient({ url, app, key }) {
 
   return {
     app,
-    /** Sends a request without a word. Throws Unexpected for a status that is not among `statuses`. */
+    /** Sends a request without printing it. Throws Unexpected for a status that is not among `statuses`. */
     send: async (request, statuses = [200]) => check(request, await send(request), statuses),
 
-    /** Sends a request and shows it; `lines` makes the lines of the answer that are worth showing. */
+    /** Sends a request and prints it; `lines` selects the printed lines of the answer. */
     show: async (request, lines, statuses = [200]) => {
       showRequest(url, { ...request, key });
       const answer = check(request, await send(request), statuses);
@@ -58,7 +58,7 @@ export function createClient({ url, app, key }) {
 
     showRequest: (request) => showRequest(url, { ...request, key }),
 
-    /** Waits until the task of a ticket has ended well, and shows its last state. */
+    /** Waits until the task of a ticket has completed, and shows its last state. */
     waitFor: async (ticket) => {
       const request = { method: 'GET', path: `/api/tasks/${ticket}`, isPublic: true };
       const deadlineMs = Date.now() + taskTimeoutMs;
@@ -78,7 +78,7 @@ export function createClient({ url, app, key }) {
   };
 }
 
-/** Fields as curl's -F has them; a File is sent as one. */
+/** Form fields as with curl's -F; a File is sent as a file. */
 function toFormData(fields) {
   const form = new FormData();
   for (const [name, value] of Object.entries(fields)) form.append(name, value.file ?? value);

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 
 const root = path.dirname(path.dirname(path.dirname(fileURLToPath(import.meta.url))));
 
-/** The films of vega-datasets; a film's id is its place in the file, so that loading them again updates them. */
+/** The films of vega-datasets; a film's id is its position in the file, so that loading them again updates them. */
 export function readFilms() {
   const file = path.join(root, 'node_modules/vega-datasets/data/movies.json');
   let text;
@@ -16,7 +16,7 @@ export function readFilms() {
   return JSON.parse(text).map((film, at) => ({ id: `film-${String(at + 1).padStart(4, '0')}`, ...film }));
 }
 
-/** What the view must hold, computed here: films with a rating and their mean by genre (null is a genre too). */
+/** The expected contents of the view: number and mean of rated films by genre (null is a genre too). */
 export function ratingsByGenre(films) {
   const genres = new Map();
   for (const { 'Major Genre': genre, 'IMDB Rating': rating } of films) {

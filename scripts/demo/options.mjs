@@ -4,21 +4,21 @@ import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const root = path.dirname(path.dirname(path.dirname(fileURLToPath(import.meta.url))));
 
-export const help = `Loads the 3,201 films of vega-datasets into a running Granary and shows what it can do with them.
+export const help = `Loads the 3,201 films of vega-datasets into a running Granary and demonstrates its features.
 
   npm run demo -- [--url <url>] [--app <app_id> --key <key>] [--data-dir <path>]
 
-  --url <url>         where the gateway answers                     (GRANARY_URL)
+  --url <url>         address of the gateway                        (GRANARY_URL)
   --app <app_id>      the app to load the films into                (GRANARY_APP)
   --key <key>         its key, with Admin, Read and Write           (GRANARY_KEY)
-  --data-dir <path>   of the Granary on this machine that is meant  (DATA_DIR)
-  -h, --help          this text
+  --data-dir <path>   data directory of a Granary on this machine   (DATA_DIR)
+  -h, --help          prints this text
 
-Without options it finds the Granary that npm start or npm run stack runs here, and takes its demo app.`;
+Without options it uses the demo app of the Granary started here by npm start or npm run stack.`;
 
 const flags = { '--url': 'GRANARY_URL', '--app': 'GRANARY_APP', '--key': 'GRANARY_KEY', '--data-dir': 'DATA_DIR' };
 
-/** `{url, app, key}` from the flags, else the environment, else the data directory; undefined when help is asked for. */
+/** `{url, app, key}` from the flags, else the environment, else the data directory; undefined for --help. */
 export async function readOptions(args, environment) {
   if (args.some((arg) => arg === '--help' || arg === '-h')) return undefined;
   const given = { ...environment };
@@ -40,13 +40,13 @@ export async function readOptions(args, environment) {
   return { url: url ?? found.url, app: app ?? found.app, key: key ?? found.key };
 }
 
-/** The demo app of the Granary that runs here; with `url`, of the one there, or of the data directory that was named. */
+/** The demo app of a Granary running here: the one at `url`, the one on the given data directory, or any. */
 async function findDemoApp(given, url) {
   const { isAlive } = await built('stack/processes.js');
   const directories = await dataDirectories(given);
   const running = [];
   const unreadable = [];
-  // With --docker a stack keeps what is not in a volume in a directory of its own.
+  // A stack with --docker keeps the files outside volumes in its own directory.
   for (const directory of directories.flatMap((own) => [own, path.join(own, 'docker')])) {
     const demo = readJson(path.join(directory, 'demo-app.json'), unreadable);
     const note = readJson(path.join(directory, 'running.json'), unreadable);
@@ -68,12 +68,12 @@ async function findDemoApp(given, url) {
 const hostOf = (url) => new URL(url).host.replace('localhost', '127.0.0.1');
 const isSameAddress = (one, other) => hostOf(one) === hostOf(other);
 
-/** Where to look: what was given, else where `npm start` and `npm run stack` keep their data by default. */
+/** The directories to search: the given one, else the defaults of `npm start` and `npm run stack`. */
 async function dataDirectories({ DATA_DIR: dataDir, npm_lifecycle_event: isNpm, INIT_CWD: here }) {
   if (dataDir) return [path.resolve(isNpm && here ? here : '.', dataDir)];
   const { resolveDataDir } = await built('postgres/data-dir.js');
   const own = ['.granary', '.granary-stack'].map((name) => resolveDataDir({ defaultDir: path.join(root, name) }));
-  // Under root it may be elsewhere than in the checkout.
+  // Under root the default may be outside the checkout.
   return (await Promise.all(own)).map(({ dataDir: directory }) => directory);
 }
 

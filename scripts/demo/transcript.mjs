@@ -12,7 +12,7 @@ export function title(text) {
 
 export const note = (text) => say(`   ${text}`);
 
-/** A request as one would type it: the key shortened, a long body cut. */
+/** A request as a shell command: the key shortened, a long body truncated. */
 export function showRequest(url, { method, path, headers, body, form, isPublic, key }) {
   const quoted = (text) => `'${text}'`;
   const parts = [
@@ -33,13 +33,13 @@ export function showAnswer(status, ms, lines) {
   for (const line of lines) say(`     ${trimmed(line)}`);
 }
 
-/** The records of a page, one a line, then the rest of it. */
+/** The records of a page, one per line, then the rest of the answer. */
 export function pageLines({ records, ...rest }, shown = 5) {
   const more = records.length > shown ? [`… ${records.length - shown} more`] : [];
   return [...records.slice(0, shown).map((record) => JSON.stringify(record)), ...more, JSON.stringify(rest)];
 }
 
-/** Makes the lines of an answer: those of the named members that it has, and whether there are others. */
+/** Selects the named members of an answer as lines, and whether there are others. */
 export function pick(...names) {
   return ({ json }) => {
     const picked = names.filter((name) => name in json);
@@ -56,8 +56,7 @@ function trimmed(text) {
 export const count = (number) => number.toLocaleString('en-US');
 
 /**
- * How far something is: a bar that moves where a person looks on, else a line for each quarter. `done` is called with
- * growing numbers, at last with `total`.
+ * Progress: a bar on a terminal, else a line for each quarter. `done` is called with growing numbers, finally `total`.
  */
 export function progress(total, noun) {
   let quarters = 0;

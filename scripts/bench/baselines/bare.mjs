@@ -4,8 +4,8 @@ import { serve } from '../child.mjs';
 import { receiveFile } from './files.mjs';
 
 /**
- * The least that a Node service over Postgres can be: `node:http` and `pg`, statements prepared by name, bodies kept
- * as text beside typed columns, and the texts of rows joined. No checks, no keys, no history.
+ * The minimal Node service over Postgres: `node:http` and `pg`, prepared statements, bodies stored as text beside typed
+ * columns, rows joined as text. No validation, no keys, no history.
  */
 let readers;
 // Commits that wait for the disk together share its flush, so writers need more connections than readers.

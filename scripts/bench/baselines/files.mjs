@@ -3,8 +3,8 @@ import { open, rename } from 'node:fs/promises';
 import path from 'node:path';
 
 /**
- * Streams the body of a request into a file of that folder, durably: the file is synced, and so is the folder once
- * it has its name. Answers its id and size.
+ * Streams a request body into a file of the folder, durably: the file is synced, and the folder after the rename.
+ * Returns its id and size.
  */
 export async function receiveFile(directory, request) {
   const id = randomUUID();

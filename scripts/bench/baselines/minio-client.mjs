@@ -2,16 +2,13 @@ import { Readable } from 'node:stream';
 import { Client } from 'minio';
 import { serve } from '../child.mjs';
 
-/**
- * What whoever needs nothing but the bytes would write: the `minio` client as it comes, without metadata, checksums of
- * our own, commits or keys of applications.
- */
+/** The simplest transfer of bytes: the plain `minio` client, without metadata, checksums, commits or app keys. */
 const chunkBytes = 64 * 1024;
 let client;
 let bucket;
 let lastNumber = 0;
 
-/** A body that comes as from a socket, every one with other bytes. */
+/** A body in chunks as from a socket, with different bytes each time. */
 function* chunksOf(sizeBytes, number) {
   const chunk = Buffer.alloc(chunkBytes, 'All work and no play. ');
   const first = Buffer.from(chunk);
@@ -32,7 +29,7 @@ async function download(key) {
   return sizeBytes;
 }
 
-/** Does `work` over and over, `connections` at once. Answers `{requests, elapsedMs}`. */
+/** Runs `work` in a loop on `connections` connections. Returns `{requests, elapsedMs}`. */
 async function repeat(work, { connections, seconds, requestsMax }) {
   const startedMs = performance.now();
   let started = 0;

@@ -4,8 +4,8 @@ import { serve } from '../child.mjs';
 import { receiveFile } from './files.mjs';
 
 /**
- * The service as one usually writes it: express, `pg` with a pool of its default size, a jsonb column with indexes on
- * expressions, rows that pg parses and `res.json` writes again. No checks, no keys, no history.
+ * A service as commonly written: express, `pg` with its default pool, a jsonb column with expression indexes, rows
+ * parsed by pg and serialised by `res.json`. No validation, no keys, no history.
  */
 let pool;
 let server;

@@ -6,7 +6,7 @@ import { telemetrySchema } from '@granary/shared/telemetry/settings';
 import { startTelemetry } from '@granary/shared/telemetry/start';
 import { serve } from '../child.mjs';
 
-/** Granary as `npm start` runs it: all six services in this process. */
+/** Granary as in `npm start`: all six services in this process. */
 let running;
 let telemetry;
 
@@ -14,7 +14,7 @@ serve({
   start: async ({ databaseUrls, directory, operatorKey, internalSecret }) => {
     collectSeldom();
     const log = createLogger('bench', 'error');
-    // Off, unless the environment of the measurement says something else.
+    // Off, unless the environment of the measurement overrides it.
     telemetry = await startTelemetry('granary', readConfig(telemetrySchema, process.env), log);
     running = await startConstellation({
       ...{ databaseUrls, directory, operatorKey, internalSecret },

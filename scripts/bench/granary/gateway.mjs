@@ -5,7 +5,7 @@ import { collectSeldom } from '@granary/shared/service/v8';
 import { createLogger } from '@granary/shared/logger';
 import { serve } from '../child.mjs';
 
-/** The gateway alone. It reaches all other services over the wire, at `address`. */
+/** The gateway alone. It calls all other services over gRPC, at `address`. */
 let running;
 
 serve({

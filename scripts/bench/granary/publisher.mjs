@@ -16,14 +16,14 @@ import { openTrust } from '@granary/shared/trust/trust';
 import { serve } from '../child.mjs';
 import { eventsSecret } from './events-secret.mjs';
 
-/** A service that publishes: writers, its outbox over gRPC, and with Kafka the relay. */
+/** A publishing service: writers, its outbox over gRPC, and with Kafka the relay. */
 const writers = 16;
 const keysOfWriter = 4;
 const eventsOfTransaction = 20;
-/** Events of a transaction when the delay is measured. */
+/** Events per transaction in the latency measurement. */
 const pacedEvents = 5;
 
-// As many signatures as in earnest: of the relay one for each service that reads the topic.
+// As many signatures as in production: the relay signs once per service that reads the topic.
 const { signer } = openTrust('data', { INTERNAL_SECRET: eventsSecret }, createLogger('bench', 'error'));
 const log = createLogger('bench', 'error');
 const appended = createSignal();
@@ -32,11 +32,11 @@ let pool;
 let server;
 let relay;
 let listener;
-/** When the commits were acknowledged whose effects are waited for. */
+/** Acknowledgement times of commits whose effects are pending. */
 const waiting = new Map();
 let delaysMs = [];
 
-/** The next events of a key, in a transaction of their own. Only one writer knows a key. */
+/** Commits the next events of a key in one transaction. Each key has one writer. */
 async function publish(key, count, isTold) {
   const last = sequences.get(key) ?? 0n;
   const events = Array.from({ length: count }, (_, at) => ({
@@ -50,7 +50,7 @@ async function publish(key, count, isTold) {
   if (isTold) for (const { aggregateSequence } of events) waitFor(`${key} ${aggregateSequence}`, committedMs);
 }
 
-/** The word of an effect can come before the acknowledgement of the commit that caused it. */
+/** The notification of an effect can arrive before the acknowledgement of its commit. */
 function waitFor(event, committedMs) {
   if (waiting.delete(event)) delaysMs.push(0);
   else waiting.set(event, committedMs);
@@ -66,7 +66,7 @@ function told({ payload: event }) {
 }
 
 serve({
-  /** Answers the address of the outbox. `kafka` is `{place, prefix}`; without it consumers read the outbox. */
+  /** Returns the address of the outbox. `kafka` is `{place, prefix}`; without it consumers read the outbox. */
   start: async ({ databaseUrl, subscriberUrl, kafka }) => {
     pool = createPool({ url: databaseUrl, size: writers + 4, applicationName: 'bench-publisher', log });
     await applyMigrations(pool, 'bus', busMigrations);
@@ -85,7 +85,7 @@ serve({
     return { address: server.address };
   },
 
-  /** Publishes as fast as it can for so long, 1 to 20 events in a transaction. Answers how many there were. */
+  /** Publishes as fast as possible for a time, 1 to 20 events per transaction. Returns their number. */
   publishFor: async (seconds) => {
     const endsMs = performance.now() + seconds * 1000;
     let events = 0;
@@ -101,7 +101,7 @@ serve({
     return { events };
   },
 
-  /** Publishes at a fixed rate for so long. Answers the delays from commit to commit, ascending, of all events. */
+  /** Publishes at a fixed rate for a time. Returns the ascending latencies of all events, from commit to commit. */
   publishAt: async ({ perSecond, seconds }) => {
     delaysMs = [];
     const startedMs = performance.now();

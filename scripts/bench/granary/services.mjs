@@ -17,10 +17,12 @@ import { tasksConfig } from '@granary/tasks/config';
 import { startTasks } from '@granary/tasks/service';
 import { serve } from '../child.mjs';
 
-/** Data and the other services behind the gateway. Each listens for it; among themselves they call each other. */
+/**
+ * Data and the other services behind the gateway. Each listens for the gateway; they call each other in the process.
+ */
 const stops = [];
 
-/** `objectStore`: the settings of blobs for it; by default files in `directory`. */
+/** `objectStore`: settings of the store for blobs; default: files in `directory`. */
 async function start({ databaseUrls, directory, internalSecret, objectStore }) {
   collectSeldom();
   const overrides = { log: createLogger('bench', 'error'), listen: true };

@@ -12,7 +12,7 @@ import { openTrust } from '@granary/shared/trust/trust';
 import { serve } from '../child.mjs';
 import { eventsSecret } from './events-secret.mjs';
 
-/** A service that consumes: each event is one row, written by one statement. */
+/** A consuming service: each event inserts one row by one statement. */
 const pollMs = 5;
 
 const log = createLogger('bench', 'error');
@@ -22,14 +22,14 @@ let outbox;
 
 async function handle(tx, { key, aggregateSequence, payload }) {
   const values = sql`${key}, ${aggregateSequence}::bigint, ${payload.bytes}::bigint`;
-  // Whoever listens hears of it when it is committed.
+  // The notification is delivered at the commit.
   const effect = payload.isTold
     ? sql`select ${values} from pg_notify('applied', ${`${key} ${aggregateSequence}`})`
     : sql`values (${values})`;
   await execute(tx, sql`insert into applied (key, seq, bytes) ${effect}`);
 }
 
-/** The numbers of the aggregates are moved with the events: together they are how many were applied. */
+/** Events and sequence numbers of aggregates are committed together, so their sum is the number of applied events. */
 async function appliedCount() {
   const found = await row(pool, sql`select coalesce(sum(last_seq), 0)::bigint as count from bus_aggregate`);
   return Number(found.count);
@@ -57,7 +57,7 @@ serve({
   untilApplied: async (events) => {
     while ((await appliedCount()) < events) await delay(pollMs);
   },
-  /** How many effects there are, to be compared with the events. */
+  /** The number of effects, to be compared with the events. */
   effectsCount: async () => Number((await row(pool, sql`select count(*) as count from applied`)).count),
   stop: async () => {
     await consumer?.stop();
