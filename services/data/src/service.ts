@@ -17,6 +17,7 @@ import {
 import { observeMultiplexer } from '@granary/shared/postgres/pool-metrics';
 import { readableBy } from '@granary/shared/bus/subscribers';
 import { dataAccess } from './access';
+import { AfterPlan } from './commit/after-plan';
 import { Committer } from './commit/committer';
 import { BulkThrottle } from './commit/bulk-throttle';
 import type { DataConfig } from './config';
@@ -121,6 +122,7 @@ function createCommitter(config: DataConfig, { pool, log, clock, storage }: Cont
       concurrency: Math.max(1, Math.floor(config.DATABASE_POOL_SIZE / 2)),
       throttle: new BulkThrottle(config.PRELOAD_CONCURRENCY),
       collections: new CatalogCache(pool),
+      afterPlan: new AfterPlan(),
       defaultRead: config.DEFAULT_READ,
       afterCommit: (changed) => {
         for (const number of changed) usage.touch(number);

@@ -36,7 +36,7 @@ describe('writes of one app that overlap', () => {
   beforeEach(async () => {
     app = await newApp(one);
     for (const name of ['films', 'other']) await makeCollection(name, {});
-    // Handles of both collections are known from here on, and the head is.
+    // From here on both collections and the head are cached.
     await store('films', [{ id: 'first' }]);
     await store('other', [{ id: 'first' }]);
   });
@@ -69,7 +69,7 @@ describe('writes of one app that overlap', () => {
   };
   const whole = { documents: bulkCount, versions: 0 };
 
-  /** Each link follows from the one before it, none is missing, and the head is at the last; counters tell what is there. */
+  /** Each link follows from the one before it, none is missing, and the head is at the last; counters are exact. */
   async function checkChain(): Promise<void> {
     const { rows } = await pool.query<{ height: bigint; hash: Buffer; content_hash: Buffer }>(
       `select height, hash, content_hash from a_${app.number}.commits order by ordinal`,
@@ -157,7 +157,7 @@ describe('writes of one app that overlap', () => {
   const waitsForCounters = () => session(waiting);
   /** A transaction that has copied its documents while the one before it waits for the counters. */
   const copied = `state = 'idle in transaction' and query like 'copy a_%'`;
-  const hasCopiedAhead = () =>
+  const hasPreloaded = () =>
     session(`${copied} and exists (select from pg_stat_activity where datname = current_database() and ${waiting})`);
 
   /**
@@ -173,7 +173,7 @@ describe('writes of one app that overlap', () => {
     const outcome = (stored: Promise<number>) => stored.catch((error: unknown) => error);
     const first = outcome(store('films', bulk('a'), copy));
     const second = outcome(store('films', bulk('b'), copy));
-    await hasCopiedAhead();
+    await hasPreloaded();
     return { release, first, second };
   }
 
@@ -186,10 +186,10 @@ describe('writes of one app that overlap', () => {
     expect(await countOf('films', 'b')).toEqual(whole);
   });
 
-  test('bulks that were copied ahead are written anew, in their order, when the first comes to nothing', async () => {
+  test('preloaded bulks are written under the lock, in their order, when the first is abandoned', async () => {
     const { release, first, second } = await overlapping();
     await pool.query('select pg_cancel_backend($1)', [await waitsForCounters()]);
-    // The second is out of the way, and the first is at it again.
+    // The second is rolled back, and the first is written again.
     await eventually(async () => (await findSession(copied)) === undefined && findSession(waiting));
     await release();
     expect([await first, await second]).toEqual([3, 4]);
@@ -197,7 +197,7 @@ describe('writes of one app that overlap', () => {
     expect(await countOf('films', 'b')).toEqual(whole);
   });
 
-  test('small writes go by a bulk that is being copied, and one that has an id of it waits for it', async () => {
+  test('small writes commit while a bulk is being copied, and one with an id of it waits for it', async () => {
     const release = await holdDocument('films', 'a-100');
     const large = store('films', bulk('a'));
     await session(`query like 'copy a_${app.number}.%'`);
@@ -208,7 +208,7 @@ describe('writes of one app that overlap', () => {
     expect(await countOf('films', 'a')).toEqual({ documents: bulkCount, versions: 1 });
   });
 
-  test('a bulk that was copied ahead follows one whose COMMIT got no answer, once that is found or written', async () => {
+  test('a preloaded bulk follows one whose COMMIT got no answer, once that is found or written', async () => {
     const { release, first, second } = await overlapping();
     await pool.query('select pg_terminate_backend($1)', [await waitsForCounters()]);
     await waitsForCounters();
@@ -218,9 +218,9 @@ describe('writes of one app that overlap', () => {
     expect(await countOf('films', 'b')).toEqual(whole);
   });
 
-  test('a bulk whose copy ahead is lost with its connection is written once', async () => {
+  test('a bulk whose preload is lost with its connection is written once', async () => {
     const { release, first, second } = await overlapping();
-    await pool.query('select pg_terminate_backend($1)', [await hasCopiedAhead()]);
+    await pool.query('select pg_terminate_backend($1)', [await hasPreloaded()]);
     await release();
     expect([await first, await second]).toEqual([3, 4]);
     expect(await countOf('films', 'b')).toEqual(whole);
@@ -228,8 +228,8 @@ describe('writes of one app that overlap', () => {
 
   test.each([
     ['there are only two', 4, 0, bulk('behind')],
-    ['the one behind it turns out not to be one to copy ahead', 6, 1, large],
-  ])('a bulk that is held up leaves other apps their turns, where %s', async (_, poolSize, othersHeldUp, behind) => {
+    ['the one behind it cannot be preloaded', 6, 1, large],
+  ])('a bulk that is held up leaves other apps their slots, where %s', async (_, poolSize, othersHeldUp, behind) => {
     const copy = await startCopy(url, poolSize);
     const storeIn = (of: App, data: object[]) => copy.methods.store(storeRequest(of, 'films', data));
     const others = await Promise.all(Array.from({ length: othersHeldUp + 1 }, () => newApp(copy)));
@@ -261,7 +261,7 @@ describe('writes of one app that overlap', () => {
     await copy.stop();
   });
 
-  test('a write of another copy comes between two bulks of which the second was copied ahead', async () => {
+  test('a write of another replica comes between two bulks of which the second was preloaded', async () => {
     const { release, first, second } = await overlapping();
     const between = store('films', [{ id: 'b-7', by: 'two' }], two);
     await session(`wait_event_type = 'Lock' and query like '%head%'`);
@@ -292,7 +292,7 @@ describe('writes of one app that overlap', () => {
     expect(await countOf('films', 'b')).toEqual(whole);
   });
 
-  test('a bulk that was copied ahead obeys a schema that has come between', async () => {
+  test('a preloaded bulk obeys a schema that has come between', async () => {
     const proxy = await startHoldingProxy(url);
     const copy = await startCopy(proxy.url);
     try {

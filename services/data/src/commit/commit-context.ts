@@ -3,6 +3,7 @@ import type { Logger } from '@granary/shared/logger';
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { CatalogCache } from '../catalog/cache';
 import type { ReadAccess } from '../catalog/collection';
+import type { AfterPlan } from './after-plan';
 import type { BulkThrottle } from './bulk-throttle';
 import type { HeadCache } from './head-cache';
 import type { WriteMemory } from './write-memory';
@@ -18,6 +19,8 @@ export interface CommitContext {
   throttle: BulkThrottle;
   heads: HeadCache;
   collections: CatalogCache;
+  /** What changes in the transaction of a batch besides its documents. */
+  afterPlan: AfterPlan;
   /** Who may read a collection that a write creates. */
   defaultRead: ReadAccess;
   /** Called with the numbers of the collections that a transaction changed, after its COMMIT. */

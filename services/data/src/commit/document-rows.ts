@@ -1,45 +1,40 @@
 import { boolArray, int4Array, int8Array, textArray, type BinaryWriter } from '@granary/shared/postgres/wire/binary';
 import { copyInto } from '@granary/shared/postgres/copy';
-import { rows, type Connection } from '@granary/shared/postgres/pool';
+import { rows as queryRows, type Connection } from '@granary/shared/postgres/pool';
 import type { Step } from '@granary/shared/postgres/pipeline';
 import { empty, join, sql, type Sql } from '@granary/shared/postgres/sql';
 import { documentsTable, historyTable, keyColumn, uniqueColumn, type CollectionRef } from '../catalog/collection';
 import type { PreparedDocument } from '../documents/parser';
+import type { DerivedStatements } from './after-plan';
+import type { DocumentRow } from './plan';
 import { keyAt, keyText } from '../values/key';
 
-/** New documents of one collection are copied, not upserted, from so many on: then the look for known ids pays. */
+/** From so many new documents of one collection on they are copied, not upserted: then the look-up of known ids pays. */
 export const copyFromDocuments = 100;
 
-/** A document with its place in the order of all writes: the ordinal of its commit and its place in that. */
-export interface PlacedDocument {
-  document: PreparedDocument;
-  ordinal: number;
-  place: number;
-}
-
-/** A version that a later one of the same batch replaces: it goes straight to history, `back` versions before the last. */
-interface EarlierVersion extends PlacedDocument {
+/** A version that a later one of the same batch replaces: it is written to history only, `back` versions before the last. */
+interface EarlierVersion extends DocumentRow {
   back: number;
 }
 
-/** The last versions of each id in the order in which they were written, how many each id has, and those before them. */
+/** The last version of each id in the order of their writes, how many versions each id has, and those before the last. */
 interface Versions {
-  latest: readonly PlacedDocument[];
+  latest: readonly DocumentRow[];
   counts: readonly number[];
   earlier: readonly EarlierVersion[];
 }
 
-/** Only the last write of an id reaches the table. */
-function splitVersions(placed: readonly PlacedDocument[]): Versions {
-  const byId = new Map<string, PlacedDocument[]>();
-  for (const one of placed) {
+/** Only the last version of an id is written to the table. */
+function splitVersions(rows: readonly DocumentRow[]): Versions {
+  const byId = new Map<string, DocumentRow[]>();
+  for (const one of rows) {
     const versions = byId.get(one.document.id) ?? [];
     versions.push(one);
-    // Last versions go in the order in which they were written: a unique value may have been given up in between.
+    // In the order of the last versions: a unique value may have been released in between.
     byId.delete(one.document.id);
     byId.set(one.document.id, versions);
   }
-  const latest: PlacedDocument[] = [];
+  const latest: DocumentRow[] = [];
   const counts: number[] = [];
   const earlier: EarlierVersion[] = [];
   for (const versions of byId.values()) {
@@ -52,70 +47,77 @@ function splitVersions(placed: readonly PlacedDocument[]): Versions {
 }
 
 /**
- * What writes the documents of one collection, to be sent with COMMIT. The head of the app must be locked. What is
- * known already goes first: it may give up a unique value that a new document takes.
+ * The statements that write the documents of one collection, to be sent with COMMIT. The head of the app must be locked.
+ * Known documents come first: they may release a unique value that a new one takes.
  */
 export async function writeDocuments(
   tx: Connection,
-  handle: CollectionRef,
-  placed: readonly PlacedDocument[],
+  collection: CollectionRef,
+  rows: readonly DocumentRow[],
   at: Date,
+  derived: DerivedStatements,
 ): Promise<Step[]> {
-  if (fitsUpsert(placed)) return [upsertDocuments(handle, placed, at)];
-  const repeated = repeatedIds(placed);
-  // Under the lock nobody else adds an id.
-  const known = await knownIds(tx, handle, placed);
-  const isNew = ({ document: { id } }: PlacedDocument) => !known.has(id) && !repeated.has(id);
-  const added = known.size + repeated.size === 0 ? placed : placed.filter(isNew);
-  if (added.length < copyFromDocuments) return [upsert(handle, placed, repeated, at)];
-  const others = added.length === placed.length ? [] : placed.filter((one) => !isNew(one));
-  const steps: Step[] = others.length === 0 ? [] : [upsert(handle, others, repeated, at)];
-  return [...steps, await copyDocuments(handle, added, at), countCopied(handle, added, at)];
+  if (fitsUpsert(rows)) return [upsertDocuments(collection, rows, at, derived)];
+  const repeated = repeatedIds(rows);
+  // Under the lock no other transaction adds an id.
+  const known = await knownIds(tx, collection, rows);
+  const isNew = ({ document: { id } }: DocumentRow) => !known.has(id) && !repeated.has(id);
+  const added = known.size + repeated.size === 0 ? rows : rows.filter(isNew);
+  if (added.length < copyFromDocuments) return [upsert(collection, rows, repeated, at, derived)];
+  const others = added.length === rows.length ? [] : rows.filter((one) => !isNew(one));
+  const steps: Step[] = others.length === 0 ? [] : [upsert(collection, others, repeated, at, derived)];
+  return [
+    ...steps,
+    await copyDocuments(collection, added, at),
+    countCopied(collection, added, at),
+    ...derived.afterCopy(added, at),
+  ];
 }
 
 /** Whether documents of one collection are so few that one statement upserts them, without a look-up of known ids. */
 export const fitsUpsert = ({ length }: { length: number }): boolean => length < copyFromDocuments;
 
 /** The statement that writes a few documents of one collection, known or not. The head of the app must be locked. */
-export const upsertDocuments = (handle: CollectionRef, placed: readonly PlacedDocument[], at: Date): Sql =>
-  upsert(handle, placed, repeatedIds(placed), at);
+export const upsertDocuments = (
+  collection: CollectionRef,
+  rows: readonly DocumentRow[],
+  at: Date,
+  derived: DerivedStatements,
+): Sql => upsert(collection, rows, repeatedIds(rows), at, derived);
 
-function repeatedIds(placed: readonly PlacedDocument[]): Set<string> {
+function repeatedIds(rows: readonly DocumentRow[]): Set<string> {
   const seen = new Set<string>();
   const repeated = new Set<string>();
-  for (const { document } of placed) {
+  for (const { document } of rows) {
     const { size } = seen;
     if (seen.add(document.id).size === size) repeated.add(document.id);
   }
   return repeated;
 }
 
-async function knownIds(
-  tx: Connection,
-  handle: CollectionRef,
-  placed: readonly PlacedDocument[],
-): Promise<Set<string>> {
-  const ids = textArray(placed.map(({ document }) => document.id));
-  const found = await rows<{ id: string }>(
+async function knownIds(tx: Connection, collection: CollectionRef, rows: readonly DocumentRow[]): Promise<Set<string>> {
+  const ids = textArray(rows.map(({ document }) => document.id));
+  const found = await queryRows<{ id: string }>(
     tx,
-    sql`select id from ${documentsTable(handle)} where id = any(${ids}::text[])`,
+    sql`select id from ${documentsTable(collection)} where id = any(${ids}::text[])`,
   );
   return new Set(found.map(({ id }) => id));
 }
 
 /**
- * One statement for documents that may be known: new ones are inserted, known ones replaced, what was replaced goes to
- * history (from `returning old.*`, never by reading the table beside the write), and the catalog's counters follow.
+ * One statement for documents that may be known: it inserts new ones, replaces known ones, moves replaced versions to
+ * history (from `returning old.*`, never by reading the table in the same statement) and adjusts the catalog's counters.
  */
 function upsert(
-  handle: CollectionRef,
-  placed: readonly PlacedDocument[],
+  collection: CollectionRef,
+  rows: readonly DocumentRow[],
   repeated: ReadonlySet<string>,
   at: Date,
+  derived: DerivedStatements,
 ): Sql {
   const { latest, counts, earlier } =
-    repeated.size > 0 ? splitVersions(placed) : { latest: placed, counts: placed.map(() => 1), earlier: [] };
-  const { documents, history, keys, names, values, updates } = layoutOf(handle);
+    repeated.size > 0 ? splitVersions(rows) : { latest: rows, counts: rows.map(() => 1), earlier: [] };
+  const { documents, history, keys, names, values, updates } = layoutOf(collection);
   const arrays = join(
     [empty, ...keys.map(({ textOf }) => sql`${textArray(latest.map(({ document }) => textOf(document)))}::text[]`)],
     ', ',
@@ -135,18 +137,18 @@ function upsert(
         updated_at = excluded.updated_at, ordinal = excluded.ordinal, place = excluded.place${updates}
       returning new.id, new.version, new.deleted, new.created_at, old.id as old_id, old.body as old_body, old.version as old_version,
         old.deleted as old_deleted, old.created_at as old_created_at, old.updated_at as old_updated_at,
-        old.ordinal as old_ordinal, old.place as old_place
+        old.ordinal as old_ordinal, old.place as old_place${derived.returning}
     ), replaced as (
       insert into ${history} (id, body, version, deleted, created_at, updated_at, ordinal, place)
       select old_id, old_body, old_version, old_deleted, old_created_at, old_updated_at, old_ordinal, old_place
       from written where old_id is not null
-    )${earlier.length === 0 ? empty : earlierVersions(history, earlier, at)}
+    )${earlier.length === 0 ? empty : earlierVersions(history, earlier, at)}${derived.ctes}
     update collection set
-      row_count = row_count + s.added, deleted_count = deleted_count + s.deleted, size_bytes = size_bytes + ${sizeOf(placed)}::int8,
+      row_count = row_count + s.added, deleted_count = deleted_count + s.deleted, size_bytes = size_bytes + ${sizeOf(rows)}::int8,
       version_count = version_count + s.replaced + ${earlier.length}::int8, last_write_at = ${at}
     from (select count(*) filter (where old_id is null) as added, count(*) filter (where old_id is not null) as replaced,
             count(*) filter (where deleted) - count(*) filter (where old_deleted) as deleted from written) s
-    where number = ${handle.number}`;
+    where number = ${collection.number}`;
 }
 
 function earlierVersions(history: Sql, earlier: readonly EarlierVersion[], at: Date): Sql {
@@ -160,11 +162,11 @@ function earlierVersions(history: Sql, earlier: readonly EarlierVersion[], at: D
         as e(id, body, back, deleted, ordinal, place) join written w on w.id = e.id)`;
 }
 
-/** Inserts documents of which none is known; may go before the lock of the head is held. */
-export function copyDocuments(handle: CollectionRef, added: readonly PlacedDocument[], at: Date): Promise<Step> {
-  const { documents, keys, names } = layoutOf(handle);
+/** Inserts documents of which none is known; needs no lock of the head. */
+export function copyDocuments(collection: CollectionRef, added: readonly DocumentRow[], at: Date): Promise<Step> {
+  const { documents, keys, names } = layoutOf(collection);
   const columns = sql`id, body, version, deleted, created_at, updated_at, ordinal, place${names}`;
-  const writeRow = (writer: BinaryWriter, { document, ordinal, place }: PlacedDocument) => {
+  const writeRow = (writer: BinaryWriter, { document, ordinal, place }: DocumentRow) => {
     writer.textField(document.id);
     writer.bytesField(document.text, document.start, document.end);
     writer.int8Field(1);
@@ -179,15 +181,15 @@ export function copyDocuments(handle: CollectionRef, added: readonly PlacedDocum
 }
 
 /** The counters of the catalog for documents that were copied, under the lock of the head. */
-export function countCopied(handle: CollectionRef, added: readonly PlacedDocument[], at: Date): Sql {
+export function countCopied(collection: CollectionRef, added: readonly DocumentRow[], at: Date): Sql {
   const deleted = added.filter(({ document }) => document.deleted).length;
   return sql`update collection set row_count = row_count + ${added.length}::int8, deleted_count = deleted_count + ${deleted}::int8,
                size_bytes = size_bytes + ${sizeOf(added)}::int8, last_write_at = ${at}
-             where number = ${handle.number}`;
+             where number = ${collection.number}`;
 }
 
-const sizeOf = (placed: readonly PlacedDocument[]): number =>
-  placed.reduce((sum, { document: { start, end } }) => sum + end - start, 0);
+const sizeOf = (rows: readonly DocumentRow[]): number =>
+  rows.reduce((sum, { document: { start, end } }) => sum + end - start, 0);
 
 const bodyOf = ({ text, start, end }: PreparedDocument): Buffer => text.subarray(start, end);
 
@@ -199,9 +201,9 @@ interface KeyColumn {
   write: (writer: BinaryWriter, document: PreparedDocument) => void;
 }
 
-/** The columns of the indexes; a document carries its keys in the order of the handle's indexes. */
-function keyColumns(handle: CollectionRef): KeyColumn[] {
-  return handle.indexes.flatMap((index, at) => {
+/** The columns of the indexes; a document carries its keys in the order of the collection's indexes. */
+function keyColumns(collection: CollectionRef): KeyColumn[] {
+  return collection.indexes.flatMap((index, at) => {
     const key: KeyColumn = {
       name: keyColumn(index),
       isJson: true,
@@ -226,7 +228,7 @@ function keyColumns(handle: CollectionRef): KeyColumn[] {
   });
 }
 
-/** What the statements of a collection consist of, as long as its indexes are the same. */
+/** The parts of a collection's statements, compiled once for each state of the catalog. */
 interface Layout {
   documents: Sql;
   history: Sql;
@@ -239,20 +241,20 @@ interface Layout {
 
 const layouts = new WeakMap<CollectionRef, Layout>();
 
-function layoutOf(handle: CollectionRef): Layout {
-  let layout = layouts.get(handle);
+function layoutOf(collection: CollectionRef): Layout {
+  let layout = layouts.get(collection);
   if (!layout) {
-    const keys = keyColumns(handle);
+    const keys = keyColumns(collection);
     const each = (part: (column: KeyColumn) => Sql) => join([empty, ...keys.map(part)], ', ');
     layout = {
-      documents: documentsTable(handle),
-      history: historyTable(handle),
+      documents: documentsTable(collection),
+      history: historyTable(collection),
       keys,
       names: each(({ name }) => name),
       values: each(({ name, isJson }) => (isJson ? sql`${name}::jsonb` : name)),
       updates: each(({ name }) => sql`${name} = excluded.${name}`),
     };
-    layouts.set(handle, layout);
+    layouts.set(collection, layout);
   }
   return layout;
 }

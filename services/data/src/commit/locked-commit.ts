@@ -75,7 +75,9 @@ export class LockedCommit {
     if (planned.commits.length === 0) return { result: { batch: { outcomes, changed: [] }, head }, last: [] };
     this.rows = rowsOf(planned);
     const last: Step[] = [];
-    for (const [collection, rows] of this.rows) last.push(...(await writeDocuments(tx, collection, rows, at)));
+    for (const [collection, rows] of this.rows) {
+      last.push(...(await writeDocuments(tx, collection, rows, at, context.afterPlan.of(collection))));
+    }
     last.push(moveHead(app.number, planned.to), insertCommits(app.number, planned.commits, at));
     last.push(...keepAnswers(open, outcomes));
     const changed = [...this.rows.keys()].map(({ number }) => number);

@@ -1,33 +1,34 @@
 import { counters, gauges, histograms } from '@granary/shared/telemetry/metrics';
 
-/** `foreseen`: in one journey; `ahead`: a bulk that was copied before its turn; `locked`: in two journeys. */
-export type Way = 'foreseen' | 'ahead' | 'locked';
+/** `optimistic`: in one round trip; `preloaded`: a bulk that was copied before its turn; `locked`: in two round trips. */
+const paths = ['optimistic', 'preloaded', 'locked'] as const;
+export type CommitPath = (typeof paths)[number];
 
-const labels = ['way'];
+const labels = ['path'];
 const durations = histograms({
   name: 'granary_commit_duration_seconds',
-  help: 'How long the transactions of batches took that were committed.',
+  help: 'Duration of the transactions of committed batches.',
   labels,
 });
 const writes = counters({
   name: 'granary_commit_writes_total',
-  help: 'Writes that batches had which were committed.',
+  help: 'Writes of committed batches.',
   labels,
 });
-/** Bytes of writes that wait for their batch, of all apps. */
+/** Of all apps. */
 export const waitingBytes = gauges({
   name: 'granary_commit_waiting_bytes',
-  help: 'Bytes of writes that wait for their batch.',
+  help: 'Bytes of writes that are being parsed or wait for their batch.',
   labels: [],
 }).with();
 
-/** Counts a batch that was committed. */
-export function countBatch(way: Way, batch: readonly unknown[], beganAtMs: number): void {
-  durations.with(way).observe((performance.now() - beganAtMs) / 1_000);
-  writes.with(way).add(batch.length);
+/** Counts a committed batch. */
+export function countBatch(path: CommitPath, batch: readonly unknown[], startedAtMs: number): void {
+  durations.with(path).observe((performance.now() - startedAtMs) / 1_000);
+  writes.with(path).add(batch.length);
 }
 
-for (const way of ['foreseen', 'ahead', 'locked'] as const) {
-  durations.with(way);
-  writes.with(way);
+for (const path of paths) {
+  durations.with(path);
+  writes.with(path);
 }

@@ -30,7 +30,9 @@ export async function commitOptimistically(
   if (![...rows.values()].every(fitsUpsert)) return undefined;
   // No one moves the head between the commit before this one and this one, so times follow heights.
   const at = context.now();
-  const upserts = [...rows].map(([collection, documents]) => upsertDocuments(collection, documents, at));
+  const upserts = [...rows].map(([collection, documents]) =>
+    upsertDocuments(collection, documents, at, context.afterPlan.of(collection)),
+  );
   try {
     await oneTripTransaction(context.pool, [
       compareAndSetHead(app.number, planned.from, planned.to),
@@ -42,7 +44,7 @@ export async function commitOptimistically(
     throw uniqueViolation(error, rows) ?? error;
   }
   context.heads.committed(app.number, planned.to);
-  countBatch('foreseen', batch, startedAtMs);
+  countBatch('optimistic', batch, startedAtMs);
   return { outcomes: planned.outcomes, changed: [...rows.keys()].map(({ number }) => number) };
 }
 

@@ -1,7 +1,6 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { CollectionRef } from '../catalog/collection';
 import type { CommitRow } from './commit-log';
-import type { PlacedDocument } from './document-rows';
 import type { Head, LockedHead } from './head';
 import type { Committed, Outcomes, PendingWrite, WriteLink } from './write';
 
@@ -20,8 +19,15 @@ export interface PlannedCommit extends CommitRow {
   documents: WriteLink['documents'];
 }
 
+/** A document with its place among all writes of the app: the ordinal of its commit, and its place in that. */
+export interface DocumentRow {
+  document: WriteLink['documents'][number];
+  ordinal: number;
+  place: number;
+}
+
 /** The rows that a batch writes, by their collection. */
-export type RowsByCollection = ReadonlyMap<CollectionRef, readonly PlacedDocument[]>;
+export type RowsByCollection = ReadonlyMap<CollectionRef, readonly DocumentRow[]>;
 
 /** What a batch writes if the head is where the plan expects it. */
 export interface BatchPlan {
@@ -111,7 +117,7 @@ const toCommitted = ({ link, operation, target, namespace }: PlannedCommit, tick
 
 /** The rows that a plan writes, by their collection. They depend on its ordinals and the catalog, not on its hashes. */
 export function rowsOf({ commits }: BatchPlan): RowsByCollection {
-  const byCollection = new Map<CollectionRef, PlacedDocument[]>();
+  const byCollection = new Map<CollectionRef, DocumentRow[]>();
   for (const { target, link, documents } of commits) {
     let rows = byCollection.get(target);
     if (!rows) byCollection.set(target, (rows = []));

@@ -7,11 +7,11 @@ import { cachedCollections } from './batch-collections';
 import type { BulkPreload } from './bulk-preload';
 import type { CommitContext } from './commit-context';
 import { insertCommits } from './commit-log';
-import { copyDocuments, copyFromDocuments, countCopied, type PlacedDocument } from './document-rows';
+import { copyDocuments, copyFromDocuments, countCopied } from './document-rows';
 import { compareAndSetHead, headToLock, moveHead, toLockedHead, type LockedHead } from './head';
 import { timeoutOf } from './locked-commit';
 import { countBatch } from './metrics';
-import { plan, rowsOf, type BatchPlan } from './plan';
+import { plan, rowsOf, type BatchPlan, type DocumentRow } from './plan';
 import { keepAnswers } from './repeated-writes';
 import type { BatchResult, PendingWrite } from './write';
 import type { App } from '../catalog/app';
@@ -76,7 +76,7 @@ export async function preloadTransaction(
     };
     const planned = await pipelinedTransaction(context.pool, copy, finish, { ...timeoutOf(batch), lockTimeoutMs });
     context.heads.committed(app.number, planned.to);
-    countBatch('ahead', batch, startedAtMs);
+    countBatch('preloaded', batch, startedAtMs);
     return { outcomes: planned.outcomes, changed: [collection.number] };
   } catch (error) {
     if (error instanceof CommitUnknownError) throw error;
@@ -89,7 +89,7 @@ export async function preloadTransaction(
 
 interface PreloadRows {
   collection: CollectionRef;
-  rows: readonly PlacedDocument[];
+  rows: readonly DocumentRow[];
 }
 
 /** The rows of a bulk at its reserved ordinal; they depend on that and the catalog, not on the head. */
@@ -128,6 +128,7 @@ async function finishPreload(
     expected ? compareAndSetHead(app.number, expected, planned.to) : moveHead(app.number, planned.to),
     usualLockTimeout,
     countCopied(collection, rows, at),
+    ...context.afterPlan.of(collection).afterCopy(rows, at),
     insertCommits(app.number, planned.commits, at),
     ...keepAnswers([bulk], planned.outcomes),
   ];
