@@ -1,3 +1,4 @@
+import { CommitUnknownError } from '@granary/shared/postgres/errors';
 import { BulkPreload } from './bulk-preload';
 import { conflicts, type BatchResult, type DocumentIds, type PendingWrite, type Write } from './write';
 
@@ -83,8 +84,11 @@ test('a commit with an unknown outcome is not abandoned, and rejects', async () 
   preload.beginCopying();
   preload.hasCopied();
   const result = preload.commit();
-  transaction.reject(new Error('no answer'));
-  await expect(result).rejects.toThrow('no answer');
+  const abandoned = preload.abandon();
+  expect(preload.state).toBe('committing');
+  transaction.reject(new CommitUnknownError(new Error('no answer')));
+  await expect(result).rejects.toThrow(CommitUnknownError);
+  await abandoned;
   expect([preload.state, await stateOf(preload.ended)]).toEqual(['committing', 'resolved']);
 });
 
@@ -146,13 +150,13 @@ test('transitions out of order are errors', async () => {
   await expect(preload.commit()).rejects.toThrow('a preload went from committing to committing');
 });
 
-test('a transaction that commits before its turn is an error', async () => {
+test('a transaction that commits before its turn is a commit with an unknown outcome', async () => {
   const { preload, transaction } = fixture();
   preload.beginCopying();
   preload.hasCopied();
   transaction.resolve(committed);
   await preload.ended;
-  await expect(preload.commit()).rejects.toThrow('a preload committed while copied');
+  await expect(preload.commit()).rejects.toThrow(CommitUnknownError);
 });
 
 test('writes conflict that have an id in common, or may have', () => {

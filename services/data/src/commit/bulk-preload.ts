@@ -1,3 +1,4 @@
+import { CommitUnknownError } from '@granary/shared/postgres/errors';
 import { conflicts, type BatchResult, type PendingWrite, type Write } from './write';
 
 /**
@@ -117,7 +118,7 @@ export class BulkPreload {
 
   /** Gives up a bulk whose turn has not come; resolves when its transaction holds nothing that others may wait for. */
   async abandon(): Promise<void> {
-    this.giveUp();
+    if (this.current !== 'committing') this.giveUp();
     if (this.hasBegun) await this.ended;
   }
 
@@ -131,13 +132,16 @@ export class BulkPreload {
 
   private end(result: BatchResult | undefined): BatchResult | undefined {
     if (!result) this.giveUp();
-    else if (this.current !== 'committing') throw new Error(`a preload committed while ${this.current}`);
+    else if (this.current !== 'committing') {
+      // A defect, and the ticket must be looked up before the bulk is written again.
+      throw new CommitUnknownError(new Error(`a preload committed while ${this.current}`));
+    }
     return result;
   }
 
-  /** An error before the turn is not the outcome: the bulk gets it again when it is written under the lock. */
+  /** Any error but that of COMMIT means that nothing was written: under the lock the bulk gets it again, or commits. */
   private fail(error: unknown): undefined {
-    if (this.current === 'committing') throw error;
+    if (error instanceof CommitUnknownError) throw error;
     this.giveUp();
   }
 
