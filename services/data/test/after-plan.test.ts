@@ -8,7 +8,8 @@ import { AfterPlan, type DerivedRows } from '../src/commit/after-plan';
 import { BulkThrottle } from '../src/commit/bulk-throttle';
 import { Committer } from '../src/commit/committer';
 import { storeDocuments } from '../src/writes/store';
-import { fields, log, newApp, startTwoCopies, storeRequest, type App, type TwoCopies } from './support/write-fixture';
+import { log, newApp, storeRequest, type App } from './support/data-service';
+import { fields, startTwoCopies, type TwoCopies } from './support/write-fixture';
 
 let copies: TwoCopies;
 let app: App;
