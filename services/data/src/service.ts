@@ -5,7 +5,7 @@ import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import { loadService } from '@granary/shared/rpc/protos';
 import type { Logger } from '@granary/shared/logger';
 import { startChore } from '@granary/shared/postgres/scheduled-task';
-import { Lane } from '@granary/shared/postgres/multiplexer/multiplexer';
+import { Multiplexer } from '@granary/shared/postgres/multiplexer/multiplexer';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import {
   startService,
@@ -143,8 +143,8 @@ function createFastPool(config: DataConfig, log: Logger): Pool {
 }
 
 /** The connections for reads that are one scan of an index. */
-function createMultiplexer(config: DataConfig, log: Logger): Lane {
-  return new Lane({
+function createMultiplexer(config: DataConfig, log: Logger): Multiplexer {
+  return new Multiplexer({
     url: config.DATABASE_URL,
     size: config.LANE_SIZE,
     applicationName: 'granary-data-lane',

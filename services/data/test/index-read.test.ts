@@ -1,6 +1,6 @@
 import { createLogger } from '@granary/shared/logger';
 import { JsonNumber, type JsonValue } from '@granary/shared/json/value';
-import { Lane } from '@granary/shared/postgres/multiplexer/multiplexer';
+import { Multiplexer } from '@granary/shared/postgres/multiplexer/multiplexer';
 import { Client, escapeLiteral } from 'pg';
 import { findCollection } from '../src/catalog/collection';
 import { and, type Condition } from '../src/query/language/filter';
@@ -14,14 +14,14 @@ import { findApp } from '../src/catalog/app';
 
 let fixture: Fixture;
 const over = (lane: IndexReads): ReadDatabases => ({ pool: fixture.pool, lane, longPages: lane });
-let lane: Lane;
+let lane: Multiplexer;
 let answeredByIndex = 0;
 /** The two ways that a read can go: by an index where one answers, and by any statement. */
 let byIndex: ReadDatabases;
 let byPool: ReadDatabases;
 beforeAll(async () => {
   fixture = await startFixture();
-  lane = new Lane({ url: fixture.url, size: 1, applicationName: 'test', log: createLogger('data', 'silent') });
+  lane = new Multiplexer({ url: fixture.url, size: 1, applicationName: 'test', log: createLogger('data', 'silent') });
   byIndex = over({
     read: async (text, values, reader) => {
       const page = await lane.read(text, values, reader);

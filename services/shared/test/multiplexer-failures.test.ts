@@ -1,9 +1,9 @@
 import { isConnectionError, sqlState } from '@granary/shared/postgres/errors';
 import { MessageReader } from '@granary/shared/postgres/wire/message-reader';
-import type { Lane, LaneOptions } from '@granary/shared/postgres/multiplexer/multiplexer';
+import type { Multiplexer, MultiplexerOptions } from '@granary/shared/postgres/multiplexer/multiplexer';
 import { superuserUrl, testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
-import { allTexts, openLane, readOne, run } from './support/multiplexer-fixture';
+import { allTexts, openMultiplexer, readOne, run } from './support/multiplexer-fixture';
 import { startWire, type Wire } from './support/multiplexer-wire';
 
 let url: string;
@@ -18,11 +18,13 @@ afterEach(async () => {
   for (const cleanUp of cleanUps.splice(0).reverse()) await cleanUp();
 });
 
-async function wired(options: Partial<LaneOptions> = {}): Promise<{ wire: Wire; lane: Lane; logged: string[] }> {
+async function wired(
+  options: Partial<MultiplexerOptions> = {},
+): Promise<{ wire: Wire; multiplexer: Multiplexer; logged: string[] }> {
   const wire = await startWire(url);
   cleanUps.push(() => wire.stop());
-  const opened = openLane(wire.url, options);
-  cleanUps.push(() => opened.lane.end());
+  const opened = openMultiplexer(wire.url, options);
+  cleanUps.push(() => opened.multiplexer.end());
   return { wire, ...opened };
 }
 
@@ -40,15 +42,15 @@ function messagesOf(chunks: Buffer[]): string[] {
 }
 
 test('messages come out whole wherever the bytes of an answer are split', async () => {
-  const { wire, lane } = await wired({ size: 1 });
-  await readOne(lane, 'select 1');
+  const { wire, multiplexer } = await wired({ size: 1 });
+  await readOne(multiplexer, 'select 1');
   wire.record();
   await outcomes([
-    lane.read(`select i, null, repeat('ä', i) from generate_series(1, 12) i`, [], allTexts(3)),
-    lane.read('select 10 / (i - $1::int) from generate_series(1, 9) i', [3], allTexts(1)),
-    readOne(lane, `select set_config('application_name', 'lane-split', false)`),
-    readOne(lane, 'select 1 where false'),
-    readOne(lane, ''),
+    multiplexer.read(`select i, null, repeat('ä', i) from generate_series(1, 12) i`, [], allTexts(3)),
+    multiplexer.read('select 10 / (i - $1::int) from generate_series(1, 9) i', [3], allTexts(1)),
+    readOne(multiplexer, `select set_config('application_name', 'multiplexer-split', false)`),
+    readOne(multiplexer, 'select 1 where false'),
+    readOne(multiplexer, ''),
   ]);
   const answer = Buffer.concat(wire.recorded);
   const whole = messagesOf([answer]);
@@ -95,11 +97,11 @@ test('bytes that are no message are refused', () => {
 });
 
 test('statements are answered when everything arrives byte by byte, from the first connection on', async () => {
-  const { wire, lane } = await wired({ size: 2 });
+  const { wire, multiplexer } = await wired({ size: 2 });
   wire.split();
   const answers = await outcomes(
     Array.from({ length: 40 }, (_, at) =>
-      at % 4 === 3 ? readOne(lane, 'select 1 / 0') : readOne(lane, 'select $1::text', [`ä${at}`]),
+      at % 4 === 3 ? readOne(multiplexer, 'select 1 / 0') : readOne(multiplexer, 'select $1::text', [`ä${at}`]),
     ),
   );
   answers.forEach((answer, at) => {
@@ -109,20 +111,20 @@ test('statements are answered when everything arrives byte by byte, from the fir
 });
 
 test('when a connection is cut, all in flight are told at once, and the next statement connects again', async () => {
-  const { wire, lane, logged } = await wired({ size: 1, window: 100 });
-  const sleeping = outcomes(Array.from({ length: 100 }, () => readOne(lane, 'select pg_sleep(9)')));
+  const { wire, multiplexer, logged } = await wired({ size: 1, window: 100 });
+  const sleeping = outcomes(Array.from({ length: 100 }, () => readOne(multiplexer, 'select pg_sleep(9)')));
   await eventually(async () => (await asleep()) === 1 || undefined);
   wire.cut();
   const errors = await sleeping;
   expect(errors.filter(isConnectionError)).toHaveLength(100);
   expect(logged).toEqual(['a database connection broke']);
-  expect(await readOne(lane, 'select 1')).toBe('1');
+  expect(await readOne(multiplexer, 'select 1')).toBe('1');
 });
 
 test('what a lost connection has not been sent goes over the next one', async () => {
-  const { wire, lane } = await wired({ size: 1, window: 2 });
-  const asked = [readOne(lane, 'select pg_sleep(9)')];
-  for (let at = 0; at < 4; at++) asked.push(readOne(lane, 'select $1::text', [at]));
+  const { wire, multiplexer } = await wired({ size: 1, window: 2 });
+  const asked = [readOne(multiplexer, 'select pg_sleep(9)')];
+  for (let at = 0; at < 4; at++) asked.push(readOne(multiplexer, 'select $1::text', [at]));
   const answers = outcomes(asked);
   await eventually(async () => (await asleep()) === 1 || undefined);
   wire.cut();
@@ -132,73 +134,73 @@ test('what a lost connection has not been sent goes over the next one', async ()
 });
 
 test('a connection that Postgres ends is replaced, with work in flight or without', async () => {
-  const { lane, logged } = await wired({ size: 1 });
-  const sleeping = outcomes([readOne(lane, 'select pg_sleep(9)'), readOne(lane, 'select 2')]);
+  const { multiplexer, logged } = await wired({ size: 1 });
+  const sleeping = outcomes([readOne(multiplexer, 'select pg_sleep(9)'), readOne(multiplexer, 'select 2')]);
   await eventually(async () => (await asleep()) === 1 || undefined);
   await terminate();
   for (const error of await sleeping) {
     expect(sqlState(error)).toBe('57P01');
     expect(isConnectionError(error)).toBe(true);
   }
-  expect(await readOne(lane, 'select 3')).toBe('3');
+  expect(await readOne(multiplexer, 'select 3')).toBe('3');
   expect(logged).toEqual(['a database connection broke']);
   await terminate();
   await eventually(async () => logged.length === 2 || undefined);
   expect(logged[1]).toBe('an idle database connection broke');
-  expect(await readOne(lane, 'select 4')).toBe('4');
+  expect(await readOne(multiplexer, 'select 4')).toBe('4');
 });
 
 test('a connection that falls silent is dropped, another serves', async () => {
-  const { wire, lane } = await wired({ size: 1, statementTimeoutMs: 300, graceMs: 100 });
-  expect(await readOne(lane, 'select 1')).toBe('1');
+  const { wire, multiplexer } = await wired({ size: 1, statementTimeoutMs: 300, graceMs: 100 });
+  expect(await readOne(multiplexer, 'select 1')).toBe('1');
   wire.freeze();
-  const errors = await outcomes([readOne(lane, 'select 2'), readOne(lane, 'select 3')]);
+  const errors = await outcomes([readOne(multiplexer, 'select 2'), readOne(multiplexer, 'select 3')]);
   expect(errors.filter(isConnectionError)).toHaveLength(2);
-  expect(await readOne(lane, 'select 4')).toBe('4');
+  expect(await readOne(multiplexer, 'select 4')).toBe('4');
   expect(wire.connections()).toBe(2);
 });
 
 test('a connection that answers is kept, however long it has been idle or at work', async () => {
-  const { wire, lane } = await wired({ size: 1, statementTimeoutMs: 300, graceMs: 100 });
-  const busy = Array.from({ length: 10 }, () => readOne(lane, `select 'x' || pg_sleep(0.1)`));
+  const { wire, multiplexer } = await wired({ size: 1, statementTimeoutMs: 300, graceMs: 100 });
+  const busy = Array.from({ length: 10 }, () => readOne(multiplexer, `select 'x' || pg_sleep(0.1)`));
   expect(await Promise.all(busy)).toEqual(Array.from({ length: 10 }, () => 'x'));
   await new Promise((resolve) => setTimeout(resolve, 700));
-  expect(await readOne(lane, 'select 1')).toBe('1');
+  expect(await readOne(multiplexer, 'select 1')).toBe('1');
   expect(wire.connections()).toBe(1);
 });
 
 test('nobody waits for a database that is not there, and when it is there again it serves', async () => {
-  const { wire, lane, logged } = await wired({ size: 2 });
+  const { wire, multiplexer, logged } = await wired({ size: 2 });
   await wire.stop();
-  for (const error of await outcomes(Array.from({ length: 20 }, () => readOne(lane, 'select 1')))) {
+  for (const error of await outcomes(Array.from({ length: 20 }, () => readOne(multiplexer, 'select 1')))) {
     expect(error).toMatchObject({ code: 'ECONNREFUSED' });
   }
-  expect(isConnectionError((await outcomes([readOne(lane, 'select 1')]))[0])).toBe(true);
+  expect(isConnectionError((await outcomes([readOne(multiplexer, 'select 1')]))[0])).toBe(true);
   const back = await startWire(url, Number(new URL(wire.url).port));
   cleanUps.push(() => back.stop());
-  expect(await eventually(() => readOne(lane, 'select 1').catch(() => undefined))).toBe('1');
-  expect(logged).toEqual(['the lane cannot connect to the database']);
+  expect(await eventually(() => readOne(multiplexer, 'select 1').catch(() => undefined))).toBe('1');
+  expect(logged).toEqual(['the multiplexer cannot connect to the database']);
 });
 
 test('a wrong password is told as what it is', async () => {
   const wrong = url.replace(/:[^:@]+@/, ':wrong@');
-  const { lane } = openLane(wrong);
-  const [error] = await outcomes([readOne(lane, 'select 1')]);
+  const { multiplexer } = openMultiplexer(wrong);
+  const [error] = await outcomes([readOne(multiplexer, 'select 1')]);
   expect(sqlState(error)).toBe('28P01');
-  await lane.end();
+  await multiplexer.end();
 });
 
 async function terminate(): Promise<void> {
-  await run(superuserUrl(), `select pg_terminate_backend(pid) from pg_stat_activity where ${ofLanes()}`);
+  await run(superuserUrl(), `select pg_terminate_backend(pid) from pg_stat_activity where ${ofMultiplexers()}`);
 }
 
 /** How many connections of lanes run a pg_sleep. */
 async function asleep(): Promise<number> {
   const [found] = await run(
     superuserUrl(),
-    `select count(*)::int as count from pg_stat_activity where ${ofLanes()} and wait_event = 'PgSleep'`,
+    `select count(*)::int as count from pg_stat_activity where ${ofMultiplexers()} and wait_event = 'PgSleep'`,
   );
   return found!['count'] as number;
 }
 
-const ofLanes = () => `application_name = 'lane' and datname = '${new URL(url).pathname.slice(1)}'`;
+const ofMultiplexers = () => `application_name = 'multiplexer' and datname = '${new URL(url).pathname.slice(1)}'`;

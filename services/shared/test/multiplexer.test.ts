@@ -1,12 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import { Pool } from 'pg';
 import { fromPostgres, isConnectionError, sqlState } from '@granary/shared/postgres/errors';
-import type { Lane, LaneOptions, LaneValue, Row } from '@granary/shared/postgres/multiplexer/multiplexer';
+import type { Multiplexer, MultiplexerOptions } from '@granary/shared/postgres/multiplexer/multiplexer';
+import type { Row } from '@granary/shared/postgres/wire/rows';
+import type { StatementValue } from '@granary/shared/postgres/wire/values';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
-import { allTexts, oneText, openLane, readOne, run, said } from './support/multiplexer-fixture';
+import { allTexts, oneText, openMultiplexer, readOne, run, said } from './support/multiplexer-fixture';
 
-const open: Lane[] = [];
+const open: Multiplexer[] = [];
 let url: string;
 let pool: Pool;
 
@@ -17,26 +19,26 @@ beforeAll(async () => {
 });
 
 afterEach(async () => {
-  await Promise.all(open.splice(0).map((lane) => lane.end()));
+  await Promise.all(open.splice(0).map((multiplexer) => multiplexer.end()));
 });
 
 afterAll(() => pool.end());
 
-function lane(options: Partial<LaneOptions> = {}): Lane {
-  const opened = openLane(url, options).lane;
+function multiplexer(options: Partial<MultiplexerOptions> = {}): Multiplexer {
+  const opened = openMultiplexer(url, options).multiplexer;
   open.push(opened);
   return opened;
 }
 
 /** What a pool answers, in the shape of `allTexts`. */
-async function fromPool(text: string, values: readonly LaneValue[]) {
+async function fromPool(text: string, values: readonly StatementValue[]) {
   return (await pool.query<(string | null)[]>({ text, values: [...values], rowMode: 'array' })).rows;
 }
 
 test('every kind of value goes there and comes back as through a pool', async () => {
-  const reader = lane();
+  const reader = multiplexer();
   const awkward = ['', 'NULL', 'a"b\\c{}, ', "it's", 'ä€😀\u2028', '\u0001', ' x '];
-  const values: LaneValue[] = [awkward.join('|'), 17, -0.5, 2n ** 62n, true, false, null, [...awkward, null], []];
+  const values: StatementValue[] = [awkward.join('|'), 17, -0.5, 2n ** 62n, true, false, null, [...awkward, null], []];
   const text =
     'select $1::text, $2::int, $3::float8, $4::int8, $5::bool, $6::bool, $7::text, $8::text[], $9::text[], to_json($8::text[])';
   const expected = await fromPool(text, values);
@@ -51,7 +53,7 @@ test('every kind of value goes there and comes back as through a pool', async ()
 
 test('a row gives lengths, views and copies of its columns, and refuses what is not there', async () => {
   const target = Buffer.alloc(8, '-');
-  const seen = await lane().read<unknown[]>(`select 'äb', null, ''`, [], {
+  const seen = await multiplexer().read<unknown[]>(`select 'äb', null, ''`, [], {
     row: (row: Row) => {
       expect([0, 1, 2].map((at) => row.byteLength(at))).toEqual([3, 0, 0]);
       expect([0, 1, 2].map((at) => row.isNull(at))).toEqual([false, true, false]);
@@ -68,10 +70,10 @@ test('a row gives lengths, views and copies of its columns, and refuses what is 
 });
 
 test('thousands of random statements at once get the answers of a pool, errors included', async () => {
-  const reader = lane({ size: 3 });
+  const reader = multiplexer({ size: 3 });
   const word = () => randomBytes(Math.floor(Math.random() * 20)).toString('base64');
   const number = () => Math.floor(Math.random() * 50);
-  const kinds: [string, number, () => LaneValue[]][] = [
+  const kinds: [string, number, () => StatementValue[]][] = [
     ['select $1::text, $2::int * 2', 2, () => [word(), number()]],
     ['select i, repeat($1, i) from generate_series(1, $2::int) i', 2, () => [word(), number()]],
     ['select repeat($1, $2::int * 200)', 1, () => [word(), number()]],
@@ -101,17 +103,17 @@ test('thousands of random statements at once get the answers of a pool, errors i
 test('an error has all that Postgres says of it', async () => {
   await run(url, 'create table numbers (n int constraint small check (n < 10))');
   const text = `with bad as (select 'x' as a) select 1 / length($1::text) from bad`;
-  const error: unknown = await lane()
+  const error: unknown = await multiplexer()
     .read(text, [''], allTexts(1))
     .catch((thrown: unknown) => thrown);
   expect(said(error)).toEqual(said(await fromPool(text, ['']).catch((thrown: unknown) => thrown)));
   expect(sqlState(error)).toBe('22012');
-  const refused: unknown = await readOne(lane(), `select $1`, ['\0']).catch((thrown: unknown) => thrown);
+  const refused: unknown = await readOne(multiplexer(), `select $1`, ['\0']).catch((thrown: unknown) => thrown);
   expect(fromPostgres(refused)).toMatchObject({ code: 'INVALID_ARGUMENT' });
 });
 
 test('a reader that throws, a value that cannot be written and a statement that fails harm no other', async () => {
-  const reader = lane({ size: 1 });
+  const reader = multiplexer({ size: 1 });
   const thrower = (at: 'row' | 'end') => ({
     row: () => {
       if (at === 'row') throw new Error('in row');
@@ -147,7 +149,7 @@ test('a reader that throws, a value that cannot be written and a statement that 
 });
 
 test('rows of 4 MiB and an answer of 32 MiB come whole', async () => {
-  const reader = lane({ size: 1 });
+  const reader = multiplexer({ size: 1 });
   const mebibyte = 1024 * 1024;
   const lengths = await reader.read<number[]>(
     `select repeat(i::text, ${4 * mebibyte}) from generate_series(1, 8) i`,
@@ -173,9 +175,9 @@ test('notices, changed parameters and notifications in between are passed over',
   await run(
     url,
     `create function noisy(n int) returns int language plpgsql as
-       $$ begin raise notice 'noise %', n; perform set_config('application_name', 'lane-' || n, false); return n; end $$`,
+       $$ begin raise notice 'noise %', n; perform set_config('application_name', 'multiplexer-' || n, false); return n; end $$`,
   );
-  const reader = lane({ size: 1 });
+  const reader = multiplexer({ size: 1 });
   await readOne(reader, 'listen lane_test');
   const numbers = Array.from({ length: 200 }, (_, at) => at);
   const [answers] = await Promise.all([
@@ -187,7 +189,7 @@ test('notices, changed parameters and notifications in between are passed over',
 });
 
 test('the statement timeout ends one statement, those around it are answered', async () => {
-  const reader = lane({ size: 1, statementTimeoutMs: 200 });
+  const reader = multiplexer({ size: 1, statementTimeoutMs: 200 });
   const slow = readOne(reader, 'select pg_sleep(5)::text');
   const others = Array.from({ length: 20 }, (_, at) => readOne(reader, 'select $1::text', [at]));
   const error: unknown = await slow.catch((thrown: unknown) => thrown);
@@ -198,7 +200,7 @@ test('the statement timeout ends one statement, those around it are answered', a
 
 test('a prepared statement whose table has changed, or that is gone, is prepared again', async () => {
   await run(url, 'create table changing (a text)', `insert into changing values ('one')`);
-  const reader = lane({ size: 1 });
+  const reader = multiplexer({ size: 1 });
   const read = (columns: number) => reader.read('select * from changing', [], allTexts(columns));
   const prepared = () =>
     readOne(reader, `select count(*) from pg_prepared_statements where statement like '%changing'`);
@@ -222,7 +224,7 @@ test('an error that preparing again does not cure is thrown', async () => {
     `create function unsupported(n int) returns int language plpgsql as
        $$ begin if n > 0 then raise 'never' using errcode = '0A000'; end if; return n; end $$`,
   );
-  const reader = lane({ size: 1 });
+  const reader = multiplexer({ size: 1 });
   const call = (n: number) => readOne(reader, 'select unsupported($1)', [n]);
   for (let i = 0; i < 20; i++) expect(await call(0)).toBe('0');
   const answers = await Promise.allSettled([call(1), call(0), call(1), call(0)]);
@@ -234,9 +236,9 @@ test('an error that preparing again does not cure is thrown', async () => {
   ]);
 });
 
-test('a lane writes nothing, and no statement leaves a transaction behind', async () => {
+test('a multiplexer writes nothing, and no statement leaves a transaction behind', async () => {
   await run(url, 'create table untouched (a text)');
-  const reader = lane({ size: 1 });
+  const reader = multiplexer({ size: 1 });
   const error: unknown = await readOne(reader, `insert into untouched values ('x')`).catch((thrown: unknown) => thrown);
   expect(sqlState(error)).toBe('25006');
   expect(await run(url, 'select count(*)::int as count from untouched')).toEqual([{ count: 0 }]);
@@ -247,7 +249,7 @@ test('a lane writes nothing, and no statement leaves a transaction behind', asyn
 });
 
 test('statements that are slow together are spread over the connections that there are', async () => {
-  const reader = lane({ size: 2 });
+  const reader = multiplexer({ size: 2 });
   await readOne(reader, 'select 1');
   const slow = Array.from({ length: 8 }, () => readOne(reader, 'select pg_sleep(0.2), pg_backend_pid()'));
   await eventually(async () => (await backends()) === 2 || undefined);
@@ -256,7 +258,7 @@ test('statements that are slow together are spread over the connections that the
 });
 
 test('short statements go round a long one that says so', async () => {
-  const reader = lane({ size: 2 });
+  const reader = multiplexer({ size: 2 });
   const both = [1, 2].map(() => readOne(reader, 'select pg_sleep(0.2)'));
   await eventually(async () => (await backends()) === 2 || undefined);
   await Promise.all(both);
@@ -268,7 +270,7 @@ test('short statements go round a long one that says so', async () => {
 });
 
 test('what is too much is refused, what fits is answered', async () => {
-  const reader = lane({ size: 1, window: 2, waitingMax: 5 });
+  const reader = multiplexer({ size: 1, window: 2, waitingMax: 5 });
   const answers = await Promise.allSettled(
     Array.from({ length: 8 }, (_, at) => readOne(reader, 'select $1::text', [at])),
   );
@@ -281,7 +283,7 @@ test('what is too much is refused, what fits is answered', async () => {
 });
 
 test('the end waits for what has been asked for, refuses more and leaves no connection', async () => {
-  const { lane: reader, logged } = openLane(url, { window: 2 });
+  const { multiplexer: reader, logged } = openMultiplexer(url, { window: 2 });
   const asked = Array.from({ length: 10 }, (_, at) => readOne(reader, `select $1::text || pg_sleep(0.02)`, [at]));
   let answered = 0;
   for (const answer of asked) void answer.then(() => answered++);
@@ -293,11 +295,11 @@ test('the end waits for what has been asked for, refuses more and leaves no conn
   expect(await Promise.all(asked)).toEqual(Array.from({ length: 10 }, (_, at) => String(at)));
   await eventually(async () => (await backends()) === 0 || undefined);
   expect(logged).toEqual([]);
-  await openLane(url).lane.end();
+  await openMultiplexer(url).multiplexer.end();
 });
 
 test('however many statements there are, a connection has the latest of them prepared and no more', async () => {
-  const reader = lane({ size: 1, waitingMax: 10_000 });
+  const reader = multiplexer({ size: 1, waitingMax: 10_000 });
   const answers = await Promise.all(
     Array.from({ length: 17 * 400 }, (_, at) => readOne(reader, `select ${at % 400} as bounded`)),
   );
@@ -313,7 +315,7 @@ test('however many statements there are, a connection has the latest of them pre
 });
 
 test('the connections have the settings that were asked for', async () => {
-  const reader = lane({ size: 1, settings: { enable_sort: 'off', plan_cache_mode: 'force_generic_plan' } });
+  const reader = multiplexer({ size: 1, settings: { enable_sort: 'off', plan_cache_mode: 'force_generic_plan' } });
   expect(await readOne(reader, 'show enable_sort')).toBe('off');
   expect(await readOne(reader, 'show plan_cache_mode')).toBe('force_generic_plan');
   expect(await readOne(reader, 'show default_transaction_read_only')).toBe('on');
@@ -323,7 +325,7 @@ test('the connections have the settings that were asked for', async () => {
 /** The connections of lanes to the test's database. */
 async function backends(): Promise<number> {
   const { rows } = await pool.query<{ count: string }>(
-    `select count(*) as count from pg_stat_activity where application_name like 'lane%' and datname = current_database()`,
+    `select count(*) as count from pg_stat_activity where application_name like 'multiplexer%' and datname = current_database()`,
   );
   return Number(rows[0]!.count);
 }

@@ -1,15 +1,13 @@
 import { runSliced, type Task } from '../concurrency/time-slicing';
-import { BinaryWriter } from './wire/binary';
+import type { BinaryWriter } from './wire/binary';
+import { beginCopyData, endCopyData } from './wire/message-writer';
 import { sql, type Sql } from './sql';
 
-/** Rows travel in messages of about so many bytes. */
+/** Rows are sent in messages of about this size. */
 const messageBytes = 64 * 1024;
 /** What a message is allocated with beyond that, so that the row that fills it seldom makes it grow. */
 const spareBytes = 4 * 1024;
 
-/** The type byte and the length of a CopyData message. */
-const messageHeadBytes = 5;
-const copyData = 0x64;
 /** The signature of the binary format, no flags, no extension. */
 const fileHead = Buffer.from('PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0', 'latin1');
 
@@ -21,8 +19,8 @@ export interface CopyIn {
 
 /**
  * A COPY of rows into a table, the cheapest way to insert many: no plan, no parameters, whole pages at a time. The
- * format is binary, so bytes travel as they are. `writeRow` writes each of the named columns as one field. Others have
- * their turns meanwhile, but no other long work, for a COPY is part of a transaction.
+ * format is binary, so bytes are sent as they are. `writeRow` writes each of the named columns as one field. Runs sliced,
+ * with priority over other long tasks, because a COPY is part of a transaction.
  */
 export async function copyInto<T>(
   table: Sql,
@@ -47,7 +45,7 @@ function* messageSteps<T>(
   writer.raw(fileHead);
   for (const row of rows) {
     if (writer.length >= messageBytes) {
-      messages.push(endMessage(writer));
+      messages.push(endCopyData(writer));
       yield;
       writer = beginMessage();
     }
@@ -55,18 +53,8 @@ function* messageSteps<T>(
     writeRow(writer, row);
   }
   writer.int16(-1);
-  messages.push(endMessage(writer));
+  messages.push(endCopyData(writer));
   return messages;
 }
 
-function beginMessage(): BinaryWriter {
-  const writer = new BinaryWriter(messageHeadBytes + messageBytes + spareBytes);
-  writer.byte(copyData);
-  writer.int32(0);
-  return writer;
-}
-
-function endMessage(writer: BinaryWriter): Buffer {
-  writer.int32At(1, writer.length - 1);
-  return writer.take();
-}
+const beginMessage = () => beginCopyData(messageBytes + spareBytes);

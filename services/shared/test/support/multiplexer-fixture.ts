@@ -1,12 +1,8 @@
 import { Client, type DatabaseError } from 'pg';
 import { pino } from 'pino';
-import {
-  Lane,
-  type LaneOptions,
-  type LaneValue,
-  type Row,
-  type RowReader,
-} from '@granary/shared/postgres/multiplexer/multiplexer';
+import { Multiplexer, type MultiplexerOptions } from '@granary/shared/postgres/multiplexer/multiplexer';
+import type { Row, RowReader } from '@granary/shared/postgres/wire/rows';
+import type { StatementValue } from '@granary/shared/postgres/wire/values';
 
 export type Texts = (string | null)[][];
 
@@ -25,14 +21,17 @@ export function oneText(): RowReader<string | null | undefined> {
   return { row: (row: Row) => void (found = row.isNull(0) ? null : row.text(0)), end: () => found };
 }
 
-export const readOne = (lane: Lane, text: string, values: readonly LaneValue[] = []) =>
-  lane.read(text, values, oneText());
+export const readOne = (multiplexer: Multiplexer, text: string, values: readonly StatementValue[] = []) =>
+  multiplexer.read(text, values, oneText());
 
-/** A lane, and the messages that it logs. */
-export function openLane(url: string, options: Partial<LaneOptions> = {}): { lane: Lane; logged: string[] } {
+/** A multiplexer, and the messages that it logs. */
+export function openMultiplexer(
+  url: string,
+  options: Partial<MultiplexerOptions> = {},
+): { multiplexer: Multiplexer; logged: string[] } {
   const logged: string[] = [];
   const log = pino({}, { write: (line: string) => void logged.push((JSON.parse(line) as { msg: string }).msg) });
-  return { lane: new Lane({ url, size: 2, applicationName: 'lane', log, ...options }), logged };
+  return { multiplexer: new Multiplexer({ url, size: 2, applicationName: 'multiplexer', log, ...options }), logged };
 }
 
 /** Runs statements in a connection of its own. */

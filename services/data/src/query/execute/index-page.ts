@@ -1,5 +1,5 @@
 import { project, type Projection } from '@granary/shared/json/project';
-import type { Row, RowReader } from '@granary/shared/postgres/multiplexer/multiplexer';
+import type { Row, RowReader } from '@granary/shared/postgres/wire/rows';
 import type { PageRow } from '../plan/cursor';
 import type { IndexPlan } from '../sql/index-scan-sql';
 import { RecordsWriter } from './page-buffer';

@@ -1,4 +1,4 @@
-import type { Row } from '@granary/shared/postgres/multiplexer/multiplexer';
+import type { Row } from '@granary/shared/postgres/wire/rows';
 
 const separator = 0x2c; // a comma
 

@@ -1,13 +1,13 @@
 import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
 import { queryUntilAborted, type Statement } from '@granary/shared/postgres/cancellable';
-import type { Lane } from '@granary/shared/postgres/multiplexer/multiplexer';
+import type { Multiplexer } from '@granary/shared/postgres/multiplexer/multiplexer';
 import type { Pool, Queryable } from '@granary/shared/postgres/pool';
 import { ActiveApps } from '@granary/shared/concurrency/active-apps';
 import { FairScheduler } from '@granary/shared/concurrency/fair-scheduler';
 import { ServiceError } from '@granary/shared/errors';
 
 /** Reads by one index. */
-export type IndexReads = Pick<Lane, 'read'>;
+export type IndexReads = Pick<Multiplexer, 'read'>;
 
 /** What a read goes over. */
 export interface ReadDatabases {
@@ -24,7 +24,7 @@ export interface SharedDatabases {
   pool: Pool;
   /** For what must not wait: look-ups of keys and handles, and requests to cancel a statement. */
   fast: Pool;
-  lane: Lane;
+  lane: Multiplexer;
   schedulers: ReadSchedulers;
 }
 

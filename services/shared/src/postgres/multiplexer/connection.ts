@@ -3,92 +3,92 @@ import pg from 'pg';
 import { isConnectionError } from '../errors';
 import { DataRow, MessageReader, ProtocolError, databaseError } from '../wire/message-reader';
 import { MessageWriter } from '../wire/message-writer';
+import { backend } from '../wire/messages';
+import type { RowReader } from '../wire/rows';
+import type { StatementValue } from '../wire/values';
 import { Queue } from './queue';
 import { createSocket, socketOf, takeOver } from './socket';
-import type { LaneValue, RowReader } from './multiplexer';
 
 const handshakeTimeoutMs = 5_000;
-const goodbyeTimeoutMs = 1_000;
-/** Statements that are prepared at a time: each takes some tens of kilobytes in Postgres. */
+const endTimeoutMs = 1_000;
+/** Prepared statements of a connection: each takes some tens of kilobytes in Postgres. */
 const preparedMax = 256;
 
-const code = (letter: string): number => letter.charCodeAt(0);
-const [dataRow, commandComplete, emptyQuery, readyForQuery] = [code('D'), code('C'), code('I'), code('Z')];
-const [parseComplete, bindComplete, closeComplete] = [code('1'), code('2'), code('3')];
-const [errorResponse, notice, parameterStatus, notification] = [code('E'), code('N'), code('S'), code('A')];
-const idle = code('I');
+const { bindComplete, closeComplete, commandComplete, dataRow, emptyQuery, errorResponse } = backend;
+const { notice, notification, parameterStatus, parseComplete, readyForQuery } = backend;
+/** The transaction status of a connection outside a transaction. */
+const idle = 0x49;
 
-/** What is prepared under the statement's name is not there, or is out of date: to prepare it again helps. */
+/** SQLSTATEs of a prepared statement that does not exist or is out of date: it is prepared again. */
 const outdated = new Set(['26000', '0A000']);
 
-/** A statement on its way, and how far it has come. */
-export interface LaneStatement {
+/** A statement that is waiting or in flight, and its progress. */
+export interface PendingStatement {
   readonly text: string;
-  /** None: the unnamed statement, parsed each time. */
+  /** Undefined: the unnamed statement, parsed each time. */
   readonly name: string | undefined;
-  readonly values: readonly LaneValue[];
+  readonly values: readonly StatementValue[];
   readonly reader: RowReader<unknown>;
-  /** As how many short reads it counts, one at least, when the next one chooses a connection. */
+  /** How many short reads it counts as, one at least, when a connection is chosen for the next one. */
   readonly weight: number;
   readonly resolve: (result: unknown) => void;
   readonly reject: (error: unknown) => void;
-  /** It was refused because of what its name stood for: it is parsed again, and if that does not help it fails. */
+  /** It was refused because its prepared statement was out of date: it is parsed again, once. */
   renewed: boolean;
   /** It was sent with a Parse. */
   parsed: boolean;
   hasRows: boolean;
-  /** Postgres has said that it is done or has failed; only its ReadyForQuery is missing. */
+  /** It is complete or has failed; only its ReadyForQuery is missing. */
   answered: boolean;
-  /** What Postgres refused it with, or what its reader threw. */
+  /** The error of Postgres, or what its reader threw. */
   failure: { error: unknown } | undefined;
 }
 
 export interface ConnectionEvents {
-  /** Statements have been answered: there is room. */
+  /** Statements have been answered: the window has room. */
   answered(): void;
-  /** The statement must be sent again: only the name under which it was prepared was wrong. */
-  again(statement: LaneStatement): void;
-  /** Once; what was in flight, so many statements, has been rejected. */
-  closed(connection: LaneConnection, error: Error, inFlight: number): void;
+  /** The statement must be sent again, because its prepared statement was out of date. */
+  again(statement: PendingStatement): void;
+  /** Called once, when the `inFlight` statements have been rejected. */
+  closed(connection: MultiplexedConnection, error: Error, inFlight: number): void;
 }
 
 /**
- * One connection that reads. `pg` connects it (address, TLS, authentication, settings); from then on this speaks the
- * extended query protocol on its socket: many statements in one write, answers read in place.
+ * One read-only connection. `pg` connects it (address, TLS, authentication, settings); then this class uses its socket for
+ * the extended query protocol: many statements in one write, results read in place.
  *
- * Each statement has a Sync of its own and so is a transaction of its own: its answer goes out when it is done, and
- * its failure concerns no other. One Sync for all that are sent together would save Postgres 2 of 18 µs for a point
- * read and nothing to speak of for a page, but Postgres would keep back what is done until the slowest is, and skip
- * what comes behind one that fails.
+ * Each statement has a Sync and so is a transaction of its own: its result is sent as soon as it is complete, and its
+ * failure affects no other. One Sync for all that are sent together would save Postgres 2 of 18 µs for a point read and
+ * next to nothing for a page, but Postgres would delay all results until the slowest, and skip what follows a failure.
  */
-export class LaneConnection {
+export class MultiplexedConnection {
   readonly #client: pg.Client;
   readonly #socket: Socket;
   readonly #events: ConnectionEvents;
   readonly #writer = new MessageWriter();
   readonly #reader = new MessageReader((type, bytes, start, end) => this.#receive(type, bytes, start, end));
   readonly #row = new DataRow();
-  /** What is prepared, or will be by what is in flight; the one that was used last comes last. */
+  /** What is prepared, or will be by the statements in flight; the most recently used is last. */
   readonly #names = new Set<string>();
-  readonly #sent = new Queue<LaneStatement>();
+  readonly #sent = new Queue<PendingStatement>();
   #load = 0;
   #quietTicks = 0;
   #broken: Error | undefined;
 
-  /** Connects, with these settings of Postgres. Throws what `pg` throws when that fails. */
+  /** Connects, with these settings of Postgres. Throws the errors of `pg`. */
   static async open(
     config: pg.ClientConfig,
     settings: Readonly<Record<string, string>>,
     events: ConnectionEvents,
-  ): Promise<LaneConnection> {
+  ): Promise<MultiplexedConnection> {
     const client = new pg.Client({ ...config, stream: createSocket });
-    // Without a listener a broken connection would end the process; `closed` tells of it.
+    // Without a listener a broken connection would end the process; `closed` reports it.
     client.on('error', () => {});
     try {
       await client.connect();
-      const connection = new LaneConnection(client, socketOf(client), events);
+      const connection = new MultiplexedConnection(client, socketOf(client), events);
       await connection.#handshake({ ...settings, default_transaction_read_only: 'on' });
-      // It may have been told to go in the same breath.
+      // It may have been destroyed in the same callback.
       if (connection.#broken) throw connection.#broken;
       return connection;
     } catch (error) {
@@ -120,13 +120,14 @@ export class LaneConnection {
   }
 
   /** Writes a statement; it is sent by the next `flush`. A value that cannot be written rejects it. */
-  add(statement: LaneStatement): void {
-    const before = this.#writer.position;
+  add(statement: PendingStatement): void {
+    const before = this.#writer.length;
     const name = statement.name ?? '';
     statement.parsed = name === '' || statement.renewed || !this.#names.has(name);
     try {
       if (statement.parsed) this.#prepare(name, statement.text);
       this.#writer.execute(name, statement.values);
+      this.#writer.sync();
     } catch (error) {
       this.#writer.rewind(before);
       statement.reject(error);
@@ -144,31 +145,31 @@ export class LaneConnection {
   #prepare(name: string, text: string): void {
     this.#writer.parse(name, text);
     if (this.#names.size < preparedMax || name === '' || this.#names.has(name)) return;
-    // Messages are taken in order, so whatever is in flight has used it by then.
+    // Messages are processed in order, so the statements in flight have used it by then.
     const oldest = this.#names.values().next().value!;
     this.#names.delete(oldest);
     this.#writer.close(oldest);
   }
 
-  /** Sends what has been added, in one write. */
+  /** Sends the added statements, in one write. */
   flush(): void {
-    if (this.#writer.position > 0) this.#socket.write(this.#writer.take());
+    if (this.#writer.length > 0) this.#socket.write(this.#writer.flush());
   }
 
-  /** Called at even intervals; answers for how many of them in a row work was in flight and nothing came. */
+  /** Called periodically; returns for how many periods in a row statements were in flight and nothing was received. */
   tick(): number {
     this.#quietTicks = this.#sent.size === 0 ? 0 : this.#quietTicks + 1;
     return this.#quietTicks;
   }
 
-  /** Says goodbye to Postgres; nothing may be in flight. */
+  /** Closes the connection; nothing may be in flight. */
   async end(): Promise<void> {
-    const timer = setTimeout(() => this.#socket.destroy(), goodbyeTimeoutMs);
+    const timer = setTimeout(() => this.#socket.destroy(), endTimeoutMs);
     await this.#client.end();
     clearTimeout(timer);
   }
 
-  /** Drops the connection; what is in flight is rejected with `error` at once. */
+  /** Drops the connection and rejects the statements in flight with `error`. */
   destroy(error: Error): void {
     if (this.#broken) return;
     this.#broken = error;
@@ -181,8 +182,8 @@ export class LaneConnection {
   }
 
   /**
-   * The first exchange after the socket was taken over. Had anything of `pg`'s own answers been left in the socket, it
-   * would come now, where it is not expected, and no statement of anybody is concerned.
+   * The first statement after the socket was taken over. If a part of an answer to `pg` itself were left in the socket,
+   * it would be received now as unexpected, before any statement of a caller is affected.
    */
   async #handshake(settings: Readonly<Record<string, string>>): Promise<void> {
     const timer = setTimeout(
@@ -252,14 +253,14 @@ export class LaneConnection {
     }
   }
 
-  /** The statement that a message of its answer is for. */
-  #current(type: number): LaneStatement {
+  /** The statement to which a message belongs. */
+  #current(type: number): PendingStatement {
     const statement = this.#sent.first();
     if (statement === undefined || statement.answered) throw unexpected(type);
     return statement;
   }
 
-  #deliver(statement: LaneStatement, bytes: Buffer, start: number, end: number): void {
+  #deliver(statement: PendingStatement, bytes: Buffer, start: number, end: number): void {
     statement.hasRows = true;
     this.#row.point(bytes, start, end);
     if (statement.failure) return;
@@ -277,7 +278,7 @@ export class LaneConnection {
     statement.failure ??= { error };
     statement.answered = true;
     if (statement.name === undefined) return;
-    // It may not have come as far as being prepared; to prepare it twice does no harm.
+    // It may have failed before it was prepared; preparing it twice is harmless.
     if (statement.parsed) this.#names.delete(statement.name);
     else if (!statement.hasRows && outdated.has(error.code ?? '')) statement.renewed = true;
   }
@@ -289,16 +290,16 @@ export class LaneConnection {
     this.#load -= statement.weight;
     if (statement.renewed && !statement.parsed) this.#events.again(Object.assign(statement, unsent(true)));
     else settle(statement);
-    // Somebody has said begin: what follows would be in that transaction.
+    // A statement has begun a transaction: the following ones would be part of it.
     if (status !== idle) throw new ProtocolError('a statement left a transaction open');
   }
 }
 
-/** The error of all that was in flight, when Postgres has closed the connection with this one. */
+/** The error of the statements in flight when Postgres has closed the connection with this one. */
 const lostBy = (error: Error): Error =>
   isConnectionError(error) ? error : new Error('Connection terminated unexpectedly', { cause: error });
 
-function settle(statement: LaneStatement): void {
+function settle(statement: PendingStatement): void {
   if (statement.failure) return statement.reject(statement.failure.error);
   try {
     statement.resolve(statement.reader.end());
@@ -307,10 +308,10 @@ function settle(statement: LaneStatement): void {
   }
 }
 
-/** How far a statement has come that has not been sent. */
+/** The progress of a statement that has not been sent. */
 export function unsent(
   renewed = false,
-): Pick<LaneStatement, 'renewed' | 'parsed' | 'hasRows' | 'answered' | 'failure'> {
+): Pick<PendingStatement, 'renewed' | 'parsed' | 'hasRows' | 'answered' | 'failure'> {
   return { renewed, parsed: false, hasRows: false, answered: false, failure: undefined };
 }
 

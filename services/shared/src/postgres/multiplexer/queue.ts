@@ -1,6 +1,6 @@
 const compactAfter = 1_024;
 
-/** First in, first out, without moving what is left at each `shift`. */
+/** A first-in, first-out queue whose `shift` takes constant time. */
 export class Queue<T> {
   #items: (T | undefined)[] = [];
   #first = 0;
@@ -35,7 +35,7 @@ export class Queue<T> {
     return item;
   }
 
-  /** Takes everything out. */
+  /** Removes and returns all items. */
   drain(): T[] {
     const items = this.#items.slice(this.#first) as T[];
     this.#items = [];

@@ -1,79 +1,16 @@
-/** Text as a string, or as the bytes of its UTF-8, which need not be decoded to be sent. */
+import { ByteWriter } from '../../byte-writer';
+
+/** Text as a string, or as UTF-8, which can be sent without decoding it. */
 export type Text = string | Buffer;
 
 /** The types of array elements, by their numbers in Postgres. */
 const oid = { bool: 16, bytea: 17, int8: 20, int4: 23, text: 25 };
 
-/** Up to so many bytes a loop is faster than the call of a native copy. */
-const loopBytesMax = 24;
-/** Microseconds from Postgres's epoch, 2000, to 1970. */
+/** From 1970 to 2000, the epoch of Postgres. */
 const epochOffsetMs = 946_684_800_000;
 
-/** Values in Postgres's binary format, one behind the other in a buffer that grows. A field has its length before it. */
-export class BinaryWriter {
-  private bytes: Buffer;
-  /** How many bytes have been written. */
-  length = 0;
-
-  constructor(sizeBytes: number) {
-    this.bytes = Buffer.allocUnsafe(sizeBytes);
-  }
-
-  /** What has been written; the writer must not be used any more. */
-  take(): Buffer {
-    return this.bytes.subarray(0, this.length);
-  }
-
-  byte(value: number): void {
-    this.reserve(1);
-    this.bytes[this.length++] = value;
-  }
-
-  int16(value: number): void {
-    this.reserve(2);
-    this.length = this.bytes.writeInt16BE(value, this.length);
-  }
-
-  int32(value: number): void {
-    this.reserve(4);
-    this.int32At(this.length, value);
-    this.length += 4;
-  }
-
-  /** Overwrites what was written at `at`. Each field needs one or two: Buffer's own way checks all of it once more. */
-  int32At(at: number, value: number): void {
-    const { bytes } = this;
-    bytes[at] = value >>> 24;
-    bytes[at + 1] = value >>> 16;
-    bytes[at + 2] = value >>> 8;
-    bytes[at + 3] = value;
-  }
-
-  /** Bytes as they are, from `start` up to, without it, `end`. */
-  raw(value: Buffer, start = 0, end = value.length): void {
-    const size = end - start;
-    this.reserve(size);
-    const { bytes, length: at } = this;
-    if (size > loopBytesMax) value.copy(bytes, at, start, end);
-    else for (let i = 0; i < size; i += 1) bytes[at + i] = value[start + i]!;
-    this.length = at + size;
-  }
-
-  /** Text with a zero byte after it; it must not contain one. */
-  zeroEnded(value: string): void {
-    this.text(value);
-    this.byte(0);
-  }
-
-  /** A message of the protocol: its first byte, its length, and what `write` writes. */
-  message(code: number, write: () => void): void {
-    this.byte(code);
-    const start = this.length;
-    this.int32(0);
-    write();
-    this.int32At(start, this.length - start);
-  }
-
+/** Writes fields in Postgres's binary format, each preceded by its length. */
+export class BinaryWriter extends ByteWriter {
   nullField(): void {
     this.int32(-1);
   }
@@ -100,49 +37,40 @@ export class BinaryWriter {
     this.int8Field((at.getTime() - epochOffsetMs) * 1000);
   }
 
-  /** A text, or a bytea given as its bytes. */
+  /** A text, or a bytea as its bytes. */
   textField(value: Text | null): void {
     if (value === null) return this.nullField();
-    const start = this.length;
+    const start = this.size;
     this.int32(0);
-    this.text(value);
-    this.int32At(start, this.length - start - 4);
+    this.textOrBytes(value);
+    this.int32At(start, this.size - start - 4);
   }
 
-  /** A text, or a bytea, that stands in a buffer from `start` up to, without it, `end`. */
+  /** A text, or a bytea, that is a part of a buffer, from `start` up to and without `end`. */
   bytesField(value: Buffer, start: number, end: number): void {
     this.int32(end - start);
     this.raw(value, start, end);
   }
 
-  /** The JSON text of a jsonb: a string, or what stands in a buffer from `start` up to, without it, `end`. */
+  /** The JSON text of a jsonb: a string, or a part of a buffer, from `start` up to and without `end`. */
   jsonbField(value: Text, start?: number, end?: number): void {
-    const lengthAt = this.length;
+    const lengthAt = this.size;
     this.int32(0);
     this.byte(1); // the version of the format
     if (typeof value === 'string') this.text(value);
     else this.raw(value, start, end);
-    this.int32At(lengthAt, this.length - lengthAt - 4);
+    this.int32At(lengthAt, this.size - lengthAt - 4);
   }
 
-  private text(value: Text): void {
-    if (typeof value !== 'string') return this.raw(value);
-    this.reserve(value.length * 3);
-    this.length += this.bytes.write(value, this.length);
-  }
-
-  private reserve(size: number): void {
-    const wanted = this.length + size;
-    if (wanted <= this.bytes.length) return;
-    const grown = Buffer.allocUnsafe(Math.max(wanted, 2 * this.bytes.length));
-    this.bytes.copy(grown, 0, 0, this.length);
-    this.bytes = grown;
+  private textOrBytes(value: Text): void {
+    if (typeof value === 'string') this.text(value);
+    else this.raw(value);
   }
 }
 
 /**
- * An array as the value of a parameter: bytes travel as they are, while an array of strings would be quoted, escaped
- * and read again. The parameter must be of that array type.
+ * An array as the value of a parameter, in binary format: its bytes are sent as they are, while an array as text would
+ * be quoted, escaped and parsed again. The parameter must be of that array type.
  */
 function array<T>(
   element: keyof typeof oid,

@@ -1,35 +1,35 @@
 import { DatabaseError } from 'pg';
-import type { Row } from '../multiplexer/multiplexer';
+import { headerBytes } from './messages';
+import type { Row } from './rows';
 
-const headerBytes = 5;
 /** Postgres itself has no value larger than 1 GiB; more is no message. */
 const messageBytesMax = 1024 ** 3 + 65_536;
 const nothing = Buffer.alloc(0);
 
-/** What Postgres sent is not what the protocol says: the connection cannot be used any more. */
+/** Postgres has sent what the protocol does not allow here: the connection cannot be used any more. */
 export class ProtocolError extends Error {
   override readonly name = 'ProtocolError';
   constructor(what: string) {
-    // These first words are how a lost connection is recognised, see isConnectionError.
+    // isConnectionError recognises a lost connection by these first words.
     super(`Connection terminated: ${what}`);
   }
 }
 
-/** Gets the type of a message and its content, the bytes from `start` to `end`, which are only valid during the call. */
+/** Receives the type of a message and its content, the bytes from `start` to `end`, which are only valid during the call. */
 export type MessageHandler = (type: number, bytes: Buffer, start: number, end: number) => void;
 
 const int32 = (bytes: Buffer, at: number): number =>
   (bytes[at]! << 24) | (bytes[at + 1]! << 16) | (bytes[at + 2]! << 8) | bytes[at + 3]!;
 
 /**
- * Cuts the bytes of a connection into messages, wherever the chunks end. A message that lies within a chunk is not
- * copied; one that does not is copied once, into a buffer that has its size from the beginning.
+ * Divides the bytes of a connection into messages. A message within one chunk is not copied; one that spans several is
+ * copied once, into a buffer of its size.
  */
 export class MessageReader {
   readonly #deliver: MessageHandler;
   readonly #header = Buffer.alloc(headerBytes);
   #headerFilled = 0;
-  /** The message that has begun, its header included, once the header has told how long it is. */
+  /** An incomplete message with its header, once that is complete. */
   #message: Buffer | undefined;
   #messageFilled = 0;
 
@@ -49,7 +49,7 @@ export class MessageReader {
     if (at < chunk.length) this.#keep(chunk, at);
   }
 
-  /** Adds to the message that earlier chunks began; answers where in the chunk the next one begins. */
+  /** Completes the message that earlier chunks began; returns where in the chunk the next one begins. */
   #continue(chunk: Buffer): number {
     let at = 0;
     if (this.#headerFilled > 0) {
@@ -70,7 +70,7 @@ export class MessageReader {
     return at + copied;
   }
 
-  /** Keeps the beginning of a message with which a chunk ends. */
+  /** Keeps the incomplete message at the end of a chunk. */
   #keep(chunk: Buffer, at: number): void {
     if (chunk.length - at < headerBytes) this.#headerFilled = chunk.copy(this.#header, 0, at);
     else this.#begin(chunk, at);
@@ -82,14 +82,14 @@ export class MessageReader {
   }
 }
 
-/** The length that the header at `at` tells: of the message without its type. */
+/** The length in the header at `at`: that of the message without its type. */
 function lengthAt(bytes: Buffer, at: number): number {
   const length = int32(bytes, at + 1);
   if (length < 4 || length > messageBytesMax) throw new ProtocolError(`a message of ${length} bytes came`);
   return length;
 }
 
-/** The row of a DataRow message: one object for all rows of a connection. */
+/** The row of a DataRow message. One object serves all rows of a connection. */
 export class DataRow implements Row {
   #bytes: Buffer = nothing;
   #columns = 0;
@@ -97,7 +97,7 @@ export class DataRow implements Row {
   /** -1 is SQL null, as in the message. */
   #lengths = new Int32Array(16);
 
-  /** Points to the content of a message. Throws ProtocolError when its columns are not as long as it is. */
+  /** Points to the content of a message. Throws ProtocolError when the lengths of its columns do not add up to its own. */
   point(bytes: Buffer, start: number, end: number): void {
     const columns = (bytes[start]! << 8) | bytes[start + 1]!;
     if (columns > this.#starts.length) {
@@ -117,7 +117,7 @@ export class DataRow implements Row {
     this.#columns = columns;
   }
 
-  /** Lets go of the bytes, so that an idle connection holds none. */
+  /** Releases the bytes, so that an idle connection retains none. */
   clear(): void {
     this.#bytes = nothing;
     this.#columns = 0;

@@ -1,135 +1,117 @@
-import type { LaneValue } from '../multiplexer/multiplexer';
+import { BinaryWriter } from './binary';
+import { frontend, headerBytes } from './messages';
+import { toWireValue } from './values';
 
 const parametersMax = 65_535;
 const scratchBytes = 16 * 1024;
-/** A scratch that a large statement has made larger than this is not kept. */
-const keptScratchBytes = 1024 * 1024;
+/** Larger output is handed over with its buffer instead of being copied. */
+const copiedBytesMax = 64 * 1024;
+/** The kind of what Close closes. */
+const statementKind = 0x53;
+const [textFormat, binaryFormat] = [0, 1];
 
-const code = (letter: string): number => letter.charCodeAt(0);
-const [parseCode, bindCode, closeCode] = [code('P'), code('B'), code('C')];
+/** Execute of the unnamed portal, all of its rows. */
+const executeMessage = Buffer.from([frontend.execute, 0, 0, 0, 9, 0, 0, 0, 0, 0]);
+const syncMessage = Buffer.from([frontend.sync, 0, 0, 0, 4]);
+const copyDoneMessage = Buffer.from([frontend.copyDone, 0, 0, 0, 4]);
 
-/** Execute of the unnamed portal, all of its rows, and Sync. */
-const executeAndSync = Buffer.from([code('E'), 0, 0, 0, 9, 0, 0, 0, 0, 0, code('S'), 0, 0, 0, 4]);
-/** The end of a Close up to the name: a statement, not a portal. */
-const closesStatement = code('S');
-
-/**
- * Writes messages of the extended query protocol one behind the other, to be sent at once. Parameters and results
- * are in text format.
- */
-export class MessageWriter {
-  #bytes = Buffer.allocUnsafe(scratchBytes);
-  #at = 0;
-
-  /** How much has been written: the place to `rewind` to. */
-  get position(): number {
-    return this.#at;
+/** Writes messages of the extended query protocol one after the other, to be sent together. Results are in text format. */
+export class MessageWriter extends BinaryWriter {
+  constructor(sizeBytes = scratchBytes) {
+    super(sizeBytes);
   }
 
-  /** Forgets what has been written since `position` was `to`. */
-  rewind(to: number): void {
-    this.#at = to;
+  /** Begins a message; returns what `end` needs. */
+  begin(type: number): number {
+    this.byte(type);
+    const start = this.size;
+    this.int32(0);
+    return start;
   }
 
-  /** Prepares `text` under `name`, the empty name being the unnamed statement. Throws TypeError on a NUL in the text. */
+  /** Writes the length of a message, which includes itself and not the type. */
+  end(start: number): void {
+    this.int32At(start, this.size - start);
+  }
+
+  /** Prepares `text` under `name`; the empty name is the unnamed statement. Throws TypeError for a NUL in the text. */
   parse(name: string, text: string): void {
     if (text.includes('\0')) throw new TypeError('a statement contains a NUL character');
-    // To close what is not there is no error, to prepare what is there is one, and after a failure nobody can be sure.
+    // To close what does not exist is no error, to prepare what exists is one, and after a failure either is possible.
     if (name !== '') this.close(name);
-    const start = this.#begin(parseCode);
-    this.#name(name);
-    this.#text(text);
-    this.#byte(0);
-    this.#int16(0); // the types of the parameters are for Postgres to infer
-    this.#finish(start);
+    const start = this.begin(frontend.parse);
+    this.zeroTerminated(name);
+    this.zeroTerminated(text);
+    this.int16(0); // Postgres infers the types of the parameters.
+    this.end(start);
   }
 
-  /** Forgets what was prepared under `name`; that there is nothing is no error. */
+  /** Drops the prepared statement `name`; it need not exist. */
   close(name: string): void {
-    const start = this.#begin(closeCode);
-    this.#byte(closesStatement);
-    this.#name(name);
-    this.#finish(start);
+    const start = this.begin(frontend.close);
+    this.byte(statementKind);
+    this.zeroTerminated(name);
+    this.end(start);
   }
 
-  /** Binds the values to the statement, executes it, and ends its transaction. Throws RangeError on more values than the protocol has room for. */
-  execute(name: string, values: readonly LaneValue[]): void {
+  /**
+   * Binds the values to the statement and executes it. Throws RangeError for more values than the protocol allows, and
+   * TypeError for a value that cannot be sent; a part of the message may be written by then.
+   */
+  execute(name: string, values: readonly unknown[]): void {
     if (values.length > parametersMax) throw new RangeError(`a statement has more than ${parametersMax} parameters`);
-    const start = this.#begin(bindCode);
-    this.#byte(0); // the unnamed portal
-    this.#name(name);
-    this.#int16(0); // all parameters as text
-    this.#int16(values.length);
-    for (const value of values) this.#value(value);
-    this.#int16(0); // all results as text
-    this.#finish(start);
-    this.#reserve(executeAndSync.length);
-    this.#at += executeAndSync.copy(this.#bytes, this.#at);
+    const start = this.begin(frontend.bind);
+    this.byte(0); // the unnamed portal
+    this.zeroTerminated(name);
+    this.formats(values);
+    this.int16(values.length);
+    for (const value of values) this.textField(toWireValue(value));
+    this.int16(0); // all results as text
+    this.end(start);
+    this.raw(executeMessage);
   }
 
-  /** What has been written, as bytes of their own; the writer is empty afterwards. */
-  take(): Buffer {
-    const taken = Buffer.from(this.#bytes.subarray(0, this.#at));
-    this.#at = 0;
-    if (this.#bytes.length > keptScratchBytes) this.#bytes = Buffer.allocUnsafe(scratchBytes);
-    return taken;
+  /** Ends the implicit transaction, or a failed sequence of messages. */
+  sync(): void {
+    this.raw(syncMessage);
   }
 
-  #begin(type: number): number {
-    this.#byte(type);
-    this.#reserve(4);
-    this.#at += 4;
-    return this.#at - 4;
+  /** Ends the rows of a COPY. */
+  copyDone(): void {
+    this.raw(copyDoneMessage);
   }
 
-  /** Writes the length of a message, which counts itself and not the type. */
-  #finish(start: number): void {
-    this.#bytes.writeInt32BE(this.#at - start, start);
+  /** What has been written, as bytes that nothing overwrites; the writer is empty afterwards and can be used again. */
+  flush(): Buffer {
+    const written = this.take();
+    if (this.size > copiedBytesMax) this.bytes = Buffer.allocUnsafe(scratchBytes);
+    this.size = 0;
+    return written.length > copiedBytesMax ? written : Buffer.from(written);
   }
 
-  #value(value: LaneValue): void {
-    this.#reserve(4);
-    const start = this.#at;
-    this.#at += 4;
-    if (value === null) {
-      this.#bytes.writeInt32BE(-1, start);
-      return;
-    }
-    this.#text(typeof value === 'string' ? value : typeof value === 'object' ? arrayText(value) : String(value));
-    this.#bytes.writeInt32BE(this.#at - start - 4, start);
+  /** The formats of parameters: one for each if any is binary, else none, which means text. */
+  private formats(values: readonly unknown[]): void {
+    if (!values.some((value) => Buffer.isBuffer(value))) return this.int16(0);
+    this.int16(values.length);
+    for (const value of values) this.int16(Buffer.isBuffer(value) ? binaryFormat : textFormat);
   }
 
-  #name(name: string): void {
-    this.#text(name);
-    this.#byte(0);
-  }
-
-  #text(text: string): void {
-    // A UTF-16 unit is never more than three bytes of UTF-8: so the text is walked once, not twice.
-    this.#reserve(text.length * 3);
-    this.#at += this.#bytes.write(text, this.#at);
-  }
-
-  #byte(value: number): void {
-    this.#reserve(1);
-    this.#bytes[this.#at++] = value;
-  }
-
-  #int16(value: number): void {
-    this.#reserve(2);
-    this.#bytes[this.#at++] = value >>> 8;
-    this.#bytes[this.#at++] = value;
-  }
-
-  #reserve(more: number): void {
-    if (this.#at + more <= this.#bytes.length) return;
-    const larger = Buffer.allocUnsafe(Math.max(this.#bytes.length * 2, this.#at + more));
-    this.#bytes.copy(larger, 0, 0, this.#at);
-    this.#bytes = larger;
+  /** Text with a zero byte after it; it must not contain one. */
+  private zeroTerminated(text: string): void {
+    this.text(text);
+    this.byte(0);
   }
 }
 
-/** The literal of an array of texts, each in quotes, so that none is taken for NULL or for syntax. */
-function arrayText(values: readonly (string | null)[]): string {
-  return `{${values.map((value) => (value === null ? 'NULL' : `"${value.replace(/[\\"]/g, '\\$&')}"`)).join(',')}}`;
+/** Begins a CopyData message of about `sizeBytes`. */
+export function beginCopyData(sizeBytes: number): MessageWriter {
+  const writer = new MessageWriter(headerBytes + sizeBytes);
+  writer.begin(frontend.copyData);
+  return writer;
+}
+
+/** The message; its writer must not be used any more. */
+export function endCopyData(writer: MessageWriter): Buffer {
+  writer.end(1);
+  return writer.take();
 }

@@ -1,0 +1,80 @@
+/** Up to this size a loop is faster than the call of a native copy. */
+const loopBytesMax = 24;
+
+/** Bytes written one after the other into one buffer, which at least doubles when it is full. Numbers are big-endian. */
+export class ByteWriter {
+  protected bytes: Buffer;
+  protected size = 0;
+
+  /** `sizeBytes` is the expected size; any other size is correct too. */
+  constructor(sizeBytes: number) {
+    this.bytes = Buffer.allocUnsafe(sizeBytes);
+  }
+
+  /** How many bytes have been written. */
+  get length(): number {
+    return this.size;
+  }
+
+  /** Discards what was written after the first `length` bytes. */
+  rewind(length: number): void {
+    this.size = length;
+  }
+
+  /** A view of what has been written; the writer must not be used any more. */
+  take(): Buffer {
+    return this.bytes.subarray(0, this.size);
+  }
+
+  byte(value: number): void {
+    this.reserve(1);
+    this.bytes[this.size++] = value;
+  }
+
+  int16(value: number): void {
+    this.reserve(2);
+    this.bytes[this.size++] = value >>> 8;
+    this.bytes[this.size++] = value;
+  }
+
+  int32(value: number): void {
+    this.reserve(4);
+    this.int32At(this.size, value);
+    this.size += 4;
+  }
+
+  /** Overwrites four bytes that were written at `at`. By hand, because Buffer's method checks its arguments each time. */
+  int32At(at: number, value: number): void {
+    const { bytes } = this;
+    bytes[at] = value >>> 24;
+    bytes[at + 1] = value >>> 16;
+    bytes[at + 2] = value >>> 8;
+    bytes[at + 3] = value;
+  }
+
+  /** A part of a buffer, from `start` up to and without `end`. */
+  raw(value: Buffer, start = 0, end = value.length): void {
+    const size = end - start;
+    this.reserve(size);
+    const { bytes, size: at } = this;
+    if (size > loopBytesMax) value.copy(bytes, at, start, end);
+    else for (let i = 0; i < size; i += 1) bytes[at + i] = value[start + i]!;
+    this.size = at + size;
+  }
+
+  /** Text as UTF-8. */
+  text(value: string): void {
+    // A UTF-16 unit is at most three bytes of UTF-8; so the text is scanned once and not twice.
+    this.reserve(value.length * 3);
+    this.size += this.bytes.write(value, this.size);
+  }
+
+  /** Makes room for that many more bytes. */
+  protected reserve(sizeBytes: number): void {
+    const wanted = this.size + sizeBytes;
+    if (wanted <= this.bytes.length) return;
+    const larger = Buffer.allocUnsafe(Math.max(wanted, 2 * this.bytes.length));
+    this.bytes.copy(larger, 0, 0, this.size);
+    this.bytes = larger;
+  }
+}
