@@ -4,7 +4,7 @@ import { outboxImplementation } from '@granary/shared/bus/outbox';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import { loadService } from '@granary/shared/rpc/protos';
 import type { Logger } from '@granary/shared/logger';
-import { startChore } from '@granary/shared/postgres/scheduled-task';
+import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
 import { Multiplexer } from '@granary/shared/postgres/multiplexer/multiplexer';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import {
@@ -156,7 +156,7 @@ function createMultiplexer(config: DataConfig, log: Logger): Multiplexer {
 
 /** Deletes what is past its retention, and old answers for Idempotency-Keys. */
 function startMaintenance(config: DataConfig, pool: Pool, log: Logger, notify: () => void): { stop(): Promise<void> } {
-  return startChore({
+  return startScheduledTask({
     pool,
     log,
     name: 'housework',

@@ -1,6 +1,9 @@
 /** Up to this size a loop is faster than the call of a native copy. */
 const loopBytesMax = 24;
 
+/** For longer text, room for its exact size is made. */
+const scannedOnceMax = 16 * 1024;
+
 /** Bytes written one after the other into one buffer, which at least doubles when it is full. Numbers are big-endian. */
 export class ByteWriter {
   protected bytes: Buffer;
@@ -64,8 +67,9 @@ export class ByteWriter {
 
   /** Text as UTF-8. */
   text(value: string): void {
-    // A UTF-16 unit is at most three bytes of UTF-8; so the text is scanned once and not twice.
-    this.reserve(value.length * 3);
+    // A UTF-16 unit is at most three bytes of UTF-8; short text is scanned once and not twice.
+    if (value.length <= scannedOnceMax) this.reserve(value.length * 3);
+    else this.reserve(Buffer.byteLength(value));
     this.size += this.bytes.write(value, this.size);
   }
 

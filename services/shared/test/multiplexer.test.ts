@@ -140,7 +140,7 @@ test('a reader that throws, a value that cannot be written and a statement that 
     'in row',
     'division by zero',
     'in end',
-    expect.stringContaining('not a function'),
+    'a parameter of a statement has a type that cannot be sent',
     'a statement contains a NUL character',
     'a statement has more than 65535 parameters',
     'after',

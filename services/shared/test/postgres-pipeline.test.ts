@@ -154,7 +154,7 @@ describe('steps that are sent in one go', () => {
     await pool.query('create table undone (id int4)');
     const insert = sql`insert into undone values (${1})`;
     const written = pipelinedTransaction(pool, insert, () =>
-      Promise.resolve({ result: undefined, last: [insert, sql`select ${['an array']}`] }),
+      Promise.resolve({ result: undefined, last: [insert, sql`select ${{ an: 'object' }}`] }),
     );
     await expect(written).rejects.toThrow(TypeError);
     expect(await rows(pool, sql`select from undone`)).toEqual([]);

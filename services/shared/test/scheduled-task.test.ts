@@ -4,15 +4,15 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { busMigrations } from '@granary/shared/bus/migrations';
 import { createLogger } from '@granary/shared/logger';
-import { startChore } from '@granary/shared/postgres/scheduled-task';
+import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
 import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { createPool, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
-import type { ChoreProcess } from './support/scheduled-task-process';
+import type { TaskProcess } from './support/scheduled-task-process';
 
-const log = createLogger('chores-test', 'silent');
+const log = createLogger('scheduled-task-test', 'silent');
 const stops: Array<() => unknown> = [];
 let url: string;
 let pool: Pool;
@@ -28,9 +28,9 @@ afterEach(async () => {
 afterAll(() => pool.end());
 
 const open = (databaseUrl: string): Pool =>
-  createPool({ url: databaseUrl, size: 4, applicationName: 'chores-test', log });
+  createPool({ url: databaseUrl, size: 4, applicationName: 'scheduled-task-test', log });
 
-test('of three copies one at a time does a chore, with the pause of one alone between the rounds', async () => {
+test('one of three processes at a time runs a task, with the pause of a single process between the runs', async () => {
   const everyMs = 200;
   const began: number[] = [];
   const ended: number[] = [];
@@ -44,17 +44,17 @@ test('of three copies one at a time does a chore, with the pause of one alone be
     ended.push(performance.now());
   };
   for (let copy = 0; copy < 3; copy++) {
-    const chore = startChore({ pool, log, name: 'in turn', everyMs, run });
-    stops.push(() => chore.stop());
+    const task = startScheduledTask({ pool, log, name: 'in turn', everyMs, run });
+    stops.push(() => task.stop());
   }
   await eventually(() => ended.length >= 6);
   expect(mostAtOnce).toBe(1);
-  // A little less, for the clocks of two processes tell the time.
+  // A little less, because the clocks of two processes are involved.
   for (let at = 1; at < 6; at++) expect(began[at]! - ended[at - 1]!).toBeGreaterThan(0.8 * everyMs);
 });
 
-test('a chore is left to the copy that is at it for as long as that lives, and then done by another', async () => {
-  const settings: ChoreProcess = { url, name: 'killed', leaseMs: 400 };
+test('while a process that runs a task is alive no other one does; after it was killed another one does', async () => {
+  const settings: TaskProcess = { url, name: 'killed', leaseMs: 400 };
   const fromSource = join(__dirname, '..', '..', 'local', 'test', 'from-source.js');
   const child = fork(join(__dirname, 'support/scheduled-task-process.ts'), [JSON.stringify(settings)], {
     execArgv: ['--conditions', 'source', '--require', fromSource],
@@ -63,18 +63,18 @@ test('a chore is left to the copy that is at it for as long as that lives, and t
   await once(child, 'message');
   let rounds = 0;
   const run = async () => void rounds++;
-  const chore = startChore({ pool, log, name: settings.name, leaseMs: settings.leaseMs, everyMs: 20, run });
-  stops.push(() => chore.stop());
+  const task = startScheduledTask({ pool, log, name: settings.name, leaseMs: settings.leaseMs, everyMs: 20, run });
+  stops.push(() => task.stop());
   await delay(3 * settings.leaseMs);
   expect(rounds).toBe(0);
   child.kill('SIGKILL');
   await eventually(() => rounds > 0);
 });
 
-test('a chore that a stop has cut short is done by another copy without a wait', async () => {
+test('a task that was interrupted by a stop is run by another process at once', async () => {
   const options = { pool, log, name: 'stopped', everyMs: 3_600_000, leaseMs: 3_600_000 };
   let begun = false;
-  const first = startChore({
+  const first = startScheduledTask({
     ...options,
     run: async (stopping) => {
       begun = true;
@@ -84,20 +84,20 @@ test('a chore that a stop has cut short is done by another copy without a wait',
   await eventually(() => begun);
   await first.stop();
   let rounds = 0;
-  const second = startChore({ ...options, run: async () => void rounds++ });
+  const second = startScheduledTask({ ...options, run: async () => void rounds++ });
   stops.push(() => second.stop());
   await eventually(() => rounds === 1);
 });
 
-test('a chore that fails is done again', async () => {
+test('a task that fails is run again', async () => {
   let rounds = 0;
   const run = () => Promise.reject(new Error(`round ${++rounds}`));
-  const chore = startChore({ pool, log, name: 'failing', everyMs: 20, run });
-  stops.push(() => chore.stop());
+  const task = startScheduledTask({ pool, log, name: 'failing', everyMs: 20, run });
+  stops.push(() => task.stop());
   await eventually(() => rounds >= 3);
 });
 
-test('copies that start at once on an empty database apply each migration once', async () => {
+test('processes that start together on an empty database apply each migration once', async () => {
   const empty = (await testDatabase()).url;
   const pools = [open(empty), open(empty), open(empty)];
   stops.push(...pools.map((each) => () => each.end()));

@@ -1,4 +1,4 @@
-import { startChore } from '@granary/shared/postgres/scheduled-task';
+import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
 import type { BlobsContext } from '../records/context';
 import { knownKeys } from '../objects/objects';
 
@@ -20,5 +20,5 @@ export function startOrphanCollection(
     });
     if (count > 0) log.warn({ count }, 'removed unreferenced objects from the store');
   };
-  return startChore({ pool, log, name: 'sweep', everyMs: options.everyMs, run });
+  return startScheduledTask({ pool, log, name: 'sweep', everyMs: options.everyMs, run });
 }

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
+import { jittered } from '@granary/shared/concurrency/backoff';
 import { ConfigError } from '@granary/shared/config';
 
 /** The longest that one attempt may block writers while it waits for those in progress. */
@@ -83,7 +84,7 @@ async function withLocks(data: Client, blobs: Client, signal: AbortSignal): Prom
           'The tables could not be locked for the cut, because writes never stopped; a transaction may be stuck.',
         );
       }
-      await delay(lockPauseMs * (0.5 + Math.random()), undefined, { signal });
+      await delay(jittered(lockPauseMs, 0.5), undefined, { signal });
     }
   }
 }

@@ -1,6 +1,7 @@
 import { realpath } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
+import { Backoff } from '@granary/shared/concurrency/backoff';
 import { StartError } from '@granary/shared/start-error';
 import type { Cluster } from './cluster';
 import {
@@ -60,7 +61,7 @@ export async function takeOwnership(cluster: Cluster, port?: number, aborted?: (
   let spawned: SpawnedPostmaster | undefined;
   let refusedSince: number | undefined;
   let lastMove = Date.now();
-  let failures = 0;
+  const respawn = new Backoff({ firstMs: 100, maxMs: 1_000 });
   let problem = '';
   try {
     for (;;) {
@@ -84,7 +85,7 @@ export async function takeOwnership(cluster: Cluster, port?: number, aborted?: (
         if (spawned) {
           problem = await lastLines(cluster.logFile);
           // Children of a killed postmaster may hold its shared memory for a moment.
-          await delay(Math.min(1000, 50 * 2 ** failures++));
+          await respawn.wait();
         }
         spawned = await spawnPostmaster(cluster, port ?? (await findFreePort()), file?.pid);
       }

@@ -1,3 +1,4 @@
+import { leaseTable } from '../postgres/lease';
 import type { Migration } from '../postgres/migrate';
 
 /**
@@ -98,11 +99,7 @@ create table bus_offset (
   primary key (consumer, topic, partition)
 );
 
-create table bus_lease (
-  name text collate "C" primary key,
-  holder uuid not null,
-  until timestamptz not null
-);
+${leaseTable}
 
 alter table dead_letter add column replay_asked boolean not null default false;
 create index dead_letter_replay on dead_letter (consumer, key) where replay_asked;

@@ -1,3 +1,4 @@
+import { ByteWriter } from '../byte-writer';
 import { arrayStep } from './document';
 import { JsonError } from './error';
 import { KeyTable } from './key-table';
@@ -139,11 +140,11 @@ export function project(text: Buffer | string, projection: Projection): Buffer |
   const reader = new JsonReader(record, { maxDepth: recordDepthMax });
   const output = new Output(record);
   if (!projectValue(reader, projection, output)) {
-    output.length = 0;
+    output.rewind(0);
     output.write('{}');
   }
   reader.end();
-  return typeof text === 'string' ? output.toBuffer().toString() : output.toBuffer();
+  return typeof text === 'string' ? output.take().toString() : output.take();
 }
 
 /** Writes what is kept of the next value, and says whether anything of it is. */
@@ -170,7 +171,7 @@ function projectObject(reader: JsonReader, level: LevelProjection, output: Outpu
     output.copy(reader.keyStart - 1, reader.keyEnd + 1);
     output.write(':');
     if (projectValue(reader, field, output)) kept += 1;
-    else output.length = mark;
+    else output.rewind(mark);
   }
   output.write('}');
   return kept > 0 || level.keeps === 'others';
@@ -187,43 +188,28 @@ function projectArray(reader: JsonReader, level: LevelProjection, output: Output
     if (kept > 0) output.write(',');
     if (named) output.write(`"${index}":`);
     if (projectValue(reader, element, output)) kept += 1;
-    else output.length = mark;
+    else output.rewind(mark);
   }
   output.write(named ? '}' : ']');
   return kept > 0 || !named;
 }
 
-/** Bytes that are written one after the other; setting `length` back takes the last ones away again. */
-class Output {
-  length = 0;
-  private bytes: Buffer;
-
+/** The projected text of a source. */
+class Output extends ByteWriter {
   constructor(private readonly source: Buffer) {
-    this.bytes = Buffer.allocUnsafe(source.length + 64);
+    super(source.length + 64);
   }
 
-  /** Appends ASCII text. */
+  /** Appends ASCII text; for a few bytes a loop is faster than a native call. */
   write(text: string): void {
     this.reserve(text.length);
-    for (let i = 0; i < text.length; i += 1) this.bytes[this.length + i] = text.charCodeAt(i);
-    this.length += text.length;
+    const { bytes, size } = this;
+    for (let i = 0; i < text.length; i += 1) bytes[size + i] = text.charCodeAt(i);
+    this.size += text.length;
   }
 
-  /** Appends bytes of the source. */
+  /** Appends a part of the source. */
   copy(start: number, end: number): void {
-    this.reserve(end - start);
-    this.source.copy(this.bytes, this.length, start, end);
-    this.length += end - start;
-  }
-
-  toBuffer(): Buffer {
-    return this.bytes.subarray(0, this.length);
-  }
-
-  private reserve(size: number): void {
-    if (this.length + size <= this.bytes.length) return;
-    const larger = Buffer.allocUnsafe(2 * this.bytes.length + size);
-    this.bytes.copy(larger, 0, 0, this.length);
-    this.bytes = larger;
+    this.raw(this.source, start, end);
   }
 }

@@ -2,25 +2,29 @@ import { randomUUID } from 'node:crypto';
 import { execute, type Pool } from './pool';
 import { sql, type Sql } from './sql';
 
-/**
- * The right to do something that one copy of a service does at a time, by a row in its database. Whoever holds it may
- * be paused and not know that it has lost it, so what it writes must go through `fenced`.
- */
-export interface Lease {
-  /** Takes it or renews it; false when another has it. */
-  take(): Promise<boolean>;
-  /** Whether, by the clock of this process, nobody else can have it. */
-  isHeld(): boolean;
-  /** A statement that renews the lease and has one row if it is held, to be the first part of a `with`. */
-  fence(): Sql;
-  /** Gives it back, so that another copy need not wait for its end; or, with `restMs`, lets nobody have it for so long. */
-  release(restMs?: number): Promise<void>;
-}
+/** The table of leases, which a migration of the service's database creates. */
+export const leaseTable = `create table bus_lease (
+  name text collate "C" primary key,
+  holder uuid not null,
+  until timestamptz not null
+);`;
 
 /**
- * The lease of that name, for `ttlMs` at a time, in a database with the tables of events (see bus/migrations.ts). Nothing
- * is taken yet.
+ * A lease: the exclusive right of one process, for a limited time, by a row in the database. A holder may be paused and
+ * not know that its lease has expired, so its writes must be fenced: `fence` is a part of their statements.
  */
+export interface Lease {
+  /** Acquires or renews it; false when another process holds it. */
+  take(): Promise<boolean>;
+  /** Whether, by the clock of this process, no other one can hold it. */
+  isHeld(): boolean;
+  /** A statement, for a `with`, that renews the lease and returns one row if it is held. */
+  fence(): Sql;
+  /** Releases it before it expires; with `blockedMs` no process can acquire it for that time. */
+  release(blockedMs?: number): Promise<void>;
+}
+
+/** The lease of that name, for `ttlMs` at a time, in a database with `leaseTable`. It is not acquired yet. */
 export function createLease(pool: Pool, name: string, ttlMs: number): Lease {
   const holder = randomUUID();
   const end = sql`clock_timestamp() + ${ttlMs} * interval '1 millisecond'`;
@@ -41,15 +45,15 @@ export function createLease(pool: Pool, name: string, ttlMs: number): Lease {
     fence: () =>
       sql`update bus_lease set until = ${end}
         where name = ${name} and holder = ${holder} and until >= clock_timestamp() returning 1`,
-    release: async (restMs) => {
+    release: async (blockedMs) => {
       untilMs = 0;
       const mine = sql`name = ${name} and holder = ${holder}`;
-      // Nobody is the holder of one that rests.
+      // No process is the holder of a blocked lease.
       await execute(
         pool,
-        restMs === undefined
+        blockedMs === undefined
           ? sql`delete from bus_lease where ${mine}`
-          : sql`update bus_lease set holder = ${randomUUID()}, until = clock_timestamp() + ${restMs} * interval '1 millisecond'
+          : sql`update bus_lease set holder = ${randomUUID()}, until = clock_timestamp() + ${blockedMs} * interval '1 millisecond'
               where ${mine}`,
       );
     },

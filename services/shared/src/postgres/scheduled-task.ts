@@ -1,36 +1,36 @@
-import { setTimeout as delay } from 'node:timers/promises';
+import { jittered, pause } from '../concurrency/backoff';
 import type { Logger } from '../logger';
 import { createLease } from './lease';
 import type { Pool } from './pool';
 
-export interface ChoreOptions {
+export interface ScheduledTaskOptions {
   pool: Pool;
   log: Logger;
   /** Its name in the database of the service. */
   name: string;
-  /** From the end of one round, on whichever copy, to the beginning of the next. */
+  /** From the end of a run, in whichever process, to the start of the next. */
   everyMs: number;
-  /** Does one round. Aborted: the process stops, or another copy may have begun. */
+  /** Runs the task once. Aborted: the process stops, or another one may have started the task. */
   run: (stopping: AbortSignal) => Promise<void>;
-  /** How long a copy that was killed in the middle keeps others from the next round. */
+  /** How long the lease of a process that was killed during a run prevents the next run. */
   leaseMs?: number;
 }
 
-/** How often a copy asks whether it is its turn, when rounds are rare. */
-const askEveryMs = 15_000;
+/** How often a process tries to get the lease of a task that runs rarely. */
+const acquireEveryMs = 15_000;
 
 /**
- * Does something again and again, on one copy of the service at a time and as often as if there were only one: a lease
- * in the database says whose turn it is, and rests between the rounds. One that is paused and does not know that it has
- * lost the lease may go on beside another, so a round must do no harm beside another; this is to save work. A failure is
- * logged, and the next round comes.
+ * Runs a task periodically, in one process of the service at a time and as often as if there were only one: by a lease in
+ * the database, which nobody can take between the runs. A process that is paused and does not know that its lease has
+ * expired may run the task concurrently with another, so a run must be harmless beside another; the lease only saves
+ * work. A failure is logged, and the task runs again at its next time.
  */
-export function startChore(options: ChoreOptions): { stop(): Promise<void> } {
+export function startScheduledTask(options: ScheduledTaskOptions): { stop(): Promise<void> } {
   const { pool, log, name, everyMs, run, leaseMs = 30_000 } = options;
   const lease = createLease(pool, name, leaseMs);
   const stopped = new AbortController();
 
-  const round = async (): Promise<void> => {
+  const runOnce = async (): Promise<void> => {
     const lost = new AbortController();
     const renew = async () => {
       await lease.take().catch(() => undefined);
@@ -41,7 +41,7 @@ export function startChore(options: ChoreOptions): { stop(): Promise<void> } {
       await run(AbortSignal.any([stopped.signal, lost.signal]));
     } finally {
       clearInterval(renewing);
-      // What a stop has cut short is another copy's at once.
+      // A run that was interrupted by a stop can be taken over at once.
       await lease.release(stopped.signal.aborted ? undefined : everyMs);
     }
   };
@@ -49,12 +49,12 @@ export function startChore(options: ChoreOptions): { stop(): Promise<void> } {
   const running = (async () => {
     while (!stopped.signal.aborted) {
       try {
-        if (await lease.take()) await round();
+        if (await lease.take()) await runOnce();
       } catch (error) {
-        if (!stopped.signal.aborted) log.warn({ err: error, chore: name }, 'a chore failed, it is done again later');
+        if (!stopped.signal.aborted)
+          log.warn({ err: error, task: name }, 'a scheduled task failed, it runs again later');
       }
-      const pauseMs = Math.min(everyMs, askEveryMs) * (0.8 + 0.4 * Math.random());
-      await delay(pauseMs, undefined, { signal: stopped.signal }).catch(() => {});
+      await pause(jittered(Math.min(everyMs, acquireEveryMs)), stopped.signal);
     }
   })();
   return {

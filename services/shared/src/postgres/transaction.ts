@@ -1,9 +1,12 @@
+import { Backoff } from '../concurrency/backoff';
 import type { Connection, Pool } from './pool';
 import { CommitUnknownError, isConnectionError, isRetryable, sqlState } from './errors';
 import { pipeline, type Step, type StepAnswer } from './pipeline';
 import { sql, trusted } from './sql';
 
 export { CommitUnknownError };
+
+const retryDelays = { firstMs: 40, maxMs: 1_000 };
 
 export interface TransactionOptions {
   isolation?: 'read committed' | 'repeatable read';
@@ -15,8 +18,8 @@ export interface TransactionOptions {
 }
 
 /**
- * Runs `work` in a transaction: this file is the only place that says begin. Whatever `work` throws rolls back and is
- * thrown on. Throws CommitUnknownError when the connection broke after COMMIT was sent.
+ * Runs `work` in a transaction; only this file sends BEGIN. An error of `work` rolls back and is rethrown. Throws
+ * CommitUnknownError when the connection was lost after COMMIT was sent.
  */
 export function transaction<T>(
   pool: Pool,
@@ -32,9 +35,9 @@ export function transaction<T>(
 }
 
 /**
- * A transaction in two journeys to Postgres: `first` travels with BEGIN, and what `work` leaves to be done travels with
- * COMMIT. A step that fails ends it like any error of `work`. Throws CommitUnknownError when the connection broke
- * after the last steps were sent, for COMMIT was sent with them.
+ * A transaction in two round trips: `first` is sent with BEGIN, and the `last` steps of `work` with COMMIT. A step that
+ * fails rolls back, like an error of `work`. Throws CommitUnknownError when the connection was lost after the last steps
+ * were sent, because COMMIT was sent with them.
  */
 export function pipelinedTransaction<T>(
   pool: Pool,
@@ -51,8 +54,8 @@ export function pipelinedTransaction<T>(
 }
 
 /**
- * A transaction in one journey to Postgres: the steps travel between BEGIN and COMMIT. One that fails ends it, and is
- * thrown. Throws CommitUnknownError when the connection broke, for COMMIT was sent with the rest.
+ * A transaction in one round trip: the steps are sent between BEGIN and COMMIT. The error of a step that fails is thrown,
+ * after a rollback. Throws CommitUnknownError when the connection was lost, because COMMIT was sent with the steps.
  */
 export function oneTripTransaction(pool: Pool, steps: readonly Step[]): Promise<void> {
   return onConnection(pool, (tx, isLost) =>
@@ -63,7 +66,7 @@ export function oneTripTransaction(pool: Pool, steps: readonly Step[]): Promise<
   );
 }
 
-/** What the connection was lost by while nothing was under way on it. */
+/** The error by which the connection was lost while no statement was in flight. */
 type IsLost = () => Error | undefined;
 
 async function onConnection<T>(pool: Pool, work: (tx: Connection, isLost: IsLost) => Promise<T>): Promise<T> {
@@ -90,26 +93,26 @@ const begin = ({ isolation, readOnly, statementTimeoutMs, lockTimeoutMs }: Trans
   ...(lockTimeoutMs === undefined ? [] : [setLocal('lock_timeout', lockTimeoutMs)]),
 ];
 
-/** Of 0 milliseconds Postgres would make no limit. */
+/** At least 1 ms: 0 means no limit to Postgres. */
 const setLocal = (name: string, ms: number): string => `set local ${name} = ${Math.max(1, Math.trunc(ms))}`;
 
-/** What Postgres answered to COMMIT, when it did not end the connection with it. */
+/** An error of COMMIT after which the connection may still be usable. */
 class CommitRefused extends Error {}
 
-/** `send` sends COMMIT and gives the command that Postgres completed. */
+/** `send` sends COMMIT and returns the command that Postgres completed. */
 async function commit(isLost: IsLost, send: () => Promise<string | undefined>): Promise<void> {
   const lostBy = isLost();
-  // COMMIT is not sent any more.
+  // COMMIT was not sent.
   if (lostBy) throw lostBy;
   const command = await send().catch((error: unknown) => {
     // Nothing was sent.
     if (error instanceof TypeError || error instanceof RangeError) throw error;
     if (sqlState(error) === undefined || isConnectionError(error)) throw new CommitUnknownError(error);
-    // Definite if Postgres is there for the next statement: what goes down with the connection may have come after
-    // the commit record.
+    // The refusal is definite if Postgres executes the next statement; if it is lost too, the error may have been raised
+    // after the commit record was written.
     throw new CommitRefused('COMMIT was refused', { cause: error });
   });
-  // Postgres answers COMMIT of a failed transaction with ROLLBACK, and calls that a success.
+  // Postgres completes COMMIT of a failed transaction as ROLLBACK, without an error.
   if (command !== 'COMMIT') throw new Error('a failed transaction was committed');
 }
 
@@ -121,21 +124,21 @@ function rollback(tx: Connection): Promise<boolean> {
 }
 
 /**
- * A transaction that is run again when Postgres says that it collided with another (deadlock, lock timeout):
- * at most `attempts` times, with growing, jittered pauses. `work` must have no effect outside the transaction.
+ * A transaction that is retried after a conflict with another (deadlock, lock timeout), at most `attempts` times, with
+ * backoff. `work` must have no effect outside the transaction.
  */
 export async function retriedTransaction<T>(
   pool: Pool,
   work: (tx: Connection) => Promise<T>,
   options: TransactionOptions & { attempts?: number } = {},
 ): Promise<T> {
+  const backoff = new Backoff(retryDelays);
   for (let attempt = 1; ; attempt++) {
     try {
       return await transaction(pool, work, options);
     } catch (error) {
       if (!isRetryable(error) || attempt >= (options.attempts ?? 5)) throw error;
-      const pauseMs = Math.random() * 20 * 2 ** attempt;
-      await new Promise((resolve) => setTimeout(resolve, pauseMs));
+      await backoff.wait();
     }
   }
 }

@@ -1,20 +1,20 @@
 import { createLogger } from '@granary/shared/logger';
-import { startChore } from '@granary/shared/postgres/scheduled-task';
+import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
 import { createPool } from '@granary/shared/postgres/pool';
 
-/** What a process that a test kills in the middle of a chore is given. */
-export interface ChoreProcess {
+/** The options of a process that a test kills while it runs a task. */
+export interface TaskProcess {
   url: string;
   name: string;
   leaseMs: number;
 }
 
-const { url, name, leaseMs } = JSON.parse(process.argv[2]!) as ChoreProcess;
-const log = createLogger('chore', 'silent');
-const pool = createPool({ url, size: 2, applicationName: 'chore-process', log });
-startChore({
+const { url, name, leaseMs } = JSON.parse(process.argv[2]!) as TaskProcess;
+const log = createLogger('scheduled-task', 'silent');
+const pool = createPool({ url, size: 2, applicationName: 'scheduled-task-process', log });
+startScheduledTask({
   ...{ pool, log, name, leaseMs, everyMs: 20 },
-  // It never comes to its end.
+  // It never ends.
   run: () => {
     process.send!('begun');
     return new Promise(() => {});

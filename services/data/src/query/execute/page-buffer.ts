@@ -1,69 +1,50 @@
+import { ByteWriter } from '@granary/shared/byte-writer';
 import type { Row } from '@granary/shared/postgres/wire/rows';
 
 const separator = 0x2c; // a comma
 
-/** The bytes of an answer while its records come: one buffer that grows, into which each record is copied once. */
-export class RecordsWriter {
-  #bytes: Buffer;
-  #length: number;
+/** The bytes of a page of records, each of which is copied once. */
+export class RecordsWriter extends ByteWriter {
   #count = 0;
   #lastStart = 0;
 
-  /** `sizeBytes` is about how much will come; more and less are no harm. */
+  /** `sizeBytes` is the expected size; any other size is correct too. */
   constructor(sizeBytes = 4_096) {
-    this.#bytes = Buffer.allocUnsafe(sizeBytes);
-    this.#length = this.#bytes.write('{"records":[', 'latin1');
+    super(Math.max(sizeBytes, 64));
+    this.text('{"records":[');
   }
 
   get count(): number {
     return this.#count;
   }
 
-  /** Bytes so far. */
-  get length(): number {
-    return this.#length;
-  }
-
-  /** The record that was added last, valid until the next one is. */
+  /** The last record, valid until the next one is added. */
   get last(): Buffer {
-    return this.#bytes.subarray(this.#lastStart, this.#length);
+    return this.bytes.subarray(this.#lastStart, this.size);
   }
 
   /** Adds a record that lies in a column. */
   addColumn(row: Row, column: number): void {
-    this.#begin(row.byteLength(column));
-    this.#length += row.copy(column, this.#bytes, this.#length);
+    this.#begin();
+    this.reserve(row.byteLength(column));
+    this.size += row.copy(column, this.bytes, this.size);
   }
 
   add(record: Buffer | string): void {
-    if (typeof record === 'string') {
-      this.#begin(Buffer.byteLength(record));
-      this.#length += this.#bytes.write(record, this.#length);
-    } else {
-      this.#begin(record.length);
-      this.#length += record.copy(this.#bytes, this.#length);
-    }
+    this.#begin();
+    if (typeof record === 'string') this.text(record);
+    else this.raw(record);
   }
 
-  /** The whole answer, the members after `records` being those of `members`, JSON text without its first brace. */
+  /** The whole response, where `members` follow the records: JSON text without its first brace. */
   end(members: string): Buffer {
-    const text = `],${members}`;
-    this.#reserve(Buffer.byteLength(text));
-    this.#length += this.#bytes.write(text, this.#length);
-    return this.#bytes.subarray(0, this.#length);
+    this.text(`],${members}`);
+    return this.take();
   }
 
-  #begin(sizeBytes: number): void {
-    this.#reserve(sizeBytes + 1);
-    if (this.#count > 0) this.#bytes[this.#length++] = separator;
+  #begin(): void {
+    if (this.#count > 0) this.byte(separator);
     this.#count += 1;
-    this.#lastStart = this.#length;
-  }
-
-  #reserve(more: number): void {
-    if (this.#length + more <= this.#bytes.length) return;
-    const larger = Buffer.allocUnsafe(Math.max(this.#bytes.length * 2, this.#length + more));
-    this.#bytes.copy(larger, 0, 0, this.#length);
-    this.#bytes = larger;
+    this.#lastStart = this.size;
   }
 }

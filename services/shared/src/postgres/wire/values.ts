@@ -21,6 +21,8 @@ export function toWireValue(value: unknown): WireValue {
       if (value === null || Buffer.isBuffer(value)) return value;
       if (value instanceof Date) return value.toISOString();
       if (Array.isArray(value)) return textArrayLiteral(value as ReadonlyArray<string | null>);
+      break;
+    default:
   }
   throw new TypeError('a parameter of a statement has a type that cannot be sent');
 }
