@@ -13,8 +13,8 @@ export const rooms = {
     'health',
     'trust',
     'postgres/wire',
-    'postgres/multiplexer',
     'postgres',
+    'postgres/multiplexer',
     'rpc',
     'mux',
     'grpc',
@@ -67,7 +67,18 @@ export const rooms = {
 
 export const leaves = {
   finance: ['config', 'page'],
-  shared: ['config', 'errors', 'ids', 'log-output', 'logger', 'money', 'names', 'start-error', 'version'],
+  shared: [
+    'byte-writer',
+    'config',
+    'errors',
+    'ids',
+    'log-output',
+    'logger',
+    'money',
+    'names',
+    'start-error',
+    'version',
+  ],
 };
 
 /** Each of these libraries is imported in one place only. */

@@ -1,4 +1,4 @@
-import { oneTripTransaction } from '@granary/shared/postgres/transaction';
+import { singleRoundTripTransaction } from '@granary/shared/postgres/transaction';
 import { cachedCollections } from './batch-collections';
 import type { CommitContext } from './commit-context';
 import { insertCommits } from './commit-log';
@@ -34,7 +34,7 @@ export async function commitOptimistically(
     upsertDocuments(collection, documents, at, context.afterPlan.of(collection)),
   );
   try {
-    await oneTripTransaction(context.pool, [
+    await singleRoundTripTransaction(context.pool, [
       compareAndSetHead(app.number, planned.from, planned.to),
       ...upserts,
       insertCommits(app.number, planned.commits, at),

@@ -57,7 +57,7 @@ export function pipelinedTransaction<T>(
  * A transaction in one round trip: the steps are sent between BEGIN and COMMIT. The error of a step that fails is thrown,
  * after a rollback. Throws CommitUnknownError when the connection was lost, because COMMIT was sent with the steps.
  */
-export function oneTripTransaction(pool: Pool, steps: readonly Step[]): Promise<void> {
+export function singleRoundTripTransaction(pool: Pool, steps: readonly Step[]): Promise<void> {
   return onConnection(pool, (tx, isLost) =>
     commit(
       isLost,
