@@ -1,7 +1,7 @@
-import { setBounded } from '@granary/shared/concurrency/bounded-map';
+import { LRUCache } from 'lru-cache';
 import type { LockedHead } from './head';
 
-/** Apps whose heads are cached, at most; the oldest entries are evicted. */
+/** Apps whose heads are cached. */
 const headsMax = 10_000;
 /** After another replica has moved a head, so many locked commits in a row must find it unmoved. */
 const unmovedMin = 8;
@@ -15,7 +15,7 @@ interface CachedHead {
 
 /** The heads of apps after their last commits, to plan the next ones with; Postgres compares them under the lock. */
 export class HeadCache {
-  private readonly apps = new Map<bigint, CachedHead>();
+  private readonly apps = new LRUCache<bigint, CachedHead>({ max: headsMax });
 
   /**
    * The head that the next commit should find. Undefined where another replica writes to the app too: a failed
@@ -45,7 +45,7 @@ export class HeadCache {
   }
 
   private set(appNumber: bigint, head: LockedHead | undefined, unmovedCount: number): void {
-    setBounded(this.apps, appNumber, { head: head && withoutIds(head), unmovedCount }, headsMax);
+    this.apps.set(appNumber, { head: head && withoutIds(head), unmovedCount });
   }
 }
 

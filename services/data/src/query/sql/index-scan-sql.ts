@@ -1,4 +1,4 @@
-import { setBounded } from '@granary/shared/concurrency/bounded-map';
+import { LRUCache } from 'lru-cache';
 import { empty, join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { AnswerSize } from '../execute/response-size';
 import { Compiler } from './filter-sql';
@@ -58,8 +58,7 @@ type Equality = Extract<Condition, { kind: 'is' }>;
 const plans = new WeakMap<Source, Map<string, IndexPlan | null>>();
 
 /** By source and shape, for longer than the plans: where its counters matter, a read has a source of its own. */
-const answerSizes = new Map<string, AnswerSize>();
-const answerSizesMax = 4_096;
+const answerSizes = new LRUCache<string, AnswerSize>({ max: 4_096 });
 
 /**
  * A page that one index gives alone: the matches of equalities on its first fields, in the order of those that follow,
@@ -106,7 +105,7 @@ function shapeOf({ sort, after }: PageRequest, equalities: readonly Equality[]):
 
 function answerSizeOf(kind: string): AnswerSize {
   let size = answerSizes.get(kind);
-  if (!size) setBounded(answerSizes, kind, (size = new AnswerSize()), answerSizesMax);
+  if (!size) answerSizes.set(kind, (size = new AnswerSize()));
   return size;
 }
 
