@@ -187,7 +187,7 @@ async function run() {
   await makeView(client, films);
   await storeBlob(client, films);
   await lookAround(client);
-  console.log('\nAll of it was as expected.');
+  console.log('\nAll results were as expected.');
 }
 
 run().catch((error) => {

@@ -1,12 +1,13 @@
 import { eventually } from '@granary/shared/testing/eventually';
-import { badInputs, placeholder, shop, type BadInput } from './bad-input-table';
+import { badInputs } from './bad-inputs/all';
+import { placeholder, shop, type BadInput } from './bad-inputs/bad-input';
 import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
 import { expectProblem } from './problem-shape';
 import { closeConnections, sendRaw, type RawAnswer } from './raw-http';
 
 afterAll(closeConnections);
 
-test('the table names each bad input once, and there are many', () => {
+test('the table contains over 500 bad inputs, each once', () => {
   expect(badInputs.length).toBeGreaterThan(500);
   const inputs = badInputs.map(({ method, path, headers, body }) =>
     JSON.stringify([method, path, headers, body?.toString('latin1')]),
@@ -48,7 +49,7 @@ describe.each(transports)('a bad input (%s)', (transport) => {
     if (input.says !== undefined) expect(JSON.stringify(problem)).toContain(input.says);
   });
 
-  test('all of them at once change nothing', async () => {
+  test('all bad inputs, sent concurrently, change nothing', async () => {
     const before = await stateOf(granary, app);
     const inputs = [...badInputs];
     const askAll = async () => {
@@ -62,7 +63,7 @@ describe.each(transports)('a bad input (%s)', (transport) => {
   });
 });
 
-/** What the table speaks of: gives the id of a blob of 5 bytes in the collection `files`. */
+/** Creates the contents of the shop; returns the id of a blob of 5 bytes in the collection `files`. */
 async function prepareShop(app: TestApp): Promise<string> {
   const path = `/api/apps/${shop}`;
   const made = async (method: string, target: string, body: object) => {
@@ -114,10 +115,10 @@ async function prepareShop(app: TestApp): Promise<string> {
   return blob.body.blob_id;
 }
 
-/** All that can be seen of an app. */
+/** All readable state of an app. */
 async function stateOf(granary: Granary, app: TestApp): Promise<unknown> {
   const own = ['stats', 'collections', 'indexes', 'keys', 'wallet', 'retention/cost', 'views', 'queries'];
-  // Usage arrives by event, so it is waited for until it says the same twice.
+  // Usage arrives by event, so poll until two reads are equal.
   let last = '';
   await eventually(async () => {
     const { text } = await app.call('GET', `/api/apps/${shop}/retention/cost`);

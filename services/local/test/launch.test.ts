@@ -56,7 +56,7 @@ test.each(['npm start', 'npm run stack'] as const)(
     const dataDir = path.join(base, way.replaceAll(' ', '-'));
     const started = await OwnStart.ready(way, dataDir, { DEFAULT_READ: way === 'npm start' ? 'private' : 'public' });
     const found = await run('demo.mjs', ['--data-dir', dataDir]);
-    expect(found.output).toContain('All of it was as expected.');
+    expect(found.output).toContain('All results were as expected.');
     expect(found.output).toContain(`${started.url}/store`);
     // A note that a kill leaves names a process that is gone.
     await started.end(way === 'npm start' ? 'SIGKILL' : 'SIGTERM');

@@ -1,31 +1,29 @@
-import { spawn, type ChildProcess } from 'node:child_process';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { eventually } from '@granary/shared/testing/eventually';
 import { choosePorts } from '../src/stack/ports';
+import { endAllProcesses, spawnSource } from './own-process';
 
-const children: ChildProcess[] = [];
-afterEach(() => {
-  for (const child of children.splice(0)) child.kill('SIGKILL');
-});
+afterEach(endAllProcesses);
 
-/** A gateway in a process of its own, whose log goes into a pipe. */
+/** Starts a gateway in its own process, with its log in a pipe that is not read. */
 async function startProcess() {
-  const [port = 0, metricsPort = 0, nowhere = 0] = await choosePorts(3);
-  const away = `127.0.0.1:${nowhere}`;
-  const local = __dirname;
-  const main = join(local, '..', '..', 'gateway', 'src', 'main.ts');
-  const child = spawn(process.execPath, ['--conditions', 'source', '--require', join(local, 'from-source.js'), main], {
-    env: {
-      ...process.env,
-      ...{ PORT: String(port), METRICS_LISTEN: `127.0.0.1:${metricsPort}`, LOG_LEVEL: 'info' },
-      ...{ OPERATOR_KEY: 'the key of the operator', INTERNAL_SECRET: 'internal-secret-of-the-tests-0123456789' },
-      ...{ DATA_ADDRESS: away, BLOBS_ADDRESS: away, FINANCE_ADDRESS: away, PAYMENTS_ADDRESS: away },
-      ...{ TASKS_ADDRESS: away, BLOBS_HTTP_ADDRESS: away },
-    },
-    stdio: ['ignore', 'pipe', 'ignore'],
+  const [port = 0, metricsPort = 0, unusedPort = 0] = await choosePorts(3);
+  const unreachable = `127.0.0.1:${unusedPort}`;
+  const child = spawnSource(join(__dirname, '..', '..', 'gateway', 'src', 'main.ts'), {
+    ...process.env,
+    PORT: String(port),
+    METRICS_LISTEN: `127.0.0.1:${metricsPort}`,
+    LOG_LEVEL: 'info',
+    OPERATOR_KEY: 'the key of the operator',
+    INTERNAL_SECRET: 'internal-secret-of-the-tests-0123456789',
+    DATA_ADDRESS: unreachable,
+    BLOBS_ADDRESS: unreachable,
+    FINANCE_ADDRESS: unreachable,
+    PAYMENTS_ADDRESS: unreachable,
+    TASKS_ADDRESS: unreachable,
+    BLOBS_HTTP_ADDRESS: unreachable,
   });
-  children.push(child);
   const url = `http://127.0.0.1:${port}`;
   await eventually(() =>
     fetch(`${url}/livez`).then(
@@ -47,22 +45,22 @@ async function startProcess() {
 
 const requests = async (url: string, count: number) => {
   let left = count;
-  const ask = async () => {
+  const sendAll = async () => {
     while (left-- > 0) {
       const answer = await fetch(`${url}/livez`);
       expect(answer.status).toBe(200);
       await answer.arrayBuffer();
     }
   };
-  await Promise.all(Array.from({ length: 32 }, ask));
+  await Promise.all(Array.from({ length: 32 }, sendAll));
 };
 
-test('a log that nobody reads does not hold up the service, and says how many lines it has lost once it is read', async () => {
+test('a service does not block when its log is not read, and logs the number of dropped lines once it is', async () => {
   const { child, url, metric } = await startProcess();
   const residentBytes = () => metric('process_resident_memory_bytes');
   await requests(url, 2_000);
   const before = await residentBytes();
-  // Until the pipe and the buffer are full, and on.
+  // Until the pipe and the buffer are full, and lines are dropped.
   for (let round = 0; (await metric('granary_log_lines_dropped_total')) < 5_000; round++) {
     expect(round).toBeLessThan(60);
     await requests(url, 1_000);
@@ -72,20 +70,20 @@ test('a log that nobody reads does not hold up the service, and says how many li
 
   const counts: number[] = [];
   const levels = new Set<number>();
-  createInterface({ input: child.stdout }).on('line', (text) => {
+  createInterface({ input: child.stdout! }).on('line', (text) => {
     const line = JSON.parse(text) as { level: number; msg: string; lines: number };
     levels.add(line.level);
     if (/dropped/.test(line.msg)) counts.push(line.lines);
   });
   await eventually(() => counts.length > 0);
   expect(counts).toEqual([lost]);
-  // From here on nothing is lost.
+  // From now on no line is dropped.
   await requests(url, 100);
   expect(await metric('granary_log_lines_dropped_total')).toBe(lost);
   expect([...levels].sort()).toEqual([30, 40]);
 });
 
-test('a process whose log nobody reads ends when it is stopped', async () => {
+test('a service whose log is not read exits on SIGTERM', async () => {
   const { child, url, metric } = await startProcess();
   while (!((await metric('granary_log_lines_dropped_total')) > 0)) await requests(url, 1_000);
   const ended = new Promise((resolve) => child.once('exit', resolve));

@@ -1,0 +1,24 @@
+import { appFields } from './app-fields';
+import { malformedJson } from './malformed-json';
+import { documentFields } from './document-fields';
+import { definitionFields } from './definition-fields';
+import { limits } from './limits';
+import { queryStrings } from './query-strings';
+import { paths } from './paths';
+import { headers } from './headers';
+import { uploads } from './uploads';
+import { conflicts } from './conflicts';
+import type { BadInput } from './bad-input';
+
+export const badInputs: readonly BadInput[] = [
+  ...malformedJson(),
+  ...documentFields(),
+  ...definitionFields(),
+  ...appFields(),
+  ...limits(),
+  ...queryStrings(),
+  ...paths(),
+  ...headers(),
+  ...uploads(),
+  ...conflicts(),
+];

@@ -1,0 +1,186 @@
+import { type BadInput, bad, app, shop, wrong, notNames } from './bad-input';
+
+export function definitionFields(): BadInput[] {
+  const field = (rule: unknown) => ({ fields: { f: rule } });
+  return [
+    ...wrong(
+      `POST ${app}/collections`,
+      { name: 'fresh' },
+      {
+        name: [undefined, ...notNames],
+        namespace: [1, [], 'x'.repeat(201)],
+        primary_column: [1, {}, 'x'.repeat(201)],
+        sort_column: [true, 'x'.repeat(201)],
+        schema_definition: [
+          1,
+          'x',
+          [],
+          { fields: [] },
+          { fields: 'x' },
+          { columns: {} },
+          field('string'),
+          field(null),
+          field({}),
+          field({ type: 'text' }),
+          field({ type: 1 }),
+          field({ type: 'string', index: 'yes' }),
+          field({ type: 'string', unique: 1 }),
+          field({ type: 'string', required: 'x' }),
+          field({ type: 'string', size: 1 }),
+          field({ type: 'number', default: 'x' }),
+          field({ type: 'string', validation: [] }),
+          field({ type: 'number', validation: { min: '1' } }),
+          field({ type: 'string', validation: { pattern: '(' } }),
+          field({ type: 'string', validation: { pattern: '(a)\\1' } }),
+          field({ type: 'string', validation: { pattern: 'x'.repeat(201) } }),
+          field({ type: 'string', validation: { enum: [] } }),
+          field({ type: 'string', validation: { enum: 'a' } }),
+          field({ type: 'string', validation: { size: 1 } }),
+          { fields: { '': { type: 'string' } } },
+          { fields: { 'a..b': { type: 'string' } } },
+          { fields: { 'a.b': { type: 'string', default: 'x' } } },
+        ],
+        access_policy: ['private', {}, { read: 'nobody' }, { read: 1 }, { read: 'public', write: 'public' }],
+        retention_days: [1],
+      },
+    ),
+    ...wrong(
+      `PUT ${app}/collections/films`,
+      {},
+      {
+        name: ['other', 1],
+        namespace: [1],
+        schema_definition: [1, { fields: { f: { type: 'text' } } }],
+        access_policy: [{ read: 'x' }],
+        extra: [1],
+      },
+    ),
+    ...wrong(`DELETE ${app}/collections/films`, {}, { force: ['yes', 1], cascade: ['x'], extra: [true] }),
+    ...wrong(
+      `POST ${app}/collections/films/retention`,
+      {},
+      { retention_days: [undefined, 0, -1, 1.5, 36_501, '30', true, []] },
+    ),
+    ...wrong(
+      `POST ${app}/indexes`,
+      { name: 'i', collection: 'films', field_name: 'f', index_type: 'btree' },
+      {
+        name: [undefined, '', 1, null, 'x'.repeat(201), 'a\u0007b', 'a\nb', '\u2028'],
+        collection: [undefined, ...notNames.slice(0, 5)],
+        field_name: [undefined, '', 1, [], 'a..b', '.a', 'a.-1', 'x'.repeat(501), Array(17).fill('a').join('.')],
+        index_type: [undefined, 'b-tree', '', 1, null],
+        fields: [[], 'f', [1], ['g']],
+        unique_constraint: ['yes', 1],
+        options: ['x', { unique: 1 }, { other: true }],
+        store_values: [1],
+        extra: [1],
+      },
+    ),
+    ...wrong(
+      `POST /apps/${shop}/views`,
+      { name: 'v', query: {}, source_collections: ['films'] },
+      {
+        name: [undefined, ...notNames.slice(0, 6)],
+        query: [undefined, null, 1, 'x', []],
+        source_collections: [undefined, null, 'films', [], [1], ['a b']],
+        refresh_mode: ['often', 1],
+        variables: [1, [], { year: 1 }],
+        access_policy: [{ read: 'x' }, 'private'],
+        extra: [1],
+      },
+    ),
+    ...(
+      [
+        { columns: 1 },
+        { find: 1 },
+        { find: {}, where: {} },
+        { group_by: 1 },
+        { group_by: [1] },
+        { aggregate: 1 },
+        { aggregate: { n: 1 } },
+        { aggregate: { n: {} } },
+        { aggregate: { n: { $sum: 'a', $avg: 'a' } } },
+        { aggregate: { n: { $median: 'a' } } },
+        { aggregate: { n: { $sum: 1 } } },
+        { aggregate: { n: { $sum: '*' } } },
+        { aggregate: { 'a.b': { $count: '*' } } },
+        { aggregate: { $n: { $count: '*' } } },
+        { group_by: ['n'], aggregate: { n: { $count: '*' } } },
+        { group_by: ['year', 'year'] },
+        { group_by: ['year'], sort_by: ['title'] },
+        { sort_by: { year: 'up' } },
+        { limit: 0 },
+        { limit: 'x' },
+        { base: 'other' },
+        { base: 1 },
+        { select: 1 },
+      ] as const
+    ).map((query) =>
+      bad(
+        `query ${JSON.stringify(query)}`,
+        `POST /apps/${shop}/views`,
+        { name: 'v', query, source_collections: ['films'] },
+        400,
+        'INVALID_QUERY',
+      ),
+    ),
+    ...([{ limit: 'year' }, { filter: 'year' }, { '': 'year' }, { year: 'a..b' }, { year: 'a.$nope' }] as const).map(
+      (variables) =>
+        bad(
+          `variables ${JSON.stringify(variables)}`,
+          `POST /apps/${shop}/views`,
+          { name: 'v', query: {}, source_collections: ['films'], variables },
+          400,
+          'INVALID_QUERY',
+        ),
+    ),
+    ...wrong(
+      `POST /apps/${shop}/queries`,
+      { name: 'q', source_collection: 'films', base_query: {} },
+      {
+        name: [undefined, ...notNames.slice(0, 4)],
+        source_collection: [undefined, 1, 'a b'],
+        base_query: [undefined, null, 1, [], { joins: 1 }, { find: 1 }, { limit: -1 }, { limit: 1.5 }],
+        parameters: [
+          'x',
+          [1],
+          [{}],
+          [{ name: 'p' }],
+          [{ name: '', field_path: 'a' }],
+          [{ name: 'p', field_path: 1 }],
+          [{ name: 'p', field_path: 'a', type: 'x' }],
+        ],
+        description: [1],
+        version: [{}],
+        access_policy: [{ read: 1 }],
+        extra: [1],
+      },
+    ),
+    ...(
+      [
+        [{ base_query: { find: { a: { $nope: 1 } } } }, 'INVALID_QUERY'],
+        [{ base_query: { sort: 1 } }, 'INVALID_QUERY'],
+        [{ parameters: [{ name: 'limit', field_path: 'a' }] }, 'INVALID_QUERY'],
+        [
+          {
+            parameters: [
+              { name: 'p', field_path: 'a' },
+              { name: 'p', field_path: 'b' },
+            ],
+          },
+          'INVALID_QUERY',
+        ],
+        [{ parameters: [{ name: 'p', field_path: 'a..b' }] }, 'INVALID_QUERY'],
+        [{ parameters: [{ name: 'p', field_path: 'a.$in', default: 5 }] }, 'INVALID_QUERY'],
+      ] as const
+    ).map(([part, code]) =>
+      bad(
+        JSON.stringify(part),
+        `POST /apps/${shop}/queries`,
+        { name: 'q', source_collection: 'films', base_query: {}, ...part },
+        400,
+        code,
+      ),
+    ),
+  ];
+}
