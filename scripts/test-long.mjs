@@ -2,8 +2,9 @@ import path from 'node:path';
 import { runChild } from './child.mjs';
 
 // The same tests as in every run, at the size that takes the better part of an hour: 300,000 events and 500 kills on
-// each transport of the bus, five minutes without the broker, 1 GiB through the gateway to the object store and back, and
-// backups under tens of thousands of writes. Nothing is skipped.
+// each transport of the bus, five minutes without the broker, 1 GiB through the gateway to the object store and back,
+// backups under tens of thousands of writes, 100,000 keys made twice, and 20,000 filters and 3,000 orders with and without
+// indexes. Nothing is skipped.
 const { code } = await runChild(
   process.execPath,
   [
@@ -12,6 +13,8 @@ const { code } = await runChild(
     'bus-away',
     'services/blobs/test/memory',
     'services/local/test/backup.test',
+    'services/data/test/ordered-key',
+    'services/data/test/query.test',
   ],
   { env: { ...process.env, TEST_LONG: '1', REQUIRE_STACK: '1' }, show: true },
 );

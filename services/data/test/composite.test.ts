@@ -3,7 +3,8 @@ import { newTicket } from '@granary/shared/ids';
 import { findCollection } from '../src/catalog/collection';
 import type { Position } from '../src/query/plan/cursor';
 import { parseFind } from '../src/query/language/filter';
-import { pageStatement, parseSort } from '../src/query/plan/order';
+import { parseSort } from '../src/query/plan/order';
+import { pageStatement } from '../src/query/sql/page-sql';
 import { documentsOf } from '../src/query/plan/relation';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 import { findApp } from '../src/catalog/app';
@@ -58,25 +59,24 @@ describe('over 20,000 documents', () => {
 
   const place = (...values: Array<string | null>) => ({ values, id: '10000', version: null });
 
-  // The rest are documents without a scalar in a field, 40 of c3 and 60 in all: arrays come first in an order that
-  // descends, so it must look at them; an order by both fields has to put them between the others.
-  test.each<[string, object, string[], number, Position | undefined]>([
-    ['a fixed field, in order of the next', { category: 'c3' }, ['score'], 0, undefined],
-    ['the same, descending', { category: 'c4' }, ['-score'], 0, undefined],
-    ['the same where there is a rest', { category: 'c3' }, ['-score'], 40, undefined],
-    ['a page far behind the first', { category: 'c3' }, ['-score'], 0, place('400')],
-    ['the same, ascending', { category: 'c3' }, ['score'], 0, place('600')],
-    ['a page of the rest', { category: 'c3' }, ['score'], 0, place(null)],
-    ['a fixed field in the sort', { category: 'c3' }, ['-category', '-score'], 0, place('"c3"', '400')],
-    ['a range of the next', { category: 'c3', score: { lt: 500 } }, ['-score'], 0, undefined],
-    ['an order by both fields', {}, ['category', 'score'], 60, undefined],
-    ['the same, descending', {}, ['-category', '-score'], 60, undefined],
-    ['a page of it far behind the first', {}, ['category', 'score'], 60, place('"c3"', '400')],
-    ['the same, descending', {}, ['-category', '-score'], 60, place('"c3"', '400')],
-  ])('for %s Postgres reads about the rows of the page', async (_, find, sort, rest, after) => {
+  // 40 documents of c3 and 60 in all have null or an array there: they come from the index like the others.
+  test.each<[string, object, string[], Position | undefined]>([
+    ['a fixed field, in order of the next', { category: 'c3' }, ['score'], undefined],
+    ['the same, descending', { category: 'c4' }, ['-score'], undefined],
+    ['the same where some have null or an array', { category: 'c3' }, ['-score'], undefined],
+    ['a page far behind the first', { category: 'c3' }, ['-score'], place('400')],
+    ['the same, ascending', { category: 'c3' }, ['score'], place('600')],
+    ['a page of those without a value', { category: 'c3' }, ['score'], place(null)],
+    ['a fixed field in the sort', { category: 'c3' }, ['-category', '-score'], place('"c3"', '400')],
+    ['a range of the next', { category: 'c3', score: { lt: 500 } }, ['-score'], undefined],
+    ['an order by both fields', {}, ['category', 'score'], undefined],
+    ['the same, descending', {}, ['-category', '-score'], undefined],
+    ['a page of it far behind the first', {}, ['category', 'score'], place('"c3"', '400')],
+    ['the same, descending', {}, ['-category', '-score'], place('"c3"', '400')],
+  ])('for %s Postgres reads about the rows of the page', async (_, find, sort, after) => {
     const { plan, read } = await readFor(find, sort, after);
     expect(plan).not.toMatch(/Seq Scan on c_/);
-    expect(read).toBeLessThanOrEqual(20 + rest + 3);
+    expect(read).toBeLessThanOrEqual(20 + 3);
   });
 
   test.each<[string, object]>([

@@ -341,19 +341,19 @@ describe('over 20,000 documents', () => {
     ['a page far behind the first, by ids', { state: 'done' }, [], ''],
     ['the order of the next field', { kind: 'k3' }, ['score'], undefined],
     ['the same, descending', { kind: 'k4' }, ['-score'], undefined],
-    ['the same where there is a rest', { kind: 'k3' }, ['-score'], undefined],
+    ['the same where some have null', { kind: 'k3' }, ['-score'], undefined],
     ['a page far behind the first', { kind: 'k4' }, ['-score'], '400'],
     ['the same, ascending', { kind: 'k3' }, ['score'], '600'],
     ['two fields and the order of a third', { kind: 'k4', state: 'done' }, ['-score'], undefined],
     ['the order of two fields', { state: 'done' }, ['kind', 'score'], undefined],
     ['the order of a field of all documents', {}, ['score'], undefined],
-    ['the same where there is a rest', {}, ['-score'], undefined],
+    ['the same where some have null', {}, ['-score'], undefined],
     ['a page of all documents far behind the first', {}, ['-score'], '400'],
     ['an id', { id: '00007' }, [], undefined],
   ])('for %s Postgres reads the rows of the page, whatever it knows of the values', async (_, find, sort, after) => {
     const { plan, read } = await explain(find, sort, after);
     expect(plan).not.toMatch(/Seq Scan|Sort|Bitmap|Disabled/);
-    // One row tells whether there is another page, one whether there is a rest.
-    expect(read).toBeLessThanOrEqual(22);
+    // One row tells whether there is another page.
+    expect(read).toBeLessThanOrEqual(21);
   });
 });

@@ -4,15 +4,20 @@ import { join } from 'node:path';
 import { migrate } from '@granary/shared/postgres/migrate';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/shared/testing/database';
-import { log } from './support/data-service';
+import { parseTicket } from '@granary/shared/ids';
+import { eventually } from '@granary/shared/testing/eventually';
+import { createCommitsTable } from '../src/commit/commit-log';
+import { log, startDataService, storeRequest } from './support/data-service';
 
 const migrations = join(__dirname, '..', 'migrations');
 
 describe('migrations of what is there already', () => {
   let pool: Pool;
+  let url: string;
   let folder: string;
   beforeEach(async () => {
-    pool = createPool({ url: (await testDatabase()).url, size: 2, applicationName: 'test', log });
+    ({ url } = await testDatabase());
+    pool = createPool({ url, size: 2, applicationName: 'test', log });
     folder = await mkdtemp(join(tmpdir(), 'granary-migrations-'));
   });
   afterEach(async () => {
@@ -54,5 +59,82 @@ describe('migrations of what is there already', () => {
       { of: 'x', height: null, ordinal: 1n },
       { of: 'x', height: null, ordinal: 2n },
     ]);
+  });
+
+  test('indexes of jsonb keys get ordered ones and are built again; what is unique stays unique meanwhile', async () => {
+    await migrateUpTo('0007');
+    const schema = JSON.stringify({ fields: { at: { type: 'date' } } });
+    await pool.query(`
+      insert into application (app_id, name, created_at, updated_at) values ('a', 'A', now(), now());
+      insert into head (app_number, hash, catalog_revision) values (1, decode(repeat('00', 32), 'hex'), 7);
+      insert into collection (app_number, name, schema_text, read_access, row_count, created_at, updated_at)
+        values (1, 'films', '${schema}', 'public', 4, now(), now());
+      insert into document_index (app_number, collection_number, name, field_name, fields, index_type, is_unique, status, created_at)
+        values (1, 1, 'n', 'n', null, 'number', false, 'ready', now()),
+          (1, 1, 'at', 'at', null, 'btree', false, 'ready', now()),
+          (1, 1, 'both', 'n', '{n,at}', 'composite', false, 'ready', now()),
+          (1, 1, 'email', 'email', null, 'btree', true, 'ready', now()),
+          (1, 1, 'broken', 'n', null, 'btree', true, 'failed', now());
+      create schema a_1`);
+    const connection = await pool.connect();
+    await createCommitsTable(connection, 1n);
+    connection.release();
+    const columns = `id text collate "C" primary key, body text not null, version bigint not null, deleted boolean not null,
+      created_at timestamptz not null, updated_at timestamptz not null, ordinal bigint not null, place int not null`;
+    await pool.query(`
+      create table a_1.c_1 (${columns}, k_1 jsonb, k_2 jsonb, k_3_1 jsonb, k_3_2 jsonb, k_4 jsonb, u_4 text collate "C",
+        k_5 jsonb, u_5 text collate "C");
+      create table a_1.h_1 (like a_1.c_1);
+      create index i_1 on a_1.c_1 (k_1, id);
+      create index i_3 on a_1.c_1 (k_3_1, k_3_2, id);
+      create index r_3 on a_1.c_1 (k_3_1, id) where k_3_1 is null or k_3_2 is null;
+      create unique index q_4 on a_1.c_1 (u_4);
+      alter table a_1.c_1 add constraint q_4 unique using index q_4 deferrable initially immediate`);
+    const bodies = [
+      '{"id":"1","n":2,"at":"2024-01-01T00:00:00Z","email":"x"}',
+      '{"id":"2","n":-1.50,"at":"2023-12-31T23:00:00-02:00","email":"y"}',
+      '{"id":"3","n":null,"at":"2024-01-01T00:00:00Z"}',
+      '{"id":"4","n":2,"at":"2020-01-01T00:00:00Z"}',
+    ];
+    await pool.query(
+      `insert into a_1.c_1 (id, body, version, deleted, created_at, updated_at, ordinal, place, u_4)
+       select body::jsonb ->> 'id', body, 1, false, now(), now(), 0, 0, 's:' || (body::jsonb ->> 'email') from unnest($1::text[]) body`,
+      [bodies],
+    );
+
+    const copy = await startDataService(url);
+    try {
+      const duplicate = storeRequest({ appId: 'a', number: 1n }, 'films', [{ id: '5', email: 'x' }]);
+      await expect(copy.methods.store(duplicate)).rejects.toMatchObject({ reason: 'UNIQUE_VIOLATION' });
+      const { rows: jobs } = await pool.query<{ ticket_id: string }>('select ticket_id from job order by rank');
+      expect(jobs).toHaveLength(4);
+      for (const { ticket_id: ticketId } of jobs) {
+        expect(parseTicket(ticketId)).toEqual({ kind: 'j', appNumber: 1n });
+        await eventually(async () => (await copy.methods.getJob({ ticketId })).status === 'Completed');
+      }
+      const { indexes } = await copy.methods.listIndexes({ appId: 'a', collection: 'films', limit: 10, cursor: '' });
+      expect(indexes.map(({ name, status }) => `${name} ${status}`)).toEqual([
+        ...['n ready', 'at ready', 'both ready', 'email ready', 'broken failed'],
+      ]);
+      const list = async (body: object) => {
+        const text = Buffer.from(JSON.stringify({ root: 'a::films', ...body }));
+        const { json } = await copy.methods.listDocuments({ appId: 'a', body: text });
+        return (JSON.parse(json.toString()) as { records: Array<{ id: string }> }).records.map(({ id }) => id);
+      };
+      expect(await list({ sort: ['n', 'at'] })).toEqual(['2', '4', '1', '3']);
+      expect(await list({ sort: ['-n', '-at'] })).toEqual(['1', '4', '2', '3']);
+      expect(await list({ find: { at: '2024-01-01T01:00:00+01:00' }, sort: ['-at'] })).toEqual(['3', '1']);
+    } finally {
+      await copy.stop();
+    }
+    const { rows: found } = await pool.query<{ name: string }>(`
+      select attname as name from pg_attribute where attrelid = 'a_1.c_1'::regclass and attnum > 8 and not attisdropped
+      union all select path || ' ' || is_date || ' f_' || number from indexed_field order by 1`);
+    const fieldNames = found.map(({ name }) => name).filter((name) => name.includes(' '));
+    expect(fieldNames.map((name) => name.split(' f_')[0])).toEqual(['at true', 'email false', 'n false']);
+    const keyColumns = fieldNames.map((name) => name.split(' ')[2]!);
+    expect(found.map(({ name }) => name).filter((name) => !name.includes(' '))).toEqual(
+      [...keyColumns, 'u_4', 'u_5'].sort(),
+    );
   });
 });

@@ -1,31 +1,21 @@
 import { notFound } from '@granary/shared/errors';
 import { rows, type Queryable } from '@granary/shared/postgres/pool';
-import { named, sql, type Sql } from '@granary/shared/postgres/sql';
+import { named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { findApp, type App } from './app';
 import { parseSchema, type Schema } from './schema';
 
 export const COLLECTION_NOT_FOUND = 'COLLECTION_NOT_FOUND';
 
-/** How the scalar of an indexed field is keyed and how text from a URL is read for it; `any` where nothing is declared. */
+/** How the scalar of an indexed field is keyed, and how text from a URL is read for it; `any` where nothing is declared. */
 export type FieldType = 'any' | 'string' | 'number' | 'boolean' | 'date';
 
-/** The key column of one field, which writers fill: that of an index of one field, or of one part of a composite. */
-export interface IndexDescriptor {
-  /** Of the index; the parts of a composite share it. */
+/** A field that indexes are over. Writers fill the column of its key, which all its indexes share. */
+export interface IndexedField {
   number: bigint;
-  /** 1 to 4 in a composite, 0 in an index of one field. */
-  part: number;
   name: string;
-  fieldName: string;
   path: string[];
-  /** The declared type of the index, else the schema's. */
-  type: FieldType;
-  /** Whether a column for the unique value goes with it. A unique composite has one, with its first part. */
-  unique: boolean;
-  /** How many descriptors, from this one on, make the unique value together. */
-  uniqueParts: number;
-  /** Writers fill the key column of a building index already; readers use ready ones only. */
-  status: 'building' | 'ready' | 'failed';
+  /** Whether RFC 3339 text has the key of its instant. A path may be indexed both ways. */
+  isDate: boolean;
 }
 
 /** An index as it was asked for: over one field, or over two to four. */
@@ -37,14 +27,17 @@ export interface IndexDefinition {
   fields: string[];
   /** As it was asked for: btree, composite, or a declared type. */
   declaredType: string;
+  /** Whether it has a column for the unique value of its fields together. */
   unique: boolean;
-  status: IndexDescriptor['status'];
-  keys: IndexDescriptor[];
+  /** Writers fill the columns of a building index already; readers use ready ones only. */
+  status: 'building' | 'ready' | 'failed';
+  /** The fields with their columns, in the order of the index. */
+  keys: IndexedField[];
 }
 
 /** The columns that an index has in the table of documents. */
 export interface IndexColumns extends Pick<IndexDefinition, 'number' | 'unique'> {
-  keys: ReadonlyArray<Pick<IndexDescriptor, 'number' | 'part'>>;
+  keys: ReadonlyArray<Pick<IndexedField, 'number'>>;
 }
 
 /**
@@ -60,10 +53,9 @@ export interface CollectionRef {
   readAccess: 'public' | 'private';
   retentionDays: number | null;
   schema: Schema | undefined;
-  /** The key columns of all indexes, for writers. */
-  indexes: IndexDescriptor[];
-  /** The indexes, for readers and listings. */
-  definitions: IndexDefinition[];
+  /** The fields that indexes are over, for writers. */
+  fields: IndexedField[];
+  indexes: IndexDefinition[];
   rowCount: bigint;
   deletedCount: bigint;
   versionCount: bigint;
@@ -83,12 +75,20 @@ export const historyTable = (of: Pick<CollectionRef, 'appNumber' | 'number'>): S
 /** The rows of a view: pos, id (pos as text that sorts), body. */
 export const viewTable = (appNumber: bigint, tableNumber: bigint): Sql => named('a_', appNumber, '.v_', tableNumber);
 
-/** The column with the key of an indexed field: a scalar as jsonb, strings cut at 256 bytes, dates as the number of the instant. */
-export const keyColumn = ({ number, part }: Pick<IndexDescriptor, 'number' | 'part'>): Sql =>
-  part === 0 ? named('k_', number) : named('k_', number, '_', BigInt(part));
+/** The column with the key of an indexed field (see values/ordered-key.ts). */
+export const keyColumn = ({ number }: Pick<IndexedField, 'number'>): Sql => named('f_', number);
+
+/**
+ * What a key is in an order that descends and is read backwards: missing and null, whose key is the last, become the
+ * first, and so come last there too.
+ */
+export const descendingKey = (key: Sql): Sql => sql`(case when ${key} = ${emptyKey} then ''::bytea else ${key} end)`;
+
+/** The key of missing and null. */
+export const emptyKey = trusted(`'\\xf0'::bytea`);
 
 /** The column that a unique index is on: type and value as text, null where nothing can collide. */
-export const uniqueColumn = (index: Pick<IndexDescriptor, 'number'>): Sql => named('u_', index.number);
+export const uniqueColumn = (index: Pick<IndexDefinition, 'number'>): Sql => named('u_', index.number);
 
 interface CollectionRow {
   number: bigint;
@@ -102,7 +102,14 @@ interface CollectionRow {
   version_count: bigint;
   size_bytes: bigint;
   revision: bigint;
+  fields: string;
   indexes: string;
+}
+
+interface FieldRow {
+  number: string;
+  path: string;
+  is_date: boolean;
 }
 
 interface IndexRow {
@@ -112,7 +119,8 @@ interface IndexRow {
   fields: string[] | null;
   index_type: string;
   is_unique: boolean;
-  status: IndexDescriptor['status'];
+  status: IndexDefinition['status'];
+  field_numbers: string[];
 }
 
 /** Who may read: everybody, or callers with a key that has Read. */
@@ -137,9 +145,12 @@ export async function findCollections(db: Queryable, app: App, names: readonly s
     sql`select c.number, c.name, c.namespace, c.read_access, c.retention_days, c.schema_text,
                c.row_count, c.deleted_count, c.version_count, c.size_bytes,
                (select h.catalog_revision from head h where h.app_number = c.app_number) as revision,
+               coalesce((select json_agg(json_build_object('number', f.number::text, 'path', f.path, 'is_date', f.is_date)
+                          order by f.number)
+                         from indexed_field f where f.collection_number = c.number), '[]')::text as fields,
                coalesce((select json_agg(json_build_object('number', i.number::text, 'name', i.name,
                           'field_name', i.field_name, 'fields', i.fields, 'index_type', i.index_type, 'is_unique', i.is_unique,
-                          'status', i.status) order by i.number)
+                          'status', i.status, 'field_numbers', i.field_numbers::text[]) order by i.number)
                          from document_index i where i.collection_number = c.number), '[]')::text as indexes
         from collection c
         where c.app_number = ${app.number} and c.name = any(${names}) and c.deleted_at is null`,
@@ -149,7 +160,8 @@ export async function findCollections(db: Queryable, app: App, names: readonly s
 
 function toHandle(app: App, found: CollectionRow): CollectionRef {
   const schema = found.schema_text === null ? undefined : parseSchema(found.schema_text);
-  const definitions = (JSON.parse(found.indexes) as IndexRow[]).map((index) => toDefinition(index, schema));
+  const fields = (JSON.parse(found.fields) as FieldRow[]).map(toField);
+  const byNumber = new Map(fields.map((field) => [field.number, field]));
   return {
     appNumber: app.number,
     appId: app.appId,
@@ -159,8 +171,8 @@ function toHandle(app: App, found: CollectionRow): CollectionRef {
     readAccess: found.read_access,
     retentionDays: found.retention_days,
     schema,
-    indexes: definitions.flatMap(({ keys }) => keys),
-    definitions,
+    fields,
+    indexes: (JSON.parse(found.indexes) as IndexRow[]).map((index) => toIndex(index, byNumber)),
     rowCount: found.row_count,
     deletedCount: found.deleted_count,
     versionCount: found.version_count,
@@ -169,23 +181,28 @@ function toHandle(app: App, found: CollectionRow): CollectionRef {
   };
 }
 
-function toDefinition(index: IndexRow, schema: Schema | undefined): IndexDefinition {
-  const { name, status, is_unique: unique, index_type: declaredType } = index;
-  const number = BigInt(index.number);
-  const fields = index.fields ?? [index.field_name];
+const toField = ({ number, path, is_date: isDate }: FieldRow): IndexedField => ({
+  number: BigInt(number),
+  name: path,
+  path: path.split('.'),
+  isDate,
+});
+
+const toIndex = (index: IndexRow, fields: ReadonlyMap<bigint, IndexedField>): IndexDefinition => ({
+  number: BigInt(index.number),
+  name: index.name,
+  fieldName: index.field_name,
+  fields: index.fields ?? [index.field_name],
+  declaredType: index.index_type,
+  unique: index.is_unique,
+  status: index.status,
+  keys: index.field_numbers.map((number) => fields.get(BigInt(number))!),
+});
+
+/** How an index takes a field: as its declared type says, else as the schema does. */
+export function indexedType(declaredType: string, schema: Schema | undefined, fieldName: string): FieldType {
   const isTyped = declaredType !== 'btree' && declaredType !== 'composite';
-  const keys = fields.map((fieldName, at): IndexDescriptor => ({
-    number,
-    part: index.fields ? at + 1 : 0,
-    name,
-    fieldName,
-    path: fieldName.split('.'),
-    type: isTyped ? (declaredType as FieldType) : schemaType(schema, fieldName),
-    unique: unique && at === 0,
-    uniqueParts: unique && at === 0 ? fields.length : 0,
-    status,
-  }));
-  return { number, name, fieldName: index.field_name, fields, declaredType, unique, status, keys };
+  return isTyped ? (declaredType as FieldType) : schemaType(schema, fieldName);
 }
 
 /** The scalar type that the schema declares for a path, `any` for none and for objects and arrays. */

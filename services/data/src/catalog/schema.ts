@@ -6,7 +6,7 @@ import { JsonError } from '@granary/shared/json/error';
 import { compareDecimals } from '../values/decimal';
 import { parseInstant } from '../values/instant';
 import { isFieldPath, isIndexName } from './names';
-import { canonicalText, valueAt } from '../values/key';
+import { canonicalText, valueAt } from '../values/canonical';
 
 export const SCHEMA_VIOLATION = 'SCHEMA_VIOLATION';
 
@@ -167,7 +167,7 @@ function parseEnum(
     wrong(path, `must be an array of 1 to ${enumValuesMax} values`);
     return undefined;
   }
-  const canonical = value.map((allowed) => canonicalText(allowed, type === 'date' ? 'date' : 'any'));
+  const canonical = value.map((allowed) => canonicalText(allowed, type === 'date'));
   const shown = value.map(toText).join(', ');
   // Never cut between the halves of a character.
   const head = shown.slice(0, enumTextLengthMax).replace(/[\ud800-\udbff]$/, '');
@@ -202,7 +202,7 @@ function valueProblems(rule: FieldRule, value: JsonValue): string[] {
   if (rule.pattern && typeof value === 'string' && !rule.pattern.matcher(value).find()) {
     problems.push(`must match the pattern ${rule.pattern.pattern()}`);
   }
-  if (rule.enum && !rule.enum.allowed.has(canonicalText(value, rule.type === 'date' ? 'date' : 'any'))) {
+  if (rule.enum && !rule.enum.allowed.has(canonicalText(value, rule.type === 'date'))) {
     problems.push(`must be one of ${rule.enum.text}`);
   }
   return problems;

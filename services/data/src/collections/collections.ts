@@ -327,7 +327,7 @@ export async function collectionStats(pool: Pool, appId: string, name: string): 
     deletedCount: handle.deletedCount.toString(),
     versionCount: (handle.rowCount + handle.versionCount).toString(),
     sizeBytes: handle.sizeBytes.toString(),
-    indexCount: handle.definitions.length,
+    indexCount: handle.indexes.length,
     lastWriteAt: found?.last_write_at?.toISOString(),
   });
 }

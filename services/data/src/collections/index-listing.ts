@@ -26,7 +26,7 @@ export function selectIndexes(where: Sql): Sql {
   // The sizes come from the catalog of Postgres, under names that are made from our numbers.
   return sql`select i.name, c.name as collection, i.field_name, i.fields, i.index_type, i.is_unique, i.status, i.error, i.created_at,
       coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.i_' || i.number)), 0)
-        + coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.r_' || i.number)), 0)
+        + coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.n_' || i.number)), 0)
         + coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.q_' || i.number)), 0) as size_bytes,
       greatest(0, coalesce((select reltuples from pg_class where oid = to_regclass('a_' || i.app_number || '.i_' || i.number)), 0))::int8 as entry_count
     from document_index i join collection c on c.number = i.collection_number

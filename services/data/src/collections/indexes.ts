@@ -1,7 +1,7 @@
-import { conflict, invalid, notFound, notImplemented } from '@granary/shared/errors';
+import { conflict, invalid, notFound } from '@granary/shared/errors';
 import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
-import { join, sql } from '@granary/shared/postgres/sql';
+import { sql } from '@granary/shared/postgres/sql';
 import { sqlState } from '@granary/shared/postgres/errors';
 import type { CreateIndexRequest } from '@granary/shared/gen/granary/data/v1/CreateIndexRequest';
 import type { CreateIndexResponse } from '@granary/shared/gen/granary/data/v1/CreateIndexResponse';
@@ -12,9 +12,8 @@ import type { JobResponse } from '@granary/shared/gen/granary/data/v1/JobRespons
 import {
   documentsTable,
   findCollection,
-  keyColumn,
+  indexedType,
   requireCollection,
-  schemaType,
   uniqueColumn,
   type CollectionRef,
   type IndexColumns,
@@ -22,10 +21,19 @@ import {
   type ReadAccess,
 } from '../catalog/collection';
 import { addCollection } from './collections';
-import { cancelBuilds, createPostgresIndexes, duplicates, fillKeys, INDEX_NOT_FOUND } from '../tables/index-build';
+import {
+  cancelBuilds,
+  createPostgresIndexes,
+  dropKeyIndexes,
+  duplicates,
+  fillKeys,
+  INDEX_NOT_FOUND,
+} from '../tables/index-build';
+import { dropUnusedFields, ensureFields } from '../tables/fields';
 import { enqueueJob } from '../jobs/queue';
+import { definitionOf, isComposite, isSame, type Definition } from './index-definition';
 import { selectIndexes, toIndex, type IndexRow } from './index-listing';
-import { ALREADY_EXISTS, isFieldPath, isIndexName } from '../catalog/names';
+import { ALREADY_EXISTS } from '../catalog/names';
 import type { Schema } from '../catalog/schema';
 import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
@@ -36,9 +44,6 @@ export const indexesMax = 64;
 /** A table with fewer rows is indexed in the request itself. */
 const plainBuildRowsMax = 1_000;
 const plainBuildBytesMax = 8 * 1024 * 1024;
-const typeSynonyms = new Set(['btree', 'string', 'number', 'boolean', 'date']);
-const laterTypes = new Set(['hash', 'fulltext', 'price', 'encrypted']);
-const compositeFieldsMax = 4;
 
 interface Table {
   appNumber: bigint;
@@ -72,7 +77,7 @@ export async function createIndex(
         { name: request.collection, readAccess: defaultRead },
         await databaseTime(tx),
       ));
-    const same = handle.definitions.find((index) => index.name === request.name);
+    const same = handle.indexes.find((index) => index.name === request.name);
     if (same) {
       if (isSame(same, definition)) {
         const repeated = await isEnqueued(tx, app.number, request.ticketId);
@@ -81,81 +86,29 @@ export async function createIndex(
       throw conflict(ALREADY_EXISTS, `An index with the name ${request.name} and another definition already exists`);
     }
     const job = { appId: app.appId, ticketId: request.ticketId };
-    const ticketId = await addIndex(tx, handle, definition, await databaseTime(tx), job);
+    const ticketId = await addIndex(tx, handle, handle.schema, definition, await databaseTime(tx), job);
     await checkDefinitionBytes(tx, app.number);
     await bumpCatalogRevision(tx, app.number);
     return answer(ticketId, false);
   });
 }
 
-interface Definition {
-  name: string;
-  fieldName: string;
-  fields: string[];
-  type: string;
-  unique: boolean;
-}
-
-const isComposite = ({ fields }: Pick<Definition, 'fields'>): boolean => fields.length > 1;
-
-const isSame = (index: IndexDefinition, { fields, type, unique }: Definition): boolean =>
-  index.declaredType === type && index.unique === unique && index.fields.join() === fields.join();
-
-/** The definition that is asked for. Throws VALIDATION_FAILED, and NOT_IMPLEMENTED for the types that are to come. */
-function definitionOf(request: CreateIndexRequest): Definition {
-  const { name, unique } = request;
-  const asked = request.indexType.toLowerCase();
-  if (laterTypes.has(asked)) throw notImplemented(`an index of type ${asked}`);
-  const problems: Record<string, string[]> = {};
-  if (!isIndexName(name)) problems['name'] = ['must have 1 to 200 printable characters'];
-  // A btree over several fields is what is called composite.
-  const type = asked === 'btree' && request.fields.length > 1 ? 'composite' : asked;
-  if (type !== 'composite' && !typeSynonyms.has(type)) {
-    problems['index_type'] = [`must be one of ${[...typeSynonyms, 'composite', ...laterTypes].join(', ')}`];
-  }
-  const fields = request.fields.length > 0 ? request.fields : [request.fieldName];
-  const fieldName = request.fieldName === '' ? fields[0]! : request.fieldName;
-  if (type === 'composite') {
-    const problem = fieldsProblem(request.fields);
-    if (problem) problems['fields'] = [problem];
-    else if (!isNameOf(fields, fieldName)) problems['field_name'] = ['must be one of fields, or all of them joined'];
-  } else if (!isFieldPath(fieldName)) {
-    problems['field_name'] = ['must be a field path of 1 to 16 steps with dots between them'];
-  } else if (fields.length > 1 || fields[0] !== fieldName) {
-    problems['fields'] = ['must be the same as field_name; an index over several fields has the type composite'];
-  }
-  if (Object.keys(problems).length > 0) throw invalid('The index is not valid', problems);
-  return { name, fieldName, fields, type, unique };
-}
-
-function fieldsProblem(fields: readonly string[]): string | undefined {
-  if (fields.length < 2 || fields.length > compositeFieldsMax) return `must hold 2 to ${compositeFieldsMax} fields`;
-  if (new Set(fields).size < fields.length) return 'must hold each field once';
-  return fields.every(isFieldPath) ? undefined : 'must hold field paths of 1 to 16 steps with dots between them';
-}
-
-/** Whether a composite may be listed under a name: clients send one of its fields, or all of them joined. */
-function isNameOf(fields: readonly string[], name: string): boolean {
-  const letters = (text: string) => text.replace(/[^\p{L}\p{N}]/gu, '');
-  return fields.includes(name) || letters(name) === letters(fields.join(''));
-}
-
 /** Adds the columns and the catalog row; writers fill the columns from then on. Gives a ticket, or '' when it is ready. */
 async function addIndex(
   tx: Connection,
   handle: CollectionRef,
+  schema: Schema | undefined,
   definition: Definition,
   at: Date,
   job: { appId: string; ticketId: string },
 ): Promise<string> {
-  checkCount(handle.definitions.length);
-  if (handle.definitions.some(({ status }) => status === 'building')) {
+  checkCount(handle.indexes.length);
+  if (handle.indexes.some(({ status }) => status === 'building')) {
     await cancelBuilds(tx, sql`i.collection_number = ${handle.number}`);
   }
-  const number = await insertIndex(tx, handle, definition, 'building', at);
+  const { number } = await insertIndex(tx, handle, schema, definition, 'building', at);
   const fresh = (await findCollection(tx, { number: handle.appNumber, appId: handle.appId }, handle.name))!;
-  const index = fresh.definitions.find((candidate) => candidate.number === number)!;
-  await addColumns(tx, handle, index);
+  const index = fresh.indexes.find((candidate) => candidate.number === number)!;
   if (handle.rowCount >= plainBuildRowsMax || handle.sizeBytes >= plainBuildBytesMax) {
     return enqueueJob(
       tx,
@@ -188,28 +141,36 @@ async function isEnqueued(tx: Connection, appNumber: bigint, ticketId: string): 
   );
 }
 
+/** The fields of an index with how their keys are made: of a date where its type or the schema says so. */
+const keysOf = (declaredType: string, fields: readonly string[], schema: Schema | undefined) =>
+  fields.map((name) => ({ name, isDate: indexedType(declaredType, schema, name) === 'date' }));
+
+/** Adds the catalog row, and the columns that the table does not have yet. */
 async function insertIndex(
   tx: Connection,
   table: Table,
+  schema: Schema | undefined,
   definition: Definition,
   status: string,
   at: Date,
-): Promise<bigint> {
+): Promise<IndexColumns> {
+  const fields = await ensureFields(tx, table, keysOf(definition.type, definition.fields, schema));
   const { number } = (await row<{ number: bigint }>(
     tx,
-    sql`insert into document_index (app_number, collection_number, name, field_name, fields, index_type, is_unique, status, created_at)
+    sql`insert into document_index (app_number, collection_number, name, field_name, fields, field_numbers, index_type,
+          is_unique, status, created_at)
         values (${table.appNumber}, ${table.number}, ${definition.name}, ${definition.fieldName},
-                ${isComposite(definition) ? definition.fields : null}, ${definition.type},
+                ${isComposite(definition) ? definition.fields : null}, ${fields}::bigint[], ${definition.type},
                 ${definition.unique}, ${status}, ${at})
         returning number`,
   ))!;
-  return number;
-}
-
-async function addColumns(tx: Connection, table: Table, index: IndexColumns): Promise<void> {
-  const keys = index.keys.map((key) => sql`add column ${keyColumn(key)} jsonb`);
-  const unique = index.unique ? [sql`add column ${uniqueColumn(index)} text collate "C"`] : [];
-  await execute(tx, sql`alter table ${documentsTable(table)} ${join([...keys, ...unique], ', ')}`);
+  if (definition.unique) {
+    await execute(
+      tx,
+      sql`alter table ${documentsTable(table)} add column ${uniqueColumn({ number })} text collate "C"`,
+    );
+  }
+  return { number, unique: definition.unique, keys: fields.map((field) => ({ number: field })) };
 }
 
 /** The indexes that a schema asks for and that are not there, on a collection whose head is locked. */
@@ -220,40 +181,45 @@ export async function addSchemaIndexes(
   at: Date,
 ): Promise<void> {
   const existing = 'indexes' in table ? table : undefined;
-  let count = existing?.definitions.length ?? 0;
+  let count = existing?.indexes.length ?? 0;
   for (const [fieldName, rule] of schema.fields) {
     if (!rule.index && !rule.unique) continue;
     const name = `${table.name}_${fieldName}_idx`;
     const definition = { name, fieldName, fields: [fieldName], type: 'btree', unique: rule.unique };
-    const same = existing?.definitions.find((index) => index.name === name);
+    const same = existing?.indexes.find((index) => index.name === name);
     if (same && (same.fields.join() !== fieldName || (rule.unique && !same.unique))) {
       throw conflict(ALREADY_EXISTS, `An index with the name ${same.name} and another definition already exists`);
     }
     if (same) continue;
     checkCount(count++);
     if (existing) {
-      await addIndex(tx, existing, definition, at, { appId: existing.appId, ticketId: '' });
+      await addIndex(tx, existing, schema, definition, at, { appId: existing.appId, ticketId: '' });
     } else {
-      const number = await insertIndex(tx, table, definition, 'ready', at);
-      const index = { number, unique: rule.unique, keys: [{ number, part: 0 }] };
-      await addColumns(tx, table, index);
+      const index = await insertIndex(tx, table, schema, definition, 'ready', at);
       await createPostgresIndexes(tx, table, index, false);
     }
   }
 }
 
 /**
- * When the schema of a field becomes a date, or stops being one, its keys mean something else: the indexes that take
- * their type from the schema are built anew.
+ * When the schema of a field becomes a date, or stops being one, it has other keys: the indexes that take their type from
+ * the schema get the field with those, and are built anew.
  */
 export async function rekeyIndexes(tx: Connection, before: CollectionRef, schema: Schema): Promise<void> {
-  for (const index of before.definitions) {
-    if (index.declaredType !== 'btree' && index.declaredType !== 'composite') continue;
-    const isAsBefore = index.keys.every(
-      ({ type, fieldName }) => (type === 'date') === (schemaType(schema, fieldName) === 'date'),
+  const changed = before.indexes.flatMap((index) => {
+    const keys = keysOf(index.declaredType, index.fields, schema);
+    return keys.every(({ isDate }, at) => isDate === index.keys[at]!.isDate) ? [] : [{ index, keys }];
+  });
+  if (changed.length === 0) return;
+  // Any build of the collection holds the table whose columns change.
+  await cancelBuilds(tx, sql`i.collection_number = ${before.number}`);
+  for (const { index, keys } of changed) {
+    const fields = await ensureFields(tx, before, keys);
+    await dropKeyIndexes(tx, before, index);
+    await execute(
+      tx,
+      sql`update document_index set status = 'building', field_numbers = ${fields}::bigint[] where number = ${index.number}`,
     );
-    if (isAsBefore) continue;
-    await execute(tx, sql`update document_index set status = 'building' where number = ${index.number}`);
     await enqueueJob(
       tx,
       { number: before.appNumber, appId: before.appId },
@@ -262,22 +228,22 @@ export async function rekeyIndexes(tx: Connection, before: CollectionRef, schema
       { subject: index.number.toString() },
     );
   }
+  await dropUnusedFields(tx, before);
 }
 
-/** Deletes an index with its columns; a build of it that is under way is cancelled. */
+/** Deletes an index, and the columns that no other needs; a build of it that is under way is cancelled. */
 export async function deleteIndex(pool: Pool, request: IndexRequest): Promise<DeleteIndexResponse> {
   return withAppLockOnce<DeleteIndexResponse>(pool, request, async (tx, app) => {
-    const found = await findIndex(tx, request);
+    const { handle, index } = await findIndex(tx, request);
     // Any build of the collection holds the table that loses its columns.
-    await cancelBuilds(tx, sql`i.collection_number = ${found.handle.number}`);
-    const deleted = await execute(tx, sql`delete from document_index where number = ${found.index.number}`);
+    await cancelBuilds(tx, sql`i.collection_number = ${handle.number}`);
+    const deleted = await execute(tx, sql`delete from document_index where number = ${index.number}`);
     if (deleted === 0) throw indexNotFound(request.name);
-    const columns = [...found.index.keys.map(keyColumn), ...(found.index.unique ? [uniqueColumn(found.index)] : [])];
-    const drops = join(
-      columns.map((column) => sql`drop column ${column}`),
-      ', ',
-    );
-    await execute(tx, sql`alter table ${documentsTable(found.handle)} ${drops}`);
+    await dropKeyIndexes(tx, handle, index);
+    if (index.unique) {
+      await execute(tx, sql`alter table ${documentsTable(handle)} drop column ${uniqueColumn(index)}`);
+    }
+    await dropUnusedFields(tx, handle);
     await bumpCatalogRevision(tx, app.number);
     return {};
   });
@@ -315,7 +281,7 @@ async function findIndex(
   const app = await findApp(pool, request.appId);
   if (request.collection !== '') {
     const handle = await requireCollection(pool, request.appId, request.collection);
-    const index = handle.definitions.find((candidate) => candidate.name === request.name);
+    const index = handle.indexes.find((candidate) => candidate.name === request.name);
     if (!index) throw indexNotFound(request.name);
     return { handle, index };
   }

@@ -4,10 +4,10 @@ import { rows as queryRows, type Connection } from '@granary/shared/postgres/poo
 import type { Step } from '@granary/shared/postgres/pipeline';
 import { empty, join, sql, type Sql } from '@granary/shared/postgres/sql';
 import { documentsTable, historyTable, keyColumn, uniqueColumn, type CollectionRef } from '../catalog/collection';
+import { keyArrays } from '../documents/keys';
 import type { PreparedDocument } from '../documents/parser';
 import type { DerivedStatements } from './after-plan';
 import type { DocumentRow } from './plan';
-import { keyAt, keyText } from '../values/key';
 
 /** From so many new documents of one collection on they are copied, not upserted: then the look-up of known ids pays. */
 export const copyFromDocuments = 100;
@@ -117,9 +117,16 @@ function upsert(
 ): Sql {
   const { latest, counts, earlier } =
     repeated.size > 0 ? splitVersions(rows) : { latest: rows, counts: rows.map(() => 1), earlier: [] };
-  const { documents, history, keys, names, values, updates } = layoutOf(collection);
+  const { documents, history, fields, uniques, names, updates } = layoutOf(collection);
   const arrays = join(
-    [empty, ...keys.map(({ textOf }) => sql`${textArray(latest.map(({ document }) => textOf(document)))}::text[]`)],
+    [
+      empty,
+      ...keyArrays(
+        fields,
+        latest.map(({ document }) => document),
+      ).map((keys) => sql`${keys}::bytea[]`),
+      ...Array.from({ length: uniques }, (_, at) => sql`${textArray(latest.map(uniqueValue(at)))}::text[]`),
+    ],
     ', ',
   );
   return sql`
@@ -131,7 +138,7 @@ function upsert(
         as i(id, body, version, deleted, ordinal, place${names})
     ), written as (
       insert into ${documents} as t (id, body, version, deleted, created_at, updated_at, ordinal, place${names})
-      select id, body, version, deleted, ${at}::timestamptz, ${at}::timestamptz, ordinal, place${values} from input
+      select id, body, version, deleted, ${at}::timestamptz, ${at}::timestamptz, ordinal, place${names} from input
       on conflict (id) do update set
         body = excluded.body, version = t.version + excluded.version, deleted = excluded.deleted,
         updated_at = excluded.updated_at, ordinal = excluded.ordinal, place = excluded.place${updates}
@@ -164,7 +171,7 @@ function earlierVersions(history: Sql, earlier: readonly EarlierVersion[], at: D
 
 /** Inserts documents of which none is known; needs no lock of the head. */
 export function copyDocuments(collection: CollectionRef, added: readonly DocumentRow[], at: Date): Promise<Step> {
-  const { documents, keys, names } = layoutOf(collection);
+  const { documents, fields, uniques, names } = layoutOf(collection);
   const columns = sql`id, body, version, deleted, created_at, updated_at, ordinal, place${names}`;
   const writeRow = (writer: BinaryWriter, { document, ordinal, place }: DocumentRow) => {
     writer.textField(document.id);
@@ -175,9 +182,11 @@ export function copyDocuments(collection: CollectionRef, added: readonly Documen
     writer.instantField(at);
     writer.int8Field(ordinal);
     writer.int4Field(place);
-    for (const { write } of keys) write(writer, document);
+    // As they stand there they are fields of this format.
+    writer.raw(document.keys.bytes, document.keysStart, document.keysEnd);
+    for (let unique = 0; unique < uniques; unique += 1) writer.textField(document.uniques?.[unique] ?? null);
   };
-  return copyInto(documents, { names: columns, count: 8 + keys.length }, added, writeRow);
+  return copyInto(documents, { names: columns, count: 8 + fields + uniques }, added, writeRow);
 }
 
 /** The counters of the catalog for documents that were copied, under the lock of the head. */
@@ -193,49 +202,20 @@ const sizeOf = (rows: readonly DocumentRow[]): number =>
 
 const bodyOf = ({ text, start, end }: PreparedDocument): Buffer => text.subarray(start, end);
 
-interface KeyColumn {
-  name: Sql;
-  /** Whether the column is jsonb: that of a key, not of a unique value. */
-  isJson: boolean;
-  textOf: (document: PreparedDocument) => string | null;
-  write: (writer: BinaryWriter, document: PreparedDocument) => void;
-}
-
-/** The columns of the indexes; a document carries its keys in the order of the collection's indexes. */
-function keyColumns(collection: CollectionRef): KeyColumn[] {
-  return collection.indexes.flatMap((index, at) => {
-    const key: KeyColumn = {
-      name: keyColumn(index),
-      isJson: true,
-      textOf: ({ keys, source }) => keyText(source, keyAt(keys, at)),
-      write: (writer, { keys, source }) => {
-        // Not by keyAt(), which would make an object for each field of a bulk.
-        const key = keys[2 * at] ?? null;
-        if (key === null) writer.nullField();
-        else if (typeof key === 'string') writer.jsonbField(key);
-        else writer.jsonbField(source, key, keys[2 * at + 1] as number);
-      },
-    };
-    if (!index.unique) return [key];
-    const valueOf = ({ uniques }: PreparedDocument) => uniques?.[at] ?? null;
-    const unique: KeyColumn = {
-      name: uniqueColumn(index),
-      isJson: false,
-      textOf: valueOf,
-      write: (writer, document) => writer.textField(valueOf(document)),
-    };
-    return [key, unique];
-  });
-}
+const uniqueValue =
+  (at: number) =>
+  ({ document }: DocumentRow): string | null =>
+    document.uniques?.[at] ?? null;
 
 /** The parts of a collection's statements, compiled once for each state of the catalog. */
 interface Layout {
   documents: Sql;
   history: Sql;
-  keys: readonly KeyColumn[];
-  /** Of the key columns, each with a comma before it: names, values of the input, and assignments. */
+  /** How many columns have keys of fields, in their order, and how many after them values of unique indexes. */
+  fields: number;
+  uniques: number;
+  /** These columns, each with a comma before it: their names, and assignments. */
   names: Sql;
-  values: Sql;
   updates: Sql;
 }
 
@@ -244,15 +224,15 @@ const layouts = new WeakMap<CollectionRef, Layout>();
 function layoutOf(collection: CollectionRef): Layout {
   let layout = layouts.get(collection);
   if (!layout) {
-    const keys = keyColumns(collection);
-    const each = (part: (column: KeyColumn) => Sql) => join([empty, ...keys.map(part)], ', ');
+    const uniques = collection.indexes.filter(({ unique }) => unique).map(uniqueColumn);
+    const columns = [...collection.fields.map(keyColumn), ...uniques];
     layout = {
       documents: documentsTable(collection),
       history: historyTable(collection),
-      keys,
-      names: each(({ name }) => name),
-      values: each(({ name, isJson }) => (isJson ? sql`${name}::jsonb` : name)),
-      updates: each(({ name }) => sql`${name} = excluded.${name}`),
+      fields: collection.fields.length,
+      uniques: uniques.length,
+      names: join([empty, ...columns], ', '),
+      updates: join([empty, ...columns.map((column) => sql`${column} = excluded.${column}`)], ', '),
     };
     layouts.set(collection, layout);
   }

@@ -8,16 +8,15 @@ export function uniqueViolation(error: unknown, rows: RowsByCollection): UniqueV
   const number = uniqueIndexNumber(violatedConstraint(error));
   if (number === undefined) return undefined;
   for (const [handle, documents] of rows) {
-    const at = handle.indexes.findIndex((index) => index.number === number);
-    const index = handle.indexes[at];
-    if (!index) continue;
+    const uniques = handle.indexes.filter(({ unique }) => unique);
+    const at = uniques.findIndex((index) => index.number === number);
+    if (at < 0) continue;
     // `Key (column)=(value) already exists.`, in the language of the server.
     const [, value] = /\)=\(([^]*)\)[^)]*$/.exec(String((error as { detail?: unknown }).detail)) ?? [];
     const same = documents.filter(({ document }) => document.uniques?.[at] === value);
     // Of two documents of one call with the value, the second is one too many in any case.
     const place = (same[1] ?? same[0])?.place ?? 0;
-    const fields = handle.indexes.slice(at, at + index.uniqueParts).map(({ fieldName }) => fieldName);
-    return new UniqueViolationError(fields, place, error);
+    return new UniqueViolationError(uniques[at]!.fields, place, error);
   }
   return undefined;
 }

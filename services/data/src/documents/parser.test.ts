@@ -1,23 +1,19 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { countTurns } from '@granary/shared/testing/event-loop';
-import type { CollectionRef, IndexDescriptor } from '../catalog/collection';
-import { keysOfStored, prepareBody, prepareLargeBody, readLargeStoreRoot, readStoreRoot, rulesOf } from './parser';
-import { keyAt, keyText } from '../values/key';
 import { parseSchema } from '../catalog/schema';
+import { OrderedKeys } from '../values/ordered-key';
+import { appendStoredKeys } from './keys';
+import { prepareBody, prepareLargeBody, readLargeStoreRoot, readStoreRoot } from './parser';
+import { compileRules } from './rules';
 
-const index = (number: bigint, fieldName: string, unique = false): IndexDescriptor => ({
-  ...{ number, part: 0, name: fieldName, fieldName, path: fieldName.split('.') },
-  ...{ type: 'any', unique, uniqueParts: 1, status: 'ready' },
-});
+const field = (number: bigint, name: string) => ({ number, name, path: name.split('.'), isDate: false });
+const fields = [field(1n, 'n'), field(2n, 'email'), field(3n, 'a.b'), field(4n, 'kind'), field(5n, 'id')];
+const indexes = [...fields.map((key) => ({ unique: key.name === 'email', keys: [key] }))];
+indexes.push({ unique: true, keys: [fields[0]!, fields[4]!] });
 
-const handle: CollectionRef = {
-  ...{ appNumber: 1n, appId: 'app', number: 1n, name: 'things', namespace: null, readAccess: 'public' },
-  ...{ retentionDays: null, definitions: [], indexes: [index(1n, 'n'), index(2n, 'email', true), index(3n, 'a.b')] },
-  schema: parseSchema('{"fields":{"n":{"type":"number"},"kind":{"type":"string","default":"usual"}}}'),
-  ...{ rowCount: 0n, deletedCount: 0n, versionCount: 0n, sizeBytes: 0n, revision: 1n },
-};
-const rules = rulesOf(handle);
+const schema = parseSchema('{"fields":{"n":{"type":"number"},"kind":{"type":"string","default":"usual"}}}');
+const rules = compileRules(fields, indexes, schema);
 
 /** Texts of documents that are right, that break a rule of their collection, and that are none. An id is always given. */
 const right = fc
@@ -102,9 +98,8 @@ describe('a body that is read in slices', () => {
 
 test('a document has the hash and the keys of its text with id and defaults, wherever that stands', () => {
   const schema = parseSchema('{"fields":{"kind":{"type":"string"},"a":{"type":"object","default":{"b":"usual"}}}}');
-  const indexes = [index(1n, 'n'), index(2n, 'email', true), index(3n, 'a.b'), index(4n, 'kind'), index(5n, 'id')];
-  const ofSchema = rulesOf({ ...handle, schema, indexes });
-  const ofNone = rulesOf({ ...handle, schema: undefined, indexes });
+  const ofSchema = compileRules(fields, indexes, schema);
+  const ofNone = compileRules(fields, indexes, undefined);
   const member = (key: string, value: fc.Arbitrary<string>) =>
     fc.option(
       value.map((text) => `"${key}":${text}`),
@@ -129,11 +124,11 @@ test('a document has the hash and the keys of its text with id and defaults, whe
         expect(Object.keys(JSON.parse(text.toString()) as object)).toEqual(expect.arrayContaining(given));
         expect(JSON.parse(text.toString())).toHaveProperty('id', prepared.id);
         expect(Buffer.from(prepared.sha256, 'latin1')).toEqual(createHash('sha256').update(text).digest());
-        const stored = keysOfStored(text, rules);
-        expect(indexes.map((_, at) => keyText(prepared.source, keyAt(prepared.keys, at)))).toEqual(
-          stored.keys.map((key) => keyText(text, key)),
-        );
-        expect(indexes.map((_, at) => prepared.uniques?.[at] ?? null)).toEqual(stored.uniques);
+        const stored = new OrderedKeys(0);
+        const uniques = appendStoredKeys(text, rules, stored);
+        const keys = prepared.keys.bytes.subarray(prepared.keysStart, prepared.keysEnd);
+        expect(keys.toString('hex')).toBe(stored.bytes.toString('hex', 0, stored.length));
+        expect(prepared.uniques).toEqual(uniques);
       }
     }),
   );

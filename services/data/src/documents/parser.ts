@@ -1,20 +1,15 @@
 import { ServiceError, invalid, forbidden, type FieldMessages } from '@granary/shared/errors';
 import { newDocumentId } from '@granary/shared/ids';
-import {
-  compileWatch,
-  readDocument,
-  spliceText,
-  type ScannedDocument,
-  type WatchTree,
-} from '@granary/shared/json/document';
+import { readDocument, spliceText, type ScannedDocument } from '@granary/shared/json/document';
 import { JsonError } from '@granary/shared/json/error';
 import { JsonReader } from '@granary/shared/json/reader';
 import { runToCompletion, runSliced, type Task } from '@granary/shared/concurrency/time-slicing';
-import type { CollectionRef, IndexDescriptor } from '../catalog/collection';
 import { sha256Text } from '../values/sha256';
 import { isName, nameRule } from '../catalog/names';
-import { fieldProblems, SCHEMA_VIOLATION, type FieldRule } from '../catalog/schema';
-import { joinUniques, keyOf, keyText, noKeys, putKey, uniqueText, type FlatKeys, type Key } from '../values/key';
+import { fieldProblems, SCHEMA_VIOLATION } from '../catalog/schema';
+import { OrderedKeys } from '../values/ordered-key';
+import { appendKeys, appendStoredKeys, hasKeyInside, type Default, type DocumentKeys, type UniqueValues } from './keys';
+import type { DocumentRules } from './rules';
 
 /** Documents of one call, at most. Larger sets come in several calls. */
 export const documentsPerCallMax = 10_000;
@@ -29,7 +24,7 @@ const bodyDepth = 66;
  * One document, ready to be written. While a bulk waits for its turn V8 copies whatever each of its documents consists
  * of, so that is few and small objects: no buffer of its own where its text can stand in the body, for buffers are the largest.
  */
-export interface PreparedDocument {
+export interface PreparedDocument extends DocumentKeys {
   id: string;
   /** Its own text, with id and defaults, stands from `start` to `end` of this; mostly in the request's own body. */
   text: Buffer;
@@ -38,47 +33,7 @@ export interface PreparedDocument {
   /** The SHA-256 of its text, a byte in each character. */
   sha256: string;
   deleted: boolean;
-  /** For each index of the handle the key, which may stand in `source`. */
-  keys: Readonly<FlatKeys>;
-  source: Buffer;
-  /** For each index the unique value; undefined where the collection has none. */
-  uniques: ReadonlyArray<string | null> | undefined;
-}
-
-/** What of a collection decides how its documents are read: compiled once for each state of the catalog. */
-export interface DocumentRules {
-  watch: WatchTree;
-  indexes: readonly IndexDescriptor[];
-  /** For each index, whether its value is needed for a unique one: of its own, or of the composite that it is part of. */
-  isUnique: readonly boolean[];
-  hasUniques: boolean;
-  fields: ReadonlyArray<{ name: string; rule: FieldRule }>;
-}
-
-const noRules: DocumentRules = { watch: compileWatch([]), indexes: [], isUnique: [], hasUniques: false, fields: [] };
-const compiled = new WeakMap<CollectionRef, DocumentRules>();
-
-/** The rules of a collection; none for one that does not exist yet. */
-export function rulesOf(handle: CollectionRef | undefined): DocumentRules {
-  if (!handle) return noRules;
-  let rules = compiled.get(handle);
-  if (!rules) {
-    const fields = [...(handle.schema?.fields ?? [])].map(([name, rule]) => ({ name, rule }));
-    // The captures of a document come in this order: indexes first, then the fields of the schema.
-    const paths = [...handle.indexes.map((index) => index.path), ...fields.map(({ name }) => name.split('.'))];
-    const isUnique = handle.indexes.map(({ number }) =>
-      handle.indexes.some((index) => index.number === number && index.unique),
-    );
-    rules = {
-      watch: compileWatch(paths),
-      indexes: handle.indexes,
-      isUnique,
-      hasUniques: isUnique.includes(true),
-      fields,
-    };
-    compiled.set(handle, rules);
-  }
-  return rules;
+  uniques: UniqueValues;
 }
 
 /**
@@ -161,17 +116,31 @@ export function collectionOf(root: string, appId: string): string {
   return collection;
 }
 
+/** What the documents of one body have in common while they are read. */
+interface Preparing {
+  rules: DocumentRules;
+  keys: OrderedKeys;
+  violations: Violations;
+}
+
+/** A document has some bytes of keys for a hundred of its own; more make the buffer grow. */
+const preparing = (bytes: Buffer, rules: DocumentRules): Preparing => ({
+  rules,
+  keys: new OrderedKeys(rules.keys.length === 0 ? 0 : 128 + 16 * rules.keys.length + (bytes.length >>> 4)),
+  violations: new Violations(),
+});
+
 function prepareSingle(reader: JsonReader, rules: DocumentRules): PreparedDocument {
-  const violations = new Violations();
-  const prepared = prepareDocument(reader.bytes, readDocument(reader, rules.watch), rules, violations, 'data');
-  violations.throwAny();
+  const shared = preparing(reader.bytes, rules);
+  const prepared = prepareDocument(reader.bytes, readDocument(reader, rules.watch), shared, 'data');
+  shared.violations.throwAny();
   return prepared;
 }
 
 /** Reads the array of documents that the reader stands at. */
 function* documentSteps(reader: JsonReader, rules: DocumentRules): Task<PreparedDocument[]> {
   const prepared: PreparedDocument[] = [];
-  const violations = new Violations();
+  const shared = preparing(reader.bytes, rules);
   let bytes = 0;
   reader.enterArray();
   while (reader.nextElement()) {
@@ -180,7 +149,7 @@ function* documentSteps(reader: JsonReader, rules: DocumentRules): Task<Prepared
       throw invalid('Too many documents in one call', { data: [message] }, 'LIMIT_EXCEEDED');
     }
     const document = readDocument(reader, rules.watch);
-    const next = prepareDocument(reader.bytes, document, rules, violations, prepared.length);
+    const next = prepareDocument(reader.bytes, document, shared, prepared.length);
     prepared.push(next);
     bytes += next.end - next.start;
     if (bytes > preparedMaxBytes) {
@@ -189,7 +158,7 @@ function* documentSteps(reader: JsonReader, rules: DocumentRules): Task<Prepared
     }
     yield;
   }
-  violations.throwAny();
+  shared.violations.throwAny();
   return prepared;
 }
 
@@ -197,11 +166,11 @@ function* documentSteps(reader: JsonReader, rules: DocumentRules): Task<Prepared
 export function prepareOwnDocument(bytes: Buffer, rules: DocumentRules): PreparedDocument {
   return refusing(() => {
     const reader = new JsonReader(bytes, { maxDepth: bodyDepth });
-    const violations = new Violations();
+    const shared = preparing(bytes, rules);
     const document = readDocument(reader, rules.watch);
     reader.end();
-    const prepared = prepareDocument(bytes, document, rules, violations, 'metadata');
-    violations.throwAny();
+    const prepared = prepareDocument(bytes, document, shared, 'metadata');
+    shared.violations.throwAny();
     return prepared;
   }, 'metadata');
 }
@@ -209,8 +178,7 @@ export function prepareOwnDocument(bytes: Buffer, rules: DocumentRules): Prepare
 function prepareDocument(
   bytes: Buffer,
   document: ScannedDocument,
-  rules: DocumentRules,
-  violations: Violations,
+  { rules, keys, violations }: Preparing,
   place: Place,
 ): PreparedDocument {
   // A soft delete needs no more than an id.
@@ -219,8 +187,10 @@ function prepareDocument(
   const isWhole = document.idType === 'string' && defaults.length === 0;
   const { start, end } = document;
   const body = isWhole ? bytes.subarray(start, end) : spliceText(bytes, document, { id, defaults });
-  const hasOwnKeys = hasIndexInside(rules, defaults);
-  const { keys, uniques } = hasOwnKeys ? keysInside(body, rules) : keysOf(bytes, document, rules, id, defaults);
+  const keysStart = keys.length;
+  const uniques = hasKeyInside(rules, defaults)
+    ? appendStoredKeys(body, rules, keys)
+    : appendKeys(bytes, document, rules, keys, id, defaults);
   return {
     id,
     text: isWhole ? bytes : body,
@@ -229,14 +199,10 @@ function prepareDocument(
     sha256: sha256Text(body),
     deleted: document.deleted,
     keys,
-    source: hasOwnKeys ? body : bytes,
+    keysStart,
+    keysEnd: keys.length,
     uniques,
   };
-}
-
-interface Default {
-  key: string;
-  jsonText: string;
 }
 
 const noDefaults: readonly Default[] = [];
@@ -251,7 +217,7 @@ function checkFields(
 ): readonly Default[] {
   if (rules.fields.length === 0) return noDefaults;
   const defaults: Default[] = [];
-  const firstField = rules.indexes.length;
+  const firstField = rules.keys.length;
   for (const [at, { name, rule }] of rules.fields.entries()) {
     const capture = document.captures[firstField + at];
     // The id that is missing will be made, and a string.
@@ -261,74 +227,6 @@ function checkFields(
       defaults.push({ key: name, jsonText: rule.defaultText });
   }
   return defaults;
-}
-
-/** Whether an index reaches into a default that was added. */
-const hasIndexInside = ({ indexes }: DocumentRules, defaults: readonly Default[]): boolean =>
-  defaults.length > 0 &&
-  indexes.some(({ path: [first, ...rest] }) => rest.length > 0 && defaults.some(({ key }) => key === first));
-
-/** The keys of a document that is given its id and defaults. */
-function keysOf(
-  bytes: Buffer,
-  document: ScannedDocument,
-  rules: DocumentRules,
-  id: string,
-  defaults: readonly Default[],
-): Pick<PreparedDocument, 'keys' | 'uniques'> {
-  const { indexes, isUnique } = rules;
-  const keys = noKeys(indexes.length);
-  const uniques =
-    rules.hasUniques && !document.deleted ? new Array<string | null>(indexes.length).fill(null) : undefined;
-  for (let at = 0; at < indexes.length; at += 1) {
-    const { fieldName, type } = indexes[at]!;
-    const added = addedText(fieldName, id, defaults);
-    if (added === undefined) {
-      const capture = document.captures[at];
-      putKey(keys, at, keyOf(bytes, capture, type));
-      if (uniques && isUnique[at]) uniques[at] = uniqueText(bytes, capture, type);
-    } else {
-      const text = Buffer.from(added);
-      const capture = captureWhole(text);
-      putKey(keys, at, keyText(text, keyOf(text, capture, type)));
-      if (uniques && isUnique[at]) uniques[at] = uniqueText(text, capture, type);
-    }
-  }
-  return { keys, uniques: uniques && joinUniques(indexes, uniques) };
-}
-
-/** The JSON text of a field that a document is given. */
-function addedText(fieldName: string, id: string, defaults: readonly Default[]): string | undefined {
-  if (fieldName === 'id') return JSON.stringify(id);
-  return defaults.length === 0 ? undefined : defaults.find(({ key }) => key === fieldName)?.jsonText;
-}
-
-/** A JSON text of its own, as a capture of all of it. */
-function captureWhole(text: Buffer): NonNullable<ScannedDocument['captures'][number]> {
-  return { type: new JsonReader(text, { maxDepth: 64 }).peekType(), start: 0, end: text.length };
-}
-
-/** The keys of a document's own text, for an index reaches into a default that it was given. */
-function keysInside(body: Buffer, rules: DocumentRules): Pick<PreparedDocument, 'keys' | 'uniques'> {
-  const stored = keysOfStored(body, rules);
-  const keys = noKeys(stored.keys.length);
-  stored.keys.forEach((key, at) => putKey(keys, at, key));
-  return { keys, uniques: stored.uniques };
-}
-
-/** The keys of a text as it is stored, under any rules: what fills a new index. The keys may stand in the text. */
-export function keysOfStored(
-  bytes: Buffer,
-  rules: DocumentRules,
-): { keys: Array<Key | null>; uniques: Array<string | null> } {
-  const { captures, deleted } = readDocument(new JsonReader(bytes, { maxDepth: bodyDepth }), rules.watch, Infinity);
-  const uniques = rules.indexes.map((index, at) =>
-    rules.isUnique[at] && !deleted ? uniqueText(bytes, captures[at], index.type) : null,
-  );
-  return {
-    keys: rules.indexes.map((index, at) => keyOf(bytes, captures[at], index.type)),
-    uniques: joinUniques(rules.indexes, uniques),
-  };
 }
 
 /** Where a document stands: at an index of data, or at a path. */

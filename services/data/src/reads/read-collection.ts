@@ -71,7 +71,7 @@ function indexedFieldsOf(collection: CollectionRef): ReadonlySet<string> {
   let fields = indexedFields.get(collection);
   if (!fields) {
     const usable = collection.indexes.filter(({ status }) => status !== 'failed');
-    fields = new Set(['id', ...usable.map(({ fieldName }) => fieldName)]);
+    fields = new Set(['id', ...usable.flatMap((index) => index.fields)]);
     indexedFields.set(collection, fields);
   }
   return fields;

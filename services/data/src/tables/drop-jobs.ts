@@ -26,6 +26,7 @@ export async function dropCollectionJob({ pool }: JobContext, payload: Record<st
   const views = (payload['view_tables'] as string[]).map((view) => viewTable(found.app_number, BigInt(view)));
   for (const one of [documentsTable(table), historyTable(table), ...views]) await dropTable(pool, one);
   await execute(pool, sql`delete from document_index where collection_number = ${number}`);
+  await execute(pool, sql`delete from indexed_field where collection_number = ${number}`);
   await execute(pool, sql`update collection set dropped_at = now() where number = ${number}`);
   return {};
 }
@@ -50,7 +51,7 @@ export async function dropAppJob(
     if (at % 50 === 49) await report((0.9 * at) / tables.length, `${at + 1} of ${tables.length} tables dropped`);
   }
   await execute(pool, sql`drop schema if exists ${schema}`);
-  for (const table of ['document_index', 'query', 'view'] as const) {
+  for (const table of ['document_index', 'indexed_field', 'query', 'view'] as const) {
     await execute(pool, sql`delete from ${named(table)} where app_number = ${number}`);
   }
   await execute(pool, sql`update application set dropped_at = now() where number = ${number}`);

@@ -4,7 +4,9 @@ import { execute, row, rows, type Pool, type Queryable } from '@granary/shared/p
 import { empty, join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import {
+  descendingKey,
   documentsTable,
+  emptyKey,
   findCollection,
   keyColumn,
   uniqueColumn,
@@ -13,8 +15,9 @@ import {
   type IndexDefinition,
 } from '../catalog/collection';
 import { JobInterruptedError, type JobContext, type Report } from '../jobs/queue';
-import { keysOfStored, rulesOf } from '../documents/parser';
-import { keyText } from '../values/key';
+import { appendStoredKeys, keyArrays } from '../documents/keys';
+import { compileRules, type DocumentRules } from '../documents/rules';
+import { OrderedKeys } from '../values/ordered-key';
 import { bumpCatalogRevision, lockApp } from '../catalog/app-lock';
 import { findApp } from '../catalog/app';
 
@@ -29,9 +32,9 @@ const buildTimeoutMs = 3_600_000;
 /** Builds take turns within a database: each reads a whole table. */
 const buildLock = 7_265_002;
 
-/** Names of the Postgres indexes that an index may have: its keys, the rows of a composite that lack one, unique values. */
+/** Names of the Postgres indexes that an index may have: its keys, those rows of a composite that lack one, unique values. */
 const keyIndexName = (number: bigint): Sql => named('i_', number);
-const restIndexName = (number: bigint): Sql => named('r_', number);
+const emptyIndexName = (number: bigint): Sql => named('n_', number);
 const uniqueIndexName = (number: bigint): Sql => named('q_', number);
 
 /** The number of the index whose uniqueness a Postgres constraint guards. */
@@ -67,8 +70,9 @@ export function duplicates({ fields }: Pick<IndexDefinition, 'fields'>): Service
 }
 
 /**
- * Makes the btree of the keys, for a composite one of the rows that it has no place for in an order, and, for a unique index, the constraint that refuses a second value. That one is checked
- * at the end of a statement, so that two documents of one commit may exchange their values.
+ * Makes the btree of the keys; for a composite one of the rows that lack a value, as they come in an order that
+ * descends; and for a unique index the constraint that refuses a second value. That one is checked at the end of a
+ * statement, so that two documents of one commit may exchange their values.
  */
 export async function createPostgresIndexes(
   db: Queryable,
@@ -81,11 +85,15 @@ export async function createPostgresIndexes(
   const keys = index.keys.map(keyColumn);
   await execute(db, sql`create index ${how} ${keyIndexName(index.number)} on ${on} (${join(keys, ', ')}, id)`);
   if (keys.length > 1) {
-    const rest = join(
-      keys.map((key) => sql`${key} is null`),
+    const lacksValue = join(
+      keys.map((key) => sql`${key} = ${emptyKey}`),
       ' or ',
     );
-    await execute(db, sql`create index ${how} ${restIndexName(index.number)} on ${on} (${keys[0]!}, id) where ${rest}`);
+    const descending = join(keys.map(descendingKey), ', ');
+    await execute(
+      db,
+      sql`create index ${how} ${emptyIndexName(index.number)} on ${on} (${descending}, id) where ${lacksValue}`,
+    );
   }
   if (!index.unique || (await hasConstraint(db, table.appNumber, index.number))) return;
   const name = uniqueIndexName(index.number);
@@ -94,6 +102,17 @@ export async function createPostgresIndexes(
     db,
     sql`alter table ${on} add constraint ${name} unique using index ${name} deferrable initially immediate`,
   );
+}
+
+/** Drops what an index was read by; what guards the uniqueness of one stays. */
+export async function dropKeyIndexes(
+  db: Queryable,
+  table: { appNumber: bigint },
+  index: Pick<IndexDefinition, 'number'>,
+): Promise<void> {
+  for (const name of [keyIndexName(index.number), emptyIndexName(index.number)]) {
+    await execute(db, sql`drop index if exists ${named('a_', table.appNumber, '.')}${name}`);
+  }
 }
 
 async function hasConstraint(db: Queryable, appNumber: bigint, number: bigint): Promise<boolean> {
@@ -112,7 +131,7 @@ export async function fillKeys(
   update: (statement: Sql) => Promise<unknown>,
   report: Report | undefined,
 ): Promise<void> {
-  const rules = rulesOf({ ...handle, indexes: index.keys, schema: undefined });
+  const rules = compileRules(index.keys, [index], undefined);
   const table = documentsTable(handle);
   // Inside a transaction there is no vacuum, and no need of it: only a build beside the writers reports.
   const vacuums = report !== undefined;
@@ -120,7 +139,7 @@ export async function fillKeys(
   let done = 0;
   let batches = 0;
   for (;;) {
-    const batch = await rows<{ id: string; body: string; version: bigint }>(
+    const batch = await rows<StoredRow>(
       db,
       sql`select id, body, version
           from (select *, sum(octet_length(body)) over (order by id) - octet_length(body) as bytes_before
@@ -128,32 +147,7 @@ export async function fillKeys(
           where bytes_before < ${fillBatchBytes} order by id`,
     );
     if (batch.length === 0) return;
-    const values = batch.map(({ body }) => {
-      const bytes = Buffer.from(body);
-      const { keys, uniques } = keysOfStored(bytes, rules);
-      return { keys: keys.map((key) => keyText(bytes, key)), uniques };
-    });
-    // Columns and their values; the texts of keys are cast where they are used.
-    const columns = index.keys.map((key, at) => ({
-      column: keyColumn(key),
-      name: named('key', BigInt(at)),
-      value: sql`v.${named('key', BigInt(at))}::jsonb`,
-      texts: values.map(({ keys }) => keys[at] ?? null),
-    }));
-    if (index.unique) {
-      const texts = values.map(({ uniques }) => uniques[0] ?? null);
-      columns.push({ column: uniqueColumn(index), name: sql`unique_value`, value: sql`v.unique_value`, texts });
-    }
-    const each = (part: (column: (typeof columns)[number]) => Sql, separator: string) =>
-      join(columns.map(part), separator);
-    await update(
-      sql`update ${table} t set ${each(({ column, value }) => sql`${column} = ${value}`, ', ')}
-          from unnest(${batch.map(({ id }) => id)}::text[], ${batch.map(({ version }) => version.toString())}::int8[],
-                      ${each(({ texts }) => sql`${texts}::text[]`, ', ')})
-               as v(id, version, ${each(({ name }) => name, ', ')})
-          where t.id = v.id and t.version = v.version
-            and (${each(({ column, value }) => sql`t.${column} is distinct from ${value}`, ' or ')})`,
-    );
+    await update(fillingBatch(table, index, rules, batch));
     last = batch.at(-1)!.id;
     done += batch.length;
     // Each update leaves a dead row behind: without this the table would double.
@@ -161,6 +155,34 @@ export async function fillKeys(
     if (vacuums && batches % vacuumEveryBatches === 0) await execute(db, sql`vacuum ${table}`);
     await report?.(Math.min(0.8, (0.8 * done) / Math.max(1, Number(handle.rowCount))), `${done} documents read`);
   }
+}
+
+interface StoredRow {
+  id: string;
+  body: string;
+  version: bigint;
+}
+
+/** Writes the keys and unique values of rows that are still as they were read, where they differ. */
+function fillingBatch(table: Sql, index: IndexDefinition, rules: DocumentRules, batch: readonly StoredRow[]): Sql {
+  const keys = new OrderedKeys(batch.length * index.keys.length * 32);
+  const filled = batch.map(({ body }) => {
+    const keysStart = keys.length;
+    const uniques = appendStoredKeys(Buffer.from(body), rules, keys);
+    return { keys, keysStart, keysEnd: keys.length, uniques };
+  });
+  const arrays = keyArrays(index.keys.length, filled).map((array) => sql`${array}::bytea[]`);
+  const columns = index.keys.map(keyColumn);
+  if (index.unique) {
+    arrays.push(sql`${filled.map(({ uniques }) => uniques?.[0] ?? null)}::text[]`);
+    columns.push(uniqueColumn(index));
+  }
+  const each = (part: (column: Sql) => Sql, separator: string) => join(columns.map(part), separator);
+  return sql`update ${table} t set ${each((column) => sql`${column} = v.${column}`, ', ')}
+    from unnest(${batch.map(({ id }) => id)}::text[], ${batch.map(({ version }) => version.toString())}::int8[], ${join(arrays, ', ')})
+         as v(id, version, ${join(columns, ', ')})
+    where t.id = v.id and t.version = v.version
+      and (${each((column) => sql`t.${column} is distinct from v.${column}`, ' or ')})`;
 }
 
 /** An index that is to be built, as it was when the build began. */
@@ -179,7 +201,7 @@ async function findBuilding(pool: Pool, payload: Record<string, unknown>): Promi
     sql`select xmin::text as version from document_index where number = ${number}`,
   );
   const handle = await findCollection(pool, app, String(payload['collection']));
-  const index = handle?.definitions.find((candidate) => candidate.number === number);
+  const index = handle?.indexes.find((candidate) => candidate.number === number);
   return handle && index && state ? { handle, index, version: state.version } : undefined;
 }
 
@@ -224,7 +246,7 @@ async function build(pool: Pool, { handle, index }: Building, report: Report): P
     // To wait inside Postgres would hold a snapshot, and the build that has its turn waits for all older ones.
     const turn = await row<{ taken: boolean }>(connection, sql`select pg_try_advisory_lock(${buildLock}) as taken`);
     if (!turn?.taken) throw new JobInterruptedError('another index is being built');
-    await dropLeftovers(connection, handle.appNumber, index.number);
+    await dropLeftovers(connection, handle, index);
     // Writers of the same rows in another order would make a deadlock, so each batch is written under the head's lock.
     const update = (statement: Sql) =>
       retriedTransaction(pool, async (tx) => {
@@ -260,22 +282,24 @@ async function endBuild(pool: Pool, { handle, index, version }: Building, status
         tx,
         sql`alter table ${documentsTable(handle)} drop constraint if exists ${uniqueIndexName(index.number)}`,
       );
-      for (const name of [keyIndexName(index.number), restIndexName(index.number), uniqueIndexName(index.number)]) {
-        await execute(tx, sql`drop index if exists ${named('a_', handle.appNumber, '.')}${name}`);
-      }
+      await execute(
+        tx,
+        sql`drop index if exists ${named('a_', handle.appNumber, '.')}${uniqueIndexName(index.number)}`,
+      );
+      await dropKeyIndexes(tx, handle, index);
     }
     await bumpCatalogRevision(tx, handle.appNumber);
   });
 }
 
 /** Drops the old btrees of the keys, and a unique one that was left INVALID; a valid one goes on guarding. */
-async function dropLeftovers(db: Queryable, appNumber: bigint, number: bigint): Promise<void> {
-  const schema = named('a_', appNumber, '.');
-  await execute(db, sql`drop index if exists ${schema}${keyIndexName(number)}`);
-  await execute(db, sql`drop index if exists ${schema}${restIndexName(number)}`);
+async function dropLeftovers(db: Queryable, table: { appNumber: bigint }, index: IndexDefinition): Promise<void> {
+  await dropKeyIndexes(db, table, index);
+  const name = `a_${table.appNumber}.q_${index.number}`;
   const invalidLeft = await row(
     db,
-    sql`select from pg_index where not indisvalid and indexrelid = to_regclass(${`a_${appNumber}.q_${number}`})`,
+    sql`select from pg_index where not indisvalid and indexrelid = to_regclass(${name})`,
   );
-  if (invalidLeft) await execute(db, sql`drop index if exists ${schema}${uniqueIndexName(number)}`);
+  if (!invalidLeft) return;
+  await execute(db, sql`drop index if exists ${named('a_', table.appNumber, '.')}${uniqueIndexName(index.number)}`);
 }

@@ -1,31 +1,85 @@
-const RFC3339 = /^(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,6}))?(?:([Zz])|([+-])(\d{2}):(\d{2}))$/;
+const ZERO = 0x30;
+/** Bytes of `2024-01-01T00:00:00`, which every instant begins with. */
+const secondsEnd = 19;
+const daysOfMonth = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+
+/** The number that `count` digits make; NaN where one of them is no digit. */
+function digitsAt(bytes: Buffer, at: number, count: number): number {
+  let value = 0;
+  for (let i = at; i < at + count; i += 1) {
+    const digit = (bytes[i] ?? 0) - ZERO;
+    value = digit >= 0 && digit <= 9 ? value * 10 + digit : NaN;
+  }
+  return value;
+}
+
+const isLeap = (year: number): boolean => year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
+
+/** Days from 1970-01-01 to a day of the proleptic Gregorian calendar; NaN for a day that there is not. */
+function epochDay(year: number, month: number, day: number): number {
+  if (!(year >= 1 && month >= 1 && month <= 12 && day >= 1)) return NaN;
+  if (day > daysOfMonth[month - 1]! + (month === 2 && isLeap(year) ? 1 : 0)) return NaN;
+  // Years that begin in March: the leap day is the last of its year.
+  const shifted = month > 2 ? year : year - 1;
+  const ofYear = Math.floor((153 * (month > 2 ? month - 3 : month + 9) + 2) / 5) + day - 1;
+  const leapDays = Math.floor(shifted / 4) - Math.floor(shifted / 100) + Math.floor(shifted / 400);
+  return shifted * 365 + leapDays + ofYear - 719_468;
+}
+
+/** Where the fraction of an instant ends; where it has none, the end of its seconds. */
+function fractionEnd(bytes: Buffer, start: number, end: number): number {
+  let at = start + secondsEnd;
+  if (bytes[at] !== 0x2e) return at;
+  do at += 1;
+  while (at < end && bytes[at]! >= ZERO && bytes[at]! <= 0x39);
+  return at;
+}
+
+/** Seconds east of UTC that the offset of an instant says; NaN for any other text. */
+function offsetSeconds(bytes: Buffer, at: number, end: number): number {
+  const sign = bytes[at];
+  if (end - at === 1) return sign === 0x5a || sign === 0x7a ? 0 : NaN;
+  if (end - at !== 6 || (sign !== 0x2b && sign !== 0x2d) || bytes[at + 3] !== 0x3a) return NaN;
+  const [hours, minutes] = [digitsAt(bytes, at + 1, 2), digitsAt(bytes, at + 4, 2)];
+  if (!(hours <= 15 && minutes <= 59)) return NaN;
+  return (sign === 0x2d ? -1 : 1) * (hours * 3600 + minutes * 60);
+}
+
+/**
+ * The whole seconds since the epoch of an instant that stands from `start` up to, without it, `end`: RFC 3339 with an
+ * offset and at most six decimals, for Postgres keeps microseconds. NaN for any other text.
+ */
+export function instantSeconds(bytes: Buffer, start: number, end: number): number {
+  if (end - start < secondsEnd + 1 || bytes[start + 4] !== 0x2d || bytes[start + 7] !== 0x2d) return NaN;
+  const separator = bytes[start + 10];
+  if (separator !== 0x54 && separator !== 0x74 && separator !== 0x20) return NaN;
+  if (bytes[start + 13] !== 0x3a || bytes[start + 16] !== 0x3a) return NaN;
+  const day = epochDay(digitsAt(bytes, start, 4), digitsAt(bytes, start + 5, 2), digitsAt(bytes, start + 8, 2));
+  const [hour, minute] = [digitsAt(bytes, start + 11, 2), digitsAt(bytes, start + 14, 2)];
+  const second = digitsAt(bytes, start + 17, 2);
+  if (!(hour <= 23 && minute <= 59 && second <= 59)) return NaN;
+  const decimalsEnd = fractionEnd(bytes, start, end);
+  const decimals = decimalsEnd - start - secondsEnd;
+  if (decimals === 1 || decimals > 7) return NaN;
+  return day * 86_400 + hour * 3600 + minute * 60 + second - offsetSeconds(bytes, decimalsEnd, end);
+}
+
+/** The microseconds of an instant after its whole seconds. */
+export function instantMicros(bytes: Buffer, start: number, end: number): number {
+  const from = start + secondsEnd + 1;
+  const count = Math.max(0, fractionEnd(bytes, start, end) - from);
+  return count === 0 ? 0 : digitsAt(bytes, from, count) * 10 ** (6 - count);
+}
 
 /**
  * The instant of RFC 3339 text with an offset, as seconds since the epoch in decimal text with up to six decimals;
- * undefined for any other text. Postgres keeps microseconds, so more than six decimals are not taken for a date.
+ * undefined for any other text.
  */
 export function parseInstant(text: string): string | undefined {
-  const match = RFC3339.exec(text);
-  if (!match) return undefined;
-  const [year, month, day, hour, minute, second] = match.slice(1, 7).map(Number) as [
-    number,
-    number,
-    number,
-    number,
-    number,
-    number,
-  ];
-  const [offsetHours, offsetMinutes] = [Number(match[10] ?? 0), Number(match[11] ?? 0)];
-  if (hour > 23 || minute > 59 || second > 59 || offsetHours > 15 || offsetMinutes > 59 || year < 1) return undefined;
-  const date = new Date(0);
-  date.setUTCFullYear(year, month - 1, day);
-  date.setUTCHours(hour, minute, second);
-  // A day that the month does not have rolls over into the next.
-  if (month < 1 || date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) return undefined;
-  const offsetS = (match[9] === '-' ? -1 : 1) * (offsetHours * 3600 + offsetMinutes * 60);
-  const seconds = date.getTime() / 1000 - offsetS;
-  const micros = BigInt(seconds) * 1_000_000n + BigInt((match[7] ?? '').padEnd(6, '0'));
-  return microsToText(micros);
+  const bytes = Buffer.from(text);
+  const seconds = instantSeconds(bytes, 0, bytes.length);
+  if (Number.isNaN(seconds)) return undefined;
+  return microsToText(BigInt(seconds) * 1_000_000n + BigInt(instantMicros(bytes, 0, bytes.length)));
 }
 
 function microsToText(micros: bigint): string {

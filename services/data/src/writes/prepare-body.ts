@@ -4,7 +4,8 @@ import { SCHEMA_VIOLATION } from '../catalog/schema';
 import { linkContent, type Entry, type LinkContent } from '../commit/hash-chain';
 import type { CallCommitter } from '../commit/tracing';
 import { sizeClassOf } from '../commit/write';
-import { prepareBody, prepareLargeBody, rulesOf, type PreparedDocument } from '../documents/parser';
+import { prepareBody, prepareLargeBody, type PreparedDocument } from '../documents/parser';
+import { rulesOf } from '../documents/rules';
 
 /** The documents of a `/store` body, as they are written to a collection in one state of the catalog. */
 export interface PreparedBody {

@@ -2,7 +2,8 @@ import { ServiceError } from '@granary/shared/errors';
 import type { ValidateDocumentsRequest } from '@granary/shared/gen/granary/data/v1/ValidateDocumentsRequest';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { requireCollection } from '../catalog/collection';
-import { prepareBody, rulesOf } from '../documents/parser';
+import { prepareBody } from '../documents/parser';
+import { rulesOf } from '../documents/rules';
 
 /** Says whether documents would be stored, without storing them: `{"valid": …, "errors": {…}}`. */
 export async function validateDocuments(pool: Pool, request: ValidateDocumentsRequest): Promise<Buffer> {

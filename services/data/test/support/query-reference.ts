@@ -1,3 +1,4 @@
+import { compareDecimals } from '../../src/values/decimal';
 import { parseInstant } from '../../src/values/instant';
 
 /** What a test asks for, beside the JSON that says so: the language's meaning once more, as plainly as it goes. */
@@ -100,9 +101,11 @@ function scalarOrder(a: unknown, b: unknown): number {
 
 const kinds = ['string', 'number', 'boolean', 'array', 'object'];
 
-function kindOf(value: unknown): number {
+function kindOf(value: unknown, instant: string | undefined): number {
   if (value === missing || value === null) return -1;
-  return Array.isArray(value) ? 3 : kinds.indexOf(typeof value);
+  // The instants of a date field come before other text.
+  if (instant !== undefined) return 0;
+  return 1 + (Array.isArray(value) ? 3 : kinds.indexOf(typeof value));
 }
 
 /**
@@ -110,14 +113,13 @@ function kindOf(value: unknown): number {
  * arrays, and between two objects.
  */
 export function sortOrder(a: unknown, b: unknown, descending: boolean, isDate: boolean): number | undefined {
-  const [x, y] = [a, b].map((value) => {
-    const instant = isDate && typeof value === 'string' ? parseInstant(value) : undefined;
-    return instant === undefined ? value : Number(instant);
-  });
-  const [kindOfX, kindOfY] = [kindOf(x), kindOf(y)];
-  if (kindOfX < 0 || kindOfY < 0) return kindOfY === kindOfX ? 0 : kindOfX < 0 ? 1 : -1;
-  if (kindOfX !== kindOfY) return descending ? kindOfY - kindOfX : kindOfX - kindOfY;
-  if (kindOfX >= 3) return canonical(x) === canonical(y) ? 0 : undefined;
-  const order = scalarOrder(x, y);
+  const [instantOfA, instantOfB] = [a, b].map((value) =>
+    isDate && typeof value === 'string' ? parseInstant(value) : undefined,
+  );
+  const [kindOfA, kindOfB] = [kindOf(a, instantOfA), kindOf(b, instantOfB)];
+  if (kindOfA < 0 || kindOfB < 0) return kindOfB === kindOfA ? 0 : kindOfA < 0 ? 1 : -1;
+  if (kindOfA !== kindOfB) return descending ? kindOfB - kindOfA : kindOfA - kindOfB;
+  if (kindOfA >= 4) return canonical(a) === canonical(b) ? 0 : undefined;
+  const order = kindOfA === 0 ? compareDecimals(instantOfA!, instantOfB!) : scalarOrder(a, b);
   return descending ? -order : order;
 }

@@ -22,7 +22,6 @@ export class IndexPageReader implements RowReader<Page | undefined> {
   readonly #records: RecordsWriter;
   #rows = 0;
   #isPlaced = true;
-  #hasRest = false;
   #last: Buffer | undefined;
 
   /** `asked` is how many rows were asked for. */
@@ -36,7 +35,6 @@ export class IndexPageReader implements RowReader<Page | undefined> {
   row(row: Row): void {
     this.#rows += 1;
     if (row.isNull(0)) this.#isPlaced = false;
-    if (this.#rows === 1 && this.#plan.rest === 'flagged') this.#hasRest = row.text(1) === 't';
     if (!this.#isPlaced || this.#rows > this.#limit) return;
     if (this.#projection === 'all') {
       this.#records.addColumn(row, 0);
@@ -47,21 +45,9 @@ export class IndexPageReader implements RowReader<Page | undefined> {
   }
 
   end(): Page | undefined {
-    if (!this.#isPlaced || !this.#isComplete()) return undefined;
+    if (!this.#isPlaced) return undefined;
     const hasMore = this.#rows > this.#limit;
     this.#plan.answerSize.learn(this.#records.count, this.#records.length, this.#rows >= this.#limit);
     return { records: this.#records, hasMore, last: hasMore ? { body: this.#last ?? this.#records.last } : undefined };
-  }
-
-  /** Whether nothing of the rest belongs to the page, or behind it where it is the last one. */
-  #isComplete(): boolean {
-    switch (this.#plan.rest) {
-      case 'none':
-        return true;
-      case 'excluded':
-        return this.#rows > 0;
-      case 'flagged':
-        return this.#rows > this.#limit || (this.#rows > 0 && !this.#hasRest);
-    }
   }
 }

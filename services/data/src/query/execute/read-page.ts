@@ -9,9 +9,9 @@ import type { IndexReads, ReadDatabases } from './read-scheduler';
 import { isAll } from '../language/filter';
 import { IndexPageReader, type Page } from './index-page';
 import { indexRead } from '../sql/index-scan-sql';
-import { decidingTerms, pageStatement, sortedPage, type PageRequest } from '../plan/order';
+import { decidingTerms, type PageRequest } from '../plan/order';
+import { pageStatement } from '../sql/page-sql';
 import { RecordsWriter } from './page-buffer';
-import { sourceFor } from '../plan/index-selection';
 import type { Source } from '../plan/relation';
 
 export const RESULT_TOO_LARGE = 'RESULT_TOO_LARGE';
@@ -101,10 +101,10 @@ async function readByPool(db: Queryable, source: Source, wanted: PageRequest, pr
 type TextRow = PageRow & { body: string };
 
 async function pageRows(db: Queryable, source: Source, page: PageRequest): Promise<TextRow[]> {
-  const { statement, mayBeCut } = pageStatement(source, page);
-  const found = await rows<TextRow & { cut?: boolean }>(db, bounded(source, statement));
-  if (!mayBeCut || !found.some(({ cut }) => cut === true)) return found;
-  return rows<TextRow>(db, bounded(source, sortedPage(source, page)));
+  const { statement, sorted } = pageStatement(source, page);
+  const found = await rows<TextRow & { truncated?: boolean }>(db, bounded(source, statement));
+  if (!sorted || !found.some(({ truncated }) => truncated === true)) return found;
+  return rows<TextRow>(db, bounded(source, sorted()));
 }
 
 /** Ends the rows after the one with which they exceed the limit. A window without an order keeps that of its input. */
@@ -131,7 +131,7 @@ async function totalOf(
 }
 
 async function countDocuments(db: Queryable, source: Source, { find }: Pick<ReadOptions, 'find'>): Promise<bigint> {
-  const compiler = new Compiler(sourceFor(source, find));
+  const compiler = new Compiler(source);
   const where = compiler.where(find);
   const counted = await row<{ total: bigint }>(db, sql`select count(*) as total from ${compiler.records()} ${where}`);
   return counted?.total ?? 0n;

@@ -3,21 +3,19 @@ import { invalid } from '@granary/shared/errors';
 import { arrayStep } from '@granary/shared/json/document';
 import { JsonReader } from '@granary/shared/json/reader';
 import { readJson, readValue, toText, type JsonValue } from '@granary/shared/json/value';
-import { join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
-import { parseInstant } from '../../values/instant';
-import { keyBytesMax } from '../../values/key';
-import { always, never } from '../sql/filter-sql';
 import type { Condition, Path } from '../language/filter';
 import type { SortTerm } from './order';
 import type { Source } from './relation';
 
 export const INVALID_CURSOR = 'INVALID_CURSOR';
 
+/** Of what a cursor holds; one of another version is not read. */
+const formatVersion = 2;
 /** A cursor with more than this in it (the sort values of one record) is not given out: it has to fit a URL. */
 const payloadBytesMax = 8 * 1024;
 const digestBytes = 16;
 /** A row of a view may hold whole documents below the steps of a path. */
-const recordDepthMax = 128;
+export const recordDepthMax = 128;
 
 /** The place of a record in an order: JSON texts of what it is sorted by, null for missing and null, and its id. */
 export interface Position {
@@ -82,7 +80,7 @@ function digestOf({ source, find, terms, descending }: CursorScope, payload: Buf
   const order = terms.map((term) => [term.path, term.descending, source.dates.has(term.path.join('.'))]);
   const conditions = find.kind === 'and' ? find.conditions : [find];
   // The order of conditions means nothing, and that of parameters in a URL may change on the way.
-  const query = [source.identity, order, descending, conditions.map(textOf).sort()];
+  const query = [formatVersion, source.identity, order, descending, conditions.map(textOf).sort()];
   const bytes = Buffer.concat([Buffer.from(`${JSON.stringify(query)}\0`), payload]);
   return hash('sha256', bytes, 'buffer').subarray(0, digestBytes);
 }
@@ -100,13 +98,14 @@ export interface PageRow {
 }
 
 /** The place of a record that was read. */
-export function positionOf({ source, terms }: CursorScope, last: PageRow): Position {
+export function positionOf({ terms }: Pick<CursorScope, 'terms'>, last: PageRow): Position {
   const bytes = typeof last.body === 'string' ? Buffer.from(last.body) : last.body;
   const values = terms.map(({ path }) => {
     const value = valueAt(bytes, path);
     if (value === undefined || value === null) return null;
-    const instant = typeof value === 'string' && source.dates.has(path.join('.')) ? parseInstant(value) : undefined;
-    return instant ?? toText(value);
+    // What is in an array or an object does not tell its place.
+    if (Array.isArray(value)) return '[]';
+    return value instanceof Map ? '{}' : toText(value);
   });
   // A stored text has its id, as a string.
   const id = last.id ?? (valueAt(bytes, ['id']) as string);
@@ -146,62 +145,4 @@ function goTo(reader: JsonReader, step: string): boolean {
     default:
       return false;
   }
-}
-
-/** Whether the text is that of an array or an object. */
-export const isCompound = (text: string | null | undefined): boolean => /^[[{]/.test(text ?? '');
-
-/** Whether a text may be that of a string whose key is cut, so that its key does not tell its place. */
-export function mayExceedKey(text: string | null | undefined): boolean {
-  if (!text?.startsWith('"')) return false;
-  return Buffer.byteLength(JSON.parse(text) as string) > keyBytesMax - 4;
-}
-
-const beyond = (descending: boolean): Sql => trusted(descending ? '<' : '>');
-
-/** Rows whose id follows that of a place, of which all else is equal. */
-export function idAfter(source: Source, { id, version }: Position, descending: boolean): Sql {
-  const operator = beyond(descending);
-  return source.tieColumn
-    ? sql`(t.id, ${source.tieColumn}) ${operator} (${id}::text, ${version ?? '0'}::int8)`
-    : sql`t.id ${operator} ${id}::text`;
-}
-
-/** Rows that follow a place by a value, an array or an object or nothing of these, or by what comes after it. */
-export function valueAfter(value: Sql, text: string, descending: boolean, then: Sql): Sql {
-  const rank = trusted(text.startsWith('[') ? '1' : text.startsWith('{') ? '2' : '0');
-  return sql`((sort_rank(${value}), ${value}) ${beyond(descending)} (${rank}, ${text}::jsonb)
-    or (${value} = ${text}::jsonb and ${then}))`;
-}
-
-/** Rows that follow a place in the order by some values, whatever their types are; null comes last. */
-export function rowsAfter(
-  terms: ReadonlyArray<{ value: Sql; after: string | null | undefined; descending: boolean }>,
-  ids: Sql,
-): Sql {
-  return terms.reduceRight((then, { value, after, descending }) => {
-    if (after === null || after === undefined) return sql`(${value} is null and ${then})`;
-    return sql`(${value} is null or ${valueAfter(value, after, descending, then)})`;
-  }, ids);
-}
-
-/**
- * Rows that follow a place by their keys. Keys are scalars: a place at an array, an object or nothing comes before
- * or after all keys that are equal so far.
- */
-export function keysAfter(
-  keys: readonly Sql[],
-  texts: ReadonlyArray<string | null>,
-  id: string,
-  descending: boolean,
-): Sql {
-  const operator = beyond(descending);
-  const end = texts.findIndex((text) => text === null || isCompound(text));
-  const equal = end < 0 ? keys : keys.slice(0, end);
-  const bounds = texts.slice(0, equal.length).map((text) => sql`${text}::jsonb`);
-  if (end < 0)
-    return sql`(${join([...keys, sql`t.id`], ', ')}) ${operator} (${join([...bounds, sql`${id}::text`], ', ')})`;
-  const followsAll = descending && texts[end] !== null;
-  if (end === 0) return followsAll ? always : never;
-  return sql`(${join(equal, ', ')}) ${operator}${followsAll ? trusted('=') : trusted('')} (${join(bounds, ', ')})`;
 }

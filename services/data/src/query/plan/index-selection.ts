@@ -1,5 +1,7 @@
-import { Compiler } from '../sql/filter-sql';
+import type { Sql } from '@granary/shared/postgres/sql';
+import { orderedKey } from '../../values/ordered-key';
 import type { Condition } from '../language/filter';
+import type { Order } from './order';
 import type { ServingIndex, Source } from './relation';
 
 /** The conditions that every match fulfils. */
@@ -8,48 +10,43 @@ function* conjuncts(find: Condition): Generator<Condition> {
   else yield find;
 }
 
-/** The fields that all matches have with the same value, and with the same key where they have one. */
-export function fixedFields(source: Source, find: Condition): ReadonlySet<string> {
-  const compiler = new Compiler(source);
-  const fixed = new Set<string>();
+/** The keys of the fields that have the same value in all matches. */
+export function fixedKeys(source: Source, find: Condition): ReadonlyMap<string, Buffer> {
+  const fixed = new Map<string, Buffer>();
   for (const condition of conjuncts(find)) {
-    if (condition.kind === 'is' && compiler.fixesKey(condition.path, condition.value)) {
-      fixed.add(condition.path.join('.'));
-    }
+    if (condition.kind !== 'is' && condition.kind !== 'empty') continue;
+    const name = condition.path.join('.');
+    if (name === 'id' && source.hasIdColumn) continue;
+    fixed.set(name, orderedKey(condition.kind === 'is' ? condition.value : null, source.dates.has(name)));
   }
   return fixed;
 }
 
-/**
- * The source with the columns of the composite index that narrows the matches down the most: whose first columns are
- * fixed, and the next perhaps bounded. The source itself where a single index does as well.
- */
-export function sourceFor(source: Source, find: Condition): Source {
-  const composites = source.indexes.filter(({ fields }) => fields.length > 1);
-  if (composites.length === 0) return source;
-  const fixed = fixedFields(source, find);
-  const bounded = new Set<string>();
-  for (const condition of conjuncts(find)) {
-    if ('path' in condition && ['range', 'in', 'text'].includes(condition.kind)) bounded.add(condition.path.join('.'));
-  }
-  const run = (fields: readonly string[]): number => {
-    const end = fields.findIndex((field) => !fixed.has(field));
-    if (end < 0) return fields.length;
-    return bounded.has(fields[end]!) ? end + 0.5 : end;
-  };
-  let best: ServingIndex | undefined;
-  let most = 1;
-  for (const index of composites) {
-    if (run(index.fields) <= most) continue;
-    best = index;
-    most = run(index.fields);
-  }
-  return best ? withKeysOf(source, best) : source;
+/** An index that gives an order: the columns that the query fixes, each with its key, and those of the order. */
+export interface OrderingIndex {
+  fixed: ReadonlyArray<{ column: Sql; key: Buffer }>;
+  free: readonly Sql[];
 }
 
-/** The source, its fields read by the columns of this index where it has them. */
-export function withKeysOf(source: Source, index: ServingIndex): Source {
-  const keys = new Map(source.keys);
-  index.fields.forEach((field, at) => keys.set(field, index.columns[at]!));
-  return { ...source, keys };
+/** An index whose columns, but for those that the query fixes, are the order; the one with the most columns. */
+export function orderingIndex(
+  source: Source,
+  find: Condition,
+  { terms, descending }: Order,
+): OrderingIndex | undefined {
+  if (terms.length === 0 || terms.some((term) => term.descending !== descending)) return undefined;
+  const wanted = terms.map(({ path }) => path.join('.'));
+  const fixed = fixedKeys(source, find);
+  let best: ServingIndex | undefined;
+  for (const index of source.indexes) {
+    const free = index.fields.filter((field) => !fixed.has(field));
+    const serves = free.length === wanted.length && free.every((field, at) => field === wanted[at]);
+    if (serves && (!best || index.fields.length > best.fields.length)) best = index;
+  }
+  if (!best) return undefined;
+  const columns = best.fields.map((field, at) => ({ column: best.columns[at]!, key: fixed.get(field) }));
+  return {
+    fixed: columns.flatMap(({ column, key }) => (key ? [{ column, key }] : [])),
+    free: columns.flatMap(({ column, key }) => (key ? [] : [column])),
+  };
 }

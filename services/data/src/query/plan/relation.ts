@@ -2,6 +2,7 @@ import { empty, sql, type Sql } from '@granary/shared/postgres/sql';
 import {
   documentsTable,
   historyTable,
+  indexedType,
   keyColumn,
   schemaType,
   viewTable,
@@ -29,7 +30,7 @@ export interface Source {
   hasIdColumn: boolean;
   /** Orders records of one id, after t.id. */
   tieColumn: Sql | undefined;
-  /** The key column of each field path that an index serves. */
+  /** The key column of each field path that a ready index is over. */
   keys: ReadonlyMap<string, Sql>;
   /** The indexes that are ready, single and composite. */
   indexes: readonly ServingIndex[];
@@ -61,24 +62,19 @@ export function documentsOf(handle: CollectionRef, options: DocumentsOptions): S
 function makeSource(handle: CollectionRef, { includeHistory, includeDeleted }: DocumentsOptions): Source {
   const dates = new Set<string>();
   for (const [path, rule] of handle.schema?.fields ?? []) if (rule.type === 'date') dates.add(path);
-  for (const index of handle.indexes)
-    if (index.type === 'date' && index.status !== 'failed') dates.add(index.fieldName);
-
-  // The keys of a date are instants, so an index of another type over the same field is of no use, or the reverse.
+  for (const index of handle.indexes) {
+    if (index.status !== 'failed') for (const { isDate, name } of index.keys) if (isDate) dates.add(name);
+  }
+  // The keys of a date are instants, so an index with other keys of the same field is of no use, or the reverse.
   const serves = (index: IndexDefinition) =>
-    !includeHistory &&
-    index.status === 'ready' &&
-    index.keys.every((key) => (key.type === 'date') === dates.has(key.fieldName));
-  const indexes: ServingIndex[] = handle.definitions.filter(serves).map(({ fields, keys }) => ({
-    fields,
-    columns: keys.map((key) => sql`t.${keyColumn(key)}`),
-  }));
+    !includeHistory && index.status === 'ready' && index.keys.every((key) => key.isDate === dates.has(key.name));
+  const ready = handle.indexes.filter(serves);
+  const indexes = ready.map(({ fields, keys }) => ({ fields, columns: keys.map((key) => sql`t.${keyColumn(key)}`) }));
   const keys = new Map<string, Sql>();
-  // A column of a composite index is better than none; its first column serves as well as an index of its own.
-  const ranked = indexes.flatMap(({ fields, columns }) =>
-    fields.map((field, at) => ({ field, column: columns[at]!, rank: fields.length === 1 ? 0 : 1 + at })),
-  );
-  for (const { field, column } of ranked.sort((a, b) => b.rank - a.rank)) if (field !== 'id') keys.set(field, column);
+  for (const { fields, columns } of indexes) {
+    // Ids are compared with their own column.
+    fields.forEach((field, at) => field !== 'id' && keys.set(field, columns[at]!));
+  }
   const table = includeHistory
     ? sql`(select id, body, version, deleted, ordinal, place from ${documentsTable(handle)}
            union all
@@ -120,9 +116,12 @@ export function rowsOfView(view: { appNumber: bigint; tableNumber: bigint | null
 }
 
 /** How text from a URL is read for a field: as its index says, else as the schema does, else `any`. */
-export function typeOf(handle: CollectionRef, path: Path): FieldType {
+export function typeOf({ indexes, schema }: CollectionRef, path: Path): FieldType {
   const name = path.join('.');
   if (name === 'id') return 'string';
-  const typed = handle.indexes.find((index) => index.fieldName === name && index.type !== 'any');
-  return typed?.type ?? schemaType(handle.schema, name);
+  for (const { fields, declaredType } of indexes) {
+    const type = fields.includes(name) ? indexedType(declaredType, schema, name) : 'any';
+    if (type !== 'any') return type;
+  }
+  return schemaType(schema, name);
 }

@@ -1,7 +1,8 @@
 import { join, named, sql, type Sql } from '@granary/shared/postgres/sql';
 import { Compiler } from './filter-sql';
 import type { Path } from '../language/filter';
-import { orderOf, sortedRows } from '../plan/order';
+import { directionOf } from './keyset-sql';
+import { sortedRows } from './page-sql';
 import type { Source } from '../plan/relation';
 import type { Aggregate, ViewQuery } from '../language/view-query';
 
@@ -43,6 +44,12 @@ function groupedRows(source: Source, query: ViewQuery, groups: NonNullable<ViewQ
     from (select ${join(columns, ', ')} from ${compiler.records()} ${where} ${groupBy}) g ${orderBy}`;
 }
 
+/** The order by one value: strings, numbers, booleans, arrays, objects or the reverse; null last either way. */
+function orderOf(value: Sql, descending: boolean): Sql {
+  const direction = directionOf(descending);
+  return sql`${value} is null, sort_rank(${value}) ${direction}, ${value} ${direction}`;
+}
+
 const sortable = (column: Sql): Sql => sql`nullif(g.${column}, 'null'::jsonb)`;
 
 function aggregateValue(compiler: Compiler, { operator, path }: Aggregate): Sql {
@@ -52,20 +59,21 @@ function aggregateValue(compiler: Compiler, { operator, path }: Aggregate): Sql 
   const isNumber = sql`jsonb_typeof(${compiler.value(path)}) = 'number'`;
   const number = sql`case when ${isNumber} then ${compiler.value(path)}::numeric end`;
   const placed = sql`row(t.ordinal, to_jsonb(t.place), ${value})::keyed_value`;
-  const sorted = sql`row(sort_rank(${value}), ${compiler.sortValue(path)}, ${value})::keyed_value`;
+  const { rank, value: sorted } = compiler.sortValue(path);
+  const ranked = sql`row(${rank}, ${sorted}, ${value})::keyed_value`;
   switch (operator) {
     case 'count':
       return sql`to_jsonb(count(${value}))`;
     case 'count_distinct':
-      return sql`to_jsonb(count(distinct ${compiler.sortValue(path)}))`;
+      return sql`to_jsonb(count(distinct ${sorted}))`;
     case 'sum':
       return sql`to_jsonb(coalesce(sum(${number}), 0))`;
     case 'avg':
       return sql`to_jsonb(average_of(sum(${number}), count(${number})))`;
     case 'min':
-      return sql`(first_value_of(${sorted}) filter (where ${value} is not null)).value`;
+      return sql`(first_value_of(${ranked}) filter (where ${value} is not null)).value`;
     case 'max':
-      return sql`(last_value_of(${sorted}) filter (where ${value} is not null)).value`;
+      return sql`(last_value_of(${ranked}) filter (where ${value} is not null)).value`;
     case 'first':
       return sql`(first_value_of(${placed})).value`;
     case 'last':

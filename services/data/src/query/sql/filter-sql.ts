@@ -1,20 +1,25 @@
 import { empty, join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
-import { JsonNumber, toText, type JsonValue } from '@granary/shared/json/value';
+import { toText, type JsonValue } from '@granary/shared/json/value';
+import { emptyKey } from '../../catalog/collection';
 import { parseInstant } from '../../values/instant';
-import { cutForKey, keyBytesMax } from '../../values/key';
+import { isTruncated, keyType, orderedKey } from '../../values/ordered-key';
 import type { Comparison, Condition, Path, Scalar, TextMatch } from '../language/filter';
 import type { Source } from '../plan/relation';
 
-/** A key may have lost the end of its string when it has so many bytes: a character takes up to four. */
-const uncutBytesMax = keyBytesMax - 4;
-
-export const never = trusted('false');
-export const always = trusted('true');
-// Keys sort strings, numbers, booleans: these bound each type, so that a range stays within it. No stored number
-// lies below the least one.
+const never = trusted('false');
+const always = trusted('true');
+// jsonb sorts strings, numbers, booleans: these bound each type, so that a range stays within it. No stored number lies
+// below the least one.
 const leastString = trusted(`'""'::jsonb`);
 const leastNumber = trusted(`'-1e400'::jsonb`);
 const leastBoolean = trusted(`'false'::jsonb`);
+
+/** A key as a parameter: bytea in its text form. */
+export const keyText = (key: Buffer): string => `\\x${key.toString('hex')}`;
+const keyValue = (key: Buffer): Sql => sql`${keyText(key)}::bytea`;
+/** A key of one byte, from which on those of a type are. */
+const keysFrom = (type: number): Sql => trusted(`'\\x${type.toString(16)}'::bytea`);
+const firstKeyAfterStrings = keysFrom(keyType.string + 1);
 
 /**
  * Compiles conditions and paths on the rows of one source. The text that comes out holds nothing of the caller's:
@@ -45,21 +50,21 @@ export class Compiler {
   /** The value at a path of the record: jsonb, null where it is missing. */
   value(path: Path): Sql {
     this.needsRecord = true;
-    // Postgres also takes '01', '+1' and ' 1' for the index of an array; those steps are keys of objects only.
-    const odd = path.findIndex((step) => /^[\s+\d]/.test(step) && !/^(?:0|[1-9]\d{0,8})$/.test(step));
-    if (odd < 0) return sql`(d.j #> ${path}::text[])`;
-    let value = sql`d.j`;
-    for (const step of path) {
-      const isIndex = /^(?:0|[1-9]\d{0,8})$/.test(step);
-      value = isIndex ? sql`(${value} #> ${[step]}::text[])` : sql`(${value} -> ${step}::text)`;
-    }
-    return value;
+    return valueIn(sql`d.j`, path);
   }
 
-  /** What a value sorts and groups by: jsonb; null for missing and null. */
-  sortValue(path: Path): Sql {
+  /** The same where it is seldom needed: the text is read each time. */
+  rareValue(path: Path): Sql {
+    return valueIn(sql`t.body::jsonb`, path);
+  }
+
+  /** What a value groups by, and its rank before it where values are compared: jsonb; null for missing and null. */
+  sortValue(path: Path): { rank: Sql; value: Sql } {
     const value = sql`nullif(${this.value(path)}, 'null'::jsonb)`;
-    return this.isDate(path) ? sql`date_key(${value})` : value;
+    if (!this.isDate(path)) return { rank: sql`sort_rank(${value})`, value };
+    // The instants of a date come first, and are numbers here.
+    const isInstant = sql`instant_of(${value} #>> '{}') is not null and jsonb_typeof(${value}) = 'string'`;
+    return { rank: sql`case when ${isInstant} then -1 else sort_rank(${value}) end`, value: sql`date_key(${value})` };
   }
 
   keyOf(path: Path): Sql | undefined {
@@ -70,21 +75,17 @@ export class Compiler {
     return this.source.hasIdColumn && path.length === 1 && path[0] === 'id';
   }
 
-  /** Whether equality with a value leaves a field only one key. */
-  fixesKey(path: Path, value: JsonValue): boolean {
-    return !this.isId(path) && isScalar(value) && !this.mustScan(path, value, this.instant(path, value));
-  }
-
   /**
-   * What the column of a field holds exactly where the field has the value: the JSON text of its key, for the id the id
-   * itself. Undefined where that does not decide.
+   * What the column of a field holds exactly where the field has the value: its key, for the id the id itself. Undefined
+   * where that does not decide.
    */
   exactKey(path: Path, value: JsonValue): string | undefined {
     if (this.isId(path)) return typeof value === 'string' ? value : undefined;
-    return isScalar(value) && this.isKeyExact(path, value) ? keyText(value, undefined) : undefined;
+    const key = orderedKey(value, this.isDate(path));
+    return isExact(key) ? keyText(key) : undefined;
   }
 
-  private isDate(path: Path): boolean {
+  isDate(path: Path): boolean {
     return this.source.dates.has(path.join('.'));
   }
 
@@ -107,7 +108,7 @@ export class Compiler {
       case 'empty':
         return this.isEmpty(condition.path);
       case 'exists':
-        return this.isId(condition.path) ? always : sql`${this.value(condition.path)} is not null`;
+        return this.exists(condition.path);
       case 'range':
         return this.range(condition.path, condition.comparison, condition.bound);
       case 'contains':
@@ -127,50 +128,57 @@ export class Compiler {
 
   private is(path: Path, value: JsonValue): Sql {
     if (this.isId(path)) return typeof value === 'string' ? sql`t.id = ${value}` : never;
-    const instant = this.instant(path, value);
-    const exact = () =>
-      instant === undefined
+    const column = this.keyOf(path);
+    if (!column) {
+      const instant = this.instant(path, value);
+      return instant === undefined
         ? sql`${this.value(path)} = ${toText(value)}::jsonb`
         : sql`${this.instantValue(path)} = ${instant}::numeric`;
-    const key = this.keyOf(path);
-    // An array and an object have no key, and other text of a date may stand for an instant.
-    if (!key || !isScalar(value) || this.mustScan(path, value, instant)) return exact();
-    const same = sql`${key} = ${keyText(value, instant)}::jsonb`;
-    if (this.isKeyExact(path, value)) return same;
-    return sql`(${same} and ${this.isDate(path) ? this.hasTypeOf(path, value) : exact()})`;
+    }
+    const key = orderedKey(value, this.isDate(path));
+    const same = sql`${column} = ${keyValue(key)}`;
+    return isExact(key) ? same : sql`(${same} and ${this.value(path)} = ${toText(value)}::jsonb)`;
   }
 
   private isIn(path: Path, values: readonly JsonValue[]): Sql {
     if (this.isId(path)) return sql`t.id = any(${values.filter((value) => typeof value === 'string')}::text[])`;
-    const key = this.keyOf(path);
-    const byKey: JsonValue[] = [];
-    const others: JsonValue[] = [];
-    for (const value of values) {
-      if (key && isScalar(value) && this.isKeyExact(path, value)) byKey.push(value);
-      else others.push(value);
-    }
-    const parts: Sql[] = [];
-    if (byKey.length > 0) parts.push(sql`${key} = any(${byKey.map((value) => toText(value))}::jsonb[])`);
-    const instants = others.flatMap((value) => this.instant(path, value) ?? []);
-    const plain = others.filter((value) => this.instant(path, value) === undefined);
-    if (instants.length > 0) {
-      const exact = sql`${this.instantValue(path)} = any(${instants}::numeric[])`;
-      parts.push(key ? sql`(${key} = any(${instants}::jsonb[]) and ${exact})` : exact);
-    }
-    if (plain.length > 0) {
-      const exact = sql`${this.value(path)} = any(${plain.map(toText)}::jsonb[])`;
-      const isKeyed = key && plain.every((value) => isScalar(value) && !this.mustScan(path, value, undefined));
-      const keys = () => plain.map((value) => keyText(value as Scalar, undefined));
-      parts.push(isKeyed ? sql`(${key} = any(${keys()}::jsonb[]) and ${exact})` : exact);
-    }
+    const parts = this.keyOf(path) ? this.isInKeys(path, values) : this.isInValues(path, values);
     return parts.length === 0 ? never : sql`(${join(parts, ' or ')})`;
+  }
+
+  private isInKeys(path: Path, values: readonly JsonValue[]): Sql[] {
+    const column = this.keyOf(path)!;
+    const keyed = values.map((value) => ({ value, key: orderedKey(value, this.isDate(path)) }));
+    const [exact, inexact] = [keyed.filter(({ key }) => isExact(key)), keyed.filter(({ key }) => !isExact(key))];
+    const among = (some: typeof keyed) => sql`${column} = any(${some.map(({ key }) => keyText(key))}::bytea[])`;
+    const parts = exact.length > 0 ? [among(exact)] : [];
+    if (inexact.length === 0) return parts;
+    const texts = inexact.map(({ value }) => toText(value));
+    return [...parts, sql`(${among(inexact)} and ${this.value(path)} = any(${texts}::jsonb[]))`];
+  }
+
+  private isInValues(path: Path, values: readonly JsonValue[]): Sql[] {
+    const parts: Sql[] = [];
+    const instants = values.flatMap((value) => this.instant(path, value) ?? []);
+    const plain = values.filter((value) => this.instant(path, value) === undefined);
+    if (instants.length > 0) parts.push(sql`${this.instantValue(path)} = any(${instants}::numeric[])`);
+    if (plain.length > 0) parts.push(sql`${this.value(path)} = any(${plain.map(toText)}::jsonb[])`);
+    return parts;
   }
 
   private isEmpty(path: Path): Sql {
     if (this.isId(path)) return never;
-    const key = this.keyOf(path);
-    const value = sql`coalesce(${this.value(path)}, 'null'::jsonb) = 'null'::jsonb`;
-    return key ? sql`(${key} is null and ${value})` : value;
+    const column = this.keyOf(path);
+    return column ? sql`${column} = ${emptyKey}` : sql`coalesce(${this.value(path)}, 'null'::jsonb) = 'null'::jsonb`;
+  }
+
+  private exists(path: Path): Sql {
+    if (this.isId(path)) return always;
+    const column = this.keyOf(path);
+    // Missing and null have the same key.
+    return column
+      ? sql`(${column} <> ${emptyKey} or ${this.rareValue(path)} is not null)`
+      : sql`${this.value(path)} is not null`;
   }
 
   private range(path: Path, comparison: Comparison, bound: Scalar): Sql {
@@ -181,18 +189,20 @@ export class Compiler {
       instant === undefined
         ? sql`(${withinType(this.value(path), comparison, toText(bound), bound)})`
         : sql`${this.instantValue(path)} ${operator} ${instant}::numeric`;
-    const key = this.keyOf(path);
-    if (!key || this.mustScan(path, bound, instant)) return exact();
-    if (instant !== undefined) {
-      return sql`(${withinType(key, comparison, instant, new JsonNumber(instant))} and ${this.hasTypeOf(path, bound)})`;
+    const column = this.keyOf(path);
+    if (!column) return exact();
+    // Text that is no instant compares with the text of instants too.
+    if (typeof bound === 'string' && instant === undefined && this.isDate(path)) {
+      return sql`(${column} < ${firstKeyAfterStrings} and ${exact()})`;
     }
-    if (this.isKeyExact(path, bound)) return sql`(${withinType(key, comparison, toText(bound), bound)})`;
-    if (this.isDate(path))
-      return sql`(${withinType(key, comparison, toText(bound), bound)} and ${this.hasTypeOf(path, bound)})`;
-    // A cut key never lies above its string, and not below the head of a bound that is shorter than any cut key.
+    const key = orderedKey(bound, this.isDate(path));
     const isLower = comparison === '>' || comparison === '>=';
-    const loose = isLower && typeof bound === 'string' ? headOf(bound) : bound;
-    return sql`(${withinType(key, isLower ? '>=' : '<=', toText(loose), loose)} and ${exact()})`;
+    // Strings with the same truncated key may lie on either side.
+    const loose = isExact(key) ? operator : operators[isLower ? '>=' : '<='];
+    const [first, end] = keysOfType(key[0]!);
+    const within = isLower ? sql`${column} < ${end}` : sql`${column} >= ${first}`;
+    const keyed = sql`${column} ${loose} ${keyValue(key)} and ${within}`;
+    return isExact(key) ? sql`(${keyed})` : sql`(${keyed} and ${exact()})`;
   }
 
   private contains(path: Path, value: JsonValue): Sql {
@@ -228,14 +238,15 @@ export class Compiler {
 
   /** The strings with a prefix are a range of keys. */
   private startsWith(path: Path, prefix: string): Sql {
-    const key = this.keyOf(path);
+    const column = this.keyOf(path);
     const exact = () => this.text(path, 'startsWith', prefix);
-    if (!key || this.isDate(path)) return exact();
-    const head = headOf(prefix);
-    const next = successorOf(head);
-    const upper = next === undefined ? leastNumber : sql`${toText(next)}::jsonb`;
-    const range = sql`${key} >= ${toText(head)}::jsonb and ${key} < ${upper}`;
-    return head === prefix ? sql`(${range})` : sql`(${range} and ${exact()})`;
+    if (!column) return exact();
+    if (this.isDate(path)) return sql`(${column} < ${firstKeyAfterStrings} and ${exact()})`;
+    const key = orderedKey(prefix, false);
+    if (isTruncated(key)) return sql`(${column} = ${keyValue(key)} and ${exact()})`;
+    const end = Buffer.from(key);
+    end[end.length - 1]! += 1;
+    return sql`(${column} >= ${keyValue(key)} and ${column} < ${keyValue(end)})`;
   }
 
   /** The number of an instant when the field is a date and the value RFC 3339. */
@@ -243,25 +254,8 @@ export class Compiler {
     return typeof value === 'string' && this.isDate(path) ? parseInstant(value) : undefined;
   }
 
-  /** Tells the key of a date from that of a number: both are numbers. */
-  private hasTypeOf(path: Path, value: Scalar): Sql {
-    return sql`jsonb_typeof(${this.value(path)}) = ${trusted(typeof value === 'string' ? `'string'` : `'number'`)}`;
-  }
-
   private instantValue(path: Path): Sql {
     return sql`instant_of(${this.value(path)} #>> '{}')`;
-  }
-
-  /** Text that is no instant compares with the text of dates, which their keys do not have. */
-  private mustScan(path: Path, value: JsonValue, instant: string | undefined): boolean {
-    return typeof value === 'string' && instant === undefined && this.isDate(path);
-  }
-
-  /** Whether a comparison of keys decides, so that the record need not be read. */
-  private isKeyExact(path: Path, value: Scalar): boolean {
-    // The key of a date is a number, and so is that of a number.
-    if (this.isDate(path)) return typeof value === 'boolean';
-    return typeof value !== 'string' || Buffer.byteLength(value) <= uncutBytesMax;
   }
 }
 
@@ -272,8 +266,29 @@ const operators: Record<Comparison, Sql> = {
   '>=': trusted('>='),
 };
 
-function isScalar(value: JsonValue): value is Scalar {
-  return value !== null && !Array.isArray(value) && !(value instanceof Map);
+/** Whether only one value has this key, so that the record need not be read. */
+const isExact = (key: Buffer): boolean => key[0] !== keyType.array && key[0] !== keyType.object && !isTruncated(key);
+
+/** The first key of the values that compare with one whose key begins with `type`, and the first after them. */
+function keysOfType(type: number): [Sql, Sql] {
+  if (type >= keyType.negative && type <= keyType.positive) {
+    return [keysFrom(keyType.negative), keysFrom(keyType.positive + 1)];
+  }
+  if (type === keyType.false || type === keyType.true) return [keysFrom(keyType.false), keysFrom(keyType.true + 1)];
+  return [keysFrom(type), keysFrom(type + 1)];
+}
+
+/** The value at a path of a jsonb, null where it is missing. */
+function valueIn(record: Sql, path: Path): Sql {
+  // Postgres also takes '01', '+1' and ' 1' for the index of an array; those steps are keys of objects only.
+  const odd = path.findIndex((step) => /^[\s+\d]/.test(step) && !/^(?:0|[1-9]\d{0,8})$/.test(step));
+  if (odd < 0) return sql`(${record} #> ${path}::text[])`;
+  let value = record;
+  for (const step of path) {
+    const isIndex = /^(?:0|[1-9]\d{0,8})$/.test(step);
+    value = isIndex ? sql`(${value} #> ${[step]}::text[])` : sql`(${value} -> ${step}::text)`;
+  }
+  return value;
 }
 
 /** The comparison of a jsonb, with the other bound of the operand's type. */
@@ -287,28 +302,4 @@ function withinType(value: Sql, comparison: Comparison, text: string, bound: Sca
     return isUpper ? sql`${value} >= ${leastBoolean} and ${bounded}` : sql`${bounded} and ${value} <= 'true'::jsonb`;
   }
   return isUpper ? sql`${value} >= ${leastNumber} and ${bounded}` : sql`${bounded} and ${value} < ${leastBoolean}`;
-}
-
-/** The key that a scalar has where it is stored; strings that may have been cut, cut. */
-function keyText(value: Scalar, instant: string | undefined): string {
-  return instant ?? toText(typeof value === 'string' ? cutForKey(value) : value);
-}
-
-/** The head of a string that is shorter than any cut key. */
-function headOf(text: string): string {
-  const bytes = Buffer.from(text);
-  let end = Math.min(uncutBytesMax, bytes.length);
-  while (end < bytes.length && (bytes[end]! & 0xc0) === 0x80) end -= 1;
-  return bytes.toString('utf8', 0, end);
-}
-
-/** The least string above all that begin with `prefix`, undefined when there is none. */
-function successorOf(prefix: string): string | undefined {
-  const points = Array.from(prefix, (character) => character.codePointAt(0)!);
-  while (points.length > 0) {
-    const last = points.pop()!;
-    // Surrogates are no characters.
-    if (last < 0x10ffff) return String.fromCodePoint(...points, last === 0xd7ff ? 0xe000 : last + 1);
-  }
-  return undefined;
 }

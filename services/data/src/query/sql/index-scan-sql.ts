@@ -1,11 +1,13 @@
 import { LRUCache } from 'lru-cache';
 import { empty, join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { AnswerSize } from '../execute/response-size';
-import { Compiler } from './filter-sql';
-import { isCompound, mayExceedKey } from '../plan/cursor';
-import type { Condition } from '../language/filter';
-import { decidingTerms, directionOf, mayBeCut, type PageRequest } from '../plan/order';
+import type { JsonValue } from '@granary/shared/json/value';
+import type { Condition, Path } from '../language/filter';
+import { decidingTerms, type PageRequest } from '../plan/order';
 import type { Source } from '../plan/relation';
+import { Compiler, keyText } from './filter-sql';
+import { indexScan } from './index-order-sql';
+import { directionOf, isTruncatedKey, placesOf } from './keyset-sql';
 
 /** Rows before a page that may be passed over, rows of a page, and bytes of each: so a page has at most 16 MiB. */
 const offsetMax = 1_000;
@@ -28,21 +30,14 @@ export const indexReadSettings: Readonly<Record<string, string>> = {
   enable_incremental_sort: 'off',
 };
 
-/**
- * What the rows say of the rest, the matches without a key for the order: there cannot be any; `excluded`: no rows
- * come where there is a rest, for it would belong before or between them; `flagged`: the rest would come after them,
- * and the second column tells whether there is one.
- */
-type Rest = 'none' | 'excluded' | 'flagged';
-
 /** The statement for all requests of one shape. Its rows have the body, null where the index alone does not do. */
 export interface IndexPlan {
   text: string;
-  rest: Rest;
   /** The places of the index's first fields among the conditions of the request. */
   fixed: readonly number[];
   /** The places of the fields that follow among the terms of its order. */
   free: readonly number[];
+  descending: boolean;
   answerSize: AnswerSize;
 }
 
@@ -52,7 +47,11 @@ export interface IndexRead {
   values: Array<string | number>;
 }
 
-type Equality = Extract<Condition, { kind: 'is' }>;
+/** A condition that a field has one value; null stands for missing and null. */
+interface Equality {
+  path: Path;
+  value: JsonValue;
+}
 
 /** A source lives as long as what is known of its collection holds, and its plans with it. */
 const plans = new WeakMap<Source, Map<string, IndexPlan | null>>();
@@ -62,7 +61,7 @@ const answerSizes = new LRUCache<string, AnswerSize>({ max: 4_096 });
 
 /**
  * A page that one index gives alone: the matches of equalities on its first fields, in the order of those that follow,
- * or of the ids where none do; or all documents in the order of its only field. What Postgres does for it grows with the page only. The statement depends on what the
+ * or of the ids where none do. What Postgres does for it grows with the page only. The statement depends on what the
  * request names, not on its values, so it is made once. Undefined where the general way has to be gone.
  */
 export function indexRead(source: Source, page: PageRequest): IndexRead | undefined {
@@ -76,9 +75,13 @@ export function indexRead(source: Source, page: PageRequest): IndexRead | undefi
 
 /** The conditions where all of them are equalities; none where there are none. */
 function equalitiesOf(find: Condition): readonly Equality[] | undefined {
-  if (find.kind === 'is') return [find];
-  if (find.kind !== 'and') return undefined;
-  return find.conditions.every((condition) => condition.kind === 'is') ? find.conditions : undefined;
+  const equalities: Equality[] = [];
+  for (const condition of find.kind === 'and' ? find.conditions : [find]) {
+    if (condition.kind === 'is') equalities.push(condition);
+    else if (condition.kind === 'empty') equalities.push({ path: condition.path, value: null });
+    else return undefined;
+  }
+  return equalities;
 }
 
 function planFor(source: Source, page: PageRequest, equalities: readonly Equality[]): IndexPlan | null {
@@ -128,8 +131,6 @@ function makePlan(
   const free = [...terms.keys()].filter((at) => !names.includes(terms[at]!.path.join('.')));
   if (free.some((at) => terms[at]!.descending !== descending)) return undefined;
   const wanted = free.map((at) => terms[at]!.path.join('.'));
-  // Of all documents only a single field tells quickly whether there are any without it.
-  if (names.length === 0 && wanted.length !== 1) return undefined;
   const index = source.indexes.find(
     ({ fields }) =>
       fields.length === names.length + wanted.length &&
@@ -140,12 +141,8 @@ function makePlan(
   const fixed = index.fields.slice(0, names.length).map((field) => names.indexOf(field));
   const columns = { fixed: index.columns.slice(0, names.length), free: index.columns.slice(names.length) };
   const order = { descending, isAfter };
-  return {
-    ...(free.length === 0 ? inOrderOfIds(source, columns.fixed, order) : inOrder(source, columns, order)),
-    fixed,
-    free,
-    answerSize,
-  };
+  const statement = free.length === 0 ? inOrderOfIds(source, columns.fixed, order) : inOrder(source, columns, order);
+  return { text: statement.compile().text, fixed, free, descending, answerSize };
 }
 
 interface Direction {
@@ -156,22 +153,18 @@ interface Direction {
 
 /** The parameter of that number, from 1. */
 const parameter = (number: number): Sql => trusted(`$${number}`);
-const key = (number: number): Sql => sql`${parameter(number)}::jsonb`;
-
-const inRow = (parts: readonly Sql[]): Sql => join(parts, ', ');
+const key = (number: number): Sql => sql`${parameter(number)}::bytea`;
 
 function whereOf(source: Source, ...conditions: Sql[]): Sql {
-  return join(
-    [source.visible, ...conditions].filter((condition) => condition !== empty),
-    ' and ',
-  );
+  const parts = [source.visible, ...conditions].filter((condition) => condition !== empty);
+  return parts.length === 0 ? empty : sql`where ${join(parts, ' and ')}`;
 }
 
 /** The body where the keys decide its place; null else, and where it is large. */
 function bodyOf(keys: readonly Sql[]): Sql {
   const isWanted = [
     sql`octet_length(t.body) <= ${trusted(String(bodyBytesMax))}`,
-    ...keys.map((k) => sql`not (${mayBeCut(k)})`),
+    ...keys.map((k) => sql`not (${isTruncatedKey(k)})`),
   ];
   return sql`case when ${join(isWanted, ' and ')} then t.body end`;
 }
@@ -182,15 +175,11 @@ const cutOf = (number: number): Sql => sql`limit ${parameter(number)}::int8 offs
 function byId(source: Source, answerSize: AnswerSize): IndexPlan | undefined {
   if (source.tieColumn) return undefined;
   const where = whereOf(source, sql`t.id = ${parameter(1)}`);
-  return {
-    text: sql`select ${bodyOf([])} from ${source.table} where ${where} ${cutOf(2)}`.compile().text,
-    ...{ rest: 'none', fixed: [0], free: [], answerSize },
-  };
+  const statement = sql`select ${bodyOf([])} from ${source.table} ${where} ${cutOf(2)}`;
+  return { text: statement.compile().text, fixed: [0], free: [], descending: false, answerSize };
 }
 
-type Statement = Pick<IndexPlan, 'text' | 'rest'>;
-
-function inOrderOfIds(source: Source, keys: readonly Sql[], { descending, isAfter }: Direction): Statement {
+function inOrderOfIds(source: Source, keys: readonly Sql[], { descending, isAfter }: Direction): Sql {
   const direction = directionOf(descending);
   const last = keys.at(-1)!;
   const lastKey = key(keys.length);
@@ -201,50 +190,36 @@ function inOrderOfIds(source: Source, keys: readonly Sql[], { descending, isAfte
   // fulfil it that it would rather look for them among all documents, by the index of the ids.
   const bounds = isAfter ? [after, descending ? lower : upper] : [lower, upper];
   const equal = keys.slice(0, -1).map((column, at) => sql`${column} = ${key(at + 1)}`);
-  const statement = sql`select ${bodyOf([])} from ${source.table} where ${whereOf(source, ...equal, ...bounds)}
+  return sql`select ${bodyOf([])} from ${source.table} ${whereOf(source, ...equal, ...bounds)}
     order by ${last} ${direction}, t.id ${direction} ${cutOf(keys.length + (isAfter ? 2 : 1))}`;
-  return { text: statement.compile().text, rest: 'none' };
 }
 
 function inOrder(
   source: Source,
   { fixed, free }: { fixed: readonly Sql[]; free: readonly Sql[] },
   { descending, isAfter }: Direction,
-): Statement {
-  const direction = directionOf(descending);
-  const placed = [...free, sql`t.id`];
+): Sql {
   const equal = fixed.map((column, at) => sql`${column} = ${key(at + 1)}`);
-  const place = [
-    ...free.map((_, at) => key(fixed.length + 1 + at)),
-    sql`${parameter(fixed.length + placed.length)}::text`,
-  ];
-  const after = sql`(${inRow(placed)}) ${trusted(descending ? '<' : '>')} (${inRow(place)})`;
-  const hasKeys = free.map((column) => sql`${column} is not null`);
-  const lacksKey = join(
-    free.map((column) => sql`${column} is null`),
-    ' or ',
-  );
-  const rest = sql`exists (select from ${source.table} where ${whereOf(source, ...equal, sql`(${lacksKey})`)})`;
-  // Behind a scalar there are only missing values and null, which come last; in an ascending order all the rest do.
-  const isExcluded = free.length > 1 || (descending && !isAfter);
-  const where = whereOf(
-    source,
-    ...equal,
-    ...hasKeys,
-    ...(isAfter ? [after] : []),
-    ...(isExcluded ? [sql`not ${rest}`] : []),
-  );
-  const statement = sql`select ${bodyOf(free)}${isExcluded ? empty : sql`, ${rest}`} from ${source.table} where ${where}
-    order by ${inRow(placed.map((column) => sql`${column} ${direction}`))}
-    ${cutOf(fixed.length + 1 + (isAfter ? placed.length : 0))}`;
-  return { text: statement.compile().text, rest: isExcluded ? 'excluded' : 'flagged' };
+  const place = {
+    keys: free.map((_, at) => key(fixed.length + 1 + at)),
+    id: sql`${parameter(fixed.length + free.length + 1)}::text`,
+  };
+  const next = fixed.length + 1 + (isAfter ? free.length + 1 : 0);
+  return indexScan({
+    order: { fixed: fixed.map((column, at) => ({ column, key: key(at + 1) })), free, descending },
+    rows: (...conditions) => sql`from ${source.table} ${whereOf(source, ...equal, ...conditions)}`,
+    select: [{ name: trusted('body'), value: bodyOf(free) }],
+    behind: isAfter ? (branch) => branch.compare(descending ? '<' : '>', place) : undefined,
+    limit: sql`${parameter(next)}::int8`,
+    offset: sql`${parameter(next + 1)}::int8`,
+  });
 }
 
 /** The values of a request; undefined where a key does not decide whether a field has the value, or where it is placed. */
 function valuesOf(
   source: Source,
-  { fixed, free }: IndexPlan,
-  { after, limit, offset }: PageRequest,
+  { fixed, free, descending }: IndexPlan,
+  page: PageRequest,
   equalities: readonly Equality[],
 ): IndexRead['values'] | undefined {
   const compiler = new Compiler(source);
@@ -254,14 +229,16 @@ function valuesOf(
     if (text === undefined) return undefined;
     values.push(text);
   }
+  const { after } = page;
   if (after) {
-    for (const at of free) {
-      const text = after.values[at] ?? null;
-      if (text === null || isCompound(text) || mayExceedKey(text)) return undefined;
-      values.push(text);
+    const { terms } = decidingTerms(source, page.sort);
+    const placed = free.map((at) => ({ path: terms[at]!.path, descending, after: after.values[at] ?? null }));
+    for (const { key, text } of placesOf(source, { terms: placed })) {
+      if (text !== undefined) return undefined;
+      values.push(keyText(key));
     }
     values.push(after.id);
   }
-  values.push(limit, offset);
+  values.push(page.limit, page.offset);
   return values;
 }

@@ -102,6 +102,13 @@ export const textArray = (values: ReadonlyArray<Text | null>): Buffer =>
 export const byteaArray = (values: readonly Buffer[]): Buffer =>
   array('bytea', values, sizeOf(values), (writer, value) => writer.textField(value));
 
+/** bytea[] of elements that `write` writes as fields, of about so many bytes together. */
+export const byteaArrayOf = <T>(
+  values: readonly T[],
+  sizeBytes: number,
+  write: (writer: BinaryWriter, value: T) => void,
+): Buffer => array('bytea', values, sizeBytes, write);
+
 /** int8[] of whole numbers that a double holds exactly. */
 export const int8Array = (values: readonly number[]): Buffer =>
   array('int8', values, values.length * 8, (writer, value) => writer.int8Field(value));

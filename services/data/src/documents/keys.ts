@@ -1,0 +1,103 @@
+import { documentDepthMax, readDocument, type Capture, type ScannedDocument } from '@granary/shared/json/document';
+import { JsonReader } from '@granary/shared/json/reader';
+import { byteaArrayOf } from '@granary/shared/postgres/wire/binary';
+import { joinedUnique, uniqueText } from '../values/canonical';
+import type { OrderedKeys } from '../values/ordered-key';
+import type { DocumentRules } from './rules';
+
+/** A field that a document lacks and is given. */
+export interface Default {
+  key: string;
+  jsonText: string;
+}
+
+/** For each unique index its value; undefined where the collection has none, or the document is deleted. */
+export type UniqueValues = ReadonlyArray<string | null> | undefined;
+
+/** The keys of a document: those of the fields that indexes are over, in their order, one behind the other. */
+export interface DocumentKeys {
+  keys: OrderedKeys;
+  keysStart: number;
+  keysEnd: number;
+}
+
+/** The keys of documents as parameters of a statement: for each field a bytea[]. */
+export function keyArrays(fields: number, documents: readonly DocumentKeys[]): Buffer[] {
+  const next = documents.map(({ keysStart }) => keysStart);
+  const sizeBytes = documents.reduce((sum, { keysStart, keysEnd }) => sum + keysEnd - keysStart, 0);
+  return Array.from({ length: fields }, () => {
+    let at = 0;
+    return byteaArrayOf(documents, Math.ceil(sizeBytes / fields), (writer, { keys: { bytes } }) => {
+      const start = next[at]!;
+      const end = start + 4 + bytes.readInt32BE(start);
+      writer.raw(bytes, start, end);
+      next[at] = end;
+      at += 1;
+    });
+  });
+}
+
+/** Whether a key reaches into a default that was added. */
+export const hasKeyInside = ({ keys }: DocumentRules, defaults: readonly Default[]): boolean =>
+  defaults.length > 0 &&
+  keys.some(({ path: [first, ...rest] }) => rest.length > 0 && defaults.some(({ key }) => key === first));
+
+/** Appends the keys of a document that is given its id and defaults; returns its unique values. */
+export function appendKeys(
+  bytes: Buffer,
+  document: ScannedDocument,
+  rules: DocumentRules,
+  keys: OrderedKeys,
+  id: string,
+  defaults: readonly Default[],
+): UniqueValues {
+  const { captures } = document;
+  const added = (at: number): string | undefined => addedText(rules.keys[at]!.name, id, defaults);
+  for (let at = 0; at < rules.keys.length; at += 1) {
+    const { isDate } = rules.keys[at]!;
+    const text = added(at);
+    if (text === undefined) keys.append(bytes, captures[at], isDate);
+    else appendWhole(Buffer.from(text), keys, isDate);
+  }
+  if (rules.uniques.length === 0 || document.deleted) return undefined;
+  return uniquesOf(rules, (at) => {
+    const { isDate } = rules.keys[at]!;
+    const text = added(at);
+    if (text === undefined) return uniqueText(bytes, captures[at], isDate);
+    const whole = Buffer.from(text);
+    return uniqueText(whole, captureWhole(whole), isDate);
+  });
+}
+
+const appendWhole = (text: Buffer, keys: OrderedKeys, isDate: boolean): void =>
+  keys.append(text, captureWhole(text), isDate);
+
+/** The value of each unique index, from those of the fields. */
+const uniquesOf = ({ uniques }: DocumentRules, valueOf: (at: number) => string | null): Array<string | null> =>
+  uniques.map((places) => joinedUnique(places.map(valueOf)));
+
+/** The JSON text of a field that a document is given. */
+function addedText(fieldName: string, id: string, defaults: readonly Default[]): string | undefined {
+  if (fieldName === 'id') return JSON.stringify(id);
+  return defaults.length === 0 ? undefined : defaults.find(({ key }) => key === fieldName)?.jsonText;
+}
+
+/** A JSON text of its own, as a capture of all of it. */
+function captureWhole(text: Buffer): Capture {
+  return { type: new JsonReader(text, { maxDepth: 64 }).peekType(), start: 0, end: text.length };
+}
+
+/**
+ * Appends the keys of a text as it is stored, under any rules: what fills a new index. Returns its unique values,
+ * undefined where it has none.
+ */
+export function appendStoredKeys(bytes: Buffer, rules: DocumentRules, keys: OrderedKeys): UniqueValues {
+  const { captures, deleted } = readDocument(
+    new JsonReader(bytes, { maxDepth: documentDepthMax }),
+    rules.watch,
+    Infinity,
+  );
+  rules.keys.forEach(({ isDate }, at) => keys.append(bytes, captures[at], isDate));
+  if (rules.uniques.length === 0 || deleted) return undefined;
+  return uniquesOf(rules, (at) => uniqueText(bytes, captures[at], rules.keys[at]!.isDate));
+}

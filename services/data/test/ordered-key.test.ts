@@ -1,0 +1,137 @@
+import type { JsonType } from '@granary/shared/json/reader';
+import { createLogger } from '@granary/shared/logger';
+import { migrate } from '@granary/shared/postgres/migrate';
+import { createPool, type Pool } from '@granary/shared/postgres/pool';
+import { testDatabase } from '@granary/shared/testing/database';
+import { join } from 'node:path';
+import { compareDecimals } from '../src/values/decimal';
+import { isTruncated, OrderedKeys } from '../src/values/ordered-key';
+import { sortOrder } from './support/query-reference';
+
+const valueCount = process.env['TEST_LONG'] === '1' ? 100_000 : 20_000;
+const batchSize = 5_000;
+
+/** Numbers with a seed (mulberry32), so that a failure can be repeated. */
+let state = Number(process.env['SEED'] ?? 88_172);
+const random = (bound: number): number => {
+  state = (state + 0x6d2b79f5) | 0;
+  let t = Math.imul(state ^ (state >>> 15), 1 | state);
+  t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+  return Math.floor((((t ^ (t >>> 14)) >>> 0) / 4294967296) * bound);
+};
+const pick = <T>(choices: readonly T[]): T => choices[random(choices.length)]!;
+const digits = (count: number): string => Array.from({ length: count }, () => pick([...'0012345678999'])).join('');
+
+function numberText(): string {
+  const whole = random(4) === 0 ? '0' : `${1 + random(9)}${digits(random(pick([2, 6, 20, 40])))}`;
+  const fraction = random(2) === 0 ? '' : `.${digits(1 + random(pick([2, 6, 22])))}`;
+  const exponent = random(3) > 0 ? '' : `${pick(['e', 'E'])}${pick(['', '+', '-'])}${random(pick([4, 20, 240]))}`;
+  return `${random(2) === 0 ? '-' : ''}${whole}${fraction}${exponent}`;
+}
+
+/** A character of any plane, more often one that sorts next to another kind of character. */
+function character(): string {
+  const borders = [0x1f, 0x20, 0x22, 0x5c, 0x7f, 0x80, 0x7ff, 0x800, 0xd7ff, 0xe000, 0xfffd, 0xffff, 0x10000, 0x10ffff];
+  const point = pick([0x20 + random(0x5f), 1 + random(0x10ffff), pick(borders), 0x61 + random(3)]);
+  return point >= 0xd800 && point <= 0xdfff ? 'x' : String.fromCodePoint(point);
+}
+
+function stringText(): string {
+  const around = 'x'.repeat(pick([0, 0, 0, 0, 245, 250, 252, 253, 254, 255, 256, 257, 300, 2_000]));
+  const text = JSON.stringify(around + Array.from({ length: random(12) }, character).join(''));
+  if (random(6) > 0) return text;
+  // Any character may be escaped, one beyond the first plane as two units.
+  return text.replace(/\\u....|\\.|[^\\"]/gsu, (part) =>
+    part.startsWith('\\') || random(4) > 0 ? part : escaped(part, pick([false, true])),
+  );
+}
+
+const escaped = (text: string, isUpper: boolean): string =>
+  text
+    .split('')
+    .map((unit) => unit.charCodeAt(0).toString(16).padStart(4, '0'))
+    .map((hex) => `\\u${isUpper ? hex.toUpperCase() : hex}`)
+    .join('');
+
+function instantText(): string {
+  const two = (bound: number): string => String(random(bound)).padStart(2, '0');
+  const year = pick(['0001', '1969', '1970', '2024', '9999', String(random(10_000)).padStart(4, '0')]);
+  const fraction = pick(['', '', '.5', '.000001', '.999999', `.${digits(1 + random(7))}`]);
+  const zone = pick(['Z', 'z', `+${two(17)}:${two(60)}`, `-${two(16)}:${two(60)}`, '']);
+  return `"${year}-${two(13)}-${two(32)}${pick(['T', 't', ' '])}${two(24)}:${two(60)}:${two(61)}${fraction}${zone}"`;
+}
+
+const others = ['true', 'false', 'null', '[]', '[1,"x"]', '{}', '{"a":[null]}', '0', '-0', '0.000', '-0e5', '""'];
+const valueText = (): string =>
+  pick([numberText, numberText, stringText, stringText, instantText, () => pick(others)])();
+
+function typeOf(text: string): JsonType {
+  const types: Record<string, JsonType> = { '"': 'string', '[': 'array', '{': 'object', t: 'boolean', f: 'boolean' };
+  return text === 'null' ? 'null' : (types[text[0]!] ?? 'number');
+}
+
+/** The keys of values that stand in one text, in their order. */
+function keysOf(texts: readonly string[], isDate: boolean): Buffer[] {
+  const text = Buffer.from(texts.join(' '));
+  const keys = new OrderedKeys(16);
+  let start = 0;
+  const places = texts.map((value) => {
+    const end = start + Buffer.byteLength(value);
+    keys.append(text, { type: typeOf(value), start, end }, isDate);
+    start = end + 1;
+    return keys.length;
+  });
+  return places.map((end, at) => {
+    const from = (places[at - 1] ?? 0) + 4;
+    expect(keys.bytes.readInt32BE(from - 4)).toBe(end - from);
+    return keys.bytes.subarray(from, end);
+  });
+}
+
+let pool: Pool;
+beforeAll(async () => {
+  const { url } = await testDatabase();
+  pool = createPool({ url, size: 1, applicationName: 'test', log: createLogger('data', 'silent') });
+  await migrate(pool, join(__dirname, '..', 'migrations'));
+});
+afterAll(() => pool.end());
+
+test('Postgres makes the same keys as the writer of documents', async () => {
+  for (let done = 0; done < valueCount; done += batchSize) {
+    const texts = Array.from({ length: batchSize }, valueText);
+    const found = await pool.query<{ plain: Buffer; dated: Buffer }>(
+      `select sort_key(v) as plain, date_sort_key(v) as dated
+       from (select text::jsonb as v, n from unnest($1::text[]) with ordinality as t (text, n) offset 0) t order by n`,
+      [texts],
+    );
+    const [plain, dated] = [keysOf(texts, false), keysOf(texts, true)];
+    for (const [at, row] of found.rows.entries()) {
+      const keys = [plain[at]!, dated[at]!].map((key) => key.toString('hex'));
+      const ofPostgres = [row.plain, row.dated].map((key) => key.toString('hex'));
+      if (keys.join() !== ofPostgres.join())
+        expect({ text: texts[at], keys }).toEqual({ text: texts[at], keys: ofPostgres });
+    }
+  }
+  const missing = await pool.query('select sort_key(null) as plain, date_sort_key(null) as dated');
+  expect(missing.rows).toEqual([{ plain: Buffer.of(0xf0), dated: Buffer.of(0xf0) }]);
+});
+
+test.each([false, true])('keys sort as values do, of a date field: %s', (isDate) => {
+  const texts = [...others, ...Array.from({ length: 20_000 }, valueText)];
+  const keys = keysOf(texts, isDate);
+  const values = texts.map((text) => JSON.parse(text) as unknown);
+  const check = (a: number, b: number) => {
+    const byKey = Math.sign(Buffer.compare(keys[a]!, keys[b]!));
+    const byDouble = Math.sign(sortOrder(values[a], values[b], false, isDate) ?? 0);
+    // A double has fewer digits than a number may have.
+    const areNumbers = typeof values[a] === 'number' && typeof values[b] === 'number';
+    const expected = areNumbers ? Math.sign(compareDecimals(texts[a]!, texts[b]!)) : byDouble;
+    const isTie = byKey === 0 && isTruncated(keys[a]!);
+    if (byKey !== expected && !isTie) {
+      expect([texts[a], texts[b], isDate, byKey]).toEqual([texts[a], texts[b], isDate, expected]);
+    }
+  };
+  const sorted = [...keys.keys()].sort((a, b) => Buffer.compare(keys[a]!, keys[b]!));
+  for (let at = 1; at < sorted.length; at += 1) check(sorted[at - 1]!, sorted[at]!);
+  for (let pair = 0; pair < 100_000; pair += 1) check(random(texts.length), random(texts.length));
+});
