@@ -18,7 +18,7 @@ const help = `Starts Granary as production runs it: a process for each service, 
   -h, --help             this text
 
 All other settings are variables of the environment, or lines of a file .env beside this program: .env.example has
-them, docs/operations.md explains them.
+them, docs/operations explains them.
 
 Without --docker Kafka needs Java 17 and, the first time, Maven; MinIO needs Go the first time. Both are kept in
 ~/.cache/granary.`;

@@ -14,7 +14,7 @@ const help = `Starts Granary: all of its services in one process, on an embedded
   -h, --help             prints this text
 
 All other settings are environment variables, or lines of a file .env in the checkout: .env.example lists
-them, docs/operations.md explains them. On a server, see docs/server.md.`;
+them, docs/operations explains them. On a server, see docs/server.md.`;
 
 const flags = { '--port': 'PORT', '--data-dir': 'DATA_DIR', '--operator-key': 'OPERATOR_KEY' };
 

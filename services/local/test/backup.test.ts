@@ -17,9 +17,9 @@ const isLong = process.env['TEST_LONG'] === '1';
 const writesBefore = isLong ? 5_000 : 60;
 const run = promisify(execFile);
 
-/** The commands of docs/backup.md, as they are printed there; the first block says where things are. */
+/** The commands of docs/operations/back-up.md, as they are printed there; the first block says where things are. */
 async function documentedCommands(): Promise<string[]> {
-  const text = await readFile(join(root, 'docs/backup.md'), 'utf8');
+  const text = await readFile(join(root, 'docs/operations/back-up.md'), 'utf8');
   const [settings, ...commands] = [...text.matchAll(/^```sh\n(.*?)^```$/gms)].map((block) => block[1]!);
   expect(settings!.match(/^[A-Z]+(?==)/gm)).toEqual(['DATA', 'BACKUPS', 'RESTORED']);
   return commands;

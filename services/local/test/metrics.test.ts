@@ -126,7 +126,7 @@ describe('metrics', () => {
   });
 
   it('every metric that is told is in the documentation, with its labels', async () => {
-    const docs = await readFile(join(root, 'docs/operations.md'), 'utf8');
+    const docs = await readFile(join(root, 'docs/operations/observe.md'), 'utf8');
     const text = await fullScrape();
     const told = readScrape(text);
     const families = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)].map(([, name, type]) => ({

@@ -2,10 +2,10 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import type { z } from 'zod';
 import { readSettings, serviceSchemas, stackLauncher, startLauncher, type Launcher } from '../src/start/settings';
+import { operationsGuide } from './guide';
 import { ofStackAlone, rows, usedByEveryStart } from './settings-rows';
 
 const root = path.join(__dirname, '../../..');
-const guide = readFileSync(path.join(root, 'docs/operations.md'), 'utf8');
 const example = readFileSync(path.join(root, '.env.example'), 'utf8');
 
 type Fields = Record<string, z.ZodType>;
@@ -20,7 +20,7 @@ const isSettable = (name: string) => launchers.some((one) => name in one.schema.
 function documentedNames(): string[] {
   const names = new Set<string>();
   let columns: number[] = [];
-  for (const line of guide.split('\n')) {
+  for (const line of operationsGuide.split('\n')) {
     const cells = line.startsWith('|') ? line.split('|').slice(1, -1) : [];
     if (cells.length === 0) columns = [];
     else if (columns.length === 0) {
@@ -43,7 +43,7 @@ test('every setting of the guide has a row here, or is one that npm start and np
 });
 
 test('every setting that a service reads is in the guide', () => {
-  expect(known.filter((name) => !guide.includes(`\`${name}\``))).toEqual([]);
+  expect(known.filter((name) => !operationsGuide.includes(`\`${name}\``))).toEqual([]);
 });
 
 /** What a default of the guide's tables means: `64 MiB` is 67108864. */
@@ -57,7 +57,7 @@ function valueOf(cell: string): string {
 test('every default in the tables of the guide is that of a service or a launcher', () => {
   const wrong: unknown[] = [];
   let columns: { name: number; value: number } | undefined;
-  for (const line of guide.split('\n')) {
+  for (const line of operationsGuide.split('\n')) {
     const cells = line.startsWith('|') ? line.split('|').map((cell) => cell.trim()) : [];
     const header = {
       name: cells.findIndex((cell) => /^(Variable|Environment)$/.test(cell)),

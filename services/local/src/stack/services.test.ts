@@ -3,7 +3,7 @@ import path from 'node:path';
 import { databaseServices } from '../start/constellation';
 import { environments, type ServicesSettings } from './services';
 
-const guide = readFileSync(path.join(__dirname, '../../../../docs/operations.md'), 'utf8');
+const guide = readFileSync(path.join(__dirname, '../../../../docs/operations/run.md'), 'utf8');
 
 const settings: ServicesSettings = {
   databaseUrls: { data: 'd', blobs: 'b', finance: 'f', payments: 'p', tasks: 't' },
@@ -30,7 +30,7 @@ function given(): Record<string, string[]> {
 
 /** The same settings, from the table of the guide. */
 function documented(): Record<string, string[]> {
-  const [, section] = /\n## The real stack\n([^]*?)\n## /.exec(guide)!;
+  const [, section] = /\n## The real stack\n([^]*?)(?:\n## |$)/.exec(guide)!;
   const [, table] = /\n\| Service [^\n]*\n[^\n]*\n((?:\|[^\n]*\n)+)/.exec(section!)!;
   const found: Record<string, string[]> = {};
   let services: string[] = [];
