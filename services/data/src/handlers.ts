@@ -46,47 +46,53 @@ export interface HandlerContext extends SkillsContext, ReadContext {
   wakeWorker: () => void;
 }
 
+/** For changes of an app's catalog, which may also have queued a job. */
+async function changingCatalog<T>(
+  { readers, queries, wakeWorker }: HandlerContext,
+  appId: string,
+  result: Promise<T>,
+): Promise<T> {
+  try {
+    return await result;
+  } finally {
+    readers.forget(appId);
+    queries.forget(appId);
+    wakeWorker();
+  }
+}
+
+/** For what needs disk space. Changes that free it, or restrict access, are accepted on a full disk. */
+const needingSpace =
+  <Q, T>(storage: HandlerContext['storage'], handler: (request: Q) => Promise<T>) =>
+  async (request: Q): Promise<T> => {
+    storage.refuseWhenFull();
+    return handler(request);
+  };
+
 /** Every method of the service: message → input, call, result → message. */
 export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> {
-  const { pool, fast, readers, queries, committer, usage, defaultRead, storage, wakeWorker } = context;
-  /** For changes of an app's catalog, which may also have queued a job. */
-  const changingCatalog = async <T>(appId: string, result: Promise<T>): Promise<T> => {
-    try {
-      return await result;
-    } finally {
-      readers.forget(appId);
-      queries.forget(appId);
-      wakeWorker();
-    }
-  };
-  /** For what needs disk space. Changes that free it, or restrict access, are accepted on a full disk. */
-  const needingSpace =
-    <Q, T>(handler: (request: Q) => Promise<T>) =>
-    async (request: Q): Promise<T> => {
-      storage.refuseWhenFull();
-      return handler(request);
-    };
+  const { pool, fast, committer, usage, defaultRead, storage } = context;
   return {
-    createApplication: needingSpace((request) => createApplication(pool, request)),
+    createApplication: needingSpace(storage, (request) => createApplication(pool, request)),
     getApplication: ({ appId }) => getApplication(pool, appId),
     listApplications: ({ limit, offset }) =>
       listApplications(pool, Math.min(Math.max(limit, 1), listingRowsMax), Math.max(offset, 0)),
-    deleteApplication: (request) => changingCatalog(request.appId, deleteApplication(pool, request)),
+    deleteApplication: (request) => changingCatalog(context, request.appId, deleteApplication(pool, request)),
     verifyKey: ({ hash }) => verifyKey(fast, Buffer.from(hash)),
     regenerateKey: (request) => regenerateKey(pool, request),
     listKeys: (request) => listKeys(pool, request),
     revokeKey: (request) => revokeKey(pool, request),
 
-    createCollection: needingSpace((request) =>
-      changingCatalog(request.appId, createCollection(pool, request, defaultRead)),
+    createCollection: needingSpace(storage, (request) =>
+      changingCatalog(context, request.appId, createCollection(pool, request, defaultRead)),
     ),
     getCollection: ({ appId, collection }) => getCollection(pool, appId, collection),
     listCollections: (request) => listCollections(pool, request),
-    updateCollection: (request) => changingCatalog(request.appId, updateCollection(pool, request)),
-    deleteCollection: (request) => changingCatalog(request.appId, deleteCollection(pool, request)),
+    updateCollection: (request) => changingCatalog(context, request.appId, updateCollection(pool, request)),
+    deleteCollection: (request) => changingCatalog(context, request.appId, deleteCollection(pool, request)),
     getAppStats: ({ appId }) => appStats(pool, appId),
     getCollectionStats: ({ appId, collection }) => collectionStats(pool, appId, collection),
-    setRetention: (request) => changingCatalog(request.appId, setRetention(pool, request)),
+    setRetention: (request) => changingCatalog(context, request.appId, setRetention(pool, request)),
     validateDocuments: async (request) => ({ json: await validateDocuments(pool, request) }),
 
     store: (request, call) => storeDocuments(committerFor(committer, usage, call), request),
@@ -95,27 +101,35 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     listDocuments: async (request, call) => ({ json: await listDocuments(context, request, call) }),
     readCollection: async (request, call) => ({ json: await readCollection(context, request, call) }),
 
-    createIndex: needingSpace((request) => changingCatalog(request.appId, createIndex(pool, request, defaultRead))),
+    createIndex: needingSpace(storage, (request) =>
+      changingCatalog(context, request.appId, createIndex(pool, request, defaultRead)),
+    ),
     listIndexes: (request) => listIndexes(pool, request),
     getIndex: ({ appId, collection, name }) => getIndex(pool, appId, collection, name),
-    rebuildIndex: needingSpace((request) => changingCatalog(request.appId, rebuildIndex(pool, request))),
-    deleteIndex: (request) => changingCatalog(request.appId, deleteIndex(pool, request)),
+    rebuildIndex: needingSpace(storage, (request) =>
+      changingCatalog(context, request.appId, rebuildIndex(pool, request)),
+    ),
+    deleteIndex: (request) => changingCatalog(context, request.appId, deleteIndex(pool, request)),
 
-    createView: needingSpace((request) => changingCatalog(request.appId, createView(context, request, defaultRead))),
+    createView: needingSpace(storage, (request) =>
+      changingCatalog(context, request.appId, createView(context, request, defaultRead)),
+    ),
     listViews: (request) => listViews(context, request),
     getView: ({ appId, name }) => getView(context, appId, name),
     deleteView: (request) => deleteView(context, request),
-    refreshView: needingSpace((request) => changingCatalog(request.appId, refreshView(context, request))),
+    refreshView: needingSpace(storage, (request) =>
+      changingCatalog(context, request.appId, refreshView(context, request)),
+    ),
     readView: async (request, call) => ({ json: await readView(context, request, call) }),
 
-    createQuery: needingSpace((request) => createQuery(context, request)),
+    createQuery: needingSpace(storage, (request) => createQuery(context, request)),
     listQueries: (request) => listQueries(context, request),
     getQuery: ({ appId, name }) => getQuery(context, appId, name),
-    deleteQuery: (request) => changingCatalog(request.appId, deleteQuery(context, request)),
+    deleteQuery: (request) => changingCatalog(context, request.appId, deleteQuery(context, request)),
     runQuery: async (request, call) => ({ json: await runQuery(context, request, call) }),
 
     getSkills: ({ appId }) => getSkills(context, appId),
-    putSkills: needingSpace((request) => putSkills(context, request)),
+    putSkills: needingSpace(storage, (request) => putSkills(context, request)),
 
     getJob: ({ ticketId }) => getJob(pool, ticketId),
   };
