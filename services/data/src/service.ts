@@ -24,7 +24,6 @@ import type { DataConfig } from './config';
 import { dropAppJob, dropCollectionJob } from './tables/drop-jobs';
 import { dataHandlers } from './handlers';
 import { CatalogCache, readerCache } from './catalog/cache';
-import { buildIndexJob } from './tables/index-build';
 import { JobWorker } from './jobs/worker';
 import { purgeExpired } from './usage/retention-purge';
 import { readSchedulers } from './query/execute/read-scheduler';
@@ -34,6 +33,7 @@ import { UsagePublisher } from './usage/publisher';
 import { trimAnswers } from './catalog/idempotency';
 import { refreshViewJob } from './views/refresh-job';
 import type { JobFunction, JobKind } from './jobs/queue';
+import { buildIndexJob } from './tables/build-job';
 
 export const dataDefinition = loadService<DataDefinition>('data', 'Data');
 

@@ -13,85 +13,19 @@ import type { ListCollectionsResponse } from '@granary/shared/gen/granary/data/v
 import type { ListRequest } from '@granary/shared/gen/granary/data/v1/ListRequest';
 import type { SetRetentionRequest } from '@granary/shared/gen/granary/data/v1/SetRetentionRequest';
 import type { UpdateCollectionRequest } from '@granary/shared/gen/granary/data/v1/UpdateCollectionRequest';
-import {
-  COLLECTION_NOT_FOUND,
-  documentsTable,
-  findCollection,
-  historyTable,
-  requireCollection,
-  type CollectionRef,
-  type ReadAccess,
-} from '../catalog/collection';
-import { addSchemaIndexes, rekeyIndexes } from './indexes';
+import { COLLECTION_NOT_FOUND, requireCollection, type CollectionRef, type ReadAccess } from '../catalog/collection';
 import { enqueueJob } from '../jobs/queue';
 import { listPage } from '../listings/listing';
-import { ALREADY_EXISTS, isName, nameRule } from '../catalog/names';
 import { parseSchema, type Schema } from '../catalog/schema';
-import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
+import { checkDefinitionBytes } from '../catalog/definition-limit';
 import { usageColumns, usageEvent, type UsageRow } from '../usage/event';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
 import { findApp, type App } from '../catalog/app';
+import { addSchemaIndexes, rekeyIndexes } from '../tables/define-index';
+import { addCollection } from '../tables/create-collection';
 
 export const COLLECTION_NOT_EMPTY = 'COLLECTION_NOT_EMPTY';
 export const COLLECTION_IN_USE = 'COLLECTION_IN_USE';
-
-/** Collections of one app, at most. */
-export const collectionsMax = 1_000;
-
-export interface NewCollection {
-  name: string;
-  namespace?: string | undefined;
-  primaryColumn?: string | undefined;
-  sortColumn?: string | undefined;
-  schemaText?: string | undefined;
-  readAccess: ReadAccess;
-}
-
-/**
- * Makes a collection with its tables and the indexes that its schema asks for. The head of the app must be locked.
- * Throws ALREADY_EXISTS when a collection or view has the name, LIMIT_EXCEEDED, VALIDATION_FAILED.
- */
-export async function addCollection(tx: Connection, app: App, input: NewCollection, at: Date): Promise<CollectionRef> {
-  if (!isName(input.name)) throw invalid('The name is not valid', { name: [nameRule] });
-  const schema = input.schemaText === undefined ? undefined : parseSchema(input.schemaText);
-  const { taken, collections } = (await row<{ taken: boolean; collections: bigint }>(
-    tx,
-    sql`select exists (select from view v where v.app_number = ${app.number} and v.name = ${input.name})
-            or exists (select from collection c where c.app_number = ${app.number} and c.name = ${input.name} and c.deleted_at is null) as taken,
-          (select count(*) from collection c where c.app_number = ${app.number} and c.deleted_at is null) as collections`,
-  ))!;
-  if (taken) throw conflict(ALREADY_EXISTS, `A collection or view with the name ${input.name} already exists`);
-  if (collections >= collectionsMax) {
-    throw invalid(`An app may have at most ${collectionsMax} collections`, {}, LIMIT_EXCEEDED);
-  }
-  const { number } = (await row<{ number: bigint }>(
-    tx,
-    sql`insert into collection (app_number, name, namespace, primary_column, sort_column, schema_text, read_access, created_at, updated_at)
-        values (${app.number}, ${input.name}, ${input.namespace ?? null}, ${input.primaryColumn ?? null}, ${input.sortColumn ?? null},
-                ${input.schemaText ?? null}, ${input.readAccess}, ${at}, ${at})
-        returning number`,
-  ))!;
-  const table = { appNumber: app.number, number };
-  await execute(
-    tx,
-    sql`create table ${documentsTable(table)} (
-          id text collate "C" primary key, body text not null, version bigint not null, deleted boolean not null,
-          created_at timestamptz not null, updated_at timestamptz not null, ordinal bigint not null, place int not null)`,
-  );
-  await execute(
-    tx,
-    sql`create table ${historyTable(table)} (
-          id text collate "C" not null, body text not null, version bigint not null, deleted boolean not null,
-          created_at timestamptz not null, updated_at timestamptz not null, ordinal bigint not null, place int not null,
-          primary key (id, version))`,
-  );
-  if (schema) {
-    await addSchemaIndexes(tx, { ...table, name: input.name }, schema, at);
-    await checkDefinitionBytes(tx, app.number);
-  }
-  await bumpCatalogRevision(tx, app.number);
-  return (await findCollection(tx, app, input.name))!;
-}
 
 export async function createCollection(
   pool: Pool,

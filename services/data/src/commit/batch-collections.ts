@@ -2,10 +2,10 @@ import { ServiceError } from '@granary/shared/errors';
 import type { Connection } from '@granary/shared/postgres/pool';
 import type { CatalogCache } from '../catalog/cache';
 import { findCollections, type CollectionRef, type ReadAccess } from '../catalog/collection';
-import { addCollection } from '../collections/collections';
 import type { BatchCollections } from './plan';
 import type { PendingWrite } from './write';
 import type { App } from '../catalog/app';
+import { addCollection } from '../tables/create-collection';
 
 const noNames: ReadonlySet<string> = new Set();
 const noRefusals: ReadonlyMap<string, ServiceError> = new Map();

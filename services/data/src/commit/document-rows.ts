@@ -3,11 +3,12 @@ import { copyInto } from '@granary/shared/postgres/copy';
 import { rows as queryRows, type Connection } from '@granary/shared/postgres/pool';
 import type { Step } from '@granary/shared/postgres/pipeline';
 import { empty, join, sql, type Sql } from '@granary/shared/postgres/sql';
-import { documentsTable, historyTable, keyColumn, uniqueColumn, type CollectionRef } from '../catalog/collection';
+import type { CollectionRef } from '../catalog/collection';
 import { keyArrays } from '../documents/keys';
 import type { PreparedDocument } from '../documents/parser';
 import type { DerivedStatements } from './after-plan';
 import type { DocumentRow } from './plan';
+import { documentsTable, historyTable, keyColumn, uniqueColumn } from '../catalog/table-names';
 
 /** From so many new documents of one collection on they are copied, not upserted: then the look-up of known ids pays. */
 export const copyFromDocuments = 100;

@@ -1,7 +1,8 @@
 import { conflict, type ServiceError } from '@granary/shared/errors';
 import { violatedConstraint } from '@granary/shared/postgres/errors';
-import { uniqueIndexNumber, UNIQUE_VIOLATION } from '../tables/index-build';
 import type { RowsByCollection } from './plan';
+import { uniqueIndexNumber } from '../tables/postgres-index';
+import { UNIQUE_VIOLATION } from '../catalog/index-definition';
 
 /** A violated unique index, with the field and the place of the document; undefined for any other error. */
 export function uniqueViolation(error: unknown, rows: RowsByCollection): UniqueViolationError | undefined {

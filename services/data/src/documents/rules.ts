@@ -1,6 +1,7 @@
 import { compileWatch, type WatchTree } from '@granary/shared/json/document';
-import type { CollectionRef, IndexDefinition, IndexedField } from '../catalog/collection';
+import type { CollectionRef } from '../catalog/collection';
 import type { FieldRule, Schema } from '../catalog/schema';
+import type { IndexDefinition, IndexedField } from '../catalog/index-definition';
 
 /** What of a collection decides how its documents are read: compiled once for each state of the catalog. */
 export interface DocumentRules {

@@ -1,9 +1,9 @@
-import { cancelBuilds } from './index-build';
-import { documentsTable, historyTable, viewTable } from '../catalog/collection';
-import type { JobContext, Report } from '../jobs/queue';
 import { execute, rows, type Pool } from '@granary/shared/postgres/pool';
 import { named, sql, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
+import type { JobContext, Report } from '../jobs/queue';
+import { documentsTable, historyTable, viewTable } from '../catalog/table-names';
+import { cancelBuilds } from './build-job';
 
 /** Drops a table in a transaction of its own: many at once would need a lock for each. */
 async function dropTable(pool: Pool, table: Sql): Promise<void> {

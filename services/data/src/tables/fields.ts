@@ -1,6 +1,8 @@
 import { execute, rows, type Connection } from '@granary/shared/postgres/pool';
 import { join, sql } from '@granary/shared/postgres/sql';
-import { documentsTable, emptyKey, keyColumn, type CollectionRef, type IndexedField } from '../catalog/collection';
+import type { CollectionRef } from '../catalog/collection';
+import { documentsTable, emptyKey, keyColumn } from '../catalog/table-names';
+import type { IndexedField } from '../catalog/index-definition';
 
 type Table = Pick<CollectionRef, 'appNumber' | 'number'>;
 
@@ -33,7 +35,7 @@ export async function ensureFields(
   return found.map(({ number }) => number);
 }
 
-/** Takes away the fields that no index is over any more, with their columns. The app must be locked. */
+/** Drops the fields that no index uses any more, with their columns. The app must be locked. */
 export async function dropUnusedFields(tx: Connection, table: Table): Promise<void> {
   const dropped = await rows<{ number: bigint }>(
     tx,

@@ -4,10 +4,11 @@ import { databaseTime } from '@granary/shared/postgres/clock';
 import { row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
-import { documentsTable, findCollection, historyTable } from '../catalog/collection';
+import { findCollection } from '../catalog/collection';
 import type { App } from '../catalog/app';
 import { lockApp } from '../catalog/app-lock';
 import { usageColumns, usageEvent, type UsageRow } from './event';
+import { documentsTable, historyTable } from '../catalog/table-names';
 
 /**
  * Documents that one transaction purges: it holds the lock of the app, and its event of at most 64 KiB names them (an

@@ -3,12 +3,13 @@ import { execute, row, type Connection } from '@granary/shared/postgres/pool';
 import { notFound, ServiceError } from '@granary/shared/errors';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { VIEW_NOT_FOUND, viewColumns, viewsWithApp, type ViewRef } from './view';
-import { COLLECTION_NOT_FOUND, findCollection, viewTable } from '../catalog/collection';
+import { COLLECTION_NOT_FOUND, findCollection } from '../catalog/collection';
 import { parseViewQuery } from '../query/language/view-query';
 import { dropAbandoned, nextTableNumber } from './tables';
 import { readJsonText } from '../query/language/paging';
 import type { JobContext, Report } from '../jobs/queue';
 import { fillView } from './fill';
+import { viewTable } from '../catalog/table-names';
 
 /** A rebuild that takes longer has failed. */
 const rebuildTimeoutMs = 600_000;

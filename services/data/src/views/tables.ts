@@ -2,7 +2,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import type { Logger } from '@granary/shared/logger';
-import { viewTable } from '../catalog/collection';
+import { viewTable } from '../catalog/table-names';
 
 /** The tables that a refresh or a deletion has left and no view uses. */
 async function abandonedTables(tx: Connection, appNumber: bigint): Promise<bigint[]> {

@@ -1,8 +1,8 @@
 import { invalid } from '@granary/shared/errors';
 import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
 import type { Parameter } from '@granary/shared/gen/granary/data/v1/Parameter';
-import type { FieldType } from '../../catalog/collection';
 import { and, invalidQuery, not, or, parseOperator, type Condition, type Operator, type Path } from './filter';
+import type { FieldType } from '../../values/field-type';
 
 /** The parameters of a URL by name. Throws when one is given twice, or holds what no text in the database can. */
 export function parametersByName(parameters: readonly Parameter[]): Map<string, string> {

@@ -1,16 +1,9 @@
 import { empty, sql, type Sql } from '@granary/shared/postgres/sql';
-import {
-  documentsTable,
-  historyTable,
-  indexedType,
-  keyColumn,
-  schemaType,
-  viewTable,
-  type CollectionRef,
-  type FieldType,
-  type IndexDefinition,
-} from '../../catalog/collection';
+import type { CollectionRef } from '../../catalog/collection';
 import type { Path } from '../language/filter';
+import { documentsTable, historyTable, keyColumn, viewTable } from '../../catalog/table-names';
+import { indexedType, schemaType, type IndexDefinition } from '../../catalog/index-definition';
+import type { FieldType } from '../../values/field-type';
 
 /** An index that reads may use: the key columns of its fields, in its order. */
 export interface ServingIndex {

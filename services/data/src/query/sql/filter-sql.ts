@@ -1,10 +1,10 @@
 import { empty, join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { toText, type JsonValue } from '@granary/shared/json/value';
-import { emptyKey } from '../../catalog/collection';
 import { parseInstant } from '../../values/instant';
 import { isTruncated, keyType, orderedKey } from '../../values/ordered-key';
 import type { Comparison, Condition, Path, Scalar, TextMatch } from '../language/filter';
 import type { Source } from '../plan/relation';
+import { emptyKey } from '../../catalog/table-names';
 
 const never = trusted('false');
 const always = trusted('true');

@@ -1,6 +1,6 @@
 import { join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
-import { descendingKey, emptyKey } from '../../catalog/collection';
 import { directionOf } from './keyset-sql';
+import { descendingKey, emptyKey } from '../../catalog/table-names';
 
 /** The columns of an index: those that are fixed to a key, and those that give the order, with the id after them. */
 export interface IndexOrder {

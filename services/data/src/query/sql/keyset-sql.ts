@@ -1,11 +1,11 @@
 import { empty, join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { readJson } from '@granary/shared/json/value';
-import { descendingKey } from '../../catalog/collection';
 import { isTruncated, keyStringMaxBytes, keyType, orderedKey } from '../../values/ordered-key';
 import { recordDepthMax, type Position } from '../plan/cursor';
 import type { Order } from '../plan/order';
 import type { Source } from '../plan/relation';
 import { keyText, type Compiler } from './filter-sql';
+import { descendingKey } from '../../catalog/table-names';
 
 export const directionOf = (descending: boolean): Sql => trusted(descending ? 'desc' : 'asc');
 const beyond = (descending: boolean): Sql => trusted(descending ? '<' : '>');

@@ -1,28 +1,18 @@
 import { invalid, notImplemented } from '@granary/shared/errors';
 import type { CreateIndexRequest } from '@granary/shared/gen/granary/data/v1/CreateIndexRequest';
-import type { IndexDefinition } from '../catalog/collection';
 import { isFieldPath, isIndexName } from '../catalog/names';
+import type { NewIndex } from '../tables/define-index';
+import type { IndexDefinition } from '../catalog/index-definition';
 
 const typeSynonyms = new Set(['btree', 'string', 'number', 'boolean', 'date']);
 const laterTypes = new Set(['hash', 'fulltext', 'price', 'encrypted']);
 const compositeFieldsMax = 4;
 
-/** An index as it is asked for. */
-export interface Definition {
-  name: string;
-  fieldName: string;
-  fields: string[];
-  type: string;
-  unique: boolean;
-}
-
-export const isComposite = ({ fields }: Pick<Definition, 'fields'>): boolean => fields.length > 1;
-
-export const isSame = (index: IndexDefinition, { fields, type, unique }: Definition): boolean =>
+export const isSame = (index: IndexDefinition, { fields, type, unique }: NewIndex): boolean =>
   index.declaredType === type && index.unique === unique && index.fields.join() === fields.join();
 
 /** The definition that is asked for. Throws VALIDATION_FAILED, and NOT_IMPLEMENTED for the types that are to come. */
-export function definitionOf(request: CreateIndexRequest): Definition {
+export function definitionOf(request: CreateIndexRequest): NewIndex {
   const { name, unique } = request;
   const asked = request.indexType.toLowerCase();
   if (laterTypes.has(asked)) throw notImplemented(`an index of type ${asked}`);

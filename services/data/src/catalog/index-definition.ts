@@ -1,0 +1,83 @@
+import type { FieldType } from '../values/field-type';
+import type { Schema } from './schema';
+
+export const INDEX_NOT_FOUND = 'INDEX_NOT_FOUND';
+export const UNIQUE_VIOLATION = 'UNIQUE_VIOLATION';
+
+/** A field that indexes are over. Writers fill the column of its key, which all its indexes share. */
+export interface IndexedField {
+  number: bigint;
+  name: string;
+  path: string[];
+  /** Whether RFC 3339 text has the key of its instant. A path may be indexed both ways. */
+  isDate: boolean;
+}
+
+/** An index as it was asked for: over one field, or over two to four. */
+export interface IndexDefinition {
+  number: bigint;
+  name: string;
+  /** What it is listed with; a composite's own fields are in `fields`. */
+  fieldName: string;
+  fields: string[];
+  /** As it was asked for: btree, composite, or a declared type. */
+  declaredType: string;
+  /** Whether it has a column for the unique value of its fields together. */
+  unique: boolean;
+  /** Writers fill the columns of a building index already; readers use ready ones only. */
+  status: 'building' | 'ready' | 'failed';
+  /** The fields with their columns, in the order of the index. */
+  keys: IndexedField[];
+}
+
+/** The columns that an index has in the table of documents. */
+export interface IndexColumns extends Pick<IndexDefinition, 'number' | 'unique'> {
+  keys: ReadonlyArray<Pick<IndexedField, 'number'>>;
+}
+
+export interface FieldRow {
+  number: string;
+  path: string;
+  is_date: boolean;
+}
+
+export interface IndexRow {
+  number: string;
+  name: string;
+  field_name: string;
+  fields: string[] | null;
+  index_type: string;
+  is_unique: boolean;
+  status: IndexDefinition['status'];
+  field_numbers: string[];
+}
+
+export const toIndexedField = ({ number, path, is_date: isDate }: FieldRow): IndexedField => ({
+  number: BigInt(number),
+  name: path,
+  path: path.split('.'),
+  isDate,
+});
+
+export const toIndexDefinition = (index: IndexRow, fields: ReadonlyMap<bigint, IndexedField>): IndexDefinition => ({
+  number: BigInt(index.number),
+  name: index.name,
+  fieldName: index.field_name,
+  fields: index.fields ?? [index.field_name],
+  declaredType: index.index_type,
+  unique: index.is_unique,
+  status: index.status,
+  keys: index.field_numbers.map((number) => fields.get(BigInt(number))!),
+});
+
+/** How an index takes a field: as its declared type says, else as the schema does. */
+export function indexedType(declaredType: string, schema: Schema | undefined, fieldName: string): FieldType {
+  const isTyped = declaredType !== 'btree' && declaredType !== 'composite';
+  return isTyped ? (declaredType as FieldType) : schemaType(schema, fieldName);
+}
+
+/** The scalar type that the schema declares for a path, `any` for none and for objects and arrays. */
+export function schemaType(schema: Schema | undefined, fieldName: string): FieldType {
+  const type = schema?.fields.get(fieldName)?.type;
+  return type === undefined || type === 'object' || type === 'array' ? 'any' : type;
+}

@@ -1,0 +1,29 @@
+import { named, sql, Sql, trusted } from '@granary/shared/postgres/sql';
+import type { CollectionRef } from './collection';
+import type { IndexDefinition, IndexedField } from './index-definition';
+
+/** The latest version of each document: a row has id, body, version, deleted, created_at, updated_at, ordinal, place, and the keys. */
+export const documentsTable = (of: Pick<CollectionRef, 'appNumber' | 'number'>): Sql =>
+  named('a_', of.appNumber, '.c_', of.number);
+
+/** Older versions, with the same columns but for the keys. */
+export const historyTable = (of: Pick<CollectionRef, 'appNumber' | 'number'>): Sql =>
+  named('a_', of.appNumber, '.h_', of.number);
+
+/** The rows of a view: pos, id (pos as text that sorts), body. */
+export const viewTable = (appNumber: bigint, tableNumber: bigint): Sql => named('a_', appNumber, '.v_', tableNumber);
+
+/** The column with the key of an indexed field (see values/ordered-key.ts). */
+export const keyColumn = ({ number }: Pick<IndexedField, 'number'>): Sql => named('f_', number);
+
+/**
+ * What a key is in an order that descends and is read backwards: missing and null, whose key is the last, become the
+ * first, and so come last there too.
+ */
+export const descendingKey = (key: Sql): Sql => sql`(case when ${key} = ${emptyKey} then ''::bytea else ${key} end)`;
+
+/** The key of missing and null. */
+export const emptyKey = trusted(`'\\xf0'::bytea`);
+
+/** The column that a unique index is on: type and value as text, null where nothing can collide. */
+export const uniqueColumn = (index: Pick<IndexDefinition, 'number'>): Sql => named('u_', index.number);

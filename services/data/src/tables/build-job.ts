@@ -1,0 +1,131 @@
+import { execute, row, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { notFound } from '@granary/shared/errors';
+import { retriedTransaction } from '@granary/shared/postgres/transaction';
+import { sqlState } from '@granary/shared/postgres/errors';
+import { join, Sql, sql } from '@granary/shared/postgres/sql';
+import { findApp } from '../catalog/app';
+import { createPostgresIndexes, dropLeftovers, dropPostgresIndexes, duplicates } from './postgres-index';
+import { bumpCatalogRevision, lockApp } from '../catalog/app-lock';
+import { fillKeys } from './fill-keys';
+import { JobInterruptedError, type JobContext, type Report } from '../jobs/queue';
+import { documentsTable, keyColumn } from '../catalog/table-names';
+import { findCollection, type CollectionRef } from '../catalog/collection';
+import { INDEX_NOT_FOUND, type IndexDefinition } from '../catalog/index-definition';
+
+const buildTimeoutMs = 3_600_000;
+/** Advisory lock: one build at a time in a database, because each reads a whole table. */
+const buildLock = 7_265_002;
+
+/**
+ * Cancels the builds of indexes that have locked their tables, so that a change of a table does not wait for them. Their
+ * jobs start again and see the change. `which` is a condition on document_index i.
+ */
+export async function cancelBuilds(db: Queryable, which: Sql): Promise<void> {
+  await execute(
+    db,
+    sql`select pg_cancel_backend(a.pid) from pg_stat_activity a join document_index i on a.application_name = 'granary-index-' || i.number
+        where a.datname = current_database() and a.state = 'active'
+          and a.query ~ '^(create (unique )?index|drop index|analyze) ' and ${which}`,
+  );
+}
+
+/** The index of a build, as it was when the build began. */
+interface Building {
+  collection: CollectionRef;
+  index: IndexDefinition;
+  /** The version of the row in Postgres (xmin), which a later request for a build changes. */
+  version: string;
+}
+
+async function findBuilding(pool: Pool, payload: Record<string, unknown>): Promise<Building | undefined> {
+  const number = BigInt(String(payload['index']));
+  const app = await findApp(pool, String(payload['app_id']));
+  const state = await row<{ version: string }>(
+    pool,
+    sql`select xmin::text as version from document_index where number = ${number}`,
+  );
+  const collection = await findCollection(pool, app, String(payload['collection']));
+  const index = collection?.indexes.find((candidate) => candidate.number === number);
+  return collection && index && state ? { collection, index, version: state.version } : undefined;
+}
+
+/** The job of a build: fills the columns, creates the Postgres indexes concurrently with writers, updates statistics. */
+export async function buildIndexJob(
+  { pool, stopping }: JobContext,
+  payload: Record<string, unknown>,
+  report: Report,
+): Promise<object> {
+  const deleted = () => notFound(INDEX_NOT_FOUND, 'The index was deleted');
+  const found = await findBuilding(pool, payload);
+  if (!found) throw deleted();
+  const startedMs = Date.now();
+  const cancel = () => void cancelBuilds(pool, sql`i.number = ${found.index.number}`).catch(() => {});
+  stopping.addEventListener('abort', cancel);
+  try {
+    await build(pool, found, report);
+  } catch (error) {
+    if (sqlState(error) === '23505') {
+      await endBuild(pool, found, 'failed');
+      throw duplicates(found.index);
+    }
+    if (!(await findBuilding(pool, payload))) throw deleted();
+    const isCancelled = sqlState(error) === '57014' && Date.now() - startedMs < buildTimeoutMs;
+    throw isCancelled ? new JobInterruptedError('the build was cancelled', { cause: error }) : error;
+  } finally {
+    stopping.removeEventListener('abort', cancel);
+  }
+  await endBuild(pool, found, 'ready');
+  return { index: found.index.name, collection: found.collection.name };
+}
+
+/** Throws JobInterruptedError while another build is running. */
+async function build(pool: Pool, { collection, index }: Building, report: Report): Promise<void> {
+  const connection = await pool.connect();
+  // Without a listener the loss of the connection would end the process; the running statement reports it.
+  connection.on('error', () => {});
+  try {
+    await connection.query(
+      `set statement_timeout = ${buildTimeoutMs}; set lock_timeout = 0; set application_name = 'granary-index-${index.number}'`,
+    );
+    // Waiting inside Postgres would hold a snapshot, and the running build waits for all older snapshots.
+    const lock = await row<{ taken: boolean }>(connection, sql`select pg_try_advisory_lock(${buildLock}) as taken`);
+    if (!lock?.taken) throw new JobInterruptedError('another index is being built');
+    await dropLeftovers(connection, collection, index);
+    // Writers of the same rows in another order could deadlock, so each batch is written under the lock of the app.
+    const update = (statement: Sql) =>
+      retriedTransaction(pool, async (tx) => {
+        await lockApp(tx, collection.appNumber);
+        await execute(tx, statement);
+      });
+    await fillKeys(connection, collection, index, update, report);
+    await createPostgresIndexes(connection, collection, index, true);
+    await report(0.95, 'indexes made');
+    await execute(connection, sql`analyze ${documentsTable(collection)} (${join(index.keys.map(keyColumn), ', ')})`);
+  } finally {
+    // The session's settings and lock go with it.
+    connection.release(true);
+  }
+}
+
+/**
+ * Marks a build as ready, or as failed, which drops what would refuse or slow down writes. When another build of the index
+ * was requested meanwhile (its keys have changed), that one decides.
+ */
+async function endBuild(
+  pool: Pool,
+  { collection, index, version }: Building,
+  status: 'ready' | 'failed',
+): Promise<void> {
+  const error = status === 'failed' ? duplicates(index).message : null;
+  await retriedTransaction(pool, async (tx) => {
+    await lockApp(tx, collection.appNumber);
+    const ours = await execute(
+      tx,
+      sql`update document_index set status = ${status}, error = ${error}
+          where number = ${index.number} and xmin::text = ${version}`,
+    );
+    if (ours === 0) return;
+    if (status === 'failed') await dropPostgresIndexes(tx, collection, index);
+    await bumpCatalogRevision(tx, collection.appNumber);
+  });
+}

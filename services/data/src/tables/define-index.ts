@@ -1,0 +1,184 @@
+import { execute, row, type Connection } from '@granary/shared/postgres/pool';
+import { conflict, invalid } from '@granary/shared/errors';
+import { sqlState } from '@granary/shared/postgres/errors';
+import { sql } from '@granary/shared/postgres/sql';
+import { indexedType, type IndexColumns, type IndexDefinition } from '../catalog/index-definition';
+import { createPostgresIndexes, dropKeyIndexes, duplicates } from './postgres-index';
+import { dropUnusedFields, ensureFields } from './fields';
+import { fillKeys } from './fill-keys';
+import { cancelBuilds } from './build-job';
+import { documentsTable, uniqueColumn } from '../catalog/table-names';
+import { findCollection, type CollectionRef } from '../catalog/collection';
+import type { Schema } from '../catalog/schema';
+import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
+import { enqueueJob } from '../jobs/queue';
+import { ALREADY_EXISTS } from '../catalog/names';
+
+/** Indexes of one collection, at most: each is work for every write. */
+export const indexesMax = 64;
+/** A table with fewer rows is indexed in the request itself. */
+const plainBuildRowsMax = 1_000;
+const plainBuildBytesMax = 8 * 1024 * 1024;
+
+interface Table {
+  appNumber: bigint;
+  number: bigint;
+  name: string;
+}
+
+/** An index as it is requested. */
+export interface NewIndex {
+  name: string;
+  fieldName: string;
+  fields: string[];
+  type: string;
+  unique: boolean;
+}
+
+const isComposite = ({ fields }: Pick<NewIndex, 'fields'>): boolean => fields.length > 1;
+
+/**
+ * Adds the columns and the catalog row; writers fill the columns from then on. Returns the ticket of the build, or '' when
+ * the index is ready.
+ */
+export async function addIndex(
+  tx: Connection,
+  collection: CollectionRef,
+  schema: Schema | undefined,
+  definition: NewIndex,
+  at: Date,
+  ticketId: string,
+): Promise<string> {
+  checkCount(collection.indexes.length);
+  if (collection.indexes.some(({ status }) => status === 'building')) {
+    await cancelBuilds(tx, sql`i.collection_number = ${collection.number}`);
+  }
+  const { number } = await insertIndex(tx, collection, schema, definition, 'building', at);
+  const fresh = (await findCollection(tx, { number: collection.appNumber, appId: collection.appId }, collection.name))!;
+  const index = fresh.indexes.find((candidate) => candidate.number === number)!;
+  if (collection.rowCount >= plainBuildRowsMax || collection.sizeBytes >= plainBuildBytesMax) {
+    return enqueueBuild(tx, collection, index, ticketId);
+  }
+  await fillKeys(tx, fresh, index, (statement) => execute(tx, statement), undefined);
+  await createPostgresIndexes(tx, fresh, index, false).catch((error: unknown) => {
+    throw sqlState(error) === '23505' ? duplicates(index) : error;
+  });
+  await execute(tx, sql`update document_index set status = 'ready' where number = ${number}`);
+  return '';
+}
+
+/** Throws LIMIT_EXCEEDED when a collection with so many indexes may not have another. */
+function checkCount(indexes: number): void {
+  if (indexes >= indexesMax) {
+    throw invalid(`A collection may have at most ${indexesMax} indexes`, {}, LIMIT_EXCEEDED);
+  }
+}
+
+/** The fields of an index with how their keys are made: of a date where its type or the schema says so. */
+const keysOf = (declaredType: string, fields: readonly string[], schema: Schema | undefined) =>
+  fields.map((name) => ({ name, isDate: indexedType(declaredType, schema, name) === 'date' }));
+
+/** Adds the catalog row, and the columns that the table does not have yet. */
+async function insertIndex(
+  tx: Connection,
+  table: Table,
+  schema: Schema | undefined,
+  definition: NewIndex,
+  status: string,
+  at: Date,
+): Promise<IndexColumns> {
+  const fields = await ensureFields(tx, table, keysOf(definition.type, definition.fields, schema));
+  const { number } = (await row<{ number: bigint }>(
+    tx,
+    sql`insert into document_index (app_number, collection_number, name, field_name, fields, field_numbers, index_type,
+          is_unique, status, created_at)
+        values (${table.appNumber}, ${table.number}, ${definition.name}, ${definition.fieldName},
+                ${isComposite(definition) ? definition.fields : null}, ${fields}::bigint[], ${definition.type},
+                ${definition.unique}, ${status}, ${at})
+        returning number`,
+  ))!;
+  if (definition.unique) {
+    await execute(
+      tx,
+      sql`alter table ${documentsTable(table)} add column ${uniqueColumn({ number })} text collate "C"`,
+    );
+  }
+  return { number, unique: definition.unique, keys: fields.map((field) => ({ number: field })) };
+}
+
+/** Adds the indexes that a schema declares and the collection does not have. The app must be locked. */
+export async function addSchemaIndexes(
+  tx: Connection,
+  table: Table | CollectionRef,
+  schema: Schema,
+  at: Date,
+): Promise<void> {
+  const existing = 'indexes' in table ? table : undefined;
+  let count = existing?.indexes.length ?? 0;
+  for (const [fieldName, rule] of schema.fields) {
+    if (!rule.index && !rule.unique) continue;
+    const name = `${table.name}_${fieldName}_idx`;
+    const definition = { name, fieldName, fields: [fieldName], type: 'btree', unique: rule.unique };
+    const same = existing?.indexes.find((index) => index.name === name);
+    if (same && (same.fields.join() !== fieldName || (rule.unique && !same.unique))) {
+      throw conflict(ALREADY_EXISTS, `An index with the name ${same.name} and another definition already exists`);
+    }
+    if (same) continue;
+    checkCount(count++);
+    if (existing) {
+      await addIndex(tx, existing, schema, definition, at, '');
+    } else {
+      const index = await insertIndex(tx, table, schema, definition, 'ready', at);
+      await createPostgresIndexes(tx, table, index, false);
+    }
+  }
+}
+
+/**
+ * When the schema of a field becomes a date, or stops being one, it has other keys: the indexes that take their type from
+ * the schema get the field with those, and are built anew.
+ */
+export async function rekeyIndexes(tx: Connection, before: CollectionRef, schema: Schema): Promise<void> {
+  const changed = before.indexes.flatMap((index) => {
+    const keys = keysOf(index.declaredType, index.fields, schema);
+    return keys.every(({ isDate }, at) => isDate === index.keys[at]!.isDate) ? [] : [{ index, keys }];
+  });
+  if (changed.length === 0) return;
+  // Any build of the collection holds the table whose columns change.
+  await cancelBuilds(tx, sql`i.collection_number = ${before.number}`);
+  for (const { index, keys } of changed) {
+    const fields = await ensureFields(tx, before, keys);
+    await dropKeyIndexes(tx, before, index);
+    await execute(
+      tx,
+      sql`update document_index set status = 'building', field_numbers = ${fields}::bigint[] where number = ${index.number}`,
+    );
+    await enqueueBuild(tx, before, index, '');
+  }
+  await dropUnusedFields(tx, before);
+}
+
+/** Queues the build of an index. Returns its ticket, or that of a build of the index that is waiting already. */
+export function enqueueBuild(
+  tx: Connection,
+  { appNumber, appId, name }: CollectionRef,
+  { number }: Pick<IndexDefinition, 'number'>,
+  ticketId: string,
+): Promise<string> {
+  return enqueueJob(
+    tx,
+    { number: appNumber, appId },
+    'index.build',
+    { index: number.toString(), app_id: appId, collection: name },
+    { ticketId, subject: number.toString() },
+  );
+}
+
+/** Drops the columns and the Postgres indexes of an index whose row is deleted. The app must be locked. */
+export async function dropIndex(tx: Connection, table: Table, index: IndexDefinition): Promise<void> {
+  await dropKeyIndexes(tx, table, index);
+  if (index.unique) {
+    await execute(tx, sql`alter table ${documentsTable(table)} drop column ${uniqueColumn(index)}`);
+  }
+  await dropUnusedFields(tx, table);
+}

@@ -1,0 +1,108 @@
+import { conflict, ServiceError } from '@granary/shared/errors';
+import { execute, row, type Connection, type Queryable } from '@granary/shared/postgres/pool';
+import { empty, join, named, Sql, sql, trusted } from '@granary/shared/postgres/sql';
+import { UNIQUE_VIOLATION, type IndexColumns, type IndexDefinition } from '../catalog/index-definition';
+import { descendingKey, documentsTable, emptyKey, keyColumn, uniqueColumn } from '../catalog/table-names';
+
+/** Names of the Postgres indexes that an index may have: its keys, those rows of a composite that lack one, unique values. */
+const keyIndexName = (number: bigint): Sql => named('i_', number);
+const emptyIndexName = (number: bigint): Sql => named('n_', number);
+const uniqueIndexName = (number: bigint): Sql => named('q_', number);
+
+/** The number of the index whose uniqueness a Postgres constraint ensures. */
+export function uniqueIndexNumber(constraint: string | undefined): bigint | undefined {
+  const match = /^q_(\d{1,19})$/.exec(constraint ?? '');
+  return match ? BigInt(match[1]!) : undefined;
+}
+
+/** Why a unique index cannot be built: stored documents have equal values. */
+export function duplicates({ fields }: Pick<IndexDefinition, 'fields'>): ServiceError {
+  const message =
+    fields.length === 1
+      ? 'must be unique, and stored documents have equal values'
+      : 'must be unique together, and stored documents have equal values';
+  return conflict(
+    UNIQUE_VIOLATION,
+    `The documents have equal values of ${fields.join(', ')}: the index cannot be unique`,
+    Object.fromEntries(fields.map((field) => [field, [message]])),
+  );
+}
+
+/**
+ * Creates the btree of the keys; for a composite one also that of the rows that lack a value, in their place in a
+ * descending order; and for a unique index the constraint that refuses a second value. That one is checked at the end of a
+ * statement, so that two documents of one commit may exchange their values.
+ */
+export async function createPostgresIndexes(
+  db: Queryable,
+  table: { appNumber: bigint; number: bigint },
+  index: IndexColumns,
+  concurrently: boolean,
+): Promise<void> {
+  const how = concurrently ? trusted('concurrently') : empty;
+  const on = documentsTable(table);
+  const keys = index.keys.map(keyColumn);
+  await execute(db, sql`create index ${how} ${keyIndexName(index.number)} on ${on} (${join(keys, ', ')}, id)`);
+  if (keys.length > 1) {
+    const lacksValue = join(
+      keys.map((key) => sql`${key} = ${emptyKey}`),
+      ' or ',
+    );
+    const descending = join(keys.map(descendingKey), ', ');
+    await execute(
+      db,
+      sql`create index ${how} ${emptyIndexName(index.number)} on ${on} (${descending}, id) where ${lacksValue}`,
+    );
+  }
+  if (!index.unique || (await hasConstraint(db, table.appNumber, index.number))) return;
+  const name = uniqueIndexName(index.number);
+  await execute(db, sql`create unique index ${how} if not exists ${name} on ${on} (${uniqueColumn(index)})`);
+  await execute(
+    db,
+    sql`alter table ${on} add constraint ${name} unique using index ${name} deferrable initially immediate`,
+  );
+}
+
+/** Drops the Postgres indexes that reads use; the one that ensures uniqueness stays. */
+export async function dropKeyIndexes(
+  db: Queryable,
+  table: { appNumber: bigint },
+  index: Pick<IndexDefinition, 'number'>,
+): Promise<void> {
+  for (const name of [keyIndexName(index.number), emptyIndexName(index.number)]) {
+    await execute(db, sql`drop index if exists ${named('a_', table.appNumber, '.')}${name}`);
+  }
+}
+
+async function hasConstraint(db: Queryable, appNumber: bigint, number: bigint): Promise<boolean> {
+  const index = `a_${appNumber}.q_${number}`;
+  return (await row(db, sql`select from pg_constraint where conindid = to_regclass(${index})`)) !== undefined;
+}
+
+/** Drops all Postgres indexes of an index, with its constraint. */
+export async function dropPostgresIndexes(
+  tx: Connection,
+  table: { appNumber: bigint; number: bigint },
+  index: IndexDefinition,
+): Promise<void> {
+  const name = uniqueIndexName(index.number);
+  await execute(tx, sql`alter table ${documentsTable(table)} drop constraint if exists ${name}`);
+  await execute(tx, sql`drop index if exists ${named('a_', table.appNumber, '.')}${name}`);
+  await dropKeyIndexes(tx, table, index);
+}
+
+/** Drops the old btrees of the keys, and a unique one that is INVALID; a valid one still ensures uniqueness. */
+export async function dropLeftovers(
+  db: Queryable,
+  table: { appNumber: bigint },
+  index: IndexDefinition,
+): Promise<void> {
+  await dropKeyIndexes(db, table, index);
+  const name = `a_${table.appNumber}.q_${index.number}`;
+  const invalidLeft = await row(
+    db,
+    sql`select from pg_index where not indisvalid and indexrelid = to_regclass(${name})`,
+  );
+  if (!invalidLeft) return;
+  await execute(db, sql`drop index if exists ${named('a_', table.appNumber, '.')}${uniqueIndexName(index.number)}`);
+}
