@@ -3,11 +3,11 @@ import { newTicket } from '@granary/shared/ids';
 import { findCollection } from '../src/catalog/collection';
 import type { Position } from '../src/query/plan/cursor';
 import { parseFind } from '../src/query/language/filter';
-import { parseSort } from '../src/query/plan/order';
 import { pageStatement } from '../src/query/sql/page-sql';
 import { documentsOf } from '../src/query/plan/relation';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 import { findApp } from '../src/catalog/app';
+import { parseSort } from '../src/query/language/sort';
 
 let fixture: Fixture;
 beforeAll(async () => {

@@ -4,12 +4,13 @@ import { findApp } from '../src/catalog/app';
 import { findCollection } from '../src/catalog/collection';
 import { positionOf, type Position } from '../src/query/plan/cursor';
 import { parseFind } from '../src/query/language/filter';
-import { parseSort, type PageRequest } from '../src/query/plan/order';
+import type { PageRequest } from '../src/query/plan/order';
 import { documentsOf, type Source } from '../src/query/plan/relation';
 import { indexRead, indexReadSettings } from '../src/query/sql/index-scan-sql';
 import { pageStatement } from '../src/query/sql/page-sql';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 import { follow, sortOrder } from './support/query-reference';
+import { parseSort } from '../src/query/language/sort';
 
 let fixture: Fixture;
 let app: TestApp;

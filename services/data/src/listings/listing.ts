@@ -1,7 +1,7 @@
 import { invalid } from '@granary/shared/errors';
 import { rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
-import { INVALID_CURSOR } from '../query/plan/cursor';
+import { INVALID_CURSOR } from '../query/language/paging';
 
 /** Entries of one page of a listing, at most, and about the bytes of its JSON. */
 export const listingRowsMax = 1_000;

@@ -1,8 +1,8 @@
 import type { JsonValue } from '@granary/shared/json/value';
 import type { Projection } from '@granary/shared/json/project';
 import { parseLimit, parseSelect, parseSortList, refuseUnknown } from '../query/language/paging';
-import type { SortTerm } from '../query/plan/order';
 import { invalidQuery, overLimit, parseFind, parseName, parseOperator, type Condition } from '../query/language/filter';
+import type { SortTerm } from '../query/language/sort';
 
 export const parametersMax = 64;
 const baseQueryFields = new Set(['find', 'select', 'sort', 'limit']);

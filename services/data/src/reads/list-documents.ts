@@ -4,7 +4,6 @@ import { readJson } from '@granary/shared/json/value';
 import { documentsOf, rowsOfView, type Source } from '../query/plan/relation';
 import { findView } from '../views/view';
 import { lookUpCollection, type ReadContext } from './read-context';
-import { parseSort, type SortTerm } from '../query/plan/order';
 import { refusing } from '../documents/parser';
 import { isName, nameRule } from '../catalog/names';
 import {
@@ -22,6 +21,7 @@ import { invalidQuery, isAll, parseFind } from '../query/language/filter';
 import { COLLECTION_NOT_FOUND } from '../catalog/collection';
 import { AppDatabases } from '../query/execute/read-scheduler';
 import { readDocuments, withFreshSource } from '../query/execute/read-page';
+import { parseSort, type SortTerm } from '../query/language/sort';
 
 const listFields = new Set(
   'root find select limit offset cursor sortBy sortDirection sort include_history count'.split(' '),

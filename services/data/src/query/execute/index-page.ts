@@ -3,6 +3,7 @@ import type { Row, RowReader } from '@granary/shared/postgres/wire/rows';
 import type { PageRow } from '../plan/cursor';
 import type { IndexPlan } from '../sql/index-scan-sql';
 import { RecordsWriter } from './page-buffer';
+import { ResponseSizeEstimate, responseSizeOf } from './response-size';
 
 /** The records of a page, and the row of the last one where there is another page. */
 export interface Page {
@@ -16,7 +17,7 @@ export interface Page {
  * looked at. Gives undefined where the index alone did not do, and the general way has to be gone.
  */
 export class IndexPageReader implements RowReader<Page | undefined> {
-  readonly #plan: IndexPlan;
+  readonly #size: ResponseSizeEstimate;
   readonly #limit: number;
   readonly #projection: Projection;
   readonly #records: RecordsWriter;
@@ -26,10 +27,10 @@ export class IndexPageReader implements RowReader<Page | undefined> {
 
   /** `asked` is how many rows were asked for. */
   constructor(plan: IndexPlan, asked: number, projection: Projection) {
-    this.#plan = plan;
+    this.#size = responseSizeOf(plan.kind);
     this.#limit = asked - 1;
     this.#projection = projection;
-    this.#records = new RecordsWriter(plan.answerSize.expected(this.#limit));
+    this.#records = new RecordsWriter(this.#size.expected(this.#limit));
   }
 
   row(row: Row): void {
@@ -47,7 +48,7 @@ export class IndexPageReader implements RowReader<Page | undefined> {
   end(): Page | undefined {
     if (!this.#isPlaced) return undefined;
     const hasMore = this.#rows > this.#limit;
-    this.#plan.answerSize.learn(this.#records.count, this.#records.length, this.#rows >= this.#limit);
+    this.#size.learn(this.#records.count, this.#records.length, this.#rows >= this.#limit);
     return { records: this.#records, hasMore, last: hasMore ? { body: this.#last ?? this.#records.last } : undefined };
   }
 }

@@ -1,4 +1,6 @@
-/** Room for an answer of which nothing is known. */
+import { LRUCache } from 'lru-cache';
+
+/** Bytes for a first response, of unknown size. */
 const firstBytes = 4_096;
 /** What stands around the records, but for a cursor. */
 const frameBytes = 512;
@@ -7,23 +9,32 @@ const moreBytes = 1 / 16;
 const moreRecords = 1 / 4;
 
 /**
- * What the answers of one kind were like lately, and so how much room the next one needs. A buffer that begins too
- * small is copied into ever larger ones, and V8 collects all garbage anew for every 64 MiB of buffers that are made.
+ * Estimates the size of the next response of one kind from the latest ones. A buffer that starts too small is copied into
+ * ever larger ones, and V8 collects garbage for every 64 MiB of new buffers.
  */
-export class AnswerSize {
+export class ResponseSizeEstimate {
   #recordBytes: number | undefined;
   #records = Infinity;
 
-  /** Bytes for an answer of at most so many records. */
+  /** Bytes for a response of at most so many records. */
   expected(recordsMax: number): number {
     if (this.#recordBytes === undefined) return firstBytes;
     const records = Math.min(recordsMax, Math.ceil(this.#records * (1 + moreRecords)));
     return Math.ceil(records * this.#recordBytes * (1 + moreBytes)) + frameBytes;
   }
 
-  /** An answer had so many records; a full one could have had more. */
+  /** Records the size of a response; a full one could have had more records. */
   learn(records: number, bytes: number, isFull: boolean): void {
     this.#records = isFull ? Infinity : records;
     if (records > 0) this.#recordBytes = bytes / records;
   }
+}
+
+/** By kind, for longer than the plans: a read that needs fresh counters has a relation, and plans, of its own. */
+const estimates = new LRUCache<string, ResponseSizeEstimate>({ max: 4_096 });
+
+export function responseSizeOf(kind: string): ResponseSizeEstimate {
+  let estimate = estimates.get(kind);
+  if (!estimate) estimates.set(kind, (estimate = new ResponseSizeEstimate()));
+  return estimate;
 }

@@ -2,9 +2,8 @@ import { invalid, ServiceError } from '@granary/shared/errors';
 import { JsonError } from '@granary/shared/json/error';
 import { compileProjection, type Projection } from '@granary/shared/json/project';
 import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
-import { invalidCursor } from '../plan/cursor';
 import { INVALID_QUERY, invalidQuery, overLimit } from './filter';
-import { parseSort, type SortTerm } from '../plan/order';
+import { parseSort, type SortTerm } from './sort';
 
 export const limitDefault = 100;
 export const limitMax = 10_000;
@@ -77,6 +76,12 @@ export function parseSortList(value: JsonValue | undefined, at = 'sort'): SortTe
     );
   if (!Array.isArray(value)) throw invalidQuery(at, 'must be a field or a list of fields');
   return parseSort(value, at);
+}
+
+export const INVALID_CURSOR = 'INVALID_CURSOR';
+
+export function invalidCursor(message: string): ReturnType<typeof invalid> {
+  return invalid(`The cursor ${message}`, { cursor: [message] }, INVALID_CURSOR);
 }
 
 /** `cursor`: the text that an earlier page gave, which takes the place of an offset. */

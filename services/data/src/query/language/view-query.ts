@@ -2,8 +2,8 @@ import { notImplemented } from '@granary/shared/errors';
 import type { Projection } from '@granary/shared/json/project';
 import { JsonNumber, type JsonObject, type JsonValue } from '@granary/shared/json/value';
 import { invalidQuery, overLimit, parseFind, parsePath, type Condition, type Path } from './filter';
-import { parseSort, type SortTerm } from '../plan/order';
 import { parseLimit, parseSelect, parseSortList, refuseUnknown } from './paging';
+import { parseSort, type SortTerm } from './sort';
 
 export const groupFieldsMax = 16;
 export const aggregatesMax = 64;

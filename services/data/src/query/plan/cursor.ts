@@ -1,13 +1,11 @@
 import { hash } from 'node:crypto';
-import { invalid } from '@granary/shared/errors';
 import { arrayStep } from '@granary/shared/json/document';
 import { JsonReader } from '@granary/shared/json/reader';
 import { readJson, readValue, toText, type JsonValue } from '@granary/shared/json/value';
 import type { Condition, Path } from '../language/filter';
-import type { SortTerm } from './order';
 import type { Source } from './relation';
-
-export const INVALID_CURSOR = 'INVALID_CURSOR';
+import { invalidCursor } from '../language/paging';
+import type { SortTerm } from '../language/sort';
 
 /** Of what a cursor holds; one of another version is not read. */
 const formatVersion = 2;
@@ -51,10 +49,6 @@ export function decodeCursor(scope: CursorScope, text: string): Position {
   const position = isOurs ? readPosition(payload, scope.terms.length) : undefined;
   if (!position) throw invalidCursor('is not a cursor of this query');
   return position;
-}
-
-export function invalidCursor(message: string): ReturnType<typeof invalid> {
-  return invalid(`The cursor ${message}`, { cursor: [message] }, INVALID_CURSOR);
 }
 
 /** The digest keeps no secret, so a place that somebody made up is still looked at. */

@@ -1,25 +1,8 @@
-import type { JsonValue } from '@granary/shared/json/value';
-import { invalidQuery, overLimit, parsePath, type Condition, type Path } from '../language/filter';
+import type { Condition } from '../language/filter';
 import type { Position } from './cursor';
-import { fixedKeys } from './index-selection';
 import type { Source } from './relation';
-
-export const sortFieldsMax = 16;
-
-export interface SortTerm {
-  path: Path;
-  descending: boolean;
-}
-
-/** Terms from names of fields, `-field` descends. Throws INVALID_QUERY. */
-export function parseSort(names: readonly JsonValue[], at: string): SortTerm[] {
-  if (names.length > sortFieldsMax) throw overLimit(at, `may hold at most ${sortFieldsMax} fields`);
-  return names.map((name) => {
-    if (typeof name !== 'string') throw invalidQuery(at, 'must hold names of fields');
-    const descending = name.startsWith('-');
-    return { path: parsePath(descending ? name.slice(1) : name, at), descending };
-  });
-}
+import type { SortTerm } from '../language/sort';
+import { fixedKeys } from './equalities';
 
 export interface PageRequest {
   find: Condition;

@@ -1,6 +1,4 @@
-import { LRUCache } from 'lru-cache';
 import { empty, join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
-import { AnswerSize } from '../execute/response-size';
 import type { JsonValue } from '@granary/shared/json/value';
 import type { Condition, Path } from '../language/filter';
 import { decidingTerms, type PageRequest } from '../plan/order';
@@ -38,7 +36,8 @@ export interface IndexPlan {
   /** The places of the fields that follow among the terms of its order. */
   free: readonly number[];
   descending: boolean;
-  answerSize: AnswerSize;
+  /** The relation and the shape of the request: responses of one kind have similar sizes. */
+  kind: string;
 }
 
 /** A statement of a plan, with the values of one request. */
@@ -55,9 +54,6 @@ interface Equality {
 
 /** A source lives as long as what is known of its collection holds, and its plans with it. */
 const plans = new WeakMap<Source, Map<string, IndexPlan | null>>();
-
-/** By source and shape, for longer than the plans: where its counters matter, a read has a source of its own. */
-const answerSizes = new LRUCache<string, AnswerSize>({ max: 4_096 });
 
 /**
  * A page that one index gives alone: the matches of equalities on its first fields, in the order of those that follow,
@@ -90,7 +86,7 @@ function planFor(source: Source, page: PageRequest, equalities: readonly Equalit
   const shape = shapeOf(page, equalities);
   let plan = known.get(shape);
   if (plan === undefined) {
-    plan = makePlan(source, page, equalities, answerSizeOf(`${source.identity}\0${shape}`)) ?? null;
+    plan = makePlan(source, page, equalities, `${source.identity}\0${shape}`) ?? null;
     if (known.size >= plansMax) known.clear();
     known.set(shape, plan);
   }
@@ -106,23 +102,17 @@ function shapeOf({ sort, after }: PageRequest, equalities: readonly Equality[]):
   return shape;
 }
 
-function answerSizeOf(kind: string): AnswerSize {
-  let size = answerSizes.get(kind);
-  if (!size) answerSizes.set(kind, (size = new AnswerSize()));
-  return size;
-}
-
 function makePlan(
   source: Source,
   page: PageRequest,
   equalities: readonly Equality[],
-  answerSize: AnswerSize,
+  kind: string,
 ): IndexPlan | undefined {
   const names = equalities.map(({ path }) => path.join('.'));
   if (new Set(names).size < names.length) return undefined;
   const isAfter = page.after !== undefined;
   if (names.length === 1 && new Compiler(source).isId(equalities[0]!.path))
-    return isAfter ? undefined : byId(source, answerSize);
+    return isAfter ? undefined : byId(source, kind);
   // Ids are compared with their column, not with the key that a composite index has of them.
   if (source.hasIdColumn && names.includes('id')) return undefined;
 
@@ -142,7 +132,7 @@ function makePlan(
   const columns = { fixed: index.columns.slice(0, names.length), free: index.columns.slice(names.length) };
   const order = { descending, isAfter };
   const statement = free.length === 0 ? inOrderOfIds(source, columns.fixed, order) : inOrder(source, columns, order);
-  return { text: statement.compile().text, fixed, free, descending, answerSize };
+  return { text: statement.compile().text, fixed, free, descending, kind };
 }
 
 interface Direction {
@@ -172,11 +162,11 @@ function bodyOf(keys: readonly Sql[]): Sql {
 /** A limit and an offset, the parameters from that number on. */
 const cutOf = (number: number): Sql => sql`limit ${parameter(number)}::int8 offset ${parameter(number + 1)}::int8`;
 
-function byId(source: Source, answerSize: AnswerSize): IndexPlan | undefined {
+function byId(source: Source, kind: string): IndexPlan | undefined {
   if (source.tieColumn) return undefined;
   const where = whereOf(source, sql`t.id = ${parameter(1)}`);
   const statement = sql`select ${bodyOf([])} from ${source.table} ${where} ${cutOf(2)}`;
-  return { text: statement.compile().text, fixed: [0], free: [], descending: false, answerSize };
+  return { text: statement.compile().text, fixed: [0], free: [], descending: false, kind };
 }
 
 function inOrderOfIds(source: Source, keys: readonly Sql[], { descending, isAfter }: Direction): Sql {

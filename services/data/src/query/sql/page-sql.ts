@@ -1,12 +1,13 @@
 import { empty, join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import type { Condition } from '../language/filter';
 import { orderingIndex, type OrderingIndex } from '../plan/index-selection';
-import { orderOfPage, type Order, type PageRequest, type SortTerm } from '../plan/order';
+import { orderOfPage, type Order, type PageRequest } from '../plan/order';
 import type { Source } from '../plan/relation';
 import { Compiler, keyText } from './filter-sql';
 import { indexScan, type IndexOrder, type IndexPlace, type IndexScan } from './index-order-sql';
 import { directionOf, isTruncatedKey, keyParameter, placesOf, sortedOrder } from './keyset-sql';
 import { descendingKey } from '../../catalog/table-names';
+import type { SortTerm } from '../language/sort';
 
 /** A statement for a page of texts: rows of `body`, and of `truncated` where `sorted` is given. */
 export interface PageStatement {
