@@ -4,7 +4,7 @@ import { findCollection } from '../src/catalog/collection';
 import type { Position } from '../src/query/plan/cursor';
 import { parseFind } from '../src/query/language/filter';
 import { pageStatement } from '../src/query/sql/page-sql';
-import { documentsOf } from '../src/query/plan/relation';
+import { documentsRelation } from '../src/query/plan/relation';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 import { findApp } from '../src/catalog/app';
 import { parseSort } from '../src/query/language/sort';
@@ -37,7 +37,7 @@ describe('over 20,000 documents', () => {
   /** The rows that Postgres read of the table of documents for a page, and the plan. */
   async function readFor(find: object, sort: string[], after?: Position) {
     const handle = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), 'items'))!;
-    const source = documentsOf(handle, { includeHistory: false, includeDeleted: false });
+    const source = documentsRelation(handle, { includeHistory: false, includeDeleted: false });
     const { text, values } = pageStatement(source, {
       find: parseFind(readJson(Buffer.from(JSON.stringify(find)), { maxDepth: 64 })),
       sort: parseSort(sort, 'sort'),

@@ -8,7 +8,7 @@ import { indexRead, indexReadSettings } from '../src/query/sql/index-scan-sql';
 import { conditionOfText } from '../src/query/language/url-filter';
 import type { IndexReads, ReadDatabases } from '../src/query/execute/read-scheduler';
 import { readDocuments, type ReadOptions } from '../src/query/execute/read-page';
-import { documentsOf, type Source } from '../src/query/plan/relation';
+import { documentsRelation, type Relation } from '../src/query/plan/relation';
 import { startFixture, type Fixture, type Page, type TestApp } from './support/query-fixture';
 import { findApp } from '../src/catalog/app';
 
@@ -85,9 +85,9 @@ const texts = [
 ];
 const compounds = ['null', '[]', '[1]', '{}', '{"y":1}'];
 
-async function sourceOf(app: TestApp, collection: string, includeDeleted: boolean): Promise<Source> {
+async function sourceOf(app: TestApp, collection: string, includeDeleted: boolean): Promise<Relation> {
   const handle = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), collection))!;
-  return documentsOf(handle, { includeHistory: false, includeDeleted });
+  return documentsRelation(handle, { includeHistory: false, includeDeleted });
 }
 
 const fields = ['a', 'b', 'n.x', 'd'];

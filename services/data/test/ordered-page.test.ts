@@ -5,7 +5,7 @@ import { findCollection } from '../src/catalog/collection';
 import { positionOf, type Position } from '../src/query/plan/cursor';
 import { parseFind } from '../src/query/language/filter';
 import type { PageRequest } from '../src/query/plan/order';
-import { documentsOf, type Source } from '../src/query/plan/relation';
+import { documentsRelation, type Relation } from '../src/query/plan/relation';
 import { indexRead, indexReadSettings } from '../src/query/sql/index-scan-sql';
 import { pageStatement } from '../src/query/sql/page-sql';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
@@ -14,7 +14,7 @@ import { parseSort } from '../src/query/language/sort';
 
 let fixture: Fixture;
 let app: TestApp;
-let source: Source;
+let source: Relation;
 let client: Client;
 
 const count = 20_000;
@@ -81,7 +81,7 @@ beforeAll(async () => {
   const handle = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), 'mixed'))!;
   await fixture.pool.query(`analyze a_${handle.appNumber}.c_${handle.number}`);
   await fixture.pool.query(`vacuum a_${handle.appNumber}.c_${handle.number}`);
-  source = documentsOf(handle, { includeHistory: false, includeDeleted: true });
+  source = documentsRelation(handle, { includeHistory: false, includeDeleted: true });
   client = new Client({ connectionString: fixture.url });
   await client.connect();
 });

@@ -4,7 +4,7 @@ import { findCollection } from '../src/catalog/collection';
 import { parseInstant } from '../src/values/instant';
 import { parseFind } from '../src/query/language/filter';
 import { pageStatement, sortedRows } from '../src/query/sql/page-sql';
-import { documentsOf } from '../src/query/plan/relation';
+import { documentsRelation } from '../src/query/plan/relation';
 import { scaledMs } from '@granary/shared/testing/speed';
 import { startFixture, type Fixture, type Page, type TestApp } from './support/query-fixture';
 import { follow, holds, sortOrder, type Meaning } from './support/query-reference';
@@ -363,7 +363,7 @@ test('no text of a caller is ever part of a statement', async () => {
       .replaceAll(/:"[^"\\]*"/g, () => `:"${canary()}"`)
       .replaceAll(/(?<=[[,])"[^"\\]*"(?=[\],])/g, () => `"${canary()}"`);
     const condition = parseFind(readJson(Buffer.from(text), { maxDepth: 64 }));
-    const source = documentsOf(handle, { includeHistory: round % 5 === 0, includeDeleted: round % 2 === 0 });
+    const source = documentsRelation(handle, { includeHistory: round % 5 === 0, includeDeleted: round % 2 === 0 });
     const sort = [canary(), canary()].map((name) => ({ path: [name], descending: true }));
     const value = () => pick(['"canary"', '["canary"]', '1', null]);
     const after = round % 3 === 0 ? { values: [value(), value()], id: 'canary', version: '1' } : undefined;
@@ -402,7 +402,7 @@ describe('of 20,000 documents', () => {
 
   async function plan(find: object, sort: string[], limit = 20): Promise<string> {
     const handle = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), 'many'))!;
-    const source = documentsOf(handle, { includeHistory: false, includeDeleted: true });
+    const source = documentsRelation(handle, { includeHistory: false, includeDeleted: true });
     const terms = sort.map((name) => ({ path: [name.replace('-', '')], descending: name.startsWith('-') }));
     const condition = parseFind(readJson(Buffer.from(JSON.stringify(find)), { maxDepth: 64 }));
     const { text, values: parameters } = pageStatement(source, {
@@ -469,7 +469,7 @@ test('a condition without a key needs the record, one with a key does not', asyn
   await app.createCollection('c');
   await app.createIndex('c', 'a');
   const handle = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), 'c'))!;
-  const source = documentsOf(handle, { includeHistory: false, includeDeleted: true });
+  const source = documentsRelation(handle, { includeHistory: false, includeDeleted: true });
   const from = (find: string): string => {
     const compiler = new Compiler(source);
     compiler.where(parseFind(readJson(Buffer.from(find), { maxDepth: 64 })));

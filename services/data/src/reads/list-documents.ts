@@ -1,7 +1,7 @@
 import type { Call } from '@granary/shared/rpc/types';
 import { forbidden, notFound } from '@granary/shared/errors';
 import { readJson } from '@granary/shared/json/value';
-import { documentsOf, rowsOfView, type Source } from '../query/plan/relation';
+import { documentsRelation, viewRelation, type Relation } from '../query/plan/relation';
 import { findView } from '../views/view';
 import { lookUpCollection, type ReadContext } from './read-context';
 import { refusing } from '../documents/parser';
@@ -90,10 +90,10 @@ async function findRoot(
   name: string,
   includeHistory: boolean,
   isFresh: boolean,
-): Promise<Source> {
+): Promise<Relation> {
   const collection = await lookUpCollection(db, appId, name, isFresh);
-  if (collection) return documentsOf(collection, { includeHistory, includeDeleted: true });
+  if (collection) return documentsRelation(collection, { includeHistory, includeDeleted: true });
   const view = await findView(db.pool, await findApp(db.pool, appId), name);
   if (!view) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
-  return rowsOfView(view);
+  return viewRelation(view);
 }

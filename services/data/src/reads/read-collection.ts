@@ -16,7 +16,7 @@ import {
   parseSelect,
   parseSortList,
 } from '../query/language/paging';
-import { documentsOf, typeOf } from '../query/plan/relation';
+import { documentsRelation, typeOf } from '../query/plan/relation';
 import { lookUpCollection, type ReadContext } from './read-context';
 
 /**
@@ -33,7 +33,7 @@ export async function readCollection(
     const collection = await lookUpCollection(db, request.appId, request.name, isRepeated || !isFiltered);
     if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${request.name}`);
     if (collection.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('collection');
-    const source = documentsOf(collection, { includeHistory: false, includeDeleted: false });
+    const source = documentsRelation(collection, { includeHistory: false, includeDeleted: false });
     return readDocuments(new AppDatabases(db, request, call.signal), source, urlQuery(collection, request));
   });
 }

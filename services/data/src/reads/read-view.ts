@@ -14,7 +14,7 @@ import {
   readJsonText,
 } from '../query/language/paging';
 import { parseVariables } from '../views/variables';
-import { rowsOfView } from '../query/plan/relation';
+import { viewRelation } from '../query/plan/relation';
 import { AppDatabases, type SharedDatabases } from '../query/execute/read-scheduler';
 import { requireView } from '../views/view';
 import { readDocuments, withFreshSource } from '../query/execute/read-page';
@@ -52,6 +52,6 @@ export async function readView(db: SharedDatabases, request: ReadRequest, call: 
     const refreshed = JSON.stringify(view.refreshedAt?.toISOString() ?? null);
     const more = `,"refreshed_at":${refreshed},"refresh_mode":${JSON.stringify(view.refreshMode)}`;
     const databases = new AppDatabases(db, request, call.signal);
-    return readDocuments(databases, rowsOfView(view), { ...options, find: and(...conditions) }, more);
+    return readDocuments(databases, viewRelation(view), { ...options, find: and(...conditions) }, more);
   });
 }

@@ -1,7 +1,7 @@
 import type { Call } from '@granary/shared/rpc/types';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { notFound } from '@granary/shared/errors';
-import { documentsOf, typeOf } from '../query/plan/relation';
+import { documentsRelation, typeOf } from '../query/plan/relation';
 import { and, isAll, overLimit, parseOperator, type Condition } from '../query/language/filter';
 import { queryNotFound } from '../queries/saved-queries';
 import type { PredefinedQuery, QueryParameter } from '../queries/definition';
@@ -43,7 +43,7 @@ export async function runQuery(
     const cursor = parseCursor(take(given, 'cursor'), offset);
     const count = parseCount(take(given, 'count'));
     const find = and(query.find, ...conditionsOf(collection, parameters, given));
-    const source = documentsOf(collection, { includeHistory: false, includeDeleted: false });
+    const source = documentsRelation(collection, { includeHistory: false, includeDeleted: false });
     const databases = new AppDatabases(db, request, call.signal);
     return readDocuments(databases, source, { find, projection, sort, limit, offset, cursor, count });
   });

@@ -2,7 +2,7 @@ import { project } from '@granary/shared/json/project';
 import { execute, type Connection } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import type { CollectionRef } from '../catalog/collection';
-import { documentsOf } from '../query/plan/relation';
+import { documentsRelation } from '../query/plan/relation';
 import type { ViewQuery } from '../query/language/view-query';
 import { viewRows } from '../query/sql/aggregate-sql';
 
@@ -23,7 +23,7 @@ export async function fillView(
     tx,
     sql`create table ${table} (pos bigint primary key, id text collate "C" not null, body text not null)`,
   );
-  const source = documentsOf(collection, { includeHistory: false, includeDeleted: false });
+  const source = documentsRelation(collection, { includeHistory: false, includeDeleted: false });
   const wanted = viewRows(source, query);
   if (query.projection !== 'all') return fillProjected(tx, table, wanted, collection, query);
   const filled = await execute(

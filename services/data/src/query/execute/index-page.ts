@@ -2,12 +2,12 @@ import { project, type Projection } from '@granary/shared/json/project';
 import type { Row, RowReader } from '@granary/shared/postgres/wire/rows';
 import type { PageRow } from '../plan/cursor';
 import type { IndexPlan } from '../sql/index-scan-sql';
-import { RecordsWriter } from './page-buffer';
+import { PageBuffer } from './page-buffer';
 import { ResponseSizeEstimate, responseSizeOf } from './response-size';
 
 /** The records of a page, and the row of the last one where there is another page. */
 export interface Page {
-  records: RecordsWriter;
+  records: PageBuffer;
   hasMore: boolean;
   last: PageRow | undefined;
 }
@@ -20,7 +20,7 @@ export class IndexPageReader implements RowReader<Page | undefined> {
   readonly #size: ResponseSizeEstimate;
   readonly #limit: number;
   readonly #projection: Projection;
-  readonly #records: RecordsWriter;
+  readonly #records: PageBuffer;
   #rows = 0;
   #isPlaced = true;
   #last: Buffer | undefined;
@@ -30,7 +30,7 @@ export class IndexPageReader implements RowReader<Page | undefined> {
     this.#size = responseSizeOf(plan.kind);
     this.#limit = asked - 1;
     this.#projection = projection;
-    this.#records = new RecordsWriter(this.#size.expected(this.#limit));
+    this.#records = new PageBuffer(this.#size.expected(this.#limit));
   }
 
   row(row: Row): void {

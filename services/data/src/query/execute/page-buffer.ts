@@ -4,7 +4,7 @@ import type { Row } from '@granary/shared/postgres/wire/rows';
 const separator = 0x2c; // a comma
 
 /** The bytes of a page of records, each of which is copied once. */
-export class RecordsWriter extends ByteWriter {
+export class PageBuffer extends ByteWriter {
   #count = 0;
   #lastStart = 0;
 

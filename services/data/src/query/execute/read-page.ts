@@ -9,10 +9,10 @@ import type { IndexReads, ReadDatabases } from './read-scheduler';
 import { isAll } from '../language/filter';
 import { IndexPageReader, type Page } from './index-page';
 import { indexRead } from '../sql/index-scan-sql';
-import { decidingTerms, type PageRequest } from '../plan/order';
+import { effectiveSort, type PageRequest } from '../plan/order';
 import { pageStatement } from '../sql/page-sql';
-import { RecordsWriter } from './page-buffer';
-import type { Source } from '../plan/relation';
+import { PageBuffer } from './page-buffer';
+import type { Relation } from '../plan/relation';
 
 export const RESULT_TOO_LARGE = 'RESULT_TOO_LARGE';
 export const FIELD_NOT_INDEXED = 'FIELD_NOT_INDEXED';
@@ -40,12 +40,12 @@ export interface ReadOptions extends Omit<PageRequest, 'after'> {
  */
 export async function readDocuments(
   db: ReadDatabases,
-  source: Source,
+  source: Relation,
   options: ReadOptions,
   more = '',
 ): Promise<Buffer> {
   const { find, sort, projection, limit, offset, cursor } = options;
-  const { terms, descending } = decidingTerms(source, sort);
+  const { terms, descending } = effectiveSort(source, sort);
   const scope = { source, find, terms, descending };
   const after = cursor === undefined ? undefined : decodeCursor(scope, cursor);
   // One row more than is wanted tells whether there is another page.
@@ -64,7 +64,7 @@ export async function readDocuments(
 /** The page where one index gives it alone and whole; `wanted` is for one row more than the page has. */
 async function readByIndex(
   lane: IndexReads,
-  source: Source,
+  source: Relation,
   wanted: PageRequest,
   projection: Projection,
 ): Promise<Page | undefined> {
@@ -80,7 +80,7 @@ async function readByIndex(
 }
 
 /** The same by any statement: the rows of the page may not be too large together. */
-async function readByPool(db: Queryable, source: Source, wanted: PageRequest, projection: Projection): Promise<Page> {
+async function readByPool(db: Queryable, source: Relation, wanted: PageRequest, projection: Projection): Promise<Page> {
   const found = await pageRows(db, source, wanted);
   const hasMore = found.length === wanted.limit;
   if (hasMore) found.pop();
@@ -93,14 +93,14 @@ async function readByPool(db: Queryable, source: Source, wanted: PageRequest, pr
       'The result is larger than 32 MiB: ask for fewer records at a time',
     );
   }
-  const records = new RecordsWriter(size + answerBytes);
+  const records = new PageBuffer(size + answerBytes);
   for (const { body } of found) records.add(projection === 'all' ? body : project(body, projection));
   return { records, hasMore, last: found.at(-1) };
 }
 
 type TextRow = PageRow & { body: string };
 
-async function pageRows(db: Queryable, source: Source, page: PageRequest): Promise<TextRow[]> {
+async function pageRows(db: Queryable, source: Relation, page: PageRequest): Promise<TextRow[]> {
   const { statement, sorted } = pageStatement(source, page);
   const found = await rows<TextRow & { truncated?: boolean }>(db, bounded(source, statement));
   if (!sorted || !found.some(({ truncated }) => truncated === true)) return found;
@@ -108,7 +108,7 @@ async function pageRows(db: Queryable, source: Source, page: PageRequest): Promi
 }
 
 /** Ends the rows after the one with which they exceed the limit. A window without an order keeps that of its input. */
-function bounded(source: Source, page: Sql): Sql {
+function bounded(source: Relation, page: Sql): Sql {
   if (source.sizeBytes !== undefined && source.sizeBytes < surelySmallBytes) return page;
   return sql`
     select q.* from (select p.*, sum(octet_length(p.body)) over (rows unbounded preceding) as bytes from (${page}) p) q
@@ -118,7 +118,7 @@ function bounded(source: Source, page: Sql): Sql {
 /** How many records match, null where that is not asked for and not known anyway. */
 async function totalOf(
   db: Queryable,
-  source: Source,
+  source: Relation,
   options: ReadOptions,
   found: number,
   hasMore: boolean,
@@ -130,7 +130,7 @@ async function totalOf(
   return count === 'none' ? null : countDocuments(db, source, options);
 }
 
-async function countDocuments(db: Queryable, source: Source, { find }: Pick<ReadOptions, 'find'>): Promise<bigint> {
+async function countDocuments(db: Queryable, source: Relation, { find }: Pick<ReadOptions, 'find'>): Promise<bigint> {
   const compiler = new Compiler(source);
   const where = compiler.where(find);
   const counted = await row<{ total: bigint }>(db, sql`select count(*) as total from ${compiler.records()} ${where}`);

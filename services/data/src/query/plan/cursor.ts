@@ -3,7 +3,7 @@ import { arrayStep } from '@granary/shared/json/document';
 import { JsonReader } from '@granary/shared/json/reader';
 import { readJson, readValue, toText, type JsonValue } from '@granary/shared/json/value';
 import type { Condition, Path } from '../language/filter';
-import type { Source } from './relation';
+import type { Relation } from './relation';
 import { invalidCursor } from '../language/paging';
 import type { SortTerm } from '../language/sort';
 
@@ -25,7 +25,7 @@ export interface Position {
 
 /** What a cursor belongs to. */
 export interface CursorScope {
-  source: Source;
+  source: Relation;
   find: Condition;
   terms: readonly SortTerm[];
   descending: boolean;

@@ -1,4 +1,4 @@
-import type { Source } from './relation';
+import type { Relation } from './relation';
 import { orderedKey } from '../../values/ordered-key';
 import type { Condition } from '../language/filter';
 
@@ -9,7 +9,7 @@ function* conjuncts(find: Condition): Generator<Condition> {
 }
 
 /** The keys of the fields that have the same value in all matches. */
-export function fixedKeys(source: Source, find: Condition): ReadonlyMap<string, Buffer> {
+export function equalityKeys(source: Relation, find: Condition): ReadonlyMap<string, Buffer> {
   const fixed = new Map<string, Buffer>();
   for (const condition of conjuncts(find)) {
     if (condition.kind !== 'is' && condition.kind !== 'empty') continue;

@@ -1,8 +1,8 @@
 import type { Sql } from '@granary/shared/postgres/sql';
 import type { Condition } from '../language/filter';
 import type { Order } from './order';
-import type { ServingIndex, Source } from './relation';
-import { fixedKeys } from './equalities';
+import type { ServingIndex, Relation } from './relation';
+import { equalityKeys } from './equalities';
 
 /** An index that gives an order: the columns that the query fixes, each with its key, and those of the order. */
 export interface OrderingIndex {
@@ -12,13 +12,13 @@ export interface OrderingIndex {
 
 /** An index whose columns, but for those that the query fixes, are the order; the one with the most columns. */
 export function orderingIndex(
-  source: Source,
+  source: Relation,
   find: Condition,
   { terms, descending }: Order,
 ): OrderingIndex | undefined {
   if (terms.length === 0 || terms.some((term) => term.descending !== descending)) return undefined;
   const wanted = terms.map(({ path }) => path.join('.'));
-  const fixed = fixedKeys(source, find);
+  const fixed = equalityKeys(source, find);
   let best: ServingIndex | undefined;
   for (const index of source.indexes) {
     const free = index.fields.filter((field) => !fixed.has(field));

@@ -1,8 +1,8 @@
 import type { Condition } from '../language/filter';
 import type { Position } from './cursor';
-import type { Source } from './relation';
+import type { Relation } from './relation';
 import type { SortTerm } from '../language/sort';
-import { fixedKeys } from './equalities';
+import { equalityKeys } from './equalities';
 
 export interface PageRequest {
   find: Condition;
@@ -22,16 +22,16 @@ export interface Order {
 }
 
 /** The sort terms that can decide anything: an id is unique, so those that follow it cannot. */
-export function decidingTerms(source: Source, sort: readonly SortTerm[]): { terms: SortTerm[]; descending: boolean } {
+export function effectiveSort(source: Relation, sort: readonly SortTerm[]): { terms: SortTerm[]; descending: boolean } {
   const at = sort.findIndex(({ path }) => source.hasIdColumn && path.length === 1 && path[0] === 'id');
   const terms = at < 0 ? [...sort] : sort.slice(0, at);
   return { terms, descending: (at < 0 ? sort.at(-1) : sort[at])?.descending ?? false };
 }
 
-export function orderOfPage(source: Source, page: Pick<PageRequest, 'find' | 'sort' | 'after'>): Order {
-  const { terms, descending } = decidingTerms(source, page.sort);
+export function orderOfPage(source: Relation, page: Pick<PageRequest, 'find' | 'sort' | 'after'>): Order {
+  const { terms, descending } = effectiveSort(source, page.sort);
   // A field that the query fixes to one value decides nothing either.
-  const fixed = terms.length === 0 ? new Map() : fixedKeys(source, page.find);
+  const fixed = terms.length === 0 ? new Map() : equalityKeys(source, page.find);
   const placed = terms.map((term, at) => ({ ...term, after: page.after?.values[at] ?? null }));
   return { terms: placed.filter(({ path }) => !fixed.has(path.join('.'))), descending, after: page.after };
 }

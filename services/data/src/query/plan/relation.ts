@@ -12,7 +12,7 @@ export interface ServingIndex {
 }
 
 /** What can be read: a table of JSON texts under the alias t, and what is known of it. Made from catalog rows only. */
-export interface Source {
+export interface Relation {
   /** Tells the rows of this source from those of any other. */
   identity: string;
   /** Its rows, aliased t: id text, body text. */
@@ -40,19 +40,19 @@ export interface DocumentsOptions {
   includeDeleted: boolean;
 }
 
-const sources = new WeakMap<CollectionRef, Map<number, Source>>();
+const sources = new WeakMap<CollectionRef, Map<number, Relation>>();
 
 /** The documents of a collection. The same object for the same handle, so that what is made of it can be kept by it. */
-export function documentsOf(handle: CollectionRef, options: DocumentsOptions): Source {
+export function documentsRelation(handle: CollectionRef, options: DocumentsOptions): Relation {
   let known = sources.get(handle);
-  if (!known) sources.set(handle, (known = new Map<number, Source>()));
+  if (!known) sources.set(handle, (known = new Map<number, Relation>()));
   const which = (options.includeHistory ? 2 : 0) + (options.includeDeleted ? 1 : 0);
   let source = known.get(which);
   if (!source) known.set(which, (source = makeSource(handle, options)));
   return source;
 }
 
-function makeSource(handle: CollectionRef, { includeHistory, includeDeleted }: DocumentsOptions): Source {
+function makeSource(handle: CollectionRef, { includeHistory, includeDeleted }: DocumentsOptions): Relation {
   const dates = new Set<string>();
   for (const [path, rule] of handle.schema?.fields ?? []) if (rule.type === 'date') dates.add(path);
   for (const index of handle.indexes) {
@@ -90,7 +90,7 @@ function makeSource(handle: CollectionRef, { includeHistory, includeDeleted }: D
 }
 
 /** The rows of a view; none before it was built for the first time. */
-export function rowsOfView(view: { appNumber: bigint; tableNumber: bigint | null; rowCount: bigint }): Source {
+export function viewRelation(view: { appNumber: bigint; tableNumber: bigint | null; rowCount: bigint }): Relation {
   return {
     identity: `v${view.appNumber}.${view.tableNumber}`,
     table:

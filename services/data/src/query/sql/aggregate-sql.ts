@@ -3,11 +3,11 @@ import { Compiler } from './filter-sql';
 import type { Path } from '../language/filter';
 import { directionOf } from './keyset-sql';
 import { sortedRows } from './page-sql';
-import type { Source } from '../plan/relation';
+import type { Relation } from '../plan/relation';
 import type { Aggregate, ViewQuery } from '../language/view-query';
 
 /** A statement that gives the rows of a view in its order: one column, `body`, JSON text. */
-export function viewRows(source: Source, query: ViewQuery): Sql {
+export function viewRows(source: Relation, query: ViewQuery): Sql {
   const limit = query.limit === undefined ? sql`` : sql`limit ${query.limit}`;
   if (query.groups) return sql`${groupedRows(source, query, query.groups)} ${limit}`;
   const { from, where, order } = sortedRows(source, query.find, query.sort);
@@ -18,7 +18,7 @@ export function viewRows(source: Source, query: ViewQuery): Sql {
  * One row for each group: columns c0, c1, … hold the values of the groups, then the aggregates, as jsonb. Groups are
  * formed by the value of JSON, so that 1 and 1.0 are one.
  */
-function groupedRows(source: Source, query: ViewQuery, groups: NonNullable<ViewQuery['groups']>): Sql {
+function groupedRows(source: Relation, query: ViewQuery, groups: NonNullable<ViewQuery['groups']>): Sql {
   const compiler = new Compiler(source);
   const where = compiler.where(query.find);
   const column = (at: number): Sql => named('c', BigInt(at));

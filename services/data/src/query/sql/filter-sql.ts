@@ -3,7 +3,7 @@ import { toText, type JsonValue } from '@granary/shared/json/value';
 import { parseInstant } from '../../values/instant';
 import { isTruncated, keyType, orderedKey } from '../../values/ordered-key';
 import type { Comparison, Condition, Path, Scalar, TextMatch } from '../language/filter';
-import type { Source } from '../plan/relation';
+import type { Relation } from '../plan/relation';
 import { emptyKey } from '../../catalog/table-names';
 
 const never = trusted('false');
@@ -29,7 +29,7 @@ const firstKeyAfterStrings = keysFrom(keyType.string + 1);
 export class Compiler {
   private needsRecord = false;
 
-  constructor(private readonly source: Source) {}
+  constructor(private readonly source: Relation) {}
 
   /** The rows with what the compiled parts need of them, for a FROM clause. Call it when all else is compiled. */
   records(): Sql {

@@ -1,8 +1,8 @@
 import { empty, join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import type { JsonValue } from '@granary/shared/json/value';
 import type { Condition, Path } from '../language/filter';
-import { decidingTerms, type PageRequest } from '../plan/order';
-import type { Source } from '../plan/relation';
+import { effectiveSort, type PageRequest } from '../plan/order';
+import type { Relation } from '../plan/relation';
 import { Compiler, keyText } from './filter-sql';
 import { indexScan } from './index-order-sql';
 import { directionOf, isTruncatedKey, placesOf } from './keyset-sql';
@@ -53,14 +53,14 @@ interface Equality {
 }
 
 /** A source lives as long as what is known of its collection holds, and its plans with it. */
-const plans = new WeakMap<Source, Map<string, IndexPlan | null>>();
+const plans = new WeakMap<Relation, Map<string, IndexPlan | null>>();
 
 /**
  * A page that one index gives alone: the matches of equalities on its first fields, in the order of those that follow,
  * or of the ids where none do. What Postgres does for it grows with the page only. The statement depends on what the
  * request names, not on its values, so it is made once. Undefined where the general way has to be gone.
  */
-export function indexRead(source: Source, page: PageRequest): IndexRead | undefined {
+export function indexRead(source: Relation, page: PageRequest): IndexRead | undefined {
   if (page.offset > offsetMax || page.limit > limitMax) return undefined;
   const equalities = equalitiesOf(page.find);
   if (!equalities) return undefined;
@@ -80,7 +80,7 @@ function equalitiesOf(find: Condition): readonly Equality[] | undefined {
   return equalities;
 }
 
-function planFor(source: Source, page: PageRequest, equalities: readonly Equality[]): IndexPlan | null {
+function planFor(source: Relation, page: PageRequest, equalities: readonly Equality[]): IndexPlan | null {
   let known = plans.get(source);
   if (!known) plans.set(source, (known = new Map<string, IndexPlan | null>()));
   const shape = shapeOf(page, equalities);
@@ -103,7 +103,7 @@ function shapeOf({ sort, after }: PageRequest, equalities: readonly Equality[]):
 }
 
 function makePlan(
-  source: Source,
+  source: Relation,
   page: PageRequest,
   equalities: readonly Equality[],
   kind: string,
@@ -116,7 +116,7 @@ function makePlan(
   // Ids are compared with their column, not with the key that a composite index has of them.
   if (source.hasIdColumn && names.includes('id')) return undefined;
 
-  const { terms, descending } = decidingTerms(source, page.sort);
+  const { terms, descending } = effectiveSort(source, page.sort);
   // What is fixed to one value decides nothing.
   const free = [...terms.keys()].filter((at) => !names.includes(terms[at]!.path.join('.')));
   if (free.some((at) => terms[at]!.descending !== descending)) return undefined;
@@ -145,7 +145,7 @@ interface Direction {
 const parameter = (number: number): Sql => trusted(`$${number}`);
 const key = (number: number): Sql => sql`${parameter(number)}::bytea`;
 
-function whereOf(source: Source, ...conditions: Sql[]): Sql {
+function whereOf(source: Relation, ...conditions: Sql[]): Sql {
   const parts = [source.visible, ...conditions].filter((condition) => condition !== empty);
   return parts.length === 0 ? empty : sql`where ${join(parts, ' and ')}`;
 }
@@ -162,14 +162,14 @@ function bodyOf(keys: readonly Sql[]): Sql {
 /** A limit and an offset, the parameters from that number on. */
 const cutOf = (number: number): Sql => sql`limit ${parameter(number)}::int8 offset ${parameter(number + 1)}::int8`;
 
-function byId(source: Source, kind: string): IndexPlan | undefined {
+function byId(source: Relation, kind: string): IndexPlan | undefined {
   if (source.tieColumn) return undefined;
   const where = whereOf(source, sql`t.id = ${parameter(1)}`);
   const statement = sql`select ${bodyOf([])} from ${source.table} ${where} ${cutOf(2)}`;
   return { text: statement.compile().text, fixed: [0], free: [], descending: false, kind };
 }
 
-function inOrderOfIds(source: Source, keys: readonly Sql[], { descending, isAfter }: Direction): Sql {
+function inOrderOfIds(source: Relation, keys: readonly Sql[], { descending, isAfter }: Direction): Sql {
   const direction = directionOf(descending);
   const last = keys.at(-1)!;
   const lastKey = key(keys.length);
@@ -185,7 +185,7 @@ function inOrderOfIds(source: Source, keys: readonly Sql[], { descending, isAfte
 }
 
 function inOrder(
-  source: Source,
+  source: Relation,
   { fixed, free }: { fixed: readonly Sql[]; free: readonly Sql[] },
   { descending, isAfter }: Direction,
 ): Sql {
@@ -207,7 +207,7 @@ function inOrder(
 
 /** The values of a request; undefined where a key does not decide whether a field has the value, or where it is placed. */
 function valuesOf(
-  source: Source,
+  source: Relation,
   { fixed, free, descending }: IndexPlan,
   page: PageRequest,
   equalities: readonly Equality[],
@@ -221,7 +221,7 @@ function valuesOf(
   }
   const { after } = page;
   if (after) {
-    const { terms } = decidingTerms(source, page.sort);
+    const { terms } = effectiveSort(source, page.sort);
     const placed = free.map((at) => ({ path: terms[at]!.path, descending, after: after.values[at] ?? null }));
     for (const { key, text } of placesOf(source, { terms: placed })) {
       if (text !== undefined) return undefined;

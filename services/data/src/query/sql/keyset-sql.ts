@@ -3,7 +3,7 @@ import { readJson } from '@granary/shared/json/value';
 import { isTruncated, keyStringMaxBytes, keyType, orderedKey } from '../../values/ordered-key';
 import { recordDepthMax, type Position } from '../plan/cursor';
 import type { Order } from '../plan/order';
-import type { Source } from '../plan/relation';
+import type { Relation } from '../plan/relation';
 import { keyText, type Compiler } from './filter-sql';
 import { descendingKey } from '../../catalog/table-names';
 
@@ -23,7 +23,7 @@ export interface Place {
 }
 
 /** The places of a row for the terms of an order, from the JSON texts of its values. */
-export function placesOf(source: Source, { terms }: Pick<Order, 'terms'>): Place[] {
+export function placesOf(source: Relation, { terms }: Pick<Order, 'terms'>): Place[] {
   return terms.map(({ path, after, descending }) => {
     const value = after === null ? null : readJson(Buffer.from(after), { maxDepth: recordDepthMax });
     const key = orderedKey(value, source.dates.has(path.join('.')));
@@ -51,7 +51,7 @@ export interface SortedOrder {
 }
 
 /** The order of any paths: by the columns of their keys where they have one, else by keys that are made of the values. */
-export function sortedOrder(source: Source, compiler: Compiler, order: Order): SortedOrder {
+export function sortedOrder(source: Relation, compiler: Compiler, order: Order): SortedOrder {
   const values: Sql[] = [];
   const columns = order.terms.map(({ path, descending }): SortColumn => {
     const column = compiler.keyOf(path);
@@ -96,7 +96,7 @@ function rowsAfter(columns: readonly SortColumn[], places: readonly Place[], ids
 }
 
 /** Rows whose id follows that of a place, of which all else is equal. */
-function idAfter(source: Source, { id, version }: Position, descending: boolean): Sql {
+function idAfter(source: Relation, { id, version }: Position, descending: boolean): Sql {
   const operator = beyond(descending);
   return source.tieColumn
     ? sql`(t.id, ${source.tieColumn}) ${operator} (${id}::text, ${version ?? '0'}::int8)`

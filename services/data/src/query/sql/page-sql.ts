@@ -2,7 +2,7 @@ import { empty, join, named, sql, trusted, type Sql } from '@granary/shared/post
 import type { Condition } from '../language/filter';
 import { orderingIndex, type OrderingIndex } from '../plan/index-selection';
 import { orderOfPage, type Order, type PageRequest } from '../plan/order';
-import type { Source } from '../plan/relation';
+import type { Relation } from '../plan/relation';
 import { Compiler, keyText } from './filter-sql';
 import { indexScan, type IndexOrder, type IndexPlace, type IndexScan } from './index-order-sql';
 import { directionOf, isTruncatedKey, keyParameter, placesOf, sortedOrder } from './keyset-sql';
@@ -17,7 +17,7 @@ export interface PageStatement {
 }
 
 /** The page by the keys of an index where that gives the order, by sorting the matches otherwise. */
-export function pageStatement(source: Source, page: PageRequest): PageStatement {
+export function pageStatement(source: Relation, page: PageRequest): PageStatement {
   const order = orderOfPage(source, page);
   const index = orderingIndex(source, page.find, order);
   if (!index) return { statement: sortedPage(source, page), sorted: undefined };
@@ -29,7 +29,7 @@ export function pageStatement(source: Source, page: PageRequest): PageStatement 
 }
 
 /** Any order of any paths: the matches are sorted, the best `limit + offset` of them kept at a time. */
-export function sortedPage(source: Source, page: PageRequest): Sql {
+export function sortedPage(source: Relation, page: PageRequest): Sql {
   const { from, where, order } = ordered(source, page.find, orderOfPage(source, page));
   // Where the text of a record does not tell its place, the row does.
   const place = source.tieColumn
@@ -42,7 +42,7 @@ export function sortedPage(source: Source, page: PageRequest): Sql {
 
 /** The parts of a statement that gives the matching rows, aliased t, in order. */
 export function sortedRows(
-  source: Source,
+  source: Relation,
   find: Condition,
   sort: readonly SortTerm[],
 ): { from: Sql; where: Sql; order: Sql } {
@@ -50,7 +50,7 @@ export function sortedRows(
 }
 
 /** The matching rows in an order, behind its place. */
-function ordered(source: Source, find: Condition, wanted: Order) {
+function ordered(source: Relation, find: Condition, wanted: Order) {
   const compiler = new Compiler(source);
   const { lateral, orderBy, after } = sortedOrder(source, compiler, wanted);
   const where = compiler.where(find, ...after);
@@ -64,7 +64,7 @@ const indexOrderOf = ({ fixed, free }: OrderingIndex, { descending }: Order): In
 });
 
 /** The page as an index gives it, each row with whether a key of it is truncated. */
-function indexPage(source: Source, page: PageRequest, order: Order, index: OrderingIndex): Sql {
+function indexPage(source: Relation, page: PageRequest, order: Order, index: OrderingIndex): Sql {
   const keys = placesOf(source, order).map(keyParameter);
   const operator = order.descending ? '<' : '>';
   const { after } = order;
@@ -82,7 +82,7 @@ function indexPage(source: Source, page: PageRequest, order: Order, index: Order
 }
 
 const matching =
-  (source: Source, find: Condition) =>
+  (source: Relation, find: Condition) =>
   (...conditions: Sql[]): Sql => {
     const compiler = new Compiler(source);
     const where = compiler.where(find, ...conditions);
@@ -94,7 +94,7 @@ const matching =
  * all others that have the same keys as the last of them up to its first truncated one, for these may come before it.
  * What is sorted are those rows alone.
  */
-function sortedIndexPage(source: Source, page: PageRequest, order: Order, index: OrderingIndex): Sql {
+function sortedIndexPage(source: Relation, page: PageRequest, order: Order, index: OrderingIndex): Sql {
   const needed = page.limit + page.offset;
   const rows = rowsBehind(source, page.find, order, index);
   const select = [
@@ -132,7 +132,7 @@ function sortedIndexPage(source: Source, page: PageRequest, order: Order, index:
 }
 
 /** FROM and WHERE of the matches that fulfil some conditions too, and are not before the place where the page begins. */
-function rowsBehind(source: Source, find: Condition, order: Order, index: OrderingIndex): IndexScan['rows'] {
+function rowsBehind(source: Relation, find: Condition, order: Order, index: OrderingIndex): IndexScan['rows'] {
   const places = order.after ? placesOf(source, order) : [];
   const truncated = places.findIndex(({ text }) => text !== undefined);
   return (...conditions) => {
@@ -164,13 +164,13 @@ function sameAsLast(index: OrderingIndex, truncatedAt: number): Sql[] {
 const keyName = (at: number): Sql => named('f', BigInt(at));
 
 /** Rows that have nothing but ids, texts, and the keys of an order. */
-const keyedSource = (source: Source, { terms }: Order): Source => ({
+const keyedSource = (source: Relation, { terms }: Order): Relation => ({
   ...source,
   keys: new Map(terms.map(({ path }, at) => [path.join('.'), sql`t.${keyName(at)}`])),
 });
 
 /** Where the page begins in the order of the keys: those up to the first that is truncated. */
-function startOf(source: Source, order: Order): IndexPlace {
+function startOf(source: Relation, order: Order): IndexPlace {
   const places = placesOf(source, order);
   const truncated = places.findIndex(({ text }) => text !== undefined);
   return truncated < 0
