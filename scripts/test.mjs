@@ -23,13 +23,21 @@ async function step(name, run) {
   }
 }
 
+<<<<<<< HEAD
 /** Runs one of our tools and prints its output only if it fails. */
 async function tool(file, args) {
   const { code, output } = await runChild(process.execPath, [path.join(root, 'node_modules', file), ...args], {
     cwd: root,
   });
+=======
+/** Runs a script of Node; its output is shown only when it fails. */
+async function script(file, args) {
+  const { code, output } = await runChild(process.execPath, [path.join(root, file), ...args], { cwd: root });
+>>>>>>> 5f6ed0c (Check the rooms in lint and in every test run)
   if (code !== 0) throw new Error(output.trim());
 }
+
+const tool = (file, args) => script(path.join('node_modules', file), args);
 
 /**
  * Installs Kafka, MinIO and the Python tools. If a tool of the machine is missing, the suites that need them are
@@ -70,6 +78,7 @@ const slowness = await measureSlowness().catch(() => 'an unknown number of');
 if (jestArgs.length === 0) {
   await step('lint', () => tool('eslint/bin/eslint.js', ['--max-warnings', '0', '.']));
   await step('format', () => tool('prettier/bin/prettier.cjs', ['--check', '--log-level', 'warn', '.']));
+  await step('rooms', () => script('scripts/rooms.mjs', ['--check']));
   await step('types', () => tool('typescript/bin/tsc', ['-p', 'services/tsconfig.json']));
 }
 if (jestArgs.length > 0) await jest('jest', jestArgs);
