@@ -23,17 +23,9 @@ async function step(name, run) {
   }
 }
 
-<<<<<<< HEAD
-/** Runs one of our tools and prints its output only if it fails. */
-async function tool(file, args) {
-  const { code, output } = await runChild(process.execPath, [path.join(root, 'node_modules', file), ...args], {
-    cwd: root,
-  });
-=======
 /** Runs a script of Node; its output is shown only when it fails. */
 async function script(file, args) {
   const { code, output } = await runChild(process.execPath, [path.join(root, file), ...args], { cwd: root });
->>>>>>> 5f6ed0c (Check the rooms in lint and in every test run)
   if (code !== 0) throw new Error(output.trim());
 }
 

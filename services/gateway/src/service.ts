@@ -59,7 +59,7 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
   const log = overrides.log ?? createLogger('gateway', config.LOG_LEVEL);
   const trust = openTrust('gateway', config, log);
   const clients = openClients(config, overrides.targets ?? {}, trust, log);
-  const byteHop = new BlobProxy({
+  const blobProxy = new BlobProxy({
     address: config.BLOBS_HTTP_ADDRESS,
     credentials: trust.towards('blobs'),
     idleTimeoutMs: config.IDLE_TIMEOUT_MS,
@@ -67,50 +67,13 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
   let telemetry: Telemetry | undefined;
   let unobserve = () => {};
   const close = async () => {
-    byteHop.close();
+    blobProxy.close();
     clients.close();
     unobserve();
     await telemetry?.stop();
   };
   let draining = false;
-  const compression = new Compression({
-    isEnabled: config.COMPRESSION,
-    concurrency: config.COMPRESSION_CONCURRENCY,
-  });
-  const document = openapiDocument(routes);
-  const memory = createRequestMemory(config);
-  const lookups = unknownLookups(config);
-  const context: GatewayContext = {
-    config,
-    clients,
-    blobProxy: byteHop,
-    log,
-    keys: new KeyLookup(clients.data, lookups),
-    apps: new KnownApps(clients.data, lookups),
-    addressOf: clientAddress(config.TRUST_PROXY),
-    operatorKeyHash: hashKey(config.OPERATOR_KEY),
-    memory,
-    bodies: new Bodies(memory, config),
-    answers: new Answers(memory, config),
-    slots: new Semaphore(config.CONCURRENCY, {
-      max: config.CONCURRENCY,
-      timeoutMs: config.QUEUE_TIMEOUT_MS,
-      refusal: overloaded,
-    }),
-    transfers: new Transfers(config),
-    fairShares: new FairShareLimiter({
-      fairShare: config.APP_CONCURRENCY,
-      answerBytes: sharedAnswerBytes,
-      // One app cannot take all slots.
-      queueMax: Math.ceil(config.CONCURRENCY / 2),
-      timeoutMs: config.QUEUE_TIMEOUT_MS,
-    }),
-    health: healthOf(clients, config.HEALTH_UNHEALTHY_AFTER_MS),
-    isDraining: () => draining,
-    compression,
-    openapi: new StaticAnswer(compression, jsonBytes(200, Buffer.from(JSON.stringify(document)))),
-    docs: new DocsPages(docsPage(document), compression, config),
-  };
+  const context = createContext(config, { clients, blobProxy, log, isDraining: () => draining });
   unobserve = exportLimitMetrics(context);
   const server = createHttpServer(createApp(context), config);
   try {
@@ -133,6 +96,48 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
       await drainHttp(server, config.DRAIN_TIMEOUT_MS);
       await close();
     },
+  };
+}
+
+/** What all requests share: the limits, the caches and the prepared documents. */
+function createContext(
+  config: GatewayConfig,
+  parts: Pick<GatewayContext, 'clients' | 'blobProxy' | 'log' | 'isDraining'>,
+): GatewayContext {
+  const compression = new Compression({
+    isEnabled: config.COMPRESSION,
+    concurrency: config.COMPRESSION_CONCURRENCY,
+  });
+  const document = openapiDocument(routes);
+  const memory = createRequestMemory(config);
+  const lookups = unknownLookups(config);
+  return {
+    ...parts,
+    config,
+    keys: new KeyLookup(parts.clients.data, lookups),
+    apps: new KnownApps(parts.clients.data, lookups),
+    addressOf: clientAddress(config.TRUST_PROXY),
+    operatorKeyHash: hashKey(config.OPERATOR_KEY),
+    memory,
+    bodies: new Bodies(memory, config),
+    answers: new Answers(memory, config),
+    slots: new Semaphore(config.CONCURRENCY, {
+      max: config.CONCURRENCY,
+      timeoutMs: config.QUEUE_TIMEOUT_MS,
+      refusal: overloaded,
+    }),
+    transfers: new Transfers(config),
+    fairShares: new FairShareLimiter({
+      fairShare: config.APP_CONCURRENCY,
+      answerBytes: sharedAnswerBytes,
+      // One app cannot take all slots.
+      queueMax: Math.ceil(config.CONCURRENCY / 2),
+      timeoutMs: config.QUEUE_TIMEOUT_MS,
+    }),
+    health: healthOf(parts.clients, config.HEALTH_UNHEALTHY_AFTER_MS),
+    compression,
+    openapi: new StaticAnswer(compression, jsonBytes(200, Buffer.from(JSON.stringify(document)))),
+    docs: new DocsPages(docsPage(document), compression, config),
   };
 }
 
