@@ -23,6 +23,6 @@ export interface CommitContext {
   afterPlan: AfterPlan;
   /** Who may read a collection that a write creates. */
   defaultRead: ReadAccess;
-  /** Called with the numbers of the collections that a transaction changed, after its COMMIT. */
+  /** Called with the numbers of the collections that a transaction changed, after its COMMIT. Must not throw. */
   afterCommit: (collectionNumbers: readonly bigint[]) => void;
 }
