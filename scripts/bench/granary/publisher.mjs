@@ -4,7 +4,7 @@ import { prepareOutbox } from '@granary/shared/bus/epoch';
 import { openKafka } from '@granary/shared/kafka/client';
 import { busMigrations } from '@granary/shared/bus/migrations';
 import { append, outboxImplementation } from '@granary/shared/bus/outbox';
-import { startRelay } from '@granary/shared/bus/relay';
+import { startRelay } from '@granary/shared/bus/kafka-relay';
 import { createSignal } from '@granary/shared/concurrency/signal';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { startServer } from '@granary/shared/grpc/server';

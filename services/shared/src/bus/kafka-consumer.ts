@@ -1,4 +1,4 @@
-import { batchEvents, createEventApplier, type EventStep } from './apply';
+import { batchEvents, createEventApplier, type EventStep } from './event-applier';
 import type { KafkaBus } from './bus';
 import type { Consumer, ConsumerOptions, KafkaTimes } from './consumer';
 import { toEvent } from './envelope';

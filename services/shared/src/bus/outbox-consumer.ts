@@ -4,7 +4,7 @@ import type { Position } from '../gen/granary/events/v1/Position';
 import type { ReadResponse } from '../gen/granary/events/v1/ReadResponse';
 import { healthy, type Check, degraded } from '../health/check';
 import { transaction } from '../postgres/transaction';
-import { batchEvents, createEventApplier, signedOnly, readTimeoutMs } from './apply';
+import { batchEvents, createEventApplier, signedOnly, readTimeoutMs } from './event-applier';
 import type { Consumer, ConsumerOptions } from './consumer';
 import { countDeadLetters, describeDeadLetters, replayDeadLetters } from './dead-letters';
 import { CursorConflict, loadCursor, moveCursor, notInInbox, trimInbox } from './inbox';

@@ -4,7 +4,7 @@ import { databaseCheck, healthAccess, healthImplementation } from './health-rpc'
 import { openBus, type Bus, type BusConfig } from '../bus/bus';
 import { prepareOutbox } from '../bus/epoch';
 import { busMigrations } from '../bus/migrations';
-import { startRelay } from '../bus/relay';
+import { startRelay } from '../bus/kafka-relay';
 import type { Signal } from '../concurrency/signal';
 import { startServer } from '../grpc/server';
 import type { Implementation } from '../rpc/implementation';

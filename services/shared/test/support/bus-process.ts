@@ -1,7 +1,7 @@
 import { openKafka, type BrokerOptions } from '@granary/shared/kafka/client';
 import { startConsumer } from '@granary/shared/bus/start-consumer';
 import { outboxDefinition, outboxImplementation } from '@granary/shared/bus/outbox';
-import { startRelay } from '@granary/shared/bus/relay';
+import { startRelay } from '@granary/shared/bus/kafka-relay';
 import { createSignal } from '@granary/shared/concurrency/signal';
 import { openClient } from '@granary/shared/grpc/client';
 import { createLogger } from '@granary/shared/logger';

@@ -8,7 +8,7 @@ import { openKafka, type KafkaMessage, type BrokerOptions, type Sender } from '@
 import { busMigrations } from '@granary/shared/bus/migrations';
 import { append, outboxDefinition, outboxImplementation, type OutgoingEvent } from '@granary/shared/bus/outbox';
 import { start } from '@granary/shared/bus/position';
-import { startRelay, type Relay, type RelayOptions } from '@granary/shared/bus/relay';
+import { startRelay, type Relay, type RelayOptions } from '@granary/shared/bus/kafka-relay';
 import { createSignal } from '@granary/shared/concurrency/signal';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { openClient } from '@granary/shared/grpc/client';
