@@ -1,8 +1,27 @@
 import { spawn } from 'node:child_process';
 
 /**
- * Runs a program to its end and returns `{ code, output }`. A signal to this process first ends the program, so that
- * nothing keeps running; `show` prints its output as it arrives.
+ * Forwards SIGINT and SIGTERM to a child, so that it ends before this process does. Call what this returns once the child
+ * has ended: it removes the handlers and, if there was a signal, sends it to this process again and returns true.
+ */
+export function forwardSignals(child) {
+  let received;
+  const forward = (signal) => {
+    received = signal;
+    child.kill(signal);
+  };
+  process.on('SIGINT', forward).on('SIGTERM', forward);
+  return () => {
+    process.off('SIGINT', forward).off('SIGTERM', forward);
+    // Without our handlers it has its default effect.
+    if (received) process.kill(process.pid, received);
+    return received !== undefined;
+  };
+}
+
+/**
+ * Runs a program to its end and returns `{ code, output }`. A signal that ends this process ends the program first;
+ * `show` passes its output through as it is written.
  */
 export function runChild(command, args, { cwd, env = process.env, show = false }) {
   return new Promise((resolve, reject) => {
@@ -14,22 +33,13 @@ export function runChild(command, args, { cwd, env = process.env, show = false }
     let output = '';
     for (const stream of [child.stdout, child.stderr])
       stream?.setEncoding('utf8').on('data', (text) => (output += text));
-    let signalled;
-    const pass = (signal) => {
-      signalled = signal;
-      child.kill(signal);
-    };
-    process.on('SIGINT', pass).on('SIGTERM', pass);
-    const done = () => process.off('SIGINT', pass).off('SIGTERM', pass);
+    const ended = forwardSignals(child);
     child.on('error', (error) => {
-      done();
+      ended();
       reject(error);
     });
     child.on('close', (code) => {
-      done();
-      // Without our handlers the signal now ends this process as usual.
-      if (signalled) process.kill(process.pid, signalled);
-      else resolve({ code, output });
+      if (!ended()) resolve({ code, output });
     });
   });
 }

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
+import { forwardSignals } from './child.mjs';
 
 const root = path.dirname(import.meta.dirname);
 /** The time limit from the start of this process. CI ends itself after 90 minutes. */
@@ -57,20 +58,14 @@ function run(args, env, report) {
     reportedAtMs ??= performance.now();
     if (performance.now() - reportedAtMs > exitTimeoutMs) end('its suites ended but the process did not');
   }, 1_000);
-  let signalled;
-  const pass = (signal) => {
-    signalled = signal;
-    child.kill(signal);
-  };
-  process.on('SIGINT', pass).on('SIGTERM', pass);
+  const ended = forwardSignals(child);
   return new Promise((resolve, reject) => {
     child.once('error', reject);
     // Not `close`: a process left by jest may keep the output open forever.
     child.once('exit', (code) => {
       clearTimeout(deadline);
       clearInterval(watch);
-      process.off('SIGINT', pass).off('SIGTERM', pass);
-      if (signalled) process.kill(process.pid, signalled);
+      ended();
       resolve({ code, reason });
     });
   });

@@ -4,7 +4,7 @@ import { prepareOutbox } from '@granary/shared/bus/epoch';
 import { openKafka } from '@granary/shared/kafka/client';
 import { busMigrations } from '@granary/shared/bus/migrations';
 import { append, outboxImplementation } from '@granary/shared/bus/outbox';
-import { startRelay } from '@granary/shared/bus/kafka-relay';
+import { KafkaRelay } from '@granary/shared/bus/kafka-relay';
 import { createSignal } from '@granary/shared/concurrency/signal';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { startServer } from '@granary/shared/grpc/server';
@@ -76,7 +76,7 @@ serve({
       const client = openKafka({ ...kafka.place, clientId: 'bench-publisher', log });
       await client.createTopics(kafkaTopics(kafka.prefix), topicPartitions);
       const bus = { kafka: client, prefix: kafka.prefix };
-      relay = startRelay({ pool, log, bus, service: 'data', signer, appended });
+      relay = new KafkaRelay({ pool, log, bus, service: 'data', signer, appended });
     }
     listener = new pg.Client({ connectionString: subscriberUrl });
     await listener.connect();

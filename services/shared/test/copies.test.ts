@@ -3,7 +3,7 @@ import { startServer, type GrpcServer } from '@granary/shared/grpc/server';
 import { newCall } from '@granary/shared/rpc/types';
 import { eventually } from '@granary/shared/testing/eventually';
 import { scaledMs } from '@granary/shared/testing/speed';
-import { log, open, stops, streamed, tcpProxy, wishes } from './support/mux-fixture';
+import { log, open, stops, multiplexed, tcpProxy, wishes } from './support/mux-fixture';
 
 afterEach(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();
@@ -27,12 +27,12 @@ async function copy() {
 
 const ways: Array<[string, readonly string[]]> = [
   ['calls of their own', []],
-  ['calls on a stream', streamed],
+  ['calls on a stream', multiplexed],
 ];
 
-test.each(ways)('%s go to all copies whose addresses are given', async (_, streamedMethods) => {
+test.each(ways)('%s go to all copies whose addresses are given', async (_, multiplexedMethods) => {
   const copies = [await copy(), await copy()];
-  const { ask } = open(copies.map(({ address }) => address).join(','), { streamed: streamedMethods });
+  const { ask } = open(copies.map(({ address }) => address).join(','), { multiplexed: multiplexedMethods });
   for (let at = 0; at < 500 && copies.some(({ service }) => service.seen.length < 5); at++) await ask({});
   expect(Math.min(...copies.map(({ service }) => service.seen.length))).toBeGreaterThanOrEqual(5);
 });
@@ -47,7 +47,7 @@ test('a setting of addresses is one name, or several addresses with ports, and n
 test('all addresses of a name are used', async () => {
   const { service, address } = await copy();
   // A name of this machine; where it also has an address of IPv6, nobody listens there.
-  const { ask } = open(`dns:///localhost:${address.split(':')[1]}`, { streamed: [] });
+  const { ask } = open(`dns:///localhost:${address.split(':')[1]}`, { multiplexed: [] });
   for (let at = 0; at < 10; at++) await ask({});
   expect(service.seen).toHaveLength(10);
 });
@@ -55,7 +55,7 @@ test('all addresses of a name are used', async () => {
 test('a write for which no copy was there is sent once one is, and happens once', async () => {
   const one = await copy();
   await one.stop();
-  const { ask } = open(one.address, { streamed: [] });
+  const { ask } = open(one.address, { multiplexed: [] });
   const asked = ask({});
   await one.start();
   await asked;
@@ -65,7 +65,7 @@ test('a write for which no copy was there is sent once one is, and happens once'
 test('a write that a copy has taken is not sent again when that copy dies', async () => {
   const one = await copy();
   const proxy = await tcpProxy(one.address);
-  const { ask } = open(proxy.address, { streamed: [] });
+  const { ask } = open(proxy.address, { multiplexed: [] });
   const asked = ask({ held: true }).catch((error: unknown) => error);
   await eventually(() => one.service.held.size === 1);
   proxy.cut();
@@ -75,10 +75,10 @@ test('a write that a copy has taken is not sent again when that copy dies', asyn
 
 test.each(ways)(
   '%s are all answered, and happen once, while each copy is replaced in turn',
-  async (_, streamedMethods) => {
+  async (_, multiplexedMethods) => {
     const copies = [await copy(), await copy()];
     // On a stream only what may be repeated is called, and is then told from the first time by its ticket.
-    const options = { streamed: streamedMethods, repeatable: streamedMethods, stream: { renewAfterMs: 100 } };
+    const options = { multiplexed: multiplexedMethods, repeatable: multiplexedMethods, mux: { renewAfterMs: 100 } };
     const { ask, counts } = open(copies.map(({ address }) => address).join(','), options);
     let answered = 0;
     let replaced = false;
@@ -100,7 +100,7 @@ test.each(ways)(
     };
     await Promise.all([replace(), ...Array.from({ length: 20 }, caller)]);
     const seen = copies[0]!.service.seen.length + copies[1]!.service.seen.length;
-    if (streamedMethods.length === 0) expect(seen).toBe(answered);
+    if (multiplexedMethods.length === 0) expect(seen).toBe(answered);
     else expect(counts()).toMatchObject({ waiting: 0, inFlight: 0 });
   },
 );
@@ -112,7 +112,7 @@ test.each(ways)('%s are all answered, however often connections are given up for
   });
   stops.push(() => server.stop());
   const proxy = await tcpProxy(server.address);
-  const { ask } = open(proxy.address, { streamed: methods, repeatable: methods, stream: { renewAfterMs: 100 } });
+  const { ask } = open(proxy.address, { multiplexed: methods, repeatable: methods, mux: { renewAfterMs: 100 } });
   let answered = 0;
   const caller = async () => {
     while (answered < 1_000 || proxy.connections() < 20) {

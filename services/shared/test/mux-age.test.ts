@@ -3,8 +3,9 @@ import { Server, ServerCredentials } from '@grpc/grpc-js';
 import { messageBytesMax } from '@granary/shared/grpc/message-size';
 import { muxDefinition } from '@granary/shared/mux/protocol';
 import { partsSerializer } from '@granary/shared/mux/answer';
-import { createMuxServer, type MuxMethod } from '@granary/shared/mux/server';
-import { dataDefinition, log, open, stops, streamed, tcpProxy, wishes } from './support/mux-fixture';
+import { MuxServer } from '@granary/shared/mux/server';
+import type { MuxMethod } from '@granary/shared/mux/session';
+import { dataDefinition, log, open, stops, multiplexed, tcpProxy, wishes } from './support/mux-fixture';
 
 const connectionAgeMs = 300;
 /** What calls under way have left after that; then the connection is cut, whatever is on it. */
@@ -25,7 +26,7 @@ async function serveForShort({ handlers }: { handlers: object }): Promise<string
     'grpc.max_connection_age_ms': connectionAgeMs,
     'grpc.max_connection_age_grace_ms': graceMs,
   });
-  server.addService(muxDefinition, createMuxServer(methods, messageBytesMax, log).handlers);
+  server.addService(muxDefinition, new MuxServer(methods, messageBytesMax, log).handlers);
   stops.push(() => server.forceShutdown());
   const port = await new Promise<number>((resolve, reject) => {
     server.bindAsync('127.0.0.1:0', ServerCredentials.createInsecure(), (error, bound) =>
@@ -40,7 +41,7 @@ test('every call is answered, however many connections the server closes under t
   const proxy = await tcpProxy(await serveForShort(service.implementation));
   // A stream that is opened in the moment of the GOAWAY is refused with what is on it, so calls may be repeated, as
   // those of the gateway may.
-  const { ask } = open(proxy.address, { repeatable: streamed, stream: { renewAfterMs: connectionAgeMs / 2 } });
+  const { ask } = open(proxy.address, { repeatable: multiplexed, mux: { renewAfterMs: connectionAgeMs / 2 } });
   let answered = 0;
   const caller = async (at: number) => {
     while (answered < 5_000 || proxy.connections() < 10) {

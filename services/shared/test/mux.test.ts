@@ -76,8 +76,8 @@ const storeRequest: Parameters<DataClient['store']>[0] = {
 test('errors arrive on the stream as they do in a unary call', async () => {
   const server = await serve(wishes().implementation);
   const errors: ServiceError[][] = [];
-  for (const streamed of [['listDocuments'], []]) {
-    const { ask } = open(server.address, { streamed });
+  for (const multiplexed of [['listDocuments'], []]) {
+    const { ask } = open(server.address, { multiplexed });
     const wishes = [{ refused: true }, { broken: true }, { bytes: 41 * 1024 * 1024 }];
     const caught = wishes.map((wish) =>
       ask(wish)
@@ -121,7 +121,7 @@ test('a cancelled request frees its place in the window, and its handler hears o
   service.releaseAll();
   await Promise.all(others);
   expect(counts()).toMatchObject(idle);
-  expect(server.streamCounts()).toMatchObject(idleServer);
+  expect(server.muxCounts()).toMatchObject(idleServer);
 });
 
 test('a deadline ends a call on both sides', async () => {
@@ -131,7 +131,7 @@ test('a deadline ends a call on both sides', async () => {
   await expect(ask({ held: true }, newCall('test', 50))).rejects.toMatchObject({ code: 'DEADLINE_EXCEEDED' });
   await eventually(() => service.held.size === 0);
   expect(service.seen).toHaveLength(1);
-  await eventually(() => server.streamCounts().calls === 0);
+  await eventually(() => server.muxCounts().calls === 0);
   expect(counts()).toMatchObject(idle);
   await expect(ask({}, newCall('test', -1))).rejects.toMatchObject({ code: 'DEADLINE_EXCEEDED' });
 });
@@ -140,29 +140,29 @@ test('a caller that stops reading holds up nobody else, and the service takes no
   const service = wishes();
   const server = await serve(service.implementation);
   const proxy = await tcpProxy(server.address);
-  const slow = open(proxy.address, { stream: { streams: 1 } });
+  const slow = open(proxy.address, { mux: { streams: 1 } });
   const quick = open(server.address);
   await slow.ask({});
   proxy.block(0);
   const large = Array.from({ length: 24 }, () => slow.ask({ bytes: 1024 * 1024 }));
-  await eventually(() => server.streamCounts().answerBytes > 8 * 1024 * 1024);
+  await eventually(() => server.muxCounts().answerBytes > 8 * 1024 * 1024);
   const seen = service.seen.length;
   const more = Array.from({ length: 50 }, () => slow.ask({}));
   for (let at = 0; at < 300; at++) await quick.ask({ bytes: 100 });
   expect(service.seen).toHaveLength(seen + 300);
-  expect(server.streamCounts().calls).toBeGreaterThan(0);
+  expect(server.muxCounts().calls).toBeGreaterThan(0);
 
   proxy.unblock(0);
   for (const { json } of await Promise.all(large)) expect(json.equals(content(1024 * 1024))).toBe(true);
   await Promise.all(more);
-  expect(server.streamCounts()).toMatchObject(idleServer);
+  expect(server.muxCounts()).toMatchObject(idleServer);
 });
 
 test('requests that a service does not read wait in the client, where they can still be cancelled', async () => {
   const service = wishes();
   const server = await serve(service.implementation);
   const proxy = await tcpProxy(server.address);
-  const { client, ask, counts } = open(proxy.address, { stream: { streams: 1 } });
+  const { client, ask, counts } = open(proxy.address, { mux: { streams: 1 } });
   await ask({});
   proxy.block(0, 'requests');
   const body = Buffer.from('{}'.padEnd(60_000));
@@ -197,7 +197,7 @@ test('a connection that is stalled costs a client hardly more than the calls tha
 
 test('answers of 4 MiB let the small ones between them pass', async () => {
   const server = await serve(wishes().implementation);
-  const { ask } = open(server.address, { stream: { streams: 1 } });
+  const { ask } = open(server.address, { mux: { streams: 1 } });
   const order: string[] = [];
   const large = Array.from({ length: 8 }, () => ask({ bytes: 4 * 1024 * 1024 }).finally(() => order.push('large')));
   const small = Array.from({ length: 200 }, (_, at) => ask({ turns: at % 8 }).finally(() => order.push('small')));
@@ -205,7 +205,7 @@ test('answers of 4 MiB let the small ones between them pass', async () => {
   await Promise.all([...small, middle]);
   expect(order.sort()).toEqual(['middle', ...Array<string>(200).fill('small')]);
   for (const { json } of await Promise.all(large)) expect(json.equals(content(4 * 1024 * 1024))).toBe(true);
-  expect(server.streamCounts()).toMatchObject(idleServer);
+  expect(server.muxCounts()).toMatchObject(idleServer);
 });
 
 test('a request that is too large for the stream is a call of its own', async () => {
@@ -225,7 +225,7 @@ test(
     const server = await serve(service.implementation);
     const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
     const timersBefore = timers();
-    const { ask, counts } = open(server.address, { stream: { renewAfterMs: 300 } });
+    const { ask, counts } = open(server.address, { mux: { renewAfterMs: 300 } });
     const shared = new AbortController();
     setMaxListeners(0, shared.signal);
     const outcomes: Record<string, number> = {};
@@ -271,10 +271,10 @@ test(
     expect(counts()).toMatchObject(idle);
     expect(getEventListeners(shared.signal, 'abort')).toEqual([]);
     await eventually(() => service.running() === 0);
-    await eventually(() => server.streamCounts().calls === 0);
-    expect(server.streamCounts()).toMatchObject(idleServer);
+    await eventually(() => server.muxCounts().calls === 0);
+    expect(server.muxCounts()).toMatchObject(idleServer);
     await stops.pop()!();
-    await eventually(() => counts().streams === 0 && server.streamCounts().streams === 0);
+    await eventually(() => counts().streams === 0 && server.muxCounts().streams === 0);
     await eventually(() => timers() <= timersBefore);
   },
   scaledMs(240_000),
@@ -332,13 +332,13 @@ test('a server that stops finishes what is under way, while new calls go elsewhe
   old.releaseAll();
   for (const { json } of await Promise.all(underWay)) expect(json).toHaveLength(100_000);
   await stopped;
-  expect(stopping.streamCounts()).toEqual({ streams: 0, ...idleServer });
+  expect(stopping.muxCounts()).toEqual({ streams: 0, ...idleServer });
 });
 
 test('renewing the streams loses nothing', async () => {
   const service = wishes();
   const server = await serve(service.implementation);
-  const { ask, counts } = open(server.address, { stream: { renewAfterMs: 15 } });
+  const { ask, counts } = open(server.address, { mux: { renewAfterMs: 15 } });
   let answered = 0;
   const caller = async (at: number) => {
     while (counts().renewals < 30) {
@@ -348,7 +348,7 @@ test('renewing the streams loses nothing', async () => {
   };
   await Promise.all(Array.from({ length: 50 }, (_, at) => caller(at)));
   expect(answered).toBe(service.seen.length);
-  await eventually(() => server.streamCounts().streams <= 2);
+  await eventually(() => server.muxCounts().streams <= 2);
 });
 
 test('the streams of a client spread over the addresses of a service', async () => {

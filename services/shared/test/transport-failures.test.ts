@@ -52,11 +52,11 @@ test('calls that a server refuses to look at, reads and writes, are sent again u
   const server = await serve(service.implementation);
   const proxy = await tcpProxy(refusing.address);
   // None of them is marked as repeatable: a refused call has not happened.
-  const streamed = open(proxy.address);
-  const unary = open(proxy.address, { streamed: [] });
+  const multiplexed = open(proxy.address);
+  const unary = open(proxy.address, { multiplexed: [] });
   const startedAtMs = Date.now();
   const answers = Promise.all(
-    [streamed, unary].flatMap(({ ask, client }) => [ask({}), client.store(storeRequest, call())]),
+    [multiplexed, unary].flatMap(({ ask, client }) => [ask({}), client.store(storeRequest, call())]),
   );
   // For longer than calls that cannot reach any server are sent again, and more often.
   await eventually(() => refusals > 60 && Date.now() - startedAtMs > 3_000);
@@ -69,8 +69,8 @@ test('calls that a server refuses to look at, reads and writes, are sent again u
 
 test('a call that is refused until its deadline fails as UNAVAILABLE', async () => {
   const refusing = await http2Server((stream) => stream.close(constants.NGHTTP2_REFUSED_STREAM));
-  for (const streamed of [[], ['listDocuments']]) {
-    const { ask } = open(refusing.address, { streamed });
+  for (const multiplexed of [[], ['listDocuments']]) {
+    const { ask } = open(refusing.address, { multiplexed });
     await expect(ask({}, call(1_000))).rejects.toMatchObject({ code: 'UNAVAILABLE' });
   }
 });
@@ -86,7 +86,7 @@ test.each(['NO_ERROR', 'INTERNAL_ERROR', 'CANCEL', 'PROTOCOL_ERROR'] as const)(
     const service = wishes();
     const server = await serve(service.implementation);
     const proxy = await tcpProxy(resetting.address);
-    const { ask, client } = open(proxy.address, { streamed: [], repeatable: ['listDocuments'] });
+    const { ask, client } = open(proxy.address, { multiplexed: [], repeatable: ['listDocuments'] });
     await expect(client.store(storeRequest, call())).rejects.toMatchObject({ code: 'UNAVAILABLE' });
     expect(resets).toBe(1);
     const read = ask({});
@@ -105,7 +105,7 @@ test('a call that outlives the drain of its service is UNAVAILABLE, or sent to a
   const second = wishes();
   const other = await serve(second.implementation);
   const proxy = await tcpProxy(server.address);
-  const { ask, client } = open(proxy.address, { streamed: [], repeatable: ['listDocuments'] });
+  const { ask, client } = open(proxy.address, { multiplexed: [], repeatable: ['listDocuments'] });
   const body = Buffer.from(JSON.stringify({ held: true }));
   const write = client.store({ ...storeRequest, body }, call());
   const failed = write.then(

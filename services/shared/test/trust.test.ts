@@ -29,7 +29,7 @@ import { callKey, clockSkewMs, secretOf, signToken, tokenHeader, tokenLifetimeMs
 import { openTrust } from '@granary/shared/trust/trust';
 import pino from 'pino';
 import { scaledMs } from '@granary/shared/testing/speed';
-import { dataDefinition, log, stops, streamed, wishes } from './support/mux-fixture';
+import { dataDefinition, log, stops, multiplexed, wishes } from './support/mux-fixture';
 
 afterEach(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();
@@ -72,7 +72,7 @@ function clientOf(service: ServiceName, address: string, settings: TrustSettings
   const opened = openClient(
     dataDefinition,
     { address },
-    { log, streamed, stream: { streams: 1 }, credentials: () => trust.towards('data') },
+    { log, multiplexed, mux: { streams: 1 }, credentials: () => trust.towards('data') },
   );
   stops.push(() => opened.close());
   const body = Buffer.from('{}');
@@ -304,7 +304,7 @@ test('who subscribes reads under its own name', async () => {
       const opened = openClient(
         outboxDefinition,
         { address: server.address },
-        { log, credentials: credentialsOf, streamed: carried },
+        { log, credentials: credentialsOf, multiplexed: carried },
       );
       const request = { consumer, after: null, limit: 1, topics: [], waitMs: 0 };
       return opened.client.read(request, newCall('test', scaledMs(5_000))).finally(() => opened.close());
@@ -352,13 +352,13 @@ describe('on a stream', () => {
       const data = await serveData();
       const gateway = clientOf('gateway', data.address);
       await gateway.list();
-      const before = gateway.streamCounts()!;
+      const before = gateway.muxCounts()!;
       // Each time the token that the server had last has run out.
       for (let times = 0; times < 4; times++) {
         aheadMs += tokenLifetimeMs + 5_000;
         await gateway.list();
       }
-      expect(gateway.streamCounts()).toEqual(before);
+      expect(gateway.muxCounts()).toEqual(before);
       expect(data.guard.refusals().size).toBe(0);
     } finally {
       clock.mockRestore();
@@ -441,7 +441,7 @@ describe('TLS', () => {
   const outcome = (call: Promise<unknown>) =>
     call.then(() => 'answered').catch((error: { code: string }) => error.code);
 
-  test('calls, unary ones and streamed ones, go to a server with a certificate of the authority', async () => {
+  test('unary and multiplexed calls go to a server with a certificate of the authority', async () => {
     const authority = createAuthority();
     const server = await files(authority.issue(), authority.cert);
     const client = await both(server, await files({}, authority.cert));

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { invalid } from '@granary/shared/errors';
-import { JsonError } from '@granary/shared/json/error';
+import { jsonErrorPath, translateJsonErrors } from '@granary/shared/json/service-error';
 import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
 
 const metadataDepthMax = 64;
@@ -11,14 +11,10 @@ const metadataDepthMax = 64;
  */
 export function canonicalMetadata(text: Buffer): string {
   if (text.length === 0) return '';
-  let value: JsonValue;
-  try {
-    value = readJson(text, { maxDepth: metadataDepthMax });
-  } catch (error) {
-    if (!(error instanceof JsonError)) throw error;
-    const at = error.path === undefined || error.path === '' ? 'metadata' : `metadata.${error.path}`;
-    throw invalid('The metadata is not valid JSON', { [at]: [error.message] });
-  }
+  const value = translateJsonErrors(
+    () => readJson(text, { maxDepth: metadataDepthMax }),
+    (error) => invalid('The metadata is not valid JSON', { [jsonErrorPath('metadata', error)]: [error.message] }),
+  );
   if (!(value instanceof Map))
     throw invalid('The metadata is not a JSON object', { metadata: ['must be a JSON object'] });
   return canonical(value);

@@ -2,7 +2,7 @@ import { RE2JS } from 're2js';
 import { invalid, type FieldMessages } from '@granary/shared/errors';
 import { scalarAt, type Capture } from '@granary/shared/json/document';
 import { JsonNumber, readJson, toText, type JsonObject, type JsonValue } from '@granary/shared/json/value';
-import { JsonError } from '@granary/shared/json/error';
+import { translateJsonErrors } from '@granary/shared/json/service-error';
 import { compareDecimals } from '../values/decimal';
 import { parseInstant } from '../values/instant';
 import { isFieldPath, isIndexName } from './names';
@@ -77,12 +77,10 @@ export function parseSchema(text: string): Schema {
 }
 
 function readDefinition(text: string): JsonValue {
-  try {
-    return readJson(Buffer.from(text), { maxDepth: 64 });
-  } catch (error) {
-    if (!(error instanceof JsonError)) throw error;
-    throw invalid('The schema is not valid', { schema_definition: [error.message] });
-  }
+  return translateJsonErrors(
+    () => readJson(Buffer.from(text), { maxDepth: 64 }),
+    (error) => invalid('The schema is not valid', { schema_definition: [error.message] }),
+  );
 }
 
 const ruleKeys = new Set(['type', 'index', 'unique', 'required', 'default', 'validation', 'description']);

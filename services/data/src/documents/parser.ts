@@ -3,6 +3,7 @@ import { newDocumentId } from '@granary/shared/ids';
 import { readDocument, spliceText, type ScannedDocument } from '@granary/shared/json/document';
 import { JsonError } from '@granary/shared/json/error';
 import { JsonReader } from '@granary/shared/json/reader';
+import { fromJsonError } from '@granary/shared/json/service-error';
 import { runToCompletion, runSliced, type Task } from '@granary/shared/concurrency/time-slicing';
 import { sha256Text } from '../values/sha256';
 import { isName, nameRule } from '../catalog/names';
@@ -277,14 +278,7 @@ async function readInSlices<T>(steps: Task<T>, options?: { priority: true }): Pr
 
 function toRefusal(error: unknown, base = ''): unknown {
   if (!(error instanceof JsonError)) return error;
-  switch (error.reason) {
-    case 'MALFORMED':
-    case 'INVALID_UTF8':
-    case 'BYTE_ORDER_MARK':
-      return new ServiceError('INVALID_ARGUMENT', 'MALFORMED_JSON', error.message, { cause: error });
-    case 'TOO_LARGE':
-      return new ServiceError('RESOURCE_EXHAUSTED', 'DOCUMENT_TOO_LARGE', error.message, { cause: error });
-    default:
-      return invalid('The request is not valid', { [base + (error.path ?? '')]: [error.message] });
-  }
+  if (error.reason === 'TOO_LARGE')
+    return new ServiceError('RESOURCE_EXHAUSTED', 'DOCUMENT_TOO_LARGE', error.message, { cause: error });
+  return fromJsonError(error, 'The request is not valid', base + (error.path ?? ''));
 }

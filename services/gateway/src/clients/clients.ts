@@ -43,7 +43,7 @@ const repeatable: Record<ServiceName, readonly string[]> = {
 };
 
 /** What is asked often and is small: over the wire these calls travel together. All of them are repeatable. */
-const streamed: Partial<Record<ServiceName, readonly string[]>> = {
+const multiplexed: Partial<Record<ServiceName, readonly string[]>> = {
   data: ['verifyKey', 'getCollection', 'store', 'listDocuments', 'readCollection', 'readView', 'runQuery'],
   tasks: ['getTask'],
 };
@@ -60,7 +60,7 @@ export function openClients(
   const openWith = <D extends ServiceDefinition>(
     service: ServiceName,
     definition: D,
-    options: Pick<ClientOptions, 'repeatable' | 'streamed'>,
+    options: Pick<ClientOptions, 'repeatable' | 'multiplexed'>,
   ) => {
     const credentials = () => trust.towards(service);
     const opened = openClient(definition, targetOf(found[service], definition), { log, credentials, ...options });
@@ -68,7 +68,7 @@ export function openClients(
     return opened.client;
   };
   const open = <D extends ServiceDefinition>(service: ServiceName, definition: D) =>
-    openWith(service, definition, { repeatable: repeatable[service], streamed: streamed[service] ?? [] });
+    openWith(service, definition, { repeatable: repeatable[service], multiplexed: multiplexed[service] ?? [] });
   // Health is never asked twice: a service that cannot be reached is what the question is about.
   const health = (service: ServiceName) => openWith(service, healthDefinition, {});
   return {

@@ -1,5 +1,6 @@
 import { ServiceError, type ErrorDetails, type StatusName } from '@granary/shared/errors';
 import { JsonError } from '@granary/shared/json/error';
+import { fromJsonError } from '@granary/shared/json/service-error';
 import { codes, isCode } from './codes';
 
 /** An error as it is answered. Only this file and `codes` map errors to HTTP statuses. */
@@ -38,7 +39,7 @@ export function problemOf(error: unknown): Problem | undefined {
     const problem = { status, code: error.reason, message: error.message, details: error.details };
     return { ...problem, headers: headersFor(status) };
   }
-  if (error instanceof JsonError) return problemOf(fromJsonError(error));
+  if (error instanceof JsonError) return problemOf(fromJsonError(error, 'The body is not valid', error.path ?? 'body'));
   if (error instanceof URIError) return problemOf(malformedUrl());
   return undefined;
 }
@@ -62,20 +63,6 @@ function headersFor(status: number): Record<string, string> {
 /** The JSON text of a problem. */
 export function problemText(problem: Problem): string {
   return JSON.stringify({ error: problem.message, code: problem.code, details: problem.details });
-}
-
-/** MALFORMED_JSON for text that is not JSON; VALIDATION_FAILED with the path for JSON that breaks a rule. */
-function fromJsonError(error: JsonError): ServiceError {
-  switch (error.reason) {
-    case 'MALFORMED':
-    case 'INVALID_UTF8':
-    case 'BYTE_ORDER_MARK':
-      return malformedJson(error.message);
-    default: {
-      const details = { [error.path ?? 'body']: [error.message] };
-      return new ServiceError('INVALID_ARGUMENT', 'VALIDATION_FAILED', 'The body is not valid', { details });
-    }
-  }
 }
 
 export function malformedJson(message: string): ServiceError {

@@ -1,5 +1,5 @@
 import path from 'node:path';
-import type { KafkaSasl } from '@granary/shared/kafka/client';
+import type { KafkaSasl } from '@granary/shared/kafka/broker-options';
 import { stopAll } from '@granary/shared/service/lifecycle';
 import { databaseServices, type DatabaseService } from '../start/constellation';
 import { startPostgres } from '../postgres/postgres';

@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { localUrl } from '@granary/gateway/http/address';
-import type { KafkaSasl } from '@granary/shared/kafka/client';
+import type { KafkaSasl } from '@granary/shared/kafka/broker-options';
 import type { Environment } from '@granary/shared/config';
 import { nodeFlags } from '@granary/shared/service/v8';
 import { trustEnvironments } from '@granary/shared/trust/environments';

@@ -1,5 +1,6 @@
 import path from 'node:path';
-import { openKafka, type BrokerOptions } from '@granary/shared/kafka/client';
+import { openKafka } from '@granary/shared/kafka/client';
+import type { BrokerOptions } from '@granary/shared/kafka/broker-options';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { listenProblems, StartError } from '@granary/shared/start-error';
 import type { Environment } from '@granary/shared/config';

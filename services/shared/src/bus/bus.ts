@@ -3,22 +3,22 @@ import { openKafka, type Kafka } from '../kafka/client';
 import { readBrokerOptions } from '../kafka/broker-options';
 import type { KafkaSettings } from '../kafka/settings';
 
-/** Through Kafka. */
+/** Events through Kafka. */
 export interface KafkaBus {
   kafka: Kafka;
-  /** Begins the names of topics and groups, so that deployments can share a broker. */
+  /** Prefix of the names of topics and groups, so that deployments can share a broker. */
   prefix: string;
 }
 
-/** How events travel: undefined for the readers' way straight to the outbox, over gRPC. */
+/** The transport of events; undefined: consumers read the outbox over gRPC. */
 export type Bus = KafkaBus | undefined;
 
-/** What the configuration of a service says about events. */
+/** The settings of the transport of events. */
 export interface BusConfig extends KafkaSettings {
   BUS: 'postgres' | 'kafka';
 }
 
-/** The transport that a service is to use. Throws a ConfigError when it is not told where Kafka is. */
+/** The transport of a service. Throws a ConfigError when the address of Kafka is missing. */
 export function openBus(config: BusConfig, service: string, log: Logger): Bus {
   if (config.BUS === 'postgres') return undefined;
   const kafka = openKafka({ ...readBrokerOptions(config), clientId: `granary-${service}`, log });

@@ -10,9 +10,9 @@ import type { Handle } from './inbox';
 export interface ConsumerOptions {
   pool: Pool;
   log: Logger;
-  /** How the events come; undefined: by reading the outbox. */
+  /** The transport of events; undefined: by reading the outbox. */
   bus?: Bus;
-  /** Its place, its inbox and what it put aside are kept under this name; one consumer reads one source. */
+  /** The key of its cursor, inbox and dead letters; a consumer reads one source. */
   name: string;
   /** The service whose events it reads. */
   from: string;
@@ -22,30 +22,30 @@ export interface ConsumerOptions {
   verifier: EventVerifier;
   topics: string[];
   handle: Handle;
-  /** Bounds of the wait between two looks at the outbox when nothing comes. */
+  /** Bounds of the interval between two polls of the outbox while there are no events. */
   pollMs?: { min: number; max: number };
-  /** How often an event that fails for no known reason is tried before it is put aside. */
+  /** How often an event that fails for an unknown reason is tried before it is dead-lettered. */
   attempts?: number;
-  /** What tests shorten. */
+  /** For tests. */
   kafkaTimes?: Partial<KafkaTimes>;
 }
 
 export interface KafkaTimes {
-  /** Age at which an event that Kafka has not brought is taken from the outbox. */
+  /** Age at which an event that Kafka has not delivered is read from the outbox. */
   sweepAfterMs: number;
-  /** A member that says nothing for this long loses its partitions. */
+  /** A member without a heartbeat for this long loses its partitions. */
   sessionTimeoutMs: number;
-  /** A member that gets nowhere for this long, while there is something to do, is replaced. */
+  /** A member that makes no progress for this long, although there are messages, is replaced. */
   stuckMs: number;
 }
 
 export interface Consumer {
-  /** Lets what is under way end. */
+  /** Resolves when what is under way has ended. */
   stop(): Promise<void>;
-  /** For health: degraded when it is behind, cannot read, or has put events aside. */
-  lag: Check;
-  /** Looks at once. */
+  /** For health: degraded when it lags, cannot read, or has dead letters. */
+  readonly lag: Check;
+  /** Polls at once. */
   wake(): void;
-  /** Rejects when it gets nowhere and a new process might; otherwise never settles. */
-  failed: Promise<never>;
+  /** Rejects when it makes no progress and a new process might; otherwise never settles. */
+  readonly failed: Promise<never>;
 }

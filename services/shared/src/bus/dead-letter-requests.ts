@@ -3,7 +3,7 @@ import { join, sql, type Sql } from '../postgres/sql';
 import { retriedTransaction } from '../postgres/transaction';
 import { holdConsumer, saveSequences } from './inbox';
 
-/** Which of the events that were put aside are meant; absent: all. */
+/** Selects dead letters; absent: all. */
 export interface DeadLetterFilter {
   consumer?: string | undefined;
   key?: string | undefined;
@@ -16,11 +16,11 @@ export interface ParkedKey {
   events: number;
   /** ISO 8601. */
   since: string;
-  /** Of the first event: what went wrong, and how often it was tried. */
+  /** Of the first event: its type, its error, and how often it was tried. */
   type: string;
   error: string | null;
   attempts: number;
-  /** A replay was asked for and has not been tried yet. */
+  /** A replay was requested and has not been tried yet. */
   replayRequested: boolean;
 }
 
@@ -31,7 +31,7 @@ function where({ consumer, key }: DeadLetterFilter): Sql {
   return join(conditions, ' and ');
 }
 
-/** What consumers have put aside in this database, oldest first. */
+/** The keys with dead letters in this database, oldest first. */
 export function listParkedKeys(db: Queryable, filter: DeadLetterFilter): Promise<ParkedKey[]> {
   return rows<ParkedKey>(
     db,
@@ -43,16 +43,16 @@ export function listParkedKeys(db: Queryable, filter: DeadLetterFilter): Promise
 }
 
 /**
- * Asks the consumers to apply what they have put aside; the running service does so within a second or two, because it
- * alone has all that its handlers need. Answers how many events that is.
+ * Requests that consumers apply their dead letters. The running service does so within a second or two, because only it
+ * has what its handlers need. Returns the number of events.
  */
 export function requestReplay(db: Queryable, filter: DeadLetterFilter): Promise<number> {
   return execute(db, sql`update dead_letter set replay_asked = true where ${where(filter)}`);
 }
 
 /**
- * Gives up the first event of a parked key: it counts as dealt with and has no effect, for good. Those that wait behind
- * it are to be applied. Answers what it was, undefined when the key is not parked.
+ * Discards the first event of a parked key: it counts as processed and never has an effect. Requests a replay of the events
+ * that wait behind it. Returns the event, or undefined if the key is not parked.
  */
 export async function skipFirst(
   pool: Pool,
@@ -68,7 +68,7 @@ export async function skipFirst(
     );
     if (!skipped) return undefined;
     const { id: eventId, topic, aggregate: aggregateId, sequence, type } = skipped;
-    // Or the next event of the aggregate would find a gap that nothing can fill.
+    // Otherwise the next event of the aggregate would find a gap that nothing can fill.
     await saveSequences(tx, consumer, [{ topic, aggregateId, aggregateSequence: sequence.toString() }]);
     await requestReplay(tx, { consumer, key });
     return { type, eventId };
@@ -80,13 +80,13 @@ export interface Refused {
   consumer: string;
   source: string;
   why: string;
-  /** JSON of what it says of itself. */
+  /** JSON of its headers, which are not verified. */
   about: string;
   /** ISO 8601. */
   since: string;
 }
 
-/** At most 100 of what consumers have refused, the newest first. */
+/** At most 100 messages that consumers have refused, newest first. */
 export function listRefused(db: Queryable, { consumer }: DeadLetterFilter): Promise<Refused[]> {
   return rows<Refused>(
     db,
@@ -96,7 +96,7 @@ export function listRefused(db: Queryable, { consumer }: DeadLetterFilter): Prom
   );
 }
 
-/** Forgets what was refused. Answers how many messages that is. */
+/** Deletes refused messages; returns how many. */
 export function discardRefused(db: Queryable, { consumer }: DeadLetterFilter): Promise<number> {
   return execute(db, sql`delete from refused_event where ${where({ consumer })}`);
 }

@@ -5,7 +5,7 @@ import { retriedTransaction } from '../postgres/transaction';
 import { applyDeadLetter, holdConsumer, type Handle } from './inbox';
 import { start } from './position';
 
-/** How many events a consumer has dead-lettered or parked behind those, and for how long the oldest; and what it refused. */
+/** How many events a consumer has dead-lettered or parked behind those, the age of the oldest, and how many messages it has refused. */
 export interface DeadLetterCounts {
   events: number;
   oldestMs: number;
@@ -23,7 +23,7 @@ export async function countDeadLetters(pool: Pool, consumer: string): Promise<De
   return found!;
 }
 
-/** A sentence for health; undefined when there is nothing to look at. */
+/** A sentence for health; undefined when there are none. */
 export function describeDeadLetters(consumer: string, counts: DeadLetterCounts): string | undefined {
   const parts: string[] = [];
   const seconds = Math.round(counts.oldestMs / 1_000);
@@ -59,26 +59,26 @@ function toEvent(found: DeadLetterRow): Event {
     type: found.type,
     payload: Buffer.from(found.payload),
     at: found.at.toISOString(),
-    // It was checked before it came here.
+    // It was verified before it was dead-lettered.
     signatures: '',
   };
 }
 
 /**
- * Applies the events that a consumer has put aside, or only those of keys for which it was asked (`asked`), each in a
- * transaction of its own, in order within their key; it may run while the consumer does, and any number of times. A
- * key whose next event still fails stays parked.
+ * Applies the dead letters of a consumer, or only those of keys whose replay was requested, each in its own transaction, in
+ * order within their key. May run beside the consumer, and any number of times. A key whose next event still fails stays
+ * parked.
  */
 export async function replayDeadLetters(
   pool: Pool,
   consumer: string,
   handle: Handle,
-  which: 'all' | 'asked' = 'all',
+  which: 'all' | 'requested' = 'all',
 ): Promise<{ applied: number; failedKeys: string[] }> {
   const keys = await rows<{ key: string }>(
     pool,
     sql`select key from dead_letter where consumer = ${consumer}
-      ${which === 'asked' ? sql`and key in (select key from dead_letter where consumer = ${consumer} and replay_asked)` : empty}
+      ${which === 'requested' ? sql`and key in (select key from dead_letter where consumer = ${consumer} and replay_asked)` : empty}
       group by key order by min(number)`,
   );
   const failedKeys: string[] = [];
@@ -106,7 +106,7 @@ export async function replayDeadLetters(
 
 /** False when the key has no more events. */
 async function replayNext(tx: Connection, consumer: string, key: string, handle: Handle): Promise<boolean> {
-  // Or the consumer could apply an event of the key between the last replay and the end of parking.
+  // Otherwise the consumer could apply an event of the key between the last replay and the end of parking.
   await holdConsumer(tx, consumer);
   const next = await row<DeadLetterRow>(
     tx,

@@ -1,7 +1,7 @@
 import type { Event } from '../gen/granary/events/v1/Event';
-import type { KafkaMessage, ReceivedMessage } from '../kafka/client';
+import type { KafkaMessage, ReceivedMessage } from '../kafka/messages';
 
-/** An event as a message of a topic: the payload is the value, all else is in key and headers. */
+/** An event as a message: the payload is the value, all other fields are in the key and the headers. */
 export function toMessage(event: Event, topic: string): KafkaMessage {
   const { epoch, xid, pos } = event.position!;
   return {
@@ -25,7 +25,7 @@ export function toMessage(event: Event, topic: string): KafkaMessage {
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 const headerNames = ['id', 'topic', 'aggregate', 'sequence', 'type', 'at', 'position'] as const;
 
-/** The event of a message, undefined for a message that no relay of ours has sent. */
+/** The event of a message; undefined for a message that is not from a relay of ours. */
 export function toEvent({ key, value, headers }: ReceivedMessage): Event | undefined {
   const [id, topic, aggregateId, sequence, type, at, position] = headerNames.map((name) => headers[name] ?? '');
   const [epoch, xid, pos] = (position ?? '').split('/');

@@ -3,15 +3,15 @@ import { sql } from '../postgres/sql';
 import { retriedTransaction } from '../postgres/transaction';
 
 /**
- * What makes transaction ids comparable: the cluster, by its system identifier, and its timeline. A dump that is
- * restored elsewhere has another identifier; a recovery to a point in time or the promotion of a copy keeps the
- * identifier, but may give ids out again that were in use, on a new timeline. Both functions may be called by every
- * role. (The timeline of pg_control_checkpoint() is the one of the last checkpoint, hence the name of the WAL file.)
+ * The scope in which transaction ids are comparable: the cluster, by its system identifier, and its timeline. A dump that
+ * is restored elsewhere has another identifier; a point-in-time recovery or the promotion of a standby keeps the identifier,
+ * but may reuse transaction ids, on a new timeline. Every role may call both functions. (The name of the WAL file, because
+ * the timeline of pg_control_checkpoint() is that of the last checkpoint.)
  */
 const cluster = sql`(select system_identifier from pg_control_system())::text
   || '/' || left(pg_walfile_name(pg_current_wal_lsn()), 8)`;
 
-async function look(db: Queryable): Promise<{ epoch: bigint | null; same: boolean | null }> {
+async function readEpoch(db: Queryable): Promise<{ epoch: bigint | null; same: boolean | null }> {
   const found = await row<{ epoch: bigint | null; same: boolean | null }>(
     db,
     sql`select latest.epoch, latest.cluster = here.cluster as same
@@ -22,19 +22,19 @@ async function look(db: Queryable): Promise<{ epoch: bigint | null; same: boolea
 }
 
 /**
- * The epoch that positions in the outbox belong to now. In a cluster that the outbox has not lived in, a new one
- * begins: what is there gets the transaction id 0, so that every consumer is given all of it again, before
- * everything that this cluster writes. What it had applied already its inbox tells.
+ * The current epoch of positions in the outbox. In a cluster that is new to the outbox a new epoch begins: existing events
+ * get the transaction id 0, so that every consumer reads all of them again, before everything that this cluster writes.
+ * The inbox filters those that it has applied.
  */
 export async function prepareOutbox(pool: Pool): Promise<bigint> {
-  const seen = await look(pool);
+  const seen = await readEpoch(pool);
   if (seen.same && seen.epoch !== null) return seen.epoch;
   return retriedTransaction(
     pool,
     async (tx) => {
-      // Waits for the writers under way; nobody appends until the new epoch is there.
+      // Waits for writers under way; nothing is appended until the new epoch is committed.
       await tx.query('lock table outbox in share row exclusive mode');
-      const { epoch, same } = await look(tx);
+      const { epoch, same } = await readEpoch(tx);
       if (same && epoch !== null) return epoch;
       const next = (epoch ?? 0n) + 1n;
       await tx.query(sql`insert into outbox_epoch (epoch, cluster) values (${next}, ${cluster})`.compile());
@@ -45,14 +45,14 @@ export async function prepareOutbox(pool: Pool): Promise<bigint> {
   );
 }
 
-/** A cluster that changes is noticed within this; nothing is lost meanwhile, for a new epoch is read from its start. */
-const epochSeenEveryMs = 1_000;
+/** How long an epoch is cached. Nothing is lost meanwhile: a new epoch is read from its start. */
+const epochTtlMs = 1_000;
 
-/** Tells the epoch, of late or, when somebody knows a later one, of now. */
-export function watchEpoch(pool: Pool): (asked: string) => Promise<string> {
+/** Returns the epoch, cached unless the caller knows a later one. */
+export function watchEpoch(pool: Pool): (known: string) => Promise<string> {
   let known: { epoch: string; seenMs: number } | undefined;
-  return async (asked) => {
-    if (!known || BigInt(asked) > BigInt(known.epoch) || performance.now() - known.seenMs > epochSeenEveryMs) {
+  return async (callersEpoch) => {
+    if (!known || BigInt(callersEpoch) > BigInt(known.epoch) || performance.now() - known.seenMs > epochTtlMs) {
       known = { epoch: (await prepareOutbox(pool)).toString(), seenMs: performance.now() };
     }
     return known.epoch;

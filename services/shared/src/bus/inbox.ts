@@ -4,10 +4,10 @@ import { execute, row, rows, type Connection } from '../postgres/pool';
 import { join, sql } from '../postgres/sql';
 import { observeDelay } from './metrics';
 import { traced } from '../telemetry/trace';
-import type { PartitionOffset } from '../kafka/client';
+import type { PartitionOffset } from '../kafka/messages';
 import { start } from './position';
 
-/** An event as its handler sees it. */
+/** An event as a handler gets it. */
 export interface BusEvent {
   id: string;
   topic: string;
@@ -20,15 +20,15 @@ export interface BusEvent {
   at: string;
 }
 
-/** Applies one event. All of its effects go through `tx`: they happen once, together with the progress of the consumer. */
+/** Applies one event. All of its effects must use `tx`: they are committed once, together with the consumer's cursor. */
 export type Handle = (tx: Connection, event: BusEvent) => Promise<void>;
 
-/** Thrown by a handler: this event is wrong and will never be right. It is put aside at once. */
+/** Thrown by a handler for an event that can never be applied. It is dead-lettered at once. */
 export class PoisonEvent extends Error {
   override readonly name = 'PoisonEvent';
 }
 
-/** Before this event others of its aggregate are missing, those after `lastSequence`. */
+/** Events of an aggregate that are missing: those after `lastSequence`, before `event`. */
 export interface Gap {
   event: Event;
   lastSequence: bigint;
@@ -48,15 +48,15 @@ export class GapError extends Error {
   }
 }
 
-/** Another copy of the consumer is at work, or has been since the position was read. */
+/** Another copy of the consumer has locked or moved the cursor since it was read. */
 export class CursorConflict extends Error {
   override readonly name = 'CursorConflict';
 }
 
-/** Longer than any outbox keeps what everybody has read. */
+/** Longer than any outbox keeps events that all consumers have read. */
 const inboxRetentionMs = 14 * 86_400_000;
 
-/** Where a consumer stands in its source. */
+/** The cursor of a consumer in the outbox of its source. */
 export async function loadCursor(tx: Pick<Connection, 'query'>, consumer: string): Promise<Position> {
   await execute(tx, sql`insert into bus_cursor (consumer) values (${consumer}) on conflict do nothing`);
   const found = await row<{ epoch: string; xid: string; pos: string }>(
@@ -66,21 +66,21 @@ export async function loadCursor(tx: Pick<Connection, 'query'>, consumer: string
   return found ?? start;
 }
 
-/** In all that applies events of a consumer in parts (`shared`), or alone. */
+/** The advisory lock of a consumer: shared by those who apply events of one partition, exclusive for all others. */
 const consumerLock = (consumer: string) => sql`hashtextextended(${`bus ${consumer}`}, 0)`;
 
 /**
- * Locks the consumer's place and moves it. With `alone` nobody else applies events of the consumer until the end of the
- * transaction. Throws CursorConflict, without waiting for another copy, when it is not at `from`.
+ * Locks the consumer's cursor and moves it. With `exclusive` nobody else applies events of the consumer until the end of
+ * the transaction. Throws CursorConflict, without waiting for another copy, when the cursor is not at `from`.
  */
 export async function moveCursor(
   tx: Connection,
   consumer: string,
   from: Position,
   to: Position,
-  alone: boolean,
+  exclusive: boolean,
 ): Promise<void> {
-  const lock = alone ? sql`pg_advisory_xact_lock(${consumerLock(consumer)})` : sql`1`;
+  const lock = exclusive ? sql`pg_advisory_xact_lock(${consumerLock(consumer)})` : sql`1`;
   const locked = await row(
     tx,
     sql`with here as materialized (
@@ -88,7 +88,7 @@ export async function moveCursor(
           and xid = ${from.xid}::xid8 and pos = ${from.pos}::bigint for update skip locked)
       select ${lock} from here`,
   );
-  if (!locked) throw new CursorConflict('another copy is at work');
+  if (!locked) throw new CursorConflict('another copy has locked or moved the cursor');
   if (from === to) return;
   await execute(
     tx,
@@ -97,28 +97,28 @@ export async function moveCursor(
   );
 }
 
-/** Holds the consumer still: until the end of the transaction nobody else applies events of it. */
+/** Locks the consumer: until the end of the transaction nobody else applies events of it. */
 export async function holdConsumer(tx: Connection, consumer: string): Promise<void> {
-  // In the order of moveCursor.
+  // In the same order as moveCursor, so that there are no deadlocks.
   await execute(tx, sql`select from bus_cursor where consumer = ${consumer} for update`);
   await execute(tx, sql`select pg_advisory_xact_lock(${consumerLock(consumer)})`);
 }
 
-/** Where a consumer stands in partitions of Kafka. */
+/** The offsets of a consumer in partitions of Kafka. */
 export async function loadOffsets(db: Pick<Connection, 'query'>, consumer: string): Promise<PartitionOffset[]> {
   return rows<PartitionOffset>(db, sql`select topic, partition, next from bus_offset where consumer = ${consumer}`);
 }
 
 /**
- * Locks the consumer's place in a partition and sets it, whatever it was: a topic that was made anew begins at 0.
- * Until the end of the transaction nobody else applies events of the partition; of others they may.
+ * Locks the consumer's offset in a partition and sets it, whatever it was: a topic that was created again starts at 0.
+ * Until the end of the transaction nobody else applies events of this partition.
  */
-export async function saveOffset(tx: Connection, consumer: string, place: PartitionOffset): Promise<void> {
+export async function saveOffset(tx: Connection, consumer: string, offset: PartitionOffset): Promise<void> {
   await execute(
     tx,
     sql`with held as materialized (select pg_advisory_xact_lock_shared(${consumerLock(consumer)}))
       insert into bus_offset (consumer, topic, partition, next)
-      select ${consumer}, ${place.topic}, ${place.partition}::int, ${place.next}::bigint from held
+      select ${consumer}, ${offset.topic}, ${offset.partition}::int, ${offset.next}::bigint from held
       on conflict (consumer, topic, partition) do update set next = excluded.next, moved_at = now()`,
   );
 }
@@ -139,8 +139,8 @@ export function toBusEvent(event: Event): BusEvent {
 }
 
 /**
- * Events in the order in which they are applied: as they came, but within an aggregate by their numbers. A
- * transaction that began earlier may have waited for the aggregate longer.
+ * Events in the order in which they are applied: as they were read, but within an aggregate by sequence number. The order
+ * of transaction ids may differ from it, because a transaction that began earlier may have waited longer for the aggregate.
  */
 function inOrder(events: readonly Event[]): Event[] {
   const byAggregate = new Map<string, Event[]>();
@@ -154,7 +154,7 @@ function inOrder(events: readonly Event[]): Event[] {
   return events.map((event) => byAggregate.get(aggregateOf(event))!.pop()!);
 }
 
-/** Of these events those that the consumer has not dealt with; from now on it has. */
+/** Adds events to the inbox; returns those that were not in it. */
 async function enterInbox(tx: Connection, consumer: string, events: readonly Event[]): Promise<Event[]> {
   const entered = await rows<{ event_id: string }>(
     tx,
@@ -166,7 +166,7 @@ async function enterInbox(tx: Connection, consumer: string, events: readonly Eve
   return events.filter((event) => ids.has(event.id));
 }
 
-/** Of these events those that the consumer has not dealt with. */
+/** The events that the consumer has not processed yet. */
 export async function notInInbox(
   db: Pick<Connection, 'query'>,
   consumer: string,
@@ -182,7 +182,7 @@ export async function notInInbox(
   return events.filter((event) => !ids.has(event.id));
 }
 
-/** The keys of these events that are parked, each with what its later events wait for. */
+/** The keys of these events that are parked, each with the reason for which its later events wait. */
 async function parkedKeys(tx: Connection, consumer: string, events: readonly Event[]): Promise<Map<string, string>> {
   const found = await rows<{ key: string; event_id: string; type: string; error: string | null }>(
     tx,
@@ -209,7 +209,7 @@ export async function saveSequences(
   applied: ReadonlyArray<Pick<Event, 'topic' | 'aggregateId' | 'aggregateSequence'>>,
 ): Promise<void> {
   if (applied.length === 0) return;
-  // In one order everywhere, so that nobody waits in a circle.
+  // In the same order everywhere, so that there are no deadlocks.
   const events = [...applied].sort((a, b) => (aggregateOf(a) < aggregateOf(b) ? -1 : 1));
   const values = events.map(
     (event) => sql`(${consumer}, ${event.topic}, ${event.aggregateId}, ${event.aggregateSequence}::bigint)`,
@@ -222,7 +222,7 @@ export async function saveSequences(
   );
 }
 
-/** Where the numbers of these events do not follow on each other and on what was applied. */
+/** The gaps in the sequence numbers of these events and of those that were applied. */
 function findGaps(events: readonly Event[], sequences: ReadonlyMap<string, bigint>): Gap[] {
   const reached = new Map(sequences);
   const gaps: Gap[] = [];
@@ -237,8 +237,8 @@ function findGaps(events: readonly Event[], sequences: ReadonlyMap<string, bigin
 }
 
 /**
- * Applies events in a transaction that holds the consumer's place: each once, in order, none that was dealt with
- * before, none of a parked key. Throws what the handler throws, and GapError; nothing of it then happens.
+ * Applies events in a transaction that has locked the consumer's cursor: each once, in order, except those that were
+ * processed before; those of a parked key are parked. Throws what the handler throws, and GapError; roll back then.
  */
 export async function applyEvents(
   tx: Connection,
@@ -262,8 +262,8 @@ export async function applyEvents(
   for (const event of ready) {
     const aggregate = aggregateOf(event);
     if (BigInt(event.aggregateSequence) <= (sequences.get(aggregate) ?? 0n)) {
-      // Applied so long ago that the inbox has forgotten it, or another event under a number that was used.
-      if (await isForgotten(tx, event)) continue;
+      // Applied so long ago that its entry in the inbox was removed, or another event with a number that was used.
+      if (await isBeyondInbox(tx, event)) continue;
       throw new PoisonEvent(`the sequence number ${event.aggregateSequence} was used before, by another event`);
     }
     await applyTraced(tx, consumer, event, handle);
@@ -274,7 +274,7 @@ export async function applyEvents(
 }
 
 /** Whether an event is so old that its entry in the inbox may be gone, by the database's clock. */
-async function isForgotten(tx: Connection, event: Event): Promise<boolean> {
+async function isBeyondInbox(tx: Connection, event: Event): Promise<boolean> {
   const found = await row<{ old: boolean }>(
     tx,
     sql`select ${event.at}::timestamptz < now() - ${inboxRetentionMs} * interval '1 millisecond' as old`,
@@ -282,7 +282,7 @@ async function isForgotten(tx: Connection, event: Event): Promise<boolean> {
   return found!.old;
 }
 
-/** Applies one event, in a span of the trace that its publication belongs to. */
+/** Applies one event, in a span of the trace of its publication. */
 async function applyTraced(tx: Connection, consumer: string, event: Event, handle: Handle): Promise<void> {
   const { topic, at, trace } = event;
   const [service = consumer] = consumer.split('-');
@@ -290,8 +290,8 @@ async function applyTraced(tx: Connection, consumer: string, event: Event, handl
   observeDelay(consumer, topic, at);
 }
 
-/** Keeps an event that cannot be applied now; its key is parked from here on. */
-export async function deadLetter(
+/** Stores an event that cannot be applied now, and thereby parks its key. */
+async function deadLetter(
   tx: Connection,
   consumer: string,
   event: Event,
@@ -306,7 +306,7 @@ export async function deadLetter(
   );
 }
 
-/** The same for one that failed: it counts as dealt with. */
+/** Dead-letters an event that failed; it counts as processed. */
 export async function deadLetterFailed(
   tx: Connection,
   consumer: string,
@@ -318,15 +318,15 @@ export async function deadLetterFailed(
   if (fresh) await deadLetter(tx, consumer, fresh, error, attempts);
 }
 
-/** Applies an event that was put aside, whatever its number: who replays has seen to what was missing. */
+/** Applies a dead letter, whatever its sequence number: the operator has decided about events that are missing. */
 export async function applyDeadLetter(tx: Connection, consumer: string, event: Event, handle: Handle): Promise<void> {
   await applyTraced(tx, consumer, event, handle);
   await saveSequences(tx, consumer, [event]);
 }
 
 /**
- * Forgets a part of what was dealt with long ago; the ids of events carry the time. Copies of the service may do so at
- * once: each finds less.
+ * Removes some of the entries of events that were processed long ago; the ids of events contain the time. Copies of the
+ * service may do so concurrently.
  */
 export async function trimInbox(tx: Pick<Connection, 'query'>, consumer: string): Promise<void> {
   await execute(

@@ -1,165 +1,198 @@
-import { batchEvents, createEventApplier, type EventStep } from './event-applier';
+import { Backoff, pause } from '../concurrency/backoff';
+import { degraded, type Finding } from '../health/check';
+import type { Member } from '../kafka/group-member';
+import { isSamePartition, type Partition, type PartitionOffset, type ReceivedMessage } from '../kafka/messages';
 import type { KafkaBus } from './bus';
 import type { Consumer, ConsumerOptions, KafkaTimes } from './consumer';
 import { toEvent } from './envelope';
+import { batchEvents, EventApplier, type EventStep } from './event-applier';
 import { CursorConflict, loadOffsets, saveOffset } from './inbox';
-import type { GroupOptions, Member, PartitionOffset, ReceivedMessage } from '../kafka/client';
 import { isBehind } from './lag';
-import { degraded } from '../health/check';
-import { startOutboxConsumer } from './outbox-consumer';
+import { OutboxConsumer } from './outbox-consumer';
 import { recordRefused, type RefusedEvent } from './refused';
-import { createSignal } from '../concurrency/signal';
 import { kafkaTopic, TopicsMissing } from './topics';
 
 const standardTimes: KafkaTimes = { sweepAfterMs: 30_000, sessionTimeoutMs: 10_000, stuckMs: 30_000 };
-const retryMs = { min: 100, max: 2_000 };
-const rejoinMs = { min: 200, max: 2_000 };
-/** The sweep also looks whether a replay was asked for. */
+/** The sweep also polls for replays that were requested. */
 const sweepPollMaxMs = 2_000;
-/** So many members in a row that got nowhere are more than bad luck. */
+/** Members in a row without progress, after which the process is to be replaced. */
 const stuckMembersMax = 3;
 
 /**
- * Applies events as Kafka brings them. Kafka is trusted with nothing but speed: events carry the MAC of their publisher, what
- * was applied and where the reading stands is in the consumer's own database, gaps are filled from the outbox, and what does not come at all (the topic
- * was emptied, the broker's disk lost) is swept up from the outbox after a while.
+ * Applies events that Kafka delivers. Only speed depends on Kafka: events carry a MAC of their publisher, the inbox and the
+ * offsets are in the consumer's own database, gaps are filled from the outbox, and events that are not delivered at all
+ * (a topic was emptied, a broker's disk lost) are read from the outbox after a while.
  */
-export function startKafkaConsumer(options: ConsumerOptions & { bus: KafkaBus }): Consumer {
-  const { bus, pool, log, name, source, verifier, handle, attempts = 5 } = options;
-  const times = { ...standardTimes, ...options.kafkaTimes };
-  const topics = options.topics.map((topic) => kafkaTopic(bus.prefix, options.from, topic));
-  const stopped = createSignal();
-  let stopping = false;
-  /** Since when, and why, nothing comes through Kafka. */
-  let trouble: { sinceMs: number; message: string } | undefined;
-  let cannotApplySinceMs: number | undefined;
-  let fail: (error: Error) => void = () => {};
-  const failed = new Promise<never>((_, reject) => {
-    fail = reject;
-  });
-  failed.catch(() => {});
+export class KafkaConsumer implements Consumer {
+  readonly failed: Promise<never>;
+  readonly lag = () => this.checkLag();
+  private readonly times: KafkaTimes;
+  private readonly topics: string[];
+  private readonly applier: EventApplier<PartitionOffset>;
+  private readonly sweep: OutboxConsumer;
+  private readonly stopping = new AbortController();
+  private readonly running: Promise<void>;
+  private fail!: (error: Error) => void;
+  /** Since when, and why, nothing is delivered by Kafka. */
+  private trouble: { sinceMs: number; message: string } | undefined;
+  private cannotApplySinceMs: number | undefined;
 
-  const pause = (ms: number) => (stopping ? Promise.resolve() : stopped.wait(ms));
-  const apply = createEventApplier<PartitionOffset>({
-    ...{ pool, log, name, source, verifier, handle, attempts, pause },
-    move: (tx, _, to) => saveOffset(tx, name, to),
-  });
+  constructor(private readonly options: ConsumerOptions & { bus: KafkaBus }) {
+    const { bus, name, from, attempts = 5 } = options;
+    this.times = { ...standardTimes, ...options.kafkaTimes };
+    this.topics = options.topics.map((topic) => kafkaTopic(bus.prefix, from, topic));
+    this.failed = new Promise<never>((_, reject) => {
+      this.fail = reject;
+    });
+    this.failed.catch(() => {});
+    this.applier = new EventApplier({
+      ...options,
+      attempts,
+      pause: (ms) => pause(ms, this.stopping.signal),
+      move: (tx, _, to) => saveOffset(tx, name, to),
+    });
+    const { sweepAfterMs } = this.times;
+    const sweepPollMs = Math.min(sweepPollMaxMs, sweepAfterMs / 15);
+    this.sweep = new OutboxConsumer({ ...options, sweepAfterMs, pollMs: { min: sweepPollMs / 4, max: sweepPollMs } });
+    this.running = this.run();
+  }
 
-  /** Tries until it is done, or somebody else's: meanwhile the partition waits, which keeps its order. */
-  const onMessages: GroupOptions['onMessages'] = async (messages, { topic, partition }, isOurs) => {
-    const steps: Array<EventStep<PartitionOffset>> = [];
-    const refused: RefusedEvent[] = [];
-    for (const message of messages) {
-      const event = toEvent(message);
-      if (event && verifier.isSigned(event)) steps.push({ event, to: { topic, partition, next: message.offset + 1n } });
-      else refused.push(toRefusedMessage(message, `${topic}/${partition}/${message.offset}`, event !== undefined));
+  wake(): void {
+    this.sweep.wake();
+  }
+
+  async stop(): Promise<void> {
+    this.stopping.abort();
+    await Promise.all([this.running, this.sweep.stop()]);
+  }
+
+  private get isStopping(): boolean {
+    return this.stopping.signal.aborted;
+  }
+
+  /** Joins the group, again each time that a member has failed or makes no progress. */
+  private async run(): Promise<void> {
+    const backoff = new Backoff({ firstMs: 400, maxMs: 2_000 });
+    let stuckMembers = 0;
+    while (!this.isStopping) {
+      try {
+        stuckMembers = (await this.participate()) ? 0 : stuckMembers + 1;
+        backoff.reset();
+        if (stuckMembers >= stuckMembersMax && !this.isStopping)
+          this.fail(new Error(`the consumer ${this.options.name} makes no progress with Kafka`));
+      } catch (error) {
+        if (this.isStopping) return;
+        this.report(error);
+        await backoff.wait(this.stopping.signal);
+      }
     }
+  }
+
+  /** Is a member of the group as long as it makes progress; returns whether it made any. */
+  private async participate(): Promise<boolean> {
+    const { bus, pool, log, name } = this.options;
+    const missing = await bus.kafka.missingTopics(this.topics);
+    if (missing.length > 0) throw new TopicsMissing(missing);
+    const member = bus.kafka.joinGroup({
+      groupId: `${bus.prefix}.${name}`,
+      topics: this.topics,
+      messagesMax: batchEvents,
+      sessionTimeoutMs: this.times.sessionTimeoutMs,
+      loadOffsets: () => loadOffsets(pool, name),
+      onJoined: () => (this.trouble = undefined),
+      onMessages: (messages, from, isAssigned) => this.process(messages, from, isAssigned),
+    });
+    const left = new AbortController();
+    try {
+      const stuck = await Promise.race([member.ended, this.whenStuck(member, left.signal)]);
+      if (!this.isStopping)
+        log.warn({ err: stuck, consumer: name }, 'a Kafka consumer makes no progress and is replaced');
+      return member.hasProcessed;
+    } finally {
+      left.abort();
+      await member.stop();
+    }
+  }
+
+  /** Resolves when a member makes no progress, with the reason, and when it has left or the consumer stops. */
+  private async whenStuck(member: Member, left: AbortSignal): Promise<Error> {
+    const { stuckMs } = this.times;
+    for (;;) {
+      await pause(stuckMs / 3, this.stopping.signal);
+      if (this.isStopping || left.aborted) return new Error('stopped');
+      if (member.isBusy || performance.now() - member.progressMs < stuckMs) continue;
+      const { assignment } = member;
+      // While the broker does not answer, a new member would make no progress either.
+      const ranges = await this.options.bus.kafka.ranges(this.topics).catch(() => undefined);
+      if (!ranges) continue;
+      if (!assignment) return new Error('the group was not joined');
+      const hasMessages = ranges.some((range) => {
+        const assigned = assignment.find((each) => isSamePartition(each, range));
+        return assigned !== undefined && range.high > range.low && range.high > (assigned.next ?? range.low);
+      });
+      if (hasMessages) return new Error('there are messages, and they are not delivered');
+    }
+  }
+
+  /** Logs each reason once, and keeps it for health. */
+  private report(error: unknown): void {
+    const { log, name } = this.options;
+    const message = error instanceof TopicsMissing ? error.message : 'Kafka cannot be reached';
+    if (this.trouble?.message !== message) {
+      if (error instanceof TopicsMissing) log.error({ consumer: name }, message);
+      else log.warn({ err: error, consumer: name }, 'a Kafka consumer failed and is replaced');
+    }
+    this.trouble = { sinceMs: this.trouble?.sinceMs ?? performance.now(), message };
+  }
+
+  /** Retries until the messages are applied or the partition is lost; meanwhile the partition waits, which keeps its order. */
+  private async process(
+    messages: readonly ReceivedMessage[],
+    { topic, partition }: Partition,
+    isAssigned: () => boolean,
+  ): Promise<boolean> {
+    const { pool, log, name } = this.options;
+    const { steps, refused } = this.verify(messages, { topic, partition });
     const from = { topic, partition, next: messages[0]!.offset };
     const next = { topic, partition, next: messages.at(-1)!.offset + 1n };
-    const isOver = () => stopping || !isOurs();
-    for (let failures = 0; !isOver(); failures++) {
+    const isOver = () => this.isStopping || !isAssigned();
+    const backoff = new Backoff({ firstMs: 200, maxMs: 2_000 });
+    while (!isOver()) {
       try {
         await recordRefused(pool, log, name, refused);
-        await apply(steps, from, next, isOver);
-        cannotApplySinceMs = undefined;
+        await this.applier.apply(steps, from, next, isOver);
+        this.cannotApplySinceMs = undefined;
         return true;
       } catch (error) {
         if (isOver() || error instanceof CursorConflict) continue;
-        cannotApplySinceMs ??= performance.now();
-        if (failures === 0) log.warn({ err: error, consumer: name }, 'events cannot be applied now, trying again');
-        await pause(Math.min(retryMs.max, retryMs.min * 2 ** Math.min(failures, 10)));
+        this.cannotApplySinceMs ??= performance.now();
+        if (backoff.failures === 0)
+          log.warn({ err: error, consumer: name }, 'events cannot be applied now, trying again');
+        await backoff.wait(this.stopping.signal);
       }
     }
     return false;
-  };
+  }
 
-  /** Why the member should be replaced; asks until there is a reason, or it is over. */
-  const findStuck = async (watched: Member, isOver: () => boolean): Promise<Error> => {
-    for (;;) {
-      await pause(times.stuckMs / 3);
-      if (stopping || isOver()) return new Error('stopped');
-      if (watched.isBusy() || performance.now() - watched.progressedMs() < times.stuckMs) continue;
-      const mine = watched.assignment();
-      // While the broker does not answer, it is not the member's fault.
-      const ranges = await bus.kafka.ranges(topics).catch(() => undefined);
-      if (!ranges) continue;
-      if (!mine) return new Error('the group was not joined');
-      const isBehind = ranges.some((range) => {
-        const place = mine.find((each) => each.topic === range.topic && each.partition === range.partition);
-        return place !== undefined && range.high > range.low && range.high > (place.next ?? range.low);
-      });
-      if (isBehind) return new Error('messages are there and do not come');
+  /** Separates the events that their publisher has signed from other messages. */
+  private verify(messages: readonly ReceivedMessage[], { topic, partition }: Partition) {
+    const steps: Array<EventStep<PartitionOffset>> = [];
+    const refused: RefusedEvent[] = [];
+    for (const message of messages) {
+      const { offset } = message;
+      const event = toEvent(message);
+      if (event && this.options.verifier.isSigned(event))
+        steps.push({ event, to: { topic, partition, next: offset + 1n } });
+      else refused.push(toRefusedMessage(message, `${topic}/${partition}/${offset}`, event !== undefined));
     }
-  };
+    return { steps, refused };
+  }
 
-  /** Is a member of the group for as long as that goes well; answers whether it got anywhere. */
-  const takePart = async (): Promise<boolean> => {
-    const missing = await bus.kafka.missingTopics(topics);
-    if (missing.length > 0) throw new TopicsMissing(missing);
-    const current = bus.kafka.joinGroup({
-      groupId: `${bus.prefix}.${name}`,
-      topics,
-      messagesMax: batchEvents,
-      sessionTimeoutMs: times.sessionTimeoutMs,
-      loadOffsets: () => loadOffsets(pool, name),
-      onJoined: () => {
-        trouble = undefined;
-      },
-      onMessages,
-    });
-    let isOver = false;
-    try {
-      const why = await Promise.race([current.ended, findStuck(current, () => isOver)]);
-      if (!stopping) log.warn({ err: why, consumer: name }, 'a Kafka consumer gets nowhere and is replaced');
-      return current.hasDealt();
-    } finally {
-      isOver = true;
-      await current.stop();
-    }
-  };
-
-  const run = async () => {
-    let failures = 0;
-    let stuck = 0;
-    while (!stopping) {
-      try {
-        stuck = (await takePart()) ? 0 : stuck + 1;
-        failures = 0;
-        if (stuck >= stuckMembersMax && !stopping) fail(new Error(`the consumer ${name} gets nowhere with Kafka`));
-      } catch (error) {
-        if (stopping) return;
-        const message = error instanceof TopicsMissing ? error.message : 'Kafka cannot be reached';
-        if (trouble?.message !== message) {
-          if (error instanceof TopicsMissing) log.error({ consumer: name }, message);
-          else log.warn({ err: error, consumer: name }, 'a Kafka consumer ended, another one is made');
-        }
-        trouble = { sinceMs: trouble?.sinceMs ?? performance.now(), message };
-        await pause(Math.min(rejoinMs.max, rejoinMs.min * 2 ** Math.min(failures++, 10)));
-      }
-    }
-  };
-
-  const sweepPollMs = Math.min(sweepPollMaxMs, times.sweepAfterMs / 15);
-  const sweep = startOutboxConsumer({
-    ...options,
-    sweepAfterMs: times.sweepAfterMs,
-    pollMs: { min: sweepPollMs / 4, max: sweepPollMs },
-  });
-  const running = run();
-  return {
-    stop: async () => {
-      stopping = true;
-      stopped.notify();
-      await Promise.all([running, sweep.stop()]);
-    },
-    wake: () => sweep.wake(),
-    failed,
-    lag: async () => {
-      if (trouble && isBehind(trouble.sinceMs)) return degraded(trouble.message);
-      if (isBehind(cannotApplySinceMs)) return degraded('events cannot be applied');
-      return sweep.lag();
-    },
-  };
+  private async checkLag(): Promise<Finding> {
+    if (this.trouble && isBehind(this.trouble.sinceMs)) return degraded(this.trouble.message);
+    if (isBehind(this.cannotApplySinceMs)) return degraded('events cannot be applied');
+    return this.sweep.lag();
+  }
 }
 
 function toRefusedMessage({ key, headers, value }: ReceivedMessage, source: string, isEvent: boolean): RefusedEvent {

@@ -1,6 +1,9 @@
+import { Backoff, pause } from '../concurrency/backoff';
+import type { Signal } from '../concurrency/signal';
 import type { Event } from '../gen/granary/events/v1/Event';
 import type { Position } from '../gen/granary/events/v1/Position';
-import { healthy, type Check, degraded } from '../health/check';
+import { degraded, healthy, type Finding } from '../health/check';
+import type { Sender } from '../kafka/sender';
 import type { Logger } from '../logger';
 import { createLease, type Lease } from '../postgres/lease';
 import { execute, row, type Pool } from '../postgres/pool';
@@ -9,11 +12,9 @@ import type { EventSigner } from '../trust/event-signature';
 import type { KafkaBus } from './bus';
 import { toMessage } from './envelope';
 import { watchEpoch } from './epoch';
-import type { Sender } from '../kafka/client';
 import { isBehind, oldestSince } from './lag';
 import { readAfter } from './outbox';
 import { samePosition, start } from './position';
-import { createSignal, type Signal } from '../concurrency/signal';
 import { kafkaTopic, publishedTopics, subscribersOf, TopicsMissing } from './topics';
 
 export interface RelayOptions {
@@ -23,28 +24,20 @@ export interface RelayOptions {
   /** Whose outbox it is. */
   service: string;
   signer: EventSigner;
-  /** Notified when something was appended in this process; copies of the service are found by polling. */
+  /** Notified when something was appended in this process; what other copies append is found by polling. */
   appended: Signal;
-  /** Bounds of the wait between two looks when nothing comes. */
+  /** Bounds of the interval between two polls while there are no events. */
   pollMs?: { min: number; max: number };
-  /** A relay that says nothing for this long is replaced by another copy. */
+  /** A relay that does not renew its lease for this long is replaced by another copy. */
   leaseMs?: number;
 }
 
-export interface Relay {
-  /** Lets what is under way end, and lets another copy take over at once. */
-  stop(): Promise<void>;
-  /** For health: degraded when events wait. */
-  check: Check;
-}
-
-/** Under this name outbox_reader holds what the broker has acknowledged, so that nothing else is removed. */
+/** The key of the relay in outbox_reader: its position there is acknowledged by the broker, so older events may be removed. */
 export const relayReader = 'kafka-relay';
 
 const readEvents = 500;
-/** Below the smallest limit that a broker has by default for what is sent to a partition at once, 1 MiB. */
+/** Less than the smallest default limit of a broker for one batch of a partition, 1 MiB. */
 const sendBytesMax = 512 * 1024;
-const retryMs = { min: 100, max: 2_000 };
 
 /** Another copy relays now. */
 class LeaseLost extends Error {
@@ -52,137 +45,182 @@ class LeaseLost extends Error {
 }
 
 /**
- * Sends what is in the outbox to Kafka, in the order of the outbox, and remembers how far it is. One copy of the service
- * at a time does so, by a lease. One that was paused, and does not know that it has lost its lease, can send again what
- * is there already, but nothing after that, because it may not move the place any more: so the first copies of all
- * messages are in order, and of later ones the consumers take no notice. Whatever fails is tried again for ever.
+ * Sends the events of an outbox to Kafka, in its order, and records its position. One copy of the service at a time does
+ * so, under a lease. A copy that was suspended, and does not know that it has lost its lease, can send again what has been
+ * sent, but nothing after it, because it cannot move the position: so the first copies of all messages are in order, and
+ * consumers ignore later copies. Retries for ever.
  */
-export function startRelay(options: RelayOptions): Relay {
-  const { pool, log, bus, service, signer, appended, pollMs = { min: 50, max: 200 }, leaseMs = 5_000 } = options;
-  const topics = [...(publishedTopics[service] ?? [])];
-  const lease = createLease(pool, relayReader, leaseMs);
-  const currentEpoch = watchEpoch(pool);
-  const stopped = new AbortController();
-  const ending = createSignal();
-  let trouble: { sinceMs: number; message: string } | undefined;
-  let oldestSinceMs: number | undefined;
-  let failures = 0;
+export class KafkaRelay {
+  private readonly lease: Lease;
+  private readonly currentEpoch: (known: string) => Promise<string>;
+  private readonly topics: string[];
+  private readonly pollMs: { min: number; max: number };
+  private readonly leaseMs: number;
+  private readonly stopping = new AbortController();
+  private readonly backoff = new Backoff({ firstMs: 200, maxMs: 2_000 });
+  private readonly renewing: NodeJS.Timeout;
+  private readonly running: Promise<void>;
+  private trouble: { sinceMs: number; message: string } | undefined;
+  private oldestSinceMs: number | undefined;
+  /** Whether the last page was held back by a running transaction. */
+  private isStalled = false;
 
-  const pause = (ms: number) => (stopped.signal.aborted ? Promise.resolve() : ending.wait(ms));
-  const signed = (event: Event): Event => ({
-    ...event,
-    signatures: signer.sign(event, subscribersOf(service, event.topic)),
-  });
-  const topicOf = (event: Event) => kafkaTopic(bus.prefix, service, event.topic);
+  constructor(private readonly options: RelayOptions) {
+    const { pool, service, pollMs = { min: 50, max: 200 }, leaseMs = 5_000 } = options;
+    this.pollMs = pollMs;
+    this.leaseMs = leaseMs;
+    this.topics = [...(publishedTopics[service] ?? [])];
+    this.lease = createLease(pool, relayReader, leaseMs);
+    this.currentEpoch = watchEpoch(pool);
+    this.renewing = setInterval(() => this.renewLease(), leaseMs / 4);
+    this.running = this.run();
+  }
 
-  /** Sends events and moves on, in pieces that the broker takes. */
-  const relay = async (sender: Sender, events: readonly Event[], from: Position, next: Position): Promise<void> => {
-    let here = from;
-    for (const piece of inPieces(events)) {
-      await sender.send(piece.map((event) => toMessage(signed(event), topicOf(event))));
-      const to = piece.at(-1)!.position!;
-      await moveReader(pool, lease, here, to);
-      here = to;
-    }
-    if (!samePosition(here, next)) await moveReader(pool, lease, here, next);
+  /** For health: degraded when events wait. */
+  readonly check = async (): Promise<Finding> => {
+    if (this.trouble && isBehind(this.trouble.sinceMs)) return degraded(this.trouble.message);
+    if (isBehind(this.oldestSinceMs)) return degraded('events wait to be sent to Kafka');
+    return healthy;
   };
 
-  const relayWhileHeld = async (): Promise<void> => {
-    const missing = await bus.kafka.missingTopics(topics.map((topic) => kafkaTopic(bus.prefix, service, topic)));
-    if (missing.length > 0) throw new TopicsMissing(missing);
-    const sender = await bus.kafka.openSender();
-    try {
-      let at = await loadReader(pool, await currentEpoch('0'));
-      let idleMs = 0;
-      while (!stopped.signal.aborted) {
-        if (!lease.isHeld()) throw new LeaseLost('the lease was not renewed in time');
-        if ((await currentEpoch(at.epoch)) !== at.epoch) return;
-        const found = await readAfter(pool, at, readEvents, topics);
-        const next = found.next ?? at;
-        oldestSinceMs = oldestSince(found);
-        if (!samePosition(next, at)) {
-          await relay(sender, found.events, at, next);
-          at = next;
-          idleMs = 0;
-        } else {
-          idleMs = Math.min(pollMs.max, Math.max(pollMs.min, idleMs * 2));
-          await appended.wait(Number(found.stalledMs) > 0 ? pollMs.min : idleMs, stopped.signal);
+  /** Resolves when what is under way has ended; another copy can take over at once. */
+  async stop(): Promise<void> {
+    clearInterval(this.renewing);
+    this.stopping.abort();
+    await this.running;
+    await this.lease.release().catch(() => undefined);
+  }
+
+  private get isStopping(): boolean {
+    return this.stopping.signal.aborted;
+  }
+
+  private renewLease(): void {
+    // After a failure the lease is no longer held, which the relay notices.
+    if (this.lease.isHeld()) this.lease.take().catch(() => undefined);
+  }
+
+  private async run(): Promise<void> {
+    const { signal } = this.stopping;
+    while (!signal.aborted) {
+      try {
+        if (await this.lease.take()) {
+          await this.relayWhileHeld();
+          continue;
         }
-        failures = 0;
-        trouble = undefined;
+        this.trouble = undefined;
+        await pause(this.leaseMs * (0.2 + 0.2 * Math.random()), signal);
+      } catch (error) {
+        if (signal.aborted) return;
+        this.report(error);
+        await this.backoff.wait(signal);
       }
-    } finally {
-      oldestSinceMs = undefined;
-      await sender.close();
     }
-  };
+  }
 
-  const failed = (error: unknown): void => {
+  /** Logs each reason once, and keeps it for health. */
+  private report(error: unknown): void {
+    const { log, service } = this.options;
+    if (error instanceof LeaseLost) {
+      log.info({ service, why: error.message }, 'another copy sends events to Kafka');
+      return;
+    }
     const message = error instanceof TopicsMissing ? error.message : 'events wait, they cannot be sent to Kafka';
-    if (trouble?.message !== message) {
+    if (this.trouble?.message !== message) {
       if (error instanceof TopicsMissing) log.error({ service }, message);
       else log.warn({ err: error, service }, 'events cannot be sent to Kafka now, trying again');
     }
-    trouble = { sinceMs: trouble?.sinceMs ?? performance.now(), message };
-  };
+    this.trouble = { sinceMs: this.trouble?.sinceMs ?? performance.now(), message };
+  }
 
-  const run = async () => {
-    while (!stopped.signal.aborted) {
-      try {
-        if (await lease.take()) {
-          await relayWhileHeld();
-          continue;
+  /** Relays as long as the lease is held and the epoch is the same. */
+  private async relayWhileHeld(): Promise<void> {
+    const { pool, bus } = this.options;
+    const missing = await bus.kafka.missingTopics(this.topics.map((topic) => this.kafkaTopic(topic)));
+    if (missing.length > 0) throw new TopicsMissing(missing);
+    const sender = await bus.kafka.openSender();
+    try {
+      let at = await loadReader(pool, await this.currentEpoch('0'));
+      let idleMs = 0;
+      while (!this.isStopping) {
+        if (!this.lease.isHeld()) throw new LeaseLost('the lease was not renewed in time');
+        if ((await this.currentEpoch(at.epoch)) !== at.epoch) return;
+        const next = await this.relayPage(sender, at);
+        if (next) {
+          at = next;
+          idleMs = 0;
+        } else {
+          idleMs = await this.idle(idleMs);
         }
-        trouble = undefined;
-        await pause(leaseMs * (0.2 + 0.2 * Math.random()));
-      } catch (error) {
-        if (stopped.signal.aborted) return;
-        if (error instanceof LeaseLost) log.info({ service, why: error.message }, 'another copy sends events to Kafka');
-        else failed(error);
-        await pause(Math.min(retryMs.max, retryMs.min * 2 ** Math.min(failures++, 10)));
+        this.backoff.reset();
+        this.trouble = undefined;
       }
+    } finally {
+      this.oldestSinceMs = undefined;
+      await sender.close();
     }
-  };
+  }
 
-  const renewing = setInterval(() => {
-    // A failure shows by the lease not being held any more.
-    if (lease.isHeld()) lease.take().catch(() => undefined);
-  }, leaseMs / 4);
-  const running = run();
-  return {
-    stop: async () => {
-      clearInterval(renewing);
-      stopped.abort();
-      ending.notify();
-      await running;
-      await lease.release().catch(() => undefined);
-    },
-    check: async () => {
-      if (trouble && isBehind(trouble.sinceMs)) return degraded(trouble.message);
-      if (isBehind(oldestSinceMs)) return degraded('events wait to be sent to Kafka');
-      return healthy;
-    },
-  };
+  /** Sends the next events; returns the position after them, undefined if there were none. */
+  private async relayPage(sender: Sender, at: Position): Promise<Position | undefined> {
+    const found = await readAfter(this.options.pool, at, readEvents, this.topics);
+    const next = found.next ?? at;
+    this.oldestSinceMs = oldestSince(found);
+    this.isStalled = Number(found.stalledMs) > 0;
+    if (samePosition(next, at)) return undefined;
+    await this.send(sender, found.events, at, next);
+    return next;
+  }
+
+  /** Waits until the next poll; returns for how long. */
+  private async idle(lastMs: number): Promise<number> {
+    const { min, max } = this.pollMs;
+    const idleMs = Math.min(max, Math.max(min, lastMs * 2));
+    await this.options.appended.wait(this.isStalled ? min : idleMs, this.stopping.signal);
+    return idleMs;
+  }
+
+  /** Sends events in batches that the broker accepts, and records the position after each. */
+  private async send(sender: Sender, events: readonly Event[], from: Position, next: Position): Promise<void> {
+    const { pool } = this.options;
+    let here = from;
+    for (const batch of inBatches(events)) {
+      await sender.send(batch.map((event) => toMessage(this.signed(event), this.kafkaTopic(event.topic))));
+      const to = batch.at(-1)!.position!;
+      await moveReader(pool, this.lease, here, to);
+      here = to;
+    }
+    if (!samePosition(here, next)) await moveReader(pool, this.lease, here, next);
+  }
+
+  private kafkaTopic(topic: string): string {
+    return kafkaTopic(this.options.bus.prefix, this.options.service, topic);
+  }
+
+  private signed(event: Event): Event {
+    const { signer, service } = this.options;
+    return { ...event, signatures: signer.sign(event, subscribersOf(service, event.topic)) };
+  }
 }
 
-function* inPieces(events: readonly Event[]): Generator<Event[]> {
-  let piece: Event[] = [];
+function* inBatches(events: readonly Event[]): Generator<Event[]> {
+  let batch: Event[] = [];
   let bytes = 0;
   for (const event of events) {
     const { payload, key, aggregateId, type } = event;
     const size = payload.length + 3 * (key.length + aggregateId.length + type.length) + 256;
-    if (piece.length > 0 && bytes + size > sendBytesMax) {
-      yield piece;
-      piece = [];
+    if (batch.length > 0 && bytes + size > sendBytesMax) {
+      yield batch;
+      batch = [];
       bytes = 0;
     }
-    piece.push(event);
+    batch.push(event);
     bytes += size;
   }
-  if (piece.length > 0) yield piece;
+  if (batch.length > 0) yield batch;
 }
 
-/** How far the broker has the events of this epoch; in another one it gets all of them again. */
+/** The position up to which the broker has the events of this epoch; in a new epoch all events are sent again. */
 async function loadReader(pool: Pool, epoch: string): Promise<Position> {
   await execute(
     pool,
@@ -204,5 +242,5 @@ async function moveReader(pool: Pool, lease: Lease, from: Position, to: Position
       update outbox_reader set xid = ${to.xid}::xid8, pos = ${to.pos}::bigint, read_at = now() from held
       where consumer = ${relayReader} and epoch = ${from.epoch}::bigint and xid = ${from.xid}::xid8 and pos = ${from.pos}::bigint`,
   );
-  if (moved !== 1) throw new LeaseLost('the place of the relay was moved by another');
+  if (moved !== 1) throw new LeaseLost('another copy has moved the position');
 }

@@ -5,7 +5,7 @@ import { addSource, histograms, type Histogram } from '../telemetry/metrics';
 const delays = histograms(
   {
     name: 'granary_bus_event_delay_seconds',
-    help: 'Age of events when a consumer applied them; one that had to be tried again counts again.',
+    help: 'Age of events when a consumer applied them; each retry counts.',
     labels: ['consumer', 'topic'],
   },
   [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 3_600],
@@ -36,7 +36,7 @@ export function observeBus(service: string, pool: Pool): () => void {
     families: [
       {
         name: 'granary_outbox_pending_events',
-        help: `Events of a service that a reader of its outbox has not taken yet, counted up to ${countMax}.`,
+        help: `Events of a service that a reader of its outbox has not read yet, counted up to ${countMax}.`,
         labels: ['service', 'reader'],
         type: 'gauge',
       },
@@ -54,7 +54,7 @@ export function observeBus(service: string, pool: Pool): () => void {
       },
       {
         name: 'granary_bus_dead_letters',
-        help: 'Events that a consumer has put aside, failed ones and those that wait behind them.',
+        help: 'Events that a consumer has dead-lettered, failed ones and those that wait behind them.',
         labels: ['service', 'consumer'],
         type: 'gauge',
       },

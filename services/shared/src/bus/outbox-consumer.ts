@@ -1,157 +1,192 @@
+import { Backoff } from '../concurrency/backoff';
+import { createSignal } from '../concurrency/signal';
 import { ServiceError } from '../errors';
 import type { Event } from '../gen/granary/events/v1/Event';
 import type { Position } from '../gen/granary/events/v1/Position';
 import type { ReadResponse } from '../gen/granary/events/v1/ReadResponse';
-import { healthy, type Check, degraded } from '../health/check';
+import { degraded, healthy, type Finding } from '../health/check';
 import { transaction } from '../postgres/transaction';
-import { batchEvents, createEventApplier, signedOnly, readTimeoutMs } from './event-applier';
 import type { Consumer, ConsumerOptions } from './consumer';
 import { countDeadLetters, describeDeadLetters, replayDeadLetters } from './dead-letters';
+import { batchEvents, EventApplier, readTimeoutMs, signedOnly } from './event-applier';
 import { CursorConflict, loadCursor, moveCursor, notInInbox, trimInbox } from './inbox';
 import { ageMs, behindMs, isBehind, oldestSince } from './lag';
 import { samePosition } from './position';
-import { createSignal } from '../concurrency/signal';
 
-const retryMs = { min: 100, max: 2_000 };
-const houseworkEveryMs = 60_000;
+/** With `sweepAfterMs` only events that are older than this and have not been applied yet. */
+export type OutboxConsumerOptions = ConsumerOptions & { sweepAfterMs?: number };
+
+const trimEveryMs = 60_000;
 const replayEveryMs = 1_000;
-/** How long events that Kafka did not bring are worth a word in health. */
+/** How long health reports that Kafka has not delivered all events. */
 const sweptSeenMs = 60_000;
 
 /**
- * Reads an outbox from the consumer's place on, and applies what is there. With `sweepAfterMs` only what is older than
- * that and was not applied yet: that is how a consumer that gets its events from Kafka sees to it that none is missing.
- * It also lets the outbox know how far the consumer is, and carries out the replays that were asked for.
+ * Reads an outbox from the consumer's cursor on, and applies its events. With `sweepAfterMs` it is the safety net of a
+ * consumer that gets its events from Kafka. Each read also gives the outbox the consumer's cursor, so that it can remove
+ * old events. Carries out the replays that were requested.
  */
-export function startOutboxConsumer(options: ConsumerOptions & { sweepAfterMs?: number }): Consumer {
-  const { pool, log, name, source, verifier, topics, handle, attempts = 5, sweepAfterMs } = options;
-  const pollMs = options.pollMs ?? { min: 50, max: 200 };
-  const sweeping = sweepAfterMs !== undefined;
-  const awake = createSignal();
-  let stopping = false;
-  let impatient = false;
-  let waiting: AbortController | undefined;
-  let troubleSinceMs: number | undefined;
-  let oldestSinceMs: number | undefined;
-  let stalledMs = 0;
-  let sweptMs: number | undefined;
+export class OutboxConsumer implements Consumer {
+  readonly failed = new Promise<never>(() => {});
+  readonly lag = () => this.checkLag();
+  private readonly pollMs: { min: number; max: number };
+  private readonly applier: EventApplier<Position>;
+  private readonly awake = createSignal();
+  private readonly running: Promise<void>;
+  private isStopping = false;
+  /** The next read does not wait for events. */
+  private isImpatient = false;
+  /** Ends the read under way when it waits for events. */
+  private waitingRead: AbortController | undefined;
+  private idleMs = 0;
+  private trimmedMs = performance.now();
+  private replayedMs = -Infinity;
+  /** Since when nothing can be applied, by `performance.now()`, as the times below. */
+  private troubleSinceMs: number | undefined;
+  private oldestSinceMs: number | undefined;
+  private sweptMs: number | undefined;
+  private stalledMs = 0;
 
-  const pause = (ms: number) => (stopping ? Promise.resolve() : awake.wait(ms));
-  const apply = createEventApplier<Position>({
-    ...{ pool, log, name, source, verifier, handle, attempts, pause },
-    move: (tx, from, to) => moveCursor(tx, name, from, to, true),
-  });
+  constructor(private readonly options: OutboxConsumerOptions) {
+    const { name, attempts = 5, pollMs = { min: 50, max: 200 } } = options;
+    this.pollMs = pollMs;
+    this.applier = new EventApplier({
+      ...options,
+      attempts,
+      pause: (ms) => this.pause(ms),
+      move: (tx, from, to) => moveCursor(tx, name, from, to, true),
+    });
+    this.running = this.run();
+  }
 
-  const read = async (after: Position, waitMs: number): Promise<ReadResponse> => {
-    waiting = waitMs > 0 ? new AbortController() : undefined;
+  wake(): void {
+    this.isImpatient = true;
+    this.waitingRead?.abort();
+    this.awake.notify();
+  }
+
+  async stop(): Promise<void> {
+    this.isStopping = true;
+    this.wake();
+    await this.running;
+  }
+
+  private get isSweep(): boolean {
+    return this.options.sweepAfterMs !== undefined;
+  }
+
+  /** Ends early when the consumer is woken or stopped. */
+  private pause(ms: number): Promise<void> {
+    return this.isStopping ? Promise.resolve() : this.awake.wait(ms);
+  }
+
+  private async run(): Promise<void> {
+    const backoff = new Backoff({ firstMs: 200, maxMs: 2_000 });
+    let at: Position | undefined;
+    while (!this.isStopping) {
+      try {
+        at = await this.poll(at ?? (await loadCursor(this.options.pool, this.options.name)));
+        backoff.reset();
+        this.troubleSinceMs = undefined;
+        await this.maintain();
+      } catch (error) {
+        at = undefined;
+        await this.recover(error, backoff);
+      }
+    }
+  }
+
+  /** Waits after a failed poll. */
+  private async recover(error: unknown, backoff: Backoff): Promise<void> {
+    const { log, name } = this.options;
+    if (error instanceof CursorConflict) return this.pause(this.pollMs.max * Math.random());
+    if (this.isStopping || isCancelled(error)) return;
+    this.troubleSinceMs ??= performance.now();
+    if (backoff.failures === 0) log.warn({ err: error, consumer: name }, 'events cannot be applied now, trying again');
+    await this.pause(backoff.nextMs());
+  }
+
+  /** Reads and applies events once; returns the cursor after them. */
+  private async poll(at: Position): Promise<Position> {
+    const waitMs = this.isImpatient ? 0 : this.idleMs;
+    this.isImpatient = false;
+    const { sweepAfterMs } = this.options;
+    // A sweep does not wait in the outbox: events that are too young to be swept would end the wait at once.
+    if (this.isSweep && waitMs > 0) await this.pause(waitMs);
+    const found = await this.read(at, this.isSweep ? 0 : waitMs);
+    this.stalledMs = Number(found.stalledMs);
+    const { events, next } =
+      sweepAfterMs === undefined ? { ...found, next: found.next ?? at } : olderThan(found, at, sweepAfterMs);
+    this.oldestSinceMs = events[0] && oldestSince(found);
+    if (samePosition(next, at)) {
+      const { min, max } = this.pollMs;
+      this.idleMs = this.stalledMs > 0 ? min : Math.min(max, Math.max(min, this.idleMs * 2));
+    } else {
+      await this.consume(events, at, next);
+      this.idleMs = 0;
+    }
+    return next;
+  }
+
+  private async read(after: Position, waitMs: number): Promise<ReadResponse> {
+    const { name, topics, source, verifier, from } = this.options;
+    this.waitingRead = waitMs > 0 ? new AbortController() : undefined;
     const call = {
       requestId: `bus:${name}`,
       deadlineMs: Date.now() + waitMs + readTimeoutMs,
-      signal: (waiting ?? new AbortController()).signal,
+      signal: (this.waitingRead ?? new AbortController()).signal,
     };
     const found = await source.read({ consumer: name, after, limit: batchEvents, topics, waitMs }, call);
-    // Else somebody else could make this consumer pass over events.
+    // Otherwise another service could make this consumer skip events.
     const page = { consumer: name, topics, after, next: found.next ?? after, events: found.events };
     if (!verifier.isPageSigned(page, found.signatures))
-      throw new Error(`what was read of the outbox of ${options.from} is not signed by it`);
+      throw new Error(`the page of the outbox of ${from} has no valid signature`);
     return found;
-  };
+  }
 
-  const consume = async (found: readonly Event[], from: Position, next: Position): Promise<void> => {
-    const events = await signedOnly({ pool, log, name, verifier }, found);
-    const left = sweeping ? await notInInbox(pool, name, events) : events;
-    // Those who apply what Kafka brings need not wait for that.
-    if (left.length === 0) return transaction(pool, (tx) => moveCursor(tx, name, from, next, false));
-    const steps = left.map((event) => ({ event, to: event.position! }));
-    await apply(steps, from, next, () => stopping);
-    if (!sweeping) return;
-    sweptMs = performance.now();
-    log.warn({ consumer: name, events: left.length }, 'events that Kafka did not bring were taken from the outbox');
-  };
+  private async consume(found: readonly Event[], from: Position, next: Position): Promise<void> {
+    const { pool, log, name } = this.options;
+    const signed = await signedOnly(this.options, found);
+    const events = this.isSweep ? await notInInbox(pool, name, signed) : signed;
+    // Without the lock of the consumer, so that members that apply messages of Kafka do not wait for it.
+    if (events.length === 0) return transaction(pool, (tx) => moveCursor(tx, name, from, next, false));
+    const steps = events.map((event) => ({ event, to: event.position! }));
+    await this.applier.apply(steps, from, next, () => this.isStopping);
+    if (!this.isSweep) return;
+    this.sweptMs = performance.now();
+    log.warn({ consumer: name, events: events.length }, 'events that Kafka did not deliver were read from the outbox');
+  }
 
-  /** One look at the outbox; answers where it came to. */
-  const look = async (at: Position, waitMs: number): Promise<Position> => {
-    // What is too young to be swept would be an answer at once.
-    if (sweeping && waitMs > 0) await pause(waitMs);
-    const found = await read(at, sweeping ? 0 : waitMs);
-    stalledMs = Number(found.stalledMs);
-    const { events, next } = sweeping ? ripe(found, at, sweepAfterMs) : { ...found, next: found.next ?? at };
-    oldestSinceMs = events[0] && oldestSince(found);
-    if (!samePosition(next, at)) await consume(events, at, next);
-    return next;
-  };
-
-  const run = async () => {
-    let at: Position | undefined;
-    let idleMs = 0;
-    let failures = 0;
-    let houseworkMs = performance.now();
-    let replayMs = -Infinity;
-    while (!stopping) {
-      try {
-        at ??= await loadCursor(pool, name);
-        const waitMs = impatient ? 0 : idleMs;
-        impatient = false;
-        const next = await look(at, waitMs);
-        if (!samePosition(next, at)) idleMs = 0;
-        else idleMs = stalledMs > 0 ? pollMs.min : Math.min(pollMs.max, Math.max(pollMs.min, idleMs * 2));
-        at = next;
-        failures = 0;
-        troubleSinceMs = undefined;
-        if (performance.now() - houseworkMs > houseworkEveryMs) {
-          houseworkMs = performance.now();
-          await trimInbox(pool, name);
-        }
-        if (performance.now() - replayMs > replayEveryMs) {
-          replayMs = performance.now();
-          const { applied, failedKeys } = await replayDeadLetters(pool, name, handle, 'asked');
-          if (applied > 0 || failedKeys.length > 0)
-            log.info({ consumer: name, applied, failedKeys }, 'events were replayed');
-        }
-      } catch (error) {
-        at = undefined;
-        if (error instanceof CursorConflict) await pause(pollMs.max * Math.random());
-        else if (!stopping && !isCancelled(error)) {
-          troubleSinceMs ??= performance.now();
-          if (failures === 0) log.warn({ err: error, consumer: name }, 'events cannot be applied now, trying again');
-          await pause(Math.min(retryMs.max, retryMs.min * 2 ** Math.min(failures++, 10)));
-        }
-      }
+  private async maintain(): Promise<void> {
+    const { pool, log, name, handle } = this.options;
+    if (performance.now() - this.trimmedMs > trimEveryMs) {
+      this.trimmedMs = performance.now();
+      await trimInbox(pool, name);
     }
-  };
+    if (performance.now() - this.replayedMs > replayEveryMs) {
+      this.replayedMs = performance.now();
+      const { applied, failedKeys } = await replayDeadLetters(pool, name, handle, 'requested');
+      if (applied > 0 || failedKeys.length > 0)
+        log.info({ consumer: name, applied, failedKeys }, 'events were replayed');
+    }
+  }
 
-  const lag: Check = async () => {
-    const aside = describeDeadLetters(name, await countDeadLetters(pool, name));
-    if (aside !== undefined) return degraded(aside);
-    if (isBehind(troubleSinceMs)) return degraded('events cannot be applied');
-    if (isBehind(oldestSinceMs, behindMs + (sweepAfterMs ?? 0))) return degraded('events are behind');
-    if (stalledMs > behindMs) return degraded('events are held back by a long transaction');
-    if (sweptMs !== undefined && performance.now() - sweptMs < sweptSeenMs)
-      return degraded('Kafka did not bring all events; they came from the outbox');
+  private async checkLag(): Promise<Finding> {
+    const { pool, name, sweepAfterMs = 0 } = this.options;
+    const deadLetters = describeDeadLetters(name, await countDeadLetters(pool, name));
+    if (deadLetters !== undefined) return degraded(deadLetters);
+    if (isBehind(this.troubleSinceMs)) return degraded('events cannot be applied');
+    if (isBehind(this.oldestSinceMs, behindMs + sweepAfterMs)) return degraded('events are behind');
+    if (this.stalledMs > behindMs) return degraded('events are held back by a long transaction');
+    if (this.sweptMs !== undefined && performance.now() - this.sweptMs < sweptSeenMs)
+      return degraded('Kafka did not deliver all events; they were read from the outbox');
     return healthy;
-  };
-
-  const running = run();
-  const wake = () => {
-    impatient = true;
-    waiting?.abort();
-    awake.notify();
-  };
-  return {
-    stop: async () => {
-      stopping = true;
-      wake();
-      await running;
-    },
-    wake,
-    lag,
-    failed: new Promise<never>(() => {}),
-  };
+  }
 }
 
-/** The part of what was read that is old enough, and where it ends. */
-function ripe(found: ReadResponse, at: Position, sweepAfterMs: number): { events: Event[]; next: Position } {
-  const young = found.events.findIndex((event) => ageMs(found, event) < sweepAfterMs);
+/** The first of the events, as long as they are old enough, and the cursor after them. */
+function olderThan(found: ReadResponse, at: Position, minAgeMs: number): { events: Event[]; next: Position } {
+  const young = found.events.findIndex((event) => ageMs(found, event) < minAgeMs);
   if (young === -1) return { events: found.events, next: found.next ?? at };
   const events = found.events.slice(0, young);
   return { events, next: events.at(-1)?.position ?? at };

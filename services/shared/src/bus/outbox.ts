@@ -17,25 +17,25 @@ import { createSignal, type Signal } from '../concurrency/signal';
 
 export const outboxDefinition = loadService<OutboxDefinition>('events', 'Outbox');
 
-/** What others must hear of. */
+/** An event to publish. */
 export interface OutgoingEvent {
   topic: string;
-  /** Events of one key are applied in order, and wait for each other when one cannot be applied. */
+  /** Events with the same key are applied in order, and wait for each other when one cannot be applied. */
   key: string;
   /** What the event is about. All events of an aggregate in a topic have the same key. */
   aggregateId: string;
   /**
-   * From 1, one more with each event of this aggregate in this topic; taken while the aggregate is locked. A number
-   * that is left out holds up its consumers, one that is used twice is refused.
+   * From 1, one more with each event of this aggregate in this topic; assigned while the aggregate is locked. A number
+   * that is skipped blocks its consumers, one that is used twice is refused.
    */
   aggregateSequence: bigint;
   type: string;
   payload: object;
-  /** The trace that tells of it, if there is one. */
+  /** The traceparent of its publication, if that is traced. */
   trace?: string | undefined;
 }
 
-/** An event is a notice, not a document; Kafka's messages are small as well. */
+/** Events are notifications, not documents; messages of Kafka are small as well. */
 const maxPayloadBytes = 64 * 1024;
 const readLimitMax = 500;
 const waitMaxMs = 1_000;
@@ -46,16 +46,16 @@ const trimRows = 5_000;
 const trimRounds = 20;
 
 /**
- * Publishes events: they are there exactly if the transaction commits. Nothing else publishes. Afterwards the caller
- * may `notify` the signal that it gave to `outboxImplementation`.
+ * Publishes events if the transaction commits. Nothing else publishes. After the commit the caller may `notify` the signal
+ * that was passed to `outboxImplementation`.
  */
 export async function append(tx: Queryable, events: readonly OutgoingEvent[]): Promise<void> {
   await insert(tx, events, { conditions: empty, where: empty });
 }
 
 /**
- * The same in one statement with a change, for those events that it is made for: `conditions` are the common table
- * expressions of the change, of which `passed` has the places of these events as `place`, from 1. Answers how many.
+ * Publishes events in one statement with the change that they are about: `conditions` are the common table expressions of
+ * the change, of which `passed` has the numbers (from 1, in `place`) of the events to publish. Returns how many.
  */
 export function appendPassed(tx: Queryable, conditions: Sql, events: readonly OutgoingEvent[]): Promise<number> {
   const where = sql`where event.at in (select place from passed)`;
@@ -127,9 +127,9 @@ function toEvent(found: OutboxRow, epoch: string): Event {
 }
 
 /**
- * Events after a position. Only below the oldest transaction that still runs: such a one may yet commit events that
- * belong before what can be seen now. `next` is where to go on from, past events of other topics too; it is `after`
- * itself when there is nothing.
+ * Events after a position, only those below the oldest running transaction, which may still commit events that precede
+ * visible ones. `next` is the position to continue from, after events of other topics, too; `after` itself if there are no
+ * events.
  */
 export async function readAfter(pool: Pool, after: Position, limit: number, topics: string[]): Promise<ReadResponse> {
   const found = await rows<ReadRow>(
@@ -148,7 +148,7 @@ export async function readAfter(pool: Pool, after: Position, limit: number, topi
     events: settled.filter((each) => each.payload !== null).map((each) => toEvent(each, after.epoch)),
     next: last ? { epoch: after.epoch, xid: last.xid, pos: last.pos.toString() } : after,
     stalledMs: heldBack ? Math.max(0, heldBack.readAt.getTime() - heldBack.at.getTime()).toString() : '0',
-    // Of nothing there is no age.
+    // Without events there is no age.
     readAtMs: (found[0]?.readAt.getTime() ?? 0).toString(),
     signatures: '',
   };
@@ -165,9 +165,9 @@ async function saveReader(pool: Pool, consumer: string, at: Position): Promise<v
 }
 
 /**
- * Removes events that are older than the retention and that every consumer that ever read here has passed, oldest
- * first. A consumer that is gone for good must be deleted from outbox_reader, or nothing is removed any more. Copies of
- * the service may do so at once: of a row that another has removed nothing is left to remove.
+ * Removes events that are older than the retention and that every known consumer has read, oldest first. A consumer that no
+ * longer exists must be deleted from outbox_reader, or nothing is removed any more. Copies of the service may do so
+ * concurrently.
  */
 async function trim(pool: Pool, epoch: string, retentionMs: number): Promise<void> {
   for (let round = 0; round < trimRounds; round++) {
@@ -193,15 +193,15 @@ function checked(request: ReadRequest): { after: Position; limit: number; waitMs
 }
 
 /**
- * The Outbox service of a process, from the outbox in its database. Whoever appends in the same process notifies
- * `appended` after the commit, and a reader that waits is answered at once.
+ * The Outbox service of a process, on the outbox in its database. Code that appends in the same process notifies
+ * `appended` after the commit, which ends the wait of readers.
  */
 export function outboxImplementation(options: {
   pool: Pool;
   log: Logger;
   signer: EventSigner;
   appended?: Signal;
-  /** Age at which events may be removed once everybody has read them. */
+  /** Age at which events that all consumers have read are removed. */
   retentionMs?: number;
   trimEveryMs?: number;
 }): Implementation<OutboxDefinition> {

@@ -4,12 +4,12 @@ import { execute, type Pool } from '../postgres/pool';
 import { sql } from '../postgres/sql';
 import { counters } from '../telemetry/metrics';
 
-/** Something that came as an event and is not one that its publisher has signed. */
+/** A message without a valid signature of its publisher. */
 export interface RefusedEvent {
-  /** Where it was: topic, partition and offset, or the position in the outbox. With the consumer it is unique. */
+  /** Topic, partition and offset, or the position in the outbox. Unique per consumer. */
   source: string;
   why: 'no event' | 'not signed by its publisher';
-  /** What it says of itself; nothing of it is to be believed. */
+  /** Its headers or fields, which are not verified. */
   about: Readonly<Record<string, string>>;
   payload: Buffer;
 }
@@ -20,14 +20,14 @@ const refusals = counters({
   labels: ['consumer', 'why'],
 });
 
-/** Rows that are kept of each consumer; beyond, they are counted and logged only: one sender can send many. */
+/** Rows that are kept per consumer; further messages are only counted and logged: one sender can send many. */
 const rowsMax = 1_000;
 const payloadBytesMax = 4_096;
 const aboutLengthMax = 4_096;
 
 /**
- * Keeps what was refused, for a person to look at. Nothing else comes of it: no event waits behind it, no place of an
- * aggregate moves, and the real event, if there is one, is still taken from the outbox.
+ * Records messages that were refused, for an operator to examine. They have no other effect: no event waits behind them, no
+ * sequence number changes, and the genuine event, if there is one, is read from the outbox.
  */
 export async function recordRefused(
   pool: Pool,
@@ -50,7 +50,7 @@ export async function recordRefused(
   const [first] = refused;
   log.error(
     { consumer, source: first!.source, why: first!.why, count: refused.length },
-    'messages were refused that their publisher has not signed',
+    'messages without a valid signature of their publisher were refused',
   );
 }
 

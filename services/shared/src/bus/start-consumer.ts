@@ -1,12 +1,13 @@
 import type { Consumer, ConsumerOptions } from './consumer';
-import { startKafkaConsumer } from './kafka-consumer';
-import { startOutboxConsumer } from './outbox-consumer';
+import { KafkaConsumer } from './kafka-consumer';
+import { OutboxConsumer } from './outbox-consumer';
 
 /**
- * Applies the events of a source, each exactly once whatever is killed when: its effects, its entry in the inbox and
- * the consumer's place are one transaction. Any number of copies may run: reading the outbox one of them gets on at a
- * time, with Kafka they share its partitions.
+ * Applies the events of a source, each exactly once whatever crashes when: the effects of an event, its entry in the inbox
+ * and the move of the consumer's cursor are one transaction. Any number of copies may run: one at a time reads the outbox;
+ * with Kafka they share its partitions.
  */
 export function startConsumer(options: ConsumerOptions): Consumer {
-  return options.bus ? startKafkaConsumer({ ...options, bus: options.bus }) : startOutboxConsumer(options);
+  const { bus } = options;
+  return bus ? new KafkaConsumer({ ...options, bus }) : new OutboxConsumer(options);
 }

@@ -6,8 +6,9 @@ const isOwn = (request: unknown, caller: ServiceName): boolean =>
   `${(request as { consumer: string }).consumer}-`.startsWith(`${caller}-`);
 
 /**
- * An Outbox that only these services may read, each as a consumer of its own: one that is called like the service, or
- * begins with its name and a dash. Nobody is to move another's progress, for what all have read is removed.
+ * An Outbox that only these services may read, each as its own consumers: those with the name of the service, or with a
+ * name that begins with it and a dash. A service must not move the position of another one's consumer, because events that
+ * all consumers have read are removed.
  */
 export function readableBy(
   subscribers: readonly ServiceName[],

@@ -1,15 +1,15 @@
 import type { ServiceName } from '../trust/services';
 
 /**
- * What each service publishes, and so which topics there are in Kafka. A deploy step makes them (`npm run bus:topics`);
- * nothing else does. Topics of two services may share a name here: in Kafka the service's name is part of it.
+ * The topics of each service. In Kafka only a deploy step creates them (`npm run bus:topics`). Topics of two services may
+ * have the same name here: in Kafka the name of the service is part of it.
  */
 export const publishedTopics: Readonly<Record<string, readonly string[]>> = {
   data: ['usage', 'tasks'],
   blobs: ['usage'],
 };
 
-/** Who reads a topic, and so whom its events are signed for. */
+/** The readers of each topic, for whom its events are signed. */
 const subscribers: Readonly<Record<string, readonly ServiceName[]>> = {
   'data.usage': ['blobs', 'finance'],
   'data.tasks': ['tasks'],
@@ -20,12 +20,12 @@ export const subscribersOf = (service: string, topic: string): readonly ServiceN
   subscribers[`${service}.${topic}`] ?? [];
 
 /**
- * Partitions of every topic; the most copies of a consumer that can share it. Final: with another number a key would
- * move to another partition, and events of different aggregates with that key could overtake each other.
+ * Partitions of every topic; at most so many copies of a consumer can share it. Never change it: with another number a key
+ * would move to another partition, and events of different aggregates with that key could overtake each other.
  */
 export const topicPartitions = 6;
 
-/** The name that a service's topic has in Kafka. */
+/** The name of a service's topic in Kafka. */
 export function kafkaTopic(prefix: string, service: string, topic: string): string {
   return `${prefix}.${service}.${topic}`;
 }
@@ -37,10 +37,10 @@ export function kafkaTopics(prefix: string): string[] {
   );
 }
 
-/** A deploy step was left out. */
+/** The deploy step that creates topics has not run. */
 export class TopicsMissing extends Error {
   override readonly name = 'TopicsMissing';
   constructor(topics: readonly string[]) {
-    super(`Kafka has no topic ${topics.join(', ')}: npm run bus:topics makes it`);
+    super(`Kafka has no topic ${topics.join(', ')}: run npm run bus:topics`);
   }
 }

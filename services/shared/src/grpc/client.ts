@@ -19,19 +19,20 @@ import type { Implementation } from '../rpc/implementation';
 import { fromStatus } from '../rpc/status';
 import { maxRequestBytes } from '../mux/protocol';
 import { answerDeserializer } from '../mux/answer';
-import { openMuxClient, type MuxClient, type MuxClientCounts, type MuxClientOptions } from '../mux/client';
+import { Backoff, pause } from '../concurrency/backoff';
+import { MuxClient, type MuxClientCounts, type MuxClientOptions } from '../mux/client';
 import type { Call, Client } from '../rpc/types';
 
 /**
- * How a caller reaches a service: in the same process, or at a gRPC address: `host:port`, `dns:///name:port`, or several
- * addresses with commas between, see `grpcAddress`. Calls go to all copies in turn.
+ * How a client reaches a service: in the same process, or at a gRPC address: `host:port`, `dns:///name:port`, or several
+ * addresses separated by commas, see `grpcAddress`. Calls are balanced over all copies, round robin.
  */
 export type Target<D extends ServiceDefinition> = { implementation: Implementation<D> } | { address: string };
 
-/** Where a whole service is: at an address, or in this process (what its start gave as `implementations`). */
+/** The gRPC services of one process of ours: at an address, or in this process (`RunningService.implementations`). */
 export type ServiceTarget = { address: string } | { implementations: Implementation[] };
 
-/** How a caller reaches one gRPC service of a target. */
+/** How a client reaches one of these gRPC services. */
 export function targetOf<D extends ServiceDefinition>(target: ServiceTarget, definition: D): Target<D> {
   if ('address' in target) return target;
   const firstPath = (service: ServiceDefinition) => Object.values(service)[0]?.path;
@@ -42,26 +43,26 @@ export function targetOf<D extends ServiceDefinition>(target: ServiceTarget, def
 
 export interface ClientOptions {
   log: Logger;
-  /** `() => trust.towards(…)`, asked only for calls over the wire. Without it they are neither signed nor encrypted. */
+  /** `() => trust.towards(…)`, called only for calls over the network. Without it they are neither signed nor encrypted. */
   credentials?: () => CallCredentials;
   /**
-   * Methods that may be sent again when the service was UNAVAILABLE: reads, and calls that carry a ticket or an id
-   * of their own. Everything else is sent again only as long as no copy has taken it.
+   * Idempotent methods, which are retried when the service was UNAVAILABLE: reads, and calls with a ticket or an id of their
+   * own. All others are retried only if no copy of the service has accepted the call.
    */
   repeatable?: readonly string[];
-  /** Methods whose calls are small and many: over the wire they travel together on one stream, see stream.ts. */
-  streamed?: readonly string[];
-  stream?: MuxClientOptions;
+  /** Methods whose calls are small and many: over the network they are multiplexed on one stream, see mux/. */
+  multiplexed?: readonly string[];
+  mux?: MuxClientOptions;
 }
 
 export interface OpenClient<D extends ServiceDefinition> {
   client: Client<D>;
-  /** What is under way on the streams; undefined without any. */
-  streamCounts(): MuxClientCounts | undefined;
+  /** What the multiplexer has under way; undefined without multiplexed methods. */
+  muxCounts(): MuxClientCounts | undefined;
   close(): void;
 }
 
-/** The typed client of a service. Errors are ServiceErrors, deadlines hold, whichever way the service is reached. */
+/** The typed client of a service. Errors are ServiceErrors and deadlines are enforced on either transport. */
 export function openClient<D extends ServiceDefinition>(
   definition: D,
   target: Target<D>,
@@ -73,19 +74,19 @@ export function openClient<D extends ServiceDefinition>(
   for (const [name, method] of Object.entries(definition)) {
     const functionName = name[0]!.toLowerCase() + name.slice(1);
     const send = transport.method(functionName, method);
-    const maySendAgain = options.repeatable?.includes(functionName) ? isUnavailable : isNotTaken;
-    client[functionName] = repeated(send, maySendAgain);
+    const isRetryable = options.repeatable?.includes(functionName) ? isUnavailable : isNotAccepted;
+    client[functionName] = withRetries(send, isRetryable);
   }
   return {
     client: client as Client<D>,
-    streamCounts: () => transport.streamCounts?.(),
+    muxCounts: () => transport.muxCounts?.(),
     close: () => transport.close(),
   };
 }
 
 interface Transport {
   method(name: string, method: MethodDefinition<unknown, unknown>): AnyHandler;
-  streamCounts?(): MuxClientCounts;
+  muxCounts?(): MuxClientCounts;
   close(): void;
 }
 
@@ -101,47 +102,47 @@ function direct(implementation: Implementation, log: Logger): Transport {
   };
 }
 
-/** The same as grpc-js writes it. */
+/** The address in the syntax of grpc-js. */
 function channelTarget(address: string): string {
   return /^[\d.:]+,/.test(address) ? `ipv4:${address}` : address;
 }
 
-function wire(addresses: string, { streamed = [], stream, ...options }: ClientOptions): Transport {
+function wire(addresses: string, { multiplexed = [], mux: muxOptions, ...options }: ClientOptions): Transport {
   const own = options.credentials?.();
   const address = channelTarget(addresses);
   const channelOptions = {
     'grpc.max_receive_message_length': messageBytesMax,
     'grpc.max_send_message_length': messageBytesMax,
     'grpc.initial_reconnect_backoff_ms': 50,
-    // A copy that comes back is soon used, also before the next one goes.
+    // So that a copy that has restarted is used again before the next one restarts.
     'grpc.max_reconnect_backoff_ms': 500,
     'grpc.keepalive_time_ms': 30_000,
     'grpc.service_config': JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] }),
-    // Names are looked up when a connection is lost, at most as often as this: the copies may be others by then.
+    // Names are resolved again when a connection is lost, because the copies may have changed, but no more often than this.
     'grpc.dns_min_time_between_resolutions_ms': 2_000,
   };
   const connection = new GrpcClient(address, own?.channel ?? credentials.createInsecure(), channelOptions);
-  const streams =
-    streamed.length > 0 ? openMuxClient(address, channelOptions, messageBytesMax, stream, own) : undefined;
+  const mux =
+    multiplexed.length > 0 ? new MuxClient(address, channelOptions, messageBytesMax, muxOptions, own) : undefined;
   return {
     method: (name, method) =>
       measuredCalls(
         method.path,
-        streams && streamed.includes(name)
-          ? carried(streams, connection, method, own)
+        mux && multiplexed.includes(name)
+          ? multiplexedMethod(mux, connection, method, own)
           : (request: unknown, call: Call) => unary(connection, method, request, appOf(request), call, own),
       ),
-    ...(streams && { streamCounts: () => streams.counts() }),
+    ...(mux && { muxCounts: () => mux.counts() }),
     close: () => {
-      streams?.close();
+      mux?.close();
       connection.close();
     },
   };
 }
 
-/** A call on a stream, unless its request is too large for that or the service knows no streams. */
-function carried(
-  streams: MuxClient,
+/** Calls through the multiplexer, or unary ones where the request is too large or the server does not implement it. */
+function multiplexedMethod(
+  mux: MuxClient,
   connection: GrpcClient,
   method: MethodDefinition<unknown, unknown>,
   own: CallCredentials | undefined,
@@ -151,9 +152,8 @@ function carried(
   return async (request, call) => {
     const bytes = method.requestSerialize(request);
     const app = appOf(request);
-    if (bytes.length > maxRequestBytes || streams.unsupported())
-      return unary(connection, encoded, bytes, app, call, own);
-    const answer = await streams.send(method.path, bytes, app, call);
+    if (bytes.length > maxRequestBytes || mux.isUnsupported()) return unary(connection, encoded, bytes, app, call, own);
+    const answer = await mux.send(method.path, bytes, app, call);
     return deserialize(answer);
   };
 }
@@ -190,21 +190,21 @@ function unary(
   });
 }
 
-const cutOff = 'The service was cut off before it had answered';
+const cutOff = 'The connection to the service was closed before it had answered';
 
-/** A server that ends its connections resets their streams with CANCEL, which is not the caller's own cancellation. */
+/** A server that closes its connections resets their streams with CANCEL, which is not a cancellation by the caller. */
 function isCutOff(error: GrpcError, call: Call): boolean {
   return error.code === status.CANCELLED && !call.signal.aborted && error.details === 'Call cancelled';
 }
 
 const isUnavailable = (error: ServiceError): boolean => error.code === 'UNAVAILABLE';
 
-/** How grpc-js reports that a call was never sent … */
+/** How grpc-js reports a call that was never sent … */
 const notSent = /^(round_robin: )?No connection established|^Name resolution failed/;
-/** … and REFUSED_STREAM: a server that is stopping, or closing the connection for its age, did not look at it. */
+/** … and REFUSED_STREAM: a server that is stopping, or closing the connection because of its age, has not read the call. */
 const refused = /^Stream refused by server/;
 
-/** What grpc-js reports of a call for which there was no service. */
+/** The details that grpc-js gives for an UNAVAILABLE service. */
 function detailsOf({ code, cause }: ServiceError): string {
   if (code !== 'UNAVAILABLE' || !(cause instanceof Error)) return '';
   return (cause as Partial<GrpcError>).details ?? '';
@@ -212,36 +212,39 @@ function detailsOf({ code, cause }: ServiceError): string {
 
 const isRefused = (error: ServiceError): boolean => refused.test(detailsOf(error));
 
-/** Nobody can have done anything about the call. */
-const isNotTaken = (error: ServiceError): boolean => isRefused(error) || notSent.test(detailsOf(error));
+/** No server can have executed the call. */
+const isNotAccepted = (error: ServiceError): boolean => isRefused(error) || notSent.test(detailsOf(error));
 
-/** A call is sent again for so long, several times as long as a copy that has come back may go unnoticed, … */
-const patienceMs = 2_500;
-/** … and at least so often, however slow everything is. */
+/** How long a call is retried, several times as long as it takes to notice a copy that has restarted, … */
+const retryForMs = 2_500;
+/** … and at least how often, on however slow a machine. */
 const attemptsMin = 8;
+const retryDelay = { firstMs: 50, maxMs: 500 };
 
 /**
- * Sends again what failed so that it may be, with growing, jittered pauses: a refused call until its deadline, because
- * a server is there and takes it on its next connection, any other only as long as `patienceMs`.
+ * Retries calls that failed with a retryable error: those that a stopping server refused until their deadline, because
+ * the next connection will reach a server that accepts them; all others for `retryForMs`.
  */
-function repeated(send: AnyHandler, maySendAgain: (error: ServiceError) => boolean): AnyHandler {
+function withRetries(send: AnyHandler, isRetryable: (error: ServiceError) => boolean): AnyHandler {
   return async (request, call) => {
-    let patientUntilMs: number | undefined;
+    let backoff: Backoff | undefined;
+    let retryUntilMs: number | undefined;
     let failures = 0;
-    for (let attempt = 1; ; attempt++) {
+    for (;;) {
       try {
         return await send(request, call);
       } catch (error) {
-        if (!(error instanceof ServiceError) || !maySendAgain(error)) throw error;
+        if (!(error instanceof ServiceError) || !isRetryable(error)) throw error;
+        backoff ??= new Backoff(retryDelay);
         const nowMs = Date.now();
-        const pauseMs = Math.random() * Math.min(500, 25 * 2 ** attempt);
-        let isEnough = false;
+        const retryAtMs = nowMs + backoff.nextMs();
+        let isExhausted = false;
         if (!isRefused(error)) {
-          patientUntilMs ??= nowMs + patienceMs;
-          isEnough = ++failures >= attemptsMin && nowMs + pauseMs >= patientUntilMs;
+          retryUntilMs ??= nowMs + retryForMs;
+          isExhausted = ++failures >= attemptsMin && retryAtMs >= retryUntilMs;
         }
-        if (isEnough || call.signal.aborted || nowMs + pauseMs >= call.deadlineMs) throw error;
-        await new Promise((resolve) => setTimeout(resolve, pauseMs));
+        if (isExhausted || call.signal.aborted || retryAtMs >= call.deadlineMs) throw error;
+        await pause(retryAtMs - nowMs);
       }
     }
   };

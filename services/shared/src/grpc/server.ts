@@ -16,38 +16,39 @@ import { runHandler, type AnyHandler } from '../rpc/call';
 import { toStatus } from '../rpc/status';
 import { muxDefinition } from '../mux/protocol';
 import { partsSerializer } from '../mux/answer';
-import { createMuxServer, type MuxMethod, type MuxServerCounts } from '../mux/server';
+import { MuxServer, type MuxServerCounts } from '../mux/server';
+import type { MuxMethod } from '../mux/session';
 import type { Call } from '../rpc/types';
 import { messageBytesMax } from './message-size';
 
 /**
- * Age at which a connection is given up in favour of a new one: when it goes, callers look again where the copies of
- * the service are, so that a copy that has come gets its share. What is under way goes on over the old one.
+ * Age at which a connection is closed in favour of a new one: clients then resolve the addresses of the service again, so
+ * that a new copy gets its share. Calls under way finish on the old connection.
  */
 const connectionAgeMs = 5 * 60_000;
-/** Longer than any call, and than a stream goes on before it is renewed. */
+/** Longer than any call, and than the age at which a stream is renewed. */
 const connectionAgeGraceMs = 10 * 60_000;
-/** For a caller that sets no deadline. */
+/** For a client that sets no deadline. */
 const defaultDeadlineMs = 30_000;
 
 export interface GrpcServer {
-  /** host:port, with the port that was really taken. */
+  /** host:port, with the actual port. */
   address: string;
-  /** What is under way on streams, see stream.ts. */
-  streamCounts(): MuxServerCounts;
+  /** What the multiplexer has under way, see mux/. */
+  muxCounts(): MuxServerCounts;
   stop(): Promise<void>;
 }
 
 export interface ServerOptions {
-  /** Time that calls under way have to finish when the server stops. */
+  /** How long calls under way may take to finish when the server stops. */
   drainTimeoutMs?: number;
-  /** What tests shorten. */
+  /** For tests. */
   connectionAgeMs?: number;
 }
 
 /**
- * Serves implementations on `listen` (host:port, 0 for any free port), with `trust` only to those who may call them.
- * Without it everybody may, unencrypted: that is for tests of what goes over the wire, services always have it.
+ * Serves implementations on `listen` (host:port, 0 for any free port), with `trust` only to authorized callers. Without
+ * it everybody may call everything, unencrypted: that is for tests of the transport, services always have it.
  */
 export async function startServer(
   listen: string,
@@ -56,9 +57,9 @@ export async function startServer(
   trust?: ServerTrust,
   options: ServerOptions = {},
 ): Promise<GrpcServer> {
-  const admitted = trust && createAuthorization(trust.guard, implementations, muxDefinition.Stream.path);
+  const authorization = trust && createAuthorization(trust.guard, implementations, muxDefinition.Stream.path);
   const server = new Server({
-    ...(admitted && { interceptors: [admitted.interceptor] }),
+    ...(authorization && { interceptors: [authorization.interceptor] }),
     'grpc.max_receive_message_length': messageBytesMax,
     'grpc.max_send_message_length': messageBytesMax,
     'grpc.keepalive_time_ms': 30_000,
@@ -66,9 +67,9 @@ export async function startServer(
     'grpc.max_connection_age_grace_ms': connectionAgeGraceMs,
   });
   for (const implementation of implementations)
-    server.addService(implementation.definition, unary(implementation, log, admitted));
-  const streams = createMuxServer(carriedMethods(implementations, admitted), messageBytesMax, log, admitted);
-  server.addService(muxDefinition, streams.handlers);
+    server.addService(implementation.definition, unary(implementation, log, authorization));
+  const mux = new MuxServer(muxMethods(implementations, authorization), messageBytesMax, log, authorization);
+  server.addService(muxDefinition, mux.handlers);
   const port = await new Promise<number>((resolve, reject) => {
     server.bindAsync(listen, trust?.credentials ?? ServerCredentials.createInsecure(), (error, bound) =>
       error ? reject(new StartError(`Cannot listen on ${listen} (LISTEN): ${error.message}`)) : resolve(bound),
@@ -76,26 +77,26 @@ export async function startServer(
   });
   return {
     address: `${listen.slice(0, listen.lastIndexOf(':'))}:${port}`,
-    streamCounts: () => streams.counts(),
+    muxCounts: () => mux.counts(),
     stop: () => {
       const stopped = stop(server, options.drainTimeoutMs ?? 5_000);
-      // In this order, so that callers open their next stream on a connection that is not about to go.
-      streams.goAway();
+      // After the server has stopped accepting streams, so that clients open their next one on another connection.
+      mux.goAway();
       return stopped;
     },
   };
 }
 
-/** Every method can be called through a stream; which ones are, the caller decides. */
-function carriedMethods(
+/** Every method can be called through the multiplexer; clients choose which are. */
+function muxMethods(
   implementations: readonly Implementation[],
-  admitted: Authorization | undefined,
+  authorization: Authorization | undefined,
 ): Map<string, MuxMethod> {
   const methods = new Map<string, MuxMethod>();
   for (const implementation of implementations) {
     for (const [name, method] of Object.entries(implementation.definition)) {
       methods.set(method.path, {
-        handler: handlerOf(implementation, name, method.path, admitted),
+        handler: handlerOf(implementation, name, method.path, authorization),
         deserialize: method.requestDeserialize,
         serialize: partsSerializer(method),
       });
@@ -108,15 +109,15 @@ function handlerOf(
   { handlers, limits = {} }: Implementation,
   name: string,
   path: string,
-  admitted: Authorization | undefined,
+  authorization: Authorization | undefined,
 ): AnyHandler {
   const functionName = name[0]!.toLowerCase() + name.slice(1);
   const handler = (handlers as Record<string, AnyHandler>)[functionName];
   if (!handler) throw new Error(`no handler for ${path}`);
   const limit = limits[functionName];
-  if (!admitted || !limit) return handler;
+  if (!authorization || !limit) return handler;
   return async (request, call) => {
-    if (!call.caller || !limit(request, call.caller)) throw admitted.deny(call.caller, path);
+    if (!call.caller || !limit(request, call.caller)) throw authorization.deny(call.caller, path);
     return handler(request, call);
   };
 }
@@ -124,17 +125,17 @@ function handlerOf(
 function unary(
   implementation: Implementation,
   log: Logger,
-  admitted: Authorization | undefined,
+  authorization: Authorization | undefined,
 ): UntypedServiceImplementation {
   const served: UntypedServiceImplementation = {};
   for (const [name, method] of Object.entries(implementation.definition)) {
-    const handler = handlerOf(implementation, name, method.path, admitted);
+    const handler = handlerOf(implementation, name, method.path, authorization);
     served[name] = (call: ServerUnaryCall<unknown, unknown>, answer: sendUnaryData<unknown>) => {
-      const admittedHandler: AnyHandler = (request, within) => {
-        if (admitted) within.caller = admitted.callerOf(call.metadata, request, method.path);
+      const authorized: AnyHandler = (request, within) => {
+        if (authorization) within.caller = authorization.callerOf(call.metadata, request, method.path);
         return handler(request, within);
       };
-      runHandler(admittedHandler, call.request, incomingCall(call), log, method.path).then(
+      runHandler(authorized, call.request, incomingCall(call), log, method.path).then(
         (response) => answer(null, response),
         (error: ServiceError) => answer(toStatus(error)),
       );
@@ -155,12 +156,12 @@ function incomingCall(call: ServerUnaryCall<unknown, unknown>): Call {
   };
 }
 
-/** Takes no new connections and calls, sends callers elsewhere, and waits for what is under way. */
+/** Refuses new connections and calls, and waits for calls under way. */
 function stop(server: Server, drainTimeoutMs: number): Promise<void> {
   return new Promise((resolve) => {
     const cutOff = setTimeout(() => {
       server.forceShutdown();
-      // Its callback would wait for a peer that never closes its end of a connection.
+      // Not in its callback, which would wait for a peer that never closes its end of a connection.
       resolve();
     }, drainTimeoutMs);
     server.tryShutdown(() => {

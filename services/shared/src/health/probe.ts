@@ -1,4 +1,4 @@
-/** What a look at something found: what it answered or failed with, or that it is late. */
+/** The result of a probe: an answer, a failure, or that there is no answer yet. */
 export type Look<T> = { latencyMs: number } & (
   | { state: 'answered'; value: T }
   | { state: 'failed' }
@@ -8,9 +8,9 @@ export type Look<T> = { latencyMs: number } & (
 );
 
 export interface ProbeLimits {
-  /** A look takes no longer than this. */
+  /** How long a call of `look` waits for an answer. */
   answerMs: number;
-  /** How long there may be no answer. */
+  /** How long there may be no answer before the probe is overdue. */
   overdueMs: number;
 }
 
@@ -20,20 +20,20 @@ interface Attempt<T> {
   isSettled: boolean;
 }
 
-/** Looks that are further apart than this do not make one time of silence. */
+/** A probe that was not called for this long starts afresh. */
 const gapMaxMs = 60_000;
 
 /**
- * Asks something for its state, once at a time. Slow is not dead: an answer that is not there in time is late, and
- * goes on being waited for in the next looks. Only after `overdueMs` without any answer is it given up and asked anew.
- * Times are on the monotonic clock.
+ * Calls a check, one call at a time. Slow is not dead: an answer that does not arrive in time is late, and the next `look`
+ * waits for the same call. Only after `overdueMs` without any answer is the call abandoned and repeated. Times are on the
+ * monotonic clock.
  */
 export class Probe<T> {
   private attempt: Attempt<T> | undefined;
   private lateSinceMs: number | undefined;
   private lookedMs = -Infinity;
 
-  /** An error of `ask` of which `isTimeout` is true is no answer either. */
+  /** An error for which `isTimeout` is true does not count as an answer. */
   constructor(
     private readonly ask: () => Promise<T>,
     private readonly limits: ProbeLimits,
@@ -58,7 +58,7 @@ export class Probe<T> {
     return { state: latencyMs >= overdueMs ? 'overdue' : 'late', latencyMs };
   }
 
-  /** Its result is undefined when it has timed out. */
+  /** The result is undefined after a timeout. */
   private begin(startedMs: number): Attempt<T> {
     const latencyMs = () => {
       attempt.isSettled = true;

@@ -3,16 +3,16 @@ import { ServiceError } from '../errors';
 import type { Logger } from '../logger';
 import { addSource, gauges, type Sample } from '../telemetry/metrics';
 
-/** What needs room: the database of a service, or the bytes of blobs. */
+/** What stores data: the database of a service, or the object store. */
 export type Volume = 'database' | 'objects';
 
 export const storageFullReason = 'STORAGE_FULL';
 
 const monitors = new Set<StorageMonitor>();
-/** Those that are full; one line of the log is for all volumes of a process, which are often on one disk. */
+/** Those that are full. One log line covers all volumes of a process, which are often on one disk. */
 const full = new Set<StorageMonitor>();
 
-/** The error of a write for which there is no room. The monitors of the volume find out whether that lasts. */
+/** The error of a write for which there was no space. Makes the monitors of the volume check it. */
 export function storageFull(volume: Volume, cause?: unknown): ServiceError {
   for (const monitor of monitors) if (monitor.volume === volume) monitor.suspect();
   return new ServiceError('RESOURCE_EXHAUSTED', storageFullReason, 'The storage is full', { cause });
@@ -26,11 +26,11 @@ export interface StorageOptions {
   service: string;
   volume: Volume;
   log: Logger;
-  /** Takes some room and gives it back. Throws STORAGE_FULL where there is none. */
+  /** Allocates some space and frees it again. Throws STORAGE_FULL if there is none. */
   probe: () => Promise<void>;
-  /** Where the volume is, when it is on this machine; then writes are refused before the disk is quite full. */
+  /** The directory of a volume on this machine; then writes are refused before the disk is full. */
   directory?: string | undefined;
-  /** Room that is left to what must go on when writes are refused. */
+  /** Space that is reserved for what must continue while writes are refused. */
   reserveBytes: number;
 }
 
@@ -44,11 +44,11 @@ const fullGauge = gauges({
   labels: ['service', 'volume'],
 });
 
-/** Knows whether there is room for writes: by the free bytes of a local disk, and by writes that failed. */
+/** Detects a full volume by the free bytes of a local disk and by writes that fail. */
 export class StorageMonitor {
   readonly volume: Volume;
   private isSuspected = false;
-  private looking: Promise<void> | undefined;
+  private checking: Promise<void> | undefined;
   private watching: NodeJS.Timeout | undefined;
   private readonly unobserve: () => void;
 
@@ -64,7 +64,7 @@ export class StorageMonitor {
     return full.has(this);
   }
 
-  /** Throws STORAGE_FULL as long as there is no room. */
+  /** Throws STORAGE_FULL while the volume is full. */
   refuseWhenFull(): void {
     if (this.isFull) throw new ServiceError('RESOURCE_EXHAUSTED', storageFullReason, 'The storage is full');
   }
@@ -74,46 +74,46 @@ export class StorageMonitor {
     return this.isFull ? { status: 'UNHEALTHY', message, servesReads: true } : { status: 'HEALTHY' };
   }
 
-  /** A write has failed for want of room. */
+  /** A write has failed because there was no space. */
   suspect(): void {
     if (this.isFull || this.isSuspected) return;
     this.isSuspected = true;
-    void this.look();
+    void this.check();
   }
 
-  /** Resolves when nothing is under way any more. */
+  /** Resolves when no check is under way any more. */
   async stop(): Promise<void> {
     clearInterval(this.watching);
     monitors.delete(this);
     this.unobserve();
-    await this.looking;
+    await this.checking;
     this.settle(false, undefined);
   }
 
   private watch(everyMs: number): void {
     clearInterval(this.watching);
-    this.watching = setInterval(() => void this.look(), everyMs).unref();
+    this.watching = setInterval(() => void this.check(), everyMs).unref();
   }
 
-  private look(): Promise<void> {
-    return (this.looking ??= this.lookOnce().finally(() => {
-      this.looking = undefined;
-      // Also what failed meanwhile: the next write that fails begins another look.
+  private check(): Promise<void> {
+    return (this.checking ??= this.checkOnce().finally(() => {
+      this.checking = undefined;
+      // Also what failed meanwhile: the next write that fails starts another check.
       this.isSuspected = false;
     }));
   }
 
-  private async lookOnce(): Promise<void> {
+  private async checkOnce(): Promise<void> {
     const { directory, reserveBytes, probe } = this.options;
     const space = directory === undefined ? undefined : await spaceOf(directory);
-    // Twice the reserve, so that it does not change with every write.
+    // Twice the reserve (hysteresis), so that it does not change with every write.
     if (space && space.freeBytes < (this.isFull ? 2 : 1) * reserveBytes) return this.settle(true, space.freeBytes);
     if (!this.isFull && !this.isSuspected) return;
     try {
       await probe();
       this.settle(false, space?.freeBytes);
     } catch (error) {
-      // What else is wrong says nothing about room; then a disk that can be seen decides.
+      // Other errors tell nothing about space; then the free bytes of a local disk decide.
       if (isStorageFull(error)) this.settle(true, space?.freeBytes);
       else if (space) this.settle(false, space.freeBytes);
     }
@@ -161,7 +161,7 @@ const sizeFamilies = [
   },
 ];
 
-/** Undefined where it cannot be seen. */
+/** Undefined if it cannot be read. */
 async function spaceOf(directory: string): Promise<{ freeBytes: number; sizeBytes: number } | undefined> {
   const found = await statfs(directory).catch(() => undefined);
   return found && { freeBytes: found.bavail * found.bsize, sizeBytes: found.blocks * found.bsize };

@@ -1,4 +1,4 @@
-/** The bytes that JSON's grammar is made of. */
+/** The bytes of JSON's grammar. */
 export const TAB = 0x09;
 export const LINE_FEED = 0x0a;
 export const CARRIAGE_RETURN = 0x0d;
@@ -31,12 +31,12 @@ export function sameBytes(bytes: Buffer, at: number, other: Buffer, otherAt: num
 
 /** The value of the string between two quotes, validated before: from `start` up to, without it, `end`. */
 export function decodeString(bytes: Buffer, start: number, end: number, escaped: boolean): string {
-  // Escapes have been validated by now, so the native parser can only agree.
+  // The escapes have been validated, so the native parser accepts them.
   if (escaped) return JSON.parse(bytes.toString('utf8', start - 1, end + 1)) as string;
   return bytes.toString('utf8', start, end);
 }
 
-/** A hash of a key's UTF-8 bytes: the one that the reader makes of each key while it passes over it. */
+/** A hash of a key's UTF-8 bytes, the same one that the scanner computes for each key. */
 export function hashKey(text: Buffer): number {
   let hash = 0;
   for (const byte of text) hash = (Math.imul(hash, 31) + byte) | 0;

@@ -5,12 +5,12 @@ import { JsonNumber } from './value';
 
 /** Levels of objects and arrays in a document; its own object is the first. */
 export const documentDepthMax = 64;
-/** Bytes of a document's text as it came. */
+/** Bytes of a document's text as received. */
 export const documentSizeMaxBytes = 1024 * 1024;
 /** Characters (code points) of an id. */
 export const documentIdLengthMax = 256;
 
-/** Where a value stands: from byte `start` up to, without it, byte `end` of the buffer that was read. */
+/** The bytes of a value: from `start` up to, but without, `end` of the buffer that was read. */
 export interface Extent {
   readonly start: number;
   readonly end: number;
@@ -20,7 +20,7 @@ export interface Capture extends Extent {
   readonly type: JsonType;
 }
 
-/** The watched paths as a tree of steps; made by compileWatch, once for each set of paths. */
+/** The watched paths as a tree of steps; compiled once for each set of paths. */
 export interface WatchTree {
   readonly root: WatchNode;
   readonly pathCount: number;
@@ -36,17 +36,17 @@ interface WatchNode {
 }
 
 export interface ScannedDocument extends Extent {
-  /** The id as it will be stored: a string as decoded, a number as its text; null where there is none. */
+  /** The id as it will be stored: a decoded string, or the text of a number; null if there is none. */
   readonly id: string | null;
-  /** How the text gives the id. */
+  /** The type of the id in the text. */
   readonly idType: 'string' | 'number' | 'null' | 'missing';
-  /** Where the value of the key `id` stands; undefined where the key is missing. */
+  /** The value of the key `id`; undefined if it is missing. */
   readonly idExtent: Extent | undefined;
   /** Whether the top-level `deleted` is literally true. */
   readonly deleted: boolean;
-  /** Just after the opening brace, where members can be spliced in. */
+  /** The offset after the opening brace, where members can be inserted. */
   readonly bodyStart: number;
-  /** Whether the object has no members, so that nothing has to follow what is spliced in. */
+  /** Whether the object has no members, so that no comma must follow inserted ones. */
   readonly empty: boolean;
   /** For each watched path, in the order of compileWatch, the value's type and extent; undefined where it is missing. */
   readonly captures: readonly (Capture | undefined)[];
@@ -93,9 +93,8 @@ export function compileWatch(paths: readonly (readonly string[])[]): WatchTree {
 }
 
 /**
- * Reads and validates the document that the reader stands at, in one pass. Throws JsonError: what the reader refuses,
- * and NOT_AN_OBJECT, TOO_DEEP, TOO_LARGE, INVALID_ID. A text that was stored already may be larger than one that
- * comes, by the id and the defaults that it was given.
+ * Reads and validates the next document in one pass. Throws JsonError: those of the reader, and NOT_AN_OBJECT, TOO_DEEP,
+ * TOO_LARGE, INVALID_ID. Pass a larger `sizeMaxBytes` for stored text, which has an id and defaults in addition.
  */
 export function readDocument(
   reader: JsonReader,
@@ -213,9 +212,9 @@ function stringAt(buffer: Buffer, extent: Extent): string {
 }
 
 /**
- * The document's own text, its bytes unchanged but for what has to be added: an id where the text has none, or has
- * null, a number or another id than the given one, and `defaults`, which must be of top-level fields that are missing.
- * What is added stands at one place, after the opening brace. Without `id` the document's own one is meant.
+ * The text of a document, unchanged except for additions: an id where the text has none, or null, a number or another id
+ * than the given one, and `defaults` of missing top-level fields. Additions are inserted after the opening brace. `id`
+ * defaults to the document's own.
  */
 export function spliceText(
   buffer: Buffer,
@@ -230,7 +229,7 @@ export function spliceText(
     else replaced = document.idExtent;
   }
   for (const { key, jsonText } of added.defaults) {
-    // The id has rules of its own; a second one would make the text one that Postgres reads differently.
+    // The id is handled above; with a second one Postgres would read the text differently.
     if (key !== 'id') members.push(`${JSON.stringify(key)}:${jsonText}`);
   }
   if (members.length === 0 && replaced === undefined) return buffer.subarray(document.start, document.end);

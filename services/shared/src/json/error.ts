@@ -1,4 +1,4 @@
-/** Why a JSON text was refused. Everything but MALFORMED names one rule, so that a caller can answer with its own text. */
+/** Why a JSON text was refused. All but MALFORMED stand for one rule each, so that a caller can use its own message. */
 export type JsonErrorReason =
   | 'MALFORMED'
   | 'INVALID_UTF8'
@@ -16,8 +16,8 @@ export type JsonErrorReason =
   | 'INVALID_SELECT';
 
 /**
- * A JSON text, or a value in it, that is refused. `offset` counts bytes from the start of the buffer, `message` is
- * for a person, and `path` says where in the value it happened (`data[3].address.city`; undefined at its root).
+ * A JSON text, or a value in it, was refused. `offset` is in bytes from the start of the buffer, `message` is for a person,
+ * and `path` is that of the value (`data[3].address.city`; undefined at the root).
  */
 export class JsonError extends Error {
   override readonly name = 'JsonError';

@@ -6,7 +6,7 @@ interface Entry<T> {
   readonly value: T;
 }
 
-/** What is known about some keys, looked up by the key that a reader stands at, without making a string of it. */
+/** Values by key, looked up by the current key of a reader without decoding it. */
 export class KeyTable<T> {
   private readonly entriesByHash = new Map<number, Entry<T>[]>();
 

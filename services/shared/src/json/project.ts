@@ -90,7 +90,7 @@ function compileNode(node: SelectNode): Projection {
   const kinds = [...fields.values()];
   const { keep } = node;
   if (keep !== undefined) {
-    // The whole field is named, and parts of it beside: they must want the same.
+    // The field is named as a whole and in part: both must agree.
     if (kinds.some((kind) => keepsNamed(kind) !== keep)) throw mixed(node);
     return keep ? 'all' : 'none';
   }
@@ -128,9 +128,9 @@ function invalidSelect(path: string, message: string): JsonError {
 }
 
 /**
- * The selected parts of a record, in the record's order, keys and values in the text that they have there. A field
- * that is missing is left out, and so is an object of which only missing fields were asked for. An element kept by
- * its index becomes a member with that name (`tags.0` gives `{"tags":{"0":…}}`).
+ * The selected parts of a record, in its order and in its text. A missing field is omitted, and so is an object of which
+ * only missing fields are selected. An array element that is selected by its index becomes a member with that name
+ * (`tags.0` gives `{"tags":{"0":…}}`).
  */
 export function project(text: string, projection: Projection): string;
 export function project(text: Buffer, projection: Projection): Buffer;
@@ -147,7 +147,7 @@ export function project(text: Buffer | string, projection: Projection): Buffer |
   return typeof text === 'string' ? output.take().toString() : output.take();
 }
 
-/** Writes what is kept of the next value, and says whether anything of it is. */
+/** Writes the selected part of the next value; returns whether there is any. */
 function projectValue(reader: JsonReader, projection: Projection, output: Output): boolean {
   const type = reader.peekType();
   const isLevel = typeof projection === 'object';

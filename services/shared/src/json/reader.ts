@@ -23,7 +23,7 @@ import { SeenKeys } from './seen-keys';
 
 export type JsonType = 'object' | 'array' | 'string' | 'number' | 'boolean' | 'null';
 
-/** Deeper limits are refused: the reader calls itself once for each level. */
+/** The largest limit of depth: the reader recurses once per level. */
 const readerDepthMax = 1000;
 /** Characters of a path that an error shows. */
 const pathLengthMax = 200;
@@ -35,19 +35,19 @@ const FALSE = Buffer.from('false');
 const NULL = Buffer.from('null');
 
 /**
- * A strict reader of RFC 8259 over the raw bytes of one text. The caller pulls: it asks for the type of the next
- * value and reads, skips or enters it. Whatever way a value is taken, all of it is validated: the rules of the
- * grammar, valid UTF-8 without U+0000 and lone surrogates, depth, keys twice in one object, the key `__proto__`, and
- * the bounds of numbers. What it accepts, Postgres accepts as jsonb.
+ * A strict pull parser of RFC 8259 over the raw bytes of one text: the caller peeks at the type of the next value, and
+ * reads, skips or enters it. In every case the whole value is validated: the grammar, UTF-8 without U+0000 and lone
+ * surrogates, depth, duplicate keys, the key `__proto__`, and the bounds of numbers. Postgres accepts as jsonb what it
+ * accepts.
  *
- * Every method throws JsonError; after that the reader is of no further use.
+ * Every method may throw a JsonError; the reader must not be used after it.
  */
 export class JsonReader extends JsonScanner {
-  /** Objects and arrays entered and not left yet. */
+  /** Objects and arrays that are open. */
   depth = 0;
-  /** Most levels that `depth` may reach. A caller may move it on its way, for limits that count from a value inside. */
+  /** The largest `depth`. A caller may change it while reading, for limits relative to a nested value. */
   maxDepth: number;
-  // One entry for each level, kept when a level is left so that nothing is allocated for its next use.
+  // One entry per level, reused, so that nothing is allocated.
   private readonly isObjectAt: boolean[] = [false];
   private readonly countAt: number[] = [0];
   private readonly keyStartAt: number[] = [0];

@@ -28,12 +28,12 @@ stopsString[BACKSLASH] = 1;
 const isSimpleEscape = new Uint8Array(256);
 for (const byte of Buffer.from('"\\/bfnrt')) isSimpleEscape[byte] = 1;
 
-/** What peekByte answers where nothing is left. */
+/** Returned by peekByte at the end of the text. */
 export const END = -1;
 
 /**
- * The tokens of JSON over the raw bytes of one text: each is validated whole by one look at every byte. What stands
- * around a token is the reader's matter.
+ * Scans the tokens of JSON in the raw bytes of one text, and validates each completely in one pass. The grammar above tokens
+ * is the reader's.
  */
 export abstract class JsonScanner {
   /** Offset of the next byte to read. After a value it is where the value ends. */
@@ -50,7 +50,7 @@ export abstract class JsonScanner {
 
   constructor(readonly bytes: Buffer) {}
 
-  /** Where the scanner stands in the value, for errors; empty at its root. */
+  /** The current path, for errors; empty at the root. */
   protected abstract path(): string;
 
   /** The current key, decoded. Valid from nextMember() until the member's value is taken. */
@@ -58,7 +58,7 @@ export abstract class JsonScanner {
     return decodeString(this.bytes, this.keyStart, this.keyEnd, this.keyEscaped);
   }
 
-  /** Throws a JsonError that carries the place where the reader stands: its offset and path. */
+  /** Throws a JsonError with the current offset and path. */
   fail(reason: JsonErrorReason, message: string): never {
     const path = this.path();
     throw new JsonError(reason, this.position, message, path === '' ? undefined : path);
@@ -100,7 +100,7 @@ export abstract class JsonScanner {
     }
   }
 
-  /** Like scanString, and hashes the key on the way. */
+  /** Like scanString, and computes the hash of the key. */
   protected scanKey(): void {
     const { bytes } = this;
     const length = bytes.length;

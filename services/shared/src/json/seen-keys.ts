@@ -1,18 +1,18 @@
 import { decodeString, sameBytes } from './bytes';
 
-/** Up to so many keys of one object are compared with each other; beyond, a Set is cheaper. */
+/** Up to so many keys of one object are compared one by one; for more a Set is cheaper. */
 const comparedKeysMax = 32;
 
 /**
- * The keys of all objects that are open, to find a duplicate. Small objects, which most are, cost no
- * allocation: their keys lie on one stack as extents in the buffer, with their hashes.
+ * The keys of all open objects, to detect duplicates. Small objects, the most frequent, need no allocation: their keys are
+ * on one stack, as extents in the buffer with their hashes.
  */
 export class SeenKeys {
   private count = 0;
   private readonly hashes: number[] = [];
   private readonly starts: number[] = [];
   private readonly ends: number[] = [];
-  // By level; an entry is used again when the level is.
+  // By level; entries are reused.
   private readonly firstAt: number[] = [0];
   private readonly setAt: (Set<string> | undefined)[] = [undefined];
 
@@ -45,7 +45,7 @@ export class SeenKeys {
       this.count = count + 1;
       return true;
     }
-    // The same key can be written in several ways once there are escapes, so decoded texts are compared.
+    // With escapes a key can be written in several ways, so decoded keys are compared.
     if (set === undefined) {
       set = new Set();
       for (let i = first; i < count; i += 1) {

@@ -1,6 +1,6 @@
 import { JsonReader } from './reader';
 
-/** A number with the text that it was written with, for a double would round it. */
+/** A number as its text, because a double would round it. */
 export class JsonNumber {
   constructor(readonly text: string) {}
 
@@ -32,7 +32,7 @@ export function readJson(bytes: Buffer, options: { maxDepth: number }): JsonValu
   return value;
 }
 
-/** Reads the value that the reader stands at. Throws JsonError. */
+/** Reads the next value. Throws JsonError. */
 export function readValue(reader: JsonReader): JsonValue {
   switch (reader.peekType()) {
     case 'null':
@@ -61,7 +61,7 @@ export function readValue(reader: JsonReader): JsonValue {
   }
 }
 
-/** JSON text of a value, without white space; numbers as they were written. */
+/** The JSON text of a value, without white space; numbers as they were written. */
 export function toText(value: JsonValue): string {
   if (value instanceof JsonNumber) return value.text;
   if (Array.isArray(value)) return `[${value.map(toText).join(',')}]`;
@@ -72,8 +72,8 @@ export function toText(value: JsonValue): string {
 }
 
 /**
- * The value as JSON.parse would give it, for small bodies that a schema checks next. Numbers become doubles. Plain
- * objects are safe here because the reader refuses the key `__proto__`.
+ * The value as JSON.parse would return it, for small bodies that a schema validates next. Numbers become doubles. Plain
+ * objects are safe because the reader refuses the key `__proto__`.
  */
 export function toPlain(value: JsonValue): unknown {
   if (value instanceof JsonNumber) return value.toNumber();

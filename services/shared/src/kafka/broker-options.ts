@@ -1,9 +1,30 @@
 import { ConfigError } from '../config';
 import { readSetting } from '../trust/setting-file';
-import type { BrokerOptions, KafkaSasl, KafkaTls } from './client';
 import type { KafkaSettings } from './settings';
 
-/** Reads the files. Throws a ConfigError that names what is missing or does not go together. */
+/** How clients authenticate. */
+export interface KafkaSasl {
+  mechanism: 'plain' | 'scram-sha-256' | 'scram-sha-512';
+  username: string;
+  password: string;
+}
+
+/** Certificates as PEM; without any, those of Node's authorities apply. */
+export interface KafkaTls {
+  ca?: Buffer;
+  cert?: Buffer;
+  key?: Buffer;
+}
+
+/** The addresses of the brokers, and how clients connect. */
+export interface BrokerOptions {
+  brokers: readonly string[];
+  sasl?: KafkaSasl | undefined;
+  /** Absent: without TLS. */
+  tls?: KafkaTls | undefined;
+}
+
+/** The options that the settings describe; reads the files. Throws a ConfigError that names each setting that is missing or conflicts. */
 export function readBrokerOptions(settings: KafkaSettings): BrokerOptions {
   const { KAFKA_BROKERS: brokers } = settings;
   if (brokers === undefined) throw wrong('KAFKA_BROKERS', 'is needed when BUS is kafka');

@@ -1,5 +1,5 @@
 declare module 'kafkajs/src/network/requestQueue' {
-  /** The requests of one connection to a broker; only what kafka.ts mends. */
+  /** The requests of one connection to a broker; only the members that client.ts uses. */
   class RequestQueue {
     pending: readonly unknown[];
     scheduleCheckPendingRequests(): void;

@@ -1,13 +1,13 @@
 import type { Logger } from '../logger';
 
-/** As kafkajs numbers its levels. */
+/** The level of errors in kafkajs. */
 const kafkaError = 1;
 
 /**
- * What kafkajs logs as an error although it belongs to every day: a member joins, the broker is away or has just
- * started. Those who use the client say in their own words when something lasts.
+ * Messages that kafkajs logs as errors in normal operation: a member joins, the broker is unreachable or has just started.
+ * The users of the client log conditions that last.
  */
-const ordinary = [
+const expected = [
   /^Response (Heartbeat|JoinGroup|SyncGroup|OffsetCommit|OffsetFetch|LeaveGroup|Metadata|Produce|Fetch|ListOffsets)\(/,
   /^Response (GroupCoordinator|FindCoordinator|InitProducerId|CreateTopics)\(/,
   /^Connection (error|timeout)/,
@@ -25,14 +25,14 @@ interface KafkaLogEntry {
   log: { message: string; error?: unknown };
 }
 
-/** Takes what kafkajs logs: errors that are not of every day become warnings, all else is for whoever debugs. */
+/** Logs messages of kafkajs: unexpected errors as warnings, all others at level debug. */
 export function kafkaLogWriter(log: Logger): (entry: KafkaLogEntry) => void {
   return ({ namespace, level, log: { message, error } }) => {
     const fields = {
       kafka: namespace,
       ...(error === undefined ? {} : { error: error instanceof Error ? error.message : error }),
     };
-    if (level === kafkaError && !ordinary.some((pattern) => pattern.test(message))) log.warn(fields, message);
+    if (level === kafkaError && !expected.some((pattern) => pattern.test(message))) log.warn(fields, message);
     else log.debug(fields, message);
   };
 }

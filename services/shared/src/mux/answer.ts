@@ -6,9 +6,9 @@ import { bytesHead, readOnlyBytes } from './codec';
 export type Parts = readonly Buffer[];
 
 /**
- * Encodes the answers of a method. A message that consists of one field of bytes, as a page of documents does, is that
- * Buffer itself behind a head of a few bytes: the handler must leave it alone, which it must for a caller in the same
- * process as well. Every other message is encoded as the method has it.
+ * Encodes the answers of a method. A message with one field, of bytes, such as a page of documents, is not copied: it is
+ * that Buffer behind a head of a few bytes, and the handler must not write to it again, as with direct calls. Every other
+ * message is encoded by protobufjs.
  */
 export function partsSerializer(method: MethodDefinition<unknown, unknown>): (response: unknown) => Parts {
   const field = onlyBytesField(method);
@@ -21,8 +21,8 @@ export function partsSerializer(method: MethodDefinition<unknown, unknown>): (re
 }
 
 /**
- * Decodes the answers of a method. Where the message is one field of bytes, that is a view of what came, as protobufjs
- * gives it, without the objects that protobufjs makes on the way. Throws when it is no message of protobuf.
+ * Decodes the answers of a method. The bytes of a message with one field, of bytes, are a view of the input, as with
+ * protobufjs, without its intermediate objects. Throws when the input is not a protobuf message.
  */
 export function answerDeserializer(method: MethodDefinition<unknown, unknown>): (bytes: Buffer) => unknown {
   const field = onlyBytesField(method);
@@ -33,7 +33,7 @@ export function answerDeserializer(method: MethodDefinition<unknown, unknown>): 
   };
 }
 
-/** What the description of a message says of its fields. */
+/** A field in the descriptor of a message. */
 interface FieldDescription {
   name: string;
   number: number;
@@ -42,17 +42,17 @@ interface FieldDescription {
 }
 
 function onlyBytesField(method: MethodDefinition<unknown, unknown>): FieldDescription | undefined {
-  // There in every definition that comes from a proto, although the type of grpc-js does not say so.
+  // Present in every definition that is loaded from a proto, although the type of grpc-js lacks it.
   const { responseType } = method as { responseType?: MessageTypeDefinition<object, object> };
   const { field: fields = [] } = (responseType?.type ?? {}) as { field?: FieldDescription[] };
   const [field] = fields;
   const isBytes = field?.type === 'TYPE_BYTES' && field.label === 'LABEL_OPTIONAL';
-  // A name of several words is spelt otherwise in TypeScript.
+  // A name of several words is in camel case in TypeScript.
   const fits = fields.length === 1 && isBytes && !field.name.includes('_');
   return fits ? field : undefined;
 }
 
-/** What lies from `start` to `end` of the bytes of all parts, as views. */
+/** The bytes from `start` to `end` of all parts together, as views. */
 export function sliceParts(parts: Parts, start: number, end: number): Parts {
   const slices: Buffer[] = [];
   let partStart = 0;

@@ -1,25 +1,28 @@
 import { status, type ServiceError as GrpcError } from '@grpc/grpc-js';
+import { startWaiting, stopWaiting, type Waiting } from '../concurrency/deadlines';
+import { fairQueue } from '../concurrency/fair-queue';
 import { ServiceError, unavailable } from '../errors';
 import type { Batch } from '../gen/granary/mux/v1/Batch';
-import type { Call as Outgoing } from '../gen/granary/mux/v1/Call';
-import { asOurFault, callRefused } from '../trust/guard';
-import type { CallCredentials } from '../trust/trust';
-import { startWaiting, stopWaiting, type Waiting } from '../concurrency/deadlines';
+import type { Call as OutgoingCall } from '../gen/granary/mux/v1/Call';
+import type { Frame } from '../gen/granary/mux/v1/Frame';
 import { deadlinePassed } from '../rpc/call';
 import { fromFailure, fromStatus } from '../rpc/status';
-import { itemOverheadBytes, messageBytes, windowItems } from './protocol';
-import { openChannels, type Stream } from './channels';
-import { fairQueue } from '../concurrency/fair-queue';
 import type { Call } from '../rpc/types';
+import { asOurFault, callRefused } from '../trust/guard';
+import type { CallCredentials } from '../trust/trust';
+import { Channels } from './channels';
+import { itemOverheadBytes, messageBytes, windowItems } from './protocol';
+import type { Stream } from './stream';
+import { InFlightWindow, shareOfOneApp } from './window';
 
 /** What a client has under way; when nothing is, only streams are left, which stay open. */
 export interface MuxClientCounts {
   /** Calls that have not been sent: the window is full. */
   waiting: number;
   inFlight: number;
-  /** Open ones, those that are being drained among them. */
+  /** Open ones, those that are draining among them. */
   streams: number;
-  /** How often one stream gave way to another. */
+  /** How often one stream was replaced by another. */
   renewals: number;
 }
 
@@ -32,215 +35,220 @@ export interface MuxClientOptions {
   waitingMax?: number;
 }
 
-export interface MuxClient {
-  /** `request` and the answer are encoded messages; `key` says for whom: the calls of different keys take turns. */
-  send(path: string, request: Buffer, key: string, call: Call): Promise<Buffer>;
-  /** Whether there is a server that has no streams (an older release): the caller had better send unary calls. */
-  unsupported(): boolean;
-  counts(): MuxClientCounts;
-  /** What is under way is finished. */
-  close(): void;
-}
-
-interface Item {
-  path: string;
-  request: Buffer;
-  key: string;
-  call: Call;
-  waiting: Waiting;
-  cancel: () => void;
-  resolve: (answer: Buffer) => void;
-  reject: (error: Error) => void;
-  /** Once it has been sent. */
-  stream: Stream<Item> | undefined;
-  id: number;
-  sentAtMs: number;
-  pieces: Buffer[] | undefined;
-  answerBytes: number;
-}
-
 const defaults: Required<MuxClientOptions> = { streams: 2, renewAfterMs: 60_000, waitingMax: 8_192 };
 
-/**
- * An app may have no more than this of the window, so that there is room for another at once, and of those that wait.
- * Calls without an app (the empty key) are not bounded so.
- */
-const shareOfOneApp = 1 / 4;
 const waitingBytesMax = 64 * 1024 * 1024;
-
 const unsupportedForMs = 60_000;
 const longestTimeoutMs = 2 ** 31 - 1;
 
-/** The caller's end of the streams to one address. `maxAnswerBytes` bounds what a server can make it hold. */
-export function openMuxClient(
-  address: string,
-  channelOptions: Record<string, string | number>,
-  maxAnswerBytes: number,
-  options: MuxClientOptions = {},
-  own?: CallCredentials,
-): MuxClient {
-  const { streams: count, renewAfterMs, waitingMax } = { ...defaults, ...options };
-  const lanes = openChannels<Item>(
-    { address, channelOptions, count, renewAfterMs, own },
-    { received, broken, changed: schedule },
-  );
-  const queue = fairQueue<Item>();
-  let waitingBytes = 0;
-  // The window is the client's: calls on a stream that is being drained count as well.
-  const inFlightMax = windowItems * count;
-  const inFlightOf = new Map<string, number>();
-  let inFlight = 0;
-  let unsupportedUntilMs = 0;
-  let flushing: NodeJS.Immediate | undefined;
-  let closing = false;
+/** A call from `send` until its promise settles: first in the queue, then on a stream. */
+class PendingCall {
+  readonly deadline: Waiting;
+  readonly cancel: () => void;
+  stream: Stream<PendingCall> | undefined = undefined;
+  id = 0;
+  sentAtMs = 0;
+  /** Of an answer in several frames, those before the last. */
+  received: Buffer[] | undefined = undefined;
+  answerBytes = 0;
 
-  function send(path: string, request: Buffer, key: string, call: Call): Promise<Buffer> {
-    if (closing) return Promise.reject(unavailable('The client is closed'));
-    if (call.signal.aborted) return Promise.reject(cancelled());
+  constructor(
+    client: MuxClient,
+    readonly path: string,
+    readonly request: Buffer,
+    readonly key: string,
+    readonly call: Call,
+    timeoutMs: number,
+    readonly resolve: (answer: Buffer) => void,
+    readonly reject: (error: Error) => void,
+  ) {
+    this.deadline = startWaiting(timeoutMs, () => client.expire(this));
+    this.cancel = () => client.abandon(this, cancelled());
+    call.signal.addEventListener('abort', this.cancel, { once: true });
+  }
+}
+
+/**
+ * The client's end of the multiplexer to one address: queues calls by app, sends what comes up in one turn of the event
+ * loop in one message, and matches answers to calls. `maxAnswerBytes` bounds what a server can make it hold.
+ */
+export class MuxClient {
+  private readonly queue = fairQueue<PendingCall>();
+  private readonly window: InFlightWindow;
+  private readonly channels: Channels<PendingCall>;
+  private readonly waitingMax: number;
+  private waitingBytes = 0;
+  private unsupportedUntilMs = 0;
+  private flushing: NodeJS.Immediate | undefined;
+  private isClosing = false;
+
+  constructor(
+    address: string,
+    channelOptions: Record<string, string | number>,
+    private readonly maxAnswerBytes: number,
+    options: MuxClientOptions = {},
+    own?: CallCredentials,
+  ) {
+    const { streams: count, renewAfterMs, waitingMax } = { ...defaults, ...options };
+    this.waitingMax = waitingMax;
+    this.window = new InFlightWindow(count);
+    this.channels = new Channels<PendingCall>(
+      { address, channelOptions, count, renewAfterMs, own },
+      {
+        received: (stream, batch) => this.receive(stream, batch),
+        broken: (stream, error) => this.failAll(stream, error),
+        changed: () => this.schedule(),
+      },
+    );
+  }
+
+  /** `request` and the answer are encoded messages; `key` is the app: calls of different keys take turns. */
+  send(path: string, request: Buffer, key: string, call: Call): Promise<Buffer> {
     const timeoutMs = call.deadlineMs - Date.now();
-    if (timeoutMs <= 0) return Promise.reject(deadlinePassed());
-    const share = key === '' ? waitingMax : waitingMax * shareOfOneApp;
-    if (queue.size >= waitingMax || queue.sizeOf(key) >= share || waitingBytes >= waitingBytesMax)
-      return Promise.reject(new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', 'Too many requests wait'));
+    const refusal = this.refusal(key, call, timeoutMs);
+    if (refusal) return Promise.reject(refusal);
     return new Promise((resolve, reject) => {
-      const waiting = startWaiting(timeoutMs, () => expire(item));
-      const cancel = () => giveUp(item, cancelled());
-      const item: Item = {
-        path,
-        request,
-        key,
-        call,
-        waiting,
-        cancel,
-        resolve,
-        reject,
-        stream: undefined,
-        id: 0,
-        sentAtMs: 0,
-        pieces: undefined,
-        answerBytes: 0,
-      };
-      call.signal.addEventListener('abort', cancel, { once: true });
-      queue.add(key, item);
-      waitingBytes += request.length;
-      schedule();
+      this.queue.add(key, new PendingCall(this, path, request, key, call, timeoutMs, resolve, reject));
+      this.waitingBytes += request.length;
+      this.schedule();
     });
   }
 
-  function expire(item: Item) {
-    if (item.stream) lanes.silent(item.stream, item.sentAtMs);
-    giveUp(item, deadlinePassed());
+  /** Whether the server does not implement the multiplexer (an older release): calls must then be unary ones. */
+  isUnsupported(): boolean {
+    return Date.now() < this.unsupportedUntilMs;
   }
 
-  function giveUp(item: Item, error: ServiceError) {
-    item.stream?.cancelled.push(item.id);
-    settle(item);
-    item.reject(error);
-    schedule();
+  counts(): MuxClientCounts {
+    return { waiting: this.queue.size, inFlight: this.window.size, ...this.channels.counts() };
   }
 
-  /** Leaves nothing of an item behind, wherever it is. */
-  function settle(item: Item) {
-    stopWaiting(item.waiting);
-    item.call.signal.removeEventListener('abort', item.cancel);
-    const { stream, key, request } = item;
+  /** Calls under way are finished, further ones refused. */
+  close(): void {
+    this.isClosing = true;
+    this.schedule();
+  }
+
+  /** For PendingCall: its deadline has passed. */
+  expire(pending: PendingCall): void {
+    if (pending.stream) this.channels.timedOut(pending.stream, pending.sentAtMs);
+    this.abandon(pending, deadlinePassed());
+  }
+
+  /** For PendingCall: nobody waits for it any more. */
+  abandon(pending: PendingCall, error: ServiceError): void {
+    pending.stream?.cancel(pending.id);
+    this.release(pending);
+    pending.reject(error);
+    this.schedule();
+  }
+
+  private refusal(key: string, call: Call, timeoutMs: number): ServiceError | undefined {
+    if (this.isClosing) return unavailable('The client is closed');
+    if (call.signal.aborted) return cancelled();
+    if (timeoutMs <= 0) return deadlinePassed();
+    const { queue, waitingMax, waitingBytes } = this;
+    const max = key === '' ? waitingMax : waitingMax * shareOfOneApp;
+    if (queue.size < waitingMax && queue.sizeOf(key) < max && waitingBytes < waitingBytesMax) return undefined;
+    return new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', 'Too many requests wait');
+  }
+
+  /** Removes a call from wherever it is, and stops its timer and listener. */
+  private release(pending: PendingCall): void {
+    stopWaiting(pending.deadline);
+    pending.call.signal.removeEventListener('abort', pending.cancel);
+    const { stream, key, request } = pending;
     if (!stream) {
-      if (queue.remove(key, item)) waitingBytes -= request.length;
+      if (this.queue.remove(key, pending)) this.waitingBytes -= request.length;
       return;
     }
-    stream.inFlight.delete(item.id);
+    stream.inFlight.delete(pending.id);
     stream.requestBytes -= request.length;
-    inFlight--;
-    const left = inFlightOf.get(key)! - 1;
-    if (left > 0) inFlightOf.set(key, left);
-    else inFlightOf.delete(key);
-    if (queue.size > 0 || stream.draining || closing) schedule();
+    this.window.remove(key);
+    if (this.queue.size > 0 || stream.isDraining || this.isClosing) this.schedule();
   }
 
-  function schedule() {
-    flushing ??= setImmediate(flush);
+  private schedule(): void {
+    this.flushing ??= setImmediate(() => this.flush());
   }
 
-  /** Once in a turn of the event loop: sends what has come up in it. */
-  function flush() {
-    flushing = undefined;
+  /** At most once per turn of the event loop: sends what has been queued in it. */
+  private flush(): void {
+    this.flushing = undefined;
     const nowMs = Date.now();
-    while (queue.size > 0 && inFlight < inFlightMax) {
-      const stream = lanes.roomiest(nowMs);
-      if (!stream || !fill(stream, nowMs)) break;
+    while (this.queue.size > 0 && !this.window.isFull) {
+      const stream = this.channels.leastLoaded(nowMs);
+      if (!stream || !this.sendMessage(stream, nowMs)) break;
     }
-    lanes.tidy();
-    if (closing && queue.size === 0) lanes.close();
+    this.channels.maintain();
+    if (this.isClosing && this.queue.size === 0) this.channels.close();
   }
 
-  /** Sends one message of what waits; false when there was nothing that may be sent now. */
-  function fill(stream: Stream<Item>, nowMs: number): boolean {
-    const calls: Outgoing[] = [];
+  /** Sends one message of queued calls; false if none may be sent now. */
+  private sendMessage(stream: Stream<PendingCall>, nowMs: number): boolean {
+    const calls: OutgoingCall[] = [];
     let bytes = 0;
-    const held = (key: string) => key !== '' && (inFlightOf.get(key) ?? 0) >= inFlightMax * shareOfOneApp;
-    while (bytes < messageBytes && stream.inFlight.size < windowItems && inFlight < inFlightMax) {
-      const item = queue.take(held);
-      if (!item) break;
-      const { path: method, request, key, call } = item;
-      waitingBytes -= request.length;
-      item.stream = stream;
-      item.id = ++stream.lastId;
-      item.sentAtMs = nowMs;
-      stream.inFlight.set(item.id, item);
-      stream.requestBytes += request.length;
-      inFlight++;
-      inFlightOf.set(key, (inFlightOf.get(key) ?? 0) + 1);
-      const timeoutMs = Math.min(Math.max(0, call.deadlineMs - nowMs), longestTimeoutMs);
-      const sent: Outgoing = { id: item.id, method, timeoutMs, requestId: call.requestId, request };
-      if (call.trace !== undefined) sent.trace = call.trace;
-      calls.push(sent);
-      bytes += request.length + itemOverheadBytes;
+    while (bytes < messageBytes && stream.inFlight.size < windowItems && !this.window.isFull) {
+      const pending = this.queue.take(this.window.isHeld);
+      if (!pending) break;
+      calls.push(this.assign(pending, stream, nowMs));
+      bytes += pending.request.length + itemOverheadBytes;
     }
-    if (calls.length > 0) lanes.write(stream, calls, bytes);
+    if (calls.length > 0) stream.write(calls, bytes);
     return calls.length > 0;
   }
 
-  function received(stream: Stream<Item>, { frames }: Batch) {
-    for (const { id, payload, more, failure } of frames) {
-      const item = stream.inFlight.get(id);
-      if (!item) continue;
-      item.answerBytes += payload.length;
-      if (failure) {
-        settle(item);
-        item.reject(asOurFault(fromFailure(failure)));
-      } else if (item.answerBytes > maxAnswerBytes) {
-        giveUp(item, new ServiceError('RESOURCE_EXHAUSTED', 'RESULT_TOO_LARGE', 'The result is too large'));
-      } else if (more) {
-        (item.pieces ??= []).push(payload);
-      } else {
-        settle(item);
-        item.resolve(item.pieces ? Buffer.concat([...item.pieces, payload]) : payload);
-      }
+  /** Moves a call from the queue to a stream. */
+  private assign(pending: PendingCall, stream: Stream<PendingCall>, nowMs: number): OutgoingCall {
+    const { path: method, request, key, call } = pending;
+    this.waitingBytes -= request.length;
+    pending.stream = stream;
+    pending.id = stream.nextId();
+    pending.sentAtMs = nowMs;
+    stream.inFlight.set(pending.id, pending);
+    stream.requestBytes += request.length;
+    this.window.add(key);
+    const timeoutMs = Math.min(Math.max(0, call.deadlineMs - nowMs), longestTimeoutMs);
+    const outgoing: OutgoingCall = { id: pending.id, method, timeoutMs, requestId: call.requestId, request };
+    if (call.trace !== undefined) outgoing.trace = call.trace;
+    return outgoing;
+  }
+
+  private receive(stream: Stream<PendingCall>, { frames }: Batch): void {
+    for (const frame of frames) {
+      const pending = stream.inFlight.get(frame.id);
+      if (pending) this.receiveFrame(pending, frame);
     }
   }
 
-  /** Unless it was refused from the start, its calls have got no answer: whether they had an effect is not known. */
-  function broken(stream: Stream<Item>, error: GrpcError | undefined) {
-    if (error?.code === status.UNIMPLEMENTED) unsupportedUntilMs = Date.now() + unsupportedForMs;
-    const said = error && fromStatus(error);
+  private receiveFrame(pending: PendingCall, { payload, more, failure }: Frame): void {
+    pending.answerBytes += payload.length;
+    if (failure) {
+      this.release(pending);
+      pending.reject(asOurFault(fromFailure(failure)));
+    } else if (pending.answerBytes > this.maxAnswerBytes) {
+      this.abandon(pending, new ServiceError('RESOURCE_EXHAUSTED', 'RESULT_TOO_LARGE', 'The result is too large'));
+    } else if (more) {
+      (pending.received ??= []).push(payload);
+    } else {
+      this.release(pending);
+      pending.resolve(pending.received ? Buffer.concat([...pending.received, payload]) : payload);
+    }
+  }
+
+  /** Rejects the calls of a stream that broke. Unless the server had refused the stream, their outcome is unknown. */
+  private failAll(stream: Stream<PendingCall>, error: GrpcError | undefined): void {
+    if (error?.code === status.UNIMPLEMENTED) this.unsupportedUntilMs = Date.now() + unsupportedForMs;
+    const known = error && fromStatus(error);
     // A server that has accepted the stream may have begun with its calls, whatever it ends the stream with.
     const cause = stream.peer === undefined ? error : new Error('the stream broke', { cause: error });
-    const why = said?.reason === callRefused ? asOurFault(said) : unavailable('A service cannot be reached', cause);
-    for (const item of [...stream.inFlight.values()]) {
-      settle(item);
-      item.reject(why);
+    const reason =
+      known?.reason === callRefused ? asOurFault(known) : unavailable('A service cannot be reached', cause);
+    for (const pending of [...stream.inFlight.values()]) {
+      this.release(pending);
+      pending.reject(reason);
     }
   }
-
-  return {
-    send,
-    unsupported: () => Date.now() < unsupportedUntilMs,
-    counts: () => ({ waiting: queue.size, inFlight, ...lanes.counts() }),
-    close: () => {
-      closing = true;
-      schedule();
-    },
-  };
 }
 
 function cancelled(): ServiceError {

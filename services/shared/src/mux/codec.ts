@@ -4,9 +4,8 @@ import type { Frame } from '../gen/granary/mux/v1/Frame';
 import type { Failure } from '../rpc/status';
 
 /**
- * The messages of protos/mux/v1/mux.proto, written and read by hand. What is on the wire is what protobufjs
- * would write and read (the tests let each read the other), but a payload is copied once on the way out, and not at
- * all on the way in.
+ * Encodes and decodes the messages of protos/mux/v1/mux.proto. The wire format is that of protobufjs (the tests decode each
+ * with the other), but a payload is copied once when it is sent, and not at all when it is received.
  */
 
 /** A message to be sent; what is left out is empty. */
@@ -25,7 +24,7 @@ export interface OutgoingFrame {
   failure?: Failure;
 }
 
-/** The wire types of protobuf that occur: they are the last three bits of a tag, before them is the field's number. */
+/** The wire types of protobuf that are used: the low three bits of a tag; the other bits are the number of the field. */
 const varint = 0;
 const delimited = 2;
 
@@ -133,7 +132,7 @@ export function readOnlyBytes(field: number, bytes: Buffer): Buffer | undefined 
   return cursor.at + length === bytes.length ? bytes.subarray(cursor.at) : undefined;
 }
 
-/** What stands before the bytes of a field. */
+/** The tag and length of a field of bytes. */
 export function bytesHead(field: number, length: number): Buffer {
   const head = Buffer.allocUnsafe(varintSize(tag(field)) + varintSize(length));
   writeVarint(head, writeVarint(head, 0, tag(field)), length);
@@ -168,7 +167,7 @@ function numberSize(value: number): number {
   return value > 0 ? 1 + varintSize(value) : 0;
 }
 
-/** `value` is from 0 to 2^32 - 1; a fraction is cut off. Returns where to go on, as all that write here. */
+/** `value` is from 0 to 2^32 - 1; a fraction is cut off. Returns the offset after it, as do all writers here. */
 function writeVarint(target: Buffer, start: number, value: number): number {
   let at = start;
   let rest = value >>> 0;
@@ -201,7 +200,7 @@ function writeBytes(target: Buffer, at: number, fieldTag: number, bytes: Buffer)
   return start + bytes.copy(target, start);
 }
 
-/** Where in a message the reading is; `end` is that of the innermost message, and nothing is read beyond it. */
+/** The position of the decoder; `end` is the end of the innermost message, and nothing is read beyond it. */
 interface Cursor {
   bytes: Buffer;
   at: number;
@@ -209,8 +208,8 @@ interface Cursor {
 }
 
 /**
- * The batch in `bytes`, which must not be written to again: requests and payloads are views of it, and hold it. Fields
- * of a later release are passed over. Throws when it is no message of protobuf.
+ * The batch in `bytes`, which must not be written to again: requests and payloads are views of it, and keep it in memory.
+ * Unknown fields, of a later release, are skipped. Throws when it is not a protobuf message.
  */
 export function decodeBatch(bytes: Buffer): Batch {
   const batch: Batch = { calls: [], cancelled: [], frames: [], goingAway: false };

@@ -2,7 +2,7 @@ import type { ServiceDefinition } from '@grpc/grpc-js';
 import type { Methods } from './types';
 import type { ServiceName } from '../trust/services';
 
-/** Who may call which methods of a gRPC service from another process; who is not named may call none. */
+/** The services that may call methods of a gRPC service from another process; all others may call none. */
 export type Access = Readonly<Partial<Record<ServiceName, readonly string[] | '*'>>>;
 
 /** The same with the methods of one service: `{ … } satisfies AccessTo<DataDefinition>`. */
@@ -10,13 +10,13 @@ export type AccessTo<D extends ServiceDefinition> = Readonly<
   Partial<Record<ServiceName, ReadonlyArray<keyof Methods<D>> | '*'>>
 >;
 
-/** What is asked of the requests of those who may call a method, where that depends on who they are. */
+/** Conditions on the requests to a method that depend on the caller. */
 export type Limits = Readonly<Record<string, (request: unknown, caller: ServiceName) => boolean>>;
 
 /** The callers that may call each method, by its path (`/package.Service/Method`). */
 export type Callers = ReadonlyMap<string, ReadonlySet<ServiceName>>;
 
-/** Throws for a method that does not exist: it would be one that was renamed. */
+/** Throws for a method that does not exist, because it was renamed. */
 export function callersByPath(
   services: ReadonlyArray<{ definition: ServiceDefinition; access?: Access | undefined }>,
 ): Callers {
@@ -29,7 +29,7 @@ export function callersByPath(
     for (const [caller, methods] of Object.entries(access) as Array<[ServiceName, readonly string[] | '*']>) {
       for (const name of methods === '*' ? paths.keys() : methods) {
         const path = paths.get(name);
-        if (path === undefined) throw new Error(`${caller} may call ${name}, which there is not`);
+        if (path === undefined) throw new Error(`${caller} may call ${name}, which does not exist`);
         callers.get(path)!.add(caller);
       }
     }

@@ -7,18 +7,18 @@ import type { ServiceError } from '../errors';
 import { toStatus } from './status';
 import type { ServiceDefinition } from './types';
 
-/** Lets in the calls of those who may make them. */
+/** Authorizes calls from other services. */
 export interface Authorization {
-  /** Ends a unary call that may not be made before its request has been read. */
+  /** Rejects unary calls that are not allowed before their request is read. */
   interceptor: ServerInterceptor;
-  /** Who makes a unary call that came past the interceptor. Throws when its token is for another app. */
+  /** The caller of a unary call that has passed the interceptor. Throws when its token is for another app. */
   callerOf(metadata: Metadata, request: unknown, path: string): ServiceName;
-  /** Who opens a stream or renews its token. Throws UNAUTHENTICATED. */
+  /** The claims of a token that opens or renews a stream. Throws UNAUTHENTICATED. */
   streamClaims(token: string | undefined): Claims;
   mayCall(caller: ServiceName, path: string): boolean;
-  /** Notes that a caller asked for what it may not have. */
+  /** Logs and counts a call that is not allowed. */
   deny(caller: ServiceName | undefined, path: string): ServiceError;
-  /** Notes that a caller has not renewed the token of its stream. */
+  /** Logs and counts a call on a stream whose token has expired. */
   expired(caller: ServiceName): ServiceError;
 }
 
@@ -30,7 +30,7 @@ export function createAuthorization(
 ): Authorization {
   const callers = callersByPath(implementations);
   const mayCall = (caller: ServiceName, path: string) => callers.get(path)?.has(caller) ?? false;
-  // Of the calls that came past the interceptor.
+  // Of calls that have passed the interceptor.
   const admitted = new WeakMap<Metadata, Claims>();
 
   const admit = (metadata: Metadata, path: string) => {
@@ -40,7 +40,7 @@ export function createAuthorization(
   };
 
   const interceptor: ServerInterceptor = ({ path }, call) => {
-    // What travels on a stream has a way of its own, where nothing is added to each message.
+    // The multiplexer authorizes the calls on a stream itself; an interceptor would add work to each message.
     if (path === streamPath) return call as ServerInterceptingCall;
     return new ServerInterceptingCall(call, {
       start: (next) =>
@@ -61,7 +61,7 @@ export function createAuthorization(
     interceptor,
     callerOf: (metadata, request, path) => {
       const claims = admitted.get(metadata);
-      // It would take a change of the library to get here without the interceptor; then nobody gets in.
+      // Not reached unless grpc-js changes; then nobody is authenticated.
       if (!claims) return guard.authenticate(undefined, path).caller;
       if (claims.app !== appOf(request)) throw guard.refuse('token for another app', path, claims.caller);
       return claims.caller;

@@ -12,7 +12,7 @@ export const deadlinePassed = () =>
   new ServiceError('DEADLINE_EXCEEDED', 'DEADLINE_EXCEEDED', 'The request took too long');
 
 /**
- * Runs one handler the way both transports do: nothing runs after its deadline, and only a ServiceError comes out.
+ * Runs a handler for either transport: not after its deadline, and it throws nothing but a ServiceError.
  */
 export async function runHandler(
   handler: AnyHandler,
@@ -36,8 +36,8 @@ export async function runHandler(
 }
 
 /**
- * Runs a handler in this process for its caller, who waits no longer than the deadline. The deadline also aborts the
- * signal of the call, as it does over the wire: nobody wants the result any more.
+ * Runs a handler for a caller in the same process, which waits no longer than the deadline. The deadline also aborts the
+ * signal of the call, as it does over the network.
  */
 export function runWithinDeadline(
   handler: AnyHandler,

@@ -1,13 +1,13 @@
 import { join } from 'node:path';
 import { loadPackageDefinition, type ServiceDefinition } from '@grpc/grpc-js';
 import { loadSync, type Options } from '@grpc/proto-loader';
-// The build gives the same options to proto-loader-gen-types, so that types and messages agree.
+// The build generates the types with the same options.
 import loadOptions from './load-options.json';
 
-/** The one copy of the protos, at the root of the project. */
+/** The protos, at the root of the project. */
 const protosDirectory = join(__dirname, '..', '..', '..', '..', 'protos');
 
-/** The definition of `granary.<service>.v1.<Name>`, with the type that the build generated for it. */
+/** The definition of `granary.<service>.v1.<Name>`, with its generated type. */
 export function loadService<D extends ServiceDefinition>(service: string, name: string): D {
   const options: Options = {
     ...loadOptions,

@@ -8,18 +8,18 @@ const unreachable = 'A service cannot be reached';
 const reasonKey = 'x-reason';
 const detailsKey = 'x-details-bin';
 
-/** The largest details that travel; trailers count against the header limit of HTTP/2. */
+/** The largest details that are sent; trailers count against the header limit of HTTP/2. */
 const maxDetailsBytes = 6_000;
 
 /**
- * Makes any error one that may leave the service. What is neither ours nor an answer of Postgres with a meaning
- * is logged once, here, in full, and becomes INTERNAL with a fixed text.
+ * Converts any error into a ServiceError. An error that is neither one nor a known error of Postgres is logged in full,
+ * here and only here, and becomes INTERNAL with a fixed text.
  */
 export function toServiceError(error: unknown, log: Logger, requestId: string, method: string): ServiceError {
   if (error instanceof ServiceError && (error.code !== 'INTERNAL' || error.isLogged)) return error;
   const translated = fromPostgres(error);
   if (translated) {
-    // Of a full disk there is one line, not one for each request, see storage.ts.
+    // A full disk is logged once, not for each request, see health/storage-monitor.ts.
     if (!isStorageFull(translated))
       log.warn({ err: error, requestId, method, reason: translated.reason }, 'the database refused');
     return translated;
@@ -30,7 +30,7 @@ export function toServiceError(error: unknown, log: Logger, requestId: string, m
 
 const internalMessage = 'Internal server error';
 
-/** What of a ServiceError travels: in the status and the trailers of a gRPC call, or beside other answers of a stream. */
+/** A ServiceError on the wire: in the status and trailers of a gRPC call, or in a frame of the multiplexer. */
 export interface Failure {
   /** The number of the gRPC status. */
   code: number;
@@ -79,12 +79,12 @@ function firstDetails(details: ErrorDetails): ErrorDetails {
   return kept;
 }
 
-/** How grpc-js describes a stream that ended without a status: the connection or the server failed, not the call. */
+/** The message of grpc-js for a stream that ended without a status: the connection or the server failed, not the call. */
 const streamReset = /^Received RST_STREAM with code /;
 
 /**
- * Rebuilds on the caller's side what `toStatus` sent. What has no reason was made by the transport: a stream that was
- * reset or a connection that was closed is UNAVAILABLE, and the outcome of the call is unknown.
+ * The inverse of `toStatus`, for clients. An error without a reason comes from the transport: a stream that was reset or a
+ * connection that was closed is UNAVAILABLE, and the outcome of the call is unknown.
  */
 export function fromStatus(error: GrpcError): ServiceError {
   const code = (status[error.code] ?? 'INTERNAL') as StatusName;

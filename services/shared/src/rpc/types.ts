@@ -5,16 +5,16 @@ import { neverAborted, type CancelSignal } from '../concurrency/cancellation';
 
 export type { ServiceDefinition };
 
-/** What travels with every call beside its message. */
+/** The context of every call, beside its message. */
 export interface Call {
   requestId: string;
-  /** When the caller stops waiting, in milliseconds since the epoch. */
+  /** Deadline, in milliseconds since the epoch. */
   deadlineMs: number;
   /** Aborted when the caller has gone or the deadline has passed. */
   signal: CancelSignal;
-  /** The service that calls, as its token says; absent for a call within the process. */
+  /** The calling service, from its token; absent for a call within the process. */
   caller?: ServiceName | undefined;
-  /** Of a call that is traced, what its spans belong to: see telemetry/trace.ts. */
+  /** The traceparent of a call that is traced: see telemetry/trace.ts. */
   trace?: string | undefined;
 }
 
@@ -24,7 +24,7 @@ type KnownMethods<D extends ServiceDefinition> = {
 
 /**
  * The methods of a service as functions. Both sides use the complete message (every field present, as the decoder
- * makes it): the encoder drops what it does not know, so the compiler must see to it that nothing is missing.
+ * returns it): the encoder ignores unknown fields, so the compiler has to check that none is missing or misspelt.
  */
 export type Methods<D extends ServiceDefinition> = {
   [
@@ -34,10 +34,10 @@ export type Methods<D extends ServiceDefinition> = {
     : never;
 };
 
-/** What a service gives: one function for each method, all of them. */
+/** What a service implements: one function for each method. */
 export type Handlers<D extends ServiceDefinition> = Methods<D>;
 
-/** What a caller has: the same functions, in the same process or over the wire. */
+/** What a client calls: the same functions, in the same process or over the network. */
 export type Client<D extends ServiceDefinition> = Methods<D>;
 
 type AnyMethod = (request: never, call: Call) => Promise<unknown>;
@@ -45,7 +45,7 @@ type AnyMethod = (request: never, call: Call) => Promise<unknown>;
 export type RequestOf<M extends AnyMethod> = Parameters<M>[0];
 export type ResponseOf<M extends AnyMethod> = Awaited<ReturnType<M>>;
 
-/** A call that starts here: `timeoutMs` from now, bounded by an earlier call that it belongs to. */
+/** A new call with this timeout, bounded by the deadline of the call that it is part of. */
 export function newCall(requestId: string, timeoutMs: number, within?: Call): Call {
   const deadlineMs = Math.min(Date.now() + timeoutMs, within?.deadlineMs ?? Infinity);
   return { requestId, deadlineMs, signal: within?.signal ?? neverAborted, trace: within?.trace };

@@ -13,17 +13,17 @@ import { version } from '../version';
 
 export const healthDefinition = loadService<HealthDefinition>('health', 'Health');
 
-/** The gateway answers to the outside for all of them; probes of an orchestrator look at the port. */
+/** The gateway reports the health of all services; probes of an orchestrator check the port. */
 export const healthAccess = { gateway: '*' } satisfies AccessTo<HealthDefinition>;
 
-/** Without an answer for this long a part is late: the whole answer must come within a second. */
+/** A part without an answer for this long is late: the whole report must be complete within a second. */
 const lateAfterMs = 700;
-/** An answer is reused for this long, so that polling health costs nothing. */
+/** A report is cached this long, so that polling is cheap. */
 const freshMs = 500;
 
 /**
- * The Health service of a process, from its checks by name. A part that is late is degraded, and unhealthy only after
- * `unhealthyAfterMs` without an answer. Parallel callers share one look.
+ * The Health service of a process, with its checks by name. A part that is late is degraded, and unhealthy only after
+ * `unhealthyAfterMs` without an answer. Concurrent callers share one report.
  */
 export function healthImplementation(
   checks: Record<string, Check>,
@@ -63,12 +63,12 @@ function findingOf(found: Look<Finding>): Finding {
   }
 }
 
-/** Whether a database answers, and takes writes. */
+/** Whether a database answers, and accepts writes. */
 export function databaseCheck(pool: Pool): Check {
   return async () => {
     const found = await row<{ read_only: boolean }>(
       pool,
-      // On in a standby, and wherever default_transaction_read_only is.
+      // On in a standby, and where default_transaction_read_only is on.
       sql`select current_setting('transaction_read_only')::boolean as read_only`,
     );
     if (!found?.read_only) return healthy;

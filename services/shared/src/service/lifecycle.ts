@@ -4,27 +4,27 @@ import { isLogDrained } from '../log-output';
 import type { Logger } from '../logger';
 import { explainStart } from '../start-error';
 
-/** Something that runs until it is stopped. `failed` settles (by rejecting) only if it cannot go on by itself. */
+/** Something that runs until it is stopped. `failed` settles (by rejecting) only if it cannot continue. */
 export interface Running {
   stop(): Promise<void>;
   failed?: Promise<never>;
-  /** How much of the time of a stop goes to those who send requests: they are to notice, and to get their answers. */
+  /** How long clients have, in a stop, to notice it and to get their answers. */
   leavingMs?: number;
 }
 
-/** What a process says of how it leaves, see `leavingSettings`. */
+/** The settings of a graceful stop, see `leavingSettings`. */
 export interface Leaving {
   DRAIN_DELAY_MS: number;
   DRAIN_TIMEOUT_MS: number;
 }
 
-/** Longest time that a stop may take beside that before what is left is cut off. */
+/** How long a stop may take in addition before the process exits. */
 const stopTimeoutMs = 20_000;
 
-/** How long the last lines of the log may wait for their reader. */
+/** How long the process waits until the last lines of its log are read. */
 const logPatienceMs = 1_000;
 
-/** The listeners stay: Ctrl-C under npm arrives twice, and the second must not cut the stop short. */
+/** The listeners stay: Ctrl-C under npm sends two signals, and the second must not abort the stop. */
 function untilSignal(): Promise<NodeJS.Signals> {
   return new Promise((resolve) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => resolve(signal));
@@ -32,9 +32,9 @@ function untilSignal(): Promise<NodeJS.Signals> {
 }
 
 /**
- * The body of every `main.ts`: starts, runs until a signal or a failure, stops. The process ends by itself once
- * nothing is left to do; a timer that holds nothing alive makes sure that it does. This is the one place that prints why
- * a start failed: a sentence on standard error for what the person who starts can mend, else a log line with the stack.
+ * The body of every `main.ts`: starts, runs until a signal or a failure, stops. The process ends once nothing is left to
+ * do, and at the latest by an unreferenced timer. The only place that prints why a start failed: a sentence on standard
+ * error for what the operator can fix, otherwise a log line with the stack.
  */
 export async function runUntilSignalled(log: Logger, start: () => Promise<Running> | Running): Promise<void> {
   try {
@@ -61,17 +61,17 @@ export async function runUntilSignalled(log: Logger, start: () => Promise<Runnin
   }
 }
 
-/** What nobody reads would hold the process alive: after a moment it ends without having written it. */
+/** Unread output would keep the process alive: after a moment it exits without it. */
 async function logTaken(): Promise<void> {
   const untilMs = performance.now() + logPatienceMs;
   while (!isLogDrained() && performance.now() < untilMs) await delay(20);
   if (!isLogDrained()) setImmediate(() => process.exit());
 }
 
-/** For `Running`. */
+/** For `Running.leavingMs`. */
 export const leavingMs = ({ DRAIN_DELAY_MS, DRAIN_TIMEOUT_MS }: Leaving): number => DRAIN_DELAY_MS + DRAIN_TIMEOUT_MS;
 
-/** Stops in reverse order of starting; the first error is thrown after everything was tried. */
+/** Stops in reverse order of starting; throws the first error after all were tried. */
 export async function stopAll(stops: Array<() => Promise<void>>): Promise<void> {
   const errors: unknown[] = [];
   for (const stop of [...stops].reverse()) await stop().catch((error: unknown) => errors.push(error));

@@ -19,11 +19,11 @@ export function runService<S extends z.ZodObject>(
   });
 }
 
-/** Names that other programs read, and that may resemble one of ours. */
+/** Names of other programs that may resemble ours. */
 const foreign =
   /^(OTEL|NODE|NPM|KUBERNETES|LC|XDG|SSL|AWS|GIT|JAVA|GRANARY_TEST)_|^(HOSTNAME|HOSTTYPE|SHELL|PATH|HOME|LANG|TERM|USER)$/i;
 
-/** A sentence for each name of the environment that looks like a setting and is none. */
+/** A sentence for each variable of the environment that resembles a setting but is not one. */
 export function misspeltSettings(names: readonly string[], known: readonly string[]): string[] {
   return names.flatMap((name) => {
     if (foreign.test(name)) return [];

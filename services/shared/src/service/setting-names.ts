@@ -3,8 +3,7 @@ const charactersPerTypo = 4;
 const typosMax = 3;
 
 /**
- * The known name that `name` is a misspelling of: the nearest one by edit distance, if it is near enough. A known name
- * is no misspelling.
+ * The known name that `name` misspells: the nearest one by edit distance, if it is near enough. Undefined for a known name.
  */
 export function misspeltName(name: string, known: readonly string[]): string | undefined {
   if (known.includes(name)) return undefined;
@@ -22,7 +21,7 @@ export function misspeltName(name: string, known: readonly string[]): string | u
   return nearest;
 }
 
-/** Insertions, deletions, substitutions and swaps of neighbours that make one text of another. */
+/** The Damerau–Levenshtein distance: insertions, deletions, substitutions and transpositions of neighbours. */
 export function editDistance(from: string, to: string): number {
   let beforeLast: number[] = [];
   let last = Array.from({ length: to.length + 1 }, (_, at) => at);

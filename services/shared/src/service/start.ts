@@ -4,7 +4,7 @@ import { databaseCheck, healthAccess, healthImplementation } from './health-rpc'
 import { openBus, type Bus, type BusConfig } from '../bus/bus';
 import { prepareOutbox } from '../bus/epoch';
 import { busMigrations } from '../bus/migrations';
-import { startRelay } from '../bus/kafka-relay';
+import { KafkaRelay } from '../bus/kafka-relay';
 import type { Signal } from '../concurrency/signal';
 import { startServer } from '../grpc/server';
 import type { Implementation } from '../rpc/implementation';
@@ -23,7 +23,7 @@ import type { ServiceName } from '../trust/services';
 import type { TrustSettings } from '../trust/settings';
 import { openTrust, type Trust } from '../trust/trust';
 
-/** What the configuration of every service holds, see `commonConfig`. */
+/** The settings that every service has, see common-config.ts. */
 export interface CommonConfig extends BusConfig, Leaving, TelemetrySettings, TrustSettings {
   LISTEN: string;
   DATABASE_URL: string;
@@ -34,7 +34,7 @@ export interface CommonConfig extends BusConfig, Leaving, TelemetrySettings, Tru
   DISK_RESERVE_BYTES: number;
 }
 
-/** What a test or the single process may replace. */
+/** What tests and the embedded process may override. */
 export interface Overrides {
   log?: Logger;
   /** False: no gRPC server; callers in the same process use `implementations`. */
@@ -48,35 +48,35 @@ export interface Context {
   bus: Bus;
   /** For clients of other services. */
   trust: Trust;
-  /** For all times that are stored and decide something. */
+  /** For all times that are stored and compared. */
   clock: DatabaseClock;
-  /** The room of the database. */
+  /** The free space of the database. */
   storage: StorageMonitor;
 }
 
-/** What a service is made of, once its database is ready. */
+/** The parts of a service, created once its database is ready. */
 export interface Parts {
   implementations: Implementation[];
   checks?: Record<string, Check>;
-  /** Of a service that publishes events: what it notifies after it has appended some. */
+  /** Of a service that publishes events: notified after some were appended. */
   appended?: Signal;
-  /** Called when the service is told to stop, before it waits for callers to notice and while it still serves. */
+  /** Called at the start of a stop, while the service still serves. */
   leaving?: () => void;
-  /** Ends workers and whatever else holds the process alive; runs before the pool closes. */
+  /** Stops workers and everything else that keeps the process alive; called before the pool is closed. */
   stop?: () => Promise<void>;
   failed?: Promise<never>;
 }
 
 export interface RunningService extends Running {
   implementations: Implementation[];
-  /** host:port of the gRPC server, undefined when it does not listen. */
+  /** host:port of the gRPC server; undefined when it does not listen. */
   address?: string;
 }
 
 /**
- * The one way in which a service with a database starts: pool, safety of Postgres, migrations, its own parts, gRPC
- * server with health. Stops in reverse order, after it has served on for DRAIN_DELAY_MS. With `bus` its database has the
- * tables of events, `outbox` and the rest (see bus/migrations.ts), before its own migrations run.
+ * Starts a service with a database: pool, safety checks of Postgres, migrations, its own parts, gRPC server with health.
+ * Stops in reverse order, after it has served for another DRAIN_DELAY_MS. With `bus` its database gets the tables of events
+ * (see bus/migrations.ts) before its own migrations run.
  */
 export async function startService(
   name: ServiceName,
@@ -117,7 +117,7 @@ export async function startService(
     const own = { database: databaseCheck(pool), storage: room, clock: clock.check };
     const checks: Record<string, Check> = { ...own, ...parts.checks };
     if (bus && parts.appended) {
-      const relay = startRelay({ pool, log, bus, service: name, signer: trust.signer, appended: parts.appended });
+      const relay = new KafkaRelay({ pool, log, bus, service: name, signer: trust.signer, appended: parts.appended });
       stops.push(() => relay.stop());
       checks.relay = relay.check;
     }

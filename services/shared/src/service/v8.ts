@@ -1,20 +1,19 @@
 import { setFlagsFromString } from 'node:v8';
 
 /**
- * With what a process of ours is started: V8 then has as many threads of its own as there are processors beside that of
- * the event loop. The four that it has otherwise are in each other's way, and in the event loop's, on two.
+ * The flags of our processes: V8 then has one worker thread for each processor but one, which is left to the event loop. On
+ * two processors its default of four threads compete with each other and with the event loop.
  */
 export const nodeFlags: readonly string[] = ['--v8-pool-size=0'];
 
-/** The heap may grow by so much of what was left of it: V8's own flag, the same in Node 20, 22 and 24. */
+/** By how much the heap may grow after a collection; a flag of V8 in Node 20, 22 and 24. */
 export const heapFlag = '--heap-growing-percent=300';
 
 /**
- * Lets V8's heap grow to four times what was left of it before all garbage is collected again. By itself V8 chooses a
- * smaller factor where little of the garbage is objects, as in a process through which bytes pass: its buffers, which
- * count as part of the heap, then have it mark everything that lives some ten times a second, 10 to 30 ms each beside
- * busy processors. What it costs is memory: up to three times what lives, which is some 30 MiB and the bodies under
- * way, of buffers that have been used.
+ * Lets V8's heap grow to four times its live size before the next full collection. By default V8 chooses a smaller factor
+ * where little of the garbage is objects, as in a process that forwards bytes: buffers count as part of the heap and then
+ * cause about ten mark phases per second, 10 to 30 ms each on busy processors. The cost is memory: up to three times the
+ * live size (some 30 MiB and the bodies under way) of unused buffers.
  */
 export function collectSeldom(): void {
   setFlagsFromString(heapFlag);

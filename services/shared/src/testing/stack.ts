@@ -1,4 +1,4 @@
-import type { KafkaSasl } from '../kafka/client';
+import type { KafkaSasl } from '../kafka/broker-options';
 
 /** Holds what the test run says of its Kafka and MinIO, as JSON of `TestStack`. */
 export const testStackVariable = 'GRANARY_TEST_STACK';

@@ -1,11 +1,11 @@
 import { createHmac, timingSafeEqual, type KeyObject } from 'node:crypto';
 
-/** The header that carries a grant. */
+/** The header of a grant. */
 export const grantHeader = 'x-granary-grant';
-/** `<code> <reason>` of an error, beside its JSON: an answer to HEAD has no body. */
+/** `<code> <reason>` of an error, in addition to its JSON: an answer to HEAD has no body. */
 export const grantErrorHeader = 'x-granary-error';
 
-/** What the gateway has decided about an upload; the blobs service does exactly this and nothing else. */
+/** An upload that the gateway has authorized. The blobs service accepts exactly this one. */
 export interface UploadGrant {
   op: 'upload';
   appId: string;
@@ -14,7 +14,7 @@ export interface UploadGrant {
   collection: string;
   ticketId: string;
   blobId: string;
-  /** Who uploads, for the idempotency key. */
+  /** The uploader, for the idempotency key. */
   caller: string;
   method: string;
   path: string;
@@ -30,7 +30,7 @@ export interface ReadGrant {
 }
 
 export type Grant = (UploadGrant | ReadGrant) & {
-  /** Milliseconds since the epoch. A grant is checked when a transfer starts, so it can be short however long that takes. */
+  /** Milliseconds since the epoch. A grant is checked only when a transfer starts, so it can be short-lived. */
   expiresAtMs: number;
 };
 
@@ -44,7 +44,7 @@ export function signGrant(key: KeyObject, grant: Grant): string {
   return `${payload}.${sign(key, payload)}`;
 }
 
-/** The claims of a grant; undefined when none of the keys has signed it, it was altered, or it has expired. */
+/** The claims of a grant; undefined when no key has signed it, it was altered, or it has expired. */
 export function verifyGrant(
   keys: readonly KeyObject[],
   text: string | undefined,
@@ -53,12 +53,12 @@ export function verifyGrant(
   const [payload = '', signature = '', ...rest] = (text ?? '').split('.');
   const given = Buffer.from(signature);
   const signed = keys.some((key) => {
-    // Compared as text: the same bytes can be spelt in several ways, and a grant has one.
+    // Compared as text: base64url has several encodings of the same bytes, and a grant has one.
     const expected = Buffer.from(sign(key, payload));
     return given.length === expected.length && timingSafeEqual(given, expected);
   });
   if (rest.length > 0 || !signed) return undefined;
-  // Only what such a key has signed is parsed, so its shape is the one that `signGrant` was given.
+  // Only signed text is parsed, so its shape is that of the Grant that was signed.
   const grant = JSON.parse(Buffer.from(payload, 'base64url').toString()) as Grant;
   return grant.expiresAtMs > nowMs ? grant : undefined;
 }

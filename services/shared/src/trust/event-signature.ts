@@ -3,16 +3,16 @@ import type { Event } from '../gen/granary/events/v1/Event';
 import type { Position } from '../gen/granary/events/v1/Position';
 
 /**
- * Events are signed by the service that publishes them, once for each service that reads them, with the key that the two
- * share for calls (see token.ts): who reads can check what it was sent, and could forge events for nobody but itself.
+ * Events are signed by the service that publishes them, once for each service that reads them, with a key derived from the
+ * one that the two share for calls (see token.ts): a reader can verify events, and can forge them only for itself.
  *
- * A signature is `<key id>.<MAC in base64url>`; there is one for each key, with commas between, for a reader may have an
- * old and a new key while its secret is being changed.
+ * A signature is `<key id>.<MAC in base64url>`. There is one for each key, separated by commas: a reader has an old and a
+ * new key while its secret is being rotated.
  */
 export interface EventSigner {
-  /** Signatures of an event for these readers. Throws a ConfigError when this service knows no keys of readers. */
+  /** Signatures of an event for these readers. Throws a ConfigError when this service has no keys of readers. */
   sign(event: Event, readers: readonly string[]): string;
-  /** Signatures of a page of the outbox, so that nobody can make a reader pass over events. */
+  /** Signatures of a page of the outbox, so that nobody can make a reader skip events. */
   signPage(page: OutboxPage, reader: string): string;
 }
 
@@ -22,7 +22,7 @@ export interface EventVerifier {
   isPageSigned(page: OutboxPage, signatures: string): boolean;
 }
 
-/** What was asked of an outbox, and all that it answered that moves the place of the reader. */
+/** A request to an outbox, and the part of the response that moves the cursor of the reader. */
 export interface OutboxPage {
   consumer: string;
   topics: readonly string[];
@@ -31,7 +31,7 @@ export interface OutboxPage {
   events: ReadonlyArray<Pick<Event, 'id'>>;
 }
 
-/** Longer texts are not looked at. */
+/** Longer texts are not parsed. */
 const signaturesMax = 1_024;
 const keyIdLength = 8;
 
@@ -61,21 +61,21 @@ function eventMac({ key }: EventKey, event: Event): Buffer {
     .digest();
 }
 
-/** With the ids, for an event that is left out of a page would be passed over as well. */
+/** Includes the ids, because an event that is removed from a page would be skipped. */
 function pageMac({ key }: EventKey, { consumer, topics, after, next, events }: OutboxPage): Buffer {
   const ids = events.map(({ id }) => id);
   const about = JSON.stringify([consumer, topics, positionText(after), positionText(next), ids]);
   return createHmac('sha256', key).update(`granary outbox page\n${about}`).digest();
 }
 
-/** `keysOf` answers the keys that a reader signs its calls to this service with. */
+/** `keysOf` returns the keys that a reader signs its calls to this service with. */
 export function createEventSigner(keysOf: (reader: string) => readonly KeyObject[]): EventSigner {
   const known = new Map<string, readonly EventKey[]>();
   const eventKeysOf = (reader: string): readonly EventKey[] => {
     let keys = known.get(reader);
     if (!keys) {
       keys = keysOf(reader).map(eventKey);
-      // Only of readers that there are, which are few.
+      // Only for existing readers, which are few.
       if (keys.length > 0) known.set(reader, keys);
     }
     return keys;

@@ -6,7 +6,7 @@ import { counters } from '../telemetry/metrics';
 import type { ServiceName } from './services';
 import { clockSkewMs, readToken, tokenLifetimeMs, type Claims } from './token';
 
-/** The reason of every refusal between services. It is nobody else's business, see `asOurFault`. */
+/** The reason of every refusal between services; clients of the HTTP interface do not see it, see `asOurFault`. */
 export const callRefused = 'CALL_REFUSED';
 
 const refusals = [
@@ -14,7 +14,7 @@ const refusals = [
   ...['expired token', 'token from the future', 'token for another app', 'not allowed', 'no valid grant'],
 ] as const;
 
-/** Why a call was refused, for the log and the counts; the caller only learns whether it was believed. */
+/** Why a call was refused, for the log and the metrics; the caller learns only UNAUTHENTICATED or PERMISSION_DENIED. */
 export type Refusal = (typeof refusals)[number];
 
 const refused = counters({
@@ -23,22 +23,22 @@ const refused = counters({
   labels: ['service', 'reason'],
 });
 
-/** The same refusal is logged once in this time, with how often it happened meanwhile. */
+/** The same refusal is logged at most once in this time, with the number since the last line. */
 const loggedEveryMs = 10_000;
 
-/** Checks who calls a service. What it refuses is noted before it is thrown. */
+/** Authenticates the callers of a service. Logs and counts what it refuses. */
 export interface Guard {
-  /** What a token says, once it is believed: its signature for this method, its audience, its time. UNAUTHENTICATED. */
+  /** The claims of a token with a valid signature for this method, audience and time. Throws UNAUTHENTICATED. */
   authenticate(token: string | undefined, method: string): Claims;
-  /** Notes a refusal that was found elsewhere: PERMISSION_DENIED for what is not allowed, UNAUTHENTICATED for the rest. */
+  /** Logs and counts a refusal: PERMISSION_DENIED for `not allowed`, UNAUTHENTICATED for all others. */
   refuse(why: Refusal, method: string, caller?: ServiceName): ServiceError;
-  /** What the gateway has granted, see grant.ts. UNAUTHENTICATED. */
+  /** The claims of a grant of the gateway, see blob-grant.ts. Throws UNAUTHENTICATED. */
   grant(text: string | undefined): Grant;
-  /** How many calls were refused since the start, by why. */
+  /** How many calls were refused since the start, by reason. */
   refusals(): ReadonlyMap<Refusal, number>;
 }
 
-/** `keys`: with which each caller may have signed; several while its secret is being changed. */
+/** `keys`: those of each caller; several while its secret is being rotated. */
 export function createGuard(
   service: ServiceName,
   keys: ReadonlyMap<ServiceName, readonly KeyObject[]>,
@@ -46,9 +46,9 @@ export function createGuard(
   now: () => number = Date.now,
 ): Guard {
   const counts = new Map<Refusal, number>();
-  // Each is told from the start, so that the first one of a kind shows as an increase.
+  // Each series exists from the start, so that the first refusal of a kind is visible as an increase.
   for (const why of refusals) refused.with(service, why);
-  // Bounded: the keys are made of names of services, of methods that exist, and of refusals.
+  // Bounded: the keys consist of names of services, existing methods and refusals.
   const logged = new Map<string, { atMs: number; since: number }>();
 
   function refuse(why: Refusal, method: string, caller?: ServiceName): ServiceError {
@@ -90,7 +90,7 @@ export function createGuard(
   };
 }
 
-/** A refusal between services as whoever asked the first of them may see it: they have done nothing wrong. */
+/** A refusal between services is INTERNAL to the client whose request caused the call. */
 export function asOurFault(error: ServiceError): ServiceError {
   if (error.reason !== callRefused) return error;
   return new ServiceError('INTERNAL', 'INTERNAL', 'Internal server error', { cause: error });

@@ -2,7 +2,7 @@
 export const serviceNames = ['gateway', 'data', 'blobs', 'finance', 'payments', 'tasks'] as const;
 export type ServiceName = (typeof serviceNames)[number];
 
-/** Who calls whom at all. What each may ask for is declared beside the handlers, see access.ts; a test compares the two. */
+/** The callers of each service. The methods that each may call are declared beside the handlers, see rpc/access.ts; a test compares the two. */
 export const callersOf: Readonly<Record<ServiceName, readonly ServiceName[]>> = {
   gateway: [],
   data: ['gateway', 'blobs', 'finance', 'tasks'],

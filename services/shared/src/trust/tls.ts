@@ -3,11 +3,11 @@ import { ConfigError } from '../config';
 import { readSetting } from './setting-file';
 import type { TrustSettings } from './settings';
 
-/** What a process needs for TLS, in the words of `node:tls`. */
+/** The TLS options of a process, as `node:tls` names them. */
 export interface Tls {
-  /** To call others. */
+  /** For outgoing connections. */
   client: { ca: Buffer; cert?: Buffer; key?: Buffer };
-  /** To be called; absent where a process has no certificate. */
+  /** For incoming connections; absent where a process has no certificate. */
   server?: { ca: Buffer; cert: Buffer; key: Buffer; requestCert: boolean; rejectUnauthorized: boolean };
 }
 

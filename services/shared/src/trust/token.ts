@@ -1,31 +1,31 @@
 import { createHmac, createSecretKey, timingSafeEqual, type KeyObject } from 'node:crypto';
 import { isServiceName, type ServiceName } from './services';
 
-/** Carries the token of a call; on a stream, of the caller. */
+/** The metadata key of the token of a call or a stream. */
 export const tokenHeader = 'x-granary-token';
 
 export const tokenLifetimeMs = 60_000;
-/** How far the clocks of two machines may differ. A token is renewed that long before its end. */
+/** How far the clocks of two machines may differ. A token is renewed that long before it expires. */
 export const clockSkewMs = 30_000;
 
-/** What a token says. Its signature covers the method too, which is not in its text. */
+/** The claims of a token. Its signature also covers the method, which is not in its text. */
 export interface Claims {
   caller: ServiceName;
   audience: ServiceName;
-  /** The app that the request is about; empty for a call that is about none, and for a whole stream. */
+  /** The app of the request; empty for a request without an app, and for a stream. */
   app: string;
   expiresAtMs: number;
 }
 
 /**
- * `v1.<caller>.<audience>.<seconds since the epoch>.<app in base64url>.<signature in base64url>`. The last character of
- * a signature has two bits that mean nothing; they are 0, so that each token has one spelling.
+ * `v1.<caller>.<audience>.<seconds since the epoch>.<app in base64url>.<signature in base64url>`. The unused bits
+ * in the last character of a signature must be 0, so that each token has one encoding.
  */
 const shape = /^(v1\.([a-z]{1,20})\.([a-z]{1,20})\.(\d{10})\.([\w-]*))\.([\w-]{42}[AEIMQUYcgkosw048])$/;
 
 /**
  * The key with which one service signs its calls to another one. It is derived from the caller's secret, one for each
- * callee: who can check the calls of a service cannot make such calls to others.
+ * callee: a service that can verify calls cannot forge calls to others.
  */
 export function callKey(callerSecret: string, caller: ServiceName, callee: ServiceName): KeyObject {
   return createSecretKey(
@@ -33,7 +33,7 @@ export function callKey(callerSecret: string, caller: ServiceName, callee: Servi
   );
 }
 
-/** The secret of one service where all of them are given the same one. */
+/** The secret of one service, derived from the one that all services share. */
 export function secretOf(internalSecret: string, service: ServiceName): string {
   return createHmac('sha256', internalSecret).update(`granary service secret v1\n${service}`).digest('hex');
 }
@@ -42,7 +42,7 @@ function signature(key: KeyObject, claims: string, method: string): Buffer {
   return createHmac('sha256', key).update(`granary call\n${claims}\n${method}`).digest();
 }
 
-/** A token for one method (`/package.Service/Method`) and one app, for a minute. */
+/** A token for one method (`/package.Service/Method`) and one app, valid for a minute. */
 export function signToken(
   key: KeyObject,
   { caller, audience, app, method }: { caller: ServiceName; audience: ServiceName; app: string; method: string },
@@ -59,7 +59,7 @@ export interface UncheckedToken {
   isSignedBy(keys: readonly KeyObject[], method: string): boolean;
 }
 
-/** What a text claims; undefined when it is no token. Nothing of it is to be believed before its signature. */
+/** Parses a token; undefined if it is malformed. Do not trust its claims before its signature is checked. */
 export function readToken(text: string): UncheckedToken | undefined {
   const [, signed = '', caller = '', audience = '', expiresAt, app = '', given = ''] = shape.exec(text) ?? [];
   if (!isServiceName(caller) || !isServiceName(audience)) return undefined;
@@ -73,7 +73,7 @@ export function readToken(text: string): UncheckedToken | undefined {
   };
 }
 
-/** The app that a request is about; empty when it names none. */
+/** The app of a request; empty if it has none. */
 export function appOf(request: unknown): string {
   const { appId } = request as { appId?: unknown };
   return typeof appId === 'string' ? appId : '';

@@ -11,11 +11,11 @@ import type { TrustSettings } from './settings';
 import { channelCredentials, readTls, serverCredentials, type Tls } from './tls';
 import { callKey, secretOf, signToken } from './token';
 
-/** What a service needs to call another one, and to know who calls it. */
+/** What a service needs to call other services and to authenticate their calls. */
 export interface Trust {
   /** Throws a ConfigError when this service has no secret to sign with. */
   towards(callee: ServiceName): CallCredentials;
-  /** For a service that listens. Throws a ConfigError when it knows no keys of callers, or lacks its certificate. */
+  /** For a service that listens. Throws a ConfigError when the keys of its callers or its certificate are missing. */
   server(): ServerTrust;
   /** For the events that this service publishes. */
   signer: EventSigner;
@@ -25,25 +25,25 @@ export interface Trust {
 
 export interface CallCredentials {
   channel: ChannelCredentials;
-  /** Of the byte hop; undefined without TLS. */
+  /** For blob transfers; undefined without TLS. */
   tls: Tls['client'] | undefined;
   /** For one call: `method` is `/package.Service/Method`, `app` may be empty. */
   token(method: string, app: string): string;
-  /** For one transfer of the byte hop. */
+  /** For one blob transfer. */
   grant(grant: Grant): string;
 }
 
 export interface ServerTrust {
   guard: Guard;
   credentials: ServerCredentials;
-  /** Of the byte hop; undefined without TLS. */
+  /** For blob transfers; undefined without TLS. */
   tls: Tls['server'];
 }
 
 /**
- * Reads what a service was told about trust: either one INTERNAL_SECRET that all services share, or a SERVICE_SECRET of
- * its own and the keys of TRUSTED_CALLERS. A process whose services call each other directly needs neither until
- * somebody listens. Throws a ConfigError, which never holds a value.
+ * Reads the settings: either one INTERNAL_SECRET that all services share, or a SERVICE_SECRET of its own and the keys of
+ * TRUSTED_CALLERS. A process whose services call each other directly needs neither until one of them listens. Throws a
+ * ConfigError, which never contains a value.
  */
 export function openTrust(service: ServiceName, settings: TrustSettings, log: Logger): Trust {
   const internalSecret = secretIn(settings, 'INTERNAL_SECRET');
@@ -96,7 +96,7 @@ function keysFrom(internalSecret: string, callee: ServiceName): Keys {
   );
 }
 
-/** A caller may stand there twice while its secret is being changed. */
+/** A caller may be listed twice while its secret is being rotated. */
 function parseCallers(text: string | undefined): Keys | undefined {
   if (text === undefined) return undefined;
   const keys = new Map<ServiceName, KeyObject[]>();
@@ -111,7 +111,7 @@ function parseCallers(text: string | undefined): Keys | undefined {
 
 type Setting = 'INTERNAL_SECRET' | 'SERVICE_SECRET' | 'TRUSTED_CALLERS';
 
-/** A setting that is given as it is or in a file. */
+/** A setting that is given as a value or in a file. */
 function valueOf(settings: TrustSettings, name: Setting): string | undefined {
   const [value, path] = [settings[name], settings[`${name}_FILE`]];
   if (value !== undefined && path !== undefined) throw wrong(name, `either it or ${name}_FILE is expected`);

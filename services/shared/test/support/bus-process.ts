@@ -1,7 +1,8 @@
-import { openKafka, type BrokerOptions } from '@granary/shared/kafka/client';
+import { openKafka } from '@granary/shared/kafka/client';
+import type { BrokerOptions } from '@granary/shared/kafka/broker-options';
 import { startConsumer } from '@granary/shared/bus/start-consumer';
 import { outboxDefinition, outboxImplementation } from '@granary/shared/bus/outbox';
-import { startRelay } from '@granary/shared/bus/kafka-relay';
+import { KafkaRelay } from '@granary/shared/bus/kafka-relay';
 import { createSignal } from '@granary/shared/concurrency/signal';
 import { openClient } from '@granary/shared/grpc/client';
 import { createLogger } from '@granary/shared/logger';
@@ -36,7 +37,7 @@ const bus = kafka && {
 const ready = () => process.send!('ready');
 
 if (role === 'relay') {
-  startRelay({
+  new KafkaRelay({
     pool: publisher,
     log,
     bus: bus!,

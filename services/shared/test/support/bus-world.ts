@@ -4,11 +4,14 @@ import { startConsumer } from '@granary/shared/bus/start-consumer';
 import type { Consumer, ConsumerOptions } from '@granary/shared/bus/consumer';
 import { prepareOutbox } from '@granary/shared/bus/epoch';
 import type { Handle } from '@granary/shared/bus/inbox';
-import { openKafka, type KafkaMessage, type BrokerOptions, type Sender } from '@granary/shared/kafka/client';
+import { openKafka } from '@granary/shared/kafka/client';
+import type { BrokerOptions } from '@granary/shared/kafka/broker-options';
+import type { Sender } from '@granary/shared/kafka/sender';
+import type { KafkaMessage } from '@granary/shared/kafka/messages';
 import { busMigrations } from '@granary/shared/bus/migrations';
 import { append, outboxDefinition, outboxImplementation, type OutgoingEvent } from '@granary/shared/bus/outbox';
 import { start } from '@granary/shared/bus/position';
-import { startRelay, type Relay, type RelayOptions } from '@granary/shared/bus/kafka-relay';
+import { KafkaRelay, type RelayOptions } from '@granary/shared/bus/kafka-relay';
 import { createSignal } from '@granary/shared/concurrency/signal';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { openClient } from '@granary/shared/grpc/client';
@@ -20,11 +23,14 @@ import { testSigner, testVerifier } from '@granary/shared/testing/event-keys';
 import { testDatabase } from '@granary/shared/testing/database';
 import { scaledMs } from '@granary/shared/testing/speed';
 
+/** So that a member on a busy machine keeps its partitions. */
+export const sessionTimeoutMs = scaledMs(4_000);
+
 export const log = createLogger('bus-test', process.env['BUS_TEST_LOG'] ?? 'silent');
 
 const pools: Pool[] = [];
 const consumers = new Set<Consumer>();
-const relays = new Set<Relay>();
+const relays = new Set<KafkaRelay>();
 
 /** Ends everything that worlds of this test have begun. */
 export async function endWorlds(): Promise<void> {
@@ -108,7 +114,7 @@ export async function world({ size = 4, bus: given, relay, loses = () => false }
   };
   const bus = given && losing(given, loses);
   const relayOn = (options: Partial<RelayOptions> = {}) => {
-    const started = startRelay({
+    const started = new KafkaRelay({
       ...{ pool: publisher, log, bus: bus!, service: 'data', signer: testSigner, appended },
       ...relay,
       ...options,
@@ -126,7 +132,7 @@ export async function world({ size = 4, bus: given, relay, loses = () => false }
       handle: record,
       pollMs: { min: 5, max: 20 },
       attempts: 2,
-      kafkaTimes: { sessionTimeoutMs: 4_000, sweepAfterMs: 600_000 },
+      kafkaTimes: { sessionTimeoutMs, sweepAfterMs: 600_000 },
       ...options,
     });
     consumers.add(consumer);
@@ -200,7 +206,7 @@ export async function publish(
 export async function until(condition: () => Promise<boolean>, timeoutMs = 60_000, everyMs = 20): Promise<void> {
   const deadlineMs = performance.now() + scaledMs(timeoutMs);
   while (!(await condition())) {
-    if (performance.now() > deadlineMs) throw new Error('it did not come to pass in time');
+    if (performance.now() > deadlineMs) throw new Error('the condition was not met in time');
     await new Promise((resolve) => setTimeout(resolve, everyMs));
   }
 }

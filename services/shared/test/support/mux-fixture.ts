@@ -11,7 +11,7 @@ import { scaledMs } from '@granary/shared/testing/speed';
 
 export const log = createLogger('stream-test', 'silent');
 export const dataDefinition = loadService<DataDefinition>('data', 'Data');
-export const streamed = ['listDocuments', 'readCollection', 'store', 'verifyKey'] as const;
+export const multiplexed = ['listDocuments', 'readCollection', 'store', 'verifyKey'] as const;
 export type DataClient = Client<DataDefinition>;
 
 export const stops: Array<() => unknown> = [];
@@ -96,11 +96,11 @@ export async function serve(implementation: Implementation): Promise<GrpcServer>
 }
 
 export function open(address: string, options: Partial<ClientOptions> = {}) {
-  const opened = openClient(dataDefinition, { address }, { log, streamed, ...options });
+  const opened = openClient(dataDefinition, { address }, { log, multiplexed, ...options });
   stops.push(() => opened.close());
   const ask = (wish: Wish, call = newCall('test', scaledMs(20_000)), appId = '') =>
     opened.client.listDocuments({ appId, body: Buffer.from(JSON.stringify(wish)) }, call);
-  return { ...opened, counts: () => opened.streamCounts()!, ask };
+  return { ...opened, counts: () => opened.muxCounts()!, ask };
 }
 
 /** A way to an address that can be led elsewhere and blocked, one connection at a time. */

@@ -1,6 +1,6 @@
 import { invalid, ServiceError } from '@granary/shared/errors';
-import { JsonError } from '@granary/shared/json/error';
 import { compileProjection, type Projection } from '@granary/shared/json/project';
+import { jsonErrorPath, translateJsonErrors } from '@granary/shared/json/service-error';
 import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
 import { INVALID_QUERY, invalidQuery, overLimit } from './filter';
 import { parseSort, type SortTerm } from './sort';
@@ -23,13 +23,10 @@ export function parseSelect(select: JsonValue | undefined, at = 'select'): Proje
 }
 
 function translated<T>(at: string, read: () => T): T {
-  try {
-    return read();
-  } catch (error) {
-    if (!(error instanceof JsonError)) throw error;
-    const place = error.path === undefined ? at : `${at}.${error.path}`;
-    throw invalid(`${place}: ${error.message}`, { [place]: [error.message] }, INVALID_QUERY);
-  }
+  return translateJsonErrors(read, (error) => {
+    const path = jsonErrorPath(at, error);
+    return invalid(`${path}: ${error.message}`, { [path]: [error.message] }, INVALID_QUERY);
+  });
 }
 
 /** `limit`: 1 to 10,000, by default 100. */

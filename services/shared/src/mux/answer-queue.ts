@@ -1,0 +1,150 @@
+import type { Cancellation } from '../concurrency/cancellation';
+import type { Failure } from '../rpc/status';
+import { sliceParts, type Parts } from './answer';
+import { partsLength, type OutgoingBatch, type OutgoingFrame } from './codec';
+import { frameBytes, itemOverheadBytes, messageBytes, unsentBytesMax, windowItems } from './protocol';
+
+/** What the queue has to know of a call in order to send its answer. */
+export interface PendingAnswer {
+  readonly id: number;
+  /** Aborted once nobody waits for the answer any more; it is not sent then. */
+  readonly signal: Cancellation;
+  /** The encoded answer, or undefined while there is none. */
+  answer: Parts | undefined;
+  answerBytes: number;
+  /** How much of the answer has been sent. */
+  sentBytes: number;
+  /** In place of an answer. */
+  failure: Failure | undefined;
+}
+
+export interface AnswerQueueEvents<Call> {
+  /** Hands a message to the stream; `sent` is called when it has left. */
+  write(batch: OutgoingBatch, sent: () => void): void;
+  /** The whole answer of this call has been handed to the stream. */
+  answered(call: Call): void;
+  /** All that could be sent now has been sent. */
+  flushed(): void;
+}
+
+/**
+ * The answers of one stream that wait to be sent. What becomes ready in one turn of the event loop goes in one message:
+ * first small answers, each in one frame, then one frame of a large one. Large answers take turns, so that none holds up
+ * the others or the small ones. Nothing is handed over while `unsentBytesMax` bytes have not left.
+ */
+export class AnswerQueue<Call extends PendingAnswer> {
+  private small: Call[] = [];
+  private large: Call[] = [];
+  private queuedBytes = 0;
+  private unsentBytes = 0;
+  private flushing: NodeJS.Immediate | undefined;
+  private isClosed = false;
+
+  constructor(private readonly events: AnswerQueueEvents<Call>) {}
+
+  /** Bytes of answers that are queued. */
+  get bytes(): number {
+    return this.queuedBytes;
+  }
+
+  /** Queues the answer of a call. */
+  answer(call: Call, answer: Parts, bytes: number): void {
+    call.answer = answer;
+    call.answerBytes = bytes;
+    this.queuedBytes += bytes;
+    if (bytes <= frameBytes) this.pushSmall(call);
+    else this.large.push(call);
+    this.schedule();
+  }
+
+  /** Queues the failure of a call. */
+  fail(call: Call, failure: Failure): void {
+    call.failure = failure;
+    this.pushSmall(call);
+    this.schedule();
+  }
+
+  /** Frees the answer of a call whose signal has been aborted; its entry is skipped when the queue gets there. */
+  discard(call: Call): void {
+    if (call.answer) this.queuedBytes -= call.answerBytes - call.sentBytes;
+    call.answer = undefined;
+  }
+
+  /** Sends a message at once, ahead of what is queued. */
+  send(batch: OutgoingBatch, bytes: number): void {
+    this.unsentBytes += bytes;
+    this.events.write(batch, () => {
+      this.unsentBytes -= bytes;
+      if (!this.isClosed && (this.small.length > 0 || this.large.length > 0)) this.schedule();
+    });
+  }
+
+  close(): void {
+    this.isClosed = true;
+    clearImmediate(this.flushing);
+    this.small = [];
+    this.large = [];
+  }
+
+  private pushSmall(call: Call): void {
+    // While nothing can be sent, answers that nobody waits for must not pile up.
+    if (this.small.length >= 2 * windowItems) this.small = this.small.filter(({ signal }) => !signal.aborted);
+    this.small.push(call);
+  }
+
+  private schedule(): void {
+    this.flushing ??= setImmediate(() => this.flush());
+  }
+
+  private flush(): void {
+    this.flushing = undefined;
+    while (!this.isClosed && this.unsentBytes < unsentBytesMax) {
+      const frames: OutgoingFrame[] = [];
+      const bytes = this.takeSmall(frames) + this.takeLarge(frames);
+      if (frames.length === 0) break;
+      this.send({ frames }, bytes);
+    }
+    this.events.flushed();
+  }
+
+  /** Takes small answers for one message, and returns their size in it. */
+  private takeSmall(frames: OutgoingFrame[]): number {
+    let bytes = 0;
+    let at = 0;
+    for (; at < this.small.length && bytes < messageBytes; at++) {
+      const call = this.small[at]!;
+      if (call.signal.aborted) continue;
+      const frame = call.failure ? { id: call.id, failure: call.failure } : this.nextFrame(call);
+      this.events.answered(call);
+      frames.push(frame);
+      bytes += itemOverheadBytes + partsLength(frame.payload ?? []);
+    }
+    if (at > 0) this.small = this.small.slice(at);
+    return bytes;
+  }
+
+  /** Takes the next frame of one large answer, and returns its size. */
+  private takeLarge(frames: OutgoingFrame[]): number {
+    for (let call = this.large.shift(); call; call = this.large.shift()) {
+      if (call.signal.aborted) continue;
+      const frame = this.nextFrame(call);
+      if (frame.more) this.large.push(call);
+      else this.events.answered(call);
+      frames.push(frame);
+      return frameBytes;
+    }
+    return 0;
+  }
+
+  private nextFrame(call: Call): OutgoingFrame {
+    const { id, answerBytes } = call;
+    const answer = call.answer!;
+    const start = call.sentBytes;
+    const end = Math.min(start + frameBytes, answerBytes);
+    call.sentBytes = end;
+    this.queuedBytes -= end - start;
+    // Most answers fit into one frame, and keep their parts.
+    const payload = answerBytes <= frameBytes ? answer : sliceParts(answer, start, end);
+    return { id, payload, more: end < answerBytes };
+  }
+}
