@@ -121,7 +121,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     };
     const { publisher, subscriber, consume } = await world({ size: 10, bus });
     const ledger = new Ledger(publisher, publisher);
-    const load = ledger.startLoad({ writers: 4, pauseMs: 20 });
+    const load = ledger.startLoad({ writers: 4, pauseMs: scaledMs(20) });
     // This one stays: it joins once, and again with every rebalance.
     consume({ bus: counting });
     await until(async () => joined === 1);
