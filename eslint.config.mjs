@@ -63,6 +63,14 @@ export default tseslint.config(
       ],
     },
   },
+  {
+    files: ['services/*/src/**/*.ts'],
+    ignores: ['**/*.test.ts'],
+    rules: {
+      'max-lines': ['error', { max: 350 }],
+      'max-lines-per-function': ['error', { max: 70, skipBlankLines: true, skipComments: true }],
+    },
+  },
   { files: ['services/shared/src/**/*.ts'], rules: { 'no-restricted-imports': 'off' } },
   { files: ['services/local/**/*.ts', '**/*.test.ts', '**/test/**/*.ts'], rules: { 'no-console': 'off' } },
 );

@@ -38,8 +38,7 @@ export async function serveRequest(
   const authenticated = authenticate(gateway, { access: route.auth, request: incoming, path, call, clientAddress });
   // To await a value that is no promise would still cost a turn of the microtask queue, here and below.
   const caller = authenticated instanceof Promise ? await authenticated : authenticated;
-  context.isPrivate = caller.kind !== 'anonymous';
-  context.appId = path['app_id'] ?? (caller.kind === 'app' ? caller.appId : undefined);
+  noteCaller(context, caller, path);
   checkPath(path);
   const query = queryOf(route.query, incoming);
   const appCheck = route.urgent ? undefined : checkAppExists(gateway, caller, context, clientAddress);
@@ -53,8 +52,8 @@ export async function serveRequest(
   let slots: Semaphore | undefined;
   let appSlot: Slot | undefined;
   let reserved: BudgetLease | undefined;
-  let answerBytes = 0;
-  let isHandled = false;
+  /** Undefined until the route has handled the request. */
+  let answerBytes: number | undefined;
   try {
     if (isLimited(route)) {
       const waiting = gateway.slots.acquire();
@@ -83,7 +82,6 @@ export async function serveRequest(
       outgoing,
       routePath: route.path,
     });
-    isHandled = true;
     answerBytes = answer?.body?.length ?? 0;
     reserved?.release();
     // The answer may use the memory of the body.
@@ -92,14 +90,19 @@ export async function serveRequest(
   } catch (error) {
     if (appId !== undefined && isAppNotFound(error)) gateway.apps.delete(appId);
     // A change that was made must not be answered with an error: the client would make it again.
-    if (isHandled && isNotRepeatable(route)) outgoing.destroy();
+    if (answerBytes !== undefined && isNotRepeatable(route)) outgoing.destroy();
     throw error;
   } finally {
     reserved?.release();
-    if (appSlot) gateway.fairShares.release(appId!, appSlot, answerBytes);
+    if (appSlot) gateway.fairShares.release(appId!, appSlot, answerBytes ?? 0);
     slots?.release();
     releaseBody?.();
   }
+}
+
+function noteCaller(context: RequestContext, caller: Caller, path: Record<string, string>): void {
+  context.isPrivate = caller.kind !== 'anonymous';
+  context.appId = path['app_id'] ?? (caller.kind === 'app' ? caller.appId : undefined);
 }
 
 /** Transfers of blobs have limits of their own, because they take long; urgent routes have none. */
