@@ -45,6 +45,8 @@ const sharedNames: Readonly<Record<string, string>> = {
   default: 'UnknownError',
 };
 
+const anyOther: ResponseDoc = { description: 'Any other error', codes: ['INTERNAL'] };
+
 /** What an operation can answer; common errors become references to `shared`. */
 export function responsesOf(route: Route, components: Components, shared: Json): Json {
   const common = new Map<string, ResponseDoc>(Object.entries(commonResponses(route)));
@@ -52,9 +54,9 @@ export function responsesOf(route: Route, components: Components, shared: Json):
   const responses: Json = {};
   for (const status of [...statuses, 'default']) {
     const own = route.responses[Number(status)];
-    const usual = common.get(status) ?? { description: 'Any other error', codes: ['INTERNAL'] as const };
+    const usual = common.get(status) ?? (status === 'default' ? anyOther : undefined);
     const name = own ? undefined : sharedNames[status];
-    const doc = own ? withCodes(own, usual) : usual;
+    const doc = own ? withCodes(own, usual) : usual!;
     const made = responseDoc(status, { ...doc, headers: { ...headersOf(status, route), ...doc.headers } }, components);
     if (name !== undefined) shared[name] ??= made;
     responses[status] = name === undefined ? made : { $ref: `#/components/responses/${name}` };
@@ -63,8 +65,8 @@ export function responsesOf(route: Route, components: Components, shared: Json):
 }
 
 /** An error that a route describes itself can still have the usual codes. */
-function withCodes(own: ResponseDoc, usual: ResponseDoc): ResponseDoc {
-  const found = [...new Set([...(usual.codes ?? []), ...(own.codes ?? [])])];
+function withCodes(own: ResponseDoc, usual: ResponseDoc | undefined): ResponseDoc {
+  const found = [...new Set([...(usual?.codes ?? []), ...(own.codes ?? [])])];
   return found.length === 0 ? own : { ...own, codes: found };
 }
 
