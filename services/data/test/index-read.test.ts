@@ -11,6 +11,7 @@ import { readDocuments, type ReadOptions } from '../src/query/execute/read-page'
 import { documentsRelation, type Relation } from '../src/query/plan/relation';
 import { startFixture, type Fixture, type Page, type TestApp } from './support/query-fixture';
 import { findApp } from '../src/catalog/app';
+import { seededRandom } from './support/random';
 
 let fixture: Fixture;
 const over = (lane: IndexReads): ReadDatabases => ({ pool: fixture.pool, lane, longPages: lane });
@@ -36,14 +37,7 @@ afterAll(async () => {
   await fixture.stop();
 });
 
-/** Numbers with a seed (mulberry32), so that a failure can be repeated. */
-let state = Number(process.env['SEED'] ?? 31_337);
-const random = (bound: number): number => {
-  state = (state + 0x6d2b79f5) | 0;
-  let t = Math.imul(state ^ (state >>> 15), 1 | state);
-  t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-  return Math.floor((((t ^ (t >>> 14)) >>> 0) / 4294967296) * bound);
-};
+const random = seededRandom(Number(process.env['SEED'] ?? 31_337));
 const pick = <T>(choices: readonly T[]): T => choices[random(choices.length)]!;
 
 // Keys are cut at 256 bytes, and longer than 252 they may be cut.

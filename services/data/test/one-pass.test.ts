@@ -4,20 +4,18 @@ import { JsonReader } from '@granary/shared/json/reader';
 import { testDatabase } from '@granary/shared/testing/database';
 import { randomInt } from 'node:crypto';
 import { Client } from 'pg';
+import { seededRandom } from './support/random';
 
 const textCount = 100_000;
 const batchSize = 5_000;
 
-/** A small generator of numbers with a seed (mulberry32), so that a failure can be repeated. */
+/** What the generators of documents draw from numbers with a seed. */
 class Random {
-  constructor(private state: number) {}
-
   /** A whole number from 0 up to, without it, `bound`. */
-  below(bound: number): number {
-    this.state = (this.state + 0x6d2b79f5) | 0;
-    let t = Math.imul(this.state ^ (this.state >>> 15), 1 | this.state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return Math.floor((((t ^ (t >>> 14)) >>> 0) / 4294967296) * bound);
+  readonly below: (bound: number) => number;
+
+  constructor(seed: number) {
+    this.below = seededRandom(seed);
   }
 
   /** True once in `n` times. */

@@ -7,18 +7,12 @@ import { join } from 'node:path';
 import { compareDecimals } from '../src/values/decimal';
 import { isTruncated, OrderedKeys } from '../src/values/ordered-key';
 import { sortOrder } from './support/query-reference';
+import { seededRandom } from './support/random';
 
 const valueCount = process.env['TEST_LONG'] === '1' ? 100_000 : 20_000;
 const batchSize = 5_000;
 
-/** Numbers with a seed (mulberry32), so that a failure can be repeated. */
-let state = Number(process.env['SEED'] ?? 88_172);
-const random = (bound: number): number => {
-  state = (state + 0x6d2b79f5) | 0;
-  let t = Math.imul(state ^ (state >>> 15), 1 | state);
-  t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-  return Math.floor((((t ^ (t >>> 14)) >>> 0) / 4294967296) * bound);
-};
+const random = seededRandom(Number(process.env['SEED'] ?? 88_172));
 const pick = <T>(choices: readonly T[]): T => choices[random(choices.length)]!;
 const digits = (count: number): string => Array.from({ length: count }, () => pick([...'0012345678999'])).join('');
 

@@ -9,6 +9,7 @@ import { scaledMs } from '@granary/shared/testing/speed';
 import { startFixture, type Fixture, type Page, type TestApp } from './support/query-fixture';
 import { follow, holds, sortOrder, type Meaning } from './support/query-reference';
 import { findApp } from '../src/catalog/app';
+import { seededRandom } from './support/random';
 
 /** With TEST_LONG the differential tests take as many filters and orders as run for an hour. */
 const isLong = process.env['TEST_LONG'] === '1';
@@ -21,18 +22,7 @@ beforeAll(async () => {
 });
 afterAll(() => fixture.stop());
 
-/** Numbers with a seed (mulberry32), so that a failure can be repeated. */
-function randomOf(seed: number): (bound: number) => number {
-  let state = seed;
-  return (bound) => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return Math.floor((((t ^ (t >>> 14)) >>> 0) / 4294967296) * bound);
-  };
-}
-
-const random = randomOf(Number(process.env['SEED'] ?? 20_251));
+const random = seededRandom(Number(process.env['SEED'] ?? 20_251));
 const pick = <T>(choices: readonly T[]): T => choices[random(choices.length)]!;
 
 // Around 256 bytes strings are cut in keys, by characters of one to four bytes.

@@ -27,5 +27,3 @@ export const stackConfig = localConfig.extend({
   DOCKER: z.stringbool({ error: 'true or false is expected' }).default(false),
   LOG_LEVEL: commonConfig.shape.LOG_LEVEL,
 });
-
-export type StackConfig = Readonly<z.infer<typeof stackConfig>>;

@@ -1,7 +1,5 @@
 import { appIdPattern, indexNamePattern, namePattern } from '@granary/shared/names';
 
-export { nameRule } from '@granary/shared/names';
-
 export const ALREADY_EXISTS = 'ALREADY_EXISTS';
 
 /** Whether text may name a collection, a view or a query. */

@@ -1,3 +1,4 @@
+import { Backoff } from '@granary/shared/concurrency/backoff';
 import { ServiceError, unavailable } from '@granary/shared/errors';
 import { fromPostgres, isConnectionError, isRetryable, violatedConstraint } from '@granary/shared/postgres/errors';
 import { CommitUnknownError } from '@granary/shared/postgres/transaction';
@@ -10,6 +11,7 @@ import type { App } from '../catalog/app';
 
 /** Attempts at a batch that collided with another transaction. */
 const attemptsMax = 3;
+const backoffOptions = { firstMs: 40, maxMs: 1_000 };
 /** How long the tickets of an unknown outcome are looked for before the answer is that it is unknown. */
 const unknownTimeoutMs = 30_000;
 
@@ -40,9 +42,10 @@ export class Recovery {
 
   /** Retries a batch together; gives the error of the last attempt, undefined when it committed. */
   private async retry(batch: readonly PendingWrite[], firstError: unknown): Promise<unknown> {
+    const backoff = new Backoff(backoffOptions);
     let error = firstError;
     for (let attempt = 2; attempt <= attemptsMax && isRetryable(error); attempt++) {
-      await pause(attempt - 1);
+      await backoff.wait();
       error = await this.attempt(batch);
     }
     return error;
@@ -75,9 +78,10 @@ export class Recovery {
       { err: unknown, app: app.appId, writes: batch.length },
       'a commit got no answer, looking for its tickets',
     );
+    const backoff = new Backoff(backoffOptions);
     const deadlineMs = Date.now() + unknownTimeoutMs;
     let isFenced = false;
-    for (let attempt = 1; Date.now() < deadlineMs; attempt++) {
+    while (Date.now() < deadlineMs) {
       const commit = new LockedCommit(context, app, batch, true);
       let error: unknown;
       try {
@@ -93,7 +97,7 @@ export class Recovery {
       if (isDefinite && !(error instanceof CommitUnknownError) && !isTemporary(error)) {
         return batch.length === 1 ? rejectAll(batch, error) : this.commitEach(batch);
       }
-      await pause(attempt);
+      await backoff.wait();
     }
     const failure = unavailable('It is unknown whether the write was committed; retry it', unknown);
     for (const { reject } of batch) reject(failure);
@@ -126,9 +130,6 @@ const isTemporary = (error: unknown): boolean => isConnectionError(error) || isR
 /** Whether a write that failed so may have been committed before, under its ticket, and collides with itself. */
 const mayHaveCommitted = (error: unknown): boolean =>
   error instanceof UniqueViolationError || violatedConstraint(error) === 'commits_ticket_id_key';
-
-const pause = (attempt: number): Promise<void> =>
-  new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(1_000, 20 * 2 ** attempt)));
 
 function toCallerError(error: unknown): unknown {
   if (error instanceof UniqueViolationError) return error.toServiceError();

@@ -1,11 +1,12 @@
 import type { Call } from '@granary/shared/rpc/types';
 import { forbidden, notFound } from '@granary/shared/errors';
 import { readJson } from '@granary/shared/json/value';
+import { nameRule } from '@granary/shared/names';
 import { documentsRelation, viewRelation, type Relation } from '../query/plan/relation';
 import { findView } from '../views/view';
 import { lookUpCollection, type ReadContext } from './read-context';
 import { refusing } from '../documents/parser';
-import { isName, nameRule } from '../catalog/names';
+import { isName } from '../catalog/names';
 import {
   bodyDepthMax,
   parseCount,

@@ -1,9 +1,10 @@
 import { conflict, invalid } from '@granary/shared/errors';
 import { execute, row, type Connection } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
+import { nameRule } from '@granary/shared/names';
 import { findCollection, type CollectionRef, type ReadAccess } from '../catalog/collection';
 import { bumpCatalogRevision } from '../catalog/app-lock';
-import { ALREADY_EXISTS, isName, nameRule } from '../catalog/names';
+import { ALREADY_EXISTS, isName } from '../catalog/names';
 import { documentsTable, historyTable } from '../catalog/table-names';
 import { parseSchema } from '../catalog/schema';
 import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';

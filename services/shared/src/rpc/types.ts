@@ -40,11 +40,6 @@ export type Handlers<D extends ServiceDefinition> = Methods<D>;
 /** What a client calls: the same functions, in the same process or over the network. */
 export type Client<D extends ServiceDefinition> = Methods<D>;
 
-type AnyMethod = (request: never, call: Call) => Promise<unknown>;
-
-export type RequestOf<M extends AnyMethod> = Parameters<M>[0];
-export type ResponseOf<M extends AnyMethod> = Awaited<ReturnType<M>>;
-
 /** A new call with this timeout, bounded by the deadline of the call that it is part of. */
 export function newCall(requestId: string, timeoutMs: number, within?: Call): Call {
   const deadlineMs = Math.min(Date.now() + timeoutMs, within?.deadlineMs ?? Infinity);
