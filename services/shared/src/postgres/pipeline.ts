@@ -1,7 +1,7 @@
-import type { Socket } from 'node:net';
 import type { Submittable } from 'pg';
 import type { CopyIn } from './copy';
 import type { Connection } from './pool';
+import { usePrepared, type PoolWire } from './pool-client';
 import { statementName } from './prepared';
 import { Sql } from './sql';
 import { MessageWriter } from './wire/message-writer';
@@ -13,12 +13,6 @@ export type Step = Sql | CopyIn;
 export interface StepAnswer {
   completion: string;
   rows: Array<Array<string | null>>;
-}
-
-/** What this uses of pg's connection: its socket, and the names of what is prepared on it. */
-interface Wire {
-  stream: Socket;
-  parsedStatements: Record<string, string>;
 }
 
 /** A step as it is sent. Steps are compiled before any is sent, because that may throw. */
@@ -70,9 +64,14 @@ class Pipeline implements Submittable {
   ) {}
 
   submit(connection: unknown): void {
-    const wire = connection as Wire;
+    const wire = connection as PoolWire;
     writer.rewind(0);
     wire.stream.cork();
+    // First, because Postgres skips what follows a step that fails.
+    for (const { name } of this.steps) {
+      const evicted = name === '' ? undefined : usePrepared(wire, name);
+      if (evicted !== undefined) writer.close(evicted);
+    }
     for (const { name, text, values, copied } of this.steps) {
       if (name === '') writer.parse(name, text);
       else if (wire.parsedStatements[name] === undefined) this.prepare(wire, name, text);
@@ -88,7 +87,7 @@ class Pipeline implements Submittable {
     wire.stream.uncork();
   }
 
-  private prepare(wire: Wire, name: string, text: string): void {
+  private prepare(wire: PoolWire, name: string, text: string): void {
     writer.parse(name, text);
     wire.parsedStatements[name] = text;
     this.prepared.push(name);
@@ -105,7 +104,7 @@ class Pipeline implements Submittable {
 
   /** Also called when the connection is lost; then the outcome of the steps without an answer is unknown. */
   handleError(error: unknown, connection?: unknown): void {
-    for (const name of this.prepared) delete (connection as Partial<Wire> | undefined)?.parsedStatements?.[name];
+    for (const name of this.prepared) delete (connection as Partial<PoolWire> | undefined)?.parsedStatements?.[name];
     this.reject(error);
   }
 

@@ -1,6 +1,7 @@
 import pg from 'pg';
 import type { Logger } from '../logger';
 import { StartError } from '../start-error';
+import { PreparingClient } from './pool-client';
 import { observePool } from './pool-metrics';
 import { statementName } from './prepared';
 import type { Sql } from './sql';
@@ -51,7 +52,13 @@ export function connectionConfig(options: Omit<PoolOptions, 'size' | 'log'>): pg
 
 /** A pool of connections with statement, lock and idle time limits set on each. json and jsonb come as text. */
 export function createPool(options: PoolOptions): Pool {
-  const pool = new pg.Pool({ ...connectionConfig(options), max: options.size, idleTimeoutMillis: 30_000, types });
+  const pool = new pg.Pool({
+    ...connectionConfig(options),
+    Client: PreparingClient,
+    max: options.size,
+    idleTimeoutMillis: 30_000,
+    types,
+  });
   // An idle connection that breaks is replaced; the error says only that Postgres went away.
   // At an end Postgres may stop before it has read that the connection is closed.
   pool.on('error', (error) => {

@@ -1,27 +1,33 @@
 import { createHash } from 'node:crypto';
 
-/** Only what is asked for again and again is worth a name. */
+/** Only what is executed repeatedly gets a name. */
 const usesBeforeName = 16;
 const countedMax = 4_096;
+/** Prepared statements of a connection: each takes some tens of kilobytes in Postgres. */
+const preparedMax = 256;
 
 /**
- * The names under which statements are prepared, so that Postgres parses and plans each once for each connection. A
- * statement that is rare has none. The text decides: it holds no value of anybody.
+ * The names under which statements are prepared, so that Postgres parses and plans each once per connection. A rare
+ * statement has none. Names are made of the text, which has no values, so a forgotten statement gets the same name again.
  */
 export class StatementNames {
+  /** The least recently used is first, once as many are known as may be. */
   readonly #names = new Map<string, string>();
   readonly #uses = new Map<string, number>();
 
-  /** At most `max` at a time. With `whenFull: 'forget'` the oldest gives way to a new one: for who closes what was prepared. */
-  constructor(
-    private readonly max: number,
-    private readonly whenFull: 'refuse' | 'forget',
-  ) {}
+  constructor(private readonly max: number) {}
 
   nameOf(text: string): string | undefined {
     const known = this.#names.get(text);
-    if (known !== undefined) return known;
-    if (this.whenFull === 'refuse' && this.#names.size >= this.max) return undefined;
+    if (known === undefined) return this.#count(text);
+    if (this.#names.size >= this.max) {
+      this.#names.delete(text);
+      this.#names.set(text, known);
+    }
+    return known;
+  }
+
+  #count(text: string): string | undefined {
     const used = (this.#uses.get(text) ?? 0) + 1;
     if (used < usesBeforeName) {
       if (this.#uses.size >= countedMax) this.#uses.clear();
@@ -36,8 +42,35 @@ export class StatementNames {
   }
 }
 
-/** Each named statement takes memory on each connection of a pool that runs it, and nothing ever closes it there. */
-const names = new StatementNames(256, 'refuse');
+/** The statements that are prepared on one connection, or will be by what has been sent; at most 256. */
+export class PreparedStatements {
+  /** The least recently used is first. */
+  readonly #names = new Set<string>();
 
-/** The name of a statement for the connections of pools; none for one that is rare, or once there are as many as may be. */
+  has(name: string): boolean {
+    return this.#names.has(name);
+  }
+
+  /** Records a use of a statement. Returns the name of the least recently used one where it must be closed to make room. */
+  use(name: string): string | undefined {
+    if (!this.#names.delete(name) && this.#names.size >= preparedMax) {
+      const oldest = this.#names.values().next().value!;
+      this.#names.delete(oldest);
+      this.#names.add(name);
+      return oldest;
+    }
+    this.#names.add(name);
+    return undefined;
+  }
+
+  delete(name: string): void {
+    this.#names.delete(name);
+  }
+}
+
+/** Texts whose names are kept; each connection has the most recently used of them prepared. */
+const namesMax = 1_024;
+const names = new StatementNames(namesMax);
+
+/** The name of a statement for the connections of pools, undefined for a rare one. */
 export const statementName = (text: string): string | undefined => names.nameOf(text);

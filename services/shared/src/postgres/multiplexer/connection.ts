@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import pg from 'pg';
 import { isConnectionError } from '../errors';
+import { PreparedStatements } from '../prepared';
 import { DataRow, MessageReader, ProtocolError, databaseError } from '../wire/message-reader';
 import { MessageWriter } from '../wire/message-writer';
 import { backend } from '../wire/messages';
@@ -11,8 +12,6 @@ import { createSocket, socketOf, takeOver } from './socket';
 
 const handshakeTimeoutMs = 5_000;
 const endTimeoutMs = 1_000;
-/** Prepared statements of a connection: each takes some tens of kilobytes in Postgres. */
-const preparedMax = 256;
 
 const { bindComplete, closeComplete, commandComplete, dataRow, emptyQuery, errorResponse } = backend;
 const { notice, notification, parameterStatus, parseComplete, readyForQuery } = backend;
@@ -68,8 +67,7 @@ export class MultiplexedConnection {
   readonly #writer = new MessageWriter();
   readonly #reader = new MessageReader((type, bytes, start, end) => this.#receive(type, bytes, start, end));
   readonly #row = new DataRow();
-  /** What is prepared, or will be by the statements in flight; the most recently used is last. */
-  readonly #names = new Set<string>();
+  readonly #prepared = new PreparedStatements();
   readonly #sent = new Queue<PendingStatement>();
   #load = 0;
   #quietTicks = 0;
@@ -123,9 +121,9 @@ export class MultiplexedConnection {
   add(statement: PendingStatement): void {
     const before = this.#writer.length;
     const name = statement.name ?? '';
-    statement.parsed = name === '' || statement.renewed || !this.#names.has(name);
+    statement.parsed = name === '' || statement.renewed || !this.#prepared.has(name);
     try {
-      if (statement.parsed) this.#prepare(name, statement.text);
+      if (statement.parsed) this.#writer.parse(name, statement.text);
       this.#writer.execute(name, statement.values);
       this.#writer.sync();
     } catch (error) {
@@ -133,22 +131,12 @@ export class MultiplexedConnection {
       statement.reject(error);
       return;
     }
-    if (name !== '') {
-      this.#names.delete(name);
-      this.#names.add(name);
-    }
+    // Messages are processed in order, so the statements in flight have used the evicted one by then.
+    const evicted = name === '' ? undefined : this.#prepared.use(name);
+    if (evicted !== undefined) this.#writer.close(evicted);
     if (this.#sent.size === 0) this.#quietTicks = 0;
     this.#sent.push(statement);
     this.#load += statement.weight;
-  }
-
-  #prepare(name: string, text: string): void {
-    this.#writer.parse(name, text);
-    if (this.#names.size < preparedMax || name === '' || this.#names.has(name)) return;
-    // Messages are processed in order, so the statements in flight have used it by then.
-    const oldest = this.#names.values().next().value!;
-    this.#names.delete(oldest);
-    this.#writer.close(oldest);
   }
 
   /** Sends the added statements, in one write. */
@@ -279,7 +267,7 @@ export class MultiplexedConnection {
     statement.answered = true;
     if (statement.name === undefined) return;
     // It may have failed before it was prepared; preparing it twice is harmless.
-    if (statement.parsed) this.#names.delete(statement.name);
+    if (statement.parsed) this.#prepared.delete(statement.name);
     else if (!statement.hasRows && outdated.has(error.code ?? '')) statement.renewed = true;
   }
 

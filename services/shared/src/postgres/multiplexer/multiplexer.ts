@@ -41,7 +41,7 @@ export class Multiplexer {
   readonly #window: number;
   readonly #waitingMax: number;
   readonly #connections: MultiplexedConnection[] = [];
-  readonly #names = new StatementNames(namesMax, 'forget');
+  readonly #names = new StatementNames(namesMax);
   readonly #waiting = new Queue<PendingStatement>();
   readonly #again = new Queue<PendingStatement>();
   #opening = 0;
