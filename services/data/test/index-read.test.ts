@@ -3,7 +3,8 @@ import { JsonNumber, type JsonValue } from '@granary/shared/json/value';
 import { Multiplexer } from '@granary/shared/postgres/multiplexer/multiplexer';
 import { Client, escapeLiteral } from 'pg';
 import { findCollection } from '../src/catalog/collection';
-import { and, type Condition } from '../src/query/language/filter';
+import { and, type Condition } from '../src/query/language/condition';
+import { isOperator } from '../src/query/language/value-operators';
 import { indexRead, indexReadSettings } from '../src/query/sql/index-scan-sql';
 import { conditionOfText } from '../src/query/language/url-filter';
 import type { IndexReads, ReadDatabases } from '../src/query/execute/read-scheduler';
@@ -121,7 +122,7 @@ function equality(): Condition {
   if (random(2) === 0)
     return conditionOfText(
       path.split('.'),
-      'is',
+      isOperator,
       text.startsWith('"') ? (JSON.parse(text) as string) : text,
       pick(['any', 'string']),
       path,

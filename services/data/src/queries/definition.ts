@@ -1,8 +1,12 @@
 import type { JsonValue } from '@granary/shared/json/value';
 import type { Projection } from '@granary/shared/json/project';
 import { parseLimit, parseSelect, parseSortList, refuseUnknown } from '../query/language/paging';
-import { invalidQuery, overLimit, parseFind, parseName, parseOperator, type Condition } from '../query/language/filter';
+import type { Condition } from '../query/language/condition';
+import { parseFind } from '../query/language/filter';
+import { parseName } from '../query/language/path';
+import { invalidQuery, overLimit } from '../query/language/query-error';
 import type { SortTerm } from '../query/language/sort';
+import { isOperator } from '../query/language/value-operators';
 
 export const parametersMax = 64;
 const baseQueryFields = new Set(['find', 'select', 'sort', 'limit']);
@@ -59,7 +63,7 @@ export function parseParameters(value: JsonValue): Map<string, QueryParameter> {
     const fallback = entry.get('default') ?? undefined;
     // A default that its operator does not accept is refused now instead of at each execution.
     if (fallback !== undefined && typeof fallback !== 'string') {
-      parseOperator(target.operator ?? 'is', target.path, fallback, `${at}.default`);
+      (target.operator ?? isOperator).parse(target.path, fallback, `${at}.default`);
     }
     parameters.set(name, { name, target, fallback, isRequired: required });
   });

@@ -13,7 +13,7 @@ import { COLLECTION_NOT_FOUND, findCollection } from '../catalog/collection';
 import { LookupCache } from '../catalog/cache';
 import { listPage } from '../listings/listing';
 import { ALREADY_EXISTS, isName } from '../catalog/names';
-import { invalidQuery, overLimit } from '../query/language/filter';
+import { invalidQuery, overLimit } from '../query/language/query-error';
 import { readJsonText } from '../query/language/paging';
 import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';

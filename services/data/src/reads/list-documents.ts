@@ -18,7 +18,9 @@ import {
   refuseUnknown,
 } from '../query/language/paging';
 import { findApp } from '../catalog/app';
-import { invalidQuery, isAll, parseFind } from '../query/language/filter';
+import { isAll } from '../query/language/condition';
+import { parseFind } from '../query/language/filter';
+import { invalidQuery } from '../query/language/query-error';
 import { COLLECTION_NOT_FOUND } from '../catalog/collection';
 import { AppDatabases } from '../query/execute/read-scheduler';
 import { readDocuments, withFreshSource } from '../query/execute/read-page';

@@ -2,7 +2,9 @@ import { invalid, notFound } from '@granary/shared/errors';
 import type { Call } from '@granary/shared/rpc/types';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
-import { and, parseName, type Condition } from '../query/language/filter';
+import { and, type Condition } from '../query/language/condition';
+import { parseName } from '../query/language/path';
+import { isOperator } from '../query/language/value-operators';
 import { conditionOfText, parametersByName, take } from '../query/language/url-filter';
 import { AppDatabases } from '../query/execute/read-scheduler';
 import { FIELD_NOT_INDEXED, readDocuments, withFreshSource, type ReadOptions } from '../query/execute/read-page';
@@ -49,7 +51,7 @@ function urlQuery(collection: CollectionRef, request: ReadRequest): ReadOptions 
   const count = parseCount(take(parameters, 'count'));
   const conditions: Condition[] = [];
   for (const [name, value] of parameters) {
-    const { path, operator = 'is' } = fieldOf(collection, name);
+    const { path, operator = isOperator } = fieldOf(collection, name);
     assertIndexed(collection, path.join('.'), name);
     conditions.push(conditionOfText(path, operator, value, typeOf(collection, path), name));
   }

@@ -1,6 +1,8 @@
 import type { Call } from '@granary/shared/rpc/types';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
-import { and, parseFind, type Condition } from '../query/language/filter';
+import { and, type Condition } from '../query/language/condition';
+import { parseFind } from '../query/language/filter';
+import { isOperator } from '../query/language/value-operators';
 import { conditionOfText, parametersByName, refused, take } from '../query/language/url-filter';
 import {
   needsKey,
@@ -47,7 +49,7 @@ export async function readView(db: SharedDatabases, request: ReadRequest, call: 
     for (const [name, value] of parameters) {
       const variable = variables.get(name);
       if (!variable) throw refused(name, `is no variable of the view ${view.name}`);
-      conditions.push(conditionOfText(variable.path, variable.operator ?? 'is', value, 'any', name));
+      conditions.push(conditionOfText(variable.path, variable.operator ?? isOperator, value, 'any', name));
     }
     const refreshed = JSON.stringify(view.refreshedAt?.toISOString() ?? null);
     const more = `,"refreshed_at":${refreshed},"refresh_mode":${JSON.stringify(view.refreshMode)}`;

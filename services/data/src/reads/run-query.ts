@@ -2,7 +2,9 @@ import type { Call } from '@granary/shared/rpc/types';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { notFound } from '@granary/shared/errors';
 import { documentsRelation, typeOf } from '../query/plan/relation';
-import { and, isAll, overLimit, parseOperator, type Condition } from '../query/language/filter';
+import { and, isAll, type Condition } from '../query/language/condition';
+import { overLimit } from '../query/language/query-error';
+import { isOperator } from '../query/language/value-operators';
 import { queryNotFound } from '../queries/saved-queries';
 import type { PredefinedQuery, QueryParameter } from '../queries/definition';
 import { lookUpCollection, type ReadContext } from './read-context';
@@ -57,10 +59,10 @@ function conditionsOf(
   for (const name of given.keys()) if (!declared.has(name)) throw refused(name, 'is not known to this query');
   const conditions: Condition[] = [];
   for (const { name, target, fallback, isRequired } of declared.values()) {
-    const { path, operator = 'is' } = target;
+    const { path, operator = isOperator } = target;
     const text = given.get(name) ?? (typeof fallback === 'string' ? fallback : undefined);
     if (text !== undefined) conditions.push(conditionOfText(path, operator, text, typeOf(collection, path), name));
-    else if (fallback !== undefined) conditions.push(parseOperator(operator, path, fallback, name));
+    else if (fallback !== undefined) conditions.push(operator.parse(path, fallback, name));
     else if (isRequired) throw refused(name, 'is required');
   }
   return conditions;

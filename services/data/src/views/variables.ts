@@ -1,5 +1,6 @@
 import { readJsonText } from '../query/language/paging';
-import { invalidQuery, overLimit, parseName } from '../query/language/filter';
+import { parseName } from '../query/language/path';
+import { invalidQuery, overLimit } from '../query/language/query-error';
 
 export const variablesMax = 64;
 const variableNameMax = 200;

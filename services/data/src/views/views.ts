@@ -17,7 +17,7 @@ import { COLLECTION_NOT_FOUND, findCollection, type CollectionRef, type ReadAcce
 import { enqueueJob } from '../jobs/queue';
 import { listPage } from '../listings/listing';
 import { ALREADY_EXISTS, isName } from '../catalog/names';
-import { invalidQuery } from '../query/language/filter';
+import { invalidQuery } from '../query/language/query-error';
 import { readJsonText } from '../query/language/paging';
 import { parseViewQuery } from '../query/language/view-query';
 import { findApp, type App } from '../catalog/app';

@@ -6,7 +6,7 @@ import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { Compiler } from '../sql/filter-sql';
 import { decodeCursor, encodeCursor, positionOf, type PageRow } from '../plan/cursor';
 import type { IndexReads, ReadDatabases } from './read-scheduler';
-import { isAll } from '../language/filter';
+import { isAll } from '../language/condition';
 import { IndexPageReader, type Page } from './index-page';
 import { indexRead } from '../sql/index-scan-sql';
 import { effectiveSort, type PageRequest } from '../plan/order';

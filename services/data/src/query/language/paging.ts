@@ -2,7 +2,7 @@ import { invalid, ServiceError } from '@granary/shared/errors';
 import { compileProjection, type Projection } from '@granary/shared/json/project';
 import { jsonErrorPath, translateJsonErrors } from '@granary/shared/json/service-error';
 import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
-import { INVALID_QUERY, invalidQuery, overLimit } from './filter';
+import { INVALID_QUERY, invalidQuery, overLimit } from './query-error';
 import { parseSort, type SortTerm } from './sort';
 
 export const limitDefault = 100;

@@ -1,5 +1,7 @@
 import type { JsonValue } from '@granary/shared/json/value';
-import { invalidQuery, overLimit, parsePath, type Path } from './filter';
+import type { Path } from './condition';
+import { parsePath } from './path';
+import { invalidQuery, overLimit } from './query-error';
 
 export const sortFieldsMax = 16;
 

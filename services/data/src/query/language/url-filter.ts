@@ -1,8 +1,11 @@
 import { invalid } from '@granary/shared/errors';
 import { JsonNumber, readJson, type JsonValue } from '@granary/shared/json/value';
 import type { Parameter } from '@granary/shared/gen/granary/data/v1/Parameter';
-import { and, invalidQuery, not, or, parseOperator, type Condition, type Operator, type Path } from './filter';
 import type { FieldType } from '../../values/field-type';
+import { and, not, or, type Condition, type Path } from './condition';
+import type { Operator } from './operator';
+import { invalidQuery } from './query-error';
+import { operatorOf } from './operators';
 
 /** The parameters of a URL by name. Throws when one is given twice, or holds what no text in the database can. */
 export function parametersByName(parameters: readonly Parameter[]): Map<string, string> {
@@ -26,47 +29,33 @@ export function refused(name: string, message: string): ReturnType<typeof invali
   return invalid(`The parameter ${name} ${message}`, { [name]: [message] });
 }
 
-const negations = new Map<Operator, Operator>([
-  ['isNot', 'is'],
-  ['notIn', 'in'],
-]);
+const [atLeast, atMost] = ['greaterThanOrEqual', 'lessThanOrEqual'].map((name) => operatorOf(name, name));
 
 /**
  * A condition from the text of a URL, read as the type of the field says; where nothing says it, both as a string and
  * as the JSON scalar that it reads as. Lists are separated by commas. Throws INVALID_QUERY.
  */
 export function conditionOfText(path: Path, operator: Operator, text: string, type: FieldType, at: string): Condition {
-  const positive = negations.get(operator);
-  if (positive !== undefined) return not(conditionOfText(path, positive, text, type, at));
-  switch (operator) {
-    case 'isNull':
-    case 'isNotNull':
-    case 'exists':
-      return parseOperator(operator, path, scalarOf(text) ?? text, at);
-    case 'in': {
+  if (operator.opposite) return not(conditionOfText(path, operator.opposite, text, type, at));
+  switch (operator.operand) {
+    case 'flag':
+      return operator.parse(path, scalarOf(text) ?? text, at);
+    case 'text':
+      return operator.parse(path, text, at);
+    case 'list': {
       const values = text.split(',').flatMap((value) => readings(value, type, at));
-      return parseOperator('in', path, values, at);
+      return operator.parse(path, values, at);
     }
-    case 'between': {
+    case 'pair': {
       const [from, to, ...more] = text.split(',');
       if (from === undefined || to === undefined || more.length > 0) {
         throw invalidQuery(at, 'must be two values separated by a comma');
       }
-      return and(
-        conditionOfText(path, 'greaterThanOrEqual', from, type, at),
-        conditionOfText(path, 'lessThanOrEqual', to, type, at),
-      );
+      return and(conditionOfText(path, atLeast!, from, type, at), conditionOfText(path, atMost!, to, type, at));
     }
-    case 'startsWith':
-    case 'endsWith':
-    case 'includesCaseInsensitive':
-    case 'startsWithCaseInsensitive':
-    case 'endsWithCaseInsensitive':
-      return parseOperator(operator, path, text, at);
-    default: {
-      const isRange = operator !== 'is' && operator !== 'contains';
-      const values = readings(text, type, at).filter((value) => !(isRange && value === null));
-      return or(...values.map((value) => parseOperator(operator, path, value, at)));
+    case 'value': {
+      const values = readings(text, type, at).filter((value) => value !== null || !operator.refusesNull);
+      return or(...values.map((value) => operator.parse(path, value, at)));
     }
   }
 }

@@ -1,7 +1,10 @@
 import { notImplemented } from '@granary/shared/errors';
 import type { Projection } from '@granary/shared/json/project';
 import { JsonNumber, type JsonObject, type JsonValue } from '@granary/shared/json/value';
-import { invalidQuery, overLimit, parseFind, parsePath, type Condition, type Path } from './filter';
+import type { Condition, Path } from './condition';
+import { parseFind } from './filter';
+import { parsePath } from './path';
+import { invalidQuery, overLimit } from './query-error';
 import { parseLimit, parseSelect, parseSortList, refuseUnknown } from './paging';
 import { parseSort, type SortTerm } from './sort';
 

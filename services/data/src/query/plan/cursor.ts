@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { arrayStep } from '@granary/shared/json/document';
 import { JsonReader } from '@granary/shared/json/reader';
 import { readJson, readValue, toText, type JsonValue } from '@granary/shared/json/value';
-import type { Condition, Path } from '../language/filter';
+import type { Condition, Path } from '../language/condition';
 import type { Relation } from './relation';
 import { invalidCursor } from '../language/paging';
 import type { SortTerm } from '../language/sort';

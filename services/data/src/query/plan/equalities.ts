@@ -1,6 +1,6 @@
 import type { Relation } from './relation';
 import { orderedKey } from '../../values/ordered-key';
-import type { Condition } from '../language/filter';
+import type { Condition } from '../language/condition';
 
 /** The conditions that every match fulfils. */
 function* conjuncts(find: Condition): Generator<Condition> {

@@ -1,5 +1,5 @@
 import type { Sql } from '@granary/shared/postgres/sql';
-import type { Condition } from '../language/filter';
+import type { Condition } from '../language/condition';
 import type { Order } from './order';
 import type { ServingIndex, Relation } from './relation';
 import { equalityKeys } from './equalities';

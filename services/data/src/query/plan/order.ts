@@ -1,4 +1,4 @@
-import type { Condition } from '../language/filter';
+import type { Condition } from '../language/condition';
 import type { Position } from './cursor';
 import type { Relation } from './relation';
 import type { SortTerm } from '../language/sort';

@@ -1,6 +1,6 @@
-import { empty, sql, type Sql } from '@granary/shared/postgres/sql';
+import { empty, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import type { CollectionRef } from '../../catalog/collection';
-import type { Path } from '../language/filter';
+import type { Path } from '../language/condition';
 import { documentsTable, historyTable, keyColumn, viewTable } from '../../catalog/table-names';
 import { indexedType, schemaType, type IndexDefinition } from '../../catalog/index-definition';
 import type { FieldType } from '../../values/field-type';
@@ -11,17 +11,45 @@ export interface ServingIndex {
   columns: readonly Sql[];
 }
 
-/** What can be read: a table of JSON texts under the alias t, and what is known of it. Made from catalog rows only. */
+/** The names that a statement has for a row of a relation: t, d and s, with a number after them in all but the first. */
+export interface RowAlias {
+  /** The row. */
+  row: Sql;
+  /** The parsed record, as `j`. */
+  record: Sql;
+  /** What the row is sorted by. */
+  sort: Sql;
+}
+
+const makeAlias = (number: string): RowAlias => ({
+  row: trusted(`t${number}`),
+  record: trusted(`d${number}`),
+  sort: trusted(`s${number}`),
+});
+/** The alias of the rows that a statement gives a page of. */
+export const pageAlias = makeAlias('');
+const aliases = new Map<number, RowAlias>([[0, pageAlias]]);
+
+/** The alias of that number, 0 for the one of the page. */
+export function rowAlias(number: number): RowAlias {
+  let alias = aliases.get(number);
+  if (!alias) aliases.set(number, (alias = makeAlias(BigInt(number).toString())));
+  return alias;
+}
+
+/** What can be read: a table of JSON texts, and what is known of it. Made from catalog rows only. */
 export interface Relation {
   /** Tells the rows of this source from those of any other. */
   identity: string;
-  /** Its rows, aliased t: id text, body text. */
+  /** What a statement calls its rows; it is part of the SQL below. */
+  alias: RowAlias;
+  /** Its rows under that alias: id text, body text. */
   table: Sql;
-  /** Which rows count, as a condition on t; empty for all. */
+  /** Which rows count, as a condition; empty for all. */
   visible: Sql;
-  /** Whether the column t.id is the field `id` of the record. */
+  /** Whether the column id is the field `id` of the record. */
   hasIdColumn: boolean;
-  /** Orders records of one id, after t.id. */
+  /** Orders records of one id, after the id. */
   tieColumn: Sql | undefined;
   /** The key column of each field path that a ready index is over. */
   keys: ReadonlyMap<string, Sql>;
@@ -42,17 +70,25 @@ export interface DocumentsOptions {
 
 const sources = new WeakMap<CollectionRef, Map<number, Relation>>();
 
-/** The documents of a collection. The same object for the same handle, so that what is made of it can be kept by it. */
-export function documentsRelation(handle: CollectionRef, options: DocumentsOptions): Relation {
+/**
+ * The documents of a collection, under the alias of that number. The same object for the same handle, so that what is made
+ * of it can be kept by it.
+ */
+export function documentsRelation(handle: CollectionRef, options: DocumentsOptions, aliasNumber = 0): Relation {
   let known = sources.get(handle);
   if (!known) sources.set(handle, (known = new Map<number, Relation>()));
-  const which = (options.includeHistory ? 2 : 0) + (options.includeDeleted ? 1 : 0);
+  const which = aliasNumber * 4 + (options.includeHistory ? 2 : 0) + (options.includeDeleted ? 1 : 0);
   let source = known.get(which);
-  if (!source) known.set(which, (source = makeSource(handle, options)));
+  if (!source) known.set(which, (source = makeSource(handle, options, rowAlias(aliasNumber))));
   return source;
 }
 
-function makeSource(handle: CollectionRef, { includeHistory, includeDeleted }: DocumentsOptions): Relation {
+function makeSource(
+  handle: CollectionRef,
+  { includeHistory, includeDeleted }: DocumentsOptions,
+  alias: RowAlias,
+): Relation {
+  const { row } = alias;
   const dates = new Set<string>();
   for (const [path, rule] of handle.schema?.fields ?? []) if (rule.type === 'date') dates.add(path);
   for (const index of handle.indexes) {
@@ -62,7 +98,10 @@ function makeSource(handle: CollectionRef, { includeHistory, includeDeleted }: D
   const serves = (index: IndexDefinition) =>
     !includeHistory && index.status === 'ready' && index.keys.every((key) => key.isDate === dates.has(key.name));
   const ready = handle.indexes.filter(serves);
-  const indexes = ready.map(({ fields, keys }) => ({ fields, columns: keys.map((key) => sql`t.${keyColumn(key)}`) }));
+  const indexes = ready.map(({ fields, keys }) => ({
+    fields,
+    columns: keys.map((key) => sql`${row}.${keyColumn(key)}`),
+  }));
   const keys = new Map<string, Sql>();
   for (const { fields, columns } of indexes) {
     // Ids are compared with their own column.
@@ -71,15 +110,16 @@ function makeSource(handle: CollectionRef, { includeHistory, includeDeleted }: D
   const table = includeHistory
     ? sql`(select id, body, version, deleted, ordinal, place from ${documentsTable(handle)}
            union all
-           select id, body, version, deleted, ordinal, place from ${historyTable(handle)}) t`
-    : sql`${documentsTable(handle)} t`;
+           select id, body, version, deleted, ordinal, place from ${historyTable(handle)}) ${row}`
+    : sql`${documentsTable(handle)} ${row}`;
   const latest = includeDeleted ? handle.rowCount : handle.rowCount - handle.deletedCount;
   return {
     identity: `c${handle.appNumber}.${handle.number}${includeHistory ? '.history' : ''}${includeDeleted ? '' : '.present'}`,
+    alias,
     table,
-    visible: includeDeleted ? empty : sql`not t.deleted`,
+    visible: includeDeleted ? empty : sql`not ${row}.deleted`,
     hasIdColumn: true,
-    tieColumn: includeHistory ? sql`t.version` : undefined,
+    tieColumn: includeHistory ? sql`${row}.version` : undefined,
     keys,
     indexes,
     dates,
@@ -93,10 +133,11 @@ function makeSource(handle: CollectionRef, { includeHistory, includeDeleted }: D
 export function viewRelation(view: { appNumber: bigint; tableNumber: bigint | null; rowCount: bigint }): Relation {
   return {
     identity: `v${view.appNumber}.${view.tableNumber}`,
+    alias: pageAlias,
     table:
       view.tableNumber === null
-        ? sql`(select null::text as id, null::text as body where false) t`
-        : sql`${viewTable(view.appNumber, view.tableNumber)} t`,
+        ? sql`(select null::text as id, null::text as body where false) ${pageAlias.row}`
+        : sql`${viewTable(view.appNumber, view.tableNumber)} ${pageAlias.row}`,
     visible: empty,
     hasIdColumn: false,
     tieColumn: undefined,

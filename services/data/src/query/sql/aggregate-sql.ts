@@ -1,6 +1,6 @@
 import { join, named, sql, type Sql } from '@granary/shared/postgres/sql';
 import { Compiler } from './filter-sql';
-import type { Path } from '../language/filter';
+import type { Path } from '../language/condition';
 import { directionOf } from './keyset-sql';
 import { sortedRows } from './page-sql';
 import type { Relation } from '../plan/relation';

@@ -1,10 +1,11 @@
 import { empty, join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import type { JsonValue } from '@granary/shared/json/value';
-import type { Condition, Path } from '../language/filter';
+import type { Condition, Path } from '../language/condition';
 import { effectiveSort, type PageRequest } from '../plan/order';
 import type { Relation } from '../plan/relation';
-import { Compiler, keyText } from './filter-sql';
+import { Compiler } from './filter-sql';
 import { indexScan } from './index-order-sql';
+import { keyText } from './key-sql';
 import { directionOf, isTruncatedKey, placesOf } from './keyset-sql';
 
 /** Rows before a page that may be passed over, rows of a page, and bytes of each: so a page has at most 16 MiB. */

@@ -4,7 +4,8 @@ import { isTruncated, keyStringMaxBytes, keyType, orderedKey } from '../../value
 import { recordDepthMax, type Position } from '../plan/cursor';
 import type { Order } from '../plan/order';
 import type { Relation } from '../plan/relation';
-import { keyText, type Compiler } from './filter-sql';
+import { keyText } from './key-sql';
+import type { RowFields } from './row-fields';
 import { descendingKey } from '../../catalog/table-names';
 
 export const directionOf = (descending: boolean): Sql => trusted(descending ? 'desc' : 'asc');
@@ -51,30 +52,33 @@ export interface SortedOrder {
 }
 
 /** The order of any paths: by the columns of their keys where they have one, else by keys that are made of the values. */
-export function sortedOrder(source: Relation, compiler: Compiler, order: Order): SortedOrder {
+export function sortedOrder(source: Relation, fields: RowFields, order: Order): SortedOrder {
   const values: Sql[] = [];
   const columns = order.terms.map(({ path, descending }): SortColumn => {
-    const column = compiler.keyOf(path);
+    const column = fields.keyOf(path);
     if (column) {
-      const text = sql`case when ${isTruncatedKey(column)} then ${compiler.rareValue(path)} #>> '{}' end collate "C"`;
+      const text = sql`case when ${isTruncatedKey(column)} then ${fields.rareValue(path)} #>> '{}' end collate "C"`;
       return { key: inDirection(column, descending), text, descending };
     }
     // Each value is found once, however often the order mentions it.
-    const value = sql`s.${named('v', BigInt(values.length))}`;
-    values.push(sql`${compiler.value(path)} as ${named('v', BigInt(values.length))}`);
-    const key = compiler.isDate(path) ? sql`date_sort_key(${value})` : sql`sort_key(${value})`;
+    const value = sql`${source.alias.sort}.${named('v', BigInt(values.length))}`;
+    values.push(sql`${fields.value(path)} as ${named('v', BigInt(values.length))}`);
+    const key = fields.isDate(path) ? sql`date_sort_key(${value})` : sql`sort_key(${value})`;
     const isLong = sql`jsonb_typeof(${value}) = 'string' and octet_length(${value} #>> '{}') > ${trusted(String(keyStringMaxBytes))}`;
     const text = sql`case when ${isLong} then ${value} #>> '{}' end collate "C"`;
     return { key: inDirection(key, descending), text, descending };
   });
   const direction = directionOf(order.descending);
-  const ids = [sql`t.id ${direction}`, ...(source.tieColumn ? [sql`${source.tieColumn} ${direction}`] : [])];
+  const ids = [sql`${fields.id} ${direction}`, ...(source.tieColumn ? [sql`${source.tieColumn} ${direction}`] : [])];
   const sorted = columns.flatMap(({ key, text, descending }) =>
     [key, text].map((part) => sql`${part} ${directionOf(descending)}`),
   );
   const places = placesOf(source, order);
   return {
-    lateral: values.length === 0 ? empty : sql` cross join lateral (select ${join(values, ', ')} offset 0) s`,
+    lateral:
+      values.length === 0
+        ? empty
+        : sql` cross join lateral (select ${join(values, ', ')} offset 0) ${source.alias.sort}`,
     orderBy: join([...sorted, ...ids], ', '),
     after: order.after ? [rowsAfter(columns, places, idAfter(source, order.after, order.descending))] : [],
   };
@@ -98,7 +102,8 @@ function rowsAfter(columns: readonly SortColumn[], places: readonly Place[], ids
 /** Rows whose id follows that of a place, of which all else is equal. */
 function idAfter(source: Relation, { id, version }: Position, descending: boolean): Sql {
   const operator = beyond(descending);
+  const { row } = source.alias;
   return source.tieColumn
-    ? sql`(t.id, ${source.tieColumn}) ${operator} (${id}::text, ${version ?? '0'}::int8)`
-    : sql`t.id ${operator} ${id}::text`;
+    ? sql`(${row}.id, ${source.tieColumn}) ${operator} (${id}::text, ${version ?? '0'}::int8)`
+    : sql`${row}.id ${operator} ${id}::text`;
 }

@@ -1,10 +1,11 @@
 import { empty, join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
-import type { Condition } from '../language/filter';
+import type { Condition } from '../language/condition';
 import { orderingIndex, type OrderingIndex } from '../plan/index-selection';
 import { orderOfPage, type Order, type PageRequest } from '../plan/order';
 import type { Relation } from '../plan/relation';
-import { Compiler, keyText } from './filter-sql';
+import { Compiler } from './filter-sql';
 import { indexScan, type IndexOrder, type IndexPlace, type IndexScan } from './index-order-sql';
+import { keyText } from './key-sql';
 import { directionOf, isTruncatedKey, keyParameter, placesOf, sortedOrder } from './keyset-sql';
 import { descendingKey } from '../../catalog/table-names';
 import type { SortTerm } from '../language/sort';

@@ -1,0 +1,38 @@
+import type { JsonNumber, JsonValue } from '@granary/shared/json/value';
+
+export type Path = readonly string[];
+/** What a range is bounded by: values of the same type only are compared with it. */
+export type Scalar = string | JsonNumber | boolean;
+
+export type Comparison = '<' | '<=' | '>' | '>=';
+
+export type TextMatch =
+  'startsWith' | 'endsWith' | 'includesCaseInsensitive' | 'startsWithCaseInsensitive' | 'endsWithCaseInsensitive';
+
+/** A condition on the field at a path. One kind for each way to compile it; plain data, for cursors contain its digest. */
+export type FieldCondition =
+  | { kind: 'is'; path: Path; value: JsonValue }
+  | { kind: 'in'; path: Path; values: readonly JsonValue[] }
+  /** Missing or null. */
+  | { kind: 'empty'; path: Path }
+  | { kind: 'exists'; path: Path }
+  | { kind: 'range'; path: Path; comparison: Comparison; bound: Scalar }
+  | { kind: 'contains'; path: Path; value: JsonValue }
+  | { kind: 'text'; path: Path; match: TextMatch; value: string };
+
+/** A parsed `find`. Each condition is true or false for every record. */
+export type Condition = { kind: 'and' | 'or' | 'none'; conditions: readonly Condition[] } | FieldCondition;
+
+/** The conditions of one kind. */
+export type ConditionOf<Kind extends Condition['kind']> = Extract<Condition, { kind: Kind }>;
+
+export const all: Condition = { kind: 'and', conditions: [] };
+// One condition stands for itself, so that what is fixed by an equality is seen to be.
+export const and = (...conditions: Condition[]): Condition =>
+  conditions.length === 1 ? conditions[0]! : { kind: 'and', conditions };
+export const or = (...conditions: Condition[]): Condition =>
+  conditions.length === 1 ? conditions[0]! : { kind: 'or', conditions };
+export const not = (condition: Condition): Condition => ({ kind: 'none', conditions: [condition] });
+
+/** Whether a condition holds for every record, whatever is in it. */
+export const isAll = (condition: Condition): boolean => condition.kind === 'and' && condition.conditions.every(isAll);

@@ -1,0 +1,33 @@
+import type { JsonValue } from '@granary/shared/json/value';
+import type { Condition, Path } from './condition';
+import { invalidQuery } from './query-error';
+
+/** An operator of the query language. A family of operators is a list of these in a file of its own. */
+export interface Operator {
+  /** All its spellings, the first of them its name. */
+  readonly spellings: readonly string[];
+  /**
+   * How its operand is read from the text of a URL: a `flag` is true or false, `text` is taken as it is, a `value` is
+   * read as the type of the field says, and so are the members of a `list` and the two of a `pair`, which commas
+   * separate.
+   */
+  readonly operand: 'flag' | 'text' | 'value' | 'list' | 'pair';
+  /** Whether null is no operand of it, so that it is not among the readings of the text `null`. */
+  readonly refusesNull?: boolean;
+  /** The operator that is true where this one is false, and the reverse; its operand is read instead. */
+  readonly opposite?: Operator;
+  /** A condition on one path; `at` is the place of the operand in messages. Throws INVALID_QUERY, LIMIT_EXCEEDED. */
+  parse(path: Path, operand: JsonValue, at: string): Condition;
+}
+
+export const spelled = (spellings: string): readonly string[] => spellings.split(' ');
+
+export function flagOf(operand: JsonValue, at: string): boolean {
+  if (typeof operand !== 'boolean') throw invalidQuery(at, 'must be true or false');
+  return operand;
+}
+
+export function textOf(operand: JsonValue, at: string): string {
+  if (typeof operand !== 'string') throw invalidQuery(at, 'must be a string');
+  return operand;
+}

@@ -1,0 +1,54 @@
+import { JsonNumber, type JsonValue } from '@granary/shared/json/value';
+import { and, type Comparison, type Condition, type Path, type Scalar } from './condition';
+import { spelled, type Operator } from './operator';
+import { invalidQuery } from './query-error';
+
+/** Comparisons with a bound, or with two of them. */
+export const rangeOperators: readonly Operator[] = [
+  comparing('greaterThan gt $gt', '>'),
+  comparing('greaterThanOrEqual gte $gte', '>='),
+  comparing('lessThan lt $lt', '<'),
+  comparing('lessThanOrEqual lte $lte', '<='),
+  {
+    spellings: spelled('between betweenOp $between'),
+    operand: 'pair',
+    parse(path, operand, at) {
+      const [from, to] = boundsOf(operand, at);
+      return and(range(path, '>=', from, at), range(path, '<=', to, at));
+    },
+  },
+];
+
+function comparing(spellings: string, comparison: Comparison): Operator {
+  return {
+    spellings: spelled(spellings),
+    operand: 'value',
+    refusesNull: true,
+    parse: (path, operand, at) => range(path, comparison, operand, at),
+  };
+}
+
+const range = (path: Path, comparison: Comparison, operand: JsonValue, at: string): Condition => ({
+  kind: 'range',
+  path,
+  comparison,
+  bound: scalarOf(operand, at),
+});
+
+function scalarOf(operand: JsonValue, at: string): Scalar {
+  if (typeof operand === 'string' || typeof operand === 'boolean' || operand instanceof JsonNumber) return operand;
+  throw invalidQuery(at, 'must be a string, a number or a boolean');
+}
+
+function boundsOf(operand: JsonValue, at: string): [JsonValue, JsonValue] {
+  if (Array.isArray(operand) && operand.length === 2) return [operand[0]!, operand[1]!];
+  if (operand instanceof Map && operand.size === 2) {
+    for (const [from, to] of [
+      ['from', 'to'],
+      ['min', 'max'],
+    ] as const) {
+      if (operand.has(from) && operand.has(to)) return [operand.get(from)!, operand.get(to)!];
+    }
+  }
+  throw invalidQuery(at, 'must be {"from": …, "to": …}, {"min": …, "max": …} or an array of two values');
+}

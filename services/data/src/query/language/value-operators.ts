@@ -1,0 +1,57 @@
+import type { JsonValue } from '@granary/shared/json/value';
+import { not, or, type Condition, type Path } from './condition';
+import { flagOf, spelled, type Operator } from './operator';
+import { invalidQuery, overLimit } from './query-error';
+
+export const listValuesMax = 1000;
+
+export const isOperator: Operator = {
+  spellings: spelled('is eq $eq'),
+  operand: 'value',
+  parse: (path, value) => (value === null ? { kind: 'empty', path } : { kind: 'is', path, value }),
+};
+
+const isIn: Operator = {
+  spellings: spelled('in $in'),
+  operand: 'list',
+  parse(path, operand, at) {
+    const values = listOf(operand, at);
+    const list: Condition = { kind: 'in', path, values: values.filter((value) => value !== null) };
+    return values.includes(null) ? or(list, { kind: 'empty', path }) : list;
+  },
+};
+
+/** What a value is, in one or several values or in none. */
+export const valueOperators: readonly Operator[] = [
+  isOperator,
+  opposite('isNot ne $ne', isOperator),
+  isIn,
+  opposite('notIn $nin', isIn),
+  flag('isNull', (path) => ({ kind: 'empty', path })),
+  flag('isNotNull', (path) => not({ kind: 'empty', path })),
+  flag('exists $exists', (path) => ({ kind: 'exists', path })),
+];
+
+function opposite(spellings: string, operator: Operator): Operator {
+  return {
+    spellings: spelled(spellings),
+    operand: operator.operand,
+    opposite: operator,
+    parse: (path, operand, at) => not(operator.parse(path, operand, at)),
+  };
+}
+
+/** An operator whose operand is true for a condition and false for its opposite. */
+function flag(spellings: string, condition: (path: Path) => Condition): Operator {
+  return {
+    spellings: spelled(spellings),
+    operand: 'flag',
+    parse: (path, operand, at) => (flagOf(operand, at) ? condition(path) : not(condition(path))),
+  };
+}
+
+function listOf(operand: JsonValue, at: string): JsonValue[] {
+  if (!Array.isArray(operand)) throw invalidQuery(at, 'must be an array');
+  if (operand.length > listValuesMax) throw overLimit(at, `may hold at most ${listValuesMax} values`);
+  return operand;
+}

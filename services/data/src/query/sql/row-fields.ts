@@ -1,0 +1,106 @@
+import { empty, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
+import type { JsonValue } from '@granary/shared/json/value';
+import { parseInstant } from '../../values/instant';
+import { orderedKey } from '../../values/ordered-key';
+import type { Path } from '../language/condition';
+import type { Relation } from '../plan/relation';
+import { isExact, keyText } from './key-sql';
+
+export const never = trusted('false');
+export const always = trusted('true');
+
+/**
+ * The fields of the rows of one relation, as SQL. The text that comes out holds nothing of the caller's: values and the
+ * steps of paths are parameters. Where the record itself is needed, it is read as `alias.record`.`j`, which `records`
+ * provides.
+ */
+export class RowFields {
+  #needsRecord = false;
+
+  constructor(readonly source: Relation) {}
+
+  /** The rows with what the compiled parts need of them, for a FROM clause. Call it when all else is compiled. */
+  records(): Sql {
+    const { table, alias } = this.source;
+    // Once per row: `offset 0` keeps Postgres from copying the cast to each place that uses it.
+    return this.#needsRecord
+      ? sql`${table} cross join lateral (select ${alias.row}.body::jsonb as j offset 0) ${alias.record}`
+      : table;
+  }
+
+  /** The id of the row. */
+  get id(): Sql {
+    return sql`${this.source.alias.row}.id`;
+  }
+
+  /** The value at a path of the record: jsonb, null where it is missing. */
+  value(path: Path): Sql {
+    this.#needsRecord = true;
+    return valueIn(sql`${this.source.alias.record}.j`, path);
+  }
+
+  /** The same where it is seldom needed: the text is read each time. */
+  rareValue(path: Path): Sql {
+    return valueIn(sql`${this.source.alias.row}.body::jsonb`, path);
+  }
+
+  /** What a value groups by, and its rank before it where values are compared: jsonb; null for missing and null. */
+  sortValue(path: Path): { rank: Sql; value: Sql } {
+    const value = sql`nullif(${this.value(path)}, 'null'::jsonb)`;
+    if (!this.isDate(path)) return { rank: sql`sort_rank(${value})`, value };
+    // The instants of a date come first, and are numbers here.
+    const isInstant = sql`instant_of(${value} #>> '{}') is not null and jsonb_typeof(${value}) = 'string'`;
+    return { rank: sql`case when ${isInstant} then -1 else sort_rank(${value}) end`, value: sql`date_key(${value})` };
+  }
+
+  /** The column with the key of a field; undefined where no index is over it. */
+  keyOf(path: Path): Sql | undefined {
+    return this.source.keys.get(path.join('.'));
+  }
+
+  isId(path: Path): boolean {
+    return this.source.hasIdColumn && path.length === 1 && path[0] === 'id';
+  }
+
+  /**
+   * What the column of a field holds exactly where the field has the value: its key, for the id the id itself. Undefined
+   * where that does not decide.
+   */
+  exactKey(path: Path, value: JsonValue): string | undefined {
+    if (this.isId(path)) return typeof value === 'string' ? value : undefined;
+    const key = orderedKey(value, this.isDate(path));
+    return isExact(key) ? keyText(key) : undefined;
+  }
+
+  isDate(path: Path): boolean {
+    return this.source.dates.has(path.join('.'));
+  }
+
+  /** The number of an instant when the field is a date and the value RFC 3339. */
+  instant(path: Path, value: JsonValue): string | undefined {
+    return typeof value === 'string' && this.isDate(path) ? parseInstant(value) : undefined;
+  }
+
+  /** The number of the instant in a field; null where it holds none. */
+  instantValue(path: Path): Sql {
+    return sql`instant_of(${this.value(path)} #>> '{}')`;
+  }
+
+  /** The conditions under which a row counts at all. */
+  visible(): readonly Sql[] {
+    return this.source.visible === empty ? [] : [this.source.visible];
+  }
+}
+
+/** The value at a path of a jsonb, null where it is missing. */
+function valueIn(record: Sql, path: Path): Sql {
+  // Postgres also takes '01', '+1' and ' 1' for the index of an array; those steps are keys of objects only.
+  const odd = path.findIndex((step) => /^[\s+\d]/.test(step) && !/^(?:0|[1-9]\d{0,8})$/.test(step));
+  if (odd < 0) return sql`(${record} #> ${path}::text[])`;
+  let value = record;
+  for (const step of path) {
+    const isIndex = /^(?:0|[1-9]\d{0,8})$/.test(step);
+    value = isIndex ? sql`(${value} #> ${[step]}::text[])` : sql`(${value} -> ${step}::text)`;
+  }
+  return value;
+}
