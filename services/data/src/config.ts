@@ -8,13 +8,13 @@ export const dataConfig = commonConfig.extend({
   /** Connections for look-ups of keys and of the catalog. */
   FAST_POOL_SIZE: whole(1, 100).default(2),
   /** Connections for short reads that one index answers, each for many at once; about as many as the database has cores. */
-  LANE_SIZE: whole(1, 100).default(2),
+  PIPELINED_POOL_SIZE: whole(1, 100).default(2),
   /** Bulks that are preloaded at a time while small writes arrive; the cores of the database less one. */
   PRELOAD_CONCURRENCY: whole(1, 100).default(1),
   /** Where this copy keeps the skills documents as files. */
   SKILLS_DIRECTORY: z.string().min(1),
   /** How often documents past their retention are purged, and old answers for Idempotency-Keys deleted. */
-  HOUSEWORK_EVERY_MS: whole(50, 86_400_000).default(60_000),
+  MAINTENANCE_EVERY_MS: whole(50, 86_400_000).default(60_000),
   /** Who may read collections and views created without an access policy, for example by a write. */
   DEFAULT_READ: z.enum(['public', 'private']).default('public'),
   /** The public address of the gateway, for the examples in skills documents. */

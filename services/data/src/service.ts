@@ -65,7 +65,7 @@ function assembleData(config: DataConfig, overrides: DataOverrides, context: Con
   const notify = () => published.notify();
   const fast = createFastPool(config, log);
   const multiplexer = createMultiplexer(config, log);
-  const unobserveMultiplexer = observeMultiplexer('granary-data-lane', multiplexer);
+  const unobserveMultiplexer = observeMultiplexer('granary-data-pipelined', multiplexer);
   const usage = new UsagePublisher(pool, log, notify);
   const committer = createCommitter(config, context, usage);
   const worker = new JobWorker({ pool, log }, jobs, jobConcurrency, storage, notify);
@@ -73,7 +73,7 @@ function assembleData(config: DataConfig, overrides: DataOverrides, context: Con
     pool,
     fast,
     lane: multiplexer,
-    schedulers: readSchedulers(config.LANE_SIZE, config.DATABASE_POOL_SIZE),
+    schedulers: readSchedulers(config.PIPELINED_POOL_SIZE, config.DATABASE_POOL_SIZE),
     readers: readerCache(fast),
     queries: queryLookup(fast),
     log,
@@ -146,8 +146,8 @@ function createFastPool(config: DataConfig, log: Logger): Pool {
 function createMultiplexer(config: DataConfig, log: Logger): Multiplexer {
   return new Multiplexer({
     url: config.DATABASE_URL,
-    size: config.LANE_SIZE,
-    applicationName: 'granary-data-lane',
+    size: config.PIPELINED_POOL_SIZE,
+    applicationName: 'granary-data-pipelined',
     statementTimeoutMs: indexScanTimeoutMs,
     settings: indexReadSettings,
     log,
@@ -159,8 +159,8 @@ function startMaintenance(config: DataConfig, pool: Pool, log: Logger, notify: (
   return startScheduledTask({
     pool,
     log,
-    name: 'housework',
-    everyMs: config.HOUSEWORK_EVERY_MS,
+    name: 'maintenance',
+    everyMs: config.MAINTENANCE_EVERY_MS,
     run: async (stopping) => {
       await trimAnswers(pool);
       await purgeExpired(pool, log, stopping);

@@ -33,7 +33,7 @@ describe('with a clock that is wrong', () => {
     granary = await startGranary('direct', {
       settings: {
         payments: { RETENTION_FREE_DAYS: '0', RETENTION_UTIA_PER_GIB_DAY: '1000000000' },
-        data: { HOUSEWORK_EVERY_MS: '100' },
+        data: { MAINTENANCE_EVERY_MS: '100' },
       },
     });
   });

@@ -6,7 +6,7 @@ describe('retention', () => {
   let granary: Granary;
   let database: Client;
   beforeAll(async () => {
-    granary = await startGranary('direct', { settings: { data: { HOUSEWORK_EVERY_MS: '100' } } });
+    granary = await startGranary('direct', { settings: { data: { MAINTENANCE_EVERY_MS: '100' } } });
     database = new Client({ connectionString: granary.databaseUrls.data });
     await database.connect();
   });

@@ -6,7 +6,7 @@ import type { RequestMemory } from './client-budget';
 import type { Transfers } from './transfers';
 
 export interface Limits {
-  /** Of requests, transfers of blobs apart. */
+  /** Of all requests except transfers of blobs. */
   slots: Semaphore;
   transfers: Transfers;
   memory: RequestMemory;
@@ -18,43 +18,53 @@ export interface Limits {
 export function exportLimitMetrics({ slots, transfers, memory: { budget }, bodies, answers }: Limits): () => void {
   return addSource({
     families: [
-      { name: 'granary_gate_inside', help: 'Requests that are worked on.', labels: ['gate'], type: 'gauge' },
-      { name: 'granary_gate_waiting', help: 'Requests that wait for their turn.', labels: ['gate'], type: 'gauge' },
-      { name: 'granary_gate_limit', help: 'Requests that may be worked on at once.', labels: ['gate'], type: 'gauge' },
+      { name: 'granary_admission_in_flight', help: 'Requests being processed.', labels: ['class'], type: 'gauge' },
+      { name: 'granary_admission_queued', help: 'Requests in the queue.', labels: ['class'], type: 'gauge' },
+      {
+        name: 'granary_admission_limit',
+        help: 'Requests that may be processed concurrently.',
+        labels: ['class'],
+        type: 'gauge',
+      },
       {
         name: 'granary_body_budget_used_bytes',
-        help: 'Bytes of bodies and large answers that are held.',
+        help: 'Bytes of request bodies and large answers in memory.',
         labels: [],
         type: 'gauge',
       },
       {
         name: 'granary_body_budget_limit_bytes',
-        help: 'Bytes of bodies and large answers that may be held.',
+        help: 'Limit of the bytes of request bodies and large answers in memory.',
         labels: [],
         type: 'gauge',
       },
       { name: 'granary_waiting_bodies', help: 'Requests whose body has not arrived.', labels: [], type: 'gauge' },
-      { name: 'granary_waiting_bodies_limit', help: 'How many there may be.', labels: [], type: 'gauge' },
+      {
+        name: 'granary_waiting_bodies_limit',
+        help: 'Limit of the requests whose body has not arrived.',
+        labels: [],
+        type: 'gauge',
+      },
       { name: 'granary_unsent_answers', help: 'Answers that clients have not read.', labels: [], type: 'gauge' },
       {
         name: 'granary_slow_clients_total',
-        help: 'Bodies and transfers refused, and answers cut, because they were too slow or gave way to others.',
+        help: 'Bodies and transfers refused, and answers cut off, because they were too slow or were evicted for others.',
         labels: ['direction', 'reason'],
         type: 'counter',
       },
     ],
     collect: () => {
       const { held: inside, waiting, limit } = slots.counts();
-      const gates = [
+      const classes = [
         ['requests', { inside, waiting, limit }],
         ['uploads', transfers.uploadPlaces.counts()],
         ['downloads', transfers.downloadPlaces.counts()],
       ] as const;
       const [bodyCounts, answerCounts] = [bodies.counts(), answers.counts()];
       return {
-        granary_gate_inside: gates.map(([name, counts]) => [[name], counts.inside]),
-        granary_gate_waiting: gates.map(([name, counts]) => [[name], counts.waiting]),
-        granary_gate_limit: gates.map(([name, counts]) => [[name], counts.limit]),
+        granary_admission_in_flight: classes.map(([name, counts]) => [[name], counts.inside]),
+        granary_admission_queued: classes.map(([name, counts]) => [[name], counts.waiting]),
+        granary_admission_limit: classes.map(([name, counts]) => [[name], counts.limit]),
         granary_body_budget_used_bytes: [[[], budget.counts().used]],
         granary_body_budget_limit_bytes: [[[], budget.counts().total]],
         granary_waiting_bodies: [[[], bodyCounts.waiting]],

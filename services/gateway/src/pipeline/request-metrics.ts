@@ -5,17 +5,17 @@ import type { RequestContext } from './request-context';
 
 const requests = counters({
   name: 'granary_http_requests_total',
-  help: 'Requests to the HTTP API that have ended. Status 0: the client had gone before there was an answer.',
+  help: 'Completed requests to the HTTP API. Status 0: the client disconnected before the answer.',
   labels: ['method', 'route', 'status'],
 });
 const durations = histograms({
   name: 'granary_http_request_duration_seconds',
-  help: 'How long requests to the HTTP API took, until the answer had been sent.',
+  help: 'Duration of requests to the HTTP API, until the answer was sent.',
   labels: ['method', 'route'],
 });
 const inFlight = gauges({
   name: 'granary_http_in_flight',
-  help: 'Requests to the HTTP API under way.',
+  help: 'Requests to the HTTP API in flight.',
   labels: [],
 }).with();
 

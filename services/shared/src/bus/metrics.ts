@@ -42,7 +42,7 @@ export function observeBus(service: string, pool: Pool): () => void {
       },
       {
         name: 'granary_outbox_pending_age_seconds',
-        help: 'Age of the oldest of these, 0 if there is none.',
+        help: 'Age of the oldest pending event, 0 if there is none.',
         labels: ['service', 'reader'],
         type: 'gauge',
       },
@@ -54,7 +54,7 @@ export function observeBus(service: string, pool: Pool): () => void {
       },
       {
         name: 'granary_bus_dead_letters',
-        help: 'Events that a consumer has dead-lettered, failed ones and those that wait behind them.',
+        help: 'Dead-lettered events of a consumer: failed ones and later ones of their keys.',
         labels: ['service', 'consumer'],
         type: 'gauge',
       },

@@ -16,7 +16,7 @@ export interface RefusedEvent {
 
 const refusals = counters({
   name: 'granary_events_refused_total',
-  help: 'Messages that were no events of their publisher.',
+  help: 'Messages refused because they are not signed by the publisher of their topic.',
   labels: ['consumer', 'why'],
 });
 

@@ -40,7 +40,7 @@ const message = 'is full: writes are refused until there is room';
 
 const fullGauge = gauges({
   name: 'granary_storage_full',
-  help: 'Whether writes are refused for want of room: 1 or 0.',
+  help: '1 while writes are refused because storage is full, else 0.',
   labels: ['service', 'volume'],
 });
 

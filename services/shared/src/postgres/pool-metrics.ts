@@ -17,11 +17,16 @@ const labels = ['pool'];
 const families: Source['families'] = [
   {
     name: 'granary_pg_connections',
-    help: 'Connections to Postgres, by what they do.',
+    help: 'Connections to Postgres, by state.',
     labels: [...labels, 'state'],
     type: 'gauge',
   },
-  { name: 'granary_pg_waiting', help: 'What waits for a connection or a place on one.', labels, type: 'gauge' },
+  {
+    name: 'granary_pg_waiting',
+    help: 'Requests waiting for a connection, or for capacity on a pipelined one.',
+    labels,
+    type: 'gauge',
+  },
 ];
 
 /** Reports the connections of a pool until it ends. `name` is the application name that Postgres sees. */

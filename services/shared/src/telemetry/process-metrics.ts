@@ -16,19 +16,19 @@ export function watchProcess(): () => void {
     families: [
       {
         name: 'process_cpu_seconds_total',
-        help: 'Processor time of the process.',
+        help: 'CPU time of the process.',
         labels: ['mode'],
         type: 'counter' as const,
       },
       {
         name: 'granary_build_info',
-        help: 'What runs in the process; always 1.',
+        help: 'Version of the process; always 1.',
         labels: ['version', 'node_version'],
         type: 'gauge' as const,
       },
       {
         name: 'granary_log_lines_dropped_total',
-        help: 'Lines of the log that were dropped because nobody read the pipe that they go into.',
+        help: 'Log lines dropped because nothing read the pipe.',
         labels: [],
         type: 'counter' as const,
       },

@@ -5,15 +5,15 @@ import { ended, startSpan } from './trace';
 const labels = ['method', 'direction'];
 const handled = counters({
   name: 'granary_rpc_requests_total',
-  help: 'Calls between services that have ended.',
+  help: 'Completed calls between services.',
   labels: [...labels, 'code'],
 });
 const durations = histograms({
   name: 'granary_rpc_request_duration_seconds',
-  help: 'How long calls between services took.',
+  help: 'Duration of calls between services.',
   labels,
 });
-const inFlight = gauges({ name: 'granary_rpc_in_flight', help: 'Calls between services under way.', labels });
+const inFlight = gauges({ name: 'granary_rpc_in_flight', help: 'Calls between services in flight.', labels });
 
 /** `server`: the handler, also for callers in the same process. `client`: a call over the network, each attempt. */
 type Direction = 'server' | 'client';
