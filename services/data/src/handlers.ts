@@ -18,25 +18,23 @@ import { getCommit } from './writes/get-commit';
 import { storeDocuments } from './writes/store';
 import { commitUpload } from './writes/upload';
 import { validateDocuments } from './writes/validate';
-import type { LookupCache } from './catalog/cache';
 import { listIndexes } from './collections/index-listing';
 import { createIndex, deleteIndex, getIndex, rebuildIndex } from './collections/indexes';
 import { getJob } from './jobs/queue';
 import { listingRowsMax } from './listings/listing';
-import { createQuery, deleteQuery, getQuery, listQueries } from './queries/saved-queries';
+import { createQuery, deleteQuery, getQuery, listQueries, type QueryLookup } from './queries/saved-queries';
 import { getSkills, putSkills, type SkillsContext } from './skills/skills';
 import { committerFor } from './commit/tracing';
 import type { UsagePublisher } from './usage/publisher';
 import { createView, deleteView, getView, listViews, refreshView } from './views/views';
 import { runQuery } from './reads/run-query';
-import type { PredefinedQuery } from './queries/definition';
 import { readView } from './reads/read-view';
 import { listDocuments } from './reads/list-documents';
 import type { ReadContext } from './reads/read-context';
 import { readCollection } from './reads/read-collection';
 
 export interface HandlerContext extends SkillsContext, ReadContext {
-  queries: LookupCache<PredefinedQuery>;
+  queries: QueryLookup;
   committer: Committer;
   usage: UsagePublisher;
   /** Who may read collections and views created without an access policy. */
@@ -122,9 +120,11 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     ),
     readView: async (request, call) => ({ json: await readView(context, request, call) }),
 
-    createQuery: needingSpace(storage, (request) => createQuery(context, request)),
+    createQuery: needingSpace(storage, (request) =>
+      changingCatalog(context, request.appId, createQuery(context, request)),
+    ),
     listQueries: (request) => listQueries(context, request),
-    getQuery: ({ appId, name }) => getQuery(context, appId, name),
+    getQuery: (request) => getQuery(context, request),
     deleteQuery: (request) => changingCatalog(context, request.appId, deleteQuery(context, request)),
     runQuery: async (request, call) => ({ json: await runQuery(context, request, call) }),
 

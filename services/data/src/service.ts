@@ -28,7 +28,7 @@ import { JobWorker } from './jobs/worker';
 import { purgeExpired } from './usage/retention-purge';
 import { readSchedulers } from './query/execute/read-scheduler';
 import { indexReadSettings } from './query/sql/index-scan-sql';
-import { queryLookup } from './queries/saved-queries';
+import { QueryLookup } from './queries/saved-queries';
 import { UsagePublisher } from './usage/publisher';
 import { trimAnswers } from './catalog/idempotency';
 import { refreshViewJob } from './views/refresh-job';
@@ -75,7 +75,7 @@ function assembleData(config: DataConfig, overrides: DataOverrides, context: Con
     lane: multiplexer,
     schedulers: readSchedulers(config.PIPELINED_POOL_SIZE, config.DATABASE_POOL_SIZE),
     readers: readerCache(fast),
-    queries: queryLookup(fast),
+    queries: new QueryLookup(fast),
     log,
     committer,
     usage,

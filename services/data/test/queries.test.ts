@@ -31,12 +31,13 @@ interface Definition {
   parameters?: unknown;
   source?: string;
   readAccess?: string;
+  version?: string;
   of?: TestApp;
 }
 
 const create = (
   name: string,
-  { base = {}, parameters = [], source = 'films', readAccess = '', of = app }: Definition,
+  { base = {}, parameters = [], source = 'films', readAccess = '', version = '1', of = app }: Definition,
 ) =>
   fixture.methods.createQuery({
     appId: of.appId,
@@ -45,7 +46,7 @@ const create = (
     baseQueryJson: Buffer.from(JSON.stringify(base)),
     parametersJson: Buffer.from(JSON.stringify(parameters)),
     description: 'The best films',
-    version: '1',
+    version,
     exampleRequestJson: Buffer.from('{"a":1}'),
     exampleResponseJson: Buffer.alloc(0),
     readAccess,
@@ -87,7 +88,24 @@ test.each([
   ['x', { base: { find: { a: { $near: 1 } } } }, 'INVALID_QUERY'],
   ['x', { base: { limit: 100_000 } }, 'LIMIT_EXCEEDED'],
   ['x', { parameters: {} }, 'INVALID_QUERY'],
+  ['x', { version: 'v'.repeat(101) }, 'LIMIT_EXCEEDED'],
   ['x', { parameters: [{ name: 'limit', field_path: 'a' }] }, 'INVALID_QUERY'],
+  ['x', { parameters: [{ name: 'version', field_path: 'a' }] }, 'INVALID_QUERY'],
+  ['x', { parameters: [{ name: 'p', field_path: 'limit', default: 'many' }] }, 'INVALID_QUERY'],
+  ['x', { parameters: [{ name: 'p', field_path: 'limit', default: 1.5 }] }, 'INVALID_QUERY'],
+  ['x', { parameters: [{ name: 'p', field_path: 'limit', default: 0 }] }, 'INVALID_QUERY'],
+  ['x', { base: { limit: 5 }, parameters: [{ name: 'p', field_path: 'limit', default: 6 }] }, 'LIMIT_EXCEEDED'],
+  ['x', { parameters: [{ name: 'p', field_path: 'limit', default: 10_001 }] }, 'LIMIT_EXCEEDED'],
+  [
+    'x',
+    {
+      parameters: [
+        { name: 'a', field_path: 'limit' },
+        { name: 'b', field_path: 'limit' },
+      ],
+    },
+    'INVALID_QUERY',
+  ],
   ['x', { parameters: [{ name: 'a' }] }, 'INVALID_QUERY'],
   ['x', { parameters: [{ name: 'a', field_path: 'a.$gte', default: [1] }] }, 'INVALID_QUERY'],
   [

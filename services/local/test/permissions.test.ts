@@ -36,7 +36,7 @@ const documented: Array<[endpoint: string, auth: string]> = [
   ['GET /skills/{app_id}/skills.md', 'public'],
   ['POST /apps/{app_id}/payout/info', 'Read'],
   ['POST /apps/{app_id}/collections', 'Write'],
-  ['GET /apps/{app_id}/queries', 'public'],
+  ['GET /apps/{app_id}/queries', 'reader'],
   ['GET /apps/{app_id}/wallet', 'Read'],
   ['GET /apps/{app_id}/collections', 'Read'],
   ['GET /apps/{app_id}/indexes', 'Read'],

@@ -217,7 +217,7 @@ describe.each(transports)('views and predefined queries (%s)', (transport) => {
     test('is created, described and listed to everyone', async () => {
       const made = await make();
       expect(made.status).toBe(201);
-      expect(made.body).toEqual({ ...stored, access_policy: { read: 'public' }, created_at: time });
+      expect(made.body).toEqual({ ...stored, versions: ['1.0'], access_policy: { read: 'public' }, created_at: time });
       expect((await app.call('GET', `/apps/${app.appId}/queries/trades_of`)).body).toEqual(made.body);
       for (const prefix of ['', '/api']) {
         const listed = await send(granary.url, 'GET', `${prefix}/apps/${app.appId}/queries`);

@@ -171,7 +171,7 @@ export async function deleteCollection(
       tx,
       sql`select 'view' as kind, name from view where app_number = ${app.number} and ${found.name} = any(source_collections)
           union all
-          select 'query', name from query where app_number = ${app.number} and source_collection = ${found.name}
+          select distinct 'query', name from query where app_number = ${app.number} and source_collection = ${found.name}
           order by 1, 2 limit 100`,
     );
     if (users.length > 0 && !request.cascade) {

@@ -1,6 +1,13 @@
 import type { JsonValue } from '@granary/shared/json/value';
 import type { Projection } from '@granary/shared/json/project';
-import { parseLimit, parseSelect, parseSortList, refuseUnknown } from '../query/language/paging';
+import {
+  limitMax,
+  numberOfText,
+  parseLimit,
+  parseSelect,
+  parseSortList,
+  refuseUnknown,
+} from '../query/language/paging';
 import type { Condition } from '../query/language/condition';
 import { parseFind } from '../query/language/filter';
 import { parseName } from '../query/language/path';
@@ -12,7 +19,9 @@ export const parametersMax = 64;
 const baseQueryFields = new Set(['find', 'select', 'sort', 'limit']);
 const parameterFields = new Set(['name', 'field_path', 'default', 'required', 'description']);
 /** URL parameters of every execution; a query cannot declare a parameter with one of these names. */
-const reservedParameters = new Set(['limit', 'offset', 'count', 'cursor']);
+const reservedParameters = new Set(['limit', 'offset', 'count', 'cursor', 'version']);
+/** The `field_path` that stands for the limit of the page. A field of this name is reached as `limit.$eq`. */
+const limitPath = 'limit';
 
 export interface BaseQuery {
   find: Condition;
@@ -42,32 +51,71 @@ export function parseBaseQuery(value: JsonValue): BaseQuery {
   };
 }
 
-/** `[{name, field_path, default?, required?, description?}]`. Throws INVALID_QUERY, LIMIT_EXCEEDED. */
-export function parseParameters(value: JsonValue): Map<string, QueryParameter> {
+/** The parameter that sets the limit of the page. */
+export interface LimitParameter {
+  name: string;
+  fallback: number | undefined;
+  isRequired: boolean;
+}
+
+export interface QueryParameters {
+  filters: ReadonlyMap<string, QueryParameter>;
+  limit: LimitParameter | undefined;
+}
+
+/**
+ * `[{name, field_path, default?, required?, description?}]` of a query whose pages have at most `pageMax` records.
+ * Throws INVALID_QUERY, LIMIT_EXCEEDED.
+ */
+export function parseParameters(value: JsonValue, pageMax: number | undefined): QueryParameters {
   if (!Array.isArray(value)) throw invalidQuery('parameters', 'must be an array');
   if (value.length > parametersMax) throw overLimit('parameters', `may hold at most ${parametersMax} parameters`);
-  const parameters = new Map<string, QueryParameter>();
+  const filters = new Map<string, QueryParameter>();
+  let limit: LimitParameter | undefined;
   value.forEach((entry, index) => {
     const at = `parameters[${index}]`;
     if (!(entry instanceof Map)) throw invalidQuery(at, 'must be an object');
     refuseUnknown(entry.keys(), parameterFields, at);
     const name = entry.get('name');
     if (typeof name !== 'string' || name === '') throw invalidQuery(`${at}.name`, 'must be text');
-    if (reservedParameters.has(name)) throw invalidQuery(`${at}.name`, 'is reserved');
-    if (parameters.has(name)) throw invalidQuery(`${at}.name`, 'is used twice');
+    if (filters.has(name) || limit?.name === name) throw invalidQuery(`${at}.name`, 'is used twice');
     const path = entry.get('field_path');
     if (typeof path !== 'string') throw invalidQuery(`${at}.field_path`, 'must be the path of a field');
     const required = entry.get('required') ?? false;
     if (typeof required !== 'boolean') throw invalidQuery(`${at}.required`, 'must be true or false');
-    const target = parseName(path, `${at}.field_path`);
     const fallback = entry.get('default') ?? undefined;
+    if (path === limitPath) {
+      if (limit) throw invalidQuery(`${at}.field_path`, 'is used twice: a page has one limit');
+      limit = { name, fallback: limitFallback(fallback, pageMax, `${at}.default`), isRequired: required };
+      return;
+    }
+    const target = parseName(path, `${at}.field_path`);
     // A default that its operator does not accept is refused now instead of at each execution.
     if (fallback !== undefined && typeof fallback !== 'string') {
       (target.operator ?? isOperator).parse(target.path, fallback, `${at}.default`);
     }
-    parameters.set(name, { name, target, fallback, isRequired: required });
+    filters.set(name, { name, target, fallback, isRequired: required });
   });
-  return parameters;
+  return { filters, limit };
+}
+
+/** The names that a new query may not use. Older queries may, so this is no part of `parseParameters`. */
+export function refuseReservedNames({ filters }: QueryParameters): void {
+  for (const name of filters.keys()) {
+    if (reservedParameters.has(name)) throw invalidQuery('parameters', `names a parameter ${name}, which is reserved`);
+  }
+}
+
+function limitFallback(value: JsonValue | undefined, pageMax: number | undefined, at: string): number | undefined {
+  if (value === undefined) return undefined;
+  return parsePageLimit(typeof value === 'string' ? numberOfText(value) : value, pageMax, at);
+}
+
+/** A limit of at most what the query allows; undefined is the query's own. Throws INVALID_QUERY, LIMIT_EXCEEDED. */
+export function parsePageLimit(value: JsonValue | undefined, pageMax: number | undefined, at: string): number {
+  const limit = parseLimit(value, at, pageMax);
+  if (limit > (pageMax ?? limitMax)) throw overLimit(at, `may be at most ${pageMax} for this query`);
+  return limit;
 }
 
 /** A predefined query as it is executed. */
@@ -76,5 +124,5 @@ export interface PredefinedQuery extends BaseQuery {
   /** Although its source is private it is public. */
   showsPrivate: boolean;
   sourceCollection: string;
-  parameters: ReadonlyMap<string, QueryParameter>;
+  parameters: QueryParameters;
 }

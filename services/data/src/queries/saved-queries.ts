@@ -7,7 +7,7 @@ import type { ListRequest } from '@granary/shared/gen/granary/data/v1/ListReques
 import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
 import { toText, type JsonValue } from '@granary/shared/json/value';
 import { execute, row, type Pool, type Queryable } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import { empty, sql, type Sql } from '@granary/shared/postgres/sql';
 import { nameRule } from '@granary/shared/names';
 import { COLLECTION_NOT_FOUND, findCollection } from '../catalog/collection';
 import { LookupCache } from '../catalog/cache';
@@ -18,37 +18,39 @@ import { readJsonText } from '../query/language/paging';
 import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
 import { findApp } from '../catalog/app';
-import { parseBaseQuery, parseParameters, type PredefinedQuery } from './definition';
+import { parseBaseQuery, parseParameters, refuseReservedNames, type PredefinedQuery } from './definition';
 
 export const QUERY_NOT_FOUND = 'QUERY_NOT_FOUND';
 
-/** Predefined queries of one app, at most. */
+/** Predefined queries of one app, at most; each version counts. */
 export const queriesMax = 1_000;
 const textLengthMax = 10_000;
+const versionLengthMax = 100;
 
 /**
- * Creates a predefined query. Throws ALREADY_EXISTS, COLLECTION_NOT_FOUND, INVALID_QUERY, LIMIT_EXCEEDED,
+ * Creates a predefined query, or a version of one beside those that exist. Throws ALREADY_EXISTS, COLLECTION_NOT_FOUND, INVALID_QUERY, LIMIT_EXCEEDED,
  * VALIDATION_FAILED; FORBIDDEN when it would make a private source public and the caller may not publish.
  */
 export async function createQuery({ pool }: { pool: Pool }, request: CreateQueryRequest): Promise<Query> {
   const { name, sourceCollection, description, version } = request;
   if (!isName(name)) throw invalid('The name is not valid', { name: [nameRule] });
-  for (const [field, text] of Object.entries({ description, version })) {
-    if (text.length > textLengthMax) throw overLimit(field, `may have at most ${textLengthMax} characters`);
+  if (description.length > textLengthMax) {
+    throw overLimit('description', `may have at most ${textLengthMax} characters`);
   }
+  if (version.length > versionLengthMax) throw overLimit('version', `may have at most ${versionLengthMax} characters`);
   if (!['', 'public', 'private'].includes(request.readAccess))
     throw invalidQuery('access_policy.read', 'must be public or private');
   const baseQuery = valueOf(request.baseQueryJson, 'base_query') ?? new Map<string, JsonValue>();
   const parameters = valueOf(request.parametersJson, 'parameters') ?? [];
-  parseBaseQuery(baseQuery);
-  parseParameters(parameters);
+  refuseReservedNames(parseParameters(parameters, parseBaseQuery(baseQuery).limit));
   const exampleRequest = valueOf(request.exampleRequestJson, 'example_request');
   const exampleResponse = valueOf(request.exampleResponseJson, 'example_response');
   const textOrNull = (value: JsonValue): string | null => (value === null ? null : toText(value));
 
   return withAppLockOnce(pool, request, async (tx, app) => {
-    if (await findQuery(tx, app.number, name))
-      throw conflict(ALREADY_EXISTS, `A query with the name ${name} already exists`);
+    if (await findQuery(tx, app.number, name, version)) {
+      throw conflict(ALREADY_EXISTS, `A query with the name ${name}${ofVersion(version)} already exists`);
+    }
     const counted = await row<{ queries: bigint }>(
       tx,
       sql`select count(*) as queries from query where app_number = ${app.number}`,
@@ -71,18 +73,25 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
     );
     await checkDefinitionBytes(tx, app.number);
     await bumpCatalogRevision(tx, app.number);
-    return toQuery(await requireQuery(tx, app, name));
+    return toQuery(await requireQuery(tx, app, name, version));
   });
 }
+
+const ofVersion = (version: string | undefined): string => (version ? ` and the version ${version}` : '');
 
 /** The value in a field of a message; null where it is empty. */
 function valueOf(bytes: Uint8Array, at: string): JsonValue {
   return bytes.length === 0 ? null : readJsonText(Buffer.from(bytes), at);
 }
 
-/** Predefined queries `q` with their sources `c`. */
-export const queriesWithSource = sql`query q left join collection c
+const withSource = sql`left join collection c
   on c.app_number = q.app_number and c.name = q.source_collection and c.deleted_at is null`;
+/**
+ * The predefined queries `q` of an app, each in its newest version, with their sources `c`. Versions are numbered in the
+ * order of their creation.
+ */
+export const newestQueries = (appNumber: bigint): Sql =>
+  sql`(select distinct on (name) * from query where app_number = ${appNumber} order by name, number desc) q ${withSource}`;
 /** A query is as private as what it shows, unless an administrator has made it public. */
 export const isPrivateQuery = sql`(q.read_access = 'private'
   or (coalesce(c.read_access, 'public') = 'private' and not q.shows_private))`;
@@ -101,26 +110,42 @@ interface QueryRow {
   /** Whether it is private itself, or because its source is private now. */
   is_private: boolean;
   created_at: Date;
+  /** All versions of the query, the newest first. */
+  versions: string[];
 }
 
 const queryColumns = sql`q.name, q.source_collection, q.base_query_text, q.parameters_text, q.description, q.version,
   q.example_request_text, q.example_response_text, q.read_access, q.shows_private, ${isPrivateQuery} as is_private,
-  q.created_at`;
+  q.created_at, array(select v.version from query v where v.app_number = q.app_number and v.name = q.name
+    order by v.number desc) as versions`;
 
-function findQuery(db: Queryable, appNumber: bigint, name: string): Promise<QueryRow | undefined> {
+/** A version of a query; without one the newest. */
+function findQuery(db: Queryable, appNumber: bigint, name: string, version?: string): Promise<QueryRow | undefined> {
+  const only = version === undefined ? empty : sql` and q.version = ${version}`;
   return row<QueryRow>(
     db,
-    sql`select ${queryColumns} from ${queriesWithSource} where q.app_number = ${appNumber} and q.name = ${name}`,
+    sql`select ${queryColumns} from query q ${withSource}
+        where q.app_number = ${appNumber} and q.name = ${name}${only} order by q.number desc limit 1`,
   );
 }
 
-async function requireQuery(db: Queryable, app: { number: bigint }, name: string): Promise<QueryRow> {
-  const found = await findQuery(db, app.number, name);
-  if (!found) throw queryNotFound(name);
+async function requireQuery(
+  db: Queryable,
+  app: { number: bigint },
+  name: string,
+  version: string | undefined,
+): Promise<QueryRow> {
+  const found = isVersion(version) ? await findQuery(db, app.number, name, version) : undefined;
+  if (!found) throw queryNotFound(name, version);
   return found;
 }
 
-export const queryNotFound = (name: string): ServiceError => notFound(QUERY_NOT_FOUND, `There is no query ${name}`);
+/** Whether a query may have a version of this text; undefined asks for the newest. */
+const isVersion = (version: string | undefined): boolean =>
+  version === undefined || (version.length <= versionLengthMax && !/\0|\p{Surrogate}/u.test(version));
+
+export const queryNotFound = (name: string, version?: string): ServiceError =>
+  notFound(QUERY_NOT_FOUND, `There is no query ${name}${version === undefined ? '' : ` of the version ${version}`}`);
 
 function toQuery(found: QueryRow): Query {
   return {
@@ -134,58 +159,83 @@ function toQuery(found: QueryRow): Query {
     exampleResponseJson: Buffer.from(found.example_response_text ?? ''),
     createdAt: found.created_at.toISOString(),
     readAccess: found.is_private ? 'private' : 'public',
+    versions: found.versions,
   };
 }
 
-/** A page of the queries of an app, by name. Throws INVALID_CURSOR. */
+/** A page of the queries of an app in their newest versions, by name. Throws INVALID_CURSOR. */
 export async function listQueries({ pool }: { pool: Pool }, request: ListRequest): Promise<ListQueriesResponse> {
   const app = await findApp(pool, request.appId);
   const source = {
     columns: queryColumns,
-    from: sql`${queriesWithSource} where q.app_number = ${app.number}`,
+    from: sql`${newestQueries(app.number)} where true`,
     key: [{ column: sql`q.name`, type: 'text' as const }],
     bytes: sql`octet_length(q.base_query_text) + octet_length(q.parameters_text)
       + 6 * (octet_length(q.description) + octet_length(q.version))
-      + coalesce(octet_length(q.example_request_text), 0) + coalesce(octet_length(q.example_response_text), 0)`,
+      + coalesce(octet_length(q.example_request_text), 0) + coalesce(octet_length(q.example_response_text), 0)
+      + (select 6 * sum(octet_length(v.version) + 1) from query v where v.app_number = q.app_number and v.name = q.name)`,
     keyOf: ({ name }: QueryRow) => [name],
   };
   const { entries, nextCursor } = await listPage<QueryRow>(pool, source, request);
   return { queries: entries.map(toQuery), nextCursor };
 }
 
-/** Throws QUERY_NOT_FOUND. */
-export async function getQuery({ pool }: { pool: Pool }, appId: string, name: string): Promise<Query> {
-  return toQuery(await requireQuery(pool, await findApp(pool, appId), name));
+/** A version of a query; without one the newest. Throws QUERY_NOT_FOUND. */
+export async function getQuery({ pool }: { pool: Pool }, { appId, name, version }: QueryRequest): Promise<Query> {
+  return toQuery(await requireQuery(pool, await findApp(pool, appId), name, version));
 }
 
-/** Throws QUERY_NOT_FOUND. */
+/** Deletes a version of a query; without one all of them. Throws QUERY_NOT_FOUND. */
 export async function deleteQuery({ pool }: { pool: Pool }, request: QueryRequest): Promise<DeleteQueryResponse> {
-  const { name } = request;
+  const { name, version } = request;
   return withAppLockOnce<DeleteQueryResponse>(pool, request, async (tx, app) => {
-    await requireQuery(tx, app, name);
-    await execute(tx, sql`delete from query where app_number = ${app.number} and name = ${name}`);
+    await requireQuery(tx, app, name, version);
+    const only = version === undefined ? empty : sql` and version = ${version}`;
+    await execute(tx, sql`delete from query where app_number = ${app.number} and name = ${name}${only}`);
     await bumpCatalogRevision(tx, app.number);
     return {};
   });
 }
 
-/** Predefined queries for their callers. `get` rejects with APP_NOT_FOUND. */
-export const queryLookup = (pool: Pool): LookupCache<PredefinedQuery> =>
-  new LookupCache(async (appId, name) => findPredefined(pool, await findApp(pool, appId), name));
+/** Predefined queries for their callers. */
+export class QueryLookup {
+  private readonly cache: LookupCache<PredefinedQuery>;
+
+  constructor(pool: Pool) {
+    this.cache = new LookupCache(async (appId, key) => {
+      const [name, version] = key.split(separator, 2);
+      return findPredefined(pool, await findApp(pool, appId), name!, version);
+    });
+  }
+
+  /** A version of a query; without one the newest. Rejects with APP_NOT_FOUND. */
+  get(appId: string, name: string, version?: string): Promise<PredefinedQuery | undefined> {
+    if (version === undefined) return this.cache.get(appId, name);
+    return isVersion(version) ? this.cache.get(appId, name + separator + version) : Promise.resolve(undefined);
+  }
+
+  forget(appId: string): void {
+    this.cache.forget(appId);
+  }
+}
+
+/** Between name and version in a key; no text in the database holds it. */
+const separator = '\0';
 
 async function findPredefined(
   db: Queryable,
   app: { number: bigint },
   name: string,
+  version: string | undefined,
 ): Promise<PredefinedQuery | undefined> {
-  const found = await findQuery(db, app.number, name);
-  return (
-    found && {
-      ...parseBaseQuery(readJsonText(Buffer.from(found.base_query_text), 'base_query')),
-      isPrivate: found.read_access === 'private',
-      showsPrivate: found.shows_private,
-      sourceCollection: found.source_collection,
-      parameters: parseParameters(readJsonText(Buffer.from(found.parameters_text), 'parameters')),
-    }
-  );
+  const found = await findQuery(db, app.number, name, version);
+  if (!found) return undefined;
+  const baseQuery = parseBaseQuery(readJsonText(Buffer.from(found.base_query_text), 'base_query'));
+  return {
+    ...baseQuery,
+    isPrivate: found.read_access === 'private',
+    showsPrivate: found.shows_private,
+    sourceCollection: found.source_collection,
+    parameters: parseParameters(readJsonText(Buffer.from(found.parameters_text), 'parameters'), baseQuery.limit),
+  };
 }

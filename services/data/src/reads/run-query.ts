@@ -3,52 +3,61 @@ import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadReques
 import { notFound } from '@granary/shared/errors';
 import { documentsRelation, typeOf } from '../query/plan/relation';
 import { and, isAll, type Condition } from '../query/language/condition';
-import { overLimit } from '../query/language/query-error';
 import { isOperator } from '../query/language/value-operators';
-import { queryNotFound } from '../queries/saved-queries';
-import type { PredefinedQuery, QueryParameter } from '../queries/definition';
+import { queryNotFound, type QueryLookup } from '../queries/saved-queries';
+import { parsePageLimit, type PredefinedQuery, type QueryParameter } from '../queries/definition';
 import { lookUpCollection, type ReadContext } from './read-context';
-import { LookupCache } from '../catalog/cache';
 import { conditionOfText, parametersByName, refused, take } from '../query/language/url-filter';
 import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
-import { needsKey, numberOfText, parseCount, parseCursor, parseLimit, parseOffset } from '../query/language/paging';
+import { needsKey, numberOfText, parseCount, parseCursor, parseOffset } from '../query/language/paging';
 import { AppDatabases } from '../query/execute/read-scheduler';
 import { readDocuments, withFreshSource } from '../query/execute/read-page';
 
 /**
- * Executes a predefined query with the parameters of a URL: those of the query, `limit` (no more than the query's
- * own), `offset`, `cursor` and `count`. Throws QUERY_NOT_FOUND, UNAUTHENTICATED where the query or its collection is private,
+ * Executes a predefined query, its newest version or that of `version`, with the parameters of a URL: those of the query,
+ * `limit` (no more than the query's own), `offset`, `cursor` and `count`. Throws QUERY_NOT_FOUND, UNAUTHENTICATED where the query or its collection is private,
  * VALIDATION_FAILED for a parameter that is required and missing, or unknown.
  */
 export async function runQuery(
-  db: ReadContext & { queries: LookupCache<PredefinedQuery> },
+  db: ReadContext & { queries: QueryLookup },
   request: ReadRequest,
   call: Pick<Call, 'signal'>,
 ): Promise<Buffer> {
   return withFreshSource(async (isRepeated) => {
     if (isRepeated) db.queries.forget(request.appId);
-    const query = await db.queries.get(request.appId, request.name);
-    if (!query) throw queryNotFound(request.name);
+    const version = request.parameters.find(({ name }) => name === 'version')?.value;
+    const query = await db.queries.get(request.appId, request.name, version);
+    if (!query) throw queryNotFound(request.name, version);
     const { sourceCollection, projection, sort, parameters } = query;
     // Without a condition the counters of the collection are part of the response.
-    const isFiltered = !isAll(query.find) || request.parameters.some((given) => parameters.has(given.name));
+    const isFiltered = !isAll(query.find) || request.parameters.some((given) => parameters.filters.has(given.name));
     const collection = await lookUpCollection(db, request.appId, sourceCollection, isRepeated || !isFiltered);
     if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${sourceCollection}`);
     const isPrivate = query.isPrivate || (collection.readAccess === 'private' && !query.showsPrivate);
     if (isPrivate && !request.mayReadPrivate) throw needsKey('query');
 
     const given = parametersByName(request.parameters);
-    const limit = parseLimit(numberOfText(take(given, 'limit')), 'limit', query.limit);
-    if (query.limit !== undefined && limit > query.limit)
-      throw overLimit('limit', `may be at most ${query.limit} for this query`);
+    given.delete('version');
+    const limit = limitOf(query, given);
     const offset = parseOffset(numberOfText(take(given, 'offset')));
     const cursor = parseCursor(take(given, 'cursor'), offset);
     const count = parseCount(take(given, 'count'));
-    const find = and(query.find, ...conditionsOf(collection, parameters, given));
+    const find = and(query.find, ...conditionsOf(collection, parameters.filters, given));
     const source = documentsRelation(collection, { includeHistory: false, includeDeleted: false });
     const databases = new AppDatabases(db, request, call.signal);
     return readDocuments(databases, source, { find, projection, sort, limit, offset, cursor, count });
   });
+}
+
+/** The limit of the page: from the parameter that stands for it, from `limit`, or the query's own. */
+function limitOf({ limit: pageMax, parameters }: PredefinedQuery, given: Map<string, string>): number {
+  const { name = 'limit', fallback, isRequired = false } = parameters.limit ?? {};
+  const [own, usual] = [take(given, name), take(given, 'limit')];
+  if (own !== undefined && usual !== undefined) throw refused(name, 'cannot stand beside limit');
+  const text = own ?? usual;
+  if (text === undefined && fallback !== undefined) return fallback;
+  if (text === undefined && isRequired) throw refused(name, 'is required');
+  return parsePageLimit(numberOfText(text), pageMax, text === usual ? 'limit' : name);
 }
 
 function conditionsOf(

@@ -2,7 +2,7 @@ import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql, Sql } from '@granary/shared/postgres/sql';
 import { appNotFound, type App } from '../catalog/app';
 import { generatedBytesMax, type SkillsContent } from './markdown';
-import { isPrivateQuery, queriesWithSource } from '../queries/saved-queries';
+import { isPrivateQuery, newestQueries } from '../queries/saved-queries';
 
 /** Collections, views or queries that are read to be described, and about the bytes of them; more are only counted. */
 const describedMax = 200;
@@ -99,7 +99,7 @@ async function readQueries(tx: Queryable, app: App): Promise<Described<SkillsCon
     tx,
     described(
       sql`q.name, source_collection as source, description, parameters_text, ${isPrivateQuery} as is_private`,
-      sql`${queriesWithSource} where q.app_number = ${app.number}`,
+      newestQueries(app.number),
       sql`q.name`,
       sql`octet_length(description) + octet_length(parameters_text)`,
     ),

@@ -186,6 +186,13 @@ function querySection(
   { appId, baseUrl }: SkillsContent,
   { name, source, description, isPrivate, parametersText }: Entry<'queries'>,
 ): string[] {
+  if (isPrivate) {
+    return [
+      `### ${name} (private)`,
+      `Its definition and parameters: \`GET ${baseUrl}/api/apps/${appId}/queries/${name}\` (Read).`,
+      curl(keyHeader(isPrivate), `'${baseUrl}/api/queries/${appId}/${name}/data'`),
+    ];
+  }
   const parameters = plainOf(parametersText) as Array<{ name: string; field_path: string; required?: boolean }>;
   const example = parameters
     .filter(({ required }) => required === true)
@@ -198,9 +205,9 @@ function querySection(
     )
     .join('');
   return [
-    `### ${name}${isPrivate ? ' (private)' : ''}`,
+    `### ${name}`,
     `${description === '' ? '' : `${inline(description)} `}Over ${code(source)}.${described === '' ? '' : ` Parameters:${described}`}`,
-    curl(keyHeader(isPrivate), `'${baseUrl}/api/queries/${appId}/${name}/data${example === '' ? '' : `?${example}`}'`),
+    curl(`'${baseUrl}/api/queries/${appId}/${name}/data${example === '' ? '' : `?${example}`}'`),
   ];
 }
 

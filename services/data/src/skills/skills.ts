@@ -17,7 +17,7 @@ import { readContent } from './content';
 /** Bytes of the owner's part, at most. */
 export const skillsBytesMax = 256 * 1024;
 /** Incremented when the form of the generated text changes, so that files of older releases are written again. */
-const formVersion = 2;
+const formVersion = 3;
 export interface SkillsContext {
   pool: Pool;
   log: Logger;

@@ -34,7 +34,7 @@ export const codes = {
   COLLECTION_NOT_FOUND: { status: 404, meaning: 'No such collection.' },
   DOCUMENT_NOT_FOUND: { status: 404, meaning: 'No such document.' },
   VIEW_NOT_FOUND: { status: 404, meaning: 'No such view.' },
-  QUERY_NOT_FOUND: { status: 404, meaning: 'No such predefined query.' },
+  QUERY_NOT_FOUND: { status: 404, meaning: 'No such predefined query, or no such version of it.' },
   INDEX_NOT_FOUND: { status: 404, meaning: 'No such index.' },
   BLOB_NOT_FOUND: { status: 404, meaning: 'No such blob.' },
   KEY_NOT_FOUND: { status: 404, meaning: 'No such key.' },
@@ -43,7 +43,10 @@ export const codes = {
   ADDRESS_NOT_FOUND: { status: 404, meaning: 'The wallet address in the path is not one.' },
   METHOD_NOT_ALLOWED: { status: 405, meaning: 'The route does not have this method; `Allow` lists those it has.' },
   REQUEST_TIMEOUT: { status: 408, meaning: 'The request took too long to arrive.' },
-  ALREADY_EXISTS: { status: 409, meaning: 'The name is taken, in the case of an index by a different definition.' },
+  ALREADY_EXISTS: {
+    status: 409,
+    meaning: 'The name is taken, of an index by another definition, of a query with its version.',
+  },
   REQUEST_IN_PROGRESS: { status: 409, meaning: 'A request with the same `Idempotency-Key` is still running.' },
   UNIQUE_VIOLATION: {
     status: 409,

@@ -56,3 +56,7 @@ export function hasPermission(caller: AppCaller, permission: Permission): boolea
 
 /** Whether a caller may make private data public. */
 export const mayPublish = (caller: AppCaller): boolean => hasPermission(caller, 'Admin');
+
+/** Whether a caller may read what is private in an app. */
+export const mayReadPrivate = (caller: AnyReader, appId: string): boolean =>
+  caller.kind === 'operator' || (caller.kind === 'app' && caller.appId === appId && hasPermission(caller, 'Read'));

@@ -6,7 +6,7 @@ import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreRes
 import { newTicket } from '@granary/shared/ids';
 import { appIdPattern, namePattern } from '@granary/shared/names';
 import { jsonBytes, stringify, taskLocation, type Answer } from '../http/answer';
-import { hasPermission, type AnyReader } from '../pipeline/access';
+import { mayReadPrivate, type AnyReader } from '../pipeline/access';
 import type { Code } from '../errors/codes';
 import { idempotency, idempotencyHeader, replayedHeader } from '../pipeline/idempotency';
 import { bodyLimits, route, type RouteRequest } from '../pipeline/route';
@@ -206,13 +206,11 @@ export async function read(
   send: (message: ReadRequest) => Promise<{ json: Buffer }>,
 ): Promise<Answer> {
   const { caller, path, query } = request;
-  const mayReadPrivate =
-    caller.kind === 'operator' ||
-    (caller.kind === 'app' && caller.appId === path.app_id && hasPermission(caller, 'Read'));
   const parameters: Parameter[] = [];
   for (const [parameter, value] of query) parameters.push({ name: parameter, value });
   try {
-    const { json: page } = await send({ appId: path.app_id, name, parameters, mayReadPrivate });
+    const mayRead = mayReadPrivate(caller, path.app_id);
+    const { json: page } = await send({ appId: path.app_id, name, parameters, mayReadPrivate: mayRead });
     return jsonBytes(200, page);
   } catch (error) {
     const isRefused =

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
 import { created, json, jsonText } from '../http/answer';
-import { mayPublish } from '../pipeline/access';
+import { mayPublish, mayReadPrivate } from '../pipeline/access';
 import { publishedAs } from '../validation/published-as';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
@@ -21,13 +21,14 @@ import {
   successSchema,
   timeSchema,
 } from '../validation/schemas';
-import { memberBytes } from '../validation/json-members';
+import { memberBytes, textMember } from '../validation/json-members';
 import { queryErrors, read } from './documents';
 
 const parameterSchema = z.strictObject({
-  name: z.string().min(1).max(200).describe('Name of the URL parameter; not `limit`, `offset`, `cursor` or `count`'),
+  name: z.string().min(1).max(200).describe('Name of the URL parameter; not `offset`, `cursor`, `count` or `version`'),
   field_path: fieldPathSchema.describe(
-    'The field that it filters, dotted for a nested one; may end in an operator (`year.$gte`)',
+    'The field that it filters, dotted for a nested one; may end in an operator (`year.$gte`). `limit` is the limit of the ' +
+      'page',
   ),
   default: z.unknown().optional().describe('Taken where the parameter is missing'),
   required: z.boolean().nullish().describe('Without it a read is refused'),
@@ -49,7 +50,10 @@ const createSchema = z.strictObject({
     .describe('What is read, before the parameters'),
   parameters: z.array(parameterSchema).max(64).nullish().describe('What the caller may choose'),
   description: z.string().max(10_000).nullish().describe('For people'),
-  version: z.string().max(100).nullish().describe('For people'),
+  version: z
+    .union([z.string().max(100), z.number()])
+    .nullish()
+    .describe('A version that is new stands beside the others; a number is taken as the text that it is written as'),
   example_request: z.unknown().optional().describe('For people: any JSON'),
   example_response: z.unknown().optional().describe('For people: any JSON'),
   access_policy: accessPolicySchema.nullish(),
@@ -61,7 +65,8 @@ const exampleQuery = {
   base_query: { sort: '-stars' },
   parameters: [{ name: 'stars', field_path: 'stars', default: 5 }],
   description: '',
-  version: '',
+  version: '1',
+  versions: ['1'],
   example_request: null,
   example_response: null,
   access_policy: { read: 'public' },
@@ -75,13 +80,27 @@ const querySchema = z
     base_query: objectSchema.describe('As it was given'),
     parameters: z.array(parameterSchema).describe('What the caller may choose'),
     description: z.string().describe('For people'),
-    version: z.string().describe('For people'),
+    version: z.string().describe('The version that this is; empty where none was given'),
+    versions: z.array(z.string()).describe('All versions of the query, the newest first'),
     example_request: z.unknown().describe('For people'),
     example_response: z.unknown().describe('For people'),
     access_policy: accessPolicySchema.describe('Who may run it at present'),
     created_at: timeSchema.describe('When it was made'),
   })
   .meta({ id: 'Query', examples: [exampleQuery] });
+
+const definition = {
+  source_collection: true,
+  base_query: true,
+  parameters: true,
+  description: true,
+  example_request: true,
+  example_response: true,
+} as const;
+
+const listedSchema = querySchema
+  .partial(definition)
+  .meta({ id: 'ListedQuery', description: 'A query; a private one without its definition', examples: [exampleQuery] });
 
 function queryJson(query: Query) {
   return {
@@ -91,6 +110,7 @@ function queryJson(query: Query) {
     parameters: jsonText(query.parametersJson) ?? [],
     description: query.description,
     version: query.version,
+    versions: query.versions,
     example_request: jsonText(query.exampleRequestJson),
     example_response: jsonText(query.exampleResponseJson),
     access_policy: accessPolicy(query.readAccess),
@@ -98,7 +118,17 @@ function queryJson(query: Query) {
   };
 }
 
+/** A query as strangers see it: of a private one that it exists. */
+function publicJson(query: Query) {
+  if (query.readAccess === 'public') return queryJson(query);
+  const { name, version, versions, access_policy, created_at } = queryJson(query);
+  return { name, version, versions, access_policy, created_at };
+}
+
 const tag = 'Predefined queries';
+
+const versionParameter = z.string().max(100).optional();
+const ofVersion = ({ version }: { version?: string | undefined }) => (version === undefined ? {} : { version });
 
 export const queryRoutes = [
   route({
@@ -106,11 +136,11 @@ export const queryRoutes = [
     path: '/queries/{app_id}/{query_name}/data',
     id: 'runQuery',
     summary: 'Run a predefined query',
-    description: 'Soft-deleted documents are left out.',
+    description: 'Its newest version, unless `version` names another. Soft-deleted documents are left out.',
     tag,
     auth: { kind: 'reader' },
     query: {
-      reserved: recordsQuery,
+      reserved: recordsQuery.extend({ version: versionParameter.describe('The version; by default the newest') }),
       others: { name: 'parameters', description: 'The parameters of the query, by name', example: { stars: 5 } },
     },
     responses: { 200: { description: 'A page of records', schema: recordsSchema }, ...queryErrors },
@@ -124,8 +154,8 @@ export const queryRoutes = [
     id: 'createQuery',
     summary: 'Create a predefined query',
     description:
-      'Its definition is public. Without an `access_policy` running it is as private as its collection; to show a private ' +
-      'collection in public needs `Admin`.',
+      'With a `version` that is new, it stands beside the versions of that name, and is the one that is run. Without an ' +
+      '`access_policy` it is as private as its collection; to show a private collection in public needs `Admin`.',
     tag,
     auth: { kind: 'app', permission: 'Write' },
     headers: idempotencyHeader,
@@ -143,7 +173,7 @@ export const queryRoutes = [
     responses: {
       201: { description: 'The query', schema: querySchema },
       400: { description: 'Malformed or invalid', codes: ['INVALID_QUERY', 'LIMIT_EXCEEDED'] },
-      409: { description: 'A query has the name', codes: ['ALREADY_EXISTS'] },
+      409: { description: 'A query has the name and the version', codes: ['ALREADY_EXISTS'] },
     },
     handle: async ({ clients }, request) => {
       const { path, caller, body, jsonTree: tree, call } = request;
@@ -155,7 +185,7 @@ export const queryRoutes = [
           baseQueryJson: memberBytes(tree, 'base_query'),
           parametersJson: memberBytes(tree, 'parameters'),
           description: body.description ?? '',
-          version: body.version ?? '',
+          version: textMember(tree, 'version'),
           exampleRequestJson: memberBytes(tree, 'example_request'),
           exampleResponseJson: memberBytes(tree, 'example_response'),
           // Empty: as private as its source.
@@ -175,16 +205,18 @@ export const queryRoutes = [
     prefixes: ['', '/api'],
     id: 'listQueries',
     summary: 'List the predefined queries of an application',
-    description: 'With their definitions, in the order of their names.',
+    description:
+      'In their newest versions, in the order of their names. Without a key that has `Read` private queries are listed ' +
+      'without their definitions.',
     tag,
-    auth: { kind: 'public' },
+    auth: { kind: 'reader' },
     query: listingQuery,
     responses: {
       200: {
         description: 'The queries',
         schema: z.object({
           app_id: z.string().describe('The application'),
-          queries: z.array(querySchema).describe('In the order of their names'),
+          queries: z.array(listedSchema).describe('In the order of their names'),
           next_cursor: nextCursorSchema,
         }),
         headers: listingHeaders,
@@ -193,9 +225,9 @@ export const queryRoutes = [
       400: { description: 'A parameter is invalid', codes: ['INVALID_CURSOR'] },
     },
     handle: async ({ clients }, request) => {
-      const { path, query, call } = request;
+      const { path, caller, query, call } = request;
       const page = await clients.data.listQueries({ appId: path.app_id, ...listing(query) }, call);
-      const queries = page.queries.map(queryJson);
+      const queries = page.queries.map(mayReadPrivate(caller, path.app_id) ? queryJson : publicJson);
       const body = { app_id: path.app_id, queries, next_cursor: page.nextCursor || undefined };
       return listed(request, body, page.nextCursor);
     },
@@ -206,12 +238,15 @@ export const queryRoutes = [
     prefixes: ['', '/api'],
     id: 'getQuery',
     summary: 'Read the definition of a predefined query',
-    description: 'It is run by runQuery.',
+    description: 'Of its newest version, unless `version` names another. It is run by runQuery.',
     tag,
     auth: { kind: 'app', permission: 'Read' },
+    query: z.object({ version: versionParameter.describe('The version; by default the newest') }),
     responses: { 200: { description: 'The query', schema: querySchema } },
-    handle: async ({ clients }, { path, call }) =>
-      json(200, queryJson(await clients.data.getQuery({ appId: path.app_id, name: path.query_name }, call))),
+    handle: async ({ clients }, { path, query, call }) => {
+      const asked = { appId: path.app_id, name: path.query_name, ...ofVersion(query) };
+      return json(200, queryJson(await clients.data.getQuery(asked, call)));
+    },
   }),
   route({
     method: 'DELETE',
@@ -219,10 +254,11 @@ export const queryRoutes = [
     prefixes: ['', '/api'],
     id: 'deleteQuery',
     summary: 'Delete a predefined query',
-    description: 'Its collection stays as it is.',
+    description: 'All its versions, or the one that `version` names. Its collection stays as it is.',
     tag,
     auth: { kind: 'app', permission: 'Write' },
     headers: idempotencyHeader,
+    query: z.object({ version: versionParameter.describe('The version; by default all of them') }),
     responses: {
       200: {
         description: 'It is gone',
@@ -231,14 +267,12 @@ export const queryRoutes = [
       },
     },
     handle: async ({ clients }, request) => {
-      const { path, call } = request;
-      const asked = { appId: path.app_id, name: path.query_name, idempotency: idempotencyOfJson(request) };
-      const deleted = await clients.data.deleteQuery(asked, call);
-      return json(
-        200,
-        { success: true, message: `Query ${path.query_name} is deleted` },
-        replayedHeader(deleted.replayed === true),
-      );
+      const { path, query, call } = request;
+      const asked = { appId: path.app_id, name: path.query_name, ...ofVersion(query) };
+      const deleted = await clients.data.deleteQuery({ ...asked, idempotency: idempotencyOfJson(request) }, call);
+      const what = query.version === undefined ? '' : `Version ${query.version} of `;
+      const message = `${what}${what ? 'q' : 'Q'}uery ${path.query_name} is deleted`;
+      return json(200, { success: true, message }, replayedHeader(deleted.replayed === true));
     },
   }),
 ];

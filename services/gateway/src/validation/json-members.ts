@@ -1,4 +1,4 @@
-import { toText, type JsonValue } from '@granary/shared/json/value';
+import { JsonNumber, toText, type JsonValue } from '@granary/shared/json/value';
 
 /**
  * The JSON text of a top-level member of a body, its numbers as they were written: what goes on to a service that
@@ -11,4 +11,11 @@ export function memberText(tree: JsonValue, name: string): string {
 
 export function memberBytes(tree: JsonValue, name: string): Buffer {
   return Buffer.from(memberText(tree, name));
+}
+
+/** A member that is text, or a number as it was written. Empty where it is missing or null. */
+export function textMember(tree: JsonValue, name: string): string {
+  const member = tree instanceof Map ? (tree.get(name) ?? null) : null;
+  if (member instanceof JsonNumber) return member.text;
+  return typeof member === 'string' ? member : '';
 }
