@@ -147,8 +147,10 @@ async function storeBlob(client, films) {
     [202],
   );
   const read = (headers) => ({
-    ...{ method: 'GET', path: `/api/apps/${client.app}/blobs/${files}/${uploaded.json.blob_id}` },
-    ...{ isPublic: true, headers },
+    method: 'GET',
+    path: `/api/apps/${client.app}/blobs/${files}/${uploaded.json.blob_id}`,
+    isPublic: true,
+    headers,
   });
   const part = await client.show(
     read({ Range: 'bytes=0-17' }),

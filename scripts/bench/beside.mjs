@@ -29,7 +29,11 @@ const bulk = { call: 'run', run: 'bulk', connections: 4, requestsMax: 500, docum
 export const besideCases = {
   fairness: {
     title: 'fairness: point reads of an app beside what another app does',
-    ...{ run: 'point', perSecond: 200, connections: 128, documents: 0, wanted: 2 },
+    run: 'point',
+    perSecond: 200,
+    connections: 128,
+    documents: 0,
+    wanted: 2,
     neighbours: [
       { title: 'a slow reader: 8 connections, pages of 10,000 at 16 KiB/s', loads: [trickle] },
       { title: 'a flood: 64 connections, point reads and pages of 1,000', loads: flood },
@@ -38,7 +42,11 @@ export const besideCases = {
   },
   mixed: {
     title: 'mixed: inserts of one document beside a bulk load',
-    ...{ run: 'insert', perSecond: 100, connections: 128, documents: 1, wanted: 3 },
+    run: 'insert',
+    perSecond: 100,
+    connections: 128,
+    documents: 1,
+    wanted: 3,
     neighbours: [
       { title: 'bulk load of another app, 4 connections', loads: [bulk] },
       { title: 'bulk load of the same app, 4 connections', loads: [bulk], isSameApp: true },
@@ -102,7 +110,9 @@ async function runLoad(tool, app, { call, run, documents = 0, ...load }, seconds
   if (documents > 0) app.nextNumber += requestsMax * documents;
   const result = await tool.call(call, {
     ...app.requests[run],
-    ...{ port: app.port, seconds, firstNumber },
+    port: app.port,
+    seconds,
+    firstNumber,
     ...load,
     requestsMax,
   });

@@ -41,7 +41,11 @@ async function send({ load }, side, requests) {
       side.accepted.writes += requestsMax * documents;
       return load.call('run', {
         ...side.requests[run],
-        ...{ port: side.port, seconds: timeoutSeconds, connections, firstNumber, requestsMax },
+        port: side.port,
+        seconds: timeoutSeconds,
+        connections,
+        firstNumber,
+        requestsMax,
       });
     }),
   );

@@ -93,8 +93,10 @@ function together(rounds) {
   const medianOf = (field) => median(rounds.map((round) => round[field]));
   const processes = Object.keys(rounds[0].cpuUs);
   return {
-    ...{ committedPerSecond: medianOf('committedPerSecond'), appliedPerSecond: medianOf('appliedPerSecond') },
-    ...{ p50Ms: medianOf('p50Ms'), p99Ms: medianOf('p99Ms') },
+    committedPerSecond: medianOf('committedPerSecond'),
+    appliedPerSecond: medianOf('appliedPerSecond'),
+    p50Ms: medianOf('p50Ms'),
+    p99Ms: medianOf('p99Ms'),
     cpuUs: Object.fromEntries(processes.map((name) => [name, median(rounds.map(({ cpuUs }) => cpuUs[name]))])),
   };
 }

@@ -18,7 +18,10 @@ export async function measure({ load, postgresPid }, side, runName, seconds) {
   const before = look(side, postgresPid);
   const result = await load.call('run', {
     ...side.requests[runName],
-    ...{ port: side.port, connections: run.connections, seconds, firstNumber: side.nextNumber },
+    port: side.port,
+    connections: run.connections,
+    seconds,
+    firstNumber: side.nextNumber,
     // JSON cannot represent infinity.
     requestsMax: Math.min(run.requestsMax, Number.MAX_SAFE_INTEGER),
   });
@@ -29,7 +32,10 @@ export async function measure({ load, postgresPid }, side, runName, seconds) {
   if (run.writes) side.accepted.writes += requests * run.writes;
   if (run.files) side.accepted.files += requests;
   return {
-    ...{ perSecond: (requests * run.perRequest * 1000) / elapsedMs, p50Ms, p99Ms, requests },
+    perSecond: (requests * run.perRequest * 1000) / elapsedMs,
+    p50Ms,
+    p99Ms,
+    requests,
     ...usageOf(before, after, requests),
   };
 }
@@ -84,7 +90,10 @@ export async function settle(sides, postgresPid) {
 export async function loadDocuments(load, { name, port, requests }, documents) {
   const result = await load.call('run', {
     ...requests.load,
-    ...{ port, connections: loadConnections, seconds: loadTimeoutSeconds, firstNumber: 0 },
+    port,
+    connections: loadConnections,
+    seconds: loadTimeoutSeconds,
+    firstNumber: 0,
     requestsMax: documents / bulkSize,
   });
   if (result.refused !== undefined) throw new Error(`${name} refused a request of the load: ${result.refused}`);

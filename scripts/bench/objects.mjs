@@ -34,8 +34,11 @@ export async function measureObjects(tools, { rounds, seconds }) {
   started(client);
   await client.call('start', where);
   const objectStore = {
-    ...{ OBJECT_STORE: 's3', S3_ENDPOINT: where.endpoint, S3_BUCKET: 'bench-granary' },
-    ...{ S3_ACCESS_KEY: where.accessKey, S3_SECRET_KEY: where.secretKey },
+    OBJECT_STORE: 's3',
+    S3_ENDPOINT: where.endpoint,
+    S3_BUCKET: 'bench-granary',
+    S3_ACCESS_KEY: where.accessKey,
+    S3_SECRET_KEY: where.secretKey,
   };
   const side = await startSide('split', { as: 'objects', postgres, directory, started, objectStore });
   const bare = { pids: { client: client.pid } };
@@ -59,7 +62,9 @@ export async function measureObjects(tools, { rounds, seconds }) {
         results.push({ ours, theirs, ratio: ours.mibPerSecond / theirs.mibPerSecond });
       }
       measured.push({
-        ...{ direction, mib, connections },
+        direction,
+        mib,
+        connections,
         granary: together(results.map(({ ours }) => ours)),
         client: together(results.map(({ theirs }) => theirs)),
         ratio: median(results.map(({ ratio }) => ratio)),

@@ -37,66 +37,57 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
 /** Parses the command line; undefined for --help. Throws an Error for unknown options. */
 export function readOptions(args) {
   const options = {
-    ...{ rounds: 3, seconds: 3, warmUpSeconds: 5, only: Object.keys(runs), sides: Object.keys(sideTitles) },
-    ...{ documents: 100_000, requests: 1_000_000, composite: true, build: true },
+    rounds: 3,
+    seconds: 3,
+    warmUpSeconds: 5,
+    only: Object.keys(runs),
+    sides: Object.keys(sideTitles),
+    documents: 100_000,
+    requests: 1_000_000,
+    composite: true,
+    build: true,
   };
-  // npm changes to the project's folder and passes the user's directory; relative paths refer to the latter.
-  const here = (process.env.npm_lifecycle_event && process.env.INIT_CWD) || process.cwd();
   for (let i = 0; i < args.length; i++) {
     const [flag, ...rest] = args[i].split('=');
-    const value = () => {
-      const text = rest.length > 0 ? rest.join('=') : args[++i];
-      if (text === undefined || text === '') throw new Error(`${flag} needs a value.`);
-      return text;
-    };
-    const number = () => {
-      const text = value();
-      if (!(Number(text) > 0)) throw new Error(`${flag} needs a number above 0, not ${text}.`);
-      return Number(text);
-    };
-    switch (flag) {
-      case '--help':
-        return undefined;
-      case '--quick':
-        Object.assign(options, { rounds: 1, seconds: 1, warmUpSeconds: 0.5 });
-        break;
-      case '--rounds':
-        options.rounds = Math.ceil(number());
-        break;
-      case '--seconds':
-        options.seconds = number();
-        break;
-      case '--only':
-        options.only = among([...Object.keys(runs), ...cases, ...Object.keys(ownCases)], value(), flag);
-        break;
-      case '--sides':
-        options.sides = among(Object.keys(sideTitles), value(), flag);
-        break;
-      case '--documents':
-        options.documents = Math.ceil(number() / 1000) * 1000;
-        break;
-      case '--requests':
-        options.requests = Math.ceil(number());
-        break;
-      case '--no-composite':
-        options.composite = false;
-        break;
-      case '--profile':
-        [options.profile] = among(Object.keys(sideTitles), value(), flag);
-        break;
-      case '--out':
-        options.out = path.resolve(here, value());
-        break;
-      case '--compare':
-        options.compare = path.resolve(here, value());
-        break;
-      case '--no-build':
-        options.build = false;
-        break;
-      default:
-        throw new Error(`Unknown option ${args[i]}.\n\n${help}`);
-    }
+    if (flag === '--help') return undefined;
+    const setting = settings[flag];
+    if (!setting) throw new Error(`Unknown option ${args[i]}.\n\n${help}`);
+    // A setting that has a parameter besides the options takes a value.
+    const value = setting.length === 1 ? undefined : rest.length > 0 ? rest.join('=') : args[++i];
+    if (setting.length > 1 && (value === undefined || value === '')) throw new Error(`${flag} needs a value.`);
+    setting(options, value, flag);
   }
+  chooseSides(options);
+  return options;
+}
+
+/** What each flag does to the options; those without a value have one parameter. */
+const settings = {
+  '--quick': (options) => Object.assign(options, { rounds: 1, seconds: 1, warmUpSeconds: 0.5 }),
+  '--rounds': (options, text, flag) => (options.rounds = Math.ceil(positive(text, flag))),
+  '--seconds': (options, text, flag) => (options.seconds = positive(text, flag)),
+  '--only': (options, text, flag) =>
+    (options.only = among([...Object.keys(runs), ...cases, ...Object.keys(ownCases)], text, flag)),
+  '--sides': (options, text, flag) => (options.sides = among(Object.keys(sideTitles), text, flag)),
+  '--documents': (options, text, flag) => (options.documents = Math.ceil(positive(text, flag) / 1000) * 1000),
+  '--requests': (options, text, flag) => (options.requests = Math.ceil(positive(text, flag))),
+  '--no-composite': (options) => (options.composite = false),
+  '--profile': (options, text, flag) => ([options.profile] = among(Object.keys(sideTitles), text, flag)),
+  '--out': (options, text) => (options.out = path.resolve(here(), text)),
+  '--compare': (options, text) => (options.compare = path.resolve(here(), text)),
+  '--no-build': (options) => (options.build = false),
+};
+
+/** npm changes to the project's folder and passes the user's directory, to which relative paths refer. */
+const here = () => (process.env.npm_lifecycle_event && process.env.INIT_CWD) || process.cwd();
+
+function positive(text, flag) {
+  if (!(Number(text) > 0)) throw new Error(`${flag} needs a number above 0, not ${text}.`);
+  return Number(text);
+}
+
+/** Divides what `--only` names into runs, cases and cases with processes of their own, and keeps the sides they need. */
+function chooseSides(options) {
   options.cases = options.only.filter((name) => cases.includes(name));
   options.ownCases = options.only.filter((name) => name in ownCases);
   options.only = options.only.filter((name) => name in runs);
@@ -106,7 +97,6 @@ export function readOptions(args) {
     throw new Error(`The cases ${cases.join(', ')} need one of ${granarySides.join(', ')}.`);
   }
   if (options.profile && !options.sides.includes(options.profile)) options.sides.push(options.profile);
-  return options;
 }
 
 function among(known, text, flag) {

@@ -28,7 +28,8 @@ export function summarize(measurements) {
         requests: rounds.reduce((sum, round) => sum + round.requests, 0),
         cpuUs: byProcess('cpuUs', median),
         memoryMib: byProcess('memoryMib', (values) => Math.max(...values)),
-        ...{ ratios, cpuRatios },
+        ratios,
+        cpuRatios,
       };
     }
   }

@@ -108,7 +108,8 @@ async function makeApp(url, app, operatorKey) {
     const createIndex = (collection, definition, statuses) =>
       fetchJson(`${url}/api/apps/${app}/indexes`, {
         body: { collection, ...definition },
-        ...{ headers, statuses },
+        headers,
+        statuses,
       });
     let hasComposite = wantsComposite;
     for (const collection of ['documents', 'writes']) {
@@ -135,7 +136,8 @@ async function makeApp(url, app, operatorKey) {
     const download = async () => {
       const { blob_id: id } = await fetchJson(`${url}${upload.path}`, {
         body: Buffer.alloc(bytes, 1),
-        ...{ headers: upload.headers, statuses: upload.statuses },
+        headers: upload.headers,
+        statuses: upload.statuses,
       });
       return { method: 'GET', path: `${upload.path}/${id}`, headers: {}, statuses: [200] };
     };

@@ -26,8 +26,10 @@ export async function measureTracing(tools, { rounds, seconds }) {
   started(collector);
   const { endpoint } = await collector.call('start');
   const env = {
-    ...{ OTEL_EXPORTER_OTLP_ENDPOINT: endpoint, OTEL_BSP_SCHEDULE_DELAY: String(exportMs) },
-    ...{ OTEL_TRACES_SAMPLER: 'traceidratio', OTEL_TRACES_SAMPLER_ARG: String(ratio) },
+    OTEL_EXPORTER_OTLP_ENDPOINT: endpoint,
+    OTEL_BSP_SCHEDULE_DELAY: String(exportMs),
+    OTEL_TRACES_SAMPLER: 'traceidratio',
+    OTEL_TRACES_SAMPLER_ARG: String(ratio),
   };
   const sides = {
     off: await startSide('embedded', { as: 'tracing_off', postgres, directory, started }),

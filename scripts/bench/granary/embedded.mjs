@@ -17,8 +17,14 @@ serve({
     // Off, unless the environment of the measurement overrides it.
     telemetry = await startTelemetry('granary', readConfig(telemetrySchema, process.env), log);
     running = await startConstellation({
-      ...{ databaseUrls, directory, operatorKey, internalSecret },
-      ...{ host: '127.0.0.1', port: 0, transport: 'direct', log },
+      databaseUrls,
+      directory,
+      operatorKey,
+      internalSecret,
+      host: '127.0.0.1',
+      port: 0,
+      transport: 'direct',
+      log,
     });
     return { port: running.port };
   },

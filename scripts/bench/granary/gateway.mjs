@@ -15,8 +15,10 @@ serve({
     const addresses = Object.fromEntries(services.map((name) => [`${name}_ADDRESS`, address[name.toLowerCase()]]));
     const config = readConfig(gatewayConfig, {
       ...addresses,
-      ...{ PORT: '0', OPERATOR_KEY: operatorKey },
-      ...{ INTERNAL_SECRET: internalSecret, BLOBS_HTTP_ADDRESS: blobsHttpAddress },
+      PORT: '0',
+      OPERATOR_KEY: operatorKey,
+      INTERNAL_SECRET: internalSecret,
+      BLOBS_HTTP_ADDRESS: blobsHttpAddress,
     });
     running = await startGateway(config, { log: createLogger('bench', 'error') });
     return { port: running.port };

@@ -40,7 +40,11 @@ let delaysMs = [];
 async function publish(key, count, isTold) {
   const last = sequences.get(key) ?? 0n;
   const events = Array.from({ length: count }, (_, at) => ({
-    ...{ topic: 'usage', key, aggregateId: key, aggregateSequence: last + BigInt(at) + 1n, type: 'thing.changed' },
+    topic: 'usage',
+    key,
+    aggregateId: key,
+    aggregateSequence: last + BigInt(at) + 1n,
+    type: 'thing.changed',
     payload: { app: 'bench', collection: key, bytes: '123456', isTold },
   }));
   await transaction(pool, (tx) => append(tx, events));

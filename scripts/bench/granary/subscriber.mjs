@@ -48,8 +48,14 @@ serve({
       prefix: kafka.prefix,
     };
     consumer = startConsumer({
-      ...{ pool, log, bus, handle },
-      ...{ name: 'finance-bench', from: 'data', source: outbox.client, topics: ['usage'] },
+      pool,
+      log,
+      bus,
+      handle,
+      name: 'finance-bench',
+      from: 'data',
+      source: outbox.client,
+      topics: ['usage'],
       verifier: openTrust('finance', { INTERNAL_SECRET: eventsSecret }, log).verifier('data'),
     });
   },

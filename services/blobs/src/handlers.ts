@@ -44,7 +44,9 @@ function deletion(request: DeleteBlobRequest): StoreRequest {
   const { appId, appNumber, collection, blobId, ticketId, caller } = request;
   const body = { root: `${appId}::${collection}`, data: [{ id: blobId, deleted: true }] };
   return {
-    ...{ appId, appNumber, ticketId },
+    appId,
+    appNumber,
+    ticketId,
     body: Buffer.from(JSON.stringify(body)),
     idempotency: { caller, method: '', path: '', key: '', contentHash: Buffer.alloc(0) },
   };

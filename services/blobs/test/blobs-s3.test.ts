@@ -17,8 +17,13 @@ describeWith(describe, 'minio')('on S3', () => {
     try {
       const { S3_ENDPOINT, S3_BUCKET, S3_ACCESS_KEY, S3_SECRET_KEY } = bench.config;
       const store = await openS3Store({
-        ...{ endpoint: S3_ENDPOINT!, bucket: S3_BUCKET!, accessKey: S3_ACCESS_KEY!, secretKey: S3_SECRET_KEY! },
-        ...{ region: 'us-east-1', prefix: '', owner: await installationId(bench.pool) },
+        endpoint: S3_ENDPOINT!,
+        bucket: S3_BUCKET!,
+        accessKey: S3_ACCESS_KEY!,
+        secretKey: S3_SECRET_KEY!,
+        region: 'us-east-1',
+        prefix: '',
+        owner: await installationId(bench.pool),
       });
       const blobs: string[] = [];
       for (let at = 0; at < 20; at++) {

@@ -59,7 +59,10 @@ describeWith(describe, 'minio')('on S3', () => {
       const gateway = await start<{ port: number }>({ ...environment, TEST_SERVICE_ADDRESS: service.said.address });
       const open = (method: string, headers: Record<string, string> = {}) =>
         send({
-          ...{ host: '127.0.0.1', port: gateway.said.port, method, agent: false },
+          host: '127.0.0.1',
+          port: gateway.said.port,
+          method,
+          agent: false,
           headers: { 'x-blob-id': 'large', 'content-type': 'video/mp4', ...headers },
         });
       const [idleService, idleGateway] = [await peakOf(service.child), await peakOf(gateway.child)];

@@ -29,8 +29,16 @@ function newApp() {
   const pending = async (db: Queryable) => {
     const [blobId, objectKey] = [randomUUID(), randomUUID()];
     const used = await insertPending(db, {
-      ...{ blobId, appId, appNumber: '1', collection: 'c', objectKey, sha256: 'cd', sizeBytes: 5 },
-      ...{ contentType: 'text/plain', filename: null, ticket: randomUUID() },
+      blobId,
+      appId,
+      appNumber: '1',
+      collection: 'c',
+      objectKey,
+      sha256: 'cd',
+      sizeBytes: 5,
+      contentType: 'text/plain',
+      filename: null,
+      ticket: randomUUID(),
     });
     return { blobId, own: objectKey, used };
   };

@@ -175,7 +175,9 @@ test('a composite over many documents is built by a task, rebuilt and deleted, a
   // The keys of its dates mean something else when the schema says so.
   const update = (type: string) =>
     fixture.methods.updateCollection({
-      ...{ appId: app.appId, name: 'many', schemaJson: JSON.stringify({ fields: { at: { type } } }) },
+      appId: app.appId,
+      name: 'many',
+      schemaJson: JSON.stringify({ fields: { at: { type } } }),
     });
   await update('string');
   expect(await fixture.methods.getIndex(made)).toMatchObject({ status: 'building' });

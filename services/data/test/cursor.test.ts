@@ -78,29 +78,31 @@ test('old versions, endpoint 3, views and predefined queries have cursors too', 
 
   const text = (value: unknown) => Buffer.from(JSON.stringify(value));
   const view = await fixture.methods.createView({
-    ...{ appId: app.appId, appNumber: app.number.toString(), name: 'seen', refreshMode: 'lazy', readAccess: 'public' },
-    ...{
-      queryJson: text({ sort_by: ['-title'] }),
-      sourceCollections: ['films'],
-      variablesJson: text({}),
-      ticketId: '',
-    },
+    appId: app.appId,
+    appNumber: app.number.toString(),
+    name: 'seen',
+    refreshMode: 'lazy',
+    readAccess: 'public',
+    queryJson: text({ sort_by: ['-title'] }),
+    sourceCollections: ['films'],
+    variablesJson: text({}),
+    ticketId: '',
   });
   await app.completed(view.ticketId);
   expect(await read('readView', 'seen', {})).toEqual(await by({ sort: ['-title'] }));
   expect(await read('readView', 'seen', { sort: 'year' })).toHaveLength(90);
 
   await fixture.methods.createQuery({
-    ...{
-      appId: app.appId,
-      name: 'early',
-      sourceCollection: 'films',
-      readAccess: 'public',
-      description: '',
-      version: '',
-    },
-    ...{ baseQueryJson: text({ find: { year: { lt: 3 } }, sort: ['title'] }), parametersJson: text([]) },
-    ...{ exampleRequestJson: Buffer.alloc(0), exampleResponseJson: Buffer.alloc(0) },
+    appId: app.appId,
+    name: 'early',
+    sourceCollection: 'films',
+    readAccess: 'public',
+    description: '',
+    version: '',
+    baseQueryJson: text({ find: { year: { lt: 3 } }, sort: ['title'] }),
+    parametersJson: text([]),
+    exampleRequestJson: Buffer.alloc(0),
+    exampleResponseJson: Buffer.alloc(0),
   });
   expect(await read('runQuery', 'early', {})).toEqual(await by({ find: { year: { lt: 3 } }, sort: ['title'] }));
 });
@@ -159,8 +161,15 @@ test('a cursor is good for the query that it came with only, unaltered', async (
 test('a cursor of a view ends with the rows that it was given for', async () => {
   const text = (value: unknown) => Buffer.from(JSON.stringify(value));
   const view = await fixture.methods.createView({
-    ...{ appId: app.appId, appNumber: app.number.toString(), name: 'anew', refreshMode: 'lazy', readAccess: 'public' },
-    ...{ queryJson: text({}), sourceCollections: ['films'], variablesJson: text({}), ticketId: '' },
+    appId: app.appId,
+    appNumber: app.number.toString(),
+    name: 'anew',
+    refreshMode: 'lazy',
+    readAccess: 'public',
+    queryJson: text({}),
+    sourceCollections: ['films'],
+    variablesJson: text({}),
+    ticketId: '',
   });
   await app.completed(view.ticketId);
   const cursor = cursorOf(await app.read('readView', 'anew', { limit: '5' }));

@@ -101,7 +101,9 @@ async function makeCollection(): Promise<TestApp> {
   });
   await app.store('c', documents);
   await fixture.methods.updateCollection({
-    ...{ appId: app.appId, name: 'c', schemaJson: JSON.stringify({ fields: { d: { type: 'date' } } }) },
+    appId: app.appId,
+    name: 'c',
+    schemaJson: JSON.stringify({ fields: { d: { type: 'date' } } }),
   });
   for (const field of ['a', 'b', 'd']) await app.createIndex('c', field);
   for (const composite of [
@@ -305,7 +307,8 @@ describe('over 20,000 documents', () => {
     const read = indexRead(await sourceOf(app, 'items', false), {
       find: and(...Object.entries(find).map(([name, value]): Condition => ({ kind: 'is', path: [name], value }))),
       sort: sort.map((name) => ({ path: [name.replace('-', '')], descending: name.startsWith('-') })),
-      ...{ limit: 21, offset: 0 },
+      limit: 21,
+      offset: 0,
       after: after === undefined ? undefined : { values: sort.map(() => after), id: '10000', version: null },
     })!;
     const connection = client();

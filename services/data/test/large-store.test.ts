@@ -17,7 +17,9 @@ describe('a call of so many bytes that it is read in slices', () => {
   test('is stored wherever its root stands, refused by the place of what is wrong, and answered again by its ticket', async () => {
     const app = await newApp(copy);
     await copy.methods.createCollection({
-      ...{ appId: app.appId, name: 'things', readAccess: 'public' },
+      appId: app.appId,
+      name: 'things',
+      readAccess: 'public',
       schemaJson: fields({ n: { type: 'number' } }),
     });
     const count = async () =>
@@ -28,8 +30,11 @@ describe('a call of so many bytes that it is read in slices', () => {
     expect(await count()).toBe('1000');
     const rootLast = `{"data":${JSON.stringify(documents(1_500))},"root":"${app.appId}::things"}`;
     await copy.methods.store({
-      ...{ appId: app.appId, appNumber: app.number.toString(), ticketId: newTicket('c', app.number) },
-      ...{ body: Buffer.from(rootLast), idempotency: noIdempotency },
+      appId: app.appId,
+      appNumber: app.number.toString(),
+      ticketId: newTicket('c', app.number),
+      body: Buffer.from(rootLast),
+      idempotency: noIdempotency,
     });
     expect(await count()).toBe('1500');
 
@@ -51,7 +56,8 @@ describe('a call of so many bytes that it is read in slices', () => {
     expect(await count()).toBe('1500');
 
     await copy.methods.updateCollection({
-      ...{ appId: app.appId, name: 'things' },
+      appId: app.appId,
+      name: 'things',
       schemaJson: fields({ n: { type: 'number' }, more: { type: 'string', required: true } }),
     });
     expect(await copy.methods.store(first)).toEqual(answer);

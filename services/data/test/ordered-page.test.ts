@@ -127,7 +127,9 @@ function expectedOrder({ find, sort }: Asked): Array<Record<string, unknown>> {
 const requestOf = ({ find, sort }: Asked, after: Position | undefined): PageRequest => ({
   find: parseFind(readJson(Buffer.from(JSON.stringify(find)), { maxDepth: 64 })),
   sort: parseSort(sort, 'sort'),
-  ...{ limit: pageRows, offset: 0, after },
+  limit: pageRows,
+  offset: 0,
+  after,
 });
 
 interface PlanNode {

@@ -68,9 +68,17 @@ describe('what collections use', () => {
     const upload = async () => {
       const ticketId = newTicket('c', app.number);
       const request = {
-        ...{ appId: app.appId, appNumber: app.number.toString(), collection: 'files', ticketId },
-        ...{ blobId: ticketId.slice(-20), contentType: 'text/plain', sizeBytes: '1', sha256: 'ab'.repeat(32) },
-        ...{ uploadedAt: new Date().toISOString(), metadata: Buffer.alloc(0), idempotency: noIdempotency },
+        appId: app.appId,
+        appNumber: app.number.toString(),
+        collection: 'files',
+        ticketId,
+        blobId: ticketId.slice(-20),
+        contentType: 'text/plain',
+        sizeBytes: '1',
+        sha256: 'ab'.repeat(32),
+        uploadedAt: new Date().toISOString(),
+        metadata: Buffer.alloc(0),
+        idempotency: noIdempotency,
       };
       const first = await one.methods.commitUpload(request);
       // As after an answer that was lost; that the commit made the collection is in its first answer only.

@@ -78,14 +78,19 @@ async function buildFinance(
   await assertWalletOrigin(wallets);
 
   const payments = openClient(paymentsDefinition, targets.payments, {
-    ...{ log, credentials: () => trust.towards('payments') },
+    log,
+    credentials: () => trust.towards('payments'),
   });
   const prices = createPrices({ pool, payments: payments.client, now, log });
   const consume = (from: 'data' | 'blobs', target: Target<OutboxDefinition>) => {
     const outbox = openClient(outboxDefinition, target, { log, credentials: () => trust.towards(from) });
     const handle = usageHandler(prices);
     const consumer = startConsumer({
-      ...{ pool, log, bus, from, handle },
+      pool,
+      log,
+      bus,
+      from,
+      handle,
       name: `finance-${from}`,
       source: outbox.client,
       verifier: trust.verifier(from),

@@ -18,13 +18,21 @@ function collectionOf(app: string, name = 'notes', number = 1) {
   const about = { app_id: app, collection: name };
   const blobs = (atDay: number, bytes: number, more: object) =>
     finance.blobs.publish('blobs.usage', {
-      ...{ ...about, ...more, size_bytes: bytes, blob_count: 1, at: day(atDay).toISOString() },
+      ...about,
+      ...more,
+      size_bytes: bytes,
+      blob_count: 1,
+      at: day(atDay).toISOString(),
     });
   return {
     data: (atDay: number, bytes: number, documents = 1, retentionDays: number | null = null) =>
       finance.data.publish('collection.usage', {
-        ...{ ...about, collection_number: number, size_bytes: bytes, document_count: documents },
-        ...{ retention_days: retentionDays, at: day(atDay).toISOString() },
+        ...about,
+        collection_number: number,
+        size_bytes: bytes,
+        document_count: documents,
+        retention_days: retentionDays,
+        at: day(atDay).toISOString(),
       }),
     blobs: (atDay: number, bytes: number) => blobs(atDay, bytes, { collection_number: number }),
     /** As before blobs knew the number. */

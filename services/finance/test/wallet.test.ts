@@ -90,7 +90,12 @@ describe('wallets', () => {
     await finance.client.getWallet({ appId: app }, call());
     await openAccount(pool, 'world', { mayOverdraw: true });
     const pay = (debitAccount: string, creditAccount: string, amountUtia: bigint, kind: string) => ({
-      ...{ id: randomUUID(), debitAccount, creditAccount, amountUtia, kind, ref: '' },
+      id: randomUUID(),
+      debitAccount,
+      creditAccount,
+      amountUtia,
+      kind,
+      ref: '',
     });
     await postTransfer(pool, pay('world', account, 9_007_199_254_740_991n, 'earning'));
     await postTransfer(pool, pay(account, 'world', 1_000n, 'retention'));

@@ -11,7 +11,9 @@ afterAll(() => Promise.all(running.map((gateway) => gateway.stop())));
 async function start(environment: Environment): Promise<RunningGateway> {
   const names = ['DATA', 'BLOBS', 'FINANCE', 'PAYMENTS', 'TASKS'];
   const config = readConfig(gatewayConfig, {
-    ...{ PORT: '0', OPERATOR_KEY: 'the key of the operator', BLOBS_HTTP_ADDRESS: nowhere },
+    PORT: '0',
+    OPERATOR_KEY: 'the key of the operator',
+    BLOBS_HTTP_ADDRESS: nowhere,
     INTERNAL_SECRET: 'a secret that the services share with each other',
     ...Object.fromEntries(names.map((name) => [`${name}_ADDRESS`, nowhere])),
     ...environment,

@@ -59,8 +59,13 @@ async function readAll(stream: IncomingMessage): Promise<string> {
 async function startFront(addresses: string[]) {
   const credentials = { grant: () => 'a grant', tls: undefined };
   const transfers = new Transfers({
-    ...{ STREAM_CONCURRENCY: 100, STREAM_APP_PERCENT: 100, STREAM_CLIENT_PERCENT: 100, QUEUE_TIMEOUT_MS: 0 },
-    ...{ UPLOAD_TIMEOUT_MS: 60_000, UPLOAD_GRACE_MS: 1_000, DOWNLOAD_GRACE_MS: 1_000 },
+    STREAM_CONCURRENCY: 100,
+    STREAM_APP_PERCENT: 100,
+    STREAM_CLIENT_PERCENT: 100,
+    QUEUE_TIMEOUT_MS: 0,
+    UPLOAD_TIMEOUT_MS: 60_000,
+    UPLOAD_GRACE_MS: 1_000,
+    DOWNLOAD_GRACE_MS: 1_000,
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
   const hop = new BlobProxy({ address: addresses.join(','), credentials, idleTimeoutMs: 5_000 });

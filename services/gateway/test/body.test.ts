@@ -5,8 +5,12 @@ import { Bodies } from '@granary/gateway/admission/bodies';
 import { readBody } from '@granary/gateway/http/body';
 
 const settings = {
-  ...{ WAITING_BODIES: 6, WAITING_BODIES_PER_APP: 6, WAITING_BODIES_PER_CLIENT: 3 },
-  ...{ BODY_TIMEOUT_MS: 10_000, BODY_GRACE_MS: 500, BODY_MIN_BYTES_PER_SECOND: 100 },
+  WAITING_BODIES: 6,
+  WAITING_BODIES_PER_APP: 6,
+  WAITING_BODIES_PER_CLIENT: 3,
+  BODY_TIMEOUT_MS: 10_000,
+  BODY_GRACE_MS: 500,
+  BODY_MIN_BYTES_PER_SECOND: 100,
 };
 const budget = new KeyedBudget({ total: 1_000, perKey: { app: 1_000, address: 1_000 } });
 const bodies = new Bodies({ budget, reserveBytes: 0 }, settings);

@@ -55,8 +55,15 @@ export async function startLocal({ config, environment, log, say }: LocalOptions
     }
     const operatorKey = config.OPERATOR_KEY ?? (await keptSecret(dataDir, 'operator-key', 'op_'));
     const constellation = await startConstellation({
-      ...{ databaseUrls, directory: dataDir, host: config.HOST, port: config.PORT, operatorKey },
-      ...{ internalSecret: newSecret('internal_'), transport: 'direct', log, environment },
+      databaseUrls,
+      directory: dataDir,
+      host: config.HOST,
+      port: config.PORT,
+      operatorKey,
+      internalSecret: newSecret('internal_'),
+      transport: 'direct',
+      log,
+      environment,
     });
     stops.push(() => constellation.stop());
     const { url, leavingMs = 0 } = constellation;

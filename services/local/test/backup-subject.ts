@@ -20,8 +20,14 @@ export async function startSubject(dataDir: string): Promise<Subject> {
   await builtServices();
   const say = (): void => undefined;
   const stack = await startStack({
-    ...{ dataDir, host: '127.0.0.1', port: 0, operatorKey, say, environment: process.env },
-    ...{ bus: 'kafka', store: 'minio' },
+    dataDir,
+    host: '127.0.0.1',
+    port: 0,
+    operatorKey,
+    say,
+    environment: process.env,
+    bus: 'kafka',
+    store: 'minio',
   });
   return { url: stack.url, stop: () => stack.stop() };
 }

@@ -73,8 +73,11 @@ describe(isOnStack ? 'a backup of a stack' : 'a backup of npm start', () => {
       traffic = new Traffic(source.url, app);
       await traffic.more(writesBefore);
       const first = await makeBackup({
-        ...{ dataDir: dirs.DATA, directory: dirs.BACKUPS, withoutSeed: false },
-        ...{ say: () => {}, signal: new AbortController().signal },
+        dataDir: dirs.DATA,
+        directory: dirs.BACKUPS,
+        withoutSeed: false,
+        say: () => {},
+        signal: new AbortController().signal,
       });
       expect(await contents()).toHaveLength(first.copied);
 
@@ -102,7 +105,8 @@ describe(isOnStack ? 'a backup of a stack' : 'a backup of npm start', () => {
       // The answers of before are given again, and nothing is written twice.
       for (const { key, body, answer } of [...before.writes.values()].slice(-20)) {
         const again = await send<StoreAnswer>(restored.url, 'POST', '/store', {
-          ...{ key: app.key, body },
+          key: app.key,
+          body,
           headers: { 'idempotency-key': key },
         });
         expect({ status: again.status, body: again.body }).toEqual({ status: 202, body: answer });

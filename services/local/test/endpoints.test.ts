@@ -123,7 +123,11 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       const plain = await app.call('POST', `${path}/collections`, { name: 'plain' });
       expect(plain.body).toEqual({
         ...shown(app.appId),
-        ...{ name: 'plain', namespace: null, primary_column: null, sort_column: null, schema_definition: null },
+        name: 'plain',
+        namespace: null,
+        primary_column: null,
+        sort_column: null,
+        schema_definition: null,
         access_policy: { read: 'public' },
       });
       const again = await app.call<{ error: string }>('POST', `${path}/collections`, definition);

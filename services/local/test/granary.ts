@@ -64,7 +64,9 @@ export async function startGranary(transport: Transport, options: GranaryOptions
   );
   const databaseUrls = { ...(Object.fromEntries(urls) as Record<DatabaseService, string>), ...options.databaseUrls };
   const common = {
-    ...{ databaseUrls, directory, operatorKey },
+    databaseUrls,
+    directory,
+    operatorKey,
     internalSecret: 'internal-secret-of-the-tests-0123456789',
     settings: { ...options.settings, gateway: { ...patience, ...options.settings?.gateway } },
   };

@@ -88,7 +88,11 @@ describe.each(transports)('indexes (%s)', (transport) => {
     const made = await create(composite);
     expect(made.status).toBe(201);
     const listed = {
-      ...{ ...shown, name: 'by_both', field_name: 'genre', fields: ['genre', 'year'], index_type: 'composite' },
+      ...shown,
+      name: 'by_both',
+      field_name: 'genre',
+      fields: ['genre', 'year'],
+      index_type: 'composite',
     };
     expect(made.body).toEqual({ ...listed, ...newCollection });
     expect((await get<object[]>('/indexes')).body).toEqual([listed]);

@@ -62,7 +62,10 @@ describe.each(transports)('keys (%s)', (transport) => {
     }
     const unlimited = await make({ name: 'free agent', permissions: ['Pay'], pay_limits: {} });
     expect(unlimited.body['pay_limits']).toEqual({
-      ...{ allowed_target_apps: null, expires_at: null, max_payment_per_tx: null, spend_allowance: null },
+      allowed_target_apps: null,
+      expires_at: null,
+      max_payment_per_tx: null,
+      spend_allowance: null,
     });
   });
 

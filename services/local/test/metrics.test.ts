@@ -119,7 +119,8 @@ describe('metrics', () => {
     expect(withShares.length).toBe(3);
     for (const { title, targets = [], fieldConfig } of withShares) {
       expect({ title, all: targets.every(({ expr }) => isShare(expr)), unit: fieldConfig?.defaults.unit }).toEqual({
-        ...{ title, all: true },
+        title,
+        all: true,
         unit: 'percentunit',
       });
     }

@@ -29,7 +29,10 @@ export async function startOwnMinio(): Promise<OwnMinio> {
     await minio.program.ended;
   };
   return {
-    ...{ endpoint, accessKey, secretKey, kill },
+    endpoint,
+    accessKey,
+    secretKey,
+    kill,
     start: async () => {
       minio = await startMinio(program, { run, directory, port, keys: { accessKey, secretKey } });
     },

@@ -102,7 +102,7 @@ export class OwnStart {
   /** Starts it on `dataDir`, on any free port, with none of the settings of this process. */
   static launch(way: Way, dataDir: string, settings: Record<string, string> = {}): OwnStart {
     const { PATH, HOME, XDG_CACHE_HOME, TMPDIR } = process.env;
-    const env = { ...{ PATH, HOME, XDG_CACHE_HOME, TMPDIR }, PORT: '0', DATA_DIR: dataDir, ...settings };
+    const env = { PATH, HOME, XDG_CACHE_HOME, TMPDIR, PORT: '0', DATA_DIR: dataDir, ...settings };
     const script = [join(root, 'scripts/stack.mjs'), '--bus', 'postgres', '--store', 'files'];
     const source = [...fromSource, join(__dirname, '../src/main.ts')];
     const command = typeof way === 'object' ? way : { args: way === 'npm start' ? source : script, cwd: root };

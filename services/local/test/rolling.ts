@@ -61,13 +61,11 @@ export async function startTwoOfEach(): Promise<TwoOfEach> {
   const metricsPorts = await Promise.all(copies.map(choosePortsOfAll));
   const addresses = addressesOf(ports);
   const common = {
-    ...{
-      directory,
-      operatorKey,
-      environment: {},
-      host: '127.0.0.1',
-      internalSecret: 'internal-secret-of-the-tests-0123456789',
-    },
+    directory,
+    operatorKey,
+    environment: {},
+    host: '127.0.0.1',
+    internalSecret: 'internal-secret-of-the-tests-0123456789',
     databaseUrls: Object.fromEntries(urls) as ServicesSettings['databaseUrls'],
     kafka: { ...kafka, topicPrefix: name },
     objectStore: { endpoint: minio.endpoint, accessKey: minio.accessKey, secretKey: minio.secretKey, bucket: name },

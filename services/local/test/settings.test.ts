@@ -25,7 +25,10 @@ describe.each(['npm start', 'npm run stack'] as const)('%s', (way) => {
   const visible = Object.entries(rows).filter(([, { effect }]) => effect !== undefined);
   test.each(visible)('%s has its effect', async (_, { effect }) => {
     await effect!({
-      ...{ way, metricsAddress, url: started.url, app: started.app },
+      way,
+      metricsAddress,
+      url: started.url,
+      app: started.app,
       output: () => started.output(),
     });
   });

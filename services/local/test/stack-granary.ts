@@ -47,7 +47,11 @@ export async function startStackGranary(options: Options): Promise<StackGranary>
   });
   const { endpoint, accessKey, secretKey } = minio;
   const settings: ServicesSettings = {
-    ...{ ...options, host: '127.0.0.1', port, ports, environment: process.env },
+    ...options,
+    host: '127.0.0.1',
+    port,
+    ports,
+    environment: process.env,
     kafka: { ...kafka, topicPrefix: name },
     objectStore: { endpoint, accessKey, secretKey, bucket: name },
     settings: Object.fromEntries(services.map((service, i) => [service, ofService(service, i)])),

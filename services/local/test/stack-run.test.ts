@@ -37,7 +37,9 @@ async function startStack(dataDir: string, cache: string): Promise<RunningStack>
   const found = (pattern: RegExp): string => pattern.exec(text)?.[1] ?? '';
   const parts = [...text.matchAll(/^ {2}(\w+) +port \d+, process (\d+)$/gm)];
   return {
-    ...{ child, exit, output: () => text },
+    child,
+    exit,
+    output: () => text,
     url: found(/^Granary is ready at (\S+)$/m),
     key: found(/^ {2}demo app key: (\S+)$/m),
     parts: new Map(parts.map(([, name = '', pid]) => [name, identify(Number(pid)) ?? ''])),

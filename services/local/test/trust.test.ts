@@ -192,8 +192,14 @@ test('an upload grant is good on any copy of blobs; without one nothing happens 
   const gateway = openTrust('gateway', environments.gateway, log).towards('blobs');
   const upload = (grant: Partial<UploadGrant> = {}) => ({
     ...({ op: 'upload', appId: 'nobody', appNumber: '7', collection: 'posters', blobId: 'b' } as const),
-    ...{ ticketId: newTicket('c', 7n), caller: 'key', method: 'POST', path: '/x', idempotencyKey: null, maxBytes: 100 },
-    ...{ expiresAtMs: Date.now() + 30_000, ...grant },
+    ticketId: newTicket('c', 7n),
+    caller: 'key',
+    method: 'POST',
+    path: '/x',
+    idempotencyKey: null,
+    maxBytes: 100,
+    expiresAtMs: Date.now() + 30_000,
+    ...grant,
   });
   const post = async (address: string, grant: string | undefined) => {
     const headers = { 'content-type': 'image/png', ...(grant !== undefined && { [grantHeader]: grant }) };
@@ -260,7 +266,9 @@ test('over TLS the byte hop wants a certificate of its callers too', async () =>
   const { authority, settings } = await tlsSettings();
   const running = await startBlobs(
     readConfig(blobsConfig, {
-      ...{ DATABASE_URL: (await testDatabase()).url, DATA_ADDRESS: services.data.address, OBJECTS_DIR: directory },
+      DATABASE_URL: (await testDatabase()).url,
+      DATA_ADDRESS: services.data.address,
+      OBJECTS_DIR: directory,
       ...environments.blobs,
       ...settings.blobs,
       HTTP_LISTEN: '127.0.0.1:0',

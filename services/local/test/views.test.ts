@@ -175,7 +175,8 @@ describe.each(transports)('views and predefined queries (%s)', (transport) => {
     await app.call('PUT', `/api/apps/${app.appId}/collections/trades`, { access_policy: { read: 'private' } });
     const create = async (name: string, more: object) => {
       const made = await app.call<{ ticket_id: string }>('POST', `/apps/${app.appId}/views`, {
-        ...{ ...definition, name },
+        ...definition,
+        name,
         ...more,
       });
       expect(made.status).toBe(202);

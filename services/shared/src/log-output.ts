@@ -87,7 +87,10 @@ class PipeOutput implements DestinationStream {
   /** After the lines that came before those that were dropped. */
   private reportDropped(): void {
     const report = {
-      ...{ level: 40, time: new Date().toISOString(), service: this.service, lines: this.droppedLines },
+      level: 40,
+      time: new Date().toISOString(),
+      service: this.service,
+      lines: this.droppedLines,
       msg: 'lines of the log were dropped: nobody read them',
     };
     this.droppedLines = 0;

@@ -35,7 +35,8 @@ async function pendingEvents(service: string): Promise<number> {
 /** Writes before, while and after a broker is away, and answers what was seen when all had arrived. */
 async function survive(fault: keyof typeof faults, broker: TestBroker) {
   const { publisher, subscriber, consume, relaying } = await world({
-    ...{ size: load.writers + 6, bus: await kafkaBus(broker.place) },
+    size: load.writers + 6,
+    bus: await kafkaBus(broker.place),
   });
   const unobserve = observeBus(fault, publisher);
   try {
@@ -65,7 +66,10 @@ async function survive(fault: keyof typeof faults, broker: TestBroker) {
     const times = `${describeTimes(before)} before, ${describeTimes(during)} meanwhile`;
     console.log(`${fault}: ${events} events; writes: ${times}`);
     return {
-      ...{ before, during, pendingEarly, pendingLate },
+      before,
+      during,
+      pendingEarly,
+      pendingLate,
       writes: ledger.counts(),
       errors: ledger.errors(),
       problems: await ledger.findProblems(subscriber),

@@ -170,7 +170,10 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     await transaction(publisher, (tx) => publish(tx, 'new', 20));
     await until(async () => (await count(subscriber, 'applied')) === 360);
     expect(await appliedSequences(subscriber)).toEqual({
-      ...{ first: upTo(20), lost: upTo(300), later: upTo(20), new: upTo(20) },
+      first: upTo(20),
+      lost: upTo(300),
+      later: upTo(20),
+      new: upTo(20),
     });
   });
 

@@ -17,7 +17,8 @@ async function copy() {
   const { address } = server;
   stops.push(() => server.stop());
   return {
-    ...{ service, address },
+    service,
+    address,
     stop: () => server.stop(),
     start: async () => {
       server = await start(address);

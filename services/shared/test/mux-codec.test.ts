@@ -19,7 +19,11 @@ const pick = <T>(values: readonly T[]): T => values[randomInt(values.length)]!;
 const several = <T>(make: () => T): T[] => Array.from({ length: randomInt(4) }, make);
 
 const call = () => ({
-  ...{ id: number(), method: text(), timeoutMs: number(), requestId: text(), request: bytes() },
+  id: number(),
+  method: text(),
+  timeoutMs: number(),
+  requestId: text(),
+  request: bytes(),
   // A text that is there and empty is never sent.
   ...pick([{}, { trace: `00-${text()}` }]),
 });
@@ -45,7 +49,9 @@ const received = ({ calls = [], cancelled = [], frames = [], goingAway = false }
   calls: [...calls],
   cancelled: [...cancelled],
   frames: frames.map(({ id, payload = [], more = false, failure = null }) => ({
-    ...{ id, payload: Buffer.concat(payload), more },
+    id,
+    payload: Buffer.concat(payload),
+    more,
     failure: failure && { ...failure },
   })),
   goingAway,

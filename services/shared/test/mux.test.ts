@@ -70,7 +70,10 @@ test('a service killed with 1,000 calls under way fails them as UNAVAILABLE, and
 const call = () => newCall('test', scaledMs(20_000));
 const readRequest = { appId: '', name: 'films', parameters: [], mayReadPrivate: false };
 const storeRequest: Parameters<DataClient['store']>[0] = {
-  ...{ appId: '', appNumber: '1', ticketId: '', body: Buffer.from('{}') },
+  appId: '',
+  appNumber: '1',
+  ticketId: '',
+  body: Buffer.from('{}'),
   idempotency: null,
 };
 

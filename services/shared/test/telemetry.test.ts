@@ -133,8 +133,14 @@ describe('tracing', () => {
 
   test('the trace of an event goes through Kafka with it', () => {
     const event: Event = {
-      ...{ position: { epoch: '1', xid: '2', pos: '3' }, topic: 'usage', key: 'k', aggregateId: 'a' },
-      ...{ aggregateSequence: '1', type: 'x', payload: Buffer.from('{}'), at: '2026-01-01T00:00:00.000Z' },
+      position: { epoch: '1', xid: '2', pos: '3' },
+      topic: 'usage',
+      key: 'k',
+      aggregateId: 'a',
+      aggregateSequence: '1',
+      type: 'x',
+      payload: Buffer.from('{}'),
+      at: '2026-01-01T00:00:00.000Z',
       id: '0190a5c6-0000-7000-8000-000000000000',
       signatures: 'a.b',
     };

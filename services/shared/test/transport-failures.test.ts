@@ -38,7 +38,10 @@ async function http2Server(onStream: (stream: ServerHttp2Stream) => void) {
 
 const call = (timeoutMs = 20_000) => newCall('test', timeoutMs);
 const storeRequest: Parameters<DataClient['store']>[0] = {
-  ...{ appId: '', appNumber: '1', ticketId: '', body: Buffer.from('{}') },
+  appId: '',
+  appNumber: '1',
+  ticketId: '',
+  body: Buffer.from('{}'),
   idempotency: null,
 };
 

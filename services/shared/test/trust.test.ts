@@ -552,7 +552,10 @@ test('a grant is good on any copy of blobs, until it expires, and only when the 
   const { log: kept, lines, text } = recorded();
   const copies = [1, 2].map(() => createGuard('blobs', keys, kept, () => nowMs));
   const grant: ReadGrant & { expiresAtMs: number } = {
-    ...{ op: 'read', appId: 'films', collection: 'posters', blobId: 'b' },
+    op: 'read',
+    appId: 'films',
+    collection: 'posters',
+    blobId: 'b',
     expiresAtMs: nowMs + 30_000,
   };
   const signed = openTrust('gateway', environments.gateway, log).towards('blobs').grant(grant);

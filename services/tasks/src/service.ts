@@ -50,7 +50,8 @@ function buildTasks(
 ): Parts {
   const credentials = () => trust.towards('data');
   const data = openClient(dataDefinition, dataTarget, {
-    ...{ log, credentials },
+    log,
+    credentials,
     repeatable: ['getCommit', 'getJob'],
   });
   const outbox = openClient(outboxDefinition, outboxTarget, { log, credentials });

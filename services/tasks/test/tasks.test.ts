@@ -73,7 +73,8 @@ async function world(transport: 'in one process' | 'over gRPC') {
   const standIn = new DataStandIn();
   const data = standIn.implementation();
   const dataOutbox = outboxImplementation({
-    ...{ pool, log },
+    pool,
+    log,
     signer: openTrust('data', { INTERNAL_SECRET: secret }, log).signer,
   });
   const DATABASE_URL = (await testDatabase()).url;

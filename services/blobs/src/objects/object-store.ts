@@ -12,7 +12,10 @@ import type { BlobsConfig } from '../config';
 export async function openObjectStore(config: BlobsConfig, owner: string): Promise<ObjectStore> {
   if (config.OBJECT_STORE === 'files') return openFilesystemStore(config.OBJECTS_DIR!);
   return openS3Store({
-    ...{ endpoint: config.S3_ENDPOINT!, region: config.S3_REGION, bucket: config.S3_BUCKET!, owner },
+    endpoint: config.S3_ENDPOINT!,
+    region: config.S3_REGION,
+    bucket: config.S3_BUCKET!,
+    owner,
     prefix: config.S3_PREFIX,
     accessKey: await secretOf(config, 'S3_ACCESS_KEY'),
     secretKey: await secretOf(config, 'S3_SECRET_KEY'),

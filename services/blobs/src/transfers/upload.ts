@@ -83,8 +83,16 @@ async function prepare(
   const filename = storedFilename(received.filename);
   const startedMs = context.clock.now().getTime();
   const objectKey = await insertPending(context.pool, {
-    ...{ blobId, appId, appNumber, collection, contentType, filename },
-    ...{ objectKey: object.key, sizeBytes: object.sizeBytes, sha256: object.sha256, ticket: grant.ticketId },
+    blobId,
+    appId,
+    appNumber,
+    collection,
+    contentType,
+    filename,
+    objectKey: object.key,
+    sizeBytes: object.sizeBytes,
+    sha256: object.sha256,
+    ticket: grant.ticketId,
   });
   try {
     if (objectKey === object.key) await object.keep();
@@ -96,7 +104,12 @@ async function prepare(
     throw error;
   }
   return {
-    ...{ appId, appNumber, collection, blobId, contentType, metadata },
+    appId,
+    appNumber,
+    collection,
+    blobId,
+    contentType,
+    metadata,
     ticketId: grant.ticketId,
     sizeBytes: String(object.sizeBytes),
     sha256: object.sha256,

@@ -91,14 +91,17 @@ export const collection = 'posters';
 
 export function uploadGrant(changes: Partial<UploadGrant> = {}): UploadGrant {
   return {
-    ...{ op: 'upload', appId, appNumber: '7', collection, ticketId: newTicket('c', 7n), blobId: newDocumentId() },
-    ...{
-      caller: 'key_1',
-      method: 'POST',
-      path: '/apps/cinema/blobs/posters',
-      idempotencyKey: null,
-      maxBytes: 64 * 1024 * 1024,
-    },
+    op: 'upload',
+    appId,
+    appNumber: '7',
+    collection,
+    ticketId: newTicket('c', 7n),
+    blobId: newDocumentId(),
+    caller: 'key_1',
+    method: 'POST',
+    path: '/apps/cinema/blobs/posters',
+    idempotencyKey: null,
+    maxBytes: 64 * 1024 * 1024,
     ...changes,
   };
 }
@@ -140,7 +143,9 @@ export async function startBench(changes: Partial<BlobsConfig> = {}): Promise<Be
   await prepareOutbox(dataPool);
   const appended = createSignal();
   const dataOutbox = outboxImplementation({
-    ...{ pool: dataPool, log, appended },
+    pool: dataPool,
+    log,
+    appended,
     signer: openTrust('data', { INTERNAL_SECRET: secret }, log).signer,
   });
   const pool = createPool({ url, size: 2, applicationName: 'test', log });

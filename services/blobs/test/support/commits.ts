@@ -26,7 +26,11 @@ export function commitsInMemory(): Commits {
   const byKey = new Map<string, { hash: string; response: CommitUploadResponse }>();
   let height = 0;
   const commits: Commits = {
-    ...{ implementation: undefined as never, uploads: [], stores: [], mood: 'well', collectionNumber: 0 },
+    implementation: undefined as never,
+    uploads: [],
+    stores: [],
+    mood: 'well',
+    collectionNumber: 0,
   };
   const unavailable = () => new ServiceError('UNAVAILABLE', 'UNAVAILABLE', 'down');
   const commit = (ticketId: string, blobId: string): CommitUploadResponse => {
@@ -34,7 +38,10 @@ export function commitsInMemory(): Commits {
     if (known) return known;
     height += 1;
     const made = {
-      ...{ ticketId, blobId, transactionHash: randomBytes(32).toString('hex'), height: String(height) },
+      ticketId,
+      blobId,
+      transactionHash: randomBytes(32).toString('hex'),
+      height: String(height),
       collectionNumber: String(commits.collectionNumber),
     };
     byTicket.set(ticketId, made);
@@ -61,8 +68,15 @@ export function commitsInMemory(): Commits {
       const found = byTicket.get(ticketId);
       if (!found) throw notFound('TASK_NOT_FOUND', 'There is no such ticket');
       return {
-        ...{ ticketId, appId: '', operationType: '', collection: '', committedAt: '', userAddress: '' },
-        ...{ transactionHash: found.transactionHash, height: found.height, resultJson: Buffer.alloc(0) },
+        ticketId,
+        appId: '',
+        operationType: '',
+        collection: '',
+        committedAt: '',
+        userAddress: '',
+        transactionHash: found.transactionHash,
+        height: found.height,
+        resultJson: Buffer.alloc(0),
         collectionNumber: found.collectionNumber,
       };
     },

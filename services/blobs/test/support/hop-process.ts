@@ -32,7 +32,9 @@ async function startService(config: BlobsConfig): Promise<string> {
   const { signer } = openTrust('data', config, log);
   const none = { epoch: '0', xid: '0', pos: '0' };
   const running = await startBlobs(config, {
-    ...{ log, listen: false, data: { implementation: commitsInMemory().implementation } },
+    log,
+    listen: false,
+    data: { implementation: commitsInMemory().implementation },
     dataOutbox: {
       implementation: {
         definition: outboxDefinition,
@@ -55,8 +57,13 @@ function startHop(config: BlobsConfig, address: string): void {
   const credentials = openTrust('gateway', config, createLogger('gateway', 'silent')).towards('blobs');
   // As many transfers as a test begins, whatever their rate.
   const transfers = new Transfers({
-    ...{ STREAM_CONCURRENCY: 10_000, STREAM_APP_PERCENT: 100, STREAM_CLIENT_PERCENT: 100, QUEUE_TIMEOUT_MS: 0 },
-    ...{ UPLOAD_TIMEOUT_MS: 3_600_000, UPLOAD_GRACE_MS: 1_000, DOWNLOAD_GRACE_MS: 1_000 },
+    STREAM_CONCURRENCY: 10_000,
+    STREAM_APP_PERCENT: 100,
+    STREAM_CLIENT_PERCENT: 100,
+    QUEUE_TIMEOUT_MS: 0,
+    UPLOAD_TIMEOUT_MS: 3_600_000,
+    UPLOAD_GRACE_MS: 1_000,
+    DOWNLOAD_GRACE_MS: 1_000,
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
   const hop = new BlobProxy({ address, credentials, idleTimeoutMs: 10_000 });

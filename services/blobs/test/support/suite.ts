@@ -513,8 +513,12 @@ export function blobsSuite(): void {
     await withBench({}, async (own) => {
       const deleted = (number: number, aggregateSequence = 1n) =>
         own.publish({
-          ...{ topic: 'usage', key: appId, aggregateId: `collection/${number}`, aggregateSequence },
-          ...{ type: 'collection.deleted', payload: { app_id: appId, collection, collection_number: String(number) } },
+          topic: 'usage',
+          key: appId,
+          aggregateId: `collection/${number}`,
+          aggregateSequence,
+          type: 'collection.deleted',
+          payload: { app_id: appId, collection, collection_number: String(number) },
         });
       await own.upload(text, Buffer.from('u'), { blobId: 'b0' });
       own.commits.collectionNumber = 4;
@@ -607,8 +611,12 @@ export function blobsSuite(): void {
         await store(own);
         const payload = { app_id: appId, collection };
         await own.publish({
-          ...{ topic: 'usage', key: appId, aggregateId: `${appId}/${collection}`, aggregateSequence: 1n },
-          ...{ type: 'collection.deleted', payload },
+          topic: 'usage',
+          key: appId,
+          aggregateId: `${appId}/${collection}`,
+          aggregateSequence: 1n,
+          type: 'collection.deleted',
+          payload,
         });
         await eventuallyHolds(
           () => states(own),

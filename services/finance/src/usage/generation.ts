@@ -40,9 +40,17 @@ const never = new Date(0);
 const pendingBlobsMax = 500;
 
 export const newGeneration = (appId: string, collection: string, number: bigint): Generation => ({
-  ...{ appId, collection, number, retentionDays: null, documentCount: 0n },
-  ...{ data: { bytes: 0n, at: never }, blobs: { bytes: 0n, at: never }, pendingBlobs: [] },
-  ...{ beganAt: null, accrued: 0n, deletedAt: null },
+  appId,
+  collection,
+  number,
+  retentionDays: null,
+  documentCount: 0n,
+  data: { bytes: 0n, at: never },
+  blobs: { bytes: 0n, at: never },
+  pendingBlobs: [],
+  beganAt: null,
+  accrued: 0n,
+  deletedAt: null,
 });
 
 /** Applies absolute figures of `data`. They do not change a deleted generation. */

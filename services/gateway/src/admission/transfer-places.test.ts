@@ -54,8 +54,13 @@ test('an upload that is committed keeps its place, one whose body does not come 
   jest.useFakeTimers();
   try {
     const transfers = new Transfers({
-      ...{ STREAM_CONCURRENCY: 2, STREAM_APP_PERCENT: 100, STREAM_CLIENT_PERCENT: 100, QUEUE_TIMEOUT_MS: 0 },
-      ...{ UPLOAD_TIMEOUT_MS: 60_000, UPLOAD_GRACE_MS: 60_000, DOWNLOAD_GRACE_MS: 60_000 },
+      STREAM_CONCURRENCY: 2,
+      STREAM_APP_PERCENT: 100,
+      STREAM_CLIENT_PERCENT: 100,
+      QUEUE_TIMEOUT_MS: 0,
+      UPLOAD_TIMEOUT_MS: 60_000,
+      UPLOAD_GRACE_MS: 60_000,
+      DOWNLOAD_GRACE_MS: 60_000,
       TRANSFER_MIN_BYTES_PER_SECOND: 1,
     });
     const cancelled: string[] = [];

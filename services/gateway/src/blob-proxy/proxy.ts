@@ -178,7 +178,10 @@ export class BlobProxy {
     const { credentials, idleTimeoutMs } = this.options;
     const send = credentials.tls ? requestOverTls : request;
     const upstream = send({
-      ...{ ...peer, agent: this.agent, method, path: '/blob' },
+      ...peer,
+      agent: this.agent,
+      method,
+      path: '/blob',
       headers: {
         ...headers,
         'x-request-id': call.requestId,

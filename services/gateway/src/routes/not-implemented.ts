@@ -17,7 +17,11 @@ function planned(
 ): Route {
   const auth: Access = permission ? { kind: 'app', permission } : { kind: 'public' };
   return route({
-    ...{ method, path, id, auth, prefixes },
+    method,
+    path,
+    id,
+    auth,
+    prefixes,
     summary: what,
     description: 'Not implemented yet.',
     undocumented: 'planned',

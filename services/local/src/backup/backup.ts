@@ -88,7 +88,9 @@ async function fill(filling: Filling, stops: Array<() => Promise<void>>): Promis
   await retainLog(replication);
   const cluster = await copyCluster(filling, replication);
   const cut = await makeCut({
-    ...{ connect: (database) => source.connect(database), fromLsn: cluster.startLsn, signal },
+    connect: (database) => source.connect(database),
+    fromLsn: cluster.startLsn,
+    signal,
     restorePoint: `granary-${randomBytes(8).toString('hex')}`,
   });
   stops.push(async () => void (await Promise.all([cut.data.end(), cut.blobs.end()])));
@@ -103,7 +105,10 @@ async function fill(filling: Filling, stops: Array<() => Promise<void>>): Promis
   // Fails if the connection broke, which would have released the lock.
   await holder.query('select 1');
   const manifest: Manifest = {
-    ...{ format: 1, granary: version, objectStore: kind, startedAt: startedAt.toISOString() },
+    format: 1,
+    granary: version,
+    objectStore: kind,
+    startedAt: startedAt.toISOString(),
     postgres: await describeCluster(cut.data),
     cut: { at: cut.at.toISOString(), restorePoint: cut.restorePoint, lsn: cut.lsn },
     hasSeed: secrets.some((file) => file.path === `files/${seedFile}`),

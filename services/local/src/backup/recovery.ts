@@ -26,7 +26,9 @@ export async function recoverCluster(
   await mkdir(directory, { mode: 0o700 });
   await give(directory, user);
   await tar.extract({
-    ...{ file: path.join(folder, 'postgres.tar'), cwd: directory, strict: true },
+    file: path.join(folder, 'postgres.tar'),
+    cwd: directory,
+    strict: true,
     ...(user && { uid: user.uid, gid: user.gid }),
   });
   for (const { path: file } of manifest.files) {

@@ -77,7 +77,11 @@ export async function restoreBackup(options: RestoreOptions): Promise<RestoreSum
     const movedTo = await moveIntoPlace(staging, dataDir, options.replace);
     const { cut, hasSeed } = manifest;
     return {
-      ...{ backup: path.basename(folder), dataDir, cutAt: cut.at, hasSeed, ...restored },
+      backup: path.basename(folder),
+      dataDir,
+      cutAt: cut.at,
+      hasSeed,
+      ...restored,
       ...(movedTo !== undefined && { movedTo }),
     };
   } catch (error) {

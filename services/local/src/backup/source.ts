@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { Client } from 'pg';
+import { Client, type ClientConfig } from 'pg';
 import { ConfigError } from '@granary/shared/config';
 import { openCluster, type Cluster, type PostgresLog } from '../postgres/cluster';
 import { resolveDataDir } from '../postgres/data-dir';
@@ -82,13 +82,19 @@ function connections(cluster: Cluster, port: number): Omit<Source, 'stop'> {
   return {
     dataDir: cluster.dataDir,
     connect: (database) => connected(connectAsSuperuser(cluster, port, database)),
-    connectForReplication: () =>
-      connected(
-        new Client({
-          ...{ host: '127.0.0.1', port, user: 'postgres', password: cluster.passwordOf('postgres'), ssl: false },
-          ...{ connectionTimeoutMillis: 5000, replication: 'true' },
-        }),
-      ),
+    connectForReplication: () => {
+      // The types of `pg` lack this setting, which it passes to Postgres.
+      const settings: ClientConfig & { replication: string } = {
+        host: '127.0.0.1',
+        port,
+        user: 'postgres',
+        password: cluster.passwordOf('postgres'),
+        ssl: false,
+        connectionTimeoutMillis: 5000,
+        replication: 'true',
+      };
+      return connected(new Client(settings));
+    },
   };
 }
 

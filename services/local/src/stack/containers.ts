@@ -34,7 +34,9 @@ export async function startContainers({ dataDir, bus, store, say, signal }: Back
   };
   const compose = (args: string[], interrupt?: AbortSignal): Promise<string> =>
     runTool('docker', ['compose', '--project-name', project, '--file', composeFile, ...args], {
-      ...{ cwd: '/', env, signal: interrupt },
+      cwd: '/',
+      env,
+      signal: interrupt,
     });
   const services = ['postgres', ...(bus === 'kafka' ? ['kafka'] : []), ...(store === 'minio' ? ['minio'] : [])];
   await checkDocker();

@@ -27,7 +27,9 @@ const folderName = (): string => {
   return `kafka-${kafkaVersion}-${createHash('sha256').update(content).digest('hex').slice(0, 12)}`;
 };
 const namelessPlace: BrokerPlace = {
-  ...{ port: 1, controllerPort: 2, data: 'data' },
+  port: 1,
+  controllerPort: 2,
+  data: 'data',
   credentials: { username: 'nobody', password: '' },
 };
 

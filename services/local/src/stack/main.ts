@@ -43,8 +43,16 @@ async function start(environment: Environment, signal: AbortSignal) {
   await mkdir(dataDir, { recursive: true });
   say(`Starting on ${dataDir} …`);
   const stack = await startStack({
-    ...{ dataDir, host: config.HOST, port: config.PORT, operatorKey: config.OPERATOR_KEY },
-    ...{ bus: config.BUS, store: config.STORE, docker: config.DOCKER, environment, say, signal },
+    dataDir,
+    host: config.HOST,
+    port: config.PORT,
+    operatorKey: config.OPERATOR_KEY,
+    bus: config.BUS,
+    store: config.STORE,
+    docker: config.DOCKER,
+    environment,
+    say,
+    signal,
     sink: (name, line) => console.log(`${name.padEnd(nameWidth)} | ${line}`),
   });
   const parts = stack.parts.map(

@@ -79,7 +79,10 @@ export async function startStack(options: StackOptions): Promise<Stack> {
     stops.push(() => backends.stop());
     if (backends.kafka) await createTopics(backends.kafka, topicPrefix);
     const settings: ServicesSettings = {
-      ...{ host, port, directory: dataDir, databaseUrls: backends.databaseUrls },
+      host,
+      port,
+      directory: dataDir,
+      databaseUrls: backends.databaseUrls,
       ports: await servicePorts(),
       operatorKey: options.operatorKey ?? (await keptSecret(dataDir, 'operator-key', 'op_')),
       internalSecret: newSecret('internal_'),

@@ -12,8 +12,12 @@ import { localConfig, stackConfig } from '../config';
 
 /** The settings of each service, see its `config.ts`. Any of them can be set for `npm start` and the stack. */
 export const serviceSchemas = {
-  ...{ payments: paymentsConfig, data: dataConfig, blobs: blobsConfig },
-  ...{ finance: financeConfig, tasks: tasksConfig, gateway: gatewayConfig },
+  payments: paymentsConfig,
+  data: dataConfig,
+  blobs: blobsConfig,
+  finance: financeConfig,
+  tasks: tasksConfig,
+  gateway: gatewayConfig,
 } satisfies Record<string, z.ZodObject>;
 
 /** Settings that a launcher decides: addresses of services, databases and stores, and trust. */

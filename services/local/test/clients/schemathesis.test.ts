@@ -24,14 +24,21 @@ describeWith(describe, 'python')('requests that schemathesis makes of the OpenAP
     const key = await shop.call('POST', `${app}/regenerate-key`, { name: 'schemathesis', permissions });
     const made = await Promise.all([
       shop.call('POST', `${app}/indexes`, {
-        ...{ name: 'by_stars', collection: 'notes', field_name: 'stars', index_type: 'number' },
+        name: 'by_stars',
+        collection: 'notes',
+        field_name: 'stars',
+        index_type: 'number',
       }),
       shop.call('POST', `${app}/views`, {
-        ...{ name: 'by_stars', source_collections: ['notes'], query: { group_by: 'stars' } },
+        name: 'by_stars',
+        source_collections: ['notes'],
+        query: { group_by: 'stars' },
         variables: { stars: 'stars' },
       }),
       shop.call('POST', `${app}/queries`, {
-        ...{ name: 'with_stars', source_collection: 'notes', base_query: {} },
+        name: 'with_stars',
+        source_collection: 'notes',
+        base_query: {},
         parameters: [{ name: 'stars', field_path: 'stars' }],
       }),
     ]);

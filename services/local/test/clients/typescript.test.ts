@@ -13,8 +13,13 @@ const tool = (file: string, args: string[], cwd: string) =>
   runProgram(process.execPath, [join(repository, 'node_modules', file), ...args], { cwd });
 
 const compilerOptions = {
-  ...{ strict: true, noUncheckedIndexedAccess: true, skipLibCheck: true },
-  ...{ module: 'nodenext', target: 'es2022', lib: ['es2022', 'dom', 'dom.iterable'], types: ['node'] },
+  strict: true,
+  noUncheckedIndexedAccess: true,
+  skipLibCheck: true,
+  module: 'nodenext',
+  target: 'es2022',
+  lib: ['es2022', 'dom', 'dom.iterable'],
+  types: ['node'],
 };
 
 test('a client in TypeScript is generated, compiled, and pages and filters among its calls', async () => {

@@ -32,7 +32,12 @@ export function toEvent({ key, value, headers }: ReceivedMessage): Event | undef
   if (!uuid.test(id!) || !/^[1-9]\d{0,18}$/.test(sequence!) || Number.isNaN(Date.parse(at!))) return undefined;
   if (!topic || !type || ![epoch, xid, pos].every((part) => /^\d{1,20}$/.test(part ?? ''))) return undefined;
   return {
-    ...{ id: id!, topic, key, type, at: at!, payload: value },
+    id: id!,
+    topic,
+    key,
+    type,
+    at: at!,
+    payload: value,
     aggregateId: aggregateId!,
     aggregateSequence: sequence!,
     position: { epoch: epoch!, xid: xid!, pos: pos! },

@@ -147,7 +147,11 @@ export async function startService(
 
 function openStorage(service: string, config: CommonConfig, pool: Pool, log: Logger): StorageMonitor {
   return new StorageMonitor({
-    ...{ service, volume: 'database', log, probe: () => probeRoom(pool) },
-    ...{ directory: config.DATABASE_DIRECTORY, reserveBytes: config.DISK_RESERVE_BYTES },
+    service,
+    volume: 'database',
+    log,
+    probe: () => probeRoom(pool),
+    directory: config.DATABASE_DIRECTORY,
+    reserveBytes: config.DISK_RESERVE_BYTES,
   });
 }

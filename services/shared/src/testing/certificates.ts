@@ -32,7 +32,11 @@ export function createAuthority(name = 'an authority of the tests'): Authority {
       return {
         key: own.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
         cert: certificate({
-          ...{ subject: names[0] ?? 'nobody', issuer: name, publicKey: own.publicKey, signedWith: privateKey, days },
+          subject: names[0] ?? 'nobody',
+          issuer: name,
+          publicKey: own.publicKey,
+          signedWith: privateKey,
+          days,
           extensions: [extension('551d11', sequence(...hosts))],
         }),
       };

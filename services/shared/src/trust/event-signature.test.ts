@@ -6,9 +6,16 @@ import { openTrust } from './trust';
 
 const log = createLogger('test', 'silent');
 const event: Event = {
-  ...{ position: { epoch: '1', xid: '22', pos: '3' }, topic: 'usage', key: 'films', aggregateId: 'collection/7' },
-  ...{ aggregateSequence: '4', type: 'app.deleted', payload: Buffer.from('{"app_id":"films"}') },
-  ...{ at: '2026-01-01T00:00:00.000Z', id: '0190a5c6-0000-7000-8000-000000000000', signatures: '' },
+  position: { epoch: '1', xid: '22', pos: '3' },
+  topic: 'usage',
+  key: 'films',
+  aggregateId: 'collection/7',
+  aggregateSequence: '4',
+  type: 'app.deleted',
+  payload: Buffer.from('{"app_id":"films"}'),
+  at: '2026-01-01T00:00:00.000Z',
+  id: '0190a5c6-0000-7000-8000-000000000000',
+  signatures: '',
 };
 const environments = trustEnvironments('a root secret of more than 32 characters');
 const trustOf = (service: ServiceName, changes: Record<string, string> = {}) =>

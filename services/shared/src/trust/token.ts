@@ -66,7 +66,9 @@ export function readToken(text: string): UncheckedToken | undefined {
   const bytes = Buffer.from(given, 'base64url');
   return {
     claims: {
-      ...{ caller, audience, expiresAtMs: Number(expiresAt) * 1000 },
+      caller,
+      audience,
+      expiresAtMs: Number(expiresAt) * 1000,
       app: Buffer.from(app, 'base64url').toString(),
     },
     isSignedBy: (keys, method) => keys.some((key) => timingSafeEqual(bytes, signature(key, signed, method))),

@@ -55,7 +55,11 @@ if (role === 'relay') {
   );
   let events = 0;
   const consumer = startConsumer({
-    ...{ pool: pool(subscriberUrl), log, bus, source, verifier: testVerifier },
+    pool: pool(subscriberUrl),
+    log,
+    bus,
+    source,
+    verifier: testVerifier,
     handle: (tx, event) => {
       events++;
       if (events === readyEvents) ready();

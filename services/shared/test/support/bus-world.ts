@@ -115,7 +115,12 @@ export async function world({ size = 4, bus: given, relay, loses = () => false }
   const bus = given && losing(given, loses);
   const relayOn = (options: Partial<RelayOptions> = {}) => {
     const started = new KafkaRelay({
-      ...{ pool: publisher, log, bus: bus!, service: 'data', signer: testSigner, appended },
+      pool: publisher,
+      log,
+      bus: bus!,
+      service: 'data',
+      signer: testSigner,
+      appended,
       ...relay,
       ...options,
     });
@@ -125,7 +130,11 @@ export async function world({ size = 4, bus: given, relay, loses = () => false }
   const relaying = bus && relayOn();
   const consume = (options: Partial<ConsumerOptions> = {}) => {
     const consumer = startConsumer({
-      ...{ pool: subscriber, log, bus, source, verifier: testVerifier },
+      pool: subscriber,
+      log,
+      bus,
+      source,
+      verifier: testVerifier,
       name: 'subscriber',
       from: 'data',
       topics: ['usage'],

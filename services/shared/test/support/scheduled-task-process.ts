@@ -13,7 +13,11 @@ const { url, name, leaseMs } = JSON.parse(process.argv[2]!) as TaskProcess;
 const log = createLogger('scheduled-task', 'silent');
 const pool = createPool({ url, size: 2, applicationName: 'scheduled-task-process', log });
 startScheduledTask({
-  ...{ pool, log, name, leaseMs, everyMs: 20 },
+  pool,
+  log,
+  name,
+  leaseMs,
+  everyMs: 20,
   // It never ends.
   run: () => {
     process.send!('begun');
