@@ -44,6 +44,7 @@ export const rooms = {
     'views',
     'reads',
     'skills',
+    'openapi',
     'writes',
   ],
   gateway: [

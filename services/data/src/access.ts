@@ -42,6 +42,7 @@ export const dataAccess = {
     'runQuery',
     'getSkills',
     'putSkills',
+    'getOpenapi',
   ],
   // A blob is removed by deleting its document, which is a write like others.
   blobs: ['commitUpload', 'getCommit', 'store'],

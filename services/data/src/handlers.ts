@@ -23,6 +23,7 @@ import { createIndex, deleteIndex, getIndex, rebuildIndex } from './collections/
 import { getJob } from './jobs/queue';
 import { listingRowsMax } from './listings/listing';
 import { createQuery, deleteQuery, getQuery, listQueries, type QueryLookup } from './queries/saved-queries';
+import { getOpenapi } from './openapi/openapi';
 import { getSkills, putSkills, type SkillsContext } from './skills/skills';
 import { committerFor } from './commit/tracing';
 import type { UsagePublisher } from './usage/publisher';
@@ -130,6 +131,8 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
 
     getSkills: ({ appId }) => getSkills(context, appId),
     putSkills: needingSpace(storage, (request) => putSkills(context, request)),
+
+    getOpenapi: async (request) => ({ json: await getOpenapi(context, request) }),
 
     getJob: ({ ticketId }) => getJob(pool, ticketId),
   };

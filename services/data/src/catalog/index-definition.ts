@@ -1,5 +1,5 @@
 import type { FieldType } from '../values/field-type';
-import type { Schema } from './schema';
+import type { FieldTypes } from './schema';
 
 export const INDEX_NOT_FOUND = 'INDEX_NOT_FOUND';
 export const UNIQUE_VIOLATION = 'UNIQUE_VIOLATION';
@@ -71,13 +71,13 @@ export const toIndexDefinition = (index: IndexRow, fields: ReadonlyMap<bigint, I
 });
 
 /** How an index takes a field: as its declared type says, else as the schema does. */
-export function indexedType(declaredType: string, schema: Schema | undefined, fieldName: string): FieldType {
+export function indexedType(declaredType: string, schema: FieldTypes | undefined, fieldName: string): FieldType {
   const isTyped = declaredType !== 'btree' && declaredType !== 'composite';
   return isTyped ? (declaredType as FieldType) : schemaType(schema, fieldName);
 }
 
 /** The scalar type that the schema declares for a path, `any` for none and for objects and arrays. */
-export function schemaType(schema: Schema | undefined, fieldName: string): FieldType {
+export function schemaType(schema: FieldTypes | undefined, fieldName: string): FieldType {
   const type = schema?.fields.get(fieldName)?.type;
   return type === undefined || type === 'object' || type === 'array' ? 'any' : type;
 }

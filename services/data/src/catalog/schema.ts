@@ -44,6 +44,11 @@ export interface Schema {
   fields: ReadonlyMap<string, FieldRule>;
 }
 
+/** What of a schema tells the types of fields. */
+export interface FieldTypes {
+  fields: ReadonlyMap<string, Pick<FieldRule, 'type'>>;
+}
+
 /**
  * Reads the JSON text of a `schema_definition`. Throws VALIDATION_FAILED with a message for each path that is wrong.
  */

@@ -101,6 +101,7 @@ function introduction({ appId, baseUrl, name, description }: SkillsContent): str
     `# ${inline(name)}`,
     ...(description === '' ? [] : [inline(description)]),
     `App \`${appId}\` at ${baseUrl}. What is marked private needs a key with the permission Read in the header \`X-App-Key\`.`,
+    `The same for programs, with the types of fields and parameters (OpenAPI 3.1): ${baseUrl}/api/apps/${appId}/openapi.json`,
   ];
 }
 

@@ -34,7 +34,7 @@ const repeatable: Record<ServiceName, readonly string[]> = {
     ...['store', 'listDocuments', 'readCollection'],
     ...['createIndex', 'listIndexes', 'getIndex', 'rebuildIndex'],
     ...['createView', 'listViews', 'getView', 'refreshView', 'readView'],
-    ...['listQueries', 'getQuery', 'runQuery', 'getSkills'],
+    ...['listQueries', 'getQuery', 'runQuery', 'getSkills', 'getOpenapi'],
   ],
   blobs: ['deleteBlob'],
   finance: ['getWallet', 'getPayoutInfo', 'listPayouts', 'getRetentionCost', 'listTransactions'],

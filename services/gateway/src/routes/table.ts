@@ -1,4 +1,5 @@
 import type { Route } from '../pipeline/route';
+import { appOpenapiRoutes } from './app-openapi';
 import { applicationRoutes } from './applications';
 import { authzRoutes } from './authz';
 import { blobRoutes } from './blobs';
@@ -33,6 +34,7 @@ export const routes: readonly Route[] = [
   ...walletRoutes,
   ...authzRoutes,
   ...skillsRoutes,
+  ...appOpenapiRoutes,
   ...applicationRoutes,
   ...paymentRoutes,
 ];

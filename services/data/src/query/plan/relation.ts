@@ -1,5 +1,6 @@
 import { empty, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import type { CollectionRef } from '../../catalog/collection';
+import type { FieldTypes } from '../../catalog/schema';
 import type { Path } from '../language/condition';
 import { documentsTable, historyTable, keyColumn, viewTable } from '../../catalog/table-names';
 import { indexedType, schemaType, type IndexDefinition } from '../../catalog/index-definition';
@@ -149,8 +150,14 @@ export function viewRelation(view: { appNumber: bigint; tableNumber: bigint | nu
   };
 }
 
+/** What the types of the fields of a collection follow from. */
+export interface TypedFields {
+  indexes: ReadonlyArray<Pick<IndexDefinition, 'fields' | 'declaredType'>>;
+  schema: FieldTypes | undefined;
+}
+
 /** How text from a URL is read for a field: as its index says, else as the schema does, else `any`. */
-export function typeOf({ indexes, schema }: CollectionRef, path: Path): FieldType {
+export function typeOf({ indexes, schema }: TypedFields, path: Path): FieldType {
   const name = path.join('.');
   if (name === 'id') return 'string';
   for (const { fields, declaredType } of indexes) {

@@ -1,0 +1,36 @@
+import type { JsonObject, JsonValue } from '@granary/shared/json/value';
+import { typeOf } from '../query/plan/relation';
+import type { SchemaType } from '../catalog/schema';
+import type { FieldType } from '../values/field-type';
+import { readObject, type DescribedCollection } from './content';
+
+/** What is known of the fields of a collection. */
+export interface CollectionTypes {
+  name: string;
+  /** The `fields` of its `schema_definition`. */
+  rules: JsonObject;
+  /** The indexed fields beside `id`, by path. */
+  indexed: ReadonlyMap<string, FieldType>;
+  typeOf: (path: readonly string[]) => FieldType;
+}
+
+export function typesOf({ name, schemaText, indexes }: DescribedCollection): CollectionTypes {
+  const given = readObject(schemaText).get('fields');
+  const rules = given instanceof Map ? given : new Map<string, JsonValue>();
+  const schema = {
+    fields: new Map(
+      [...rules].flatMap(([field, rule]) =>
+        rule instanceof Map ? [[field, { type: rule.get('type') as SchemaType }] as const] : [],
+      ),
+    ),
+  };
+  const typed = (path: readonly string[]) => typeOf({ indexes, schema }, path);
+  const fields = new Set(indexes.flatMap((index) => index.fields));
+  fields.delete('id');
+  return {
+    name,
+    rules,
+    indexed: new Map([...fields].map((field) => [field, typed(field.split('.'))])),
+    typeOf: typed,
+  };
+}

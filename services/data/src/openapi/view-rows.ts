@@ -1,0 +1,49 @@
+import type { JsonObject, JsonValue } from '@granary/shared/json/value';
+import type { FieldType } from '../values/field-type';
+import type { CollectionTypes } from './collection-types';
+import { fieldSchema, objectSchema, type Members } from './schemas';
+import type { Part } from './part';
+
+/** The rows of a view. */
+export interface RowTypes {
+  schema: Part;
+  typeOf: (path: readonly string[]) => FieldType;
+}
+
+/** The rows that the query of a view makes of the documents of its source; undefined where they are not shown. */
+export function rowTypes(query: JsonObject, source: CollectionTypes | undefined): RowTypes {
+  const groups = groupFields(query.get('group_by') ?? query.get('groupBy') ?? null);
+  const aggregates = query.get('aggregate');
+  const isGrouped = groups.length > 0 || (aggregates instanceof Map && aggregates.size > 0);
+  const isJoined = query.get('join') instanceof Map;
+  if (!isGrouped) {
+    // What is selected of a document is a document: its schema requires nothing.
+    if (source && !isJoined) return { schema: { $ref: `#/components/schemas/${source.name}` }, typeOf: source.typeOf };
+    return { schema: { type: 'object' }, typeOf: () => 'any' };
+  }
+  const typeOf = (field: string): FieldType => (source && !isJoined ? source.typeOf(field.split('.')) : 'any');
+  const columns = new Map<string, FieldType>(groups.map((field) => [field, typeOf(field)]));
+  const schemas = new Map<string, Members>(groups.map((field) => [field, fieldSchema(typeOf(field))]));
+  for (const [alias, definition] of aggregates instanceof Map ? aggregates : []) {
+    const [entry] = definition instanceof Map ? [...definition] : [];
+    const [operator = '', field = ''] = entry ?? [];
+    const type = aggregateType(operator, typeof field === 'string' ? typeOf(field) : 'any');
+    columns.set(alias, type);
+    schemas.set(alias, aggregateSchema(operator, type));
+  }
+  return { schema: objectSchema(schemas), typeOf: (path) => columns.get(path.join('.')) ?? 'any' };
+}
+
+function groupFields(value: JsonValue): string[] {
+  const names = typeof value === 'string' ? value.split(',').map((name) => name.trim()) : value;
+  return Array.isArray(names) ? names.filter((name) => typeof name === 'string' && name !== '').map(String) : [];
+}
+
+const sums = new Set(['$sum', '$avg', '$count', '$count_distinct']);
+
+const aggregateType = (operator: string, field: FieldType): FieldType => (sums.has(operator) ? 'number' : field);
+
+function aggregateSchema(operator: string, type: FieldType): Members {
+  if (operator === '$sum') return { type: 'number' };
+  return operator.startsWith('$count') ? { type: 'integer', minimum: 0 } : fieldSchema(type);
+}

@@ -1,0 +1,80 @@
+import { randomUUID } from 'node:crypto';
+import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from '@granary/shared/logger';
+import { row, type Pool } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { appNotFound, type App } from '../catalog/app';
+
+export interface DocumentsContext {
+  pool: Pool;
+  log: Logger;
+  /** Where this copy of the service keeps generated documents as files. */
+  skillsDirectory: string;
+}
+
+/** A document that is generated from the catalog of an app, and kept as a file until the catalog changes. */
+export interface CatalogDocument {
+  /** Made of the number of the app: no text of a caller is part of a path. */
+  fileName: string;
+  /** What the text of a revision of the catalog begins with, and no other text. */
+  headOf(revision: bigint): string;
+  /** The text of the catalog as it is now. */
+  generate(): Promise<GeneratedText>;
+}
+
+export interface GeneratedText {
+  text: string;
+  revision: bigint;
+}
+
+/** The text from its file if that is of the current revision of the catalog; else it is generated. Throws APP_NOT_FOUND. */
+export async function readDocument(
+  context: DocumentsContext,
+  app: App,
+  document: CatalogDocument,
+): Promise<GeneratedText> {
+  const found = await row<{ revision: bigint }>(
+    context.pool,
+    sql`select catalog_revision as revision from head where app_number = ${app.number}`,
+  );
+  if (!found) throw appNotFound(app.appId);
+  const { revision } = found;
+  const text = await readFile(join(context.skillsDirectory, document.fileName), 'utf8').catch(
+    (error: NodeJS.ErrnoException) => {
+      if (error.code === 'ENOENT') return undefined;
+      throw error;
+    },
+  );
+  return text?.startsWith(document.headOf(revision)) ? { text, revision } : writeOnce(context, document, revision);
+}
+
+/** Documents that are being written, by file and revision: concurrent requests share one. */
+const writing = new Map<string, Promise<GeneratedText>>();
+
+/** The document of this revision or of a later one. */
+function writeOnce(context: DocumentsContext, document: CatalogDocument, revision: bigint): Promise<GeneratedText> {
+  const key = `${join(context.skillsDirectory, document.fileName)}/${revision}`;
+  const known = writing.get(key);
+  if (known) return known;
+  const written = writeDocument(context, document).finally(() => writing.delete(key));
+  writing.set(key, written);
+  return written;
+}
+
+/** Generates the document and writes its file. */
+export async function writeDocument(context: DocumentsContext, document: CatalogDocument): Promise<GeneratedText> {
+  const generated = await document.generate();
+  const file = join(context.skillsDirectory, document.fileName);
+  const fresh = `${file}.${randomUUID()}`;
+  try {
+    await mkdir(context.skillsDirectory, { recursive: true });
+    await writeFile(fresh, generated.text);
+    await rename(fresh, file);
+  } catch (error) {
+    await rm(fresh, { force: true });
+    // On a full disk the text is still returned.
+    context.log.warn({ err: error, file: document.fileName }, 'a generated document could not be written');
+  }
+  return generated;
+}
