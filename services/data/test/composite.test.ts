@@ -3,6 +3,7 @@ import { newTicket } from '@granary/shared/ids';
 import { findCollection } from '../src/catalog/collection';
 import type { Position } from '../src/query/plan/cursor';
 import { parseFind } from '../src/query/language/filter';
+import { planByPool } from './support/plans';
 import { pageStatement } from '../src/query/sql/page-sql';
 import { documentsRelation } from '../src/query/plan/relation';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
@@ -38,13 +39,15 @@ describe('over 20,000 documents', () => {
   async function readFor(find: object, sort: string[], after?: Position) {
     const handle = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), 'items'))!;
     const source = documentsRelation(handle, { includeHistory: false, includeDeleted: false });
-    const { text, values } = pageStatement(source, {
-      find: parseFind(readJson(Buffer.from(JSON.stringify(find)), { maxDepth: 64 })),
-      sort: parseSort(sort, 'sort'),
-      limit: 20,
-      offset: 0,
-      after,
-    }).statement.compile();
+    const { text, values } = pageStatement(
+      planByPool(source, {
+        find: parseFind(readJson(Buffer.from(JSON.stringify(find)), { maxDepth: 64 })),
+        sort: parseSort(sort, 'sort'),
+        limit: 20,
+        offset: 0,
+        after,
+      }),
+    ).compile();
     const explained = await fixture.pool.query<{ 'QUERY PLAN': string }>(
       `explain (analyze, costs off, timing off, buffers off) ${text}`,
       values,

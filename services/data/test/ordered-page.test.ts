@@ -4,9 +4,10 @@ import { findApp } from '../src/catalog/app';
 import { findCollection } from '../src/catalog/collection';
 import { positionOf, type Position } from '../src/query/plan/cursor';
 import { parseFind } from '../src/query/language/filter';
-import type { PageRequest } from '../src/query/plan/order';
+import { alternativePlan, planPage, type PageRequest } from '../src/query/plan/page-plan';
 import { documentsRelation, type Relation } from '../src/query/plan/relation';
 import { indexRead, indexReadSettings } from '../src/query/sql/index-scan-sql';
+import { planByPool } from './support/plans';
 import { pageStatement } from '../src/query/sql/page-sql';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 import { follow, sortOrder } from './support/query-reference';
@@ -188,12 +189,13 @@ describe.each(asked.map((one) => [JSON.stringify(one), one] as const))('the orde
     }));
     for (const { after, ids } of pages) {
       const request = requestOf(one, after);
-      const { statement, sorted } = pageStatement(source, request);
-      const compiled = statement.compile();
+      const plan = planByPool(source, request);
+      const compiled = pageStatement(plan).compile();
       const { rows } = await client.query<{ body: string; truncated?: boolean }>(compiled.text, compiled.values);
-      const isSorted = sorted === undefined || rows.some(({ truncated }) => truncated === true);
-      const last = isSorted && sorted ? sorted().compile() : compiled;
-      const found = isSorted ? (await client.query<{ body: string }>(last.text, last.values)).rows : rows;
+      const byText = rows.some(({ truncated }) => truncated === true) ? alternativePlan(plan) : undefined;
+      const isSorted = byText !== undefined || plan.access.method === 'index_order_by_text';
+      const last = byText ? pageStatement(byText).compile() : compiled;
+      const found = byText ? (await client.query<{ body: string }>(last.text, last.values)).rows : rows;
       expect({ after, ids: found.map(({ body }) => (JSON.parse(body) as { id: string }).id) }).toEqual({ after, ids });
 
       // Where two ranges are merged, the first row of the other is read too; where a key is truncated, the strings with it.
@@ -213,15 +215,15 @@ describe.each(asked.map((one) => [JSON.stringify(one), one] as const))('the orde
       const prepared = new Map<string, string>();
       for (const place of placesIn(expected)) {
         const after = place === 0 ? undefined : positionOf(scope, { body: JSON.stringify(expected[place - 1]) });
-        const read = indexRead(source, requestOf(one, after));
+        const read = indexRead(planPage(source, requestOf(one, after)));
         const isTruncated = after?.values.some((text) => (text?.length ?? 0) > 200);
         expect(read === undefined).toBe(isTruncated === true);
         if (!read) continue;
-        if (!prepared.has(read.plan.text)) {
-          prepared.set(read.plan.text, `p${prepared.size}`);
-          await connection.query(`prepare ${prepared.get(read.plan.text)} as ${read.plan.text}`);
+        if (!prepared.has(read.text)) {
+          prepared.set(read.text, `p${prepared.size}`);
+          await connection.query(`prepare ${prepared.get(read.text)} as ${read.text}`);
         }
-        const name = prepared.get(read.plan.text)!;
+        const name = prepared.get(read.text)!;
         const values = read.values.map((value) => escapeLiteral(String(value))).join(', ');
         const { rows } = await connection.query<{ body: string | null }>(`execute ${name}(${values})`);
         if (rows.every(({ body }) => body !== null)) {

@@ -3,6 +3,7 @@ import { Compiler } from '../src/query/sql/filter-sql';
 import { findCollection } from '../src/catalog/collection';
 import { parseInstant } from '../src/values/instant';
 import { parseFind } from '../src/query/language/filter';
+import { planByPool } from './support/plans';
 import { pageStatement, sortedRows } from '../src/query/sql/page-sql';
 import { documentsRelation } from '../src/query/plan/relation';
 import { scaledMs } from '@granary/shared/testing/speed';
@@ -357,13 +358,15 @@ test('no text of a caller is ever part of a statement', async () => {
     const sort = [canary(), canary()].map((name) => ({ path: [name], descending: true }));
     const value = () => pick(['"canary"', '["canary"]', '1', null]);
     const after = round % 3 === 0 ? { values: [value(), value()], id: 'canary', version: '1' } : undefined;
-    const compiled = pageStatement(source, {
-      find: condition,
-      sort,
-      limit: 10,
-      offset: 0,
-      after,
-    }).statement.compile();
+    const compiled = pageStatement(
+      planByPool(source, {
+        find: condition,
+        sort,
+        limit: 10,
+        offset: 0,
+        after,
+      }),
+    ).compile();
     texts.add(compiled.text);
     // In a key it is hexadecimal.
     if (/canary|63616e617279/.test(JSON.stringify(compiled.values.map(String)))) withCanary += 1;
@@ -395,12 +398,14 @@ describe('of 20,000 documents', () => {
     const source = documentsRelation(handle, { includeHistory: false, includeDeleted: true });
     const terms = sort.map((name) => ({ path: [name.replace('-', '')], descending: name.startsWith('-') }));
     const condition = parseFind(readJson(Buffer.from(JSON.stringify(find)), { maxDepth: 64 }));
-    const { text, values: parameters } = pageStatement(source, {
-      find: condition,
-      sort: terms,
-      limit,
-      offset: 0,
-    }).statement.compile();
+    const { text, values: parameters } = pageStatement(
+      planByPool(source, {
+        find: condition,
+        sort: terms,
+        limit,
+        offset: 0,
+      }),
+    ).compile();
     const explained = await fixture.pool.query<{ 'QUERY PLAN': string }>(
       `explain (analyze, costs off, timing off) ${text}`,
       parameters,

@@ -248,3 +248,10 @@ export function orderedKey(value: JsonValue, isDate: boolean): Buffer {
 
 /** Whether a key has lost the end of its string, so that others may have the same one. */
 export const isTruncated = (key: Buffer): boolean => key.length > 1 + keyStringMaxBytes;
+
+/** Whether only one value has this key, so that the record need not be read. */
+export const isExact = (key: Buffer): boolean =>
+  key[0] !== keyType.array && key[0] !== keyType.object && !isTruncated(key);
+
+/** A key as a parameter: bytea in its text form. */
+export const keyText = (key: Buffer): string => `\\x${key.toString('hex')}`;

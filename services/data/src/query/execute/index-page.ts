@@ -1,7 +1,6 @@
 import { project, type Projection } from '@granary/shared/json/project';
 import type { Row, RowReader } from '@granary/shared/postgres/wire/rows';
 import type { PageRow } from '../plan/cursor';
-import type { IndexPlan } from '../sql/index-scan-sql';
 import { PageBuffer } from './page-buffer';
 import { ResponseSizeEstimate, responseSizeOf } from './response-size';
 
@@ -25,9 +24,9 @@ export class IndexPageReader implements RowReader<Page | undefined> {
   #isPlaced = true;
   #last: Buffer | undefined;
 
-  /** `asked` is how many rows were asked for. */
-  constructor(plan: IndexPlan, asked: number, projection: Projection) {
-    this.#size = responseSizeOf(plan.kind);
+  /** `shape` is that of the access path; `asked` is how many rows were asked for. */
+  constructor(shape: string, asked: number, projection: Projection) {
+    this.#size = responseSizeOf(shape);
     this.#limit = asked - 1;
     this.#projection = projection;
     this.#records = new PageBuffer(this.#size.expected(this.#limit));

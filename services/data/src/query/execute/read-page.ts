@@ -8,8 +8,9 @@ import { decodeCursor, encodeCursor, positionOf, type PageRow } from '../plan/cu
 import type { IndexReads, ReadDatabases } from './read-scheduler';
 import { isAll } from '../language/condition';
 import { IndexPageReader, type Page } from './index-page';
-import { indexRead } from '../sql/index-scan-sql';
-import { effectiveSort, type PageRequest } from '../plan/order';
+import { indexRead, type IndexRead } from '../sql/index-scan-sql';
+import { effectiveSort } from '../plan/order';
+import { alternativePlan, planPage, type PagePlan, type PageRequest } from '../plan/page-plan';
 import { pageStatement } from '../sql/page-sql';
 import { PageBuffer } from './page-buffer';
 import type { Relation } from '../plan/relation';
@@ -49,10 +50,12 @@ export async function readDocuments(
   const scope = { source, find, terms, descending };
   const after = cursor === undefined ? undefined : decodeCursor(scope, cursor);
   // One row more than is wanted tells whether there is another page.
-  const wanted = { find, sort, limit: limit + 1, offset, after };
+  const plan = planPage(source, { find, sort, limit: limit + 1, offset, after });
+  const read = indexRead(plan);
+  const lane = limit <= shortPageMax ? db.lane : db.longPages;
   const { records, hasMore, last } =
-    (await readByIndex(limit <= shortPageMax ? db.lane : db.longPages, source, wanted, projection)) ??
-    (await readByPool(db.pool, source, wanted, projection));
+    (read && (await readByIndex(lane, plan, read, projection))) ??
+    (await readByPool(db.pool, read ? alternativePlan(plan)! : plan, projection));
   const total = await totalOf(db.pool, source, options, records.count, hasMore);
   const next = hasMore ? encodeCursor(scope, positionOf(scope, last!)) : undefined;
   // A cursor does not know how many pages are before it.
@@ -61,17 +64,15 @@ export async function readDocuments(
   return records.end(`"total":${total},"page":${number},"limit":${limit}${following}${more}}`);
 }
 
-/** The page where one index gives it alone and whole; `wanted` is for one row more than the page has. */
+/** The page where one index gives it alone; undefined where the rows turn out not to be the page. */
 async function readByIndex(
   lane: IndexReads,
-  source: Relation,
-  wanted: PageRequest,
+  { access, limit }: PagePlan,
+  { text, values }: IndexRead,
   projection: Projection,
 ): Promise<Page | undefined> {
-  const read = indexRead(source, wanted);
-  if (!read) return undefined;
   try {
-    return await lane.read(read.plan.text, read.values, new IndexPageReader(read.plan, wanted.limit, projection));
+    return await lane.read(text, values, new IndexPageReader(access.shape, limit, projection));
   } catch (error) {
     // query_canceled: among what is short this was not, perhaps for all the deleted rows that it had to pass over.
     if (sqlState(error) === '57014') return undefined;
@@ -80,9 +81,9 @@ async function readByIndex(
 }
 
 /** The same by any statement: the rows of the page may not be too large together. */
-async function readByPool(db: Queryable, source: Relation, wanted: PageRequest, projection: Projection): Promise<Page> {
-  const found = await pageRows(db, source, wanted);
-  const hasMore = found.length === wanted.limit;
+async function readByPool(db: Queryable, plan: PagePlan, projection: Projection): Promise<Page> {
+  const found = await pageRows(db, plan);
+  const hasMore = found.length === plan.limit;
   if (hasMore) found.pop();
   let size = 0;
   for (const { body } of found) size += Buffer.byteLength(body) + 1;
@@ -100,11 +101,11 @@ async function readByPool(db: Queryable, source: Relation, wanted: PageRequest, 
 
 type TextRow = PageRow & { body: string };
 
-async function pageRows(db: Queryable, source: Relation, page: PageRequest): Promise<TextRow[]> {
-  const { statement, sorted } = pageStatement(source, page);
-  const found = await rows<TextRow & { truncated?: boolean }>(db, bounded(source, statement));
-  if (!sorted || !found.some(({ truncated }) => truncated === true)) return found;
-  return rows<TextRow>(db, bounded(source, sorted()));
+async function pageRows(db: Queryable, plan: PagePlan): Promise<TextRow[]> {
+  const found = await rows<TextRow & { truncated?: boolean }>(db, bounded(plan.relation, pageStatement(plan)));
+  if (!found.some(({ truncated }) => truncated === true)) return found;
+  const byText = alternativePlan(plan)!;
+  return rows<TextRow>(db, bounded(byText.relation, pageStatement(byText)));
 }
 
 /** Ends the rows after the one with which they exceed the limit. A window without an order keeps that of its input. */

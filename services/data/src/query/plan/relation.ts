@@ -8,6 +8,7 @@ import type { FieldType } from '../../values/field-type';
 
 /** An index that reads may use: the key columns of its fields, in its order. */
 export interface ServingIndex {
+  name: string;
   fields: readonly string[];
   columns: readonly Sql[];
 }
@@ -42,6 +43,7 @@ export function rowAlias(number: number): RowAlias {
 export interface Relation {
   /** Tells the rows of this source from those of any other. */
   identity: string;
+  kind: 'documents' | 'history' | 'view';
   /** What a statement calls its rows; it is part of the SQL below. */
   alias: RowAlias;
   /** Its rows under that alias: id text, body text. */
@@ -68,6 +70,10 @@ export interface DocumentsOptions {
   includeHistory: boolean;
   includeDeleted: boolean;
 }
+
+/** Whether a path is that of the id, which has a column of its own. */
+export const isIdPath = ({ hasIdColumn }: Relation, path: Path): boolean =>
+  hasIdColumn && path.length === 1 && path[0] === 'id';
 
 const sources = new WeakMap<CollectionRef, Map<number, Relation>>();
 
@@ -99,9 +105,10 @@ function makeSource(
   const serves = (index: IndexDefinition) =>
     !includeHistory && index.status === 'ready' && index.keys.every((key) => key.isDate === dates.has(key.name));
   const ready = handle.indexes.filter(serves);
-  const indexes = ready.map(({ fields, keys }) => ({
+  const indexes = ready.map(({ name, fields, keys: keyed }) => ({
+    name,
     fields,
-    columns: keys.map((key) => sql`${row}.${keyColumn(key)}`),
+    columns: keyed.map((key) => sql`${row}.${keyColumn(key)}`),
   }));
   const keys = new Map<string, Sql>();
   for (const { fields, columns } of indexes) {
@@ -116,6 +123,7 @@ function makeSource(
   const latest = includeDeleted ? handle.rowCount : handle.rowCount - handle.deletedCount;
   return {
     identity: `c${handle.appNumber}.${handle.number}${includeHistory ? '.history' : ''}${includeDeleted ? '' : '.present'}`,
+    kind: includeHistory ? 'history' : 'documents',
     alias,
     table,
     visible: includeDeleted ? empty : sql`not ${row}.deleted`,
@@ -134,6 +142,7 @@ function makeSource(
 export function viewRelation(view: { appNumber: bigint; tableNumber: bigint | null; rowCount: bigint }): Relation {
   return {
     identity: `v${view.appNumber}.${view.tableNumber}`,
+    kind: 'view',
     alias: pageAlias,
     table:
       view.tableNumber === null

@@ -1,9 +1,9 @@
 import { join, sql, type Sql } from '@granary/shared/postgres/sql';
 import { toText, type JsonValue } from '@granary/shared/json/value';
 import { emptyKey } from '../../catalog/table-names';
-import { orderedKey } from '../../values/ordered-key';
+import { isExact, keyText, orderedKey } from '../../values/ordered-key';
 import type { ConditionOf, Path } from '../language/condition';
-import { isExact, keyText, keyValue } from './key-sql';
+import { keyValue } from './key-sql';
 import { always, never, type RowFields } from './row-fields';
 
 export function isSql(fields: RowFields, { path, value }: ConditionOf<'is'>): Sql {

@@ -1,17 +1,12 @@
 import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
-import { isTruncated, keyType } from '../../values/ordered-key';
+import { keyText, keyType } from '../../values/ordered-key';
 
-/** A key as a parameter: bytea in its text form. */
-export const keyText = (key: Buffer): string => `\\x${key.toString('hex')}`;
+/** A key as a parameter. */
 export const keyValue = (key: Buffer): Sql => sql`${keyText(key)}::bytea`;
 
 /** A key of one byte, from which on those of a type are. */
 export const keysFrom = (type: number): Sql => trusted(`'\\x${type.toString(16)}'::bytea`);
 export const firstKeyAfterStrings = keysFrom(keyType.string + 1);
-
-/** Whether only one value has this key, so that the record need not be read. */
-export const isExact = (key: Buffer): boolean =>
-  key[0] !== keyType.array && key[0] !== keyType.object && !isTruncated(key);
 
 /** The first key of the values that compare with one whose key begins with `type`, and the first after them. */
 export function keysOfType(type: number): [Sql, Sql] {

@@ -1,10 +1,10 @@
 import { empty, join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
-import { readJson } from '@granary/shared/json/value';
-import { isTruncated, keyStringMaxBytes, keyType, orderedKey } from '../../values/ordered-key';
-import { recordDepthMax, type Position } from '../plan/cursor';
+import { keyStringMaxBytes } from '../../values/ordered-key';
+import type { Position } from '../plan/cursor';
 import type { Order } from '../plan/order';
+import { placesOf, type Place } from '../plan/place';
 import type { Relation } from '../plan/relation';
-import { keyText } from './key-sql';
+import { keyValue } from './key-sql';
 import type { RowFields } from './row-fields';
 import { descendingKey } from '../../catalog/table-names';
 
@@ -15,25 +15,7 @@ const keyMaxBytes = trusted(String(1 + keyStringMaxBytes));
 /** Whether a key has lost the end of its string, so that it does not tell the place of its row. */
 export const isTruncatedKey = (key: Sql): Sql => sql`octet_length(${key}) > ${keyMaxBytes}`;
 
-/** The place of a row in an order, for one of its terms. */
-export interface Place {
-  /** The key; in an order that descends that of missing and null is empty. */
-  key: Buffer;
-  /** The whole string where its key is truncated. */
-  text: string | undefined;
-}
-
-/** The places of a row for the terms of an order, from the JSON texts of its values. */
-export function placesOf(source: Relation, { terms }: Pick<Order, 'terms'>): Place[] {
-  return terms.map(({ path, after, descending }) => {
-    const value = after === null ? null : readJson(Buffer.from(after), { maxDepth: recordDepthMax });
-    const key = orderedKey(value, source.dates.has(path.join('.')));
-    const text = isTruncated(key) ? (value as string) : undefined;
-    return { key: descending && key[0] === keyType.empty ? Buffer.alloc(0) : key, text };
-  });
-}
-
-export const keyParameter = ({ key }: Place): Sql => sql`${keyText(key)}::bytea`;
+export const keyParameter = ({ key }: Place): Sql => keyValue(key);
 
 /** What rows are sorted by for one term: the key, and for a truncated one the whole string. */
 interface SortColumn {
@@ -47,12 +29,17 @@ export interface SortedOrder {
   /** What follows the rows in a FROM clause. */
   lateral: Sql;
   orderBy: Sql;
-  /** Which rows are behind the place of the order; none where it has no place. */
+  /** Which rows are behind the place where the page begins; none for the first page. */
   after: Sql[];
 }
 
 /** The order of any paths: by the columns of their keys where they have one, else by keys that are made of the values. */
-export function sortedOrder(source: Relation, fields: RowFields, order: Order): SortedOrder {
+export function sortedOrder(
+  source: Relation,
+  fields: RowFields,
+  order: Order,
+  after: Position | undefined,
+): SortedOrder {
   const values: Sql[] = [];
   const columns = order.terms.map(({ path, descending }): SortColumn => {
     const column = fields.keyOf(path);
@@ -73,14 +60,14 @@ export function sortedOrder(source: Relation, fields: RowFields, order: Order): 
   const sorted = columns.flatMap(({ key, text, descending }) =>
     [key, text].map((part) => sql`${part} ${directionOf(descending)}`),
   );
-  const places = placesOf(source, order);
+  const behind = after && rowsAfter(columns, placesOf(source, order, after), idAfter(source, after, order.descending));
   return {
     lateral:
       values.length === 0
         ? empty
         : sql` cross join lateral (select ${join(values, ', ')} offset 0) ${source.alias.sort}`,
     orderBy: join([...sorted, ...ids], ', '),
-    after: order.after ? [rowsAfter(columns, places, idAfter(source, order.after, order.descending))] : [],
+    after: behind ? [behind] : [],
   };
 }
 

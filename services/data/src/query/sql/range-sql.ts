@@ -1,8 +1,8 @@
 import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { toText } from '@granary/shared/json/value';
-import { orderedKey } from '../../values/ordered-key';
+import { isExact, orderedKey } from '../../values/ordered-key';
 import type { Comparison, ConditionOf, Scalar } from '../language/condition';
-import { firstKeyAfterStrings, isExact, keysOfType, keyValue } from './key-sql';
+import { firstKeyAfterStrings, keysOfType, keyValue } from './key-sql';
 import { never, type RowFields } from './row-fields';
 
 // jsonb sorts strings, numbers, booleans: these bound each type, so that a range stays within it. No stored number lies

@@ -1,10 +1,8 @@
 import { empty, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import type { JsonValue } from '@granary/shared/json/value';
 import { parseInstant } from '../../values/instant';
-import { orderedKey } from '../../values/ordered-key';
 import type { Path } from '../language/condition';
-import type { Relation } from '../plan/relation';
-import { isExact, keyText } from './key-sql';
+import { isIdPath, type Relation } from '../plan/relation';
 
 export const never = trusted('false');
 export const always = trusted('true');
@@ -59,17 +57,7 @@ export class RowFields {
   }
 
   isId(path: Path): boolean {
-    return this.source.hasIdColumn && path.length === 1 && path[0] === 'id';
-  }
-
-  /**
-   * What the column of a field holds exactly where the field has the value: its key, for the id the id itself. Undefined
-   * where that does not decide.
-   */
-  exactKey(path: Path, value: JsonValue): string | undefined {
-    if (this.isId(path)) return typeof value === 'string' ? value : undefined;
-    const key = orderedKey(value, this.isDate(path));
-    return isExact(key) ? keyText(key) : undefined;
+    return isIdPath(this.source, path);
   }
 
   isDate(path: Path): boolean {

@@ -1,0 +1,110 @@
+import { keyText } from '../../values/ordered-key';
+import type { Condition } from '../language/condition';
+import type { SortTerm } from '../language/sort';
+import { pathOfEqualities, pathOfOrder, type AccessPath } from './access-path';
+import type { Position } from './cursor';
+import { equalityKeys, exactKey, onlyEqualities, type Equality } from './equalities';
+import { placesOf, type Place } from './place';
+import type { Relation } from './relation';
+
+/** What a page is asked for with. */
+export interface PageRequest {
+  find: Condition;
+  sort: readonly SortTerm[];
+  limit: number;
+  offset: number;
+  /** The page begins behind this place in its order; `offset` is 0 then. */
+  after?: Position | undefined;
+}
+
+/** How one page is read: what query/sql makes its statement of. */
+export interface PagePlan {
+  relation: Relation;
+  filter: Condition;
+  /** How its rows are found and put in order, and by which index. */
+  access: AccessPath;
+  /** What the fixed columns of the index have: texts of keys; for `id` the id. */
+  fixed: readonly string[];
+  after: Position | undefined;
+  /** The place that the page begins behind, for each term of the order; none for the first page. */
+  places: readonly Place[];
+  limit: number;
+  offset: number;
+}
+
+/** Rows before a page that one index may give alone, and rows of the page. */
+const offsetMax = 1_000;
+const limitMax = 1_001;
+
+const noPlaces: readonly Place[] = [];
+
+/** Chooses how a page is read. Every read of pages goes through here. */
+export function planPage(relation: Relation, request: PageRequest): PagePlan {
+  const { find, after, limit, offset } = request;
+  const equalities = onlyEqualities(find);
+  let access: AccessPath;
+  if (equalities) {
+    access = pathOfEqualities(relation, equalities, request);
+    if ((offset > offsetMax || limit > limitMax) && isByIndexAlone(access)) access = access.alternative!;
+  } else {
+    const fixed = equalityKeys(relation, find);
+    access = pathOfOrder(relation, (field) => fixed.has(field), request);
+  }
+  return bind(relation, access, equalities, find, after, limit, offset);
+}
+
+/** Whether one index gives the page alone, over the connections of index reads. */
+export const isByIndexAlone = ({ method }: AccessPath): boolean => method === 'index' || method === 'id';
+
+/** How the same page is read where the rows have shown that the plan cannot give it, or its statement took too long. */
+export function alternativePlan(plan: PagePlan): PagePlan | undefined {
+  const { relation, access, filter, after, limit, offset } = plan;
+  return access.alternative && bind(relation, access.alternative, undefined, filter, after, limit, offset);
+}
+
+/** A plan by the first of a path and its alternatives that the values of the request allow. */
+function bind(
+  relation: Relation,
+  path: AccessPath,
+  equalities: readonly Equality[] | undefined,
+  filter: Condition,
+  after: Position | undefined,
+  limit: number,
+  offset: number,
+): PagePlan {
+  let access = path;
+  for (;;) {
+    const fixed = fixedOf(relation, access, filter, equalities);
+    const places = after && access.method !== 'sort' ? placesOf(relation, access.order, after) : noPlaces;
+    const isPlaced = access.method === 'index_order_by_text' || places.every(({ text }) => text === undefined);
+    if (access.alternative === undefined || (fixed && isPlaced)) {
+      return { relation, filter, access, fixed: fixed ?? [], after, places, limit, offset };
+    }
+    access = access.alternative;
+  }
+}
+
+/** What the fixed columns have; undefined where a key does not decide whether a field has the value. */
+function fixedOf(
+  relation: Relation,
+  { method, index, equalities: fixedBy }: AccessPath,
+  filter: Condition,
+  equalities: readonly Equality[] | undefined,
+): string[] | undefined {
+  const fixed: string[] = [];
+  if (method === 'id') {
+    const { value } = equalities![fixedBy[0]!]!;
+    return typeof value === 'string' ? [value] : undefined;
+  }
+  if (method === 'index') {
+    for (const at of fixedBy) {
+      const key = exactKey(relation, equalities![at]!);
+      if (!key) return undefined;
+      fixed.push(keyText(key));
+    }
+    return fixed;
+  }
+  if (!index || index.fixed.length === 0) return fixed;
+  const keys = equalityKeys(relation, filter);
+  return index.fixed.map(({ field }) => keyText(keys.get(field)!));
+}

@@ -1,0 +1,24 @@
+import { readJson } from '@granary/shared/json/value';
+import { isTruncated, keyType, orderedKey } from '../../values/ordered-key';
+import { recordDepthMax, type Position } from './cursor';
+import type { Order } from './order';
+import type { Relation } from './relation';
+
+/** The place of a row in an order, for one of its terms. */
+export interface Place {
+  /** The key; in an order that descends that of missing and null is empty. */
+  key: Buffer;
+  /** The whole string where its key is truncated. */
+  text: string | undefined;
+}
+
+/** The places of a row for the terms of an order. */
+export function placesOf(source: Relation, { terms }: Order, { values }: Position): Place[] {
+  return terms.map(({ path, at, descending }) => {
+    const json = values[at] ?? null;
+    const value = json === null ? null : readJson(Buffer.from(json), { maxDepth: recordDepthMax });
+    const key = orderedKey(value, source.dates.has(path.join('.')));
+    const text = isTruncated(key) ? (value as string) : undefined;
+    return { key: descending && key[0] === keyType.empty ? Buffer.alloc(0) : key, text };
+  });
+}
