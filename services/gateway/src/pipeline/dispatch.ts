@@ -1,4 +1,4 @@
-import { Router, type RequestHandler } from 'express';
+import type { IRouter, RequestHandler } from 'express';
 import { answerOptions } from './cors';
 import type { GatewayContext } from './gateway-context';
 import { requestContextOf } from './request-context';
@@ -22,11 +22,12 @@ export function expressPath(path: string): string {
   return path.replace(/\{(\w+)\}/g, ':$1');
 }
 
-/** A router with all routes of the table. Each path answers OPTIONS, and 405 for the methods that it does not have. */
-export function createRouter(gateway: GatewayContext, routes: readonly Route[]): Router {
-  const router = Router({ caseSensitive: true });
-  for (const { paths, byMethod } of routesByPath(routes).values()) router.all(paths, dispatcher(gateway, byMethod));
-  return router;
+/**
+ * Adds all routes of the table to an application: a router of their own would cost each request a second walk. Each path
+ * answers OPTIONS, and 405 for the methods that it does not have.
+ */
+export function addRoutes(app: IRouter, gateway: GatewayContext, routes: readonly Route[]): void {
+  for (const { paths, byMethod } of routesByPath(routes).values()) app.all(paths, dispatcher(gateway, byMethod));
 }
 
 function dispatcher(gateway: GatewayContext, byMethod: ReadonlyMap<string, Route>): RequestHandler {
