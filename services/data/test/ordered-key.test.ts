@@ -1,11 +1,12 @@
 import type { JsonType } from '@granary/shared/json/reader';
+import { readJson } from '@granary/shared/json/value';
 import { createLogger } from '@granary/shared/logger';
 import { migrate } from '@granary/shared/postgres/migrate';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/shared/testing/database';
 import { join } from 'node:path';
 import { compareDecimals } from '../src/values/decimal';
-import { isTruncated, OrderedKeys } from '../src/values/ordered-key';
+import { isTruncated, orderedKey, OrderedKeys } from '../src/values/ordered-key';
 import { sortOrder } from './support/query-reference';
 import { seededRandom } from './support/random';
 
@@ -109,6 +110,25 @@ test('Postgres makes the same keys as the writer of documents', async () => {
   const missing = await pool.query('select sort_key(null) as plain, date_sort_key(null) as dated');
   expect(missing.rows).toEqual([{ plain: Buffer.of(0xf0), dated: Buffer.of(0xf0) }]);
 });
+
+test.each([false, true])(
+  'a value of a query has the key of that value in a document, of a date field: %s',
+  (isDate) => {
+    const edges = [84, 85, 86, 255, 256, 257].flatMap((length) =>
+      ['x', 'ß', '\ufffd'].map((one) => one.repeat(length)),
+    );
+    const texts = [
+      ...others,
+      ...edges.map((text) => JSON.stringify(text)),
+      ...Array.from({ length: 5_000 }, valueText),
+    ];
+    const keys = keysOf(texts, isDate);
+    for (const [at, text] of texts.entries()) {
+      const key = orderedKey(readJson(Buffer.from(text), { maxDepth: 8 }), isDate);
+      expect([text, key.toString('hex')]).toEqual([text, keys[at]!.toString('hex')]);
+    }
+  },
+);
 
 test.each([false, true])('keys sort as values do, of a date field: %s', (isDate) => {
   const texts = [...others, ...Array.from({ length: 20_000 }, valueText)];

@@ -1,4 +1,4 @@
-/** Up to this size a loop is faster than the call of a native copy. */
+/** Up to this size a loop is faster than the call of a native function. */
 const loopBytesMax = 24;
 
 /** For longer text, room for its exact size is made. */
@@ -67,10 +67,24 @@ export class ByteWriter {
 
   /** Text as UTF-8. */
   text(value: string): void {
+    if (value.length <= loopBytesMax && this.asciiText(value)) return;
     // A UTF-16 unit is at most three bytes of UTF-8; short text is scanned once and not twice.
     if (value.length <= scannedOnceMax) this.reserve(value.length * 3);
     else this.reserve(Buffer.byteLength(value));
     this.size += this.bytes.write(value, this.size);
+  }
+
+  /** False where the text has other characters than those of ASCII, and nothing was written. */
+  private asciiText(value: string): boolean {
+    this.reserve(value.length);
+    const { bytes, size: at } = this;
+    for (let i = 0; i < value.length; i += 1) {
+      const unit = value.charCodeAt(i);
+      if (unit > 0x7f) return false;
+      bytes[at + i] = unit;
+    }
+    this.size = at + value.length;
+    return true;
   }
 
   /** Makes room for that many more bytes. */

@@ -239,11 +239,19 @@ export function orderedKey(value: JsonValue, isDate: boolean): Buffer {
   if (Array.isArray(value)) return Buffer.of(keyType.array);
   if (value instanceof Map) return Buffer.of(keyType.object);
   if (value === null) return Buffer.of(keyType.empty);
+  if (typeof value === 'string' && !isDate && value.length <= keyStringMaxBytes / 3) return shortStringKey(value);
   const type = typeof value === 'object' ? 'number' : (typeof value as 'string' | 'boolean');
   const text = Buffer.from(toText(value));
   const keys = new OrderedKeys(lengthBytes + scalarKeyMaxBytes);
   keys.append(text, { type, start: 0, end: text.length }, isDate);
   return keys.bytes.subarray(lengthBytes, keys.length);
+}
+
+/** The same for a string that certainly fits: a UTF-16 unit is at most three bytes of UTF-8. */
+function shortStringKey(text: string): Buffer {
+  const key = Buffer.allocUnsafe(1 + 3 * text.length);
+  key[0] = keyType.string;
+  return key.subarray(0, 1 + key.write(text, 1));
 }
 
 /** Whether a key has lost the end of its string, so that others may have the same one. */

@@ -1,5 +1,4 @@
-import type { Slot } from '@granary/shared/concurrency/fair-scheduler';
-import { FairShareLimiter } from './fair-share-limiter';
+import { FairShareLimiter, type AppSlot } from './fair-share-limiter';
 
 let nowMs = 0;
 const limiterOf = (fairShare: number, more: { queueMax?: number; timeoutMs?: number } = {}) =>
@@ -8,23 +7,23 @@ const settle = () => new Promise((resolve) => setImmediate(resolve));
 
 /** Acquires slots for named requests, and lists those that hold one in the order in which they got it. */
 function requests(limiter: FairShareLimiter) {
-  const inside: Array<{ appId: string; name: string; slot: Slot }> = [];
+  const inside: Array<{ name: string; slot: AppSlot }> = [];
   const refused: string[] = [];
   return {
     inside: () => inside.map(({ name }) => name),
     refused,
     come: (appId: string, name: string) => {
       const entered = limiter.acquire(appId);
-      if (!(entered instanceof Promise)) return void inside.push({ appId, name, slot: entered });
+      if (!(entered instanceof Promise)) return void inside.push({ name, slot: entered });
       entered.then(
-        (slot) => inside.push({ appId, name, slot }),
+        (slot) => inside.push({ name, slot }),
         () => refused.push(name),
       );
     },
     go: async (name: string, answerBytes = 0) => {
       const at = inside.findIndex((one) => one.name === name);
-      const [{ appId, slot }] = inside.splice(at, 1) as [(typeof inside)[0]];
-      limiter.release(appId, slot, answerBytes);
+      const [{ slot }] = inside.splice(at, 1) as [(typeof inside)[0]];
+      limiter.release(slot, answerBytes);
       await settle();
     },
   };

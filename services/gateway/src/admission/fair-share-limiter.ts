@@ -18,10 +18,11 @@ export interface FairShareOptions {
 
 /** The answers of an app that has requests under way. */
 interface AppAnswers {
-  /** Requests that are processed or wait. */
-  requestCount: number;
   meanBytes: number;
 }
+
+/** The place of one request among those that are processed. */
+export type AppSlot = Slot<AppAnswers>;
 
 /**
  * Limits how much of the process one app takes. An app that is the only active one may use all of it. While others are
@@ -30,8 +31,7 @@ interface AppAnswers {
  */
 export class FairShareLimiter {
   private readonly activeApps = new ActiveApps();
-  private readonly scheduler: FairScheduler;
-  private readonly answersByApp = new Map<string, AppAnswers>();
+  private readonly scheduler: FairScheduler<AppAnswers>;
 
   constructor(
     private readonly options: FairShareOptions,
@@ -40,48 +40,36 @@ export class FairShareLimiter {
     const { queueMax, timeoutMs } = options;
     this.scheduler = new FairScheduler(
       {
-        contention: { activeApps: this.activeApps, fairShare: (appId) => this.fairShareOf(appId) },
+        contention: { activeApps: this.activeApps, fairShare: (answers) => this.fairShareOf(answers) },
         queueMaxPerFlow: queueMax,
         timeoutMs,
         refusal: overloaded,
+        newState: () => ({ meanBytes: 0 }),
       },
       now,
     );
   }
 
   /** A slot, or a promise of one. Each must be released. Rejects with OVERLOADED when the queue is full or the time is up. */
-  acquire(appId: string): Slot | Promise<Slot> {
+  acquire(appId: string): AppSlot | Promise<AppSlot> {
     this.activeApps.see(appId, this.now());
-    const answers = this.answersByApp.get(appId);
-    if (answers) answers.requestCount += 1;
-    else this.answersByApp.set(appId, { requestCount: 1, meanBytes: 0 });
-    const slot = this.scheduler.acquire(appId);
-    if (slot instanceof Promise) slot.catch(() => this.forgetRequest(appId));
-    return slot;
+    return this.scheduler.acquire(appId);
   }
 
-  /** The probable size of the next answer to an app with a request under way. */
-  expectedAnswerBytes(appId: string): number {
-    return this.answersByApp.get(appId)!.meanBytes;
+  /** The probable size of the answer to a request. */
+  expectedAnswerBytes({ flow }: AppSlot): number {
+    return flow.state.meanBytes;
   }
 
   /** `answerBytes`: the size of the answer that was sent. */
-  release(appId: string, slot: Slot, answerBytes: number): void {
-    const answers = this.answersByApp.get(appId)!;
+  release(slot: AppSlot, answerBytes: number): void {
+    const answers = slot.flow.state;
     answers.meanBytes += lastAnswerWeight * (answerBytes - answers.meanBytes);
     slot.release();
-    this.forgetRequest(appId);
   }
 
-  private fairShareOf(appId: string): number {
+  private fairShareOf({ meanBytes }: AppAnswers): number {
     const { fairShare, answerBytes } = this.options;
-    const { meanBytes } = this.answersByApp.get(appId)!;
     return meanBytes * fairShare <= answerBytes ? fairShare : Math.max(1, Math.floor(answerBytes / meanBytes));
-  }
-
-  private forgetRequest(appId: string): void {
-    const answers = this.answersByApp.get(appId)!;
-    answers.requestCount -= 1;
-    if (answers.requestCount === 0) this.answersByApp.delete(appId);
   }
 }

@@ -8,8 +8,9 @@ import { malformedUrl } from '../errors/problem';
  */
 export function parseQueryString(text: string): Map<string, string> {
   const parameters = new Map<string, string>();
-  const read = /[%+\u0080-\uffff]/.test(text) ? decode : asItIs;
-  for (const part of toUnicode(text).split('&')) {
+  const isPlain = !/[%+\u0080-\uffff]/.test(text);
+  const read = isPlain ? asItIs : decode;
+  for (const part of (isPlain ? text : toUnicode(text)).split('&')) {
     if (part === '') continue;
     const equals = part.indexOf('=');
     const name = read(equals < 0 ? part : part.slice(0, equals));

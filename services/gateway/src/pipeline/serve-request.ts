@@ -1,10 +1,10 @@
-import type { Slot } from '@granary/shared/concurrency/fair-scheduler';
 import type { BudgetLease } from '@granary/shared/concurrency/keyed-budget';
 import type { Semaphore } from '@granary/shared/concurrency/semaphore';
 import type { Request, Response } from 'express';
 import { notFound } from '@granary/shared/errors';
 import type { Call } from '@granary/shared/rpc/types';
 import { clientKeys } from '../admission/client-budget';
+import type { AppSlot } from '../admission/fair-share-limiter';
 import { isAppNotFound } from '../admission/known-apps';
 import { clientDisconnected, continueIfExpected } from '../http/body';
 import { parseQueryString } from '../http/query-string';
@@ -50,7 +50,7 @@ export async function serveRequest(
 
   const { appId } = context;
   let slots: Semaphore | undefined;
-  let appSlot: Slot | undefined;
+  let appSlot: AppSlot | undefined;
   let reserved: BudgetLease | undefined;
   /** Undefined until the route has handled the request. */
   let answerBytes: number | undefined;
@@ -62,7 +62,7 @@ export async function serveRequest(
       if (appId !== undefined) {
         const acquired = gateway.fairShares.acquire(appId);
         appSlot = acquired instanceof Promise ? await acquired : acquired;
-        reserved = gateway.answers.reserve(gateway.fairShares.expectedAnswerBytes(appId), appId, clientAddress);
+        reserved = gateway.answers.reserve(gateway.fairShares.expectedAnswerBytes(appSlot), appId, clientAddress);
       }
     }
     if (outgoing.destroyed) throw clientDisconnected();
@@ -94,7 +94,7 @@ export async function serveRequest(
     throw error;
   } finally {
     reserved?.release();
-    if (appSlot) gateway.fairShares.release(appId!, appSlot, answerBytes ?? 0);
+    if (appSlot) gateway.fairShares.release(appSlot, answerBytes ?? 0);
     slots?.release();
     releaseBody?.();
   }

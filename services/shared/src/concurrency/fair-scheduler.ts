@@ -10,13 +10,13 @@ const defaultCooldownMaxMs = 50;
 /** How often waiting tasks are checked for what no event announces: a task became long-running, or other apps inactive. */
 const recheckEveryMs = 25;
 
-export interface FairSchedulerOptions {
+export interface FairSchedulerOptions<State = undefined> {
   /** Tasks that run at a time. Default: no limit. */
   concurrency?: number;
   /** Tasks of one key that run at a time. Default: no limit. */
   concurrencyPerKey?: number;
   /** Limits that apply only while keys other than that of a task are active. */
-  contention?: ContentionLimits;
+  contention?: ContentionLimits<State>;
   /** Tasks that may wait, in total and of one flow. Default: no limit. */
   queueMax?: number;
   queueMaxPerFlow?: number;
@@ -24,16 +24,18 @@ export interface FairSchedulerOptions {
   timeoutMs?: number;
   /** The error of a task that finds the queue full, or has waited too long. */
   refusal: () => Error;
+  /** What a flow keeps while it has tasks, in `slot.flow.state`. */
+  newState?: () => State;
 }
 
-export interface ContentionLimits {
+export interface ContentionLimits<State = undefined> {
   /** Decides which keys are active. Its owner records the requests in it. */
   activeApps: ActiveApps;
   /**
    * Tasks of one flow that run at a time, without the long-running ones; a function is called for each decision. Default:
    * no limit.
    */
-  fairShare?: number | ((flow: string) => number);
+  fairShare?: number | ((state: State) => number);
   /** A task that runs longer no longer counts in the fair share, so that it does not block the other tasks of its flow. */
   longRunningAfterMs?: number;
   /** After a task its slot is unavailable to its own key for this many times the duration of the task. Default: 0. */
@@ -49,31 +51,32 @@ export interface TaskOptions {
 }
 
 /** The tasks of a flow that run, cool down or wait. */
-interface Flow {
+interface Flow<State> {
   readonly id: string;
   readonly key: string;
+  readonly state: State;
   /** Tasks that run or cool down. */
   slotCount: number;
   /** Those of them that count in the fair share, in the order in which they started. */
-  readonly counted: Set<Slot>;
-  readonly waiters: Set<Waiter>;
+  readonly counted: Set<Slot<State>>;
+  readonly waiters: Set<Waiter<State>>;
   /** The number of the last start, by which flows are ordered. */
   lastStart: number;
 }
 
-interface Waiter {
-  readonly flow: Flow;
-  readonly resolve: (slot: Slot) => void;
+interface Waiter<State> {
+  readonly flow: Flow<State>;
+  readonly resolve: (slot: Slot<State>) => void;
   readonly leave: (() => void) | undefined;
   readonly signal: CancelSignal | undefined;
   timeout: Waiting | undefined;
 }
 
 /** The right of one task to run. */
-export class Slot {
+export class Slot<State = undefined> {
   constructor(
-    private readonly scheduler: SlotOwner,
-    readonly flow: Flow,
+    private readonly scheduler: SlotOwner<State>,
+    readonly flow: Flow<State>,
     readonly startedAtMs: number,
   ) {}
 
@@ -83,8 +86,8 @@ export class Slot {
   }
 }
 
-interface SlotOwner {
-  release(slot: Slot): void;
+interface SlotOwner<State> {
+  release(slot: Slot<State>): void;
 }
 
 /**
@@ -94,11 +97,11 @@ interface SlotOwner {
  * waiting flow by no more than that. While several keys are active, `contention` limits each of them further: to a fair
  * share of the slots, and by a cooldown after each task, which leaves processors to others.
  */
-export class FairScheduler implements SlotOwner {
+export class FairScheduler<State = undefined> implements SlotOwner<State> {
   /** Flows with tasks that run, cool down or wait. */
-  private readonly flows = new Map<string, Flow>();
+  private readonly flows = new Map<string, Flow<State>>();
   /** Those of them with tasks that wait. */
-  private readonly waitingFlows = new Set<Flow>();
+  private readonly waitingFlows = new Set<Flow<State>>();
   /** Tasks that run or cool down; kept only if there is a limit. */
   private readonly slotsByKey = new Map<string, number>();
   private readonly concurrency: number;
@@ -109,7 +112,7 @@ export class FairScheduler implements SlotOwner {
   private recheckTimer: NodeJS.Timeout | undefined;
 
   constructor(
-    private readonly options: FairSchedulerOptions,
+    private readonly options: FairSchedulerOptions<State>,
     private readonly now: () => number = () => performance.now(),
   ) {
     this.concurrency = options.concurrency ?? Infinity;
@@ -131,7 +134,7 @@ export class FairScheduler implements SlotOwner {
    * A slot if the task may start at once, else a promise of one. Rejects with `refusal` when the queue is full or the
    * time is up, and with CANCELLED when the signal aborts first.
    */
-  acquire(key: string, { signal, flow: id = key }: TaskOptions = {}): Slot | Promise<Slot> {
+  acquire(key: string, { signal, flow: id = key }: TaskOptions = {}): Slot<State> | Promise<Slot<State>> {
     if (signal?.aborted) return Promise.reject(callerGone());
     const flow = this.flows.get(id);
     // Tasks of one flow start in the order of arrival.
@@ -144,7 +147,7 @@ export class FairScheduler implements SlotOwner {
     return { running: this.running, waiting: this.waiting };
   }
 
-  release(slot: Slot): void {
+  release(slot: Slot<State>): void {
     this.running -= 1;
     const { contention } = this.options;
     const cooldownMs = contention?.cooldownFactor ? this.cooldownOf(slot, contention) : 0;
@@ -159,21 +162,22 @@ export class FairScheduler implements SlotOwner {
     this.startWaiting();
   }
 
-  private cooldownOf({ flow, startedAtMs }: Slot, contention: ContentionLimits): number {
+  private cooldownOf({ flow, startedAtMs }: Slot<State>, contention: ContentionLimits<State>): number {
     const { activeApps, cooldownFactor = 0, cooldownMaxMs = defaultCooldownMaxMs } = contention;
     const nowMs = this.now();
     if (activeApps.isOnlyActive(flow.key, nowMs)) return 0;
     return Math.min((nowMs - startedAtMs) * cooldownFactor, cooldownMaxMs);
   }
 
-  private newFlow(id: string, key: string): Flow {
+  private newFlow(id: string, key: string): Flow<State> {
     const lastStart = this.starts - this.concurrency;
-    const flow: Flow = { id, key, slotCount: 0, counted: new Set(), waiters: new Set(), lastStart };
+    const state = this.options.newState?.() as State;
+    const flow: Flow<State> = { id, key, state, slotCount: 0, counted: new Set(), waiters: new Set(), lastStart };
     this.flows.set(id, flow);
     return flow;
   }
 
-  private mayStart(flow: Flow): boolean {
+  private mayStart(flow: Flow<State>): boolean {
     if (this.running >= this.concurrency) return false;
     if (this.concurrencyPerKey !== Infinity && (this.slotsByKey.get(flow.key) ?? 0) >= this.concurrencyPerKey)
       return false;
@@ -182,11 +186,11 @@ export class FairScheduler implements SlotOwner {
   }
 
   private isWithinShare(
-    flow: Flow,
-    { activeApps, longRunningAfterMs = longRunningMs }: ContentionLimits,
-    fairShare: number | ((flow: string) => number),
+    flow: Flow<State>,
+    { activeApps, longRunningAfterMs = longRunningMs }: ContentionLimits<State>,
+    fairShare: number | ((state: State) => number),
   ): boolean {
-    const share = typeof fairShare === 'number' ? fairShare : fairShare(flow.id);
+    const share = typeof fairShare === 'number' ? fairShare : fairShare(flow.state);
     if (flow.counted.size < share) return true;
     const nowMs = this.now();
     if (activeApps.isOnlyActive(flow.key, nowMs)) return true;
@@ -197,7 +201,7 @@ export class FairScheduler implements SlotOwner {
     return flow.counted.size < share;
   }
 
-  private start(flow: Flow): Slot {
+  private start(flow: Flow<State>): Slot<State> {
     const slot = new Slot(this, flow, this.now());
     this.running += 1;
     flow.slotCount += 1;
@@ -209,7 +213,7 @@ export class FairScheduler implements SlotOwner {
     return slot;
   }
 
-  private freeSlot(slot: Slot): void {
+  private freeSlot(slot: Slot<State>): void {
     const { flow } = slot;
     flow.slotCount -= 1;
     flow.counted.delete(slot);
@@ -221,11 +225,11 @@ export class FairScheduler implements SlotOwner {
     this.forgetIdle(flow);
   }
 
-  private forgetIdle(flow: Flow): void {
+  private forgetIdle(flow: Flow<State>): void {
     if (flow.slotCount === 0 && flow.waiters.size === 0) this.flows.delete(flow.id);
   }
 
-  private enqueue(flow: Flow, signal: CancelSignal | undefined): Promise<Slot> {
+  private enqueue(flow: Flow<State>, signal: CancelSignal | undefined): Promise<Slot<State>> {
     const { queueMax = Infinity, queueMaxPerFlow = Infinity, timeoutMs, contention, refusal } = this.options;
     if (this.waiting >= queueMax || flow.waiters.size >= queueMaxPerFlow) {
       this.forgetIdle(flow);
@@ -238,7 +242,7 @@ export class FairScheduler implements SlotOwner {
         reject(error);
       };
       const leave = signal && (() => end(callerGone()));
-      const waiter: Waiter = { flow, resolve, leave, signal, timeout: undefined };
+      const waiter: Waiter<State> = { flow, resolve, leave, signal, timeout: undefined };
       if (timeoutMs !== undefined) waiter.timeout = startWaiting(timeoutMs, () => end(refusal()));
       if (leave) signal.addEventListener('abort', leave, { once: true });
       flow.waiters.add(waiter);
@@ -248,7 +252,7 @@ export class FairScheduler implements SlotOwner {
     });
   }
 
-  private dequeue(waiter: Waiter): void {
+  private dequeue(waiter: Waiter<State>): void {
     const { flow, timeout, signal, leave } = waiter;
     flow.waiters.delete(waiter);
     if (flow.waiters.size === 0) this.waitingFlows.delete(flow);
@@ -267,7 +271,7 @@ export class FairScheduler implements SlotOwner {
   /** Starts waiting tasks as long as one may start. */
   private startWaiting(): void {
     while (this.waiting > 0 && this.running < this.concurrency) {
-      let next: Flow | undefined;
+      let next: Flow<State> | undefined;
       for (const flow of this.waitingFlows) {
         if ((next === undefined || flow.lastStart < next.lastStart) && this.mayStart(flow)) next = flow;
       }

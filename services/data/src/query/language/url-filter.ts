@@ -12,11 +12,13 @@ export function parametersByName(parameters: readonly Parameter[]): Map<string, 
   const byName = new Map<string, string>();
   for (const { name, value } of parameters) {
     if (byName.has(name)) throw refused(name, 'is given more than once');
-    if (/\0|\p{Surrogate}/u.test(name + value)) throw refused(name, 'holds a character that cannot be stored');
+    if (!isStorable(name) || !isStorable(value)) throw refused(name, 'holds a character that cannot be stored');
     byName.set(name, value);
   }
   return byName;
 }
+
+const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes('\0');
 
 /** Takes the named values out of a map of parameters. */
 export function take(parameters: Map<string, string>, name: string): string | undefined {
