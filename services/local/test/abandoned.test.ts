@@ -5,7 +5,7 @@ import { newApp, send, startGranary, transports, type Granary, type TestApp } fr
 /** Less than Postgres itself would let a statement wait for a lock (5 s). */
 const soonMs = 3_000;
 
-describe.each(transports)('reads that nobody waits for any more (%s)', (transport) => {
+describe.each(transports)('abandoned reads (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   /** Whoever holds the lock on the rows of the view. */
@@ -62,7 +62,7 @@ describe.each(transports)('reads that nobody waits for any more (%s)', (transpor
     }
   }
 
-  test('at the deadline the running statements are cancelled, and the waiting ones never begin', async () => {
+  test('at the deadline running statements are cancelled, and queued ones never begin', async () => {
     await whileLocked(async () => {
       const reads = Array.from({ length: 12 }, () => readView());
       await eventually(async () => (await waiting()) > 0);
@@ -74,7 +74,7 @@ describe.each(transports)('reads that nobody waits for any more (%s)', (transpor
     expect((await readView()).status).toBe(200);
   });
 
-  test('the statement of a client that has left is cancelled', async () => {
+  test('the statement of a disconnected client is cancelled', async () => {
     await whileLocked(async () => {
       const leaving = new AbortController();
       const read = fetch(granary.url + viewPath(), { signal: leaving.signal }).catch(() => 'left');
@@ -86,7 +86,7 @@ describe.each(transports)('reads that nobody waits for any more (%s)', (transpor
     });
   });
 
-  test('scans without a key have a lane of their own: those with a key are answered beside them', async () => {
+  test('scans without a key do not block scans with a key', async () => {
     await whileLocked(async () => {
       const strangers = Array.from({ length: 80 }, () => readView());
       await eventually(async () => (await waiting()) > 0);
@@ -99,7 +99,7 @@ describe.each(transports)('reads that nobody waits for any more (%s)', (transpor
     });
   });
 
-  test('a neighbour reads its view while strangers and the owner of another app scan', async () => {
+  test('an app reads its view while another app is scanned with and without its key', async () => {
     const neighbour = await newApp(granary);
     await neighbour.store('docs', [{ id: '1', text: 'one' }]);
     await whileLocked(async () => {

@@ -60,7 +60,7 @@ describe('backup and restore', () => {
     await rm(folder, { recursive: true, force: true, maxRetries: 5 });
   });
 
-  test('bytes of a blob that is deleted stay for as long as a backup holds them, and go afterwards', async () => {
+  test('the bytes of a deleted blob stay until a backup has copied them, and are removed afterwards', async () => {
     const blobId = await upload(Buffer.alloc(10_000, 'held'));
     const objects = join(dataDir, 'objects', 'objects');
     const before = (await filesBelow(objects)).length;
@@ -75,7 +75,7 @@ describe('backup and restore', () => {
   });
 
   test(
-    'what is damaged or missing in a backup is named by the restore, which leaves nothing',
+    'a restore names what is damaged or missing in a backup, and leaves nothing behind',
     async () => {
       const name = (await readdir(backups)).find((each) => each.startsWith('backup-'))!;
       const wal = (await readdir(join(backups, name, 'wal'))).at(-1)!;
@@ -107,7 +107,7 @@ describe('backup and restore', () => {
     scaledMs(120_000),
   );
 
-  test('an app whose hash chain does not hold is named with the first wrong link', async () => {
+  test('a restore names an app with a broken hash chain, with the first wrong link', async () => {
     const other = await newApp(granary);
     for (const id of ['a', 'b', 'c']) await other.store('documents', [{ id }]);
     const table = await withDatabase(dataDir, 'data', async (data) => {
@@ -130,7 +130,7 @@ describe('backup and restore', () => {
   });
 
   test(
-    'a directory with data is replaced only when that is asked for and it is not in use, and a seed may be left out',
+    'a directory with data is replaced only on request and when it is not in use, and the seed can be left out',
     async () => {
       const used = fresh('used');
       await mkdir(used);
@@ -159,7 +159,7 @@ describe('backup and restore', () => {
     scaledMs(120_000),
   );
 
-  test('a backup that is interrupted leaves nothing, and one that is killed nothing that the next does not remove', async () => {
+  test('an interrupted backup leaves nothing behind, and the next one removes what a killed one left', async () => {
     const target = fresh('backups');
     const env = { ...process.env, BACKUP_DIR: target, DATA_DIR: dataDir };
     for (const [kill, left] of [
@@ -178,7 +178,7 @@ describe('backup and restore', () => {
     expect((await readdir(target)).sort()).toEqual([name, 'blobs']);
   });
 
-  test('data that this command cannot back up, and a target inside the data, are refused in one sentence', async () => {
+  test('data that cannot be backed up, and a target inside the data, are refused in one sentence', async () => {
     const empty = fresh('empty');
     await mkdir(join(empty, 'docker'), { recursive: true });
     const from = (from: string, directory: string) =>
@@ -191,7 +191,7 @@ describe('backup and restore', () => {
 
   const mounted = mountSmall();
   (mounted ? test : unmounted())(
-    'a target that is too small is refused, and one that becomes full leaves nothing',
+    'a target that is too small is refused, and on one that becomes full nothing is left behind',
     async () => {
       const target = fresh('small');
       await mkdir(target);

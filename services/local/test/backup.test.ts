@@ -64,7 +64,7 @@ describe(isOnStack ? 'a backup of a stack' : 'a backup of npm start', () => {
   });
 
   test(
-    'that is made while apps write, upload and delete restores all of one moment, and copies only new blobs',
+    'a backup made while apps write, upload and delete restores one moment completely, and copies only new blobs',
     async () => {
       const [backup, restore] = await documentedCommands();
       const source = await start(dirs.DATA);

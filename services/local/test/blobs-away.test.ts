@@ -34,7 +34,7 @@ describeWith(describe, 'minio')('an object store on S3', () => {
   };
   const png = { 'content-type': 'image/png' };
 
-  test('while it is away uploads are refused for now, nothing of them is seen, and everything is well by itself later', async () => {
+  test('while the object store is unavailable uploads get 503 and leave nothing visible, and everything recovers by itself', async () => {
     await withGranary({}, async (granary, app, path) => {
       const bytes = randomBytes(20_000_000);
       const before = await app.call<{ blob_id: string }>('POST', path, bytes, png);
@@ -68,7 +68,7 @@ describeWith(describe, 'minio')('an object store on S3', () => {
     });
   });
 
-  test('when it is killed in the middle of an upload and of a download and comes back, both go on', async () => {
+  test('an upload and a download continue after a restart of the object store', async () => {
     await withGranary({}, async (granary, app, path) => {
       const bytes = randomBytes(40_000_000);
       async function* slowly() {
@@ -99,7 +99,7 @@ describeWith(describe, 'minio')('an object store on S3', () => {
     });
   });
 
-  test('can give the bytes out itself, described in the same way; conditions are answered before', async () => {
+  test('with presigned URLs the store serves the bytes with the same headers, and the gateway answers conditions', async () => {
     const presigned = { BLOBS_PRESIGNED: 'true', S3_PUBLIC_ENDPOINT: minio.endpoint };
     await withGranary(presigned, async (granary, app, path) => {
       const file = new FormData();

@@ -104,7 +104,7 @@ function suite(transport: Transport, settings: () => Promise<Record<string, stri
     expect((await get(made.body.blob_id)).bytes.equals(bytes)).toBe(true);
   });
 
-  test('it is read whole, in part, and not again when it is known', async () => {
+  test('a file is read whole, in part, and not again with its ETag', async () => {
     const { blob_id: id } = (await upload(form())).body;
     const whole = await get(id);
     expect(whole.status).toBe(200);
@@ -161,7 +161,7 @@ function suite(transport: Transport, settings: () => Promise<Record<string, stri
     },
   );
 
-  test('it is deleted with its document, and gone for everyone', async () => {
+  test('a file is deleted with its document', async () => {
     const { blob_id: id } = (await uploadRaw()).body;
     const gone = await app.call('DELETE', `${path}/${id}`);
     expect(gone.status).toBe(202);
@@ -173,7 +173,7 @@ function suite(transport: Transport, settings: () => Promise<Record<string, stri
     expect(open.body).toMatchObject({ total: 0 });
   });
 
-  test('it is found in its own collection and app only', async () => {
+  test('a file is found in its own collection and app only', async () => {
     const { blob_id: id } = (await uploadRaw()).body;
     await app.store('other', [{ id }]);
     const other = await newApp(granary);
@@ -185,7 +185,7 @@ function suite(transport: Transport, settings: () => Promise<Record<string, stri
     expect((await get(id)).status).toBe(200);
   });
 
-  test('an idempotency key makes one blob of many uploads of the same, and refuses another', async () => {
+  test('an idempotency key makes one blob of repeated uploads of one file, and refuses another file', async () => {
     const headers = { 'idempotency-key': 'upload-1' };
     const first = await uploadRaw(headers);
     const again = await Promise.all([uploadRaw(headers), uploadRaw(headers), uploadRaw(headers)]);
@@ -216,7 +216,7 @@ function suite(transport: Transport, settings: () => Promise<Record<string, stri
     });
   });
 
-  test('a client that goes away in the middle of an upload leaves nothing', async () => {
+  test('a client that disconnects during an upload leaves nothing behind', async () => {
     const { hostname, port } = new URL(granary.url);
     await new Promise<void>((resolve, reject) => {
       const socket = connect(Number(port), hostname, () => {
@@ -232,7 +232,7 @@ function suite(transport: Transport, settings: () => Promise<Record<string, stri
     expect((await app.call('GET', `/api/applications/${app.appId}`)).body).toMatchObject({ height: 2 });
   });
 
-  test('files of a deleted collection are gone with it', async () => {
+  test('the files of a deleted collection are deleted with it', async () => {
     const { blob_id: id } = (await uploadRaw()).body;
     expect((await app.call('DELETE', `/api/apps/${app.appId}/collections/files?force=true`)).status).toBe(200);
     expect((await get(id)).status).toBe(404);
@@ -240,7 +240,7 @@ function suite(transport: Transport, settings: () => Promise<Record<string, stri
     expect(await eventually(async () => (await get(id)).status === 404)).toBe(true);
   });
 
-  test('metadata cannot take the place of what the service says of a file', async () => {
+  test('metadata cannot replace the fields that the service sets', async () => {
     const own = { blob_id: 'mine', sha256: 'mine', size_bytes: 1, content_type: 'mine', tx_hash: 'mine', id: 'mine' };
     const refused = await uploadRaw({ 'x-blob-metadata': JSON.stringify({ ...own, album: 'a' }) });
     expect(refused).toMatchObject({ status: 400, body: { code: 'VALIDATION_FAILED' } });

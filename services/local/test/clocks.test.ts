@@ -27,7 +27,7 @@ afterAll(() => {
   globalThis.Date = RealDate;
 });
 
-describe('with a clock that is wrong', () => {
+describe('a wrong clock', () => {
   let granary: Granary;
   beforeAll(async () => {
     granary = await startGranary('direct', {
@@ -55,7 +55,7 @@ describe('with a clock that is wrong', () => {
       return body.document_count === documents && found?.size_bytes === body.size_bytes ? found : undefined;
     });
 
-  test.each([400, -400])('by %d days for some writes, nothing accrues that was not kept', async (days) => {
+  test.each([400, -400])('a clock wrong by %d days during some writes causes no cost for time in which nothing was stored', async (days) => {
     const app = await newApp(granary);
     const text = 'x'.repeat(100_000);
     await app.store('notes', [{ id: 'a', text }]);
@@ -89,7 +89,7 @@ describe('with a clock that is wrong', () => {
     await database.end();
   }
 
-  test('by 400 days, what is purged goes by the database: nothing early, and what was written meanwhile no later', async () => {
+  test('with a clock wrong by 400 days documents are purged by the clock of the database', async () => {
     const app = await newApp(granary);
     await app.store('notes', [{ id: 'before' }, { id: 'expired' }]);
     shiftMs = 400 * dayMs;
@@ -106,7 +106,7 @@ describe('with a clock that is wrong', () => {
     expect(await ids()).toEqual(['before']);
   });
 
-  test.each([-25, 25])('by %d hours, an Idempotency-Key still repeats the answer and writes once', async (hours) => {
+  test.each([-25, 25])('with a clock wrong by %d hours an Idempotency-Key still repeats the answer and writes once', async (hours) => {
     const app = await newApp(granary);
     const headers = { 'idempotency-key': 'once' };
     const body = { root: `${app.appId}::notes`, data: [{ text: 'written once' }] };
@@ -122,7 +122,7 @@ describe('with a clock that is wrong', () => {
     expect((await app.list('notes')).body.total).toBe(1);
   });
 
-  test('health is degraded beyond 10 s, says by how much, and is well again with the clock', async () => {
+  test('health is degraded beyond 10 s, with the difference, until the clock is right again', async () => {
     const health = async () => (await send<{ status: string }>(granary.url, 'GET', '/health')).text;
     await eventuallyHolds(health, (text) => text.includes('"status":"healthy"') && !text.includes('degraded'));
     shiftMs = -15_000;

@@ -22,7 +22,7 @@ class Knife {
   }
 }
 
-describe('the connection to Postgres, cut at COMMIT', () => {
+describe('a connection to Postgres that breaks at COMMIT', () => {
   const knife = new Knife();
   let proxy: PostgresProxy;
   let granary: Granary;
@@ -35,7 +35,7 @@ describe('the connection to Postgres, cut at COMMIT', () => {
     await proxy.stop();
   });
 
-  test('100 times under writers: no acknowledged write is lost, none is doubled, the heights have no gap', async () => {
+  test('after 100 broken connections under writers no acknowledged write is lost or duplicated, and the heights have no gap', async () => {
     const app = await newApp(granary);
     await app.store('films', [{ id: 'first' }]);
     knife.armed = true;
@@ -67,7 +67,7 @@ describe('the connection to Postgres, cut at COMMIT', () => {
   });
 });
 
-test('a write whose COMMIT got no answer is not called failed while its ticket cannot be looked for', async () => {
+test('a write whose COMMIT got no answer is not reported as failed while its ticket cannot be looked up', async () => {
   const { url } = await testDatabase();
   const admin = new Client({ connectionString: url });
   await admin.connect();

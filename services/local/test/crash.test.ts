@@ -114,7 +114,7 @@ describe('kill -9 in the middle of writes', () => {
   ];
 
   test.each(kills)(
-    'of %s: every acknowledged write is there once, the heights have no gap, and writing goes on',
+    'after kill -9 of %s every acknowledged write exists once, the heights have no gap, and writes continue',
     async (what, kill) => {
       for (let round = 0; round < 2; round++) {
         const writing = new Writing(() => granary, `${what}${round}`);

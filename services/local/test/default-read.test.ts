@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { newApp, send, startGranary, transports, type Granary, type TestApp } from './granary';
 
-describe.each(transports)('who may read what says nothing of it (%s)', (transport) => {
+describe.each(transports)('the default read policy (%s)', (transport) => {
   describe.each(['public', 'private'] as const)('with DEFAULT_READ=%s', (read) => {
     let granary: Granary;
     let app: TestApp;
@@ -17,7 +17,7 @@ describe.each(transports)('who may read what says nothing of it (%s)', (transpor
       (await send(granary.url, 'GET', path(`collections/${collection}/data`))).status;
     const expected = read === 'public' ? 200 : 401;
 
-    test('a collection that a store, an upload or an index makes has that policy, which the answer names once', async () => {
+    test('a collection created by a store, an upload or an index has the default policy, and the answer names it once', async () => {
       const stored = await app.store('stored', [{ id: '1' }]);
       expect(stored.body).toMatchObject(createdCollection('stored'));
       expect((await app.store('stored', [{ id: '2' }])).body).not.toHaveProperty('created_collection');
@@ -34,7 +34,7 @@ describe.each(transports)('who may read what says nothing of it (%s)', (transpor
       for (const name of ['stored', 'files', 'indexed']) expect([name, await anybody(name)]).toEqual([name, expected]);
     });
 
-    test('the answer that a repeated store gets names the policy too', async () => {
+    test('the answer to a repeated store names the policy too', async () => {
       const key = randomUUID();
       const store = () =>
         app.call('POST', '/store', { root: `${app.appId}::keyed`, data: [{ n: 1 }] }, { 'idempotency-key': key });
@@ -43,7 +43,7 @@ describe.each(transports)('who may read what says nothing of it (%s)', (transpor
       expect((await store()).text).toBe(first.text);
     });
 
-    test('a collection and a view without a policy have it, one with a policy has its own', async () => {
+    test('a collection and a view without a policy have the default, one with a policy has its own', async () => {
       const create = (body: object) => app.call('POST', path('collections'), body);
       expect((await create({ name: 'silent' })).body['access_policy']).toEqual({ read });
       for (const own of ['public', 'private']) {

@@ -26,7 +26,7 @@ function anchorsOf(file: string): string[] {
   );
 }
 
-test('every link between pages leads to a file, and to a heading where it names one', () => {
+test('every link between pages leads to a file, and to a heading if it has a fragment', () => {
   const broken = pages.flatMap((page) =>
     [...withoutCode(read(page)).matchAll(/\]\(([^)\s]+)\)/g)]
       .map(([, target]) => target!)
@@ -42,7 +42,7 @@ test('every link between pages leads to a file, and to a heading where it names 
   expect(broken).toEqual([]);
 });
 
-test('every source file that a page names exists', () => {
+test('every source file named on a page exists', () => {
   const missing = pages
     // What was is named as it was.
     .filter((page) => page !== 'CHANGELOG.md')

@@ -14,7 +14,7 @@ describe.each(transports)('documents (%s)', (transport) => {
     app = await newApp(granary);
   });
 
-  test('what was stored is answered byte for byte, with id and place in the chain', async () => {
+  test('a stored document is returned byte for byte, with its id and position in the chain', async () => {
     const body = `{"root":"${app.appId}::films","data":[{"id":"a", "n":1.50,"big":12345678901234567890.10,"e":1e2, "u":"\\u00e4"},{"id":7,"ok":true}]}`;
     const stored = await app.call<StoreAnswer>('POST', '/store', body);
     expect(stored.status).toBe(202);
@@ -61,7 +61,7 @@ describe.each(transports)('documents (%s)', (transport) => {
     }
   });
 
-  test('a document with a known id becomes the new version, the older ones are history', async () => {
+  test('a document with an existing id becomes the new version, and older ones are kept as history', async () => {
     await app.store('films', [
       { id: 'a', v: 1 },
       { id: 'a', v: 2 },
@@ -82,7 +82,7 @@ describe.each(transports)('documents (%s)', (transport) => {
     expect(stats.body).toMatchObject({ document_count: 2, version_count: 5 });
   });
 
-  test('a soft-deleted document stays in /list with its mark and leaves the public endpoint', async () => {
+  test('a soft-deleted document stays in /list, marked, and is not in public reads', async () => {
     await app.store('films', [
       { id: 'a', n: 1 },
       { id: 'b', n: 2 },
@@ -100,7 +100,7 @@ describe.each(transports)('documents (%s)', (transport) => {
     expect(open.body).toMatchObject({ total: 1, records: [{ id: 'b', n: 2 }] });
   });
 
-  test('documents without an id, or with null, get time-ordered ones', async () => {
+  test('documents without an id, or with null, get time-ordered ids', async () => {
     const { results } = (await app.store('films', [{ n: 1 }, { id: null, n: 2 }, {}])).body;
     const ids = results.map(({ id }) => id);
     expect(ids).toEqual([...ids].sort());
@@ -109,7 +109,7 @@ describe.each(transports)('documents (%s)', (transport) => {
     expect((await app.list('films', { find: { id: { in: ids } } })).body.total).toBe(3);
   });
 
-  test('one wrong document refuses the whole call and nothing changes', async () => {
+  test('one invalid document refuses the whole call, and nothing changes', async () => {
     await app.call('POST', `/api/apps/${app.appId}/collections`, {
       name: 'people',
       schema_definition: {
@@ -148,7 +148,7 @@ describe.each(transports)('documents (%s)', (transport) => {
     );
   });
 
-  test('a second document with a unique value is refused with field and place; null, missing and deleted never collide', async () => {
+  test('a duplicate of a unique value is refused with its field and position; null, missing and deleted never collide', async () => {
     await app.call('POST', `/api/apps/${app.appId}/collections`, {
       name: 'users',
       schema_definition: { fields: { email: { type: 'string', unique: true } } },
@@ -195,7 +195,7 @@ describe.each(transports)('documents (%s)', (transport) => {
     ]);
   });
 
-  test('two writers of one document both commit: one version each, the last one stands', async () => {
+  test('two writers of one document both commit: one version each, and the later one is current', async () => {
     const values = Array.from({ length: 40 }, (_, at) => at);
     const answers = await Promise.all(values.map((n) => app.store('films', [{ id: 'one', n }])));
     const heights = answers.map(({ body }) => body.results[0]!.celestia_height).sort((a, b) => a - b);
@@ -206,7 +206,7 @@ describe.each(transports)('documents (%s)', (transport) => {
     expect((await app.list<{ n: number }>('films')).body.records[0]!.n).toBe(last);
   });
 
-  test('one idempotency key used 50 times at once has one effect and one answer; another content is refused', async () => {
+  test('one idempotency key used 50 times concurrently has one effect and one answer; other content is refused', async () => {
     const key = randomUUID();
     const body = { root: `${app.appId}::films`, data: [{ n: 1 }] };
     const answers = await Promise.all(
@@ -254,7 +254,7 @@ describe.each(transports)('documents (%s)', (transport) => {
     }
   });
 
-  test('everything is there after a restart', async () => {
+  test('documents survive a restart', async () => {
     const stored = (await app.store('films', [{ id: 'a', n: 1 }])).body;
     await granary.restart();
     const again = await newApp(granary);
@@ -267,7 +267,7 @@ describe.each(transports)('documents (%s)', (transport) => {
     expect((await send(granary.url, 'GET', `/api/tasks/${stored.ticket_id}`)).status).toBe(200);
   });
 
-  test('a deleted collection is gone at once, and its name makes a new one', async () => {
+  test('a deleted collection disappears at once, and its name can be used for a new one', async () => {
     await app.store('films', [{ id: 'a' }]);
     const refused = await app.call('DELETE', `/api/apps/${app.appId}/collections/films`);
     expect(refused).toMatchObject({ status: 409, body: { code: 'COLLECTION_NOT_EMPTY' } });
@@ -277,7 +277,7 @@ describe.each(transports)('documents (%s)', (transport) => {
     expect((await app.list('films')).body).toMatchObject({ total: 1, records: [{ id: 'b' }] });
   });
 
-  test('a deleted app is gone at once with its keys, its tables follow, and its id is never used again', async () => {
+  test('a deleted app disappears at once with its keys, its tables are dropped later, and its id is never used again', async () => {
     await app.store('films', [{ id: 'a' }]);
     const operator = { 'x-operator-key': 'operator-key-of-the-tests' };
     const deleted = await send(granary.url, 'DELETE', `/api/applications/${app.appId}`, { headers: operator });

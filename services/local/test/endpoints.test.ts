@@ -27,7 +27,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
     send(granary.url, method, target, { body, headers: { 'x-operator-key': operatorKey } });
 
   describe('applications', () => {
-    test('are made with a first key that may do everything but pay, listed, read and deleted', async () => {
+    test('an application is created with a first key for everything except Pay, and can be listed, read and deleted', async () => {
       const body = { name: 'Films', description: 'All of them', owner_address: newWallet().address };
       const made = await asOperator('POST', '/api/applications', body);
       expect(made.status).toBe(201);
@@ -65,7 +65,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       expect((await open(`/api/applications/${appId}`)).body).toMatchObject({ code: 'APP_NOT_FOUND' });
     });
 
-    test('made twice with one idempotency key are one, whose secret is not shown again', async () => {
+    test('an application created twice with one Idempotency-Key is one, and its secret is shown once', async () => {
       const headers = { 'x-operator-key': operatorKey, 'idempotency-key': `k-${app.appId}` };
       const make = (name: string) => send(granary.url, 'POST', '/api/applications', { headers, body: { name } });
       const [first, again] = [await make('one'), await make('one')];
@@ -75,7 +75,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       expect(await make('two')).toMatchObject({ status: 422, body: { code: 'IDEMPOTENCY_KEY_REUSED' } });
     });
 
-    test('sum up what is in them', async () => {
+    test('the statistics of an application count its collections, documents and bytes', async () => {
       await app.store('a', [{ id: '1' }, { id: '2' }]);
       await app.store('b', [{ id: '1' }]);
       expect(await app.call('GET', `${path}/stats`)).toMatchObject({
@@ -116,7 +116,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       updated_at: time,
     });
 
-    test('are created with what was said of them, or with what is usual', async () => {
+    test('a collection is created with the given properties, and with defaults for the others', async () => {
       const made = await app.call('POST', `${path}/collections`, definition);
       expect(made).toMatchObject({ status: 201 });
       expect(made.body).toEqual(shown(app.appId));
@@ -135,7 +135,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       expect(again.body.error).toContain('already exists');
     });
 
-    test('are read one by one, as a bare array, and as the documented object, under both prefixes', async () => {
+    test('collections are read one by one, as a bare array and as the documented object, under both prefixes', async () => {
       await app.call('POST', `${path}/collections`, definition);
       await app.store('actors', [{ id: 'a' }]);
       const one = await app.call('GET', `${path}/collections/films`);
@@ -151,7 +151,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       }
     });
 
-    test('change where something is given, and their schema can be taken away', async () => {
+    test('an update changes only the given properties of a collection, and can remove its schema', async () => {
       await app.call('POST', `${path}/collections`, definition);
       const changed = await app.call('PUT', `${path}/collections/films`, {
         namespace: 'cinema',
@@ -168,7 +168,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       expect((await app.call('GET', `${path}/collections/films`)).body).toEqual(freed.body);
     });
 
-    test('take what their schema no longer forbids with the very next write', async () => {
+    test('a relaxed schema applies to the very next write', async () => {
       await app.call('POST', `${path}/collections`, definition);
       const refused = await app.call('POST', '/store', { root: `${app.appId}::films`, data: [{ id: 'a' }] });
       expect(refused.status).toBe(422);
@@ -176,7 +176,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       await app.store('films', [{ id: 'a' }]);
     });
 
-    test('a new schema holds for what is written from then on, and brings its indexes', async () => {
+    test('a new schema applies to later writes, and creates its indexes', async () => {
       await app.store('films', [
         { id: 'a', year: 'once' },
         { id: 'b', year: 1994 },
@@ -192,7 +192,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       expect(indexes.body).toMatchObject([{ name: 'films_year_idx', field_name: 'year', status: 'ready' }]);
     });
 
-    test('count documents, versions and bytes', async () => {
+    test('the statistics of a collection count documents, versions and bytes', async () => {
       await app.store('films', [{ id: 'a' }, { id: 'b' }]);
       await app.store('films', [
         { id: 'b', v: 2 },
@@ -212,7 +212,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       expect(one.body).toMatchObject({ document_count: 2, size_bytes: 61 });
     });
 
-    test('say of documents whether they would be taken, and take none', async () => {
+    test('validate reports whether documents are valid, and stores none', async () => {
       await app.call('POST', `${path}/collections`, definition);
       const validate = (data: unknown) => app.call('POST', `${path}/collections/films/validate`, { data });
       expect(await validate([{ title: 'Heat', year: 1995 }])).toMatchObject({ status: 200, body: { valid: true } });
@@ -235,7 +235,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       expect((await app.call('GET', `${path}/collections/films/stats`)).body).toMatchObject({ version_count: 0 });
     });
 
-    test('keep documents for the days that are set, for ever with null', async () => {
+    test('a collection shows the retention that was set, and null removes it', async () => {
       await app.store('films', [{ id: 'a' }]);
       const set = (days: number | null) =>
         app.call('POST', `${path}/collections/films/retention`, { retention_days: days });
@@ -244,7 +244,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       expect(await set(null)).toMatchObject({ status: 200, body: { retention_days: null } });
     });
 
-    test('are deleted empty, by force, and with what reads them; a name in use by others is kept', async () => {
+    test('a collection is deleted when empty or by force, and with cascade if views read it', async () => {
       await app.call('POST', `${path}/collections`, { name: 'empty' });
       const gone = await app.call('DELETE', `${path}/collections/empty`);
       expect(gone).toMatchObject({ status: 200, body: { success: true, message: text } });
@@ -290,7 +290,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       ]);
     });
 
-    test('are filtered by indexed fields, each typed by its index', async () => {
+    test('documents are filtered by indexed fields, each typed by its index', async () => {
       expect(await ids('age=30&sort=id')).toBe('ab');
       expect(await ids('age=3e1&sort=id')).toBe('ab');
       expect(await ids('active=true')).toBe('a');
@@ -306,7 +306,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       expect(await ids('age=31')).toBe('');
     });
 
-    test('are filtered by operators, and fields of reserved names are reached by one', async () => {
+    test('documents are filtered by operators, which also address fields of reserved names', async () => {
       expect(await ids('age.$gte=4&age.$lt=30')).toBe('d');
       expect(await ids('age.$in=4,31')).toBe('d');
       expect(await ids('age.$between=4,30&sort=id')).toBe('abd');
@@ -315,7 +315,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       expect(await ids('limit.$eq=5')).toBe('b');
     });
 
-    test('come in pages, sorted and selected, without those that are deleted', async () => {
+    test('documents come in pages, sorted and selected, without deleted ones', async () => {
       const all = await open(data());
       expect(Object.keys(all.body)).toEqual(['records', 'total', 'page', 'limit']);
       expect(all.body).toMatchObject({ total: 4, page: 1, limit: 100 });
@@ -330,7 +330,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       expect((await open(`${data()}?limit=9&age=30&count=none`)).body).toMatchObject({ total: 2 });
     });
 
-    test('cannot be filtered by other fields: the answer lists those that can', async () => {
+    test('a filter on another field is refused with a list of the indexed fields', async () => {
       const refused = await open<{ details: Record<string, string[]> }>(`${data()}?extra.deep=1`);
       expect(refused).toMatchObject({ status: 400, body: { code: 'FIELD_NOT_INDEXED' } });
       const listed = Object.values(refused.body.details).flat();
@@ -338,7 +338,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
     });
   });
 
-  test('ids and values of any characters are stored, found and told apart', async () => {
+  test('ids and values of any characters are stored, found and distinguished', async () => {
     const ids = [
       'a/b',
       "o'clock",
@@ -380,7 +380,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
     expect((await app.list('odd', { find: { text: { startsWith: '<%' } } })).body.total).toBe(1);
   });
 
-  test('a list takes a filter, a selection, an order and a page, and may name a view', async () => {
+  test('a list accepts a filter, a selection, an order and a page, and the name of a view', async () => {
     await app.store('films', [
       { id: 'a', title: 'Alien', year: 1979, cast: { lead: 'Weaver', size: 7 } },
       { id: 'b', title: 'Heat', year: 1995, cast: { lead: 'Pacino', size: 30 } },
@@ -411,7 +411,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
     expect(view.body).toEqual({ records: [{ title: 'Heat' }, { title: 'Speed' }], total: 2, page: 1, limit: 100 });
   });
 
-  test('the task of a write and of long work have the documented fields', async () => {
+  test('the tasks of a write and of long work have the documented fields', async () => {
     const { ticket_id: write } = (await app.store('films', [{ id: 'a' }])).body;
     const task = await open(`/api/tasks/${write}`);
     expect(task.body).toEqual({
@@ -446,7 +446,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
     expect((await open(`/tasks/${write}`)).body).toEqual(task.body);
   });
 
-  test('the skills document tells what there is, keeps up, and has a part of the owner', async () => {
+  test('the skills document describes the app, is always current, and contains the part of the owner', async () => {
     const skills = () => open(`/api/skills/${app.appId}/skills.md`);
     const first = await skills();
     expect(first.status).toBe(200);
@@ -478,7 +478,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
     expect(last.match(/granary:generated:end/g)).toHaveLength(1);
   });
 
-  test('health tells of six services and their parts, and of nothing inside', async () => {
+  test('health lists six services and their parts, and no internal details', async () => {
     const health = await eventually(async () => {
       const answer = await open<{ status: string; checks: Record<string, Record<string, unknown>> }>('/health');
       return answer.body.status === 'healthy' && answer;
@@ -501,7 +501,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
     expect((await open('/openapi.json')).body).toMatchObject({ openapi: expect.stringMatching(/^3\.1/) as string });
   });
 
-  test('what was deducted under grants is empty, and true', async () => {
+  test('the lists of authorised transactions are empty', async () => {
     const byApp = await app.call('GET', `/api/authz/transactions/app/${app.appId}?limit=3`);
     expect(byApp).toMatchObject({ status: 200 });
     expect(byApp.body).toEqual({ app_id: app.appId, transactions: [], total: 0, limit: 3, offset: 0 });
@@ -512,7 +512,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
     expect((await asOperator('GET', '/api/authz/transactions/app/nobody-has-this')).status).toBe(404);
   });
 
-  test('every answer has the fields that the published document says, and no others', async () => {
+  test('every answer has the fields of the published document, and no others', async () => {
     await app.store('films', [{ id: 'a', year: 1994 }]);
     const bodies: Record<string, [body: Body, headers?: Record<string, string>]> = {
       createIndex: [{ name: 'i', collection: 'films', field_name: 'year', index_type: 'number' }],
@@ -560,7 +560,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
     expect(checked.length).toBeGreaterThan(45);
   });
 
-  test('exactly what later issues name is not implemented yet', async () => {
+  test('exactly the listed routes answer 501', async () => {
     const later = [
       'GET /apps/{app_id}/indexes/encrypted-quote',
       'POST /x402/verify',
@@ -593,7 +593,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
     expect(found.sort()).toEqual(later);
   });
 
-  test('parts of endpoints that later issues name say so', async () => {
+  test('parts of endpoints that are not implemented answer 501', async () => {
     await app.store('films', [{ id: 'a' }]);
     const root = `${app.appId}::films`;
     const view = { name: 'v', query: {}, source_collections: ['films'] };

@@ -26,7 +26,7 @@ interface Line {
   msg: string;
 }
 
-describeWithSmallDisk(describe)('a disk that is full', () => {
+describeWithSmallDisk(describe)('a full disk', () => {
   let disk: SmallDisk;
   let dataDir: string;
   let granary: OwnGranary;
@@ -77,7 +77,7 @@ describeWithSmallDisk(describe)('a disk that is full', () => {
         ?.slice(series.length),
     );
 
-  test('refuses writes with 507, says so once in the log, in health and in metrics, serves reads, and mends itself', async () => {
+  test('on a full disk writes get 507, log, health and metrics report it once, reads work, and writes recover without a restart', async () => {
     expect((await upload()).status).toBe(202);
     expect((await store(1)).status).toBe(202);
     const copy = { name: 'copy', source_collections: ['writes'], query: { find: { none: 1 } } };
@@ -163,7 +163,7 @@ describeWithSmallDisk(describe)('a disk that is full', () => {
     }
   };
 
-  test('that leaves no room for the write-ahead log, so that Postgres crashes and cannot start, ends nothing: it comes back by itself', async () => {
+  test('a disk without space for the WAL, on which Postgres crashes and cannot start, does not end the process: it recovers by itself', async () => {
     const lines = (text: string) => logged().filter(({ msg }) => msg.startsWith(text)).length;
     await store(1);
     const filler = await fill();

@@ -66,7 +66,7 @@ describeWithSmallDisk(describe).each(transports)(
       await disk.unmount();
     });
 
-    test('refuses writes with 507 once one has failed, serves reads, and takes writes again by itself', async () => {
+    test('on full remote storage writes get 507 once one has failed, reads work, and writes recover without a restart', async () => {
       const granary = await startGranary(transport, { databaseUrls: { data: url } });
       const statusOf = async () => (await send<{ status: string }>(granary.url, 'GET', '/health')).body.status;
       try {

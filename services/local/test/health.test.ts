@@ -17,7 +17,7 @@ interface Health {
 const services = ['gateway', 'data', 'blobs', 'finance', 'payments', 'tasks'];
 
 describe.each(transports)('health (%s)', (transport) => {
-  test('all six services with what they need are healthy; with its database gone data is not, and says so', async () => {
+  test('all six services and their dependencies are healthy, and without its database data is reported as unhealthy', async () => {
     const proxy = await startPostgresProxy((await testDatabase()).url, () => 'pass');
     const granary = await startGranary(transport, { databaseUrls: { data: proxy.url } });
     try {
@@ -73,8 +73,8 @@ const healthOf = async (granary: { url: string }) => {
 };
 const isReady = async (granary: { url: string }) => (await send(granary.url, 'GET', '/readyz')).status === 200;
 
-describe.each(transports)('a database that is not as it should be (%s)', (transport) => {
-  test('one that is late is degraded, with how late; unhealthy only after the limit; and healthy once it answers', async () => {
+describe.each(transports)('a faulty database (%s)', (transport) => {
+  test('a slow database is degraded, with its latency, unhealthy only after the limit, and healthy once it answers', async () => {
     const proxy = await startPostgresProxy((await testDatabase()).url, () => 'pass');
     const limit = { HEALTH_UNHEALTHY_AFTER_MS: '3000' };
     const granary = await startGranary(transport, {
@@ -113,7 +113,7 @@ describe.each(transports)('a database that is not as it should be (%s)', (transp
     }
   });
 
-  test('one that is read-only is unhealthy and says so; reads go on, the gateway stays ready, and it mends itself', async () => {
+  test('a read-only database is unhealthy, reads work, the gateway stays ready, and writes recover by themselves', async () => {
     const { url } = await testDatabase();
     const granary = await startGranary(transport, { databaseUrls: { data: url } });
     const admin = new Client({ connectionString: url });
@@ -155,7 +155,7 @@ describe.each(transports)('a database that is not as it should be (%s)', (transp
   });
 });
 
-test('a clock that is set back does not freeze what health has found', async () => {
+test('setting the clock back does not freeze the result of health', async () => {
   const proxy = await startPostgresProxy((await testDatabase()).url, () => 'pass');
   const granary = await startGranary('direct', { databaseUrls: { data: proxy.url } });
   const clock = jest.spyOn(Date, 'now');
@@ -171,7 +171,7 @@ test('a clock that is set back does not freeze what health has found', async () 
   }
 });
 
-test('with every service gone the gateway still answers, with 503', async () => {
+test('without any service the gateway still answers, with 503', async () => {
   const nowhere = '127.0.0.1:1';
   const gateway = await startGateway(
     readConfig(gatewayConfig, {

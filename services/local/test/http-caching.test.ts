@@ -140,7 +140,7 @@ describe.each(transports)('compression and revalidation (%s)', (transport) => {
   });
 
   test.each(['/openapi.json', '/docs', 'skills.md'])(
-    '%s has an ETag for each encoding, and is 304 for whoever has it',
+    '%s has an ETag for each encoding, and answers it with 304',
     async (name) => {
       const path = name === 'skills.md' ? `/api/skills/${app.appId}/skills.md` : name;
       const etags = new Set<string>();
@@ -173,7 +173,7 @@ describe.each(transports)('compression and revalidation (%s)', (transport) => {
     expect([changed.status, changed.headers.etag === etag]).toEqual([200, false]);
   });
 
-  test('readers of compressed pages who do not read, and who leave, hold up nobody', async () => {
+  test('clients that do not read compressed pages, or disconnect, delay no other', async () => {
     const { hostname, port } = new URL(granary.url);
     // More than the buffers of sockets take, compressed or not.
     for (let call = 0; call < 4; call++) {
@@ -206,7 +206,7 @@ describe('a gateway with COMPRESSION=false', () => {
   });
   afterAll(() => granary.stop());
 
-  test('compresses nothing, and still revalidates', async () => {
+  test('with COMPRESSION=false nothing is compressed, and revalidation works', async () => {
     const answer = await ask(granary.url, '/openapi.json', { 'accept-encoding': 'gzip, br' });
     expect([encodingOf(answer), answer.headers.vary]).toEqual(['identity', undefined]);
     const headers = { 'accept-encoding': 'gzip, br', 'if-none-match': answer.headers.etag! };

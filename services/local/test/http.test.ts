@@ -69,7 +69,7 @@ describe.each(transports)('what HTTP clients rely on (%s)', (transport) => {
     }
   });
 
-  test('an answer that is repeated by its Idempotency-Key says so, the first one does not', async () => {
+  test('an answer replayed for an Idempotency-Key is marked, the first one is not', async () => {
     const headers = keyed();
     const store = () =>
       app.call('POST', '/store', { root: `${app.appId}::films`, data: [{ id: 'a' }] }, { ...headers });
@@ -96,7 +96,7 @@ describe.each(transports)('what HTTP clients rely on (%s)', (transport) => {
     expect(applications[1]!.headers.get('location')).toBe(`/api/applications/${body.app_id}`);
   });
 
-  test('lists of payouts and transactions take every limit up to 10,000, and name the limit beyond', async () => {
+  test('lists of payouts and transactions accept every limit up to 10,000, and name the limit beyond', async () => {
     const history = (limit: number) => app.call('POST', `${path}/payout/history`, { limit });
     const transactions = (limit: number) => app.call('GET', `/api/authz/transactions/app/${app.appId}?limit=${limit}`);
     for (const list of [history, transactions]) {
@@ -108,7 +108,7 @@ describe.each(transports)('what HTTP clients rely on (%s)', (transport) => {
     }
   });
 
-  test('the service names its documentation, in the body and as links', async () => {
+  test('the service links to its documentation, in the body and in a header', async () => {
     const { body, headers } = await send<{ links: Record<string, string> }>(granary.url, 'GET', '/');
     expect(Object.keys(body.links)).toEqual(['docs', 'openapi']);
     for (const link of Object.values(body.links)) {
@@ -117,12 +117,12 @@ describe.each(transports)('what HTTP clients rely on (%s)', (transport) => {
     }
   });
 
-  describe('an error says which rule was broken', () => {
+  describe('an error names the violated rule', () => {
     const rule = '1 to 63 of A-Z a-z 0-9 _ -';
     const messages = (answer: Answer<object>, field: string) =>
       (answer.body as { details: Record<string, string[]> }).details[field]?.join() ?? answer.text;
 
-    test.each(['x'.repeat(64), 'größe', '-a', 'a b', ''])('a name like "%s", wherever a body has one', async (name) => {
+    test.each(['x'.repeat(64), 'größe', '-a', 'a b', ''])('a name like "%s" is refused with the rule, in every body', async (name) => {
       const root = `${app.appId}::${name}`;
       for (const [route, body, field] of [
         ['/store', { root, data: [{ id: 'a' }] }, 'root'],
@@ -137,20 +137,20 @@ describe.each(transports)('what HTTP clients rely on (%s)', (transport) => {
       }
     });
 
-    test('an upload into a collection whose name is against the rule', async () => {
+    test('an upload into a collection with an invalid name is refused with the rule', async () => {
       // In a path such a name is not found.
       const refused = await app.call('POST', `${path}/blobs/${'x'.repeat(64)}`, 'x', { 'content-type': 'image/png' });
       expect(refused).toMatchObject({ status: 404, body: { code: 'COLLECTION_NOT_FOUND' } });
     });
 
-    test('a root that has not the form app_id::collection', async () => {
+    test('a root without the form app_id::collection is refused with the rule', async () => {
       for (const root of ['films', `${app.appId}:films`, `${app.appId}::a::b`]) {
         const refused = await app.call('POST', '/store', { root, data: [{ id: 'a' }] });
         expect([refused.status, messages(refused, 'root')]).toEqual([400, 'must have the form app_id::collection']);
       }
     });
 
-    test('what is not implemented, a path without a route, and an unpaired surrogate', async () => {
+    test('a route that is not implemented, an unknown path and an unpaired surrogate are refused with the reason', async () => {
       const planned = await app.call('POST', `${path}/relations`, {});
       expect([planned.status, planned.body['error']]).toEqual([501, 'Not implemented yet: Relations']);
       expect((await app.call('GET', '/nowhere')).body).toMatchObject({ code: 'NOT_FOUND', error: 'No such route' });

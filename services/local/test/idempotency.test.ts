@@ -17,7 +17,7 @@ describe.each(transports)('Idempotency-Key (%s)', (transport) => {
     app.call(method, path(rest), body, { 'idempotency-key': key });
   const reused = { status: 422, body: { code: 'IDEMPOTENCY_KEY_REUSED' } };
 
-  test('creating and deleting a collection gives the same answer again, whatever has become of it', async () => {
+  test('creating and deleting a collection give the same answer again, whatever has happened to it since', async () => {
     const key = randomUUID();
     const first = await withKey('POST', 'collections', { name: 'once', access_policy: { read: 'private' } }, key);
     expect(first.status).toBe(201);
@@ -38,7 +38,7 @@ describe.each(transports)('Idempotency-Key (%s)', (transport) => {
     expect((await app.call('GET', path('collections/once'))).status).toBe(404);
   });
 
-  test('creating and refreshing a view, a query and an index gives the same answer and ticket again', async () => {
+  test('creating and refreshing a view, a query and an index give the same answer and ticket again', async () => {
     const view = { name: 'v', source_collections: ['docs'], query: {} };
     const query = {
       name: 'q',
@@ -65,7 +65,7 @@ describe.each(transports)('Idempotency-Key (%s)', (transport) => {
     }
   });
 
-  test('a key is made once, and its secret is shown once', async () => {
+  test('an app key is created once, and its secret is shown once', async () => {
     const key = randomUUID();
     const body = { name: 'reporting', permissions: ['Read'] };
     const first = await withKey('POST', 'regenerate-key', body, key);
@@ -76,7 +76,7 @@ describe.each(transports)('Idempotency-Key (%s)', (transport) => {
     expect((await send(granary.url, 'POST', '/list', { key: secret, body: list })).status).toBe(200);
   });
 
-  test('belongs to the named key: it holds after the key was made anew, and not for another key', async () => {
+  test('an Idempotency-Key belongs to the named app key: it holds after that key was regenerated, and not for another one', async () => {
     const own = await newApp(granary);
     const key = randomUUID();
     const body = { root: `${own.appId}::docs`, data: [{ n: 1 }] };
@@ -104,13 +104,13 @@ describe.each(transports)('Idempotency-Key (%s)', (transport) => {
     expect((await upload()).text).toBe(blob.text);
   });
 
-  test('of a refused request is free again', async () => {
+  test('the Idempotency-Key of a refused request can be used again', async () => {
     const key = randomUUID();
     expect((await withKey('POST', 'collections', { name: 'docs' }, key)).status).toBe(409);
     expect((await withKey('POST', 'collections', { name: 'free' }, key)).status).toBe(201);
   });
 
-  test('of requests that come at once lets one of them change something, and all have its answer', async () => {
+  test('of concurrent requests with one Idempotency-Key one has an effect, and all get its answer', async () => {
     const key = randomUUID();
     const answers = await Promise.all(
       Array.from({ length: 6 }, () => withKey('POST', 'collections', { name: 'at_once' }, key)),
@@ -121,7 +121,7 @@ describe.each(transports)('Idempotency-Key (%s)', (transport) => {
     expect(answers.filter(({ headers }) => headers.get('idempotency-replayed') === null)).toHaveLength(1);
   });
 
-  test('of a request that is still running is waited for, and then 409', async () => {
+  test('a request with the Idempotency-Key of a running one waits for it, and then gets 409', async () => {
     const key = randomUUID();
     const holder = new Client({ connectionString: granary.databaseUrls.data });
     await holder.connect();
@@ -144,7 +144,7 @@ describe.each(transports)('Idempotency-Key (%s)', (transport) => {
     expect((await withKey('POST', 'collections', { name: 'late' }, key)).status).toBe(201);
   });
 
-  test('of the operator makes an app once', async () => {
+  test('an Idempotency-Key of the operator creates an app once', async () => {
     const headers = { 'x-operator-key': operatorKey, 'idempotency-key': randomUUID() };
     const make = () => send(granary.url, 'POST', '/api/applications', { body: { name: 'Once' }, headers });
     const first = await make();

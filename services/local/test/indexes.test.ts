@@ -69,7 +69,7 @@ describe.each(transports)('indexes (%s)', (transport) => {
     },
   );
 
-  test('defined again in the same way are the same, in another way are refused', async () => {
+  test('an identical definition of an index is accepted again, a different one is refused', async () => {
     await create({});
     for (const same of [{}, { index_type: 'Number' }, { fields: ['year'] }, { field_name: null, fields: ['year'] }]) {
       const again = await create(same);
@@ -83,7 +83,7 @@ describe.each(transports)('indexes (%s)', (transport) => {
     expect((await create({ collection: 'other' })).status).toBe(201);
   });
 
-  test('over several fields are composite, listed with their fields, and serve cursors', async () => {
+  test('an index over several fields is composite, is listed with its fields, and serves cursors', async () => {
     const composite = { name: 'by_both', index_type: 'Composite', field_name: null, fields: ['genre', 'year'] };
     const made = await create(composite);
     expect(made.status).toBe(201);
@@ -124,7 +124,7 @@ describe.each(transports)('indexes (%s)', (transport) => {
     expect((await get<object[]>('/indexes')).body).toEqual([]);
   });
 
-  test('come with a schema, named by collection and field', async () => {
+  test('a schema creates its indexes, named by collection and field', async () => {
     await app.call('POST', `${path}/collections`, {
       name: 'films',
       schema_definition: {
@@ -142,7 +142,7 @@ describe.each(transports)('indexes (%s)', (transport) => {
     ]);
   });
 
-  test('of many documents are built by a task that says how far it is, while writes go on', async () => {
+  test('an index of many documents is built by a task with progress, while writes continue', async () => {
     await many((n) => ({ id: `f${n}`, year: 1900 + (n % 100), title: `Film ${n}` }));
     const made = await create({});
     expect(made.status).toBe(202);
@@ -174,7 +174,7 @@ describe.each(transports)('indexes (%s)', (transport) => {
     expect((await filtered('year.$lt=1910&limit=1')).body.total).toBe(150 - 10);
   });
 
-  test('that shall be unique over many equal values fail as a task that says why, and hold nobody up', async () => {
+  test('a unique index over many equal values fails as a task with the reason, and blocks nothing', async () => {
     await many((n) => ({ id: `f${n}`, code: `c${n % 1499}` }));
     const made = await create({ name: 'by_code', field_name: 'code', index_type: 'string', options: { unique: true } });
     expect(made.status).toBe(202);
@@ -187,7 +187,7 @@ describe.each(transports)('indexes (%s)', (transport) => {
     expect((await filtered('code=c1')).body).toMatchObject({ code: 'FIELD_NOT_INDEXED' });
   });
 
-  test('that are unique over many different values refuse a second one from then on', async () => {
+  test('a unique index over many different values refuses duplicates once it is built', async () => {
     await many((n) => ({ id: `f${n}`, code: `c${n}` }));
     const made = await create({ name: 'by_code', field_name: 'code', index_type: 'btree', unique_constraint: true });
     expect((await app.ended(made.body.ticket_id!)).status).toBe('Completed');
@@ -200,7 +200,7 @@ describe.each(transports)('indexes (%s)', (transport) => {
     await app.store('films', [{ id: 'x', code: 'c7' }, { code: null }, { code: null }, {}]);
   });
 
-  test('that shall be unique over few equal values are refused at once', async () => {
+  test('a unique index over few equal values is refused immediately', async () => {
     await app.store('films', [{ code: 'a' }, { code: 'a' }]);
     const refused = await create({
       name: 'by_code',
@@ -213,7 +213,7 @@ describe.each(transports)('indexes (%s)', (transport) => {
     await app.store('films', [{ code: 'a' }]);
   });
 
-  test('values of one type only are equal: 1, "1" and true are three', async () => {
+  test('a unique index compares values by type: 1, "1" and true are different', async () => {
     await create({ name: 'u', field_name: 'v', index_type: 'btree', unique_constraint: true });
     await app.store('films', [{ v: 1 }, { v: '1' }, { v: true }, { v: 'true' }]);
     for (const v of ['1.0', '1e0', '"1"', 'true', '"\\u0031"']) {
@@ -222,7 +222,7 @@ describe.each(transports)('indexes (%s)', (transport) => {
     }
   });
 
-  test('are rebuilt by a task', async () => {
+  test('an index is rebuilt by a task', async () => {
     await app.store('films', [{ year: 1994 }]);
     await create({});
     const rebuilt = await app.call<Made>('POST', `${path}/collections/films/indexes/by_year/rebuild`);
@@ -233,7 +233,7 @@ describe.each(transports)('indexes (%s)', (transport) => {
     expect((await filtered('year=1994')).body.total).toBe(1);
   });
 
-  test('are deleted by their name, and by collection and field as older clients do', async () => {
+  test('an index is deleted by its name, or by collection and field', async () => {
     await app.store('films', [{ year: 1994, code: 'a' }]);
     await create({});
     await create({ name: 'by_code', field_name: 'code', index_type: 'string', unique_constraint: true });
@@ -247,7 +247,7 @@ describe.each(transports)('indexes (%s)', (transport) => {
     expect((await create({ index_type: 'string' })).status).toBe(201);
   });
 
-  test('that are deleted while they are built end their task, and leave nothing', async () => {
+  test('deleting an index during its build ends the task, and leaves nothing behind', async () => {
     await many((n) => ({ id: `f${n}`, year: n }));
     const made = await create({});
     expect((await app.call('DELETE', `${path}/collections/films/indexes/by_year`)).status).toBe(200);
@@ -259,7 +259,7 @@ describe.each(transports)('indexes (%s)', (transport) => {
     expect((await filtered('year=5')).body).toMatchObject({ code: 'FIELD_NOT_INDEXED' });
   });
 
-  test('made by 20 callers at once are one', async () => {
+  test('an index created by 20 concurrent callers is one', async () => {
     await app.store('films', [{ year: 1994 }]);
     const answers = await Promise.all(Array.from({ length: 20 }, () => create({})));
     const statuses = answers.map(({ status }) => status).sort();
@@ -299,7 +299,7 @@ describe.each(transports)('indexes (%s)', (transport) => {
     },
   );
 
-  test('tell long values apart by their last character, in filters, in orders and in uniqueness', async () => {
+  test('long values are distinguished by their last character, in filters, orders and uniqueness', async () => {
     await create({ name: 'by_text', field_name: 'text', index_type: 'string', unique_constraint: true });
     const long = 'ä'.repeat(100_000);
     await app.store('films', [

@@ -69,7 +69,7 @@ describe.each(transports)('keys (%s)', (transport) => {
     });
   });
 
-  test('a key of the same name takes the place of the one before, of which nothing is left', async () => {
+  test('a key of the same name replaces the previous one completely', async () => {
     const first = (await make({ name: 'web', permissions: ['Read'] })).body;
     expect(await statusWith(first.app_key)).toBe(200);
     const second = (await make({ name: 'web', permissions: ['Write'] })).body;
@@ -80,7 +80,7 @@ describe.each(transports)('keys (%s)', (transport) => {
     expect(keys.filter(({ name }) => name === 'web').map(({ key_id }) => key_id)).toEqual([second.key_id]);
   });
 
-  test('without a name the first key is replaced: the operator helps who has lost it', async () => {
+  test('without a name the first key is replaced, also by the operator', async () => {
     const answer = await send<MadeKey>(granary.url, 'POST', `${path}/regenerate-key`, {
       headers: { 'x-operator-key': operatorKey },
       body: { permissions: ['Admin', 'Read', 'Write'] },
@@ -90,7 +90,7 @@ describe.each(transports)('keys (%s)', (transport) => {
     expect(await statusWith(answer.body.app_key)).toBe(200);
   });
 
-  test('a revoked key is dead within a second, although it was used all the time', async () => {
+  test('a revoked key stops working within a second, although it is in constant use', async () => {
     const { app_key: key, key_id: id } = (await make({ name: 'short', permissions: ['Read'] })).body;
     expect(await statusWith(key)).toBe(200);
     const revoked = await app.call('DELETE', `${path}/keys/${id}`);
@@ -121,7 +121,7 @@ describe.each(transports)('keys (%s)', (transport) => {
     expect((await other.call('GET', `/api/apps/${other.appId}/keys`)).status).toBe(200);
   });
 
-  test('keys of one name made by 20 callers at once leave one that works', async () => {
+  test('of keys of one name created by 20 concurrent callers one works', async () => {
     const name = randomUUID();
     const made = await Promise.all(Array.from({ length: 20 }, () => make({ name, permissions: ['Read'] })));
     expect(made.map(({ status }) => status)).toEqual(Array(20).fill(200));
@@ -133,7 +133,7 @@ describe.each(transports)('keys (%s)', (transport) => {
     }
   });
 
-  test('secrets are stored nowhere', async () => {
+  test('secrets are not stored', async () => {
     const client = new Client({ connectionString: granary.databaseUrls.data });
     await client.connect();
     try {

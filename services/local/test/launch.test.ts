@@ -27,7 +27,7 @@ function run(script: string, args: string[], environment: Record<string, string>
   });
 }
 
-test.each(['start.mjs', 'stack.mjs', 'demo.mjs'])('%s says with -h and --help what it takes', async (script) => {
+test.each(['start.mjs', 'stack.mjs', 'demo.mjs'])('%s prints its options with -h and --help', async (script) => {
   for (const flag of ['-h', '--help']) {
     const { code, output } = await run(script, [flag]);
     expect(code).toBe(0);
@@ -83,7 +83,7 @@ test('a start reads the file .env beside it, after the environment', async () =>
   expect(output).toBe(`7 9 https://a.example ${path.join(checkout, 'data')}\n`);
 });
 
-test('npm run stack names every tool that is missing before it fetches anything', async () => {
+test('npm run stack lists every missing tool before it downloads anything', async () => {
   const tools = path.join(base, 'tools');
   const cache = path.join(base, 'cache');
   await Promise.all([mkdir(tools), mkdir(cache)]);

@@ -28,7 +28,7 @@ describe.each(transports)('limits (%s)', (transport) => {
   const store = (text: string) => app.call<StoreAnswer>('POST', '/store', text);
   const storeOne = (document: string) => store(`{"root":"${root}","data":[${document}]}`);
 
-  test('a document is taken up to each of its limits, and comes back as it was written', async () => {
+  test('a document is accepted up to each of its limits, and is returned as it was written', async () => {
     const documents = [
       `{"id":"size","a":"${'x'.repeat(mebibyte - 20)}"}`,
       `{"id":"depth","a":${'['.repeat(63)}${']'.repeat(63)}}`,
@@ -51,7 +51,7 @@ describe.each(transports)('limits (%s)', (transport) => {
     }
   });
 
-  test('a body is taken up to the byte, and refused one byte later with the limit', async () => {
+  test('a body is accepted up to its limit, and refused one byte above it, with the limit', async () => {
     for (const [method, path, text, size] of [
       ['POST', '/store', `{"root":"${root}","data":[{}]}`, 5 * mebibyte],
       ['POST', '/list', `{"root":"${root}"}`, 512 * 1024],
@@ -73,7 +73,7 @@ describe.each(transports)('limits (%s)', (transport) => {
     }
   });
 
-  test('a query is taken up to each of its limits', async () => {
+  test('a query is accepted up to each of its limits', async () => {
     await app.store('films', [{ id: 'a', n: 3, a: JSON.parse(nested(14)) as object }]);
     for (const query of [
       { limit: 10_000 },
@@ -134,7 +134,7 @@ describe.each(transports)('limits (%s)', (transport) => {
     expect(found.body).toMatchObject({ total: 1 });
   });
 
-  describe('what comes over the wire', () => {
+  describe('malformed and interrupted requests', () => {
     const head = (line: string, ...headers: string[]) => `${[line, 'Host: x', ...headers].join('\r\n')}\r\n\r\n`;
     const malformed: Array<[string, string, number, string]> = [
       ['no HTTP', 'hello\r\n\r\n', 400, 'MALFORMED_REQUEST'],
@@ -181,7 +181,7 @@ describe.each(transports)('limits (%s)', (transport) => {
       expectProblem({ ...answer, headers: { allow: 'OPTIONS', ...answer.headers } });
     });
 
-    test('headers up to 16 KiB are taken', async () => {
+    test('headers up to 16 KiB are accepted', async () => {
       const answer = await sendRaw(granary.url, {
         method: 'GET',
         path: '/livez',
@@ -206,7 +206,7 @@ describe.each(transports)('limits (%s)', (transport) => {
     };
     const body = () => `{"root":"${root}","data":[{"id":"half"}]}`;
 
-    test('a body that is broken off stores nothing, however much of it was there', async () => {
+    test('an interrupted body stores nothing, however much of it has arrived', async () => {
       const text = body();
       const sockets = await Promise.all([
         beginStore(text.length + 1, text),
@@ -223,7 +223,7 @@ describe.each(transports)('limits (%s)', (transport) => {
       expect((await app.call('GET', `/api/applications/${app.appId}`)).body).toMatchObject({ height: 1 });
     });
 
-    test('malformed chunks end the connection, and the next request on the connection is never taken from the body', async () => {
+    test('malformed chunks end the connection, and no request is read from their bytes', async () => {
       const smuggled = head('DELETE /api/applications/x HTTP/1.1');
       for (const chunks of [
         'zz\r\n{}\r\n0\r\n\r\n',
@@ -239,7 +239,7 @@ describe.each(transports)('limits (%s)', (transport) => {
       }
     });
 
-    test('of two requests in one packet both are answered, in order', async () => {
+    test('two requests in one packet are both answered, in order', async () => {
       const received = await exchangeBytes(
         granary.url,
         head('GET /livez HTTP/1.1') + head('GET /nothing HTTP/1.1') + head('GET / HTTP/1.1', 'Connection: close'),
@@ -249,7 +249,7 @@ describe.each(transports)('limits (%s)', (transport) => {
   });
 });
 
-describe('a gateway with little room', () => {
+describe('a gateway with low limits', () => {
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
@@ -260,7 +260,7 @@ describe('a gateway with little room', () => {
   });
   afterAll(() => granary.stop());
 
-  test('refuses early what it cannot do, says when to come again, and stays healthy', async () => {
+  test('a gateway refuses requests beyond its limits early, with Retry-After, and stays healthy', async () => {
     await app.store('films', [{ id: 'a' }]);
     const database = new Client({ connectionString: granary.databaseUrls.data });
     await database.connect();
@@ -284,7 +284,7 @@ describe('a gateway with little room', () => {
     await eventually(async () => (await send(granary.url, 'GET', '/')).status === 200);
   });
 
-  test('serves others while a body does not come, and gives up on it', async () => {
+  test('a gateway serves others while a body does not arrive, and refuses that request in the end', async () => {
     const { hostname, port } = new URL(granary.url);
     const socket = connect(Number(port), hostname);
     const headers = [`X-App-Key: ${app.key}`, 'Content-Type: application/json', 'Content-Length: 1000', 'Host: x'];
@@ -297,7 +297,7 @@ describe('a gateway with little room', () => {
     expect(`${timedOut.status} ${expectProblem(timedOut).code}`).toBe('408 REQUEST_TIMEOUT');
   });
 
-  test('answers a public route that is not implemented before the body comes', async () => {
+  test('a gateway answers a public route that is not implemented before the body arrives', async () => {
     const { hostname, port } = new URL(granary.url);
     for (const path of ['/x402/verify', '/x402/settle', '/pricing/quote']) {
       const socket = connect(Number(port), hostname);

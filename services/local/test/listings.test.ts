@@ -37,7 +37,7 @@ describe.each(transports)('listings (%s)', (transport) => {
   }
   const names = (list: unknown) => (list as Array<{ name: string }>).map(({ name }) => name);
 
-  test('of collections are pages by name, in the shapes that clients know', async () => {
+  test('collections are listed in pages by name, in the documented shapes', async () => {
     const wanted = Array.from({ length: 7 }, (_, at) => `c${at}`);
     for (const name of [...wanted].reverse()) {
       expect((await app.call('POST', ofApp(app, 'collections'), { name })).status).toBe(201);
@@ -62,7 +62,7 @@ describe.each(transports)('listings (%s)', (transport) => {
     expect(names((await get(ofApp(app, 'collections?include=all&limit=10000'))).body)).toEqual(wanted);
   });
 
-  test('refuse a limit or cursor that is none', async () => {
+  test('a listing refuses an invalid limit or cursor', async () => {
     const texts = ['', 'x', '!', 'bnVsbA', 'WzFd', Buffer.from('["a\\u0000"]').toString('base64url'), 'W10'];
     for (const path of ['collections', 'indexes', 'keys', 'views', 'queries', 'collections/c1/indexes']) {
       for (const text of texts.slice(1)) {
@@ -77,7 +77,7 @@ describe.each(transports)('listings (%s)', (transport) => {
     expect((await get(ofApp(app, `indexes?cursor=${ofIndexes}`))).status).toBe(400);
   });
 
-  test('of queries are pages of 1 MiB, and the definitions of an app have a limit in bytes', async () => {
+  test('queries are listed in pages of 1 MiB, and the definitions of an app have a limit in bytes', async () => {
     const own = await newApp(granary);
     await own.store('docs', [{ id: '1' }]);
     const create = (name: string) =>
@@ -110,7 +110,7 @@ describe.each(transports)('listings (%s)', (transport) => {
     expect(Object.keys(found[0]!.body as object)).toEqual(['app_id', 'queries', 'next_cursor']);
   });
 
-  test('of indexes, views, keys and applications are pages', async () => {
+  test('indexes, views, keys and applications are listed in pages', async () => {
     const own = await newApp(granary);
     await own.store('docs', [{ id: '1' }]);
     const ofOwn = { 'x-app-key': own.key };
@@ -139,7 +139,7 @@ describe.each(transports)('listings (%s)', (transport) => {
     expect(first.headers.get('link')).toBe('</api/applications?limit=1&offset=1>; rel="next"');
   });
 
-  test('the sums over an app count every collection, whatever a listing shows', async () => {
+  test('the statistics of an app count every collection, whatever the page of a listing shows', async () => {
     const own = await newApp(granary);
     await own.store('a', [{ id: '1' }, { id: '2' }]);
     await own.store('b', [{ id: '1' }, { id: '2', deleted: true }]);
@@ -152,7 +152,7 @@ describe.each(transports)('listings (%s)', (transport) => {
     });
   });
 
-  test('names and paths of the variables of a view have limits', async () => {
+  test('the names and paths of the variables of a view are limited', async () => {
     const own = await newApp(granary);
     await own.store('docs', [{ id: '1' }]);
     const create = (name: string, variables: object) =>
@@ -162,7 +162,7 @@ describe.each(transports)('listings (%s)', (transport) => {
     expect((await create('v3', { ['x'.repeat(200)]: 'a'.repeat(400) })).status).toBe(202);
   });
 
-  test('the skills document describes what fits into 256 KiB, counts the rest and names the listings', async () => {
+  test('the skills document describes what fits into 256 KiB, counts the remaining entries and links to the listings', async () => {
     const own = await newApp(granary);
     await own.store('docs', [{ id: '1' }]);
     const variables = Object.fromEntries(

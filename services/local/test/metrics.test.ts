@@ -76,7 +76,7 @@ describe('metrics', () => {
       return text.includes('granary_bus_event_delay_seconds_count{consumer="finance-data"') ? text : undefined;
     });
 
-  it('every metric and label of the dashboard is in what a running Granary tells', async () => {
+  it('every metric and label of the dashboard is exported by a running Granary', async () => {
     const told = readScrape(await fullScrape());
     const file = await readFile(join(root, 'deploy/grafana/granary.json'), 'utf8');
     const targets = (JSON.parse(file) as Dashboard).panels.flatMap(({ targets: each = [] }) => each);
@@ -93,7 +93,7 @@ describe('metrics', () => {
     }
   });
 
-  it('every metric and label of the alerts is in what a running Granary tells', async () => {
+  it('every metric and label of the alerts is exported by a running Granary', async () => {
     const told = readScrape(await fullScrape());
     const file = await readFile(join(root, 'deploy/prometheus/alerts.yaml'), 'utf8');
     const alerts = file.split(/^ +- alert: /m).slice(1);
@@ -111,7 +111,7 @@ describe('metrics', () => {
     }
   });
 
-  it('on the dashboard a share has a panel and a unit of its own', async () => {
+  it('each ratio on the dashboard has a panel of its own, in percent', async () => {
     const file = await readFile(join(root, 'deploy/grafana/granary.json'), 'utf8');
     const { panels } = JSON.parse(file) as Dashboard;
     const isShare = (expr: string) => /utilization|used_bytes.*\/.*limit_bytes|5\.\..*\/ sum/.test(expr);
@@ -126,7 +126,7 @@ describe('metrics', () => {
     }
   });
 
-  it('every metric that is told is in the documentation, with its labels', async () => {
+  it('every exported metric is in the documentation, with its labels', async () => {
     const docs = await readFile(join(root, 'docs/operations/observe.md'), 'utf8');
     const text = await fullScrape();
     const told = readScrape(text);
@@ -150,7 +150,7 @@ describe('metrics', () => {
     }
   });
 
-  it('requests are counted by the template of their route and by status, and nothing that a user sends is a label', async () => {
+  it('requests are counted by the template of their route and by status, and no user input is a label', async () => {
     const series = (method: string, route: string, status: number) =>
       `granary_http_requests_total{method="${method}",route="${route}",status="${status}"}`;
     const before = await scrape();
@@ -185,7 +185,7 @@ describe('metrics', () => {
     expect(valueOf(after, 'granary_http_in_flight')).toBe(0);
   });
 
-  it('there is nothing else at the port, and the API does not serve metrics', async () => {
+  it('the metrics port serves nothing else, and the API does not serve metrics', async () => {
     for (const address of granary.metricsAddresses) {
       expect((await fetch(`http://${address}/`)).status).toBe(404);
       expect((await fetch(`http://${address}/metrics`, { method: 'POST' })).status).toBe(405);

@@ -71,7 +71,7 @@ function pathOf(route: Route, appId: string, prefix = route.prefixes[0]!): strin
   return prefix + route.path.replace(/\{(\w+)\}/g, (_, name: string) => (name === 'app_id' ? appId : samples[name]!));
 }
 
-test('the 22 documented endpoints are for whom the contract says, and every other route is by its rule', () => {
+test('the 22 documented endpoints need the documented permission, and every other route follows the rule', () => {
   const byName = new Map(routes.map((route) => [`${route.method} ${route.path}`, route]));
   expect(documented.map(([endpoint]) => [endpoint, authName(byName.get(endpoint)!)])).toEqual(documented);
   for (const { name, route } of appRoutes) {
@@ -85,7 +85,7 @@ test('every route of an app is served under both prefixes', () => {
   for (const { path, prefixes } of both) expect([path, [...prefixes].sort()]).toEqual([path, ['', '/api']]);
 });
 
-describe.each(transports)('who may do what (%s)', (transport) => {
+describe.each(transports)('permissions (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   let other: TestApp;
@@ -135,7 +135,7 @@ describe.each(transports)('who may do what (%s)', (transport) => {
     return `${answer.status} ${expectProblem(answer).code}`;
   };
 
-  test.each(appRoutes)('$name refuses who has no key, an unknown one, or one of a deleted app', async ({ route }) => {
+  test.each(appRoutes)('$name refuses a missing key, an unknown one, and one of a deleted app', async ({ route }) => {
     const refused = '401 UNAUTHENTICATED';
     for (const prefix of route.prefixes) {
       const path = pathOf(route, app.appId, prefix);
@@ -167,7 +167,7 @@ describe.each(transports)('who may do what (%s)', (transport) => {
     }
   });
 
-  test.each(appRoutes)('$name takes a key with the permission, in each header that may carry it', async ({ route }) => {
+  test.each(appRoutes)('$name accepts a key with the permission, in each header that may carry it', async ({ route }) => {
     const key = only.get(documentedPermission(route))!;
     const path = pathOf(route, app.appId);
     for (const given of [key, only.get('Admin')!]) {
@@ -190,7 +190,7 @@ describe.each(transports)('who may do what (%s)', (transport) => {
     },
   );
 
-  test('a key stores into and lists no other app than its own, whether or not that exists', async () => {
+  test('a key neither stores into nor lists another app, whether or not that exists', async () => {
     await app.store('films', [{ id: 'a' }]);
     for (const appId of [app.appId, deleted.appId, 'nobody-has-this']) {
       for (const [path, body] of [
@@ -203,7 +203,7 @@ describe.each(transports)('who may do what (%s)', (transport) => {
     expect((await app.list('films', { find: { id: 'a' } })).text).not.toContain('stolen');
   });
 
-  test.each(operatorRoutes)('$name is for the operator alone', async ({ route }) => {
+  test.each(operatorRoutes)('$name accepts only the operator', async ({ route }) => {
     for (const prefix of route.prefixes) {
       const path = pathOf(route, app.appId, prefix);
       for (const headers of [
@@ -224,7 +224,7 @@ describe.each(transports)('who may do what (%s)', (transport) => {
   });
 
   test.each(appRoutes.filter(({ route }) => route.auth.kind === 'app' && route.auth.operator))(
-    '$name takes the operator too',
+    '$name accepts the operator too',
     async ({ route }) => {
       const right = await ask(route, pathOf(route, app.appId), { 'X-Operator-Key': operatorKey });
       expect([401, 403, 500]).not.toContain(right.status);
@@ -234,7 +234,7 @@ describe.each(transports)('who may do what (%s)', (transport) => {
   );
 
   test.each(named(routes.filter(isComparable)))(
-    '$name answers alike under each prefix and with a trailing slash; HEAD and OPTIONS work',
+    '$name answers the same under each prefix and with a trailing slash; HEAD and OPTIONS work',
     async ({ route }) => {
       // Nobody's key for an app that is not there: nothing changes, and every public route has an answer of its own.
       const paths = route.prefixes.flatMap((prefix) => {
@@ -264,7 +264,7 @@ describe.each(transports)('who may do what (%s)', (transport) => {
     },
   );
 
-  describe('what is private', () => {
+  describe('private resources', () => {
     const bytes = Buffer.from('private bytes');
     let paths: Record<string, string>;
     beforeAll(async () => {
@@ -332,7 +332,7 @@ describe.each(transports)('who may do what (%s)', (transport) => {
       },
     );
 
-    test('what is public needs no key, and what is made private later is closed from then on', async () => {
+    test('a public collection needs no key until it is made private', async () => {
       const open = `/apps/${app.appId}/collections/later/data`;
       await app.store('later', [{ id: 'a' }]);
       expect((await send(granary.url, 'GET', open)).status).toBe(200);
@@ -361,7 +361,7 @@ describe.each(transports)('who may do what (%s)', (transport) => {
     expect(asOperator.body).toEqual(whole);
   });
 
-  test('what a deleted app had is 404 to everyone', async () => {
+  test('the resources of a deleted app are 404 to everyone', async () => {
     for (const [path, code] of [
       [`/api/applications/${deleted.appId}`, 'APP_NOT_FOUND'],
       [`/api/skills/${deleted.appId}/skills.md`, 'APP_NOT_FOUND'],
@@ -381,7 +381,7 @@ describe.each(transports)('who may do what (%s)', (transport) => {
     const empty = { user_address: wallet.address, transactions: [], total: 0, limit: 100, offset: 0 };
     const get = (target: string, headers: Record<string, string>) => send(granary.url, 'GET', target, { headers });
 
-    test('is shown to the wallet that signs, and to the operator', async () => {
+    test('the history of a user is shown to the wallet that signs, and to the operator', async () => {
       for (const target of [path, path.slice('/api'.length), `${path}/`]) {
         expect(await get(target, signedHeaders(wallet, target))).toMatchObject({ status: 200, body: empty });
       }
@@ -391,14 +391,14 @@ describe.each(transports)('who may do what (%s)', (transport) => {
       expect(asOperator).toMatchObject({ status: 200, body: empty });
     });
 
-    test('is refused to everyone else', async () => {
+    test('the history of a user is refused to everyone else', async () => {
       const good = signedHeaders(wallet, path);
       const stranger = newWallet();
       const strangers = signedHeaders(stranger, path);
       // A minute beyond the window, for the loop below takes a while on a busy machine.
       const later = Date.now() + 360_000;
       const wrong: Array<[string, Record<string, string>]> = [
-        ['nobody', {}],
+        ['no headers', {}],
         ['a key', { 'x-app-key': app.key }],
         ['another wallet', strangers],
         ['another wallet under this address', { ...strangers, 'x-wallet-address': wallet.address }],

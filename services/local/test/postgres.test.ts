@@ -70,7 +70,7 @@ test('a service reaches its own database and no other', async () => {
   await expect(query(wrong, 'select')).rejects.toThrow('password authentication failed');
 });
 
-test('a second start on the same directory is refused and the first goes on', async () => {
+test('a second start on the same directory is refused and the first is not affected', async () => {
   const dataDir = await temporaryFolder();
   const postgres = await start(dataDir);
   await expect(startPostgres({ dataDir, log: silent })).rejects.toThrow(AlreadyRunningError);
@@ -122,7 +122,7 @@ test('after a kill -9 of Node and Postgres together the next start has every com
   expect(await query(postgres.url('postgres'), 'select line from kept')).toEqual(['committed']);
 });
 
-test('a Postgres that is killed comes back by itself on its port, still locked, with every committed row', async () => {
+test('a killed Postgres is restarted on its port, still locked, with every committed row', async () => {
   const dataDir = await temporaryFolder();
   const postgres = await start(dataDir);
   await query(postgres.url('postgres'), 'create table kept (line text)');
@@ -134,7 +134,7 @@ test('a Postgres that is killed comes back by itself on its port, still locked, 
   await expect(startPostgres({ dataDir, log: silent })).rejects.toThrow(AlreadyRunningError);
 });
 
-test('a Postgres that keeps dying is given up with an error', async () => {
+test('a Postgres that keeps crashing ends the process with an error', async () => {
   const failures: Error[] = [];
   const postgres = await start(await temporaryFolder(), (error) => failures.push(error));
   while (failures.length === 0) {
@@ -145,7 +145,7 @@ test('a Postgres that keeps dying is given up with an error', async () => {
   expect(failures.map((error) => error.message)).toEqual([expect.stringContaining('crashed 5 times in a minute')]);
 });
 
-test('a left-over postmaster.pid that names some other process does not stop the start', async () => {
+test('a stale postmaster.pid with the id of another process does not prevent the start', async () => {
   const dataDir = await temporaryFolder();
   const holder = await hold(dataDir);
   holder.child.kill('SIGKILL');

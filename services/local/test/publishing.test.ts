@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { newApp, send, startGranary, transports, type Granary, type TestApp } from './granary';
 
-describe.each(transports)('showing in public what is private (%s)', (transport) => {
+describe.each(transports)('publishing private data (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   /** A key with Write, which may not even read what is private. */
@@ -43,7 +43,7 @@ describe.each(transports)('showing in public what is private (%s)', (transport) 
     ...(policy && { access_policy: { read: policy } }),
   });
 
-  test('a private collection is made public with Admin only; making it private takes Write', async () => {
+  test('making a private collection public needs Admin, making it private needs Write', async () => {
     const path = `/api/apps/${app.appId}/collections/secret`;
     expect(await asWriter('PUT', path, { access_policy: { read: 'public' }, namespace: 'other' })).toMatchObject(
       forbidden,
@@ -61,7 +61,7 @@ describe.each(transports)('showing in public what is private (%s)', (transport) 
     expect((await anybody(`${later}/data`)).status).toBe(200);
   });
 
-  test('a public view of a private collection takes Admin; without a policy the view is private', async () => {
+  test('a public view of a private collection needs Admin; without a policy the view is private', async () => {
     const path = `/apps/${app.appId}/views`;
     expect(await asWriter('POST', path, view('leak', 'secret', 'public'))).toMatchObject(forbidden);
     expect((await app.call('GET', `${path}/leak`)).status).toBe(404);
@@ -75,7 +75,7 @@ describe.each(transports)('showing in public what is private (%s)', (transport) 
     expect((await anybody(`/api/views/${app.appId}/shown/data`)).body).toMatchObject({ records: [{ text: 'hush' }] });
   });
 
-  test('a public query over a private collection takes Admin; any other is as private as its source', async () => {
+  test('a public query over a private collection needs Admin; any other is as private as its source', async () => {
     const path = `/apps/${app.appId}/queries`;
     const run = (name: string) => anybody(`/api/queries/${app.appId}/${name}/data`);
     expect(await asWriter('POST', path, query('leak', 'secret', 'public'))).toMatchObject(forbidden);
@@ -104,7 +104,7 @@ describe.each(transports)('showing in public what is private (%s)', (transport) 
     expect((await run()).status).toBe(401);
   });
 
-  test('deleting a private collection takes Write', async () => {
+  test('deleting a private collection needs Write', async () => {
     await app.call('POST', `/api/apps/${app.appId}/collections`, { name: 'bin', access_policy: { read: 'private' } });
     expect((await asWriter('DELETE', `/api/apps/${app.appId}/collections/bin`)).status).toBe(200);
   });

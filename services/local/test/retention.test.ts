@@ -28,7 +28,7 @@ describe('retention', () => {
     );
   }
 
-  test('documents past the retention go with their history and their blobs; younger ones and the chain stay', async () => {
+  test('expired documents are purged with their history and blobs; newer ones and the chain stay', async () => {
     const app = await newApp(granary);
     const upload = await app.call<{ blob_id: string; ticket_id: string }>(
       'POST',
@@ -71,7 +71,7 @@ describe('retention', () => {
     expect((await send(granary.url, 'GET', `/api/tasks/${stored.body.ticket_id}`)).body['status']).toBe('Completed');
   });
 
-  test('a collection that has the name of a deleted one costs what it holds itself, its blobs included', async () => {
+  test('a collection with the name of a deleted one costs only what it stores itself, blobs included', async () => {
     const app = await newApp(granary);
     const path = `/api/apps/${app.appId}`;
     const upload = (bytes: string) =>

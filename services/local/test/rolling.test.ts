@@ -177,7 +177,7 @@ describeWith(
     await granary?.stop();
   });
 
-  test('both copies of each service get a share of what it is asked', async () => {
+  test('both replicas of each service serve a share of its calls', async () => {
     await load.goesOn(20);
     for (const [service, metric] of hops) {
       for (const copy of [0, 1]) {
@@ -187,7 +187,7 @@ describeWith(
     expect(load.failures).toEqual([]);
   });
 
-  test('each copy is replaced under load, and no request fails, none is lost and none is done twice', async () => {
+  test('each replica is replaced under load, and no request fails, is lost or is applied twice', async () => {
     for (const service of services) {
       for (const copy of [0, 1]) {
         await granary.replace(service, copy);

@@ -22,7 +22,7 @@ const defaultOf = (name: keyof typeof gatewayConfig.shape): number =>
 
 afterAll(() => endAllProcesses());
 
-test('systemd finds nothing wrong with the unit, where systemd is there to be asked', () => {
+test('systemd finds no fault in the unit, if systemd is installed', () => {
   const hasSystemd = spawnSync('systemd-analyze', ['--version']).status === 0;
   if (hasSystemd) expect(execFileSync('systemd-analyze', ['verify', unitFile], { encoding: 'utf8' })).toBe('');
   // It stops Node alone, and waits for longer than Node gives itself.
@@ -31,7 +31,7 @@ test('systemd finds nothing wrong with the unit, where systemd is there to be as
   expect(Number(ofUnit('TimeoutStopSec')) * 1000).toBeGreaterThan(ownMs);
 });
 
-test('what the unit starts answers, shows no key and ends in order', async () => {
+test('Granary started like the unit answers, prints no key and stops in order', async () => {
   await builtServices();
   const dataDir = await mkdtemp(path.join(os.tmpdir(), 'granary-unit-'));
   const [node, ...args] = ofUnit('ExecStart').split(' ');
@@ -48,7 +48,7 @@ test('what the unit starts answers, shows no key and ends in order', async () =>
   await rm(dataDir, { recursive: true, force: true });
 });
 
-test('the settings that the guide suggests are settings, and right', () => {
+test('the settings that the guide suggests exist and are valid', () => {
   const [, block = ''] = /```ini\n([^]*?)```/.exec(guide) ?? [];
   const suggested = Object.fromEntries(
     block
@@ -60,7 +60,7 @@ test('the settings that the guide suggests are settings, and right', () => {
   expect(readSettings(startLauncher, suggested).warnings).toEqual([]);
 });
 
-test('the proxy of the guide has no limit that Granary would reach later, and says who its client is', () => {
+test('the proxy of the guide has no limit below those of Granary, and forwards the client address', () => {
   expect(secondsOf('keepalive_timeout') * 1000).toBeLessThan(defaultOf('KEEP_ALIVE_TIMEOUT_MS'));
   expect(secondsOf('proxy_read_timeout') * 1000).toBeGreaterThan(defaultOf('REQUEST_TIMEOUT_MS'));
   expect(secondsOf('proxy_read_timeout') * 1000).toBeGreaterThan(defaultOf('IDLE_TIMEOUT_MS'));

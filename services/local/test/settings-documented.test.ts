@@ -91,7 +91,7 @@ test('.env.example has every setting of npm start and npm run stack once, with i
   }
 });
 
-test('what cannot be seen from outside reaches the services that read it', () => {
+test('settings without a visible effect reach the services that read them', () => {
   const environment = Object.fromEntries(Object.entries(rows).map(([name, { value }]) => [name, value]));
   for (const launcher of launchers) {
     const { own, services } = readSettings(launcher, environment);
@@ -107,7 +107,7 @@ test('what cannot be seen from outside reaches the services that read it', () =>
   }
 });
 
-describe('a name that is none of the settings', () => {
+describe('an unknown name', () => {
   const warningsFor = (name: string, launcher: Launcher = startLauncher) =>
     readSettings(launcher, { [name]: '5000' }).warnings;
 
@@ -124,7 +124,7 @@ describe('a name that is none of the settings', () => {
     expect(warningsFor(name)).toEqual([`${name} is not a setting of Granary. Did you mean ${meant}?`]);
   });
 
-  test('GRANARY_ANYTHING is warned of', () => {
+  test('a warning names GRANARY_ANYTHING', () => {
     expect(warningsFor('GRANARY_ANYTHING')).toEqual(['GRANARY_ANYTHING is not a setting of Granary.']);
   });
 
@@ -139,7 +139,7 @@ describe('a name that is none of the settings', () => {
     'PORTS_OF_X',
   ])('%s, which others use, is not', (name) => expect(warningsFor(name)).toEqual([]));
 
-  test('a setting that the launcher decides is warned of', () => {
+  test('a warning names a setting that the launcher decides', () => {
     expect(warningsFor('S3_BUCKET')).toEqual(['S3_BUCKET has no effect with npm start, which sets it itself.']);
     expect(warningsFor('KEY_FILE', stackLauncher)).toHaveLength(1);
   });

@@ -33,7 +33,7 @@ describe.each(['npm start', 'npm run stack'] as const)('%s', (way) => {
     });
   });
 
-  test('every line of the log names its service once', () => {
+  test('every log line names its service once', () => {
     const lines = started.output().split('\n');
     const logged = lines.flatMap((line) => /\{"level":.*\}$/.exec(line)?.[0] ?? []);
     expect(logged.length).toBeGreaterThan(0);

@@ -7,7 +7,7 @@ import { closeConnections, sendRaw } from './raw-http';
 
 const mebibyte = 1024 ** 2;
 
-describe.each(transports)('answers that nobody reads (%s)', (transport) => {
+describe.each(transports)('answers that are not read (%s)', (transport) => {
   let granary: Granary | undefined;
   const readers: Socket[] = [];
   afterEach(async () => {
@@ -71,7 +71,7 @@ describe.each(transports)('answers that nobody reads (%s)', (transport) => {
   const memoryUsed = () => metric('granary_body_budget_used_bytes');
   const cut = (reason: string) => metric(`granary_slow_clients_total{direction="answer",reason="${reason}"}`);
 
-  test('an answer that waits behind a download is not taken for one that nobody reads', async () => {
+  test('an answer queued behind a download does not count as unread', async () => {
     await start({ READER_GRACE_MS: '1000', READER_MIN_BYTES_PER_SECOND: '4096' });
     const app = await appWith(10);
     const size = 12_000_000;
@@ -94,7 +94,7 @@ describe.each(transports)('answers that nobody reads (%s)', (transport) => {
     expect(await cut('too_slow')).toBe(0);
   });
 
-  test('a reader below the minimum rate is cut, and the memory of its answer is given back', async () => {
+  test('a reader below the minimum rate is cut off, and the memory of its answer is released', async () => {
     await start({ READER_GRACE_MS: '1000', READER_MIN_BYTES_PER_SECOND: '4096' });
     const app = await appWith(150);
     const { socket, status } = await stall(app);
@@ -105,7 +105,7 @@ describe.each(transports)('answers that nobody reads (%s)', (transport) => {
     expect(await readOn(socket)).toBeLessThan(15_000_000);
   });
 
-  test('a large answer that nobody reads gives way to another, and a smaller one is kept', async () => {
+  test('a large unread answer is evicted for another, and a smaller one is kept', async () => {
     await start({ BODY_BUDGET_BYTES: String(32 * mebibyte) });
     const [small, large] = [await appWith(60), await appWith(150)];
     const given = await stall(large, '127.0.0.2');
@@ -118,7 +118,7 @@ describe.each(transports)('answers that nobody reads (%s)', (transport) => {
     expect(await readOn(kept.socket)).toBeGreaterThan(5_900_000);
   });
 
-  test('large answers leave the reserve to small bodies', async () => {
+  test('large answers do not use the reserve for small bodies', async () => {
     await start({ BODY_BUDGET_BYTES: String(16 * mebibyte), SMALL_BODY_RESERVE_PERCENT: '50' });
     const [within, beyond] = [await appWith(80), await appWith(90)];
     const refused = await sendRaw(granary!.url, { method: 'GET', path: pathOf(beyond) });

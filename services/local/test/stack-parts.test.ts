@@ -33,7 +33,7 @@ describeWith(describe, 'kafka')('Kafka', () => {
 
   afterAll(() => run.end());
 
-  test('one broker is lent to all suites of a run', async () => {
+  test('all suites of a run share one broker', async () => {
     const [first, second] = await Promise.all([kafkaForTests(), kafkaForTests()]);
     expect(second).toEqual(first);
     const port = Number(first.brokers[0]?.split(':')[1]);
@@ -41,7 +41,7 @@ describeWith(describe, 'kafka')('Kafka', () => {
     expect(await fetchMetadata({ port, credentials, timeoutMs: 5000 })).toEqual({ brokers: 1, controller: 1 });
   });
 
-  test('a broker that was killed comes back on its port as the same cluster, and another one is another cluster', async () => {
+  test('a killed broker restarts on its port as the same cluster, and another one is another cluster', async () => {
     const installation = await prepareKafka(run, silent);
     const directory = path.join(run.directory, 'one');
     const brokers: Kafka[] = [await startKafka(installation, { run, directory })];
@@ -71,7 +71,7 @@ describeWith(describe, 'kafka')('a client of Kafka', () => {
   const log = createLogger('test', 'silent');
   const topicsOf = (place: BrokerOptions) => openKafka({ ...place, clientId: 'test', log }).missingTopics([]);
 
-  test('is served with the credentials, and with wrong ones or none it is refused', async () => {
+  test('a client of Kafka is accepted with the credentials, and refused with wrong ones or none', async () => {
     const { brokers, sasl } = await kafkaForTests();
     expect(await topicsOf({ brokers, sasl })).toEqual([]);
     await expect(topicsOf({ brokers })).rejects.toThrow();
@@ -85,7 +85,7 @@ describeWith(describe, 'kafka')('a client of Kafka', () => {
     ).rejects.toThrow('Kafka refuses the credentials');
   });
 
-  test('finds the password only where its owner may read', async () => {
+  test('the password of Kafka is readable by its owner only', async () => {
     const run = await beginRun();
     const directory = path.join(run.directory, 'kafka');
     const kafka = await startKafka(await prepareKafka(run, silent), { run, directory });
@@ -105,14 +105,14 @@ describeWith(describe, 'kafka')('a client of Kafka', () => {
 });
 
 describeWith(describe, 'minio')('MinIO', () => {
-  test('one server is lent to all suites of a run, and lets nobody in without its keys', async () => {
+  test('all suites of a run share one MinIO, which refuses clients without its keys', async () => {
     const [first, second] = await Promise.all([minioForTests(), minioForTests()]);
     expect(second).toEqual(first);
     expect((await fetch(`${first.endpoint}/minio/health/ready`)).status).toBe(200);
     expect((await fetch(`${first.endpoint}/`)).status).toBe(403);
   });
 
-  test('a server that was killed comes back on its port, with its data and with the keys that clients know', async () => {
+  test('a killed MinIO restarts on its port with its data and its keys', async () => {
     const run = await beginRun();
     const command = await prepareMinio(silent);
     const directory = path.join(run.directory, 'minio');
@@ -133,7 +133,7 @@ describeWith(describe, 'minio')('MinIO', () => {
   });
 });
 
-describe('what a run leaves', () => {
+describe('the leftovers of a run', () => {
   /** The last part of the names of processes that we can see. */
   const place = identify(process.pid)?.split('-')[2];
   const gone = `999999999-000000000000-${place}`;
@@ -151,7 +151,7 @@ describe('what a run leaves', () => {
     await rm(folder, { recursive: true, force: true });
   });
 
-  test('the programs of a killed run are ended by the next one, those of a living run are not', async () => {
+  test('the next run ends the programs of a killed run, and not those of a running one', async () => {
     const args = ['--conditions', 'source', '--require', path.join(__dirname, 'from-source.js')];
     const holder = spawn(process.execPath, [...args, path.join(__dirname, 'stack-holder.ts')], {
       env: process.env,
@@ -172,7 +172,7 @@ describe('what a run leaves', () => {
     expect(await readdir(path.join(await cacheFolder(), 'runs'))).toEqual([]);
   });
 
-  test('a process that only got the id of a program of ours is left alone', async () => {
+  test('a process that reuses the id of one of our programs is left alone', async () => {
     const stranger = spawn('sleep', ['600'], { stdio: 'ignore' });
     await once(stranger, 'spawn');
     try {
@@ -188,7 +188,7 @@ describe('what a run leaves', () => {
     }
   });
 
-  test('what belongs to a process of another container is left alone until it is a day old', async () => {
+  test('leftovers of a process in another container are left alone until they are a day old', async () => {
     const runs = path.join(await cacheFolder(), 'runs');
     const [young, old] = ['11111111', '22222222'].map((id) => `1-000000000000-000000000000.${id}`) as [string, string];
     for (const name of [young, old]) await mkdir(path.join(runs, name, 'programs'), { recursive: true });
@@ -198,7 +198,7 @@ describe('what a run leaves', () => {
     expect(await readdir(runs)).toEqual([young]);
   });
 
-  test('of several installations at once one is made, and one that fails leaves nothing', async () => {
+  test('of several concurrent installations one is made, and one that fails leaves nothing behind', async () => {
     let made = 0;
     const install = async (staging: string): Promise<void> => {
       made++;
@@ -218,7 +218,7 @@ describe('what a run leaves', () => {
     expect(await readdir(await cacheFolder())).toEqual(['part']);
   });
 
-  test('what an installation left that was killed is removed, and its lock holds nobody up', async () => {
+  test('the leftovers of a killed installation are removed, and its lock does not block others', async () => {
     const cache = await cacheFolder();
     await mkdir(path.join(cache, `.part.${gone}.abcdef`));
     await writeFile(path.join(cache, 'part.lock'), gone);
@@ -234,7 +234,7 @@ describe('what a run leaves', () => {
   });
 });
 
-test('a port that was chosen belongs to who chose it, even before anything listens there', async () => {
+test('a chosen port is reserved, even before anything listens on it', async () => {
   const [port = 0] = await choosePorts(1);
   const draw = jest.spyOn(crypto, 'randomInt').mockImplementation(() => port);
   try {
@@ -245,7 +245,7 @@ test('a port that was chosen belongs to who chose it, even before anything liste
   }
 });
 
-test('the containers run the versions that run without them', async () => {
+test('the containers run the same versions as the stack without them', async () => {
   const compose = await readFile(path.join(__dirname, '../../../deploy/compose.yaml'), 'utf8');
   expect(compose).toContain(`image: apache/kafka:${kafkaVersion}\n`);
   const { dependencies } = JSON.parse(await readFile(path.join(__dirname, '../package.json'), 'utf8')) as {
@@ -257,7 +257,7 @@ test('the containers run the versions that run without them', async () => {
   expect(compose).toContain('image: quay.io/minio/minio:RELEASE.');
 });
 
-describe('tools of the machine', () => {
+describe('required tools', () => {
   let folder: string;
   const place = async (name: string, script: string): Promise<void> => {
     await writeFile(path.join(folder, name), `#!/bin/sh\n${script}\n`);
@@ -270,14 +270,14 @@ describe('tools of the machine', () => {
 
   afterEach(() => rm(folder, { recursive: true, force: true }));
 
-  test('one that is missing is named, with what it is needed for', async () => {
+  test('a missing tool is named, with its purpose', async () => {
     const env = { PATH: folder };
     await expect(findJava(env)).rejects.toThrow(/^Java is missing: Kafka needs Java 17 or newer/);
     await expect(findMaven(env)).rejects.toThrow(/^Maven is missing: Kafka is fetched by Maven/);
     await expect(findGo(env)).rejects.toThrow(/^Go is missing: MinIO is built by Go/);
   });
 
-  test('one that is too old is named too', async () => {
+  test('a tool that is too old is named too', async () => {
     await place('java', `echo 'openjdk version "11.0.2" 2019-01-15' >&2`);
     await place('go', `echo go version go1.20.1 linux/amd64`);
     await expect(findJava({ PATH: folder })).rejects.toThrow(/^Java is too old or unknown: Kafka needs Java 17/);

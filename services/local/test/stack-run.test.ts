@@ -58,7 +58,7 @@ const living = ({ parts }: RunningStack): string[] =>
 const allParts = ['postgres', 'payments', 'data', 'blobs', 'finance', 'tasks', 'gateway'];
 
 test(
-  'npm run stack serves by a process per service, survives its kill and ends whole',
+  'npm run stack runs a process per service, restarts after a kill and stops completely',
   async () => {
     const [dataDir = '', cache = ''] = await Promise.all(
       ['data', 'cache'].map((name) => mkdtemp(path.join(os.tmpdir(), `granary-stack-${name}-`))),

@@ -34,15 +34,15 @@ async function failureOf(way: Way, dataDir: string, settings: Record<string, str
 
 const own = (name: string) => path.join(base, name);
 
-describe('a data directory where nothing can be kept is refused in a sentence', () => {
-  test.each(['npm start', 'npm run stack'] as const)('a file, by %s', async (way) => {
+describe('an unusable data directory', () => {
+  test.each(['npm start', 'npm run stack'] as const)('a file as the data directory is refused in a sentence by %s', async (way) => {
     await writeFile(own('file'), '');
     expect(await failureOf(way, own('file'))).toBe(
       `The data directory ${own('file')} cannot be used: it is not a directory. Choose another with --data-dir (DATA_DIR).`,
     );
   });
 
-  test('a path below a file', async () => {
+  test('a path below a file is refused in a sentence', async () => {
     await writeFile(own('file'), '');
     const dataDir = path.join(own('file'), 'a/b');
     expect(await failureOf('npm start', dataDir)).toBe(
@@ -50,7 +50,7 @@ describe('a data directory where nothing can be kept is refused in a sentence', 
     );
   });
 
-  test('one that cannot be written', async () => {
+  test('a directory that cannot be written is refused in a sentence', async () => {
     // Nobody may make a folder in /sys, not even root, to whom modes mean nothing.
     const closed = isRoot ? '/sys' : own('closed');
     if (!isRoot) await mkdir(closed, { mode: 0o555 });
@@ -62,7 +62,7 @@ describe('a data directory where nothing can be kept is refused in a sentence', 
     );
   });
 
-  test('one on a disk that is too small', async () => {
+  test('a directory on a disk that is too small is refused in a sentence', async () => {
     const options = { explicit: own('small'), defaultDir: '.granary', say: () => {} };
     await expect(openDataDirectory({ ...options, newClusterBytes: 1024 ** 5 })).rejects.toThrow(
       /is on a disk that is full or too small: a new database needs 1073741824 MiB, and \d+ MiB are free\. Free some space/,
@@ -71,7 +71,7 @@ describe('a data directory where nothing can be kept is refused in a sentence', 
   });
 });
 
-describe('an address that cannot be had is refused in a sentence', () => {
+describe('an unusable address', () => {
   let taken: Server;
   let port: string;
   beforeAll(async () => {
@@ -81,19 +81,19 @@ describe('an address that cannot be had is refused in a sentence', () => {
   });
   afterAll(() => new Promise((resolve) => taken.close(resolve)));
 
-  test.each(['npm start', 'npm run stack'] as const)('a port that is taken, by %s', async (way) => {
+  test.each(['npm start', 'npm run stack'] as const)('a port in use is refused in a sentence by %s', async (way) => {
     expect(await failureOf(way, own('data'), { PORT: port })).toBe(
       `Cannot listen on 127.0.0.1:${port}: the port is taken. Stop the program that has it, or choose another port with --port (PORT; 0 for any free one).`,
     );
   });
 
-  test('METRICS_LISTEN on a port that is taken', async () => {
+  test('METRICS_LISTEN on a port in use is refused in a sentence', async () => {
     expect(await failureOf('npm start', own('data'), { METRICS_LISTEN: `127.0.0.1:${port}` })).toContain(
       `METRICS_LISTEN: 127.0.0.1:${port} cannot be taken`,
     );
   });
 
-  test.each(['npm start', 'npm run stack'] as const)('a HOST that is not of this machine, by %s', async (way) => {
+  test.each(['npm start', 'npm run stack'] as const)('a HOST of another machine is refused in a sentence by %s', async (way) => {
     expect(await failureOf(way, own('data'), { HOST: '192.0.2.1' })).toMatch(
       /^Cannot listen on 192\.0\.2\.1(:\d+)?: this machine has no such address\. Use one of its own, or 0\.0\.0\.0 for all/,
     );
@@ -101,7 +101,7 @@ describe('an address that cannot be had is refused in a sentence', () => {
 });
 
 test.each(['npm start', 'npm run stack'] as const)(
-  'everything that is wrong with the settings of %s is said together, before anything is made',
+  'all invalid settings of %s are reported together, before anything is created',
   async (way) => {
     const wrong = { PORT: 'abc', MAX_BLOB_BYTES: '-1', LOG_LEVEL: 'loud', ADDRESS_PREFIX: 'X', SHOW_KEYS: 'perhaps' };
     const said = await failureOf(way, own('never'), { ...wrong, KEEP_ALIVE_TIMEOUT_MS: '1.5' });
@@ -113,7 +113,7 @@ test.each(['npm start', 'npm run stack'] as const)(
   },
 );
 
-describe('a data directory that was used before', () => {
+describe('an existing data directory', () => {
   let dataDir: string;
   beforeAll(async () => {
     dataDir = own('used');
@@ -134,13 +134,13 @@ describe('a data directory that was used before', () => {
     await chmod(seed, 0o600);
   });
 
-  test('another ADDRESS_PREFIX is refused', async () => {
+  test('another ADDRESS_PREFIX than that of the directory is refused', async () => {
     expect(await failureOf('npm start', dataDir, { ADDRESS_PREFIX: 'cosmos' })).toContain(
       'Start with ADDRESS_PREFIX=celestia',
     );
   });
 
-  test('a copy that lost its owners, as by cp -r as root, starts', async () => {
+  test('a copy of the directory with lost owners, as by cp -r as root, starts', async () => {
     const copy = own('copy');
     if (isRoot) execFileSync('cp', ['-r', dataDir, copy]);
     else await cp(dataDir, copy, { recursive: true });

@@ -60,7 +60,7 @@ describe.each(['direct', 'wire'] as const)('traces, %s', (transport) => {
     expect(told).not.toContain(app.appId);
   });
 
-  it('a unary call belongs to the trace of its request as well', async () => {
+  it('a unary call belongs to the trace of its request too', async () => {
     collector = await collectSpans('always_on');
     expect((await app.call('GET', `/apps/${app.appId}/collections`)).status).toBe(200);
     const spans = await eventually(async () => {
@@ -94,7 +94,7 @@ describe.each(['direct', 'wire'] as const)('traces, %s', (transport) => {
     expect(pathsTo('object read')).toEqual([download]);
   });
 
-  it('the trace of a client is continued, and its word on sampling is taken where that is configured', async () => {
+  it('the trace of a client is continued, and its sampling flag applies if configured', async () => {
     collector = await collectSpans('parentbased_traceidratio', 0);
     expect((await store('continued', { traceparent: traceparent('01') })).status).toBe(202);
     const spans = await wholeTrace(collector);
@@ -106,13 +106,13 @@ describe.each(['direct', 'wire'] as const)('traces, %s', (transport) => {
     expect(collector.spans()).toHaveLength(before);
   });
 
-  it('a client cannot have itself traced where only the ratio decides', async () => {
+  it('a client cannot force a trace if the ratio alone decides', async () => {
     collector = await collectSpans('traceidratio', 0);
     expect((await store('refused', { traceparent: traceparent('01') })).status).toBe(202);
     expect(collector.spans()).toEqual([]);
   });
 
-  it('a traceparent that is none begins a trace of its own, and a failure is marked with its reason', async () => {
+  it('an invalid traceparent begins a new trace, and a failure is marked with its reason', async () => {
     collector = await collectSpans('always_on');
     const answer = await app.call(
       'POST',

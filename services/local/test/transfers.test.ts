@@ -83,11 +83,11 @@ async function expectTimedOut(peer: Peer): Promise<void> {
   expect(`${answer.status} ${expectProblem(answer).code}`).toBe('408 REQUEST_TIMEOUT');
 }
 
-describe.each(transports)('uploads that do not come to their end (%s)', (transport) => {
+describe.each(transports)('uploads that do not finish (%s)', (transport) => {
   beforeAll(() => start({ gateway: { UPLOAD_TIMEOUT_MS: '2000', TRANSFER_MIN_BYTES_PER_SECOND: '0' } }, transport));
   afterAll(() => granary.stop());
 
-  test('UPLOAD_TIMEOUT_MS is kept to a second and answered with 408, however steadily bytes come', async () => {
+  test('an upload longer than UPLOAD_TIMEOUT_MS gets 408 within a second, however steadily bytes arrive', async () => {
     const beganMs = performance.now();
     await expectTimedOut(drip({ everyMs: 100 }));
     const tookMs = performance.now() - beganMs;
@@ -108,14 +108,14 @@ describe.each([
   beforeAll(() => start(settings));
   afterAll(() => granary.stop());
 
-  test('is 408, as a raw body and as a form, and leaves nothing', async () => {
+  test('a stalled upload gets 408, as a raw body and as a form, and leaves nothing behind', async () => {
     const boundary = 'multipart/form-data; boundary=b';
     const form = '--b\r\nContent-Disposition: form-data; name="blob"; filename="a"\r\n\r\nbegun';
     await Promise.all([drip(), open(`${uploadHead(1_000_000, boundary)}${form}`)].map(expectTimedOut));
     expect((await app.list('files')).status).toBe(404);
   });
 
-  test('and goes on is stored', async () => {
+  test('an upload that pauses and continues is stored', async () => {
     const body = 'x'.repeat(30_000);
     const { socket, answer } = open(uploadHead(body.length).replace('Host: x', 'Host: x\r\nConnection: close'));
     for (let sent = 0; sent < body.length; sent += 1_000) {
@@ -126,7 +126,7 @@ describe.each([
   });
 });
 
-describe('places for transfers', () => {
+describe('concurrency of transfers', () => {
   beforeAll(() => start({ gateway: { STREAM_CONCURRENCY: '8', STREAM_CLIENT_PERCENT: '50', QUEUE_TIMEOUT_MS: '50' } }));
   afterAll(() => granary.stop());
 
@@ -139,7 +139,7 @@ describe('places for transfers', () => {
       );
     });
 
-  test('uploads of one address that drip leave places to others, and downloads are not concerned', async () => {
+  test('slow uploads of one address leave capacity to others, and do not affect downloads', async () => {
     const path = await largeBlob();
     for (let at = 0; at < 20; at++) drip({ everyMs: 1_000, localAddress: '127.0.0.2' });
     await onlyAdmitted(4);
@@ -149,7 +149,7 @@ describe('places for transfers', () => {
     }
   });
 
-  test('uploads of one app that drip from everywhere leave places to other apps', async () => {
+  test('slow uploads of one app from many addresses leave capacity to other apps', async () => {
     for (let at = 0; at < 20; at++) drip({ everyMs: 1_000, localAddress: `127.0.0.${2 + at}` });
     await onlyAdmitted(6);
     expect((await upload()).status).toBe(503);
@@ -158,7 +158,7 @@ describe('places for transfers', () => {
     expect(stored.status).toBe(202);
   });
 
-  test('readers of one address who do not read leave places to others', async () => {
+  test('stalled downloads of one address leave capacity to others', async () => {
     const path = await largeBlob();
     for (let at = 0; at < 20; at++) readNothing(path, '127.0.0.2');
     await onlyAdmitted(4);
@@ -166,12 +166,12 @@ describe('places for transfers', () => {
   });
 });
 
-describe('readers that are too slow', () => {
+describe('slow downloads', () => {
   const settings = { STREAM_CONCURRENCY: '1', STREAM_CLIENT_PERCENT: '100', QUEUE_TIMEOUT_MS: '50' };
   beforeAll(() => start({ gateway: { ...settings, DOWNLOAD_GRACE_MS: '1000' } }));
   afterAll(() => granary.stop());
 
-  test('a reader who does not read is cut off and gives its place to others, one who reads slowly is not', async () => {
+  test('a download that is not read is cut off for others, one that is read slowly is not', async () => {
     const path = await largeBlob();
     const silent = readNothing(path);
     await eventually(() => silent.received().startsWith('HTTP/1.1 200'));

@@ -109,7 +109,7 @@ function ask(client: Client, path: string, token: string | undefined, consumer =
   });
 }
 
-test('every method answers those who may call it and nobody else, whatever token they have', async () => {
+test('every method accepts its permitted callers and no others, whatever token they have', async () => {
   let letIn = 0;
   let refused = 0;
   const served = methods();
@@ -181,14 +181,14 @@ test.each<[caller: ServiceName, callee: DatabaseService, path: string, outcome: 
   client.close();
 });
 
-test('who is trusted at all is who may call something', () => {
+test('exactly the services with a permitted method are trusted callers', () => {
   for (const service of databaseServices) {
     const callers = new Set([...callersByPath(services[service].implementations).values()].flatMap((all) => [...all]));
     expect([service, [...callers].sort()]).toEqual([service, [...callersOf[service]].sort()]);
   }
 });
 
-test('an upload grant is good on any copy of blobs; without one nothing happens there', async () => {
+test('an upload grant is valid on every replica of blobs, and without one nothing is transferred', async () => {
   const gateway = openTrust('gateway', environments.gateway, log).towards('blobs');
   const upload = (grant: Partial<UploadGrant> = {}) => ({
     ...({ op: 'upload', appId: 'nobody', appNumber: '7', collection: 'posters', blobId: 'b' } as const),
@@ -240,7 +240,7 @@ async function tlsSettings() {
   };
 }
 
-test('with certificates everywhere the whole works, bytes too', async () => {
+test('with certificates everywhere all calls and transfers work', async () => {
   const { settings } = await tlsSettings();
   const granary = await startGranary('wire', { settings });
   try {
@@ -262,7 +262,7 @@ test('with certificates everywhere the whole works, bytes too', async () => {
   }
 });
 
-test('over TLS the byte hop wants a certificate of its callers too', async () => {
+test('with TLS_VERIFY_CLIENTS blob transfers need a client certificate too', async () => {
   const { authority, settings } = await tlsSettings();
   const running = await startBlobs(
     readConfig(blobsConfig, {

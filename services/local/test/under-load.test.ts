@@ -14,7 +14,7 @@ import {
 /** What the contract lets a caller see whose app or collection changes under the hands of others. */
 const expected = new Set([200, 201, 202, 400, 404, 409, 422]);
 
-describe.each(transports)('many at once (%s)', (transport) => {
+describe.each(transports)('concurrent requests (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   let path: string;
@@ -27,7 +27,7 @@ describe.each(transports)('many at once (%s)', (transport) => {
     path = `/api/apps/${app.appId}`;
   });
 
-  test('writes, reads and changes of the catalog go on beside each other, and every write has its height', async () => {
+  test('writes, reads and changes of the catalog run concurrently, and every write has its height', async () => {
     const unexpected: string[] = [];
     const heights: number[] = [];
     const call = async (method: string, target: string, body?: object) => {
@@ -87,7 +87,7 @@ describe.each(transports)('many at once (%s)', (transport) => {
     expect(body['height']).toBe(heights.length);
   });
 
-  test('an app that is deleted under the hands of its writers answers each of them as it should', async () => {
+  test('each writer of an app that is being deleted gets a proper answer', async () => {
     const answers: Array<{ status: number; text: string }> = [];
     const writers = Array.from({ length: 8 }, async (_, writer) => {
       for (let n = 0; n < 15; n++) {
@@ -108,7 +108,7 @@ describe.each(transports)('many at once (%s)', (transport) => {
     expect((await send(granary.url, 'GET', `/api/applications/${app.appId}`)).status).toBe(404);
   });
 
-  test('one idempotency key makes one application, whoever asks how often', async () => {
+  test('one idempotency key creates one application, however often it is sent', async () => {
     const headers = { 'x-operator-key': operatorKey, 'idempotency-key': randomUUID() };
     const body = { name: 'once' };
     const answers = await Promise.all(
@@ -140,7 +140,7 @@ describe.each(transports)('many at once (%s)', (transport) => {
     expect((await app.list('films')).body.total).toBe(2);
   });
 
-  test('a repeated request has its answer again although the schema would refuse it by now', async () => {
+  test('a repeated request gets its answer again although the schema now refuses the document', async () => {
     const headers = { 'idempotency-key': 'k' };
     const body = { root: `${app.appId}::films`, data: [{ n: 'text' }] };
     const first = await app.call('POST', '/store', body, headers);
@@ -155,7 +155,7 @@ describe.each(transports)('many at once (%s)', (transport) => {
     expect([again.status, again.text]).toEqual([202, first.text]);
   });
 
-  test('long work that has been asked for is done although everything is stopped in between', async () => {
+  test('requested long work is completed although everything is stopped meanwhile', async () => {
     await app.store(
       'films',
       Array.from({ length: 3_000 }, (_, n) => ({ id: `f${n}`, year: n })),

@@ -89,7 +89,7 @@ describe.each(transports)('views and predefined queries (%s)', (transport) => {
     });
   });
 
-  test('its rows are filtered, selected, sorted and paged, and take its variables', async () => {
+  test('the rows of a view are filtered, selected, sorted and paged, also by its variables', async () => {
     await created();
     expect(await markets('?market=BTC')).toEqual(['BTC']);
     expect(await markets('?min_total=3')).toEqual(['BTC', 'ETH']);
@@ -102,7 +102,7 @@ describe.each(transports)('views and predefined queries (%s)', (transport) => {
     expect(Object.keys(page.body.records[0]!)).toEqual(['market', 'total']);
   });
 
-  test('it is described and listed, for those who may read', async () => {
+  test('a view is described and listed to callers who may read', async () => {
     await created();
     const shown = {
       ...definition,
@@ -118,7 +118,7 @@ describe.each(transports)('views and predefined queries (%s)', (transport) => {
     expect((await app.call('GET', `/api/apps/${app.appId}/views`)).body).toEqual({ views: [shown] });
   });
 
-  test('it stays as it was built until it is refreshed', async () => {
+  test('a view stays as it was built until it is refreshed', async () => {
     await created();
     const before = (await data()).body;
     await app.store('trades', [{ id: 'g', market: 'SOL', price: 5 }]);
@@ -132,7 +132,7 @@ describe.each(transports)('views and predefined queries (%s)', (transport) => {
     expect(Date.parse(after.refreshed_at)).toBeGreaterThan(Date.parse(before.refreshed_at));
   });
 
-  test('its name is its own until it is deleted', async () => {
+  test('the name of a view is taken until it is deleted', async () => {
     await created();
     for (const taken of [{}, { name: 'trades' }]) {
       const refused = await app.call<{ error: string }>('POST', `/apps/${app.appId}/views`, {
@@ -171,7 +171,7 @@ describe.each(transports)('views and predefined queries (%s)', (transport) => {
     expect(body.records).toMatchObject(records);
   });
 
-  test('where nothing is said it is as private as its source; it can be published on purpose', async () => {
+  test('a view without a policy is as private as its source, and can be published explicitly', async () => {
     await app.call('PUT', `/api/apps/${app.appId}/collections/trades`, { access_policy: { read: 'private' } });
     const create = async (name: string, more: object) => {
       const made = await app.call<{ ticket_id: string }>('POST', `/apps/${app.appId}/views`, {
@@ -190,7 +190,7 @@ describe.each(transports)('views and predefined queries (%s)', (transport) => {
     expect((await send(granary.url, 'GET', published)).status).toBe(200);
   });
 
-  test('views of 20 callers at once are one', async () => {
+  test('a view created by 20 concurrent callers is one', async () => {
     const answers = await Promise.all(Array.from({ length: 20 }, () => create()));
     expect(answers.map(({ status }) => status).sort()).toEqual([202, ...Array<number>(19).fill(409)]);
   });
@@ -215,7 +215,7 @@ describe.each(transports)('views and predefined queries (%s)', (transport) => {
     const ids = async (more: string) => (await run(more)).body.records?.map(({ id }) => id).join('');
     const make = () => app.call('POST', `/apps/${app.appId}/queries`, stored);
 
-    test('is created, described and listed to everyone', async () => {
+    test('a predefined query is created, described and listed to everyone', async () => {
       const made = await make();
       expect(made.status).toBe(201);
       expect(made.body).toEqual({ ...stored, versions: ['1.0'], access_policy: { read: 'public' }, created_at: time });
@@ -227,7 +227,7 @@ describe.each(transports)('views and predefined queries (%s)', (transport) => {
       expect(await make()).toMatchObject({ status: 409, body: { code: 'ALREADY_EXISTS' } });
     });
 
-    test('is run by everyone with its parameters, their defaults and a page', async () => {
+    test('everyone can run a predefined query with its parameters, their defaults and a page', async () => {
       await make();
       const answer = await run('market=BTC');
       expect(answer.body).toEqual({
@@ -250,7 +250,7 @@ describe.each(transports)('views and predefined queries (%s)', (transport) => {
       });
     });
 
-    test('is deleted', async () => {
+    test('a predefined query can be deleted', async () => {
       await make();
       const gone = await app.call('DELETE', `/apps/${app.appId}/queries/trades_of`);
       expect(gone).toMatchObject({ status: 200, body: { success: true, message: text } });

@@ -31,7 +31,7 @@ describe.each(transports)('money of an app (%s)', (transport) => {
     app.call<{ code?: string; settings: Record<string, unknown> }>('POST', `${path}/payout/settings`, body ?? {});
   const info = () => app.call<{ settings: Record<string, unknown> }>('POST', `${path}/payout/info`);
 
-  test('a wallet has its final address from the first look, the same after a restart, and no other app’s', async () => {
+  test('a wallet has its final address from the first request, the same after a restart, and different from other apps', async () => {
     const wallet = () => app.call<{ address: string }>('GET', `${path}/wallet`);
     const first = await wallet();
     expect(first.status).toBe(200);
@@ -56,7 +56,7 @@ describe.each(transports)('money of an app (%s)', (transport) => {
     expect(others.body.address).not.toBe(first.body.address);
   });
 
-  test('payout settings change where something is given, absent and null leave them', async () => {
+  test('a payout setting changes only if it is given; absent and null leave it', async () => {
     const untouched = await change();
     expect(untouched).toMatchObject({ status: 200, body: { success: true, message: text } });
     expect(untouched.body.settings).toEqual(defaults);
@@ -92,7 +92,7 @@ describe.each(transports)('money of an app (%s)', (transport) => {
     expect((await app.call('GET', `${path}/wallet`)).body).toMatchObject({ ...nothing, locked_balance: 1_000 });
   });
 
-  test('the locked balance only grows; a decrease changes nothing of what came with it', async () => {
+  test('the locked balance never decreases; a refused decrease changes no other setting', async () => {
     await change({ locked_balance: 1_000, min_payout: 5 });
     const before = (await info()).body.settings;
     const refused = await change({ locked_balance: 999, min_payout: 77, auto_payout_enabled: true });
@@ -106,7 +106,7 @@ describe.each(transports)('money of an app (%s)', (transport) => {
     });
   });
 
-  test('50 changes at once: the locked balance never fell, and what was refused left no trace', async () => {
+  test('under 50 concurrent changes the locked balance never decreases, and refused ones have no effect', async () => {
     const amounts = Array.from({ length: 50 }, (_, n) => ((n * 37) % 50) + 1);
     const answers = await Promise.all(amounts.map((n) => change({ locked_balance: n, min_payout: n })));
     const taken = amounts.filter((_, at) => answers[at]!.status === 200);
@@ -120,7 +120,7 @@ describe.each(transports)('money of an app (%s)', (transport) => {
     expect((await info()).body.settings).toMatchObject({ locked_balance: 50, min_payout: 50 });
   });
 
-  test('the history of payouts is empty, and true, in pages and by status', async () => {
+  test('the history of payouts is empty, in pages and by status', async () => {
     const history = (body?: object) => app.call('POST', `${path}/payout/history`, body);
     const empty = { app_id: app.appId, payouts: [], total: 0, limit: 100, offset: 0 };
     expect(await history()).toMatchObject({ status: 200, body: empty });
@@ -130,7 +130,7 @@ describe.each(transports)('money of an app (%s)', (transport) => {
     }
   });
 
-  test('the cost of keeping follows what is stored, set and deleted', async () => {
+  test('the retention cost follows what is stored, set and deleted', async () => {
     const cost = () =>
       app.call<{ collections: Array<Record<string, unknown>>; total_monthly_cost: number }>(
         'GET',
@@ -179,7 +179,7 @@ describe.each(transports)('money of an app (%s)', (transport) => {
     });
   });
 
-  test('money of a deleted app is shown to nobody', async () => {
+  test('the wallet of a deleted app is shown to no caller', async () => {
     await app.call('GET', `${path}/wallet`);
     const headers = { 'x-operator-key': operatorKey };
     await send(granary.url, 'DELETE', `/api/applications/${app.appId}`, { headers });
