@@ -1,12 +1,12 @@
-import { createHash } from 'node:crypto';
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { Client } from 'pg';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { eventually } from '@granary/shared/testing/eventually';
-import { purgeExpired } from '../src/usage/retention-purge';
-import { log, newApp, storeRequest, type App, type DataService } from './support/data-service';
-import { fields, startCopy, startTwoCopies } from './support/write-fixture';
+import { checkChain } from './support/check-chain';
+import { newApp, storeRequest, type App, type DataService } from './support/data-service';
+import { holdDocument } from './support/hold-document';
+import { startHoldingProxy } from './support/holding-proxy';
+import { collectionNumber, fields, sessionWhere, startCopy, startTwoCopies } from './support/write-fixture';
 
 /** So many documents of this size are a bulk. */
 const bulkCount = 150;
@@ -40,7 +40,7 @@ describe('writes of one app that overlap', () => {
     await store('films', [{ id: 'first' }]);
     await store('other', [{ id: 'first' }]);
   });
-  afterEach(() => checkChain());
+  afterEach(() => checkChain(pool, app));
 
   const makeCollection = (name: string, rules: object) =>
     one.methods.createCollection({ appId: app.appId, name, schemaJson: fields(rules), readAccess: 'public' });
@@ -50,16 +50,10 @@ describe('writes of one app that overlap', () => {
     const { results } = JSON.parse(`{"results":${resultsJson.toString()}}`) as Stored;
     return results[0]!.celestia_height;
   };
-  const collectionNumber = async (name: string, of = app) => {
-    const { rows } = await pool.query<{ number: bigint }>(
-      'select number from collection where app_number = $1 and name = $2',
-      [of.number, name],
-    );
-    return rows[0]!.number;
-  };
+  const numberOf = (name: string, of = app) => collectionNumber(pool, of, name);
   /** How many documents of that name there are, and how many versions before the last ones. */
   const countOf = async (collection: string, name: string) => {
-    const number = await collectionNumber(collection);
+    const number = await numberOf(collection);
     const { rows } = await pool.query<{ documents: number; versions: number }>(
       `select (select count(*)::int from a_${app.number}.c_${number} where id like $1) as documents,
               (select count(*)::int from a_${app.number}.h_${number} where id like $1) as versions`,
@@ -69,60 +63,12 @@ describe('writes of one app that overlap', () => {
   };
   const whole = { documents: bulkCount, versions: 0 };
 
-  /** Each link follows from the one before it, none is missing, and the head is at the last; counters are exact. */
-  async function checkChain(): Promise<void> {
-    const { rows } = await pool.query<{ height: bigint; hash: Buffer; content_hash: Buffer }>(
-      `select height, hash, content_hash from a_${app.number}.commits order by ordinal`,
-    );
-    let previous: Buffer = Buffer.alloc(32);
-    for (const [at, { height, hash, content_hash: content }] of rows.entries()) {
-      expect(height).toBe(BigInt(at + 1));
-      const bytes = Buffer.alloc(8);
-      bytes.writeBigUInt64BE(height);
-      expect(hash).toEqual(createHash('sha256').update(previous).update(bytes).update(content).digest());
-      previous = hash;
-    }
-    const head = await pool.query<{ height: bigint; hash: Buffer; is_last: boolean }>(
-      `select height, hash, ordinal = (select max(ordinal) from a_${app.number}.commits) as is_last
-       from head where app_number = $1`,
-      [app.number],
-    );
-    expect(head.rows).toEqual([{ height: BigInt(rows.length), hash: previous, is_last: true }]);
-    const collections = await pool.query<{ number: bigint; rows: number; versions: number; bytes: number }>(
-      `select number, row_count::int as rows, version_count::int as versions, size_bytes::int as bytes
-       from collection where app_number = $1`,
-      [app.number],
-    );
-    for (const { number, ...counters } of collections.rows) {
-      const found = await pool.query(
-        `select (select count(*)::int from a_${app.number}.c_${number}) as rows,
-                (select count(*)::int from a_${app.number}.h_${number}) as versions,
-                (select coalesce(sum(octet_length(body)), 0)::int
-                 from (select body from a_${app.number}.c_${number} union all select body from a_${app.number}.h_${number})) as bytes`,
-      );
-      expect(found.rows).toEqual([counters]);
-      // Each version stands at its place in the commit that wrote it.
-      const astray = await pool.query(
-        `select version.id from (select id, ordinal, place from a_${app.number}.c_${number}
-                                 union all select id, ordinal, place from a_${app.number}.h_${number}) version
-         left join a_${app.number}.commits c on c.ordinal = version.ordinal
-         where c.ids[version.place + 1] is distinct from version.id`,
-      );
-      expect(astray.rows).toEqual([]);
-      const last = await pool.query(
-        `select c.name from collection c where c.number = ${number}
-         and c.last_write_at is distinct from (select max(at) from a_${app.number}.commits where collection = c.name)`,
-      );
-      expect(last.rows).toEqual([]);
-    }
-  }
-
   /** Keeps what writes to a collection waiting, after its documents are written. */
   async function holdCounters(collection: string, of = app): Promise<{ release: () => Promise<void> }> {
     const client = new Client({ connectionString: url });
     await client.connect();
     await client.query('begin');
-    await client.query('select from collection where number = $1 for update', [await collectionNumber(collection, of)]);
+    await client.query('select from collection where number = $1 for update', [await numberOf(collection, of)]);
     return {
       release: async () => {
         await client.query('commit');
@@ -131,26 +77,7 @@ describe('writes of one app that overlap', () => {
     };
   }
 
-  /** Keeps who writes a document at it; not by a lock, for nobody waits long for those. */
-  async function holdDocument(collection: string, id: string): Promise<() => Promise<unknown>> {
-    await pool.query(`
-      create table a_${app.number}.held (); insert into a_${app.number}.held default values;
-      create function a_${app.number}.hold() returns trigger language plpgsql as $$
-        begin
-          while exists (select from a_${app.number}.held) loop perform pg_sleep(0.01); end loop;
-          return new;
-        end $$;
-      create trigger hold before insert on a_${app.number}.c_${await collectionNumber(collection)}
-        for each row when (new.id = '${id}') execute function a_${app.number}.hold()`);
-    return () => pool.query(`delete from a_${app.number}.held`);
-  }
-
-  const findSession = async (where: string) => {
-    const { rows } = await pool.query<{ pid: number }>(
-      `select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and ${where}`,
-    );
-    return rows[0]?.pid;
-  };
+  const findSession = (where: string) => sessionWhere(pool, where);
   const session = (where: string) => eventually(() => findSession(where));
   const waiting = `wait_event_type = 'Lock' and query like 'update collection%'`;
   /** The transaction that waits for the counters of its collection. */
@@ -198,7 +125,7 @@ describe('writes of one app that overlap', () => {
   });
 
   test('small writes commit while a bulk is being copied, and one with an id of it waits for it', async () => {
-    const release = await holdDocument('films', 'a-100');
+    const release = await holdDocument(pool, app, await numberOf('films'), 'a-100');
     const large = store('films', bulk('a'));
     await session(`query like 'copy a_${app.number}.%'`);
     const before = [await store('other', [{ id: 'x' }]), await store('other', [{ id: 'a-7' }])];
@@ -285,7 +212,7 @@ describe('writes of one app that overlap', () => {
       app.number,
     ]);
     const wrong = await pool.query(
-      `select id from a_${app.number}.c_${await collectionNumber('films')}
+      `select id from a_${app.number}.c_${await numberOf('films')}
        where f_${rows[0]!.number} <> sort_key(body::jsonb -> 'n')`,
     );
     expect(wrong.rows).toEqual([]);
@@ -413,91 +340,4 @@ describe('writes of one app that overlap', () => {
       await proxy.stop();
     }
   });
-
-  test('a write that was refused after its COMMIT got no answer is not stored by what Postgres had not read yet', async () => {
-    await makeCollection('users', { email: { type: 'string', unique: true } });
-    await store('users', [{ id: 'old', email: 'x' }]);
-    await one.methods.setRetention({ appId: app.appId, collection: 'users', retentionDays: 1 });
-    const proxy = await startHoldingProxy(url);
-    const copy = await startCopy(proxy.url);
-    try {
-      await store('users', [{ id: 'ready', email: 'ready' }], copy);
-      proxy.holdTransaction();
-      await expect(store('users', [{ id: 'late', email: 'x' }], copy)).rejects.toMatchObject({
-        reason: 'UNIQUE_VIOLATION',
-      });
-      // The value becomes free without a commit, and without a change of the catalog.
-      await pool.query(
-        `update a_${app.number}.c_${await collectionNumber('users')} set updated_at = now() - interval '9 days' where id = 'old'`,
-      );
-      await purgeExpired(pool, log);
-      expect(await proxy.release()).toMatch(/division by zero/);
-      await expect(store('users', [{ id: 'new', email: 'x' }])).resolves.toBe(5);
-    } finally {
-      await copy.stop();
-      await proxy.stop();
-    }
-  });
 });
-
-interface HoldingProxy {
-  url: string;
-  /** Keeps the next transaction that is sent in one go from Postgres, and cuts its client off. */
-  holdTransaction(): void;
-  /** Keeps the next answer to a COMMIT from its client; resolves when it has come. */
-  holdAnswerOfCommit(): Promise<void>;
-  /** Sends what was held on its way; gives what Postgres answers next. */
-  release(): Promise<string>;
-  stop(): Promise<void>;
-}
-
-async function startHoldingProxy(target: string): Promise<HoldingProxy> {
-  const { hostname, port } = new URL(target);
-  const sockets = new Set<Socket>();
-  let armed: 'transaction' | 'answer' | undefined;
-  let onHeld = () => {};
-  let held: { upstream: Socket; to: Socket; bytes: Buffer } | undefined;
-  const server = createServer((client) => {
-    const upstream = connect(Number(port), hostname);
-    for (const socket of [client, upstream]) {
-      socket.setNoDelay(true);
-      sockets.add(socket);
-      socket.on('error', () => {});
-    }
-    const hold = (to: Socket, bytes: Buffer) => {
-      armed = undefined;
-      held = { upstream, to, bytes };
-      onHeld();
-    };
-    client.on('data', (chunk) => {
-      const isWhole = chunk.includes('begin isolation') && chunk.includes('\0commit\0');
-      if (armed !== 'transaction' || !isWhole) return upstream.write(chunk);
-      hold(upstream, chunk);
-      return client.destroy();
-    });
-    upstream.on('data', (chunk) =>
-      armed === 'answer' && chunk.includes('COMMIT\0') ? hold(client, chunk) : client.write(chunk),
-    );
-    client.on('close', () => held?.upstream === upstream || upstream.destroy());
-    upstream.on('close', () => client.destroy());
-  });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  return {
-    url: Object.assign(new URL(target), { host: `127.0.0.1:${(server.address() as AddressInfo).port}` }).href,
-    holdTransaction: () => (armed = 'transaction'),
-    holdAnswerOfCommit: () => {
-      armed = 'answer';
-      return new Promise((resolve) => (onHeld = resolve));
-    },
-    release: () => {
-      const { upstream, to, bytes } = held!;
-      held = undefined;
-      to.write(bytes);
-      return new Promise<string>((resolve) => upstream.once('data', (chunk) => resolve(chunk.toString())));
-    },
-    stop: async () => {
-      for (const socket of sockets) socket.destroy();
-      await new Promise((resolve) => server.close(resolve));
-    },
-  };
-}

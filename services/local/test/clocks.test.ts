@@ -55,23 +55,26 @@ describe('a wrong clock', () => {
       return body.document_count === documents && found?.size_bytes === body.size_bytes ? found : undefined;
     });
 
-  test.each([400, -400])('a clock wrong by %d days during some writes causes no cost for time in which nothing was stored', async (days) => {
-    const app = await newApp(granary);
-    const text = 'x'.repeat(100_000);
-    await app.store('notes', [{ id: 'a', text }]);
-    await sizeOf(app, 1);
-    shiftMs = days * dayMs;
-    await app.store('notes', [{ id: 'b', text }]);
-    await sizeOf(app, 2);
-    shiftMs = 0;
-    await app.store('notes', [{ id: 'c', text }]);
-    const { accrued, next_charge_at: nextChargeAt } = await sizeOf(app, 3);
-    // 200 kB for a day would be 186,000 utia, and this takes seconds.
-    expect(accrued).toBeLessThan(2_000);
-    const untilChargeMs = RealDate.parse(nextChargeAt) - RealDate.now();
-    expect(untilChargeMs).toBeGreaterThan(29 * dayMs);
-    expect(untilChargeMs).toBeLessThan(30 * dayMs);
-  });
+  test.each([400, -400])(
+    'a clock wrong by %d days during some writes causes no cost for time in which nothing was stored',
+    async (days) => {
+      const app = await newApp(granary);
+      const text = 'x'.repeat(100_000);
+      await app.store('notes', [{ id: 'a', text }]);
+      await sizeOf(app, 1);
+      shiftMs = days * dayMs;
+      await app.store('notes', [{ id: 'b', text }]);
+      await sizeOf(app, 2);
+      shiftMs = 0;
+      await app.store('notes', [{ id: 'c', text }]);
+      const { accrued, next_charge_at: nextChargeAt } = await sizeOf(app, 3);
+      // 200 kB for a day would be 186,000 utia, and this takes seconds.
+      expect(accrued).toBeLessThan(2_000);
+      const untilChargeMs = RealDate.parse(nextChargeAt) - RealDate.now();
+      expect(untilChargeMs).toBeGreaterThan(29 * dayMs);
+      expect(untilChargeMs).toBeLessThan(30 * dayMs);
+    },
+  );
 
   /** Makes a document as old as if it had been written so many days before. */
   async function age(appId: string, id: string, days: number): Promise<void> {
@@ -106,21 +109,24 @@ describe('a wrong clock', () => {
     expect(await ids()).toEqual(['before']);
   });
 
-  test.each([-25, 25])('with a clock wrong by %d hours an Idempotency-Key still repeats the answer and writes once', async (hours) => {
-    const app = await newApp(granary);
-    const headers = { 'idempotency-key': 'once' };
-    const body = { root: `${app.appId}::notes`, data: [{ text: 'written once' }] };
-    shiftMs = hours * 3_600_000;
-    const first = await app.call('POST', '/store', body, headers);
-    expect(first.status).toBe(202);
-    for (const shift of [shiftMs, 0]) {
-      shiftMs = shift;
-      const again = await app.call('POST', '/store', body, headers);
-      expect([again.status, again.text]).toEqual([202, first.text]);
-      expect(again.headers.get('idempotency-replayed')).toBe('true');
-    }
-    expect((await app.list('notes')).body.total).toBe(1);
-  });
+  test.each([-25, 25])(
+    'with a clock wrong by %d hours an Idempotency-Key still repeats the answer and writes once',
+    async (hours) => {
+      const app = await newApp(granary);
+      const headers = { 'idempotency-key': 'once' };
+      const body = { root: `${app.appId}::notes`, data: [{ text: 'written once' }] };
+      shiftMs = hours * 3_600_000;
+      const first = await app.call('POST', '/store', body, headers);
+      expect(first.status).toBe(202);
+      for (const shift of [shiftMs, 0]) {
+        shiftMs = shift;
+        const again = await app.call('POST', '/store', body, headers);
+        expect([again.status, again.text]).toEqual([202, first.text]);
+        expect(again.headers.get('idempotency-replayed')).toBe('true');
+      }
+      expect((await app.list('notes')).body.total).toBe(1);
+    },
+  );
 
   test('health is degraded beyond 10 s, with the difference, until the clock is right again', async () => {
     const health = async () => (await send<{ status: string }>(granary.url, 'GET', '/health')).text;

@@ -1,6 +1,7 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { eventually } from '@granary/shared/testing/eventually';
+import { expectChain } from './hash-chain';
 import { newApp, send, startGranary, transports, type Granary, type StoreAnswer, type TestApp } from './granary';
 
 describe.each(transports)('documents (%s)', (transport) => {
@@ -300,61 +301,3 @@ describe.each(transports)('documents (%s)', (transport) => {
     await client.end();
   });
 });
-
-/** Recomputes the chain of an app from nothing but its documents and what contract and docs say of the hashes. */
-async function expectChain(url: string, appId: string, length: number): Promise<void> {
-  const client = new Client({ connectionString: url });
-  await client.connect();
-  try {
-    const { rows: apps } = await client.query<{ number: string }>('select number from application where app_id = $1', [
-      appId,
-    ]);
-    const schema = `a_${apps[0]!.number}`;
-    const { rows: commits } = await client.query<{
-      height: string;
-      ordinal: string;
-      hash: Buffer;
-      collection: string;
-      ids: string[];
-    }>(`select height, ordinal, hash, collection, ids from ${schema}.commits order by height`);
-    const texts = new Map<string, string>();
-    const { rows: collections } = await client.query<{ number: string }>(
-      'select number from collection where app_number = $1',
-      [apps[0]!.number],
-    );
-    for (const { number } of collections) {
-      for (const table of [`c_${number}`, `h_${number}`]) {
-        const { rows } = await client.query<{ ordinal: string; place: number; body: string }>(
-          `select ordinal, place, body from ${schema}.${table}`,
-        );
-        for (const { ordinal, place, body } of rows) texts.set(`${ordinal}/${place}`, body);
-      }
-    }
-    const sha256 = (...parts: Array<Buffer | string>) => {
-      const hash = createHash('sha256');
-      for (const part of parts) hash.update(part);
-      return hash.digest();
-    };
-    const prefixed = (part: Buffer) => {
-      const size = Buffer.alloc(4);
-      size.writeUInt32BE(part.length);
-      return Buffer.concat([size, part]);
-    };
-    let previous: Buffer = Buffer.alloc(32);
-    for (const [at, commit] of commits.entries()) {
-      expect(commit.height).toBe(String(at + 1));
-      const parts = commit.ids.flatMap((id, place) => [
-        prefixed(Buffer.from(commit.collection)),
-        prefixed(Buffer.from(id)),
-        prefixed(sha256(texts.get(`${commit.ordinal}/${place}`)!)),
-      ]);
-      const height = Buffer.alloc(8);
-      height.writeBigUInt64BE(BigInt(commit.height));
-      previous = sha256(previous, height, sha256(...parts));
-      expect(commit.hash.toString('hex')).toBe(previous.toString('hex'));
-    }
-    expect(commits).toHaveLength(length);
-  } finally {
-    await client.end();
-  }
-}

@@ -122,20 +122,23 @@ describe.each(transports)('what HTTP clients rely on (%s)', (transport) => {
     const messages = (answer: Answer<object>, field: string) =>
       (answer.body as { details: Record<string, string[]> }).details[field]?.join() ?? answer.text;
 
-    test.each(['x'.repeat(64), 'größe', '-a', 'a b', ''])('a name like "%s" is refused with the rule, in every body', async (name) => {
-      const root = `${app.appId}::${name}`;
-      for (const [route, body, field] of [
-        ['/store', { root, data: [{ id: 'a' }] }, 'root'],
-        ['/list', { root }, 'root'],
-        [`${path}/collections`, { name }, 'name'],
-        [`${path}/queries`, { name, source_collection: 'films', base_query: {} }, 'name'],
-        [`/apps/${app.appId}/views`, { name, query: {}, source_collections: ['films'] }, 'name'],
-      ] as const) {
-        const refused = await app.call('POST', route, body);
-        expect([route, refused.status]).toEqual([route, 400]);
-        expect(messages(refused, field)).toContain(rule);
-      }
-    });
+    test.each(['x'.repeat(64), 'größe', '-a', 'a b', ''])(
+      'a name like "%s" is refused with the rule, in every body',
+      async (name) => {
+        const root = `${app.appId}::${name}`;
+        for (const [route, body, field] of [
+          ['/store', { root, data: [{ id: 'a' }] }, 'root'],
+          ['/list', { root }, 'root'],
+          [`${path}/collections`, { name }, 'name'],
+          [`${path}/queries`, { name, source_collection: 'films', base_query: {} }, 'name'],
+          [`/apps/${app.appId}/views`, { name, query: {}, source_collections: ['films'] }, 'name'],
+        ] as const) {
+          const refused = await app.call('POST', route, body);
+          expect([route, refused.status]).toEqual([route, 400]);
+          expect(messages(refused, field)).toContain(rule);
+        }
+      },
+    );
 
     test('an upload into a collection with an invalid name is refused with the rule', async () => {
       // In a path such a name is not found.

@@ -5,7 +5,7 @@ import { eventually } from '@granary/shared/testing/eventually';
 import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
 import { expectProblem } from './problem-shape';
 import { closeConnections, sendRaw, type RawAnswer } from './raw-http';
-import { newWallet, signedHeaders } from './wallet-signing';
+import { newWallet } from './wallet-signing';
 
 type Permission = 'Read' | 'Write' | 'Admin' | 'Pay';
 const allPermissions: Permission[] = ['Read', 'Write', 'Admin', 'Pay'];
@@ -167,16 +167,19 @@ describe.each(transports)('permissions (%s)', (transport) => {
     }
   });
 
-  test.each(appRoutes)('$name accepts a key with the permission, in each header that may carry it', async ({ route }) => {
-    const key = only.get(documentedPermission(route))!;
-    const path = pathOf(route, app.appId);
-    for (const given of [key, only.get('Admin')!]) {
-      for (const headers of [{ 'X-App-Key': given }, { Authorization: `Bearer ${given}` }, { 'X-API-Key': given }]) {
-        const { status } = await ask(route, path, headers);
-        expect([401, 403, 500]).not.toContain(status);
+  test.each(appRoutes)(
+    '$name accepts a key with the permission, in each header that may carry it',
+    async ({ route }) => {
+      const key = only.get(documentedPermission(route))!;
+      const path = pathOf(route, app.appId);
+      for (const given of [key, only.get('Admin')!]) {
+        for (const headers of [{ 'X-App-Key': given }, { Authorization: `Bearer ${given}` }, { 'X-API-Key': given }]) {
+          const { status } = await ask(route, path, headers);
+          expect([401, 403, 500]).not.toContain(status);
+        }
       }
-    }
-  });
+    },
+  );
 
   test.each(appRoutes.filter(({ route }) => route.path.includes('{app_id}')))(
     '$name refuses the key of another app, whether or not the app exists',
@@ -264,87 +267,6 @@ describe.each(transports)('permissions (%s)', (transport) => {
     },
   );
 
-  describe('private resources', () => {
-    const bytes = Buffer.from('private bytes');
-    let paths: Record<string, string>;
-    beforeAll(async () => {
-      const { appId } = app;
-      await app.call('POST', `/api/apps/${appId}/collections`, { name: 'vault', access_policy: { read: 'private' } });
-      await app.call('POST', `/api/apps/${appId}/collections`, { name: 'open' });
-      await app.store('vault', [{ id: 'a', secret: 'hush' }]);
-      await app.store('open', [{ id: 'a', secret: 'hush' }]);
-      const blob = await app.call<{ blob_id: string }>('POST', `/api/apps/${appId}/blobs/vault`, bytes, {
-        'content-type': 'text/plain',
-      });
-      const view = await app.call<{ ticket_id: string }>('POST', `/apps/${appId}/views`, {
-        name: 'vault_view',
-        query: {},
-        source_collections: ['open'],
-        access_policy: { read: 'private' },
-      });
-      await app.ended(view.body.ticket_id);
-      for (const [name, source, policy] of [
-        ['of_vault', 'vault', undefined],
-        ['private_query', 'open', 'private'],
-      ] as const) {
-        const made = await app.call('POST', `/apps/${appId}/queries`, {
-          name,
-          source_collection: source,
-          base_query: {},
-          ...(policy && { access_policy: { read: policy } }),
-        });
-        expect(made).toMatchObject({ status: 201, body: { access_policy: { read: 'private' } } });
-      }
-      paths = {
-        collection: `/apps/${appId}/collections/vault/data`,
-        view: `/views/${appId}/vault_view/data`,
-        'query over a private collection': `/queries/${appId}/of_vault/data`,
-        'private query': `/queries/${appId}/private_query/data`,
-        blob: `/apps/${appId}/blobs/vault/${blob.body.blob_id}`,
-      };
-    });
-
-    test.each(['collection', 'view', 'query over a private collection', 'private query', 'blob'])(
-      'a %s is 401 without a key, 403 with another or too weak a key, 200 with Read',
-      async (what) => {
-        for (const path of [paths[what]!, `/api${paths[what]!}`]) {
-          const get = (headers: Record<string, string>) => sendRaw(granary.url, { method: 'GET', path, headers });
-          const code = async (headers: Record<string, string>) => {
-            const answer = await get(headers);
-            expect(answer.text).not.toMatch(/hush|private bytes/);
-            return `${answer.status} ${expectProblem(answer).code}`;
-          };
-          expect(await code({})).toBe('401 UNAUTHENTICATED');
-          expect(await code({ 'X-App-Key': 'app_unknown' })).toBe('401 UNAUTHENTICATED');
-          expect(await code({ 'X-App-Key': other.key })).toBe('403 FORBIDDEN');
-          expect(await code({ 'X-App-Key': without.get('Read')! })).toBe('403 FORBIDDEN');
-          for (const headers of [
-            { 'X-App-Key': only.get('Read')! },
-            { 'X-App-Key': only.get('Admin')! },
-            { 'X-Operator-Key': operatorKey },
-          ] as Array<Record<string, string>>) {
-            const answer = await get(headers);
-            expect(answer.status).toBe(200);
-            expect(answer.text).toMatch(/hush|private bytes/);
-            expect(answer.headers['cache-control']).toMatch(/no-store|private/);
-          }
-        }
-      },
-    );
-
-    test('a public collection needs no key until it is made private', async () => {
-      const open = `/apps/${app.appId}/collections/later/data`;
-      await app.store('later', [{ id: 'a' }]);
-      expect((await send(granary.url, 'GET', open)).status).toBe(200);
-      const changed = await app.call('PUT', `/api/apps/${app.appId}/collections/later`, {
-        access_policy: { read: 'private' },
-      });
-      expect(changed).toMatchObject({ status: 200, body: { access_policy: { read: 'private' } } });
-      expect((await send(granary.url, 'GET', open)).status).toBe(401);
-      expect((await app.call('GET', open)).status).toBe(200);
-    });
-  });
-
   test('an application shows its name to everyone and the rest to its own key and the operator', async () => {
     const path = `/api/applications/${app.appId}`;
     const open = { app_id: app.appId, name: 'Test', description: '', created_at: expect.any(String) as string };
@@ -374,62 +296,4 @@ describe.each(transports)('permissions (%s)', (transport) => {
       expect(`${path} ${answer.status} ${expectProblem(answer).code}`).toBe(`${path} 404 ${code}`);
     }
   });
-
-  describe('the history of a user', () => {
-    const wallet = newWallet();
-    const path = `/api/authz/transactions/${wallet.address}`;
-    const empty = { user_address: wallet.address, transactions: [], total: 0, limit: 100, offset: 0 };
-    const get = (target: string, headers: Record<string, string>) => send(granary.url, 'GET', target, { headers });
-
-    test('the history of a user is shown to the wallet that signs, and to the operator', async () => {
-      for (const target of [path, path.slice('/api'.length), `${path}/`]) {
-        expect(await get(target, signedHeaders(wallet, target))).toMatchObject({ status: 200, body: empty });
-      }
-      const page = `${path}?limit=5&offset=2`;
-      expect((await get(page, signedHeaders(wallet, page))).body).toEqual({ ...empty, limit: 5, offset: 2 });
-      const asOperator = await get(path, { 'x-operator-key': operatorKey });
-      expect(asOperator).toMatchObject({ status: 200, body: empty });
-    });
-
-    test('the history of a user is refused to everyone else', async () => {
-      const good = signedHeaders(wallet, path);
-      const stranger = newWallet();
-      const strangers = signedHeaders(stranger, path);
-      // A minute beyond the window, for the loop below takes a while on a busy machine.
-      const later = Date.now() + 360_000;
-      const wrong: Array<[string, Record<string, string>]> = [
-        ['no headers', {}],
-        ['a key', { 'x-app-key': app.key }],
-        ['another wallet', strangers],
-        ['another wallet under this address', { ...strangers, 'x-wallet-address': wallet.address }],
-        ['the signature of another wallet', { ...good, 'x-signature': strangers['x-signature']! }],
-        ['a signature for another path', signedHeaders(wallet, `${path}?limit=1`)],
-        ['an altered time', { ...good, 'x-timestamp': String(Number(good['x-timestamp']) + 1) }],
-        ['a signature from the past', signedHeaders(wallet, path, Date.now() - 301_000)],
-        ['a signature from the future', signedHeaders(wallet, path, later)],
-        ['a malleable signature', { ...good, 'x-signature': highS(good['x-signature']!) }],
-        ['half a signature', { ...good, 'x-signature': good['x-signature']!.slice(0, 40) }],
-        ['no public key', Object.fromEntries(Object.entries(good).filter(([name]) => name !== 'x-pubkey'))],
-        ['no time', Object.fromEntries(Object.entries(good).filter(([name]) => name !== 'x-timestamp'))],
-        ['a time that is none', { ...good, 'x-timestamp': 'now' }],
-        ['a wrong operator key', { ...good, 'x-operator-key': 'wrong' }],
-      ];
-      for (const [who, headers] of wrong) {
-        const { status, body } = await get(path, headers);
-        expect([who, status, body['code']]).toEqual([who, 401, 'UNAUTHENTICATED']);
-      }
-      const otherPath = `/api/authz/transactions/${stranger.address}`;
-      expect((await get(otherPath, signedHeaders(wallet, otherPath))).status).toBe(401);
-    });
-  });
 });
-
-/** The other signature that the curve allows for the same text. */
-function highS(signature: string): string {
-  const order = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
-  const bytes = Buffer.from(signature, 'base64');
-  const s = order - BigInt(`0x${bytes.subarray(32).toString('hex')}`);
-  return Buffer.concat([bytes.subarray(0, 32), Buffer.from(s.toString(16).padStart(64, '0'), 'hex')]).toString(
-    'base64',
-  );
-}

@@ -35,12 +35,15 @@ async function failureOf(way: Way, dataDir: string, settings: Record<string, str
 const own = (name: string) => path.join(base, name);
 
 describe('an unusable data directory', () => {
-  test.each(['npm start', 'npm run stack'] as const)('a file as the data directory is refused in a sentence by %s', async (way) => {
-    await writeFile(own('file'), '');
-    expect(await failureOf(way, own('file'))).toBe(
-      `The data directory ${own('file')} cannot be used: it is not a directory. Choose another with --data-dir (DATA_DIR).`,
-    );
-  });
+  test.each(['npm start', 'npm run stack'] as const)(
+    'a file as the data directory is refused in a sentence by %s',
+    async (way) => {
+      await writeFile(own('file'), '');
+      expect(await failureOf(way, own('file'))).toBe(
+        `The data directory ${own('file')} cannot be used: it is not a directory. Choose another with --data-dir (DATA_DIR).`,
+      );
+    },
+  );
 
   test('a path below a file is refused in a sentence', async () => {
     await writeFile(own('file'), '');
@@ -93,11 +96,14 @@ describe('an unusable address', () => {
     );
   });
 
-  test.each(['npm start', 'npm run stack'] as const)('a HOST of another machine is refused in a sentence by %s', async (way) => {
-    expect(await failureOf(way, own('data'), { HOST: '192.0.2.1' })).toMatch(
-      /^Cannot listen on 192\.0\.2\.1(:\d+)?: this machine has no such address\. Use one of its own, or 0\.0\.0\.0 for all/,
-    );
-  });
+  test.each(['npm start', 'npm run stack'] as const)(
+    'a HOST of another machine is refused in a sentence by %s',
+    async (way) => {
+      expect(await failureOf(way, own('data'), { HOST: '192.0.2.1' })).toMatch(
+        /^Cannot listen on 192\.0\.2\.1(:\d+)?: this machine has no such address\. Use one of its own, or 0\.0\.0\.0 for all/,
+      );
+    },
+  );
 });
 
 test.each(['npm start', 'npm run stack'] as const)(

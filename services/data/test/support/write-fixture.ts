@@ -1,6 +1,6 @@
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/shared/testing/database';
-import { log, startDataService, type DataService } from './data-service';
+import { log, startDataService, type App, type DataService } from './data-service';
 
 /** One copy of the data service; its pool is large enough for writes that overlap. */
 export const startCopy = (url: string, poolSize = 10): Promise<DataService> =>
@@ -30,3 +30,20 @@ export async function startTwoCopies(): Promise<TwoCopies> {
 }
 
 export const fields = (rules: object) => JSON.stringify({ fields: rules });
+
+/** The process id of another session of the database that matches a condition on pg_stat_activity. */
+export async function sessionWhere(pool: Pool, where: string): Promise<number | undefined> {
+  const { rows } = await pool.query<{ pid: number }>(
+    `select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and ${where}`,
+  );
+  return rows[0]?.pid;
+}
+
+/** The number of a collection in the catalog. */
+export async function collectionNumber(pool: Pool, app: App, name: string): Promise<bigint> {
+  const { rows } = await pool.query<{ number: bigint }>(
+    'select number from collection where app_number = $1 and name = $2',
+    [app.number, name],
+  );
+  return rows[0]!.number;
+}
