@@ -14,6 +14,8 @@ import {
 } from './collections/collections';
 import type { ReadAccess } from './catalog/collection';
 import type { Committer } from './commit/committer';
+import { runBatch } from './writes/batch';
+import { changeDocument } from './writes/change-document';
 import { getCommit } from './writes/get-commit';
 import { storeDocuments } from './writes/store';
 import { commitUpload } from './writes/upload';
@@ -30,6 +32,7 @@ import type { UsagePublisher } from './usage/publisher';
 import { createView, deleteView, getView, listViews, refreshView } from './views/views';
 import { runQuery } from './reads/run-query';
 import { readView } from './reads/read-view';
+import { getDocument } from './reads/get-document';
 import { listDocuments } from './reads/list-documents';
 import type { ReadContext } from './reads/read-context';
 import { readCollection } from './reads/read-collection';
@@ -96,6 +99,9 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
 
     store: (request, call) => storeDocuments(committerFor(committer, usage, call), request),
     commitUpload: (request, call) => commitUpload(committerFor(committer, usage, call), request),
+    getDocument: (request, call) => getDocument(context, request, call),
+    changeDocument: (request, call) => changeDocument(committerFor(committer, usage, call), pool, request),
+    batch: (request, call) => runBatch(committerFor(committer, usage, call), pool, request),
     getCommit: ({ ticketId }) => getCommit(fast, ticketId),
     listDocuments: async (request, call) => ({ json: await listDocuments(context, request, call) }),
     readCollection: async (request, call) => ({ json: await readCollection(context, request, call) }),

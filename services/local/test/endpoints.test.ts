@@ -260,13 +260,8 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       'POST /apps/{app_id}/payout/trigger',
       'PATCH /apps/{app_id}/collections/{collection}/sharding',
       'POST /apps/{app_id}/collections/{collection}/explain',
-      'GET /apps/{app_id}/collections/{collection}/documents/{document_id}',
-      'PUT /apps/{app_id}/collections/{collection}/documents/{document_id}',
-      'PATCH /apps/{app_id}/collections/{collection}/documents/{document_id}',
-      'DELETE /apps/{app_id}/collections/{collection}/documents/{document_id}',
       'GET /apps/{app_id}/commits',
       'GET /apps/{app_id}/commits/{height}/proof',
-      'POST /apps/{app_id}/batch',
       'POST /apps/{app_id}/relations',
     ].sort();
     await app.store('films', [{ id: 'a' }]);

@@ -53,7 +53,7 @@ function lookUpCached(
 ): { known: Map<string, CollectionRef>; unknown: string[] } {
   const known = new Map<string, CollectionRef>();
   const unknown: string[] = [];
-  for (const name of new Set(batch.map(({ write }) => write.collection))) {
+  for (const name of new Set(batch.flatMap(({ write }) => write.collections))) {
     const collection = cache.known(app.number, name);
     if (collection?.revision === revision) known.set(name, collection);
     else unknown.push(name);

@@ -4,7 +4,7 @@ import { conflicts, type BatchResult, type DocumentIds, type PendingWrite, type 
 
 const writeOf = (collection: string, ids: string[] | undefined): Write => {
   const known: DocumentIds | undefined = ids && { set: new Set(ids), count: ids.length };
-  return { collection, ids: () => known } as Write;
+  return { collections: [collection], ids: () => known } as unknown as Write;
 };
 const committed: BatchResult = { outcomes: new Map(), changed: [] };
 

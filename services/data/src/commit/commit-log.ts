@@ -79,6 +79,23 @@ const collectionAt = (appNumber: bigint): Sql => {
     (select max(number) from collection where ${candidate}))`;
 };
 
+/** A link of the chain as it is logged. */
+export interface LoggedLink {
+  height: bigint;
+  ordinal: bigint;
+  hash: Buffer;
+  collection: string;
+  ids: string[];
+}
+
+/** So many links from a height on, in order. */
+export const findLinks = (db: Queryable, appNumber: bigint, height: bigint, count: number): Promise<LoggedLink[]> =>
+  rows<LoggedLink>(
+    db,
+    sql`select height, ordinal, hash, collection, ids from ${commitsTable(appNumber)}
+        where height >= ${height} and height < ${height + BigInt(count)} order by height`,
+  );
+
 /** Those of the tickets that have committed. Definite only while the app's head is locked. */
 export async function findCommits(
   db: Queryable,

@@ -7,6 +7,7 @@ import { insertCommits } from './commit-log';
 import { writeDocuments } from './document-rows';
 import { headToLock, moveHead, toLockedHead, type LockedHead } from './head';
 import { countBatch } from './metrics';
+import { readPresentDocuments } from './present-documents';
 import { plan, rowsOf, type BatchPlan, type RowsByCollection } from './plan';
 import { findCommittedTickets, findKeptAnswers, keepAnswers } from './repeated-writes';
 import { uniqueViolation } from './unique-violation';
@@ -103,10 +104,11 @@ export class LockedCommit {
   ): Promise<{ planned: BatchPlan; hasCreated: boolean }> {
     const { app, context } = this;
     const collections = await lockedCollections(tx, context.collections, app, head.catalogRevision, open);
-    const planned = plan(head, open, collections);
+    const documents = await readPresentDocuments(tx, collections.known, open);
+    const planned = plan(head, open, collections, documents);
     if (planned.missing.size === 0) return { planned, hasCreated: false };
     const settings = { readAccess: context.defaultRead, at };
     const completed = await createMissing(tx, app, collections, planned.missing, settings);
-    return { planned: plan(head, open, completed), hasCreated: completed.created.size > 0 };
+    return { planned: plan(head, open, completed, documents), hasCreated: completed.created.size > 0 };
   }
 }

@@ -20,8 +20,8 @@ export async function commitOptimistically(
   app: App,
   batch: readonly PendingWrite[],
 ): Promise<BatchResult | undefined> {
-  // Many documents need a look-up of known ids first, and a key one of what it was used for.
-  if (!fitsUpsert(batch) || batch.some(({ write }) => write.idempotency || write.sizeClass !== 'small'))
+  // Many documents need a look-up of known ids first, a key one of what it was used for.
+  if (!fitsUpsert(batch) || batch.some(({ write }) => write.idempotency || write.reads || write.sizeClass !== 'small'))
     return undefined;
   const startedAtMs = performance.now();
   const planned = planOnCachedHead(context, app, batch);

@@ -3,7 +3,7 @@ import { ServiceError } from '@granary/shared/errors';
 import type { CollectionRef } from '../catalog/collection';
 import type { PreparedDocument } from '../documents/parser';
 import { linkContent, nextLink } from './hash-chain';
-import type { LockedHead } from './head';
+import type { Head, LockedHead } from './head';
 import { plan, rowsOf, type BatchCollections } from './plan';
 import type { Committed, PendingWrite, Write } from './write';
 
@@ -30,15 +30,15 @@ const entryOf = (id: string) => ({ id, sha256: createHash('sha256').update(id).d
 function writeOf(ticketId: string, collection: string, ...ids: string[][]): PendingWrite {
   const write: Partial<Write> = {
     ticketId,
-    collection,
+    collections: [collection],
     operation: 'store',
     userAddress: null,
-    links: (_, from) => {
-      let last = from;
+    links: (from) => {
+      let last: Head = from;
       return ids.map((ofLink) => {
         const link = nextLink(last, linkContent(collection, ofLink.map(entryOf)));
         last = link;
-        return { link, documents: ofLink.map(documentOf) };
+        return { collection, link, documents: ofLink.map(documentOf) };
       });
     },
   };

@@ -2,7 +2,7 @@ import { ServiceError } from '@granary/shared/errors';
 import type { CollectionRef } from '../catalog/collection';
 import type { CommitRow } from './commit-log';
 import type { Head, LockedHead } from './head';
-import type { Committed, Outcomes, PendingWrite, WriteLink } from './write';
+import type { Committed, Outcomes, PendingWrite, PresentDocuments, Write, WriteLink } from './write';
 
 /** The collections that the writes of a batch name, at one revision of the catalog. */
 export interface BatchCollections {
@@ -47,7 +47,12 @@ export interface BatchPlan {
  * Plans the writes of a batch one after the other, each on the head that the one before it leaves. A refused write
  * leaves no link. Pure: no I/O, and the same arguments give the same plan.
  */
-export function plan(from: LockedHead, writes: readonly PendingWrite[], collections: BatchCollections): BatchPlan {
+export function plan(
+  from: LockedHead,
+  writes: readonly PendingWrite[],
+  collections: BatchCollections,
+  documents: PresentDocuments = noDocuments,
+): BatchPlan {
   const commits: PlannedCommit[] = [];
   const outcomes: Outcomes = new Map();
   const refused: PendingWrite[] = [];
@@ -56,33 +61,26 @@ export function plan(from: LockedHead, writes: readonly PendingWrite[], collecti
   let head: Head = from;
   for (const pending of writes) {
     const { write } = pending;
-    const target = collections.known.get(write.collection);
-    const links = linksOf(pending, head, collections);
+    const links = linksOf(pending, head, collections, documents);
     if (links instanceof ServiceError) {
       outcomes.set(pending, links);
       refused.push(pending);
-    } else if (!target) {
-      missing.add(write.collection);
-    } else {
-      const namespace = target.namespace ?? `${target.appId}::${target.name}`;
-      for (const [at, { link, documents }] of links.entries()) {
-        commits.push({
-          link,
-          ticketId: at === 0 ? write.ticketId : null,
-          operation: write.operation,
-          collection: target.name,
-          namespace,
-          userAddress: write.userAddress,
-          target,
-          documents,
-        });
-      }
-      head = links.at(-1)!.link;
-      const committed = toCommitted(commits.at(-links.length)!, write.ticketId);
-      const isCreator = collections.created.has(target.name) && !announced.has(target.name);
-      if (isCreator) announced.add(target.name);
-      outcomes.set(pending, isCreator ? { ...committed, createdWithAccess: target.readAccess } : committed);
+      continue;
     }
+    const unknown = write.collections.filter((name) => !collections.known.has(name));
+    if (unknown.length > 0) {
+      for (const name of unknown) missing.add(name);
+      continue;
+    }
+    const planned = links.map((link, at) => toCommit(write, link, at, collections.known.get(link.collection)!));
+    commits.push(...planned);
+    head = links.at(-1)!.link;
+    const [first] = planned as [PlannedCommit];
+    const committed = { ...toCommitted(first, write.ticketId), ...(links[0]!.versions && { links }) };
+    const { name, readAccess } = first.target;
+    const isCreator = collections.created.has(name) && !announced.has(name);
+    if (isCreator) announced.add(name);
+    outcomes.set(pending, isCreator ? { ...committed, createdWithAccess: readAccess } : committed);
   }
   const { height, ordinal, hash } = head;
   const to = { height, ordinal, hash, catalogRevision: from.catalogRevision };
@@ -94,15 +92,34 @@ function linksOf(
   { write }: PendingWrite,
   head: Head,
   { known, refused }: BatchCollections,
+  documents: PresentDocuments,
 ): WriteLink[] | ServiceError {
   try {
-    const links = write.links(known.get(write.collection), head);
-    return refused.get(write.collection) ?? links;
+    const links = write.links(head, { collections: known, documents });
+    for (const name of write.collections) {
+      const refusal = refused.get(name);
+      if (refusal) return refusal;
+    }
+    return links;
   } catch (error) {
     if (error instanceof ServiceError) return error;
     throw error;
   }
 }
+
+const noDocuments: PresentDocuments = new Map();
+
+/** The link of a write at a place among its links; the first carries its ticket. */
+const toCommit = (write: Write, { link, documents }: WriteLink, at: number, target: CollectionRef): PlannedCommit => ({
+  link,
+  ticketId: at === 0 ? write.ticketId : null,
+  operation: write.operation,
+  collection: target.name,
+  namespace: target.namespace ?? `${target.appId}::${target.name}`,
+  userAddress: write.userAddress,
+  target,
+  documents,
+});
 
 const toCommitted = ({ link, operation, target, namespace }: PlannedCommit, ticketId: string): Committed => ({
   ticketId,

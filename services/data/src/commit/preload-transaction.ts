@@ -39,8 +39,10 @@ export function reserveOrdinal(
   { write }: PendingWrite,
   after: bigint,
 ): bigint | undefined {
-  const collection = collections.known(app.number, write.collection);
+  const [name, ...others] = write.collections;
+  const collection = name === undefined ? undefined : collections.known(app.number, name);
   const head = heads.latest(app.number);
+  if (others.length > 0 || write.reads) return undefined;
   if (!collection || !head || hasUniqueIndex(collection)) return undefined;
   const ids = write.ids();
   if (!ids || ids.count < copyFromDocuments || ids.set.size < ids.count) return undefined;

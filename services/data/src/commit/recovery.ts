@@ -5,7 +5,7 @@ import { CommitUnknownError } from '@granary/shared/postgres/transaction';
 import type { CommitContext } from './commit-context';
 import { LockedCommit } from './locked-commit';
 import { UniqueViolationError } from './unique-violation';
-import { settleBatch, type PendingWrite } from './write';
+import { settleBatch, type PendingWrite, type Write } from './write';
 import { bumpCatalogRevision } from '../catalog/app-lock';
 import type { App } from '../catalog/app';
 
@@ -120,8 +120,7 @@ export class Recovery {
 }
 
 function rejectAll(batch: readonly PendingWrite[], error: unknown): void {
-  const reason = toCallerError(error);
-  for (const { reject } of batch) reject(reason);
+  for (const { write, reject } of batch) reject(toCallerError(error, write));
 }
 
 /** Not the fault of a write: the database could not be reached, or was busy with others. */
@@ -131,7 +130,7 @@ const isTemporary = (error: unknown): boolean => isConnectionError(error) || isR
 const mayHaveCommitted = (error: unknown): boolean =>
   error instanceof UniqueViolationError || violatedConstraint(error) === 'commits_ticket_id_key';
 
-function toCallerError(error: unknown): unknown {
-  if (error instanceof UniqueViolationError) return error.toServiceError();
+function toCallerError(error: unknown, write: Write): unknown {
+  if (error instanceof UniqueViolationError) return error.toServiceError(write);
   return error instanceof ServiceError ? error : (fromPostgres(error) ?? error);
 }

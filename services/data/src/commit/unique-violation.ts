@@ -1,6 +1,7 @@
 import { conflict, type ServiceError } from '@granary/shared/errors';
 import { violatedConstraint } from '@granary/shared/postgres/errors';
 import type { RowsByCollection } from './plan';
+import type { Write } from './write';
 import { uniqueIndexNumber } from '../tables/postgres-index';
 import { UNIQUE_VIOLATION } from '../catalog/index-definition';
 
@@ -17,7 +18,7 @@ export function uniqueViolation(error: unknown, rows: RowsByCollection): UniqueV
     const same = documents.filter(({ document }) => document.uniques?.[at] === value);
     // Of two documents of one call with the value, the second is one too many in any case.
     const place = (same[1] ?? same[0])?.place ?? 0;
-    return new UniqueViolationError(uniques[at]!.fields, place, error);
+    return new UniqueViolationError(handle.name, uniques[at]!.fields, place, error);
   }
   return undefined;
 }
@@ -25,6 +26,7 @@ export function uniqueViolation(error: unknown, rows: RowsByCollection): UniqueV
 /** Ends a transaction, so it cannot be the outcome of one write of a batch; alone, its refusal can. */
 export class UniqueViolationError extends Error {
   constructor(
+    readonly collection: string,
     readonly fields: readonly string[],
     readonly place: number,
     cause: unknown,
@@ -32,9 +34,11 @@ export class UniqueViolationError extends Error {
     super('a unique index was violated', { cause });
   }
 
-  toServiceError(): ServiceError {
+  /** `write` is the one that was refused. */
+  toServiceError(write: Pick<Write, 'pathOf'>): ServiceError {
+    const base = write.pathOf?.(this.collection, this.place) ?? `data[${this.place}].`;
     const message = 'must be unique, and another document has the same value';
-    const details = this.fields.map((field) => [`data[${this.place}].${field}`, [message]] as const);
+    const details = this.fields.map((field) => [`${base}${field}`, [message]] as const);
     return conflict(
       UNIQUE_VIOLATION,
       `Another document has the same value of ${this.fields.join(', ')}`,

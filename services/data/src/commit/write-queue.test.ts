@@ -13,7 +13,7 @@ function pending(ticketId: string, bytes: number, key?: string): PendingWrite {
     idempotency,
     sizeClass: sizeClassOf(bytes),
     operation: 'store',
-    collection: 'c',
+    collections: ['c'],
     userAddress: null,
   };
   return { write: write as unknown as Write, resolve: () => {}, reject: () => {} };

@@ -1,5 +1,5 @@
 import { ServiceError } from '@granary/shared/errors';
-import { batchBytesMax, type PendingWrite, type Write } from './write';
+import { batchBytesMax, documentKey, type PendingWrite, type Write } from './write';
 import { sameKey, type IdempotencyKey } from '../catalog/idempotency';
 
 /** A batch closes at so many writes, or at so many bytes. */
@@ -49,22 +49,25 @@ export class WriteQueue {
 
   /**
    * Takes the small writes of the next batch, none when all of them are blocked. A second use of an Idempotency-Key waits
-   * for the batch after the first, so that it finds the answer kept by it.
+   * for the batch after the first, so that it finds the answer kept by it; so does a write that depends on the present
+   * version of a document which the batch changes.
    */
   takeSmall(isBlocked: (write: Write) => boolean): PendingWrite[] {
     const batch: PendingWrite[] = [];
     const left: PendingWrite[] = [];
     const keys: IdempotencyKey[] = [];
+    const changes = new ChangedDocuments(batch);
     let bytes = 0;
     let isClosed = false;
     this.hasBlocked = false;
     for (const pending of this.small) {
       const { bytes: size, idempotency } = pending.write;
       const isRepeated = idempotency !== undefined && keys.some((key) => sameKey(key, idempotency));
+      const isDependent = !isClosed && changes.mayAffect(pending.write);
       isClosed ||= batch.length >= batchWritesMax || (batch.length > 0 && bytes + size > batchBytesMax);
       const blocked = isBlocked(pending.write);
       this.hasBlocked ||= blocked;
-      if (isClosed || isRepeated || blocked) {
+      if (isClosed || isRepeated || isDependent || blocked) {
         left.push(pending);
         continue;
       }
@@ -75,5 +78,28 @@ export class WriteQueue {
     this.small = left;
     this.bytes -= bytes;
     return batch;
+  }
+}
+
+/** The documents that the writes of a growing batch change. */
+class ChangedDocuments {
+  /** How many writes of the batch are in `keys`: they are added only when a write asks. */
+  private added = 0;
+  private readonly keys = new Set<string>();
+
+  constructor(private readonly batch: readonly PendingWrite[]) {}
+
+  /** Whether a write depends on a document that the batch changes, or may change. */
+  mayAffect({ reads }: Write): boolean {
+    if (!reads) return false;
+    for (; this.added < this.batch.length; this.added += 1) {
+      const { write } = this.batch[this.added]!;
+      const ids = write.ids();
+      for (const name of write.collections) {
+        if (!ids) this.keys.add(name);
+        else for (const id of ids.set) this.keys.add(documentKey(name, id));
+      }
+    }
+    return reads.some(({ collection, id }) => this.keys.has(collection) || this.keys.has(documentKey(collection, id)));
   }
 }

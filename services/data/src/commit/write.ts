@@ -4,6 +4,7 @@ import type { PreparedDocument } from '../documents/parser';
 import type { Link } from './hash-chain';
 import type { Head } from './head';
 import type { IdempotencyKey } from '../catalog/idempotency';
+import type { Condition } from '../query/language/filter';
 
 /** A larger write is a bulk: its body is parsed in time slices, and it is a batch of its own. */
 const smallBytesMax = 128 * 1024;
@@ -20,8 +21,47 @@ export function sizeClassOf(bytes: number): SizeClass {
 
 /** One link that a write adds to the chain, with the documents that belong to it. */
 export interface WriteLink {
+  collection: string;
   link: Link;
   documents: readonly PreparedDocument[];
+  /** What each of the documents becomes, where the write knows it. */
+  versions?: readonly NewVersion[];
+}
+
+export interface NewVersion {
+  version: bigint;
+  /** Whether there was no such document before, or a deleted one. */
+  created: boolean;
+}
+
+/** A document whose present version decides what a write does. */
+export interface DocumentRead {
+  collection: string;
+  id: string;
+  /** What `PresentDocument.matches` says about the present version. */
+  condition: Condition | undefined;
+}
+
+/** The latest version of a document, under the lock of the head. */
+export interface PresentDocument {
+  version: bigint;
+  deleted: boolean;
+  body: Buffer;
+  /** Whether the condition of its `DocumentRead` holds; true without one. */
+  matches: boolean;
+}
+
+/** By `documentKey`; a document that does not exist is missing. */
+export type PresentDocuments = ReadonlyMap<string, PresentDocument>;
+
+/** No name holds a slash. */
+export const documentKey = (collection: string, id: string): string => `${collection}/${id}`;
+
+/** What links are planned on besides the head. */
+export interface PlanState {
+  /** As they are now; a collection that is to be created is missing. */
+  collections: ReadonlyMap<string, CollectionRef>;
+  documents: PresentDocuments;
 }
 
 export interface DocumentIds {
@@ -34,19 +74,24 @@ export interface DocumentIds {
 export interface Write {
   readonly ticketId: string;
   readonly operation: 'store' | 'upload';
-  readonly collection: string;
+  /** The collections that its links are in; a write to several has no preload. */
+  readonly collections: readonly string[];
   readonly userAddress: string | null;
   readonly idempotency: IdempotencyKey | undefined;
   /** Size of the rows to be written, or of the request if that is larger. */
   readonly bytes: number;
   readonly sizeClass: SizeClass;
+  /** The documents that its links depend on: they are read under the lock, in a round trip of their own. */
+  readonly reads?: readonly DocumentRead[];
   /** The ids of its documents; undefined while they are not known. */
   ids(): DocumentIds | undefined;
   /**
-   * Its links after `head`, for a collection as it is now (undefined: to be created). Has no other effect: it is called
-   * again when a batch is planned again. Throws a ServiceError to refuse this write alone.
+   * Its links after `head`, one at least. Has no other effect: it is called again when a batch is planned again. Throws
+   * a ServiceError to refuse this write alone.
    */
-  links(collection: CollectionRef | undefined, head: Head): WriteLink[];
+  links(head: Head, state: PlanState): WriteLink[];
+  /** What error messages have before the fields of a document of its links; by default its place in a `/store` body. */
+  pathOf?(collection: string, place: number): string;
 }
 
 /** A commit as its caller gets it: of an upload's two links this is the first, its document is the second. */
@@ -62,6 +107,8 @@ export interface Committed {
   collectionNumber: bigint;
   /** Of a collection that this write created. */
   createdWithAccess?: ReadAccess;
+  /** Its links, where their versions are known: not of a commit that was looked up. */
+  links?: readonly WriteLink[];
 }
 
 /** A write in the queue, with the promise of its caller. */
@@ -83,7 +130,7 @@ export interface BatchResult {
 
 /** Whether two writes have a document in common, or may have. */
 export function conflicts(one: Write, other: Write): boolean {
-  if (one.collection !== other.collection) return false;
+  if (!one.collections.some((name) => other.collections.includes(name))) return false;
   const [fewer, more] = [one.ids(), other.ids()].sort((a, b) => (a?.set.size ?? 0) - (b?.set.size ?? 0));
   if (!fewer || !more) return true;
   for (const id of fewer.set) if (more.set.has(id)) return true;

@@ -1,6 +1,6 @@
 import { ServiceError, invalid, forbidden, type FieldMessages } from '@granary/shared/errors';
 import { newDocumentId } from '@granary/shared/ids';
-import { readDocument, spliceText, type ScannedDocument } from '@granary/shared/json/document';
+import { idRule, isDocumentId, readDocument, spliceText, type ScannedDocument } from '@granary/shared/json/document';
 import { JsonError } from '@granary/shared/json/error';
 import { JsonReader } from '@granary/shared/json/reader';
 import { fromJsonError } from '@granary/shared/json/service-error';
@@ -177,15 +177,39 @@ export function prepareOwnDocument(bytes: Buffer, rules: DocumentRules): Prepare
   }, 'metadata');
 }
 
+/**
+ * Prepares the text of one document that has its id from elsewhere: its own must be the same, or missing. `path` is where
+ * it stands in the request, empty where it is the request. Throws VALIDATION_FAILED, MALFORMED_JSON, SCHEMA_VIOLATION,
+ * DOCUMENT_TOO_LARGE.
+ */
+export function prepareDocumentOf(id: string, bytes: Buffer, rules: DocumentRules, path = ''): PreparedDocument {
+  return refusing(() => {
+    const reader = new JsonReader(bytes, { maxDepth: bodyDepth });
+    const shared = preparing(bytes, rules);
+    const document = readDocument(reader, rules.watch);
+    reader.end();
+    if (!isDocumentId(id)) throw invalid('The id is not valid', { [joinPath(path, 'id')]: [idRule] });
+    if (document.id !== null && document.id !== id) {
+      throw invalid('The id of a document cannot change', {
+        [joinPath(path, 'id')]: ['is another than that of the document'],
+      });
+    }
+    const prepared = prepareDocument(bytes, document, shared, path, id);
+    shared.violations.throwAny();
+    return prepared;
+  }, path);
+}
+
 function prepareDocument(
   bytes: Buffer,
   document: ScannedDocument,
   { rules, keys, violations }: Preparing,
   place: Place,
+  ownId?: string,
 ): PreparedDocument {
   // A soft delete needs no more than an id.
   const defaults = document.deleted ? noDefaults : checkFields(bytes, document, rules, violations, place);
-  const id = document.id ?? newDocumentId();
+  const id = document.id ?? ownId ?? newDocumentId();
   const isWhole = document.idType === 'string' && defaults.length === 0;
   const { start, end } = document;
   const body = isWhole ? bytes.subarray(start, end) : spliceText(bytes, document, { id, defaults });
@@ -231,6 +255,8 @@ function checkFields(
   return defaults;
 }
 
+const joinPath = (base: string, path: string): string => (base === '' || path === '' ? base + path : `${base}.${path}`);
+
 /** Where a document stands: at an index of data, or at a path. */
 type Place = number | string;
 
@@ -241,7 +267,7 @@ class Violations {
   add(place: Place, fieldName: string, message: string): void {
     this.count += 1;
     if (this.count > messagesMax) return;
-    const path = `${typeof place === 'number' ? `data[${place}]` : place}.${fieldName}`;
+    const path = joinPath(typeof place === 'number' ? `data[${place}]` : place, fieldName);
     (this.messages[path] ??= []).push(message);
   }
 
@@ -281,5 +307,5 @@ function toRefusal(error: unknown, base = ''): unknown {
   if (!(error instanceof JsonError)) return error;
   if (error.reason === 'TOO_LARGE')
     return new ServiceError('RESOURCE_EXHAUSTED', 'DOCUMENT_TOO_LARGE', error.message, { cause: error });
-  return fromJsonError(error, 'The request is not valid', base + (error.path ?? ''));
+  return fromJsonError(error, 'The request is not valid', joinPath(base, error.path ?? '') || 'body');
 }

@@ -5,7 +5,14 @@ import type { CollectionRef } from '../catalog/collection';
 import { nextLink } from '../commit/hash-chain';
 import type { Head } from '../commit/head';
 import type { CallCommitter } from '../commit/tracing';
-import { sizeClassOf, type DocumentIds, type SizeClass, type Write, type WriteLink } from '../commit/write';
+import {
+  sizeClassOf,
+  type DocumentIds,
+  type PlanState,
+  type SizeClass,
+  type Write,
+  type WriteLink,
+} from '../commit/write';
 import { readLargeStoreRoot, readStoreRoot } from '../documents/parser';
 import { hasSameRules, prepareAgain, prepareBeforeCommit, writtenBytes, type PreparedBody } from './prepare-body';
 import { appOf, createdCollection, resultsJson } from './write-request';
@@ -31,6 +38,7 @@ export async function storeDocuments(committer: CallCommitter, request: StoreReq
 class StoreWrite implements Write {
   readonly ticketId: string;
   readonly operation = 'store';
+  readonly collections: readonly string[];
   readonly userAddress: string | null;
   readonly idempotency: IdempotencyKey | undefined;
   readonly bytes: number;
@@ -41,10 +49,11 @@ class StoreWrite implements Write {
   /** `prepared` is undefined when the documents did not fit the schema that was known. */
   constructor(
     request: StoreRequest,
-    readonly collection: string,
+    private readonly collection: string,
     private prepared: PreparedBody | undefined,
   ) {
     this.ticketId = request.ticketId;
+    this.collections = [collection];
     this.userAddress = request.userAddress ?? null;
     this.idempotency = toIdempotencyKey(request.idempotency);
     this.body = request.body;
@@ -58,9 +67,10 @@ class StoreWrite implements Write {
     return (this.knownIds ??= { set: new Set(ids), count: ids.length });
   }
 
-  links(collection: CollectionRef | undefined, head: Head): WriteLink[] {
-    const { documents, content } = this.preparedFor(collection);
-    return [{ link: nextLink(head, content), documents }];
+  links(head: Head, { collections }: PlanState): WriteLink[] {
+    const { collection } = this;
+    const { documents, content } = this.preparedFor(collections.get(collection));
+    return [{ collection, link: nextLink(head, content), documents }];
   }
 
   private preparedFor(collection: CollectionRef | undefined): PreparedBody {

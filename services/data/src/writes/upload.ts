@@ -3,12 +3,18 @@ import type { CommitUploadRequest } from '@granary/shared/gen/granary/data/v1/Co
 import type { CommitUploadResponse } from '@granary/shared/gen/granary/data/v1/CommitUploadResponse';
 import { readJson, toText, type JsonValue } from '@granary/shared/json/value';
 import { nameRule } from '@granary/shared/names';
-import type { CollectionRef } from '../catalog/collection';
 import { isName } from '../catalog/names';
 import { linkContent, nextLink } from '../commit/hash-chain';
 import type { Head } from '../commit/head';
 import type { CallCommitter } from '../commit/tracing';
-import { sizeClassOf, type DocumentIds, type SizeClass, type Write, type WriteLink } from '../commit/write';
+import {
+  sizeClassOf,
+  type DocumentIds,
+  type PlanState,
+  type SizeClass,
+  type Write,
+  type WriteLink,
+} from '../commit/write';
 import { prepareOwnDocument, refusing } from '../documents/parser';
 import { rulesOf } from '../documents/rules';
 import { toEntry } from './prepare-body';
@@ -53,7 +59,7 @@ export async function commitUpload(
 class UploadWrite implements Write {
   readonly ticketId: string;
   readonly operation = 'upload';
-  readonly collection: string;
+  readonly collections: readonly string[];
   readonly userAddress = null;
   readonly idempotency: IdempotencyKey | undefined;
   readonly bytes: number;
@@ -64,7 +70,7 @@ class UploadWrite implements Write {
     private readonly custom: Map<string, JsonValue>,
   ) {
     this.ticketId = request.ticketId;
-    this.collection = request.collection;
+    this.collections = [request.collection];
     this.idempotency = toIdempotencyKey(request.idempotency);
     this.bytes = request.metadata.length;
     this.sizeClass = sizeClassOf(this.bytes);
@@ -74,16 +80,16 @@ class UploadWrite implements Write {
     return { set: new Set([this.request.blobId]), count: 1 };
   }
 
-  links(collection: CollectionRef | undefined, head: Head): WriteLink[] {
-    const { blobId, sha256 } = this.request;
+  links(head: Head, { collections }: PlanState): WriteLink[] {
+    const { blobId, sha256, collection } = this.request;
     const bytes = { id: blobId, sha256: Buffer.from(sha256, 'hex') };
-    const upload = nextLink(head, linkContent(this.collection, [bytes]));
+    const upload = nextLink(head, linkContent(collection, [bytes]));
     const text = metadataText(this.request, upload.hash.toString('hex'), upload.height, this.custom);
-    const document = prepareOwnDocument(Buffer.from(text), rulesOf(collection));
-    const metadata = nextLink(upload, linkContent(this.collection, [toEntry(document)]));
+    const document = prepareOwnDocument(Buffer.from(text), rulesOf(collections.get(collection)));
+    const metadata = nextLink(upload, linkContent(collection, [toEntry(document)]));
     return [
-      { link: upload, documents: [] },
-      { link: metadata, documents: [document] },
+      { collection, link: upload, documents: [] },
+      { collection, link: metadata, documents: [document] },
     ];
   }
 }

@@ -31,7 +31,7 @@ const repeatable: Record<ServiceName, readonly string[]> = {
   data: [
     ...['getApplication', 'listApplications', 'verifyKey', 'listKeys'],
     ...['getCollection', 'listCollections', 'getAppStats', 'getCollectionStats', 'validateDocuments'],
-    ...['store', 'listDocuments', 'readCollection'],
+    ...['store', 'getDocument', 'changeDocument', 'listDocuments', 'readCollection'],
     ...['createIndex', 'listIndexes', 'getIndex', 'rebuildIndex'],
     ...['createView', 'listViews', 'getView', 'refreshView', 'readView'],
     ...['listQueries', 'getQuery', 'runQuery', 'getSkills', 'getOpenapi'],
@@ -44,7 +44,7 @@ const repeatable: Record<ServiceName, readonly string[]> = {
 
 /** What is asked often and is small: over the wire these calls travel together. All of them are repeatable. */
 const multiplexed: Partial<Record<ServiceName, readonly string[]>> = {
-  data: ['verifyKey', 'getCollection', 'store', 'listDocuments', 'readCollection', 'readView', 'runQuery'],
+  data: ['verifyKey', 'getCollection', 'store', 'getDocument', 'changeDocument', 'listDocuments', 'readCollection', 'readView', 'runQuery'],
   tasks: ['getTask'],
 };
 

@@ -46,7 +46,7 @@ export function sendAnswer(
     encoding = compression.encodingFor(request.headers['accept-encoding']);
     if (encoding !== undefined && headers['ETag'] !== undefined) headers['ETag'] = etagOf(headers['ETag'], encoding);
   }
-  if (headers['ETag'] !== undefined && isNotModified(request, answer, headers['ETag'])) {
+  if (answer.status === 304 || (headers['ETag'] !== undefined && isNotModified(request, answer, headers['ETag']))) {
     for (const name of bodyHeaders) delete headers[name];
     writeHead(response, 304, headers);
     response.end();

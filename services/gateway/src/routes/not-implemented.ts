@@ -2,7 +2,6 @@ import { notImplemented } from '@granary/shared/errors';
 import type { Access, Permission } from '../pipeline/access';
 import { route, type Method, type Route } from '../pipeline/route';
 
-const documentPath = '/apps/{app_id}/collections/{collection}/documents/{document_id}';
 const rootFirst = ['', '/api'];
 const apiFirst = ['/api', ''];
 
@@ -40,12 +39,7 @@ export const plannedRoutes = [
   planned('POST', '/apps/{app_id}/payout/trigger', 'triggerPayout', 'Starting a payout', 'Admin'),
   planned('PATCH', '/apps/{app_id}/collections/{collection}/sharding', 'setSharding', 'Sharding', 'Admin'),
   planned('POST', '/apps/{app_id}/collections/{collection}/explain', 'explainQuery', 'Explaining a query', 'Read'),
-  planned('GET', documentPath, 'getDocument', 'Reading one document', 'Read'),
-  planned('PUT', documentPath, 'putDocument', 'Writing one document', 'Write'),
-  planned('PATCH', documentPath, 'patchDocument', 'Changing one document', 'Write'),
-  planned('DELETE', documentPath, 'deleteDocument', 'Deleting one document', 'Write'),
   planned('GET', '/apps/{app_id}/commits', 'listCommits', 'The list of commits', 'Read'),
   planned('GET', '/apps/{app_id}/commits/{height}/proof', 'getProof', 'The proof of a commit', 'Read'),
-  planned('POST', '/apps/{app_id}/batch', 'batch', 'A batch', 'Write'),
   planned('POST', '/apps/{app_id}/relations', 'createRelation', 'Relations', 'Admin'),
 ];

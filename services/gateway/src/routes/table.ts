@@ -2,6 +2,7 @@ import type { Route } from '../pipeline/route';
 import { appOpenapiRoutes } from './app-openapi';
 import { applicationRoutes } from './applications';
 import { authzRoutes } from './authz';
+import { batchRoutes } from './batch';
 import { blobRoutes } from './blobs';
 import { collectionRoutes } from './collections';
 import { documentRoutes } from './documents';
@@ -11,6 +12,7 @@ import { keyRoutes } from './keys';
 import { plannedRoutes } from './not-implemented';
 import { paymentRoutes } from './payments';
 import { queryRoutes } from './queries';
+import { singleDocumentRoutes } from './single-documents';
 import { skillsRoutes } from './skills';
 import { taskRoutes } from './tasks';
 import { viewRoutes } from './views';
@@ -22,6 +24,8 @@ import { walletRoutes } from './wallet';
  */
 export const routes: readonly Route[] = [
   ...documentRoutes,
+  ...singleDocumentRoutes,
+  ...batchRoutes,
   ...taskRoutes,
   ...healthRoutes,
   ...plannedRoutes,

@@ -172,14 +172,17 @@ function idOf(reader: JsonReader, type: JsonType, extent: Extent): string | null
   if (type === 'null') return null;
   if (type === 'number') return textAt(reader.bytes, extent);
   const id = stringAt(reader.bytes, extent);
-  // A code point takes up to two units, so only ids between the two bounds have to be counted.
-  const tooLong =
-    id.length > documentIdLengthMax &&
-    (id.length > 2 * documentIdLengthMax || Array.from(id).length > documentIdLengthMax);
-  if (id === '' || tooLong) {
-    reader.fail('INVALID_ID', `The id of a document must have 1 to ${documentIdLengthMax} characters`);
-  }
+  if (!isDocumentId(id)) reader.fail('INVALID_ID', `The id of a document ${idRule}`);
   return id;
+}
+
+export const idRule = `must have 1 to ${documentIdLengthMax} characters`;
+
+/** Whether a text that can be stored may be the id of a document. */
+export function isDocumentId(text: string): boolean {
+  if (text.length <= documentIdLengthMax) return text !== '';
+  // A code point takes up to two units, so only ids between the two bounds have to be counted.
+  return text.length <= 2 * documentIdLengthMax && Array.from(text).length <= documentIdLengthMax;
 }
 
 /** The text of a value as written. */

@@ -1,0 +1,143 @@
+import { invalid, type FieldMessages } from '@granary/shared/errors';
+import { newDocumentId } from '@granary/shared/ids';
+import { readDocument, compileWatch } from '@granary/shared/json/document';
+import { JsonReader } from '@granary/shared/json/reader';
+import { nameRule } from '@granary/shared/names';
+import { isName } from '../catalog/names';
+import { refusing } from '../documents/parser';
+import { parseFind, type Condition } from '../query/language/filter';
+import { readJsonText } from '../query/language/paging';
+import type { DocumentChange } from './document-change';
+
+export const operationsMax = 1_000;
+/** Levels around the documents of a batch: its own object, the array, the operation. */
+const bodyDepth = 67;
+
+const kinds = { create: 'create', update: 'merge', delete: 'delete' } as const;
+const watchNothing = compileWatch([]);
+
+export interface Batch {
+  changes: readonly DocumentChange[];
+  atomic: boolean;
+}
+
+/**
+ * The body of a batch, `{"operations": [{operation, collection, data, conditions?}], "atomic"?}`. Operations on one
+ * document twice are refused in an atomic batch. Throws MALFORMED_JSON, VALIDATION_FAILED, LIMIT_EXCEEDED, INVALID_QUERY.
+ */
+export function parseBatch(body: Buffer): Batch {
+  return refusing(() => {
+    const reader = new JsonReader(body, { maxDepth: bodyDepth });
+    if (reader.peekType() !== 'object')
+      throw invalid('The body must be a JSON object', { body: ['must be an object'] });
+    const batch = readBatch(reader);
+    reader.end();
+    if (batch.atomic) refuseRepeated(batch.changes);
+    return batch;
+  });
+}
+
+function readBatch(reader: JsonReader): Batch {
+  let changes: DocumentChange[] | undefined;
+  let atomic = false;
+  reader.enterObject();
+  while (reader.nextMember()) {
+    const key = reader.key();
+    if (key === 'operations') changes = readOperations(reader);
+    else if (key !== 'atomic') throw wrong(key, 'is not a known field');
+    else if (reader.peekType() === 'boolean') atomic = reader.readBoolean();
+    else throw wrong('atomic', 'must be true or false');
+  }
+  if (!changes) throw wrong('operations', 'is required and missing');
+  if (changes.length === 0) throw wrong('operations', 'must not be empty');
+  return { changes, atomic };
+}
+
+function readOperations(reader: JsonReader): DocumentChange[] {
+  if (reader.peekType() !== 'array') throw wrong('operations', 'must be an array');
+  const changes: DocumentChange[] = [];
+  reader.enterArray();
+  while (reader.nextElement()) {
+    if (changes.length >= operationsMax) {
+      const message = `may have at most ${operationsMax} elements`;
+      throw invalid('Too many operations in one batch', { operations: [message] }, 'LIMIT_EXCEEDED');
+    }
+    changes.push(readOperation(reader, `operations[${changes.length}]`));
+  }
+  return changes;
+}
+
+/** The members of an operation as they stand in the body. */
+interface OperationMembers {
+  operation?: string;
+  collection?: string;
+  data?: { id: string | null; text: Buffer };
+  conditions?: Condition;
+}
+
+function readOperation(reader: JsonReader, path: string): DocumentChange {
+  if (reader.peekType() !== 'object') throw wrong(path, 'must be an object');
+  const members: OperationMembers = {};
+  reader.enterObject();
+  while (reader.nextMember()) readMember(reader, members, path);
+  return toChange(members, path);
+}
+
+function readMember(reader: JsonReader, members: OperationMembers, path: string): void {
+  const key = reader.key();
+  const at = `${path}.${key}`;
+  switch (key) {
+    case 'operation':
+    case 'collection':
+      if (reader.peekType() !== 'string') throw wrong(at, 'must be a string');
+      members[key] = reader.readString();
+      break;
+    case 'data': {
+      if (reader.peekType() !== 'object') throw wrong(at, 'must be an object');
+      const { start, end, id } = readDocument(reader, watchNothing);
+      members.data = { id, text: reader.bytes.subarray(start, end) };
+      break;
+    }
+    case 'conditions': {
+      const start = reader.skipValue();
+      members.conditions = parseFind(readJsonText(reader.bytes.subarray(start, reader.position), at), at);
+      break;
+    }
+    default:
+      throw wrong(at, 'is not a known field');
+  }
+}
+
+function toChange({ operation, collection, data, conditions }: OperationMembers, path: string): DocumentChange {
+  const problems: FieldMessages = {};
+  if (!isKind(operation)) problems[`${path}.operation`] = ['must be create, update or delete'];
+  if (!isName(collection ?? '')) problems[`${path}.collection`] = [nameRule];
+  if (!data) problems[`${path}.data`] = ['is required and missing'];
+  else if (data.id === null && operation !== 'create') problems[`${path}.data.id`] = ['is required and missing'];
+  if (!isKind(operation) || !data || Object.keys(problems).length > 0) {
+    throw invalid('The request is not valid', problems);
+  }
+  return {
+    collection: collection!,
+    id: data.id ?? newDocumentId(),
+    kind: kinds[operation],
+    body: data.text,
+    condition: conditions,
+    path: `${path}.data`,
+  };
+}
+
+const isKind = (operation: string | undefined): operation is keyof typeof kinds =>
+  operation !== undefined && Object.hasOwn(kinds, operation);
+
+function refuseRepeated(changes: readonly DocumentChange[]): void {
+  const seen = new Set<string>();
+  for (const { collection, id, path } of changes) {
+    const key = `${collection}/${id}`;
+    if (seen.has(key))
+      throw wrong(`${path}.id`, 'is that of an earlier operation: an atomic batch changes each document once');
+    seen.add(key);
+  }
+}
+
+const wrong = (path: string, message: string): Error => invalid('The request is not valid', { [path]: [message] });

@@ -1,0 +1,85 @@
+import { ServiceError } from '@granary/shared/errors';
+import type { BatchRequest } from '@granary/shared/gen/granary/data/v1/BatchRequest';
+import type { BatchResponse } from '@granary/shared/gen/granary/data/v1/BatchResponse';
+import type { OperationResult } from '@granary/shared/gen/granary/data/v1/OperationResult';
+import { newTicket } from '@granary/shared/ids';
+import type { Pool } from '@granary/shared/postgres/pool';
+import type { App } from '../catalog/app';
+import { toIdempotencyKey, type IdempotencyKey } from '../catalog/idempotency';
+import type { CallCommitter } from '../commit/tracing';
+import { parseBatch } from './batch-request';
+import { ChangeWrite } from './change-write';
+import type { DocumentChange } from './document-change';
+import { storedVersions, type StoredVersion } from './stored-version';
+import { appOf } from './write-request';
+
+/**
+ * Runs the operations of a batch: all in one transaction where it is atomic, else each by itself, with a result of its
+ * own. Throws what is wrong with the request, and the refusal of an atomic batch.
+ */
+export async function runBatch(committer: CallCommitter, pool: Pool, request: BatchRequest): Promise<BatchResponse> {
+  const { changes, atomic } = parseBatch(request.body);
+  const run = new BatchRun(committer, pool, appOf(request));
+  const key = toIdempotencyKey(request.idempotency);
+  if (atomic) {
+    const { ticketId, versions } = await run.commit(request.ticketId, key, changes);
+    return { results: versions.map(toResult), replayed: ticketId !== request.ticketId };
+  }
+  const replays: boolean[] = [];
+  const results = await Promise.all(
+    changes.map(async (change, at) => {
+      const ticketId = newTicket('c', run.app.number);
+      try {
+        const committed = await run.commit(ticketId, keyOfOperation(key, at), [change]);
+        replays.push(committed.ticketId !== ticketId);
+        return toResult(committed.versions[0]!);
+      } catch (error) {
+        return refused(change.id, error);
+      }
+    }),
+  );
+  return { results, replayed: replays.length > 0 && replays.every(Boolean) };
+}
+
+class BatchRun {
+  constructor(
+    private readonly committer: CallCommitter,
+    private readonly pool: Pool,
+    readonly app: App,
+  ) {}
+
+  /** Commits changes together. Throws their refusal. */
+  async commit(
+    ticketId: string,
+    key: IdempotencyKey | undefined,
+    changes: readonly DocumentChange[],
+  ): Promise<{ ticketId: string; versions: StoredVersion[] }> {
+    const { committer, pool, app } = this;
+    const committed = await committer.submit(app, new ChangeWrite(ticketId, key, changes));
+    const versions = await storedVersions(pool, committer.collections, app, committed, changes);
+    return { ticketId: committed.ticketId, versions };
+  }
+}
+
+/** The key of one operation: each of them is kept by itself, so that a repeated batch completes what is missing. */
+const keyOfOperation = (key: IdempotencyKey | undefined, at: number): IdempotencyKey | undefined =>
+  key && { ...key, path: `${key.path}#${at}` };
+
+const toResult = ({ id, version, height, hash, created, deleted }: StoredVersion): OperationResult => ({
+  id,
+  version: version.toString(),
+  height: height.toString(),
+  hash: hash.toString('hex'),
+  created,
+  deleted,
+});
+
+const nothingStored = { version: '0', height: '0', hash: '', created: false, deleted: false };
+
+/** Throws an error that is no refusal. */
+function refused(id: string, error: unknown): OperationResult {
+  if (!(error instanceof ServiceError)) throw error;
+  const { code: status, reason, message, details } = error;
+  const detailsJson = Buffer.from(JSON.stringify(details));
+  return { ...nothingStored, id, error: { status, reason, message, detailsJson } };
+}

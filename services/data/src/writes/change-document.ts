@@ -1,0 +1,41 @@
+import { invalid } from '@granary/shared/errors';
+import type { ChangeDocumentRequest } from '@granary/shared/gen/granary/data/v1/ChangeDocumentRequest';
+import type { ChangeDocumentResponse } from '@granary/shared/gen/granary/data/v1/ChangeDocumentResponse';
+import type { Versions } from '@granary/shared/gen/granary/data/v1/Versions';
+import type { Pool } from '@granary/shared/postgres/pool';
+import { toIdempotencyKey } from '../catalog/idempotency';
+import type { CallCommitter } from '../commit/tracing';
+import { ChangeWrite } from './change-write';
+import type { DocumentChange, VersionMatch } from './document-change';
+import { storedVersions } from './stored-version';
+import { appOf, createdCollection } from './write-request';
+
+/**
+ * Changes one document. Throws what storing it throws, COLLECTION_NOT_FOUND, DOCUMENT_NOT_FOUND, PRECONDITION_FAILED.
+ */
+export async function changeDocument(
+  committer: CallCommitter,
+  pool: Pool,
+  request: ChangeDocumentRequest,
+): Promise<ChangeDocumentResponse> {
+  const app = appOf(request);
+  const change = toChange(request);
+  const write = new ChangeWrite(request.ticketId, toIdempotencyKey(request.idempotency), [change]);
+  const committed = await committer.submit(app, write);
+  const [stored] = await storedVersions(pool, committer.collections, app, committed, [change]);
+  return {
+    ticketId: committed.ticketId,
+    version: stored!.version.toString(),
+    json: stored!.json,
+    created: stored!.created,
+    ...createdCollection(committed),
+  };
+}
+
+function toChange({ collection, id, change, body, ifMatch, ifNoneMatch }: ChangeDocumentRequest): DocumentChange {
+  if (change !== 'put' && change !== 'merge' && change !== 'delete') throw invalid('There is no such change');
+  return { collection, id, kind: change, body, ifMatch: toMatch(ifMatch), ifNoneMatch: toMatch(ifNoneMatch), path: '' };
+}
+
+const toMatch = (versions: Versions | null | undefined): VersionMatch | undefined =>
+  versions ? { any: versions.any, numbers: versions.numbers.map(BigInt) } : undefined;

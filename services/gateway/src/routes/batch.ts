@@ -1,0 +1,125 @@
+import { z } from 'zod';
+import type { OperationResult } from '@granary/shared/gen/granary/data/v1/OperationResult';
+import type { OperationError } from '@granary/shared/gen/granary/data/v1/OperationError';
+import { ServiceError, type ErrorDetails, type StatusName } from '@granary/shared/errors';
+import { newTicket } from '@granary/shared/ids';
+import { internalProblem, problemOf } from '../errors/problem';
+import { json } from '../http/answer';
+import { idempotency, idempotencyHeader, replayedHeader } from '../pipeline/idempotency';
+import { bodyLimits, route } from '../pipeline/route';
+import { findSchema, objectSchema } from '../validation/schemas';
+import { namePattern } from '@granary/shared/names';
+
+const operationSchema = z.strictObject({
+  operation: z
+    .enum(['create', 'update', 'delete'])
+    .describe('`update` merges `data` into the document (RFC 7396); `delete` marks it as deleted'),
+  collection: z.string().regex(namePattern).describe('Name of the collection'),
+  data: objectSchema.describe('A document; `id` is needed, but for `create`, which makes one'),
+  conditions: findSchema.optional().describe('A filter that the present version must match, else 412'),
+});
+
+const batchSchema = z.strictObject({
+  operations: z.array(operationSchema).min(1).max(1_000).describe('What to do, in this order for each document'),
+  atomic: z
+    .boolean()
+    .optional()
+    .describe('True: all of them in one transaction, or none. By default each has a result of its own'),
+});
+
+const resultSchema = z.object({
+  status: z.int().describe('As the HTTP status of the operation alone: 200, 201, or that of its error'),
+  id: z.string().describe('Id of the document'),
+  version: z.int().optional().describe('Its new version'),
+  celestia_height: z.int().optional().describe('Height of the commit'),
+  blob_id: z.string().optional().describe('Hash of the commit'),
+  error: z.string().optional().describe('Why it was refused, as in the errors of requests, with `code` and `details`'),
+  code: z.string().optional(),
+  details: objectSchema.optional(),
+});
+
+const batchAnswer = z.object({
+  results: z.array(resultSchema).describe('One for each operation, in their order'),
+  succeeded: z.int().describe('Operations that changed something'),
+  failed: z.int().describe('Operations that were refused'),
+});
+
+export const batchRoutes = [
+  route({
+    method: 'POST',
+    path: '/apps/{app_id}/batch',
+    id: 'batch',
+    summary: 'Create, update and delete documents in one request',
+    description:
+      'Each operation is a commit of its own and is refused alone. With `atomic` all of them are one transaction: the ' +
+      'error of the first that is refused is that of the request, and nothing was changed.',
+    tag: 'Documents',
+    auth: { kind: 'app', permission: 'Write' },
+    headers: idempotencyHeader,
+    body: {
+      kind: 'raw',
+      content: {
+        'application/json': {
+          schema: batchSchema,
+          example: {
+            operations: [
+              { operation: 'update', collection: 'notes', data: { id: 'first', stars: 4 }, conditions: { stars: 5 } },
+              { operation: 'create', collection: 'notes', data: { text: 'Bye' } },
+            ],
+            atomic: true,
+          },
+        },
+      },
+      limitBytes: bodyLimits.documentsBytes,
+    },
+    responses: {
+      200: {
+        description: 'The results',
+        schema: batchAnswer,
+        example: {
+          results: [{ status: 200, id: 'first', version: 2, celestia_height: 7, blob_id: '9f86d081…' }],
+          succeeded: 1,
+          failed: 0,
+        },
+      },
+      400: { description: 'Malformed or invalid', codes: ['INVALID_QUERY', 'LIMIT_EXCEEDED'] },
+      404: { description: 'Atomic: no such document', codes: ['COLLECTION_NOT_FOUND', 'DOCUMENT_NOT_FOUND'] },
+      409: {
+        description: 'Atomic: there is such a document already, or a unique value is taken',
+        codes: ['ALREADY_EXISTS', 'UNIQUE_VIOLATION', 'REQUEST_IN_PROGRESS'],
+      },
+      412: { description: 'Atomic: a document does not meet the conditions', codes: ['PRECONDITION_FAILED'] },
+      413: { description: 'The body or a document is too large', codes: ['DOCUMENT_TOO_LARGE'] },
+      422: {
+        description: 'Atomic: a document violates the schema; or the Idempotency-Key was used for other content',
+        codes: ['SCHEMA_VIOLATION', 'IDEMPOTENCY_KEY_REUSED'],
+      },
+    },
+    handle: async ({ clients }, request) => {
+      const { caller, body, call } = request;
+      const { appId, appNumber } = caller;
+      const ticketId = newTicket('c', BigInt(appNumber));
+      const { results, replayed } = await clients.data.batch(
+        { appId, appNumber, ticketId, body, idempotency: idempotency(request, body) },
+        call,
+      );
+      const failed = results.filter(({ error }) => error).length;
+      const answer = { results: results.map(resultOf), succeeded: results.length - failed, failed };
+      return json(200, answer, replayedHeader(replayed));
+    },
+  }),
+];
+
+function resultOf({ id, version, height, hash, created, error }: OperationResult): z.input<typeof resultSchema> {
+  if (!error) {
+    const status = created ? 201 : 200;
+    return { status, id, version: Number(version), celestia_height: Number(height), blob_id: hash };
+  }
+  const { status, code, message, details } = problemOf(toServiceError(error)) ?? internalProblem;
+  return { status, id, error: message, code, details };
+}
+
+const toServiceError = ({ status, reason, message, detailsJson }: OperationError): ServiceError =>
+  new ServiceError(status as StatusName, reason, message, {
+    details: JSON.parse(detailsJson.toString()) as ErrorDetails,
+  });

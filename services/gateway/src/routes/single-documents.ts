@@ -1,0 +1,196 @@
+import { z } from 'zod';
+import { newTicket } from '@granary/shared/ids';
+import type { ChangeDocumentResponse } from '@granary/shared/gen/granary/data/v1/ChangeDocumentResponse';
+import { jsonBytes, type Answer } from '../http/answer';
+import type { AppCaller } from '../pipeline/access';
+import { idempotency, idempotencyHeader, replayedHeader } from '../pipeline/idempotency';
+import { route, type RouteRequest } from '../pipeline/route';
+import type { GatewayContext } from '../pipeline/gateway-context';
+import { etagOfVersion, ifMatch, ifNoneMatch } from '../pipeline/versions';
+import { objectSchema } from '../validation/schemas';
+
+const path = '/apps/{app_id}/collections/{collection}/documents/{document_id}';
+/** Bytes of a body: those of a document, with white space. */
+const limitBytes = 2 * 1024 * 1024;
+const etagHeader = { ETag: 'The version of the document in quotes' };
+const example = { id: 'first', text: 'Hello', stars: 5 };
+const documentSchema = objectSchema.describe('The document as it is stored');
+
+const matchHeader = {
+  'If-Match': { description: 'ETags, or `*`: 412 when the document is in none of these versions', example: '"3"' },
+};
+const conditionHeaders = {
+  ...matchHeader,
+  'If-None-Match': { description: '`*`: 412 when there is such a document. ETags: 412 when it is in one of them' },
+};
+
+const notFound = {
+  description: 'There is no such document, or it is deleted',
+  codes: ['COLLECTION_NOT_FOUND', 'DOCUMENT_NOT_FOUND'],
+} as const;
+const refusals = {
+  409: { description: 'A unique value is taken', codes: ['UNIQUE_VIOLATION', 'REQUEST_IN_PROGRESS'] },
+  412: { description: 'The document is in another version', codes: ['PRECONDITION_FAILED'] },
+  413: { description: 'The document is too large', codes: ['DOCUMENT_TOO_LARGE'] },
+  422: {
+    description: 'The document violates the schema, or the Idempotency-Key was used for other content',
+    codes: ['SCHEMA_VIOLATION', 'IDEMPOTENCY_KEY_REUSED'],
+  },
+} as const;
+
+const deletedSchema = z.object({
+  id: z.string().describe('Id of the document'),
+  version: z.int().describe('The version that marks it as deleted'),
+  deleted: z.literal(true),
+});
+
+export const singleDocumentRoutes = [
+  route({
+    method: 'GET',
+    path,
+    id: 'getDocument',
+    summary: 'Read one document',
+    description: 'Its latest version, byte for byte as it is stored.',
+    tag: 'Documents',
+    auth: { kind: 'app', permission: 'Read' },
+    headers: { 'If-None-Match': { description: 'ETags, or `*`: 304 when the document is in one of these versions' } },
+    responses: {
+      200: { description: 'The document', schema: documentSchema, example, headers: etagHeader },
+      304: { description: 'The document is in a version that `If-None-Match` names' },
+      404: notFound,
+    },
+    handle: async ({ clients }, request) => {
+      const { app_id: appId, collection, document_id: id } = request.path;
+      const found = await clients.data.getDocument(
+        { appId, collection, id, ifNoneMatch: ifNoneMatch(request) ?? null },
+        request.call,
+      );
+      const headers = { ETag: etagOfVersion(found.version) };
+      return found.json.length === 0 ? { status: 304, body: undefined, headers } : jsonBytes(200, found.json, headers);
+    },
+  }),
+  route({
+    method: 'PUT',
+    path,
+    id: 'putDocument',
+    summary: 'Write one document',
+    description:
+      'The body becomes the document, or its new version; the older one is kept as history. `id` may be left out of it. ' +
+      'A collection that does not exist is created.',
+    tag: 'Documents',
+    auth: { kind: 'app', permission: 'Write' },
+    headers: { ...idempotencyHeader, ...conditionHeaders },
+    body: {
+      kind: 'raw',
+      content: { 'application/json': { schema: objectSchema.describe('The document'), example } },
+      limitBytes,
+    },
+    responses: {
+      200: { description: 'A new version', schema: documentSchema, example, headers: etagHeader },
+      201: { description: 'A new document', schema: documentSchema, example, headers: etagHeader },
+      ...refusals,
+    },
+    handle: async (context, request) => {
+      const changed = await change(context, request, 'put', request.body);
+      const { app_id: appId, collection, document_id: id } = request.path;
+      const location = `/api/apps/${appId}/collections/${collection}/documents/${encodeURIComponent(id)}`;
+      const headers = { ...headersOf(changed), ...(changed.created ? { Location: location } : {}) };
+      return jsonBytes(changed.created ? 201 : 200, changed.json, headers);
+    },
+  }),
+  route({
+    method: 'PATCH',
+    path,
+    id: 'patchDocument',
+    summary: 'Change one document',
+    description:
+      'The body is a JSON merge patch (RFC 7396): its members replace those of the document, null removes one, objects ' +
+      'are merged. Members that it does not name keep their text.',
+    tag: 'Documents',
+    auth: { kind: 'app', permission: 'Write' },
+    headers: { ...idempotencyHeader, ...conditionHeaders },
+    body: {
+      kind: 'raw',
+      content: {
+        'application/merge-patch+json': { schema: objectSchema.describe('The merge patch'), example: { stars: 4 } },
+        'application/json': { schema: objectSchema.describe('The merge patch'), example: { stars: 4 } },
+      },
+      limitBytes,
+    },
+    responses: {
+      200: { description: 'The new version', schema: documentSchema, example, headers: etagHeader },
+      404: notFound,
+      ...refusals,
+    },
+    handle: async (context, request) => {
+      const changed = await change(context, request, 'merge', request.body);
+      return jsonBytes(200, changed.json, headersOf(changed));
+    },
+  }),
+  route({
+    method: 'DELETE',
+    path,
+    id: 'deleteDocument',
+    summary: 'Delete one document',
+    description:
+      'Marks the document as deleted in a new version: reads leave it out, but for `/list`, and its history is kept.',
+    tag: 'Documents',
+    auth: { kind: 'app', permission: 'Write' },
+    headers: { ...idempotencyHeader, ...matchHeader },
+    responses: {
+      200: {
+        description: 'It is deleted',
+        schema: deletedSchema,
+        example: { id: 'first', version: 2, deleted: true },
+        headers: etagHeader,
+      },
+      404: notFound,
+      409: { description: 'The same request is still running', codes: ['REQUEST_IN_PROGRESS'] },
+      412: refusals[412],
+      422: { description: 'The Idempotency-Key was used for other content', codes: ['IDEMPOTENCY_KEY_REUSED'] },
+    },
+    handle: async (context, request) => {
+      const changed = await change(context, request, 'delete', Buffer.alloc(0));
+      const text = `{"id":${JSON.stringify(request.path.document_id)},"version":${changed.version},"deleted":true}`;
+      return jsonBytes(200, Buffer.from(text), headersOf(changed));
+    },
+  }),
+];
+
+interface Changed extends ChangeDocumentResponse {
+  isReplayed: boolean;
+}
+
+async function change(
+  { clients }: GatewayContext,
+  request: RouteRequest<'app_id' | 'collection' | 'document_id', AppCaller>,
+  kind: 'put' | 'merge' | 'delete',
+  body: Buffer,
+): Promise<Changed> {
+  const { caller, call } = request;
+  const { collection, document_id: id } = request.path;
+  const ticketId = newTicket('c', BigInt(caller.appNumber));
+  const conditions = { ifMatch: ifMatch(request) ?? null, ifNoneMatch: ifNoneMatch(request) ?? null };
+  // Of a repeated request the conditions hold no more, but they are part of what was asked.
+  const content = Buffer.concat([Buffer.from(JSON.stringify(conditions)), body]);
+  const changed = await clients.data.changeDocument(
+    {
+      ...conditions,
+      appId: caller.appId,
+      appNumber: caller.appNumber,
+      ticketId,
+      collection,
+      id,
+      change: kind,
+      body,
+      idempotency: idempotency(request, content),
+    },
+    call,
+  );
+  return { ...changed, isReplayed: changed.ticketId !== ticketId };
+}
+
+const headersOf = ({ version, isReplayed }: Changed): Answer['headers'] => ({
+  ETag: etagOfVersion(version),
+  ...replayedHeader(isReplayed),
+});
