@@ -195,7 +195,7 @@ function checkBody({ operationId, requestBody }: Operation, words: readonly stri
     return;
   }
   expect(optionsOf(words, '-H')).toContain(`Content-Type: ${type}`);
-  const value: unknown = type === 'application/json' ? JSON.parse(body!) : body;
+  const value: unknown = /[/+]json$/.test(type!) ? JSON.parse(body!) : body;
   expect([operationId, schema!.safeParse(value).error]).toEqual([operationId, undefined]);
 }
 

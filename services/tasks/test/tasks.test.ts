@@ -261,13 +261,12 @@ describe.each(['in one process', 'over gRPC'] as const)('tasks, %s', (transport)
     await publish(steady, 'job.failed', { status: 'Failed', error: 'too late', at: at(3) });
     await publish(steady, 'job.renamed', { status: 'of a later release' });
     await publish(broken, 'job.created', { status: 'Vanished', at: at(1) });
-    const health = await eventuallyHolds(tasks.health, (seen) => seen.status === 'DEGRADED');
-    expect(health.parts).toContainEqual(
-      expect.objectContaining({
-        name: 'events of data',
-        message: expect.stringMatching(/^1 events of tasks-data failed or wait behind one that did, /) as string,
-      }),
+    // Other suites on the same Postgres may hold back events for a while, which degrades health too.
+    const parked = /^1 events of tasks-data failed or wait behind one that did, /;
+    const health = await eventuallyHolds(tasks.health, ({ parts }) =>
+      parts.some(({ name, message }) => name === 'events of data' && parked.test(message)),
     );
+    expect(health.status).toBe('DEGRADED');
     expect(await tasks.getTask(steady)).toMatchObject({
       status: 'Completed',
       error: '',

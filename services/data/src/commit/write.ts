@@ -4,7 +4,7 @@ import type { PreparedDocument } from '../documents/parser';
 import type { Link } from './hash-chain';
 import type { Head } from './head';
 import type { IdempotencyKey } from '../catalog/idempotency';
-import type { Condition } from '../query/language/filter';
+import type { Condition } from '../query/language/condition';
 
 /** A larger write is a bulk: its body is parsed in time slices, and it is a batch of its own. */
 const smallBytesMax = 128 * 1024;

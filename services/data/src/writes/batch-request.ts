@@ -5,7 +5,8 @@ import { JsonReader } from '@granary/shared/json/reader';
 import { nameRule } from '@granary/shared/names';
 import { isName } from '../catalog/names';
 import { refusing } from '../documents/parser';
-import { parseFind, type Condition } from '../query/language/filter';
+import type { Condition } from '../query/language/condition';
+import { parseFind } from '../query/language/filter';
 import { readJsonText } from '../query/language/paging';
 import type { DocumentChange } from './document-change';
 

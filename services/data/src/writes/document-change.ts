@@ -1,6 +1,6 @@
 import { conflict } from '@granary/shared/errors';
 import { applyMergePatch } from '@granary/shared/json/merge-patch';
-import type { Condition } from '../query/language/filter';
+import type { Condition } from '../query/language/condition';
 import type { PresentDocument } from '../commit/write';
 import { ALREADY_EXISTS } from '../catalog/names';
 import { noSuchDocument, preconditionFailed } from '../documents/document-error';

@@ -44,7 +44,17 @@ const repeatable: Record<ServiceName, readonly string[]> = {
 
 /** What is asked often and is small: over the wire these calls travel together. All of them are repeatable. */
 const multiplexed: Partial<Record<ServiceName, readonly string[]>> = {
-  data: ['verifyKey', 'getCollection', 'store', 'getDocument', 'changeDocument', 'listDocuments', 'readCollection', 'readView', 'runQuery'],
+  data: [
+    'verifyKey',
+    'getCollection',
+    'store',
+    'getDocument',
+    'changeDocument',
+    'listDocuments',
+    'readCollection',
+    'readView',
+    'runQuery',
+  ],
   tasks: ['getTask'],
 };
 

@@ -34,8 +34,8 @@ const resultSchema = z.object({
   celestia_height: z.int().optional().describe('Height of the commit'),
   blob_id: z.string().optional().describe('Hash of the commit'),
   error: z.string().optional().describe('Why it was refused, as in the errors of requests, with `code` and `details`'),
-  code: z.string().optional(),
-  details: objectSchema.optional(),
+  code: z.string().optional().describe('The code of the error'),
+  details: objectSchema.optional().describe('Where it lies, by field'),
 });
 
 const batchAnswer = z.object({

@@ -41,7 +41,7 @@ const refusals = {
 const deletedSchema = z.object({
   id: z.string().describe('Id of the document'),
   version: z.int().describe('The version that marks it as deleted'),
-  deleted: z.literal(true),
+  deleted: z.literal(true).describe('Always true'),
 });
 
 export const singleDocumentRoutes = [

@@ -1,6 +1,6 @@
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import type { CollectionRef } from '../../catalog/collection';
-import type { Condition } from '../language/filter';
+import type { Condition } from '../language/condition';
 import { documentsRelation } from '../plan/relation';
 import { Compiler } from './filter-sql';
 
