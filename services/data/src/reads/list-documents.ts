@@ -63,10 +63,10 @@ export async function listDocuments(
     cursor: parseCursor(body.get('cursor'), offset),
     count: parseCount(body.get('count')),
   };
-  return withFreshSource(async (isRepeated) => {
+  return await withFreshSource(async (isRepeated) => {
     const source = await findRoot(db, request.appId, name, includeHistory, isRepeated || isAll(options.find));
     const reader = { appId: request.appId, mayReadPrivate: true };
-    return readDocuments(new AppDatabases(db, reader, call.signal), source, options);
+    return await readDocuments(new AppDatabases(db, reader, call.signal), source, options);
   });
 }
 

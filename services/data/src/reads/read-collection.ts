@@ -31,12 +31,12 @@ export async function readCollection(
   call: Pick<Call, 'signal'>,
 ): Promise<Buffer> {
   const isFiltered = request.parameters.some(({ name }) => !reservedParameters.has(name));
-  return withFreshSource(async (isRepeated) => {
+  return await withFreshSource(async (isRepeated) => {
     const collection = await lookUpCollection(db, request.appId, request.name, isRepeated || !isFiltered);
     if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${request.name}`);
     if (collection.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('collection');
     const source = documentsRelation(collection, { includeHistory: false, includeDeleted: false });
-    return readDocuments(new AppDatabases(db, request, call.signal), source, urlQuery(collection, request));
+    return await readDocuments(new AppDatabases(db, request, call.signal), source, urlQuery(collection, request));
   });
 }
 

@@ -26,7 +26,7 @@ import { readDocuments, withFreshSource } from '../query/execute/read-page';
  * VIEW_NOT_FOUND, UNAUTHENTICATED for a private view, and for a parameter that the view does not know.
  */
 export async function readView(db: SharedDatabases, request: ReadRequest, call: Pick<Call, 'signal'>): Promise<Buffer> {
-  return withFreshSource(async () => {
+  return await withFreshSource(async () => {
     const view = await requireView(db.pool, request.appId, request.name);
     if (view.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('view');
     const parameters = parametersByName(request.parameters);
@@ -54,6 +54,6 @@ export async function readView(db: SharedDatabases, request: ReadRequest, call: 
     const refreshed = JSON.stringify(view.refreshedAt?.toISOString() ?? null);
     const more = `,"refreshed_at":${refreshed},"refresh_mode":${JSON.stringify(view.refreshMode)}`;
     const databases = new AppDatabases(db, request, call.signal);
-    return readDocuments(databases, viewRelation(view), { ...options, find: and(...conditions) }, more);
+    return await readDocuments(databases, viewRelation(view), { ...options, find: and(...conditions) }, more);
   });
 }

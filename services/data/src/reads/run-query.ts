@@ -23,7 +23,7 @@ export async function runQuery(
   request: ReadRequest,
   call: Pick<Call, 'signal'>,
 ): Promise<Buffer> {
-  return withFreshSource(async (isRepeated) => {
+  return await withFreshSource(async (isRepeated) => {
     if (isRepeated) db.queries.forget(request.appId);
     const version = request.parameters.find(({ name }) => name === 'version')?.value;
     const query = await db.queries.get(request.appId, request.name, version);
@@ -45,7 +45,7 @@ export async function runQuery(
     const find = and(query.find, ...conditionsOf(collection, parameters.filters, given));
     const source = documentsRelation(collection, { includeHistory: false, includeDeleted: false });
     const databases = new AppDatabases(db, request, call.signal);
-    return readDocuments(databases, source, { find, projection, sort, limit, offset, cursor, count });
+    return await readDocuments(databases, source, { find, projection, sort, limit, offset, cursor, count });
   });
 }
 

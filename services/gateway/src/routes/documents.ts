@@ -194,7 +194,7 @@ export const documentRoutes = [
       ...queryErrors,
       400: { description: 'Malformed or invalid', codes: [...queryErrors[400].codes, 'FIELD_NOT_INDEXED'] },
     },
-    handle: async ({ clients }, request) =>
+    handle: ({ clients }, request) =>
       read(request, request.path.collection, (message) => clients.data.readCollection(message, request.call)),
   }),
 ];

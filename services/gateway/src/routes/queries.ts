@@ -144,7 +144,7 @@ export const queryRoutes = [
       others: { name: 'parameters', description: 'The parameters of the query, by name', example: { stars: 5 } },
     },
     responses: { 200: { description: 'A page of records', schema: recordsSchema }, ...queryErrors },
-    handle: async ({ clients }, request) =>
+    handle: ({ clients }, request) =>
       read(request, request.path.query_name, (message) => clients.data.runQuery(message, request.call)),
   }),
   route({

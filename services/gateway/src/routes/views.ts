@@ -151,7 +151,7 @@ export const viewRoutes = [
       others: { name: 'variables', description: 'The variables of the view, by name', example: { stars: 5 } },
     },
     responses: { 200: { description: 'A page of rows', schema: rowsSchema }, ...queryErrors },
-    handle: async ({ clients }, request) =>
+    handle: ({ clients }, request) =>
       read(request, request.path.view_name, (message) => clients.data.readView(message, request.call)),
   }),
   route({

@@ -143,7 +143,8 @@ const readsMax = 4;
 
 /**
  * Runs a read again, from the look-up on, when an index or a table went away between its look-up and its statement:
- * `read` looks up its source each time, and afresh when it is repeated.
+ * `read` looks up its source each time, and afresh when it is repeated. It and its callers `return await`: to resolve an
+ * async function with a promise takes two more turns of the microtask queue than to await it.
  */
 export async function withFreshSource<T>(read: (isRepeated: boolean) => Promise<T>): Promise<T> {
   for (let reads = 1; ; reads += 1) {

@@ -3,10 +3,10 @@ import { LRUCache } from 'lru-cache';
 /** Bytes for a first response, of unknown size. */
 const firstBytes = 4_096;
 /** What stands around the records, but for a cursor. */
-const frameBytes = 512;
+const frameBytes = 128;
 /** Records differ a little in length, and how many there are where a page is not full. */
 const moreBytes = 1 / 16;
-const moreRecords = 1 / 4;
+const moreRecords = 1 / 8;
 
 /**
  * Estimates the size of the next response of one kind from the latest ones. A buffer that starts too small is copied into
