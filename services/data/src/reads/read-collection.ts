@@ -2,7 +2,8 @@ import { invalid, notFound } from '@granary/shared/errors';
 import type { Call } from '@granary/shared/rpc/types';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
-import { and, type Condition } from '../query/language/condition';
+import { and, type Condition, type Path } from '../query/language/condition';
+import type { Operator } from '../query/language/operator';
 import { parseName } from '../query/language/path';
 import { isOperator } from '../query/language/value-operators';
 import { conditionOfText, parametersByName, take } from '../query/language/url-filter';
@@ -19,6 +20,7 @@ import {
   parseSortList,
 } from '../query/language/paging';
 import { documentsRelation, typeOf } from '../query/plan/relation';
+import type { FieldType } from '../values/field-type';
 import { lookUpCollection, type ReadContext } from './read-context';
 
 /**
@@ -51,15 +53,37 @@ function urlQuery(collection: CollectionRef, request: ReadRequest): ReadOptions 
   const count = parseCount(take(parameters, 'count'));
   const conditions: Condition[] = [];
   for (const [name, value] of parameters) {
-    const { path, operator = isOperator } = fieldOf(collection, name);
-    assertIndexed(collection, path.join('.'), name);
-    conditions.push(conditionOfText(path, operator, value, typeOf(collection, path), name));
+    const { path, operator, type } = urlFilterOf(collection, name);
+    conditions.push(conditionOfText(path, operator, value, type, name));
   }
   return { find: and(...conditions), projection, sort, limit, offset, cursor, count };
 }
 
 /** Parameters of endpoint 3 that are no filters. */
 const reservedParameters = new Set(['select', 'sort', 'limit', 'offset', 'cursor', 'count']);
+
+/** What the name of a parameter means in a collection. */
+interface UrlFilter {
+  path: Path;
+  operator: Operator;
+  type: FieldType;
+}
+
+/** By the names of parameters. Their number is bounded: only names of indexed fields are kept, with any operator. */
+const urlFilters = new WeakMap<CollectionRef, Map<string, UrlFilter>>();
+
+function urlFilterOf(collection: CollectionRef, name: string): UrlFilter {
+  let known = urlFilters.get(collection);
+  if (!known) urlFilters.set(collection, (known = new Map<string, UrlFilter>()));
+  let filter = known.get(name);
+  if (!filter) {
+    const { path, operator = isOperator } = fieldOf(collection, name);
+    assertIndexed(collection, path.join('.'), name);
+    filter = { path, operator, type: typeOf(collection, path) };
+    known.set(name, filter);
+  }
+  return filter;
+}
 
 /** A name that is no path cannot be an indexed field either, and is refused as such. */
 function fieldOf(collection: CollectionRef, name: string): ReturnType<typeof parseName> {

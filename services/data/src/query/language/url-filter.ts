@@ -23,7 +23,7 @@ const isStorable = (text: string): boolean => text.isWellFormed() && !text.inclu
 /** Takes the named values out of a map of parameters. */
 export function take(parameters: Map<string, string>, name: string): string | undefined {
   const value = parameters.get(name);
-  parameters.delete(name);
+  if (value !== undefined) parameters.delete(name);
   return value;
 }
 

@@ -40,6 +40,7 @@ export function equalityKeys(relation: Relation, filter: Condition): ReadonlyMap
 
 /** The key of an equality where it alone decides whether a field has the value. */
 export function exactKey(relation: Relation, { path, value }: Equality): Buffer | undefined {
-  const key = orderedKey(value, relation.dates.has(path.join('.')));
+  const isDate = relation.dates.size > 0 && relation.dates.has(path.join('.'));
+  const key = orderedKey(value, isDate);
   return isExact(key) ? key : undefined;
 }
