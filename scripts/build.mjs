@@ -67,7 +67,7 @@ async function compile() {
   const services = readdirSync(path.join(root, 'services'))
     .map((name) => path.join(root, 'services', name))
     .filter((service) => existsSync(path.join(service, 'tsconfig.json')));
-  // The compiler trusts its build info even if the output was deleted.
+  // The compiler relies on its build info even if the output was deleted.
   for (const service of services) {
     if (!existsSync(path.join(service, 'dist'))) rmSync(path.join(service, 'tsconfig.tsbuildinfo'), { force: true });
   }

@@ -1,4 +1,4 @@
-// Measures how a document and its index keys are best kept in a row: what docs/decisions/0002-rows-and-indexes.md rests on.
+// Measures formats of rows with a document and its index keys, for docs/decisions/0002-rows-and-indexes.md.
 //
 //   node scripts/measure-row-format.mjs postgres://user@host/database [rounds=3] [only=B,C] [counts=1,3,10]
 //     [fillfactor=100] [storage=external] [add=only]

@@ -1,7 +1,7 @@
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { AccessTo } from '@granary/shared/rpc/access';
 
-/** Who may ask data for what from another process. */
+/** The methods of data that each service may call from another process; a test checks that every method is listed. */
 export const dataAccess = {
   gateway: [
     'createApplication',
@@ -47,7 +47,7 @@ export const dataAccess = {
     'putSkills',
     'getOpenapi',
   ],
-  // A blob is removed by deleting its document, which is a write like others.
+  // Deleting a blob is a write that deletes its document.
   blobs: ['commitUpload', 'getCommit', 'store'],
   tasks: ['getCommit', 'getJob'],
 } as const satisfies AccessTo<DataDefinition>;

@@ -37,8 +37,8 @@ describe('over 20,000 documents', () => {
 
   /** The rows that Postgres read of the table of documents for a page, and the plan. */
   async function readFor(find: object, sort: string[], after?: Position) {
-    const handle = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), 'items'))!;
-    const source = documentsRelation(handle, { includeHistory: false, includeDeleted: false });
+    const ref = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), 'items'))!;
+    const source = documentsRelation(ref, { includeHistory: false, includeDeleted: false });
     const { text, values } = pageStatement(
       planByPool(source, {
         find: parseFind(readJson(Buffer.from(JSON.stringify(find)), { maxDepth: 64 })),

@@ -82,8 +82,8 @@ const texts = [
 const compounds = ['null', '[]', '[1]', '{}', '{"y":1}'];
 
 async function sourceOf(app: TestApp, collection: string, includeDeleted: boolean): Promise<Relation> {
-  const handle = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), collection))!;
-  return documentsRelation(handle, { includeHistory: false, includeDeleted });
+  const ref = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), collection))!;
+  return documentsRelation(ref, { includeHistory: false, includeDeleted });
 }
 
 const fields = ['a', 'b', 'n.x', 'd'];

@@ -79,10 +79,10 @@ beforeAll(async () => {
   ]) {
     await app.createComposite('mixed', fields);
   }
-  const handle = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), 'mixed'))!;
-  await fixture.pool.query(`analyze a_${handle.appNumber}.c_${handle.number}`);
-  await fixture.pool.query(`vacuum a_${handle.appNumber}.c_${handle.number}`);
-  source = documentsRelation(handle, { includeHistory: false, includeDeleted: true });
+  const ref = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), 'mixed'))!;
+  await fixture.pool.query(`analyze a_${ref.appNumber}.c_${ref.number}`);
+  await fixture.pool.query(`vacuum a_${ref.appNumber}.c_${ref.number}`);
+  source = documentsRelation(ref, { includeHistory: false, includeDeleted: true });
   client = new Client({ connectionString: fixture.url });
   await client.connect();
 });

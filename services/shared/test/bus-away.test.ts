@@ -13,7 +13,7 @@ const awayMs = isLong ? 300_000 : 20_000;
 const drainTimeoutMs = isLong ? 300_000 : 120_000;
 const load = { writers: 6, pauseMs: 50 };
 
-/** How a broker is away. A dead one refuses connections; a frozen one takes them, and later answers all at once. */
+/** How a broker is unavailable. A dead one refuses connections; a frozen one accepts them and answers all of them later. */
 const faults = {
   dead: {
     begin: (broker: TestBroker) => broker.kill(),
@@ -25,14 +25,14 @@ const faults = {
   },
 };
 
-/** What the metrics of a service say of the events that its relay has not sent; they count up to 10,000. */
+/** The metrics of a service about events that its relay has not sent; they count up to 10,000. */
 async function pendingEvents(service: string): Promise<number> {
   const name = `granary_outbox_pending_events{service="${service}",reader="kafka-relay"} `;
   const line = (await renderMetrics()).split('\n').find((each) => each.startsWith(name));
   return Number(line?.slice(name.length));
 }
 
-/** Writes before, while and after a broker is away, and answers what was seen when all had arrived. */
+/** Writes before, while and after a broker is unavailable; resolves to what was observed once all events had arrived. */
 async function survive(fault: keyof typeof faults, broker: TestBroker) {
   const { publisher, subscriber, consume, relaying } = await world({
     size: load.writers + 6,

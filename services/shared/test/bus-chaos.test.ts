@@ -4,7 +4,7 @@ import { startOwnKafka, type TestBroker } from './support/bus-broker';
 import { causeChaos, victims } from './support/bus-chaos';
 import { endWorlds } from './support/bus-world';
 
-/** `npm run test:long` asks for the whole measure; here are enough kills to meet each of the four several times. */
+/** `npm run test:long` runs the full size; otherwise there are enough kills to hit each of the four several times. */
 const size =
   process.env['TEST_LONG'] === '1'
     ? { events: 300_000, kills: 500, everyMs: 2_000 }
@@ -18,7 +18,7 @@ async function surviveChaos(transport: keyof typeof victims, broker: TestBroker 
   console.log(`${transport}: ${JSON.stringify(result)}`);
   expect(problems).toEqual([]);
   expect(result.deadLetters).toBe(0);
-  // So the account has settled what no writer was told.
+  // So the record includes the outcome of every commit without an answer.
   expect(result.writes.unknown).toBeGreaterThan(0);
   expect(result.events).toBeGreaterThanOrEqual(size.events);
   expect(Object.keys(result.killed).sort()).toEqual([...victims[transport]].sort());

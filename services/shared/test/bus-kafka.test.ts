@@ -36,10 +36,10 @@ import {
   world,
 } from './support/bus-world';
 
-/** On a machine that becomes busy during the run several waits of one test may each take up to their own limit. */
+/** If the machine becomes busy during the run, several waits of one test may each take up to their own limit. */
 jest.setTimeout(scaledMs(300_000));
 
-/** The number of the last event that the relay is done with. */
+/** The number of the last event that the relay has sent. */
 const relayedUpTo = async (publisher: Pool) =>
   (await row<{ pos: bigint }>(publisher, sql`select pos from outbox_reader where consumer = 'kafka-relay'`))?.pos ?? 0n;
 
@@ -56,7 +56,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
 
   sharedBusTests(() => kafkaBus(broker.place), 10);
 
-  test('that somebody else sent are refused: they have no effect, park nothing and hold up no real one', async () => {
+  test('forged events are refused: they have no effect, park nothing and delay no real one', async () => {
     const bus = await kafkaBus(broker.place);
     const { publisher, subscriber, source, consume } = await world({ bus });
     await transaction(publisher, async (tx) => {
@@ -73,7 +73,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     };
     const sender = await bus.kafka.openSender();
     await sender.send([
-      // The next one of its aggregate; far ahead; of an aggregate of its own; with the id of a real one; what is no event.
+      // The next one of an aggregate; a later one; one of a new aggregate; one with the id of a real one; not an event.
       forged({ aggregateSequence: '3' }),
       forged({ aggregateSequence: '900' }),
       forged({ aggregateId: 'forged/1', aggregateSequence: '1', type: 'app.deleted' }),
@@ -102,7 +102,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     await until(async () => (await consumer.lag()).status === 'HEALTHY');
   });
 
-  test('are applied once and in order though members of the group come and go, through 20 rebalances under load', async () => {
+  test('events are applied once and in order through 20 rebalances under load', async () => {
     const bus = await kafkaBus(broker.place);
     let joined = 0;
     const counting: KafkaBus = {
@@ -122,7 +122,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     const { publisher, subscriber, consume } = await world({ size: 10, bus });
     const ledger = new Ledger(publisher, publisher);
     const load = ledger.startLoad({ writers: 4, pauseMs: scaledMs(20) });
-    // This one stays: it joins once, and again with every rebalance.
+    // This member stays: it joins once, and again with every rebalance.
     consume({ bus: counting });
     await until(async () => joined === 1);
     while (joined < 1 + 20) {
@@ -140,14 +140,14 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     expect(await count(subscriber, 'dead_letter')).toBe(0);
   });
 
-  test('that Kafka has lost with its disk come from the outbox, and a missing topic is said until it is made', async () => {
+  test('events that Kafka lost with its disk are read from the outbox, and a missing topic is reported until it exists', async () => {
     const bus = await kafkaBus(broker.place);
     const { publisher, subscriber, consume, relaying } = await world({ bus });
     const stopped = consume();
     await transaction(publisher, (tx) => publish(tx, 'first', 20));
     await until(async () => (await count(subscriber, 'applied')) === 20);
     await stopConsumer(stopped);
-    // The relay is done with them, so nobody will send them again.
+    // The relay has sent them and will not send them again.
     await transaction(publisher, (tx) => publish(tx, 'lost', 300));
     await until(async () => (await relayedUpTo(publisher)) === 320n);
     await broker.kill();
@@ -165,7 +165,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     await until(async () => (await consumer.lag()).message !== missing);
     await until(async () => (await relaying!.check()).status === 'HEALTHY');
     await stopConsumer(consumer);
-    // What comes now comes through Kafka: the sweep is far away. The places that the database holds are beyond its end.
+    // These events come through Kafka, because the sweep is not due. The offsets in the database are beyond the end of the topic.
     consume();
     await transaction(publisher, (tx) => publish(tx, 'new', 20));
     await until(async () => (await count(subscriber, 'applied')) === 360);
@@ -177,7 +177,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     });
   });
 
-  test('go on coming after the group has thrown a member out in the middle, and refused its offsets', async () => {
+  test('events are still applied after the group has expelled a member during its work and refused its offsets', async () => {
     const refused: string[] = [];
     const listening = Object.assign(Object.create(log) as Logger, {
       debug: (_: object, message: string) => {
@@ -190,7 +190,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
       kafkaTimes: { sessionTimeoutMs: 1_000, sweepAfterMs: 600_000 },
       handle: async (tx, event) => {
         await record(tx, event);
-        // A process that is paused: no sign of life goes out.
+        // Like a suspended process: it sends no heartbeats.
         if (event.aggregateSequence === 3n) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 3_000);
       },
     });
@@ -201,7 +201,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     expect(await appliedSequences(subscriber)).toEqual({ a: upTo(10) });
   });
 
-  test('are read again when the database was restored, though the group is further', async () => {
+  test('events are read again after the database was restored, although the offsets of the group are higher', async () => {
     const { publisher, subscriber, consume } = await world({ bus: await kafkaBus(broker.place) });
     const consumer = consume();
     await transaction(publisher, async (tx) => {
@@ -218,7 +218,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     );
   });
 
-  test('are sent by one of two copies; when it is paused the other one takes over, and what it sends late changes nothing', async () => {
+  test('one of two replicas relays events; when it is suspended the other one takes over, and late sends have no effect', async () => {
     const bus = await kafkaBus(broker.place);
     const { publisher, subscriber, consume, relaying, relayOn, appended } = await world({
       bus,
@@ -243,7 +243,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     await transaction(publisher, (tx) => publish(tx, 'a', 50));
     appended.notify();
     await isHeld;
-    // From here on it cannot renew its lease, as if it did not run.
+    // From here on it cannot renew its lease, like a suspended process.
     const query = jest.spyOn(pausedPool, 'query').mockImplementation(() => {
       throw new Error('paused');
     });
@@ -261,12 +261,12 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     await transaction(publisher, (tx) => publish(tx, 'a', 50));
     await until(async () => (await count(subscriber, 'applied')) === 150);
     expect(await appliedSequences(subscriber)).toEqual({ a: upTo(150) });
-    // What it had in hand came twice, and nothing else: it has neither gone on nor moved the place back.
+    // Only the batch that it was sending came twice: it neither continued nor moved the position back.
     const ends = await bus.kafka.ranges([`${bus.prefix}.data.usage`]);
     expect(ends.reduce((sum, { high }) => sum + Number(high), 0)).toBe(150 + 50);
   });
 
-  test('of the largest size are sent in pieces that the broker takes', async () => {
+  test('events of the largest size are sent in batches that the broker accepts', async () => {
     const { publisher, subscriber, consume } = await world({ bus: await kafkaBus(broker.place) });
     const lengths: number[] = [];
     consume({ handle: async (_, event) => void lengths.push(String(event.payload['value']).length) });
@@ -283,14 +283,14 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     expect(new Set(lengths)).toEqual(new Set([65_000]));
   });
 
-  test('come from the outbox when a client is stuck, which is replaced; and after three like it the consumer fails', async () => {
+  test('events are read from the outbox while a client is stuck, which is replaced, and after three replacements the consumer fails', async () => {
     const bus = await kafkaBus(broker.place);
     let members = 0;
     const stuck = {
       ...bus,
       kafka: {
         ...bus.kafka,
-        // As kafkajs is now and then: in the group, without an error, and without messages.
+        // As happens with kafkajs: in the group, without an error, and without messages.
         joinGroup: () => {
           members++;
           return {
@@ -324,7 +324,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     expect(await appliedSequences(subscriber)).toEqual({ a: upTo(5) });
   });
 
-  test('travel without a timer that is set into the past, of which Node warns', async () => {
+  test('sending events sets no timer with a negative delay, which Node warns about', async () => {
     const timers = jest.spyOn(globalThis, 'setTimeout');
     try {
       const { publisher, subscriber, consume } = await world({ bus: await kafkaBus(broker.place) });

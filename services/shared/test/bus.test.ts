@@ -14,7 +14,7 @@ afterEach(endWorlds);
 describe('events', () => {
   sharedBusTests(() => Promise.resolve(undefined), 10);
 
-  test('that were changed on their way are refused, park nothing, and are replaced by the real ones', async () => {
+  test('events that were altered in transit are refused, park nothing, and are replaced by the real ones', async () => {
     const { publisher, subscriber, source, consume } = await world();
     await transaction(publisher, async (tx) => {
       for (const key of ['a', 'b']) await publish(tx, key, 6);
@@ -32,7 +32,7 @@ describe('events', () => {
       },
     };
     const consumer = consume({ source: changed });
-    // The next event of the key is a gap after the one that was refused; of the last one nothing is known yet.
+    // The next event of the key follows a gap, where one was refused; the last one has not been read yet.
     await until(async () => (await count(subscriber, 'applied')) === 5 + 6);
     expect(await appliedSequences(subscriber)).toEqual({ a: upTo(5), b: upTo(6) });
     expect(await count(subscriber, 'dead_letter')).toBe(0);
@@ -50,7 +50,7 @@ describe('events', () => {
     expect(values.rowCount).toBe(0);
   });
 
-  test('are not passed over when somebody else answers for their outbox', async () => {
+  test('events are not skipped when another server answers for their outbox', async () => {
     const { publisher, subscriber, source, consume } = await world();
     let isHonest = false;
     let answers = 0;
@@ -71,7 +71,7 @@ describe('events', () => {
     expect(await appliedSequences(subscriber)).toEqual({ a: upTo(3) });
   });
 
-  test('that everybody has read are removed after the retention, others never', async () => {
+  test('events that all consumers have read are removed after the retention, others never', async () => {
     const { publisher } = await world();
     const appended = createSignal();
     const handlers = outboxImplementation({
@@ -97,7 +97,7 @@ describe('events', () => {
     const fast = await read('fast', null, 3);
     await read('fast', fast.next, 3);
     expect(await left()).toBe('1,2,3,4');
-    // Another copy of the service: it has no memory of when the readers' places were saved last.
+    // Another replica of the service has no cached time of the last save of the readers' positions.
     const copy = outboxImplementation({
       pool: publisher,
       log,

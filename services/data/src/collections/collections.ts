@@ -250,18 +250,18 @@ export async function setRetention(pool: Pool, request: SetRetentionRequest): Pr
 
 /** Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND. */
 export async function collectionStats(pool: Pool, appId: string, name: string): Promise<CollectionStats> {
-  const handle = await requireCollection(pool, appId, name);
+  const ref = await requireCollection(pool, appId, name);
   const found = await row<{ last_write_at: Date | null }>(
     pool,
-    sql`select last_write_at from collection where number = ${handle.number}`,
+    sql`select last_write_at from collection where number = ${ref.number}`,
   );
   return message<CollectionStats>({
     collection: name,
-    documentCount: (handle.rowCount - handle.deletedCount).toString(),
-    deletedCount: handle.deletedCount.toString(),
-    versionCount: (handle.rowCount + handle.versionCount).toString(),
-    sizeBytes: handle.sizeBytes.toString(),
-    indexCount: handle.indexes.length,
+    documentCount: (ref.rowCount - ref.deletedCount).toString(),
+    deletedCount: ref.deletedCount.toString(),
+    versionCount: (ref.rowCount + ref.versionCount).toString(),
+    sizeBytes: ref.sizeBytes.toString(),
+    indexCount: ref.indexes.length,
     lastWriteAt: found?.last_write_at?.toISOString(),
   });
 }

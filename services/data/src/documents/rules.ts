@@ -16,10 +16,10 @@ const noRules: DocumentRules = { watch: compileWatch([]), keys: [], uniques: [],
 const compiled = new WeakMap<CollectionRef, DocumentRules>();
 
 /** The rules of a collection; none for one that does not exist yet. */
-export function rulesOf(handle: CollectionRef | undefined): DocumentRules {
-  if (!handle) return noRules;
-  let rules = compiled.get(handle);
-  if (!rules) compiled.set(handle, (rules = compileRules(handle.fields, handle.indexes, handle.schema)));
+export function rulesOf(ref: CollectionRef | undefined): DocumentRules {
+  if (!ref) return noRules;
+  let rules = compiled.get(ref);
+  if (!rules) compiled.set(ref, (rules = compileRules(ref.fields, ref.indexes, ref.schema)));
   return rules;
 }
 

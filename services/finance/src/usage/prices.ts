@@ -28,6 +28,7 @@ export function createPrices(options: {
   log: Logger;
 }): Prices {
   const { pool, payments, now, log } = options;
+  // Not a TtlCache: its lifetime depends on whether `payments` answered, and the last known list is served after a failure.
   let known: PriceList | undefined;
   let validUntilMs = -Infinity;
   let looking: Promise<PriceList> | undefined;

@@ -2,7 +2,7 @@ import type { BudgetLease } from '@granary/shared/concurrency/keyed-budget';
 import { KeyedBudget } from '@granary/shared/concurrency/keyed-budget';
 import { MinimumRateMonitor, type MonitoredTransfer } from '@granary/shared/concurrency/minimum-rate';
 import { ServiceError } from '@granary/shared/errors';
-import { startWaiting, stopWaiting, type Waiting } from '@granary/shared/concurrency/deadlines';
+import { startDeadline, cancelDeadline, type Deadline } from '@granary/shared/concurrency/deadlines';
 import { overloaded } from '../errors/problem';
 import type { ClientBudget, ClientKeys, RequestMemory } from './client-budget';
 
@@ -66,7 +66,7 @@ export class Bodies {
       place,
       budget.open(keys, giveWay),
       this.rate.start(late),
-      startWaiting(this.timeoutMs, late),
+      startDeadline(this.timeoutMs, late),
       announcedBytes,
       reserveBytes,
     );
@@ -84,7 +84,7 @@ export class IncomingBody {
     private readonly place: BudgetLease,
     private readonly bytes: BudgetLease,
     private readonly transfer: MonitoredTransfer,
-    private readonly deadline: Waiting,
+    private readonly deadline: Deadline,
     private readonly announcedBytes: number | undefined,
     private readonly reserveBytes: number,
   ) {}
@@ -101,7 +101,7 @@ export class IncomingBody {
   end(): void {
     this.place.release();
     this.transfer.stop();
-    stopWaiting(this.deadline);
+    cancelDeadline(this.deadline);
     this.bytes.pin();
   }
 

@@ -1,5 +1,5 @@
 import { KeyedBudget, type BudgetLease } from '@granary/shared/concurrency/keyed-budget';
-import { startWaiting, stopWaiting, type Waiting } from '@granary/shared/concurrency/deadlines';
+import { startDeadline, cancelDeadline, type Deadline } from '@granary/shared/concurrency/deadlines';
 import { overloaded } from '../errors/problem';
 import type { ClientBudget, ClientKeys } from './client-budget';
 
@@ -19,7 +19,7 @@ const evictAfterIdleMs = 5_000;
 interface Queued {
   place: Place;
   turn: BudgetLease;
-  deadline: Waiting;
+  deadline: Deadline;
   admit: (place: Place) => void;
 }
 
@@ -78,7 +78,7 @@ export class TransferPlaces {
       throw overloaded();
     }
     return new Promise((resolve, reject) => {
-      const deadline = startWaiting(this.limits.queueTimeoutMs, () => {
+      const deadline = startDeadline(this.limits.queueTimeoutMs, () => {
         this.queue.delete(queued);
         turn.release();
         place.leave();
@@ -99,7 +99,7 @@ export class TransferPlaces {
       if (!queued.place.tryTake()) continue;
       this.queue.delete(queued);
       queued.turn.release();
-      stopWaiting(queued.deadline);
+      cancelDeadline(queued.deadline);
       queued.admit(queued.place);
     }
   }

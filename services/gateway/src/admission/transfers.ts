@@ -1,6 +1,6 @@
 import { MinimumRateMonitor, type MonitoredTransfer } from '@granary/shared/concurrency/minimum-rate';
 import { ServiceError } from '@granary/shared/errors';
-import { startWaiting, stopWaiting, type Waiting } from '@granary/shared/concurrency/deadlines';
+import { startDeadline, cancelDeadline, type Deadline } from '@granary/shared/concurrency/deadlines';
 import type { PumpObserver } from '@granary/shared/http/pipe';
 import { overloaded } from '../errors/problem';
 import type { ClientKeys } from './client-budget';
@@ -118,7 +118,7 @@ abstract class Transfer implements PumpObserver {
 
 /** Its clock runs while the client is to send: not while the store takes nothing, and not after the last byte. */
 export class Upload extends Transfer {
-  private readonly deadline: Waiting;
+  private readonly deadline: Deadline;
   private clock: MonitoredTransfer | undefined;
   private isComplete = false;
   private movedAtMs = performance.now();
@@ -129,7 +129,7 @@ export class Upload extends Transfer {
     private readonly onTooSlow: () => void,
   ) {
     super();
-    this.deadline = startWaiting(timeoutMs, () => this.cutOff('The upload took too long'));
+    this.deadline = startDeadline(timeoutMs, () => this.cutOff('The upload took too long'));
   }
 
   /** The body is wanted from now on. */
@@ -178,7 +178,7 @@ export class Upload extends Transfer {
   ended(): void {
     this.isComplete = true;
     this.clock?.stop();
-    stopWaiting(this.deadline);
+    cancelDeadline(this.deadline);
     this.place?.pin();
   }
 

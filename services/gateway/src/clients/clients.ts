@@ -7,7 +7,7 @@ import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1
 import type { TasksDefinition } from '@granary/shared/gen/granary/tasks/v1/Tasks';
 import { openClient, targetOf, type ClientOptions, type ServiceTarget } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/rpc/protos';
-import type { Client, ServiceDefinition } from '@granary/shared/rpc/types';
+import type { Client, Methods, ServiceDefinition } from '@granary/shared/rpc/types';
 import { healthDefinition } from '@granary/shared/service/health-rpc';
 import type { Logger } from '@granary/shared/logger';
 import type { Trust } from '@granary/shared/trust/trust';
@@ -26,15 +26,48 @@ export interface Clients {
   close(): void;
 }
 
-/** Reads, and calls that carry a ticket of ours: to send one again changes nothing more. */
-const repeatable: Record<ServiceName, readonly string[]> = {
+interface Definitions {
+  data: DataDefinition;
+  blobs: BlobsDefinition;
+  finance: FinanceDefinition;
+  payments: PaymentsDefinition;
+  tasks: TasksDefinition;
+}
+
+/** Names of methods, checked against the proto definitions. */
+type MethodNames = { readonly [Service in ServiceName]: ReadonlyArray<keyof Methods<Definitions[Service]> & string> };
+
+/** Reads, and calls that carry a ticket: repeating one has no further effect. */
+const repeatable: MethodNames = {
   data: [
-    ...['getApplication', 'listApplications', 'verifyKey', 'listKeys'],
-    ...['getCollection', 'listCollections', 'getAppStats', 'getCollectionStats', 'validateDocuments'],
-    ...['store', 'getDocument', 'changeDocument', 'listDocuments', 'readCollection'],
-    ...['createIndex', 'listIndexes', 'getIndex', 'rebuildIndex'],
-    ...['createView', 'listViews', 'getView', 'refreshView', 'readView'],
-    ...['listQueries', 'getQuery', 'runQuery', 'getSkills', 'getOpenapi'],
+    'getApplication',
+    'listApplications',
+    'verifyKey',
+    'listKeys',
+    'getCollection',
+    'listCollections',
+    'getAppStats',
+    'getCollectionStats',
+    'validateDocuments',
+    'store',
+    'getDocument',
+    'changeDocument',
+    'listDocuments',
+    'readCollection',
+    'createIndex',
+    'listIndexes',
+    'getIndex',
+    'rebuildIndex',
+    'createView',
+    'listViews',
+    'getView',
+    'refreshView',
+    'readView',
+    'listQueries',
+    'getQuery',
+    'runQuery',
+    'getSkills',
+    'getOpenapi',
   ],
   blobs: ['deleteBlob'],
   finance: ['getWallet', 'getPayoutInfo', 'listPayouts', 'getRetentionCost', 'listTransactions'],
@@ -42,8 +75,8 @@ const repeatable: Record<ServiceName, readonly string[]> = {
   tasks: ['getTask'],
 };
 
-/** What is asked often and is small: over the wire these calls travel together. All of them are repeatable. */
-const multiplexed: Partial<Record<ServiceName, readonly string[]>> = {
+/** Frequent calls with small messages, multiplexed over the wire. All of them are repeatable. */
+const multiplexed: Partial<MethodNames> = {
   data: [
     'verifyKey',
     'getCollection',
@@ -79,7 +112,7 @@ export function openClients(
   };
   const open = <D extends ServiceDefinition>(service: ServiceName, definition: D) =>
     openWith(service, definition, { repeatable: repeatable[service], multiplexed: multiplexed[service] ?? [] });
-  // Health is never asked twice: a service that cannot be reached is what the question is about.
+  // Health checks are not retried: they must report a service that cannot be reached.
   const health = (service: ServiceName) => openWith(service, healthDefinition, {});
   return {
     data: open('data', loadService<DataDefinition>('data', 'Data')),

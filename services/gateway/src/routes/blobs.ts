@@ -12,7 +12,7 @@ import { canonicalPathOf, route, type Route, type RouteRequest } from '../pipeli
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { createdCollectionSchema, exampleTicket, ticketField } from '../validation/schemas';
 
-/** What a multipart body may hold beside the file: the metadata and the form around it. */
+/** Bytes of a multipart body besides the file: the metadata and the form around it. */
 const formOverheadBytes = 128 * 1024;
 
 const uploaded = z.object({
@@ -32,12 +32,12 @@ const form = z.strictObject({
     .meta({ contentMediaType: 'application/json' })
     .describe('A JSON object as text, at most 64 KiB: fields of the metadata document'),
 });
-/** A blob has the content type of its upload; the first one is what generators understand. */
+/** A blob has the content type of its upload; client generators need the first of these. */
 const anyBytes = ['application/octet-stream', '*/*'] as const;
 
 type Path = 'app_id' | 'collection';
 
-/** Lets an upload flow to the blobs service, which stores it and commits it with its metadata document. */
+/** Streams an upload to the blobs service, which stores it and commits it with its metadata document. */
 export async function uploadBlob(context: GatewayContext, request: RouteRequest<Path, AppCaller>) {
   const { incoming, path, caller, call } = request;
   const { MAX_BLOB_BYTES: maxBytes } = context.config;
@@ -64,7 +64,7 @@ export async function uploadBlob(context: GatewayContext, request: RouteRequest<
   return jsonBytes(202, answer, { ...taskLocation(storedTicketId), ...replayedHeader(storedTicketId !== ticketId) });
 }
 
-/** GET and HEAD; the answer is written as it flows. */
+/** GET and HEAD; the answer is streamed. */
 export async function readBlob(context: GatewayContext, request: RouteRequest<Path | 'blob_id', Caller>) {
   const { incoming, outgoing, path, caller, call } = request;
   await context.transfers.download(keysOf(context, request), async (transfer) => {
@@ -75,7 +75,7 @@ export async function readBlob(context: GatewayContext, request: RouteRequest<Pa
   return undefined;
 }
 
-/** Whom a transfer is counted for. */
+/** The app and the client address that a transfer counts towards. */
 function keysOf({ addressOf }: GatewayContext, { path, incoming }: RouteRequest<Path>) {
   return clientKeys(path.app_id, addressOf(incoming));
 }
@@ -162,7 +162,7 @@ export const blobRoutes: readonly Route[] = [
       kind: 'stream',
       content: {
         'multipart/form-data': { schema: form },
-        // Any other content type is taken too; generators understand this one.
+        // Any other content type is accepted too; client generators need this one.
         'application/octet-stream': { schema: file },
       },
     },

@@ -55,7 +55,7 @@ export const collectionRoutes = [
           primaryColumn: body.primary_column ?? undefined,
           sortColumn: body.sort_column ?? undefined,
           schemaJson: memberText(tree, 'schema_definition'),
-          // Empty: as DEFAULT_READ says.
+          // Empty: the value of DEFAULT_READ.
           readAccess: body.access_policy?.read ?? '',
           idempotency: idempotencyOfJson(request),
         }),
@@ -143,7 +143,7 @@ export const collectionRoutes = [
     headers: idempotencyHeader,
     body: {
       kind: 'json',
-      // The name in the path is taken too, for clients that send the whole collection.
+      // The name in the path is accepted in the body too, for clients that send the whole collection.
       schema: publishedAs(
         z.strictObject({ name: nameSchema.nullish(), ...collectionDefinition }),
         z.strictObject(collectionDefinition),
@@ -164,7 +164,7 @@ export const collectionRoutes = [
           namespace: body.namespace ?? undefined,
           primaryColumn: body.primary_column ?? undefined,
           sortColumn: body.sort_column ?? undefined,
-          // Null takes the schema away, absence leaves it.
+          // Null removes the schema, absence keeps it.
           schemaJson: body.schema_definition === undefined ? undefined : memberText(tree, 'schema_definition'),
           readAccess: body.access_policy?.read,
           mayPublish: mayPublish(caller),

@@ -79,7 +79,7 @@ const storedSchema = z.object({
   created_collection: createdCollectionSchema,
 });
 
-/** What every read by the query language can answer. */
+/** The answers of every read by the query language. */
 export const queryErrors = {
   400: {
     description: 'Malformed or invalid',
@@ -142,7 +142,7 @@ export const documentRoutes = [
         },
         call,
       );
-      // A repeated request is answered with the ticket of the first one.
+      // The answer to a repeated request contains the ticket of the first one.
       const headers = { ...taskLocation(stored.ticketId), ...replayedHeader(stored.ticketId !== ticketId) };
       return jsonBytes(202, storedAnswer(stored), headers);
     },
@@ -199,7 +199,7 @@ export const documentRoutes = [
   }),
 ];
 
-/** A read by URL of a collection, a view or a predefined query: public, unless the data service says otherwise. */
+/** A read by URL of a collection, a view or a predefined query: public, unless the data service refuses it. */
 export async function read(
   request: RouteRequest<'app_id', AnyReader, ReadonlyMap<string, string>>,
   name: string,
@@ -215,7 +215,7 @@ export async function read(
   } catch (error) {
     const isRefused =
       error instanceof ServiceError && (error.code === 'PERMISSION_DENIED' || error.code === 'UNAUTHENTICATED');
-    // The service only knows that this caller may not; who has a key is told what is wrong with it.
+    // The service only refuses the caller; with a key, the error states what is wrong with it.
     if (!isRefused || caller.kind !== 'app') throw error;
     throw forbidden(
       caller.appId === path.app_id ? 'The key lacks the permission Read' : 'The key belongs to another app',
@@ -223,7 +223,7 @@ export async function read(
   }
 }
 
-/** The results come as JSON text, some 200 KB for a bulk, and stay the bytes that they are. */
+/** The results are JSON text, some 200 KB for a bulk, which is passed through unparsed. */
 function storedAnswer({ ticketId, resultsJson, createdCollection: created }: StoreResponse): Buffer {
   const head = `{"ticket_id":${JSON.stringify(ticketId)},"status":"Completed","message":"The documents are stored","results":`;
   const end = created ? Buffer.from(`,"created_collection":${stringify(createdJson(created))}}`) : closingBrace;

@@ -5,7 +5,7 @@ import { route, type Method, type Route } from '../pipeline/route';
 const rootFirst = ['', '/api'];
 const apiFirst = ['/api', ''];
 
-/** A route that has its place and its authentication, and no more yet. */
+/** A route that authenticates and then answers 501. */
 function planned(
   method: Method,
   path: string,

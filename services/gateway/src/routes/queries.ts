@@ -118,7 +118,7 @@ function queryJson(query: Query) {
   };
 }
 
-/** A query as strangers see it: of a private one that it exists. */
+/** A query as shown without a key: of a private one only that it exists. */
 function publicJson(query: Query) {
   if (query.readAccess === 'public') return queryJson(query);
   const { name, version, versions, access_policy, created_at } = queryJson(query);

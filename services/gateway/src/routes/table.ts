@@ -19,8 +19,8 @@ import { viewRoutes } from './views';
 import { walletRoutes } from './wallet';
 
 /**
- * The table: everything that the gateway answers to. The first that fits is taken, so a literal step stands before a
- * parameter in the same place, and what is asked most often stands at the top.
+ * All routes of the gateway. The first match is taken, so a literal step comes before a parameter in the same position,
+ * and frequent routes come first.
  */
 export const routes: readonly Route[] = [
   ...documentRoutes,

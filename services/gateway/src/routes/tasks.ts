@@ -69,7 +69,7 @@ function taskJson(task: Task) {
 }
 
 async function getTask({ clients }: GatewayContext, { path, call }: RouteRequest<'ticket_id'>): Promise<Answer> {
-  // Text that never was a ticket needs no search.
+  // Text without the form of a ticket needs no look-up.
   if (!parseTicket(path.ticket_id)) throw notFound('TASK_NOT_FOUND', 'There is no such task');
   return json(200, taskJson(await clients.tasks.getTask({ ticketId: path.ticket_id }, call)));
 }

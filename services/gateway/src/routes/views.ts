@@ -28,7 +28,7 @@ import { queryErrors, read } from './documents';
 
 const refreshModes = ['live', 'lazy'] as const;
 
-/** The query of a view as the document presents it; the data service checks it, and takes older spellings too. */
+/** The query of a view as documented; the data service validates it, and accepts older spellings too. */
 const viewQuery = z
   .strictObject({
     find: findSchema.nullish(),

@@ -10,7 +10,7 @@ import { exampleTime, successSchema, timeSchema, utiaSchema } from '../validatio
 const currency = 'utia';
 const currencySchema = z.literal(currency).describe('The unit of all amounts: 1 TIA = 1,000,000 utia');
 
-/** The JSON integer of an amount on the wire, which is text there. */
+/** An amount, which is text on the wire, as a JSON integer. */
 const utia = (text: string) => utiaToNumber(parseUtia(text));
 
 const balances = {

@@ -1,36 +1,36 @@
-/** Something that waits, and what is to happen when it has waited too long. */
-export interface Waiting {
-  /** On the clock of `performance.now()`, which nobody sets. */
+/** A deadline, and what to do when it has passed. */
+export interface Deadline {
+  /** By `performance.now()`, a monotonic clock. */
   expiresAtMs: number;
   expire(): void;
 }
 
-/** Time between two sweeps, so that many deadlines cannot mean many sweeps: how late a deadline may be noticed. */
+/** Minimum interval between sweeps, which bounds their number and how late a deadline expires. */
 const sweepEveryMs = 10;
 
 /**
- * What waits anywhere in this process. Almost nothing of it ever expires, so instead of a timer for each there is one,
- * for the first of them: when it is due, whatever had that deadline has long been answered.
+ * All pending deadlines of this process. Almost none of them expires, so instead of a timer for each there is one, for the
+ * earliest: when it fires, that deadline has usually been cancelled long before.
  */
-const waiting = new Set<Waiting>();
+const pending = new Set<Deadline>();
 let sweeping: NodeJS.Timeout | undefined;
 let sweepAtMs = Infinity;
 
-/** `expire` is called once, after `timeoutMs` and at most some milliseconds, unless `stopWaiting` is called before. */
-export function startWaiting(timeoutMs: number, expire: () => void): Waiting {
+/** `expire` is called once, after `timeoutMs` and at most some milliseconds, unless `cancelDeadline` is called before. */
+export function startDeadline(timeoutMs: number, expire: () => void): Deadline {
   const one = { expiresAtMs: performance.now() + timeoutMs, expire };
-  waiting.add(one);
+  pending.add(one);
   if (one.expiresAtMs < sweepAtMs) sweepIn(timeoutMs);
   return one;
 }
 
-export function stopWaiting(one: Waiting): void {
-  waiting.delete(one);
+export function cancelDeadline(one: Deadline): void {
+  pending.delete(one);
 }
 
 function sweepIn(ms: number): void {
   clearTimeout(sweeping);
-  // A timer for longer would fire at once.
+  // Node fires a timer with a longer delay immediately.
   const pauseMs = Math.min(Math.max(ms, sweepEveryMs), 2 ** 31 - 1);
   sweepAtMs = performance.now() + pauseMs;
   sweeping = setTimeout(sweep, pauseMs).unref();
@@ -40,11 +40,11 @@ function sweep(): void {
   const nowMs = performance.now();
   sweepAtMs = Infinity;
   let firstMs = Infinity;
-  for (const one of waiting) {
+  for (const one of pending) {
     if (one.expiresAtMs > nowMs) {
       firstMs = Math.min(firstMs, one.expiresAtMs);
     } else {
-      waiting.delete(one);
+      pending.delete(one);
       one.expire();
     }
   }

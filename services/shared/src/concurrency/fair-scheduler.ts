@@ -1,7 +1,7 @@
 import { ServiceError } from '../errors';
 import type { ActiveApps } from './active-apps';
 import type { CancelSignal } from './cancellation';
-import { startWaiting, stopWaiting, type Waiting } from './deadlines';
+import { startDeadline, cancelDeadline, type Deadline } from './deadlines';
 
 /** Default of `longRunningAfterMs`. */
 const longRunningMs = 250;
@@ -69,7 +69,7 @@ interface Waiter<State> {
   readonly resolve: (slot: Slot<State>) => void;
   readonly leave: (() => void) | undefined;
   readonly signal: CancelSignal | undefined;
-  timeout: Waiting | undefined;
+  timeout: Deadline | undefined;
 }
 
 /** The right of one task to run. */
@@ -154,12 +154,12 @@ export class FairScheduler<State = undefined> implements SlotOwner<State> {
     if (cooldownMs > 0) {
       setTimeout(() => {
         this.freeSlot(slot);
-        this.startWaiting();
+        this.startQueued();
       }, cooldownMs);
     } else {
       this.freeSlot(slot);
     }
-    this.startWaiting();
+    this.startQueued();
   }
 
   private cooldownOf({ flow, startedAtMs }: Slot<State>, contention: ContentionLimits<State>): number {
@@ -243,7 +243,7 @@ export class FairScheduler<State = undefined> implements SlotOwner<State> {
       };
       const leave = signal && (() => end(callerGone()));
       const waiter: Waiter<State> = { flow, resolve, leave, signal, timeout: undefined };
-      if (timeoutMs !== undefined) waiter.timeout = startWaiting(timeoutMs, () => end(refusal()));
+      if (timeoutMs !== undefined) waiter.timeout = startDeadline(timeoutMs, () => end(refusal()));
       if (leave) signal.addEventListener('abort', leave, { once: true });
       flow.waiters.add(waiter);
       this.waitingFlows.add(flow);
@@ -257,19 +257,19 @@ export class FairScheduler<State = undefined> implements SlotOwner<State> {
     flow.waiters.delete(waiter);
     if (flow.waiters.size === 0) this.waitingFlows.delete(flow);
     this.waiting -= 1;
-    if (timeout) stopWaiting(timeout);
+    if (timeout) cancelDeadline(timeout);
     if (leave) signal!.removeEventListener('abort', leave);
   }
 
   private recheck(): void {
-    this.startWaiting();
+    this.startQueued();
     if (this.waiting > 0) return;
     clearInterval(this.recheckTimer);
     this.recheckTimer = undefined;
   }
 
   /** Starts waiting tasks as long as one may start. */
-  private startWaiting(): void {
+  private startQueued(): void {
     while (this.waiting > 0 && this.running < this.concurrency) {
       let next: Flow<State> | undefined;
       for (const flow of this.waitingFlows) {

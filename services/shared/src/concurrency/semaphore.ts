@@ -1,4 +1,4 @@
-import { startWaiting, stopWaiting, type Waiting } from './deadlines';
+import { startDeadline, cancelDeadline, type Deadline } from './deadlines';
 
 /** A bound on the tasks that wait. */
 export interface SemaphoreQueue {
@@ -12,7 +12,7 @@ export interface SemaphoreQueue {
 
 interface Waiter {
   start: () => void;
-  timeout: Waiting | undefined;
+  timeout: Deadline | undefined;
 }
 
 /** Limits how many tasks run at once; others wait in the order of arrival, without bounds unless `queue` sets them. */
@@ -44,7 +44,7 @@ export class Semaphore {
       const waiter: Waiter = { start: resolve, timeout: undefined };
       this.waiters.add(waiter);
       if (!queue) return;
-      waiter.timeout = startWaiting(queue.timeoutMs, () => {
+      waiter.timeout = startDeadline(queue.timeoutMs, () => {
         this.waiters.delete(waiter);
         reject(queue.refusal());
       });
@@ -55,7 +55,7 @@ export class Semaphore {
   release(): void {
     for (const waiter of this.waiters) {
       this.waiters.delete(waiter);
-      if (waiter.timeout) stopWaiting(waiter.timeout);
+      if (waiter.timeout) cancelDeadline(waiter.timeout);
       waiter.start();
       return;
     }

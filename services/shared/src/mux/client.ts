@@ -1,5 +1,5 @@
 import { status, type ServiceError as GrpcError } from '@grpc/grpc-js';
-import { startWaiting, stopWaiting, type Waiting } from '../concurrency/deadlines';
+import { startDeadline, cancelDeadline, type Deadline } from '../concurrency/deadlines';
 import { fairQueue } from '../concurrency/fair-queue';
 import { ServiceError, unavailable } from '../errors';
 import type { Batch } from '../gen/granary/mux/v1/Batch';
@@ -43,7 +43,7 @@ const longestTimeoutMs = 2 ** 31 - 1;
 
 /** A call from `send` until its promise settles: first in the queue, then on a stream. */
 class PendingCall {
-  readonly deadline: Waiting;
+  readonly deadline: Deadline;
   readonly cancel: () => void;
   stream: Stream<PendingCall> | undefined = undefined;
   id = 0;
@@ -62,7 +62,7 @@ class PendingCall {
     readonly resolve: (answer: Buffer) => void,
     readonly reject: (error: Error) => void,
   ) {
-    this.deadline = startWaiting(timeoutMs, () => client.expire(this));
+    this.deadline = startDeadline(timeoutMs, () => client.expire(this));
     this.cancel = () => client.abandon(this, cancelled());
     call.signal.addEventListener('abort', this.cancel, { once: true });
   }
@@ -155,7 +155,7 @@ export class MuxClient {
 
   /** Removes a call from wherever it is, and stops its timer and listener. */
   private release(pending: PendingCall): void {
-    stopWaiting(pending.deadline);
+    cancelDeadline(pending.deadline);
     pending.call.signal.removeEventListener('abort', pending.cancel);
     const { stream, key, request } = pending;
     if (!stream) {

@@ -1,6 +1,6 @@
 import { Metadata, type ServerDuplexStream } from '@grpc/grpc-js';
 import { Cancellation } from '../concurrency/cancellation';
-import { startWaiting, stopWaiting, type Waiting } from '../concurrency/deadlines';
+import { startDeadline, cancelDeadline, type Deadline } from '../concurrency/deadlines';
 import { ServiceError } from '../errors';
 import type { Batch } from '../gen/granary/mux/v1/Batch';
 import type { Call as IncomingCall } from '../gen/granary/mux/v1/Call';
@@ -39,7 +39,7 @@ const queuedBytesMax = 8 * 1024 * 1024;
 /** A call from its arrival until its answer has been sent. */
 class SessionCall implements PendingAnswer {
   readonly signal = new Cancellation();
-  deadline: Waiting | undefined = undefined;
+  deadline: Deadline | undefined = undefined;
   answer: Parts | undefined = undefined;
   answerBytes = 0;
   sentBytes = 0;
@@ -102,7 +102,7 @@ export class MuxSession {
     const call = new SessionCall(id);
     this.running.set(id, call);
     if (method instanceof ServiceError) return this.fail(call, method);
-    call.deadline = startWaiting(timeoutMs, () => this.abandon(call));
+    call.deadline = startDeadline(timeoutMs, () => this.abandon(call));
     const context = {
       requestId,
       deadlineMs: nowMs + timeoutMs,
@@ -158,7 +158,7 @@ export class MuxSession {
   }
 
   private release(call: SessionCall): void {
-    if (call.deadline) stopWaiting(call.deadline);
+    if (call.deadline) cancelDeadline(call.deadline);
     this.running.delete(call.id);
   }
 

@@ -1,12 +1,15 @@
 import { windowItems } from './protocol';
 
 /**
- * An app may have no more than this share of the window, so that there is room for another app at once, and of the
- * queue. Calls without an app (the empty key) are not bounded so.
+ * The share of the window, and of the queue, that one app may use, so that other apps need not wait. Calls without an app
+ * (the empty key) are exempt.
  */
 export const shareOfOneApp = 1 / 4;
 
-/** The calls of a client that have been sent and not answered, in all and by app. Those on draining streams count. */
+/**
+ * The calls of a client that have been sent and not answered, in total and by app. Those on draining streams count. Not a
+ * FairScheduler: calls do not start one by one, but as many at once from the FairQueue as fit into a message.
+ */
 export class InFlightWindow {
   private readonly max: number;
   private readonly byKey = new Map<string, number>();
@@ -24,7 +27,7 @@ export class InFlightWindow {
     return this.total >= this.max;
   }
 
-  /** Whether this app has its share. */
+  /** Whether this app has reached its share. */
   readonly isHeld = (key: string): boolean => key !== '' && (this.byKey.get(key) ?? 0) >= this.max * shareOfOneApp;
 
   add(key: string): void {

@@ -2,7 +2,7 @@ import { ServiceError } from '../errors';
 import type { Logger } from '../logger';
 import { inSpan, methodMetrics } from '../telemetry/rpc';
 import { LinkedCancellation } from '../concurrency/cancellation';
-import { startWaiting, stopWaiting } from '../concurrency/deadlines';
+import { startDeadline, cancelDeadline } from '../concurrency/deadlines';
 import { toServiceError } from './status';
 import type { Call } from './types';
 
@@ -49,17 +49,17 @@ export function runWithinDeadline(
   const signal = new LinkedCancellation(call.signal);
   const result = runHandler(handler, request, { ...call, signal }, log, method);
   return new Promise((resolve, reject) => {
-    const waiting = startWaiting(call.deadlineMs - Date.now(), () => {
+    const deadline = startDeadline(call.deadlineMs - Date.now(), () => {
       reject(deadlinePassed());
       signal.abort();
     });
     result.then(
       (value) => {
-        stopWaiting(waiting);
+        cancelDeadline(deadline);
         resolve(value);
       },
       (error: Error) => {
-        stopWaiting(waiting);
+        cancelDeadline(deadline);
         reject(error);
       },
     );

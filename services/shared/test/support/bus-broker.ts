@@ -5,24 +5,24 @@ import type { BrokerOptions } from '@granary/shared/kafka/broker-options';
 import { prepareKafka, startKafka, type Kafka } from '../../../local/src/stack/kafka-broker';
 import { beginRun } from '../../../local/src/stack/runs';
 
-/** A broker of a test's own. */
+/** The broker of one test. */
 export interface TestBroker {
-  /** Where it is, and with what credentials: the same for as long as it lives. */
+  /** Its address and credentials, which never change. */
   place: BrokerOptions;
   isUp(): boolean;
-  /** Ends it like a power cut; what it had acknowledged stays. */
+  /** Kills it like a power cut; what it had acknowledged stays. */
   kill(): Promise<void>;
-  /** Keeps it from running, while its connections stay open, until it is resumed. */
+  /** Suspends it, with open connections, until it is resumed. */
   freeze(): void;
   resume(): void;
-  /** Brings it back on the same port and directory. */
+  /** Restarts it on the same port and directory. */
   start(): Promise<void>;
-  /** Takes away all that it has; it must not be running. */
+  /** Deletes all its data; it must not be running. */
   loseDisk(): Promise<void>;
   stop(): Promise<void>;
 }
 
-/** A Kafka of its own for a test, so that it may be harmed. */
+/** Starts a Kafka for one test, which may damage it. */
 export async function startOwnKafka(): Promise<TestBroker> {
   const run = await beginRun();
   const installation = await prepareKafka(run, () => undefined);

@@ -14,7 +14,7 @@ import { Ledger, type Outcome } from './bus-ledger';
 import type { BusProcess } from './bus-process';
 import { count, kafkaBus, openPool, prepareDatabase, publisherTables, subscriberTables, until } from './bus-world';
 
-/** What there is to be killed: without Kafka neither a relay nor a broker. */
+/** What can be killed: without Kafka neither a relay nor a broker. */
 export const victims = {
   postgres: ['consumer', 'postgres'],
   kafka: ['relay', 'consumer', 'broker', 'postgres'],
@@ -33,7 +33,7 @@ export interface ChaosOptions {
 
 export interface ChaosResult {
   events: number;
-  /** How the writes ended, as far as the writers were told. */
+  /** The outcomes of the writes, as the writers saw them. */
   writes: Record<Outcome, number>;
   killed: Partial<Record<VictimKind, number>>;
   deadLetters: number;
@@ -43,23 +43,23 @@ export interface ChaosResult {
 
 /** Something that a kill -9 ends at once. */
 interface Victim {
-  /** False while it comes back. */
+  /** False while it restarts. */
   isReady(): boolean;
-  /** Resolves when nothing is left to be done for its coming back. */
+  /** Resolves when its restart is complete. */
   kill(): Promise<void>;
 }
 
 const writers = 24;
-/** Of so many commits of the writers one is lost on its way, and the answer to another one. */
+/** Of so many commits of the writers one is lost in transit, and the answer to another one. */
 const cutEveryCommits = 200;
-/** More than five in a minute, and the embedded Postgres gives up. */
+/** After more than five in a minute the embedded Postgres gives up. */
 const postgresKillEveryMs = 12_500;
 const restTimeoutMs = 240_000;
 const silent = { info: () => undefined, warn: () => undefined };
 
 /**
- * 24 writers with rollbacks, and again and again a kill -9 of one of what there is, until there are enough of both. Then
- * waits until all has come to rest, and compares what was applied with what the writers know.
+ * 24 writers with rollbacks, and kill -9 of random targets, until there are enough writes and kills. Then waits until no
+ * event is pending, and compares what was applied with what the writers recorded.
  */
 export async function causeChaos({ broker, events, kills, everyMs }: ChaosOptions): Promise<ChaosResult> {
   const dataDir = await mkdtemp(join(tmpdir(), `granary-test-${process.pid}-`));
@@ -110,7 +110,7 @@ export async function causeChaos({ broker, events, kills, everyMs }: ChaosOption
   }
 }
 
-/** Cuts the writers' connections at some commits, before Postgres gets them and after it has answered in turn. */
+/** Cuts the writers' connections at some commits, alternately before Postgres receives them and after it has answered. */
 function cutSome(): () => CommitFate {
   let commits = 0;
   return () => {
@@ -120,7 +120,7 @@ function cutSome(): () => CommitFate {
   };
 }
 
-/** Kills one of those that are up, at random, `kills` times. Its end answers how often each was. */
+/** Kills a random running target `kills` times; resolves to the number of kills of each. */
 function startKiller(all: Partial<Record<VictimKind, Victim>>, kills: number, everyMs: number) {
   const killed: ChaosResult['killed'] = {};
   const comingBack: Array<Promise<void>> = [];
@@ -140,7 +140,7 @@ function startKiller(all: Partial<Record<VictimKind, Victim>>, kills: number, ev
     return killed;
   };
   const ended = run();
-  // Whoever waits for it hears of it.
+  // Its failure is reported to those that await it.
   ended.catch(() => {});
   return { isAtWork: () => atWork, ended };
 }
@@ -166,7 +166,7 @@ function brokerVictim(broker: TestBroker): Victim {
   };
 }
 
-/** The postmaster, and at the same moment all of its processes: by itself those would end what they are about. */
+/** The postmaster and, at the same moment, all of its processes, which would otherwise finish their work. */
 function postgresVictim(postgres: EmbeddedPostgres, superuser: Pool): Victim {
   let killedMs = -Infinity;
   return {
@@ -187,7 +187,7 @@ function postgresVictim(postgres: EmbeddedPostgres, superuser: Pool): Victim {
   };
 }
 
-/** Has the writers write until there are so many events and it is over; spread over about that time. */
+/** Lets the writers write until there are so many events and the time is over; spreads the events over that time. */
 async function writeWhile(ledger: Ledger, isGoingOn: () => boolean, events: number, aboutMs: number): Promise<void> {
   let written = 0;
   const writeOn = async () => {
@@ -203,8 +203,8 @@ async function writeWhile(ledger: Ledger, isGoingOn: () => boolean, events: numb
 }
 
 /**
- * Waits until nothing is on its way any more: the consumer has come to the end of the outbox, or the relay has, and the
- * consumer to the end of each partition. What is applied a second time must have been applied by then.
+ * Waits until no event is in transit: the consumer has reached the end of the outbox, or the relay has, and the consumer
+ * the end of each partition. An event that is applied twice has been applied twice by then.
  */
 async function untilAtRest(publisher: Pool, subscriber: Pool, bus: KafkaBus | undefined): Promise<void> {
   const positionOf = async (pool: Pool, from: Sql) =>

@@ -4,7 +4,7 @@ import { execute, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { publish } from './bus-world';
 
-/** A transaction that publishes, as its writer knows it. */
+/** A transaction that publishes, as its writer recorded it. */
 interface Write {
   key: string;
   events: number;
@@ -15,7 +15,7 @@ interface Write {
   error?: unknown;
 }
 
-/** What a writer was told. `failed`: before COMMIT was sent; `unknown`: there was no answer to it. */
+/** The outcome as the writer saw it. `failed`: before COMMIT was sent; `unknown`: there was no answer to it. */
 export type Outcome = 'acknowledged' | 'rolled back' | 'failed' | 'unknown';
 
 const keys = 60;
@@ -26,8 +26,8 @@ const problemsMax = 20;
 class ChangedMind extends Error {}
 
 /**
- * Writers, and the account of what they were told: what it says, and not what the bus has, must have been applied in the
- * end. A write also leaves its number in the publisher's table `written`, for those whose answer was lost.
+ * Writers, and a record of the outcomes that they saw: exactly the recorded events must have been applied in the end. A
+ * write also stores its number in the publisher's table `written`, for those whose answer was lost.
  */
 export class Ledger {
   private readonly writes: Write[] = [];
@@ -38,7 +38,7 @@ export class Ledger {
     private readonly publisher: Pool,
   ) {}
 
-  /** One transaction with 1 to 20 events of a key, which may be rolled back. Answers what became of it. */
+  /** One transaction with 1 to 20 events of a key, which may be rolled back. Resolves to its outcome. */
   async write(): Promise<Readonly<Write>> {
     const number = this.writes.length;
     const events = 1 + Math.floor(Math.random() * eventsMax);
@@ -79,7 +79,7 @@ export class Ledger {
     return (await this.committed()).reduce((sum, number) => sum + this.writes[number]!.events, 0);
   }
 
-  /** What is wrong with what `subscriber` has applied, once all has come to rest: nothing, if all is well. */
+  /** The differences between what `subscriber` has applied and what was published, once no event is pending. */
   async findProblems(subscriber: Pool): Promise<string[]> {
     const problems: string[] = [];
     const expected = new Map<string, bigint>();
@@ -146,7 +146,7 @@ export class Ledger {
 /** A value that no other event has. */
 const valueOf = (write: number, at: number) => BigInt(write * eventsMax + at);
 
-/** Stands for the ids of all events, each as often as it is there. */
+/** A checksum of the ids of all events, with their multiplicity. */
 async function idsOf(pool: Pool, table: 'outbox' | 'applied'): Promise<string | null> {
   const from = table === 'outbox' ? sql`outbox` : sql`applied`;
   const [found] = await rows<{ ids: string | null }>(

@@ -10,7 +10,7 @@ import { createPool } from '@granary/shared/postgres/pool';
 import { testSigner, testVerifier } from '@granary/shared/testing/event-keys';
 import { record } from './bus-world';
 
-/** What a process that a test kills is to do. */
+/** The work of a process that a test kills. */
 export interface BusProcess {
   role: 'relay' | 'consumer';
   publisherUrl: string;
@@ -33,7 +33,7 @@ const bus = kafka && {
   prefix: kafka.prefix,
 };
 
-/** Tells the parent that it may be killed. */
+/** Reports to the parent that it may be killed. */
 const ready = () => process.send!('ready');
 
 if (role === 'relay') {

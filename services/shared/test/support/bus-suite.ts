@@ -25,7 +25,7 @@ import {
 } from './bus-world';
 
 /**
- * What holds however the events travel. `bus` makes a deployment of its own for a test; none for reading the outbox.
+ * The guarantees of every transport. `bus` creates a deployment for a test; without it the outbox is read.
  * `restarts`: of copies of a consumer under load, at least so many.
  */
 export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restarts: number): void {
@@ -72,7 +72,7 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     scaledMs(180_000),
   );
 
-  test('are applied once although connections to both databases are cut, also while they commit', async () => {
+  test('events are applied once although connections to both databases are cut, also during COMMIT', async () => {
     const { publisher, subscriber, consume } = await world({ bus: await bus() });
     await transaction(publisher, async (tx) => {
       for (let key = 0; key < 30; key++) await publish(tx, `key-${key}`, 100);
@@ -86,10 +86,10 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
       handle: async (tx, event) => {
         await record(tx, event);
         calls++;
-        // Whoever reads the outbox uses this connection next, or is using it now.
+        // The next read of the outbox uses this connection, or one is using it now.
         if (calls % 397 === 0) cutting.push(pidOf(publisher).then(cut, () => undefined));
         if (calls % 331 !== 0) return;
-        // Every other time in the middle of the events, else whenever it gets there.
+        // Every other time in the middle of the events, otherwise at any time.
         const cutNow = cut(await pidOf(tx));
         cutting.push(cutNow);
         if (calls % 662 === 0) await cutNow;
@@ -104,7 +104,7 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     expect(await count(subscriber, 'dead_letter')).toBe(0);
   });
 
-  test('are held back while a transaction that began earlier may still publish, and wait for it to end', async () => {
+  test('events are delayed until every transaction that began earlier has ended', async () => {
     const { publisher, subscriber, source, consume } = await world({ bus: await bus() });
     const open = createSignal();
     const began = createSignal();
@@ -131,7 +131,7 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     expect((await read()).events.map((event) => event.key)).toEqual(['early', 'late']);
   });
 
-  test('leave nothing behind when their handler throws in the middle, and are applied once when it recovers', async () => {
+  test('events have no effect when their handler throws, and are applied once when it recovers', async () => {
     const { publisher, subscriber, consume } = await world({ bus: await bus() });
     await transaction(publisher, (tx) => publish(tx, 'a', 5));
     let broken = true;
@@ -141,7 +141,7 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
         await record(tx, event);
         if (broken && event.aggregateSequence === 3n) {
           seenWhileBroken++;
-          // What a database that goes away looks like: it says nothing about the event.
+          // Like a database that becomes unavailable: a temporary error.
           throw Object.assign(new Error('read ECONNRESET'), { code: 'ECONNRESET' });
         }
       },
@@ -154,7 +154,7 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     expect(await count(subscriber, 'dead_letter')).toBe(0);
   });
 
-  test('that are poison park their own key only, and a replay applies them in order', async () => {
+  test('an event that always fails parks only its own key, and a replay applies the parked events in order', async () => {
     const { publisher, subscriber, consume } = await world({ bus: await bus() });
     let repaired = false;
     const handle: Handle = async (tx, event: BusEvent) => {
@@ -197,7 +197,7 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     expect((await consumer.lag()).status).toBe('HEALTHY');
   });
 
-  test('that were put aside are replayed by the running consumer when that is asked for, key by key', async () => {
+  test('dead letters are replayed by the running consumer on request, key by key', async () => {
     const { publisher, subscriber, consume } = await world({ bus: await bus() });
     let repaired = false;
     await transaction(publisher, async (tx) => {
@@ -227,7 +227,7 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     expect(await appliedSequences(subscriber)).toEqual({ a: upTo(3) });
   });
 
-  test('that wait behind one that will never be right are applied once that is skipped, and those that come then as well', async () => {
+  test('events behind one that always fails are applied once it is skipped, and so are later ones', async () => {
     const { publisher, subscriber, consume } = await world({ bus: await bus() });
     await transaction(publisher, async (tx) => {
       for (const key of ['bad', 'last']) await publish(tx, key, 3);
@@ -251,7 +251,7 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     expect((await consumer.lag()).status).toBe('HEALTHY');
   });
 
-  test('that a transport left out are fetched from the outbox; a number that nobody published stops its key loudly', async () => {
+  test('events that a transport lost are fetched from the outbox; a gap that was never published parks its key and is logged', async () => {
     const { publisher, subscriber, consume } = await world({
       bus: await bus(),
       loses: ({ key, sequence }) => key === 'a' && sequence % 3 !== 0,
@@ -266,13 +266,13 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     expect(letter!.error).toBe('GapError: the events 2 to 2 of holey are missing');
   });
 
-  test('are read again from the start in another cluster, and applied only if they had not been', async () => {
+  test('events are read again from the start in another cluster, and applied only if they had not been', async () => {
     const { publisher, subscriber, consume } = await world({ bus: await bus() });
     await transaction(publisher, (tx) => publish(tx, 'a', 3));
     const consumer = consume();
     await until(async () => (await count(subscriber, 'applied')) === 3);
     await stopConsumer(consumer);
-    // As after a restore: ids of transactions from another cluster, far ahead of the ones that are given out here.
+    // As after a restore: transaction ids of another cluster, much higher than those of this one.
     await transaction(publisher, async (tx) => {
       await publish(tx, 'a', 2);
       await tx.query(`update outbox set xid = '9000000000000000000'`);
