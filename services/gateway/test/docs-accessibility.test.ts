@@ -26,6 +26,13 @@ test(
   scaledMs(90_000),
 );
 
+test('the first link of the page at /docs skips its contents, to an element that takes the focus', () => {
+  const [first] = window.document.querySelectorAll('a[href], button, input, [tabindex="0"]');
+  expect(first!.textContent).toMatch(/^Skip to/);
+  const [target] = window.document.querySelectorAll(first!.getAttribute('href')!);
+  expect([target!.localName, target!.getAttribute('tabindex')]).toEqual(['main', '-1']);
+});
+
 test('everything in the page at /docs that may scroll can be scrolled by the keyboard', () => {
   const examples = [...window.document.querySelectorAll('pre')];
   expect(examples.length).toBeGreaterThan(routes.filter((route) => route.undocumented === undefined).length);

@@ -44,12 +44,13 @@ function render(document: OpenapiDocument): Markup {
 <style>${new Markup(style)}</style>
 </head>
 <body>
+<a class="skip" href="#main">Skip to the documentation</a>
 <nav aria-label="Contents"><ul>
 <li><a href="#begin">${title}</a></li>
 ${groups.map(({ tag, entries }) => navigation(tag, entries))}
 <li><a href="#schemas">Schemas</a></li>
 </ul></nav>
-<main>
+<main id="main" tabindex="-1">
 <h1 id="begin">${title} API <small>${version}</small></h1>
 <p>${prose(description)}</p>
 <p>This page is made from <a href="/openapi.json">/openapi.json</a>. Its examples are commands for a shell in which <code>URL</code> is the address of the service (<code>URL=${addressMark}</code>) and each key that they name is set (<code>APP_KEY=app_…</code>). They work in the order of the page for an application <code>demo</code>, once the ids in capitals are replaced.</p>

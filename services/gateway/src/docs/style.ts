@@ -19,6 +19,9 @@ body {
 }
 a { color: var(--link); text-decoration: none; }
 p a, td a, a:hover, a:focus { text-decoration: underline; }
+.skip { position: absolute; left: -100vw; padding: 0.5rem 1rem; background: var(--ground); }
+.skip:focus { left: 1rem; top: 1rem; z-index: 1; }
+main:focus { outline: none; }
 code, pre { font: 0.875em/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, 'Liberation Mono', monospace; }
 code { overflow-wrap: anywhere; }
 h1, h2, h3, h4 { line-height: 1.25; margin: 0; }
@@ -73,5 +76,5 @@ pre { margin: 0; padding: 0.75rem; background: var(--panel); border-radius: 6px;
   .responses td, .responses td:first-child, .responses td:nth-child(3) { border: 0; padding: 0; width: auto; }
   .responses td:nth-child(2) { flex: 1 1 60%; }
 }
-@media print { nav { display: none; } body { display: block; } pre { white-space: pre-wrap; } }
+@media print { nav, .skip { display: none; } body { display: block; } pre { white-space: pre-wrap; } }
 `;
