@@ -42,7 +42,7 @@ function bodyArguments(content: Content): string[] {
         : `-F ${quoted(`${name}=${String(sampleOf(schema.properties![name]!))}`)}`,
     );
   }
-  const text = type === 'application/json' ? JSON.stringify(example) : String(example);
+  const text = /[/+]json$/.test(type) ? JSON.stringify(example) : String(example);
   return [`-H ${quoted(`Content-Type: ${type}`)}`, `--data-binary ${quoted(text)}`];
 }
 
