@@ -29,6 +29,7 @@ export const rooms = {
     'values',
     'catalog',
     'documents',
+    'query/language/regexp',
     'query/language',
     'query/plan',
     'query/sql',

@@ -56,6 +56,38 @@ const strings = [
     (end) => head + end,
   ),
 ];
+const expressions = [
+  ...[
+    '',
+    '^a',
+    '^ab',
+    '^x',
+    'a$',
+    '^a$',
+    'b',
+    '^',
+    '\\d',
+    '^k1',
+    '(?i)é',
+    '/éA/i',
+    '/^A/i',
+    '/a/',
+    '[^a]$',
+    '(?s)^.$',
+    'a.b',
+  ],
+  ...[
+    '(?s)a.b',
+    '(?m)^b$',
+    '\\bk',
+    '^(?:a|true)',
+    `^${head.slice(0, 40)}`,
+    `x{250}abcd`,
+    `^${'x{50}'.repeat(5)}abcd`,
+    '^2024-',
+  ],
+  ...['😀', '^\\p{L}+$', '[^[:ascii:]]', '$a', '^\\Q"', "^'; drop$", '^null$', '^\\\\'],
+];
 const dates = [
   ...['2024-01-01T00:00:00Z', '2024-01-01T01:00:00+01:00', '2023-12-31T23:59:59.999999Z', '2024-02-30T00:00:00Z'],
   ...['1969-12-31t23:59:59.5z', '2024-01-01', 'soon', '2024-01-01T00:00:00.1234567Z', '2024-06-01 12:00:00-15:30'],
@@ -96,10 +128,11 @@ const spelled = new Map<string, string[]>([
   ['<=', ['lessThanOrEqual', 'lte', '$lte']],
   ['between', ['between', 'betweenOp', '$between']],
   ['contains', ['includes', 'contains', '$contains']],
+  ['regExpMatches', ['regExpMatches', '$regExpMatches', '$regex']],
 ]);
 const operators = [
   ...['is', 'is', 'isNot', 'in', 'notIn', 'isNull', 'isNotNull', 'exists', '>', '>=', '<', '<=', 'between'],
-  ...['contains', 'startsWith', 'endsWith', 'includesCaseInsensitive'],
+  ...['contains', 'startsWith', 'endsWith', 'includesCaseInsensitive', 'regExpMatches'],
 ];
 
 /** A filter as it would be sent, and what it means. */
@@ -157,6 +190,8 @@ function makeOperand(operator: string, scalar: () => unknown): unknown {
     case 'endsWith':
     case 'includesCaseInsensitive':
       return pick(strings);
+    case 'regExpMatches':
+      return pick(expressions);
     default:
       return scalar();
   }
@@ -419,6 +454,7 @@ describe('of 20,000 documents', () => {
     ['a range of numbers', { price: { gte: 4_990 } }, []],
     ['a range of strings', { name: { gte: 'name 1999', lt: 'name 19995' } }, []],
     ['the beginning of a string', { name: { startsWith: 'name 1999' } }, []],
+    ['a regular expression that forces the beginning', { name: { $regex: '^name 1999.?$' } }, []],
     ['an order', {}, ['price']],
     ['an order that descends', {}, ['-price']],
     ['a range in its order', { price: { gt: 4_000 } }, ['-price']],

@@ -290,9 +290,11 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
         { ...index, index_type },
       ]),
       ['POST', '/list', { root, find: { x: { resolve: { find: {} }, model: 'films' } } }],
-      ...['regExpMatches', '$regex', 'CIDR', 'isLocalIp', 'inCountry', '$search'].map(
-        (operator): [string, string, object] => ['POST', '/list', { root, find: { a: { [operator]: 'x' } } }],
-      ),
+      ...['CIDR', 'isLocalIp', 'inCountry', '$search'].map((operator): [string, string, object] => [
+        'POST',
+        '/list',
+        { root, find: { a: { [operator]: 'x' } } },
+      ]),
     ];
     for (const [method, target, body] of calls) {
       const answer = await app.call(method, target, body);

@@ -1,3 +1,4 @@
+import { RE2JS } from 're2js';
 import { compareDecimals } from '../../src/values/decimal';
 import { parseInstant } from '../../src/values/instant';
 
@@ -61,6 +62,13 @@ function operatorHolds(operator: string, value: unknown, operand: unknown, isDat
       return typeof value === 'string' && value.endsWith(operand as string);
     case 'includesCaseInsensitive':
       return typeof value === 'string' && value.toLowerCase().includes((operand as string).toLowerCase());
+    case 'regExpMatches':
+      return (
+        typeof value === 'string' &&
+        re2(operand as string)
+          .matcher(value)
+          .find()
+      );
     default: {
       const order = rangeOrder(value, operand, isDate);
       if (order === undefined) return false;
@@ -70,6 +78,12 @@ function operatorHolds(operator: string, value: unknown, operand: unknown, isDat
       return order >= 0;
     }
   }
+}
+
+/** An expression as it stands, or between slashes, with i for both cases. */
+function re2(expression: string): RE2JS {
+  const [, inner, flag] = /^\/(.*)\/(i?)$/s.exec(expression) ?? [];
+  return RE2JS.compile(inner ?? expression, flag === 'i' ? RE2JS.CASE_INSENSITIVE : 0);
 }
 
 function same(value: unknown, operand: unknown, isDate: boolean): boolean {

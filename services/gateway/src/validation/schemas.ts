@@ -81,7 +81,8 @@ export const recordsSchema = z.object(page).meta({
 /** `find` of a query. */
 export const findSchema = objectSchema.describe(
   'The filter: `{"field": value}` is equality, `{"field": {"gte": 1, "lt": 9}}` operators, several fields are a ' +
-    'conjunction; `and`, `or` and `not` take lists of filters. Dotted names reach nested fields. See docs/api.md',
+    'conjunction; `and`, `or` and `not` take lists of filters. Dotted names reach nested fields. `$regex` takes an ' +
+    'expression in RE2 syntax. See docs/api.md',
 );
 
 /** `select` of a query. */

@@ -1,5 +1,6 @@
 import { appFields } from './app-fields';
 import { malformedJson } from './malformed-json';
+import { expressions } from './expressions';
 import { documentFields } from './document-fields';
 import { definitionFields } from './definition-fields';
 import { limits } from './limits';
@@ -13,6 +14,7 @@ import type { BadInput } from './bad-input';
 export const badInputs: readonly BadInput[] = [
   ...malformedJson(),
   ...documentFields(),
+  ...expressions(),
   ...definitionFields(),
   ...appFields(),
   ...limits(),

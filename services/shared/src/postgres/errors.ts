@@ -102,10 +102,10 @@ export function fromPostgres(error: unknown): ServiceError | undefined {
     case '22P05': // untranslatable_character
     case '22021': // character_not_in_repertoire
     case '22003': // numeric_value_out_of_range
-    case '2201B': // invalid_regular_expression
       return new ServiceError('INVALID_ARGUMENT', 'VALIDATION_FAILED', 'A value cannot be stored or compared', {
         cause: error,
       });
+    case '2201B': // invalid_regular_expression: ours are valid, so it is too complex
     case '54000': // program_limit_exceeded
     case '54001': // statement_too_complex
     case '54011': // too_many_columns

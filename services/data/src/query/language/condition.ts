@@ -1,4 +1,5 @@
 import type { JsonNumber, JsonValue } from '@granary/shared/json/value';
+import type { Regexp } from './regexp/regexp';
 
 export type Path = readonly string[];
 /** What a range is bounded by: values of the same type only are compared with it. */
@@ -18,7 +19,8 @@ export type FieldCondition =
   | { kind: 'exists'; path: Path }
   | { kind: 'range'; path: Path; comparison: Comparison; bound: Scalar }
   | { kind: 'contains'; path: Path; value: JsonValue }
-  | { kind: 'text'; path: Path; match: TextMatch; value: string };
+  | { kind: 'text'; path: Path; match: TextMatch; value: string }
+  | { kind: 'regexp'; path: Path; regexp: Regexp };
 
 /** A parsed `find`. Each condition is true or false for every record. */
 export type Condition = { kind: 'and' | 'or' | 'none'; conditions: readonly Condition[] } | FieldCondition;

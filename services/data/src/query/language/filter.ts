@@ -5,6 +5,7 @@ import type { Operator } from './operator';
 import { isOperatorName, operatorOf } from './operators';
 import { assertSteps, parseName } from './path';
 import { invalidQuery, overLimit } from './query-error';
+import { assertExpressions } from './regexp-operators';
 import { isOperator } from './value-operators';
 
 /** Levels of objects and arrays in a `find`; its own object is the first. */
@@ -33,7 +34,9 @@ export function parseFind(find: JsonValue | undefined, at = 'find'): Condition {
   if (find === undefined || find === null) return all;
   if (!(find instanceof Map)) throw invalidQuery(at, 'must be an object');
   if (isDeeper(find, findDepthMax)) throw overLimit(at, `may be at most ${findDepthMax} levels deep`);
-  return parseObject(find, [], at, { conditions: 0 });
+  const condition = parseObject(find, [], at, { conditions: 0 });
+  assertExpressions(condition, at);
+  return condition;
 }
 
 function isDeeper(value: JsonValue, levels: number): boolean {

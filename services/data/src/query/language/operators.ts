@@ -2,19 +2,22 @@ import { notImplemented } from '@granary/shared/errors';
 import type { Operator } from './operator';
 import { invalidQuery } from './query-error';
 import { rangeOperators } from './range-operators';
+import { regexpOperators } from './regexp-operators';
 import { textOperators } from './text-operators';
 import { valueOperators } from './value-operators';
 
-const families: ReadonlyArray<readonly Operator[]> = [valueOperators, rangeOperators, textOperators];
+const families: ReadonlyArray<readonly Operator[]> = [valueOperators, rangeOperators, textOperators, regexpOperators];
 
 /** Operators that are documented and not there yet. */
-const later = new Set(
-  'regExpMatches $regex CIDR cidr isLocalIp isExternalIp inCountry inDataset b64 $search'.split(' '),
-);
+const later = new Set('CIDR cidr isLocalIp isExternalIp inCountry inDataset b64 $search'.split(' '));
+
+/** A suffix begins with `$`, so every name has a spelling that does. */
+const withSuffixes = (spellings: readonly string[]): string[] =>
+  spellings.flatMap((name) => (name.startsWith('$') ? [name] : [name, `$${name}`]));
 
 /** Every operator by each of its spellings. */
 const bySpelling = new Map(
-  families.flat().flatMap((operator) => operator.spellings.map((name) => [name, operator] as const)),
+  families.flat().flatMap((operator) => withSuffixes(operator.spellings).map((name) => [name, operator] as const)),
 );
 
 export const isOperatorName = (name: string): boolean => bySpelling.has(name) || later.has(name);

@@ -1,14 +1,17 @@
 import { empty, join, sql, type Sql } from '@granary/shared/postgres/sql';
 import type { Condition, FieldCondition } from '../language/condition';
+import { assertExpressions } from '../language/regexp-operators';
 import { emptySql, existsSql, inSql, isSql } from './equality-sql';
 import { rangeSql } from './range-sql';
+import { regexpSql } from './regexp-sql';
 import { always, never, RowFields } from './row-fields';
 import { containsSql, textSql } from './text-sql';
 
 /** Compiles conditions on the rows of one relation. */
 export class Compiler extends RowFields {
-  /** A WHERE clause, empty when every row counts. */
+  /** A WHERE clause, empty when every row counts. Throws LIMIT_EXCEEDED for too many regular expressions. */
   where(condition: Condition, ...more: Sql[]): Sql {
+    assertExpressions(condition);
     const parts = [...this.visible(), ...more, this.condition(condition)].filter((part) => part !== always);
     return parts.length === 0 ? empty : sql`where ${join(parts, ' and ')}`;
   }
@@ -54,5 +57,7 @@ function fieldSql(fields: RowFields, condition: FieldCondition): Sql {
       return containsSql(fields, condition);
     case 'text':
       return textSql(fields, condition);
+    case 'regexp':
+      return regexpSql(fields, condition);
   }
 }
