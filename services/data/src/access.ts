@@ -26,6 +26,8 @@ export const dataAccess = {
     'changeDocument',
     'batch',
     'listDocuments',
+    'explainQuery',
+    'optimizeCollection',
     'readCollection',
     'createIndex',
     'listIndexes',

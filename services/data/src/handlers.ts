@@ -33,7 +33,9 @@ import { createView, deleteView, getView, listViews, refreshView } from './views
 import { runQuery } from './reads/run-query';
 import { readView } from './reads/read-view';
 import { getDocument } from './reads/get-document';
+import { explainQuery } from './reads/explain-query';
 import { listDocuments } from './reads/list-documents';
+import { optimizeCollection } from './reads/optimize-collection';
 import type { ReadContext } from './reads/read-context';
 import { readCollection } from './reads/read-collection';
 
@@ -104,6 +106,8 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     batch: (request, call) => runBatch(committerFor(committer, usage, call), pool, request),
     getCommit: ({ ticketId }) => getCommit(fast, ticketId),
     listDocuments: async (request, call) => ({ json: await listDocuments(context, request, call) }),
+    explainQuery: async (request, call) => ({ json: await explainQuery(context, request, call) }),
+    optimizeCollection: async (request) => ({ json: await optimizeCollection(context, request) }),
     readCollection: async (request, call) => ({ json: await readCollection(context, request, call) }),
 
     createIndex: needingSpace(storage, (request) =>

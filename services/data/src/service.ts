@@ -27,6 +27,7 @@ import { CatalogCache, readerCache } from './catalog/cache';
 import { JobWorker } from './jobs/worker';
 import { purgeExpired } from './usage/retention-purge';
 import { readSchedulers } from './query/execute/read-scheduler';
+import { SlowQueries } from './query/execute/slow-queries';
 import { indexReadSettings } from './query/sql/index-scan-sql';
 import { QueryLookup } from './queries/saved-queries';
 import { UsagePublisher } from './usage/publisher';
@@ -74,6 +75,7 @@ function assembleData(config: DataConfig, overrides: DataOverrides, context: Con
     fast,
     lane: multiplexer,
     schedulers: readSchedulers(config.PIPELINED_POOL_SIZE, config.DATABASE_POOL_SIZE),
+    slowQueries: new SlowQueries(),
     readers: readerCache(fast),
     queries: new QueryLookup(fast),
     log,

@@ -259,7 +259,6 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       'POST /pricing/quote',
       'POST /apps/{app_id}/payout/trigger',
       'PATCH /apps/{app_id}/collections/{collection}/sharding',
-      'POST /apps/{app_id}/collections/{collection}/explain',
       'GET /apps/{app_id}/commits',
       'GET /apps/{app_id}/commits/{height}/proof',
       'POST /apps/{app_id}/relations',

@@ -1,6 +1,6 @@
 import type { Call } from '@granary/shared/rpc/types';
 import { forbidden, notFound } from '@granary/shared/errors';
-import { readJson } from '@granary/shared/json/value';
+import { readJson, type JsonObject } from '@granary/shared/json/value';
 import { nameRule } from '@granary/shared/names';
 import { documentsRelation, viewRelation, type Relation } from '../query/plan/relation';
 import { findView } from '../views/view';
@@ -23,7 +23,7 @@ import { parseFind } from '../query/language/filter';
 import { invalidQuery } from '../query/language/query-error';
 import { COLLECTION_NOT_FOUND } from '../catalog/collection';
 import { AppDatabases } from '../query/execute/read-scheduler';
-import { readDocuments, withFreshSource } from '../query/execute/read-page';
+import { readDocuments, withFreshSource, type ReadOptions } from '../query/execute/read-page';
 import { parseSort, type SortTerm } from '../query/language/sort';
 
 const listFields = new Set(
@@ -50,11 +50,22 @@ export async function listDocuments(
   if (!isName(name)) throw invalidQuery('root', `the collection or view ${nameRule}`);
   if (root.slice(0, separator) !== request.appId) throw forbidden('The key is for another app');
 
+  const { includeHistory, ...options } = parseListQuery(body);
+  return await withFreshSource(async (isRepeated) => {
+    const source = await findRoot(db, request.appId, name, includeHistory, isRepeated || isAll(options.find));
+    const reader = { appId: request.appId, mayReadPrivate: true };
+    return await readDocuments(new AppDatabases(db, reader, call.signal), source, options);
+  });
+}
+
+/** What a page is asked for with in a body. Throws INVALID_QUERY, INVALID_CURSOR, LIMIT_EXCEEDED. */
+export function parseListQuery(body: JsonObject): ReadOptions & { includeHistory: boolean } {
   refuseUnknown(body.keys(), listFields);
   const includeHistory = body.get('include_history') ?? false;
   if (typeof includeHistory !== 'boolean') throw invalidQuery('include_history', 'must be true or false');
   const offset = parseOffset(body.get('offset'));
-  const options = {
+  return {
+    includeHistory,
     find: parseFind(body.get('find')),
     projection: parseSelect(body.get('select')),
     sort: listSort(body),
@@ -63,11 +74,6 @@ export async function listDocuments(
     cursor: parseCursor(body.get('cursor'), offset),
     count: parseCount(body.get('count')),
   };
-  return await withFreshSource(async (isRepeated) => {
-    const source = await findRoot(db, request.appId, name, includeHistory, isRepeated || isAll(options.find));
-    const reader = { appId: request.appId, mayReadPrivate: true };
-    return await readDocuments(new AppDatabases(db, reader, call.signal), source, options);
-  });
 }
 
 function listSort(body: ReadonlyMap<string, unknown>): SortTerm[] {
@@ -87,7 +93,7 @@ function listSort(body: ReadonlyMap<string, unknown>): SortTerm[] {
 }
 
 /** The documents of a collection, or the rows of a view, by name. Throws COLLECTION_NOT_FOUND. */
-async function findRoot(
+export async function findRoot(
   db: ReadContext,
   appId: string,
   name: string,

@@ -53,6 +53,8 @@ const repeatable: MethodNames = {
     'getDocument',
     'changeDocument',
     'listDocuments',
+    'explainQuery',
+    'optimizeCollection',
     'readCollection',
     'createIndex',
     'listIndexes',

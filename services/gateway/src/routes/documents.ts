@@ -39,7 +39,7 @@ const storeSchema = z.strictObject({
     .describe('The documents; all of them are committed together, or none'),
 });
 
-const listSchema = z.strictObject({
+export const listSchema = z.strictObject({
   root: z.string().regex(rootPattern).describe('What to read: `app_id::collection`, or `app_id::view`'),
   find: findSchema.nullish(),
   select: selectSchema.nullish(),

@@ -13,6 +13,7 @@ import { plannedRoutes } from './not-implemented';
 import { paymentRoutes } from './payments';
 import { queryRoutes } from './queries';
 import { singleDocumentRoutes } from './single-documents';
+import { queryPlanRoutes } from './query-plans';
 import { skillsRoutes } from './skills';
 import { taskRoutes } from './tasks';
 import { viewRoutes } from './views';
@@ -33,6 +34,7 @@ export const routes: readonly Route[] = [
   ...queryRoutes,
   ...blobRoutes,
   ...collectionRoutes,
+  ...queryPlanRoutes,
   ...indexRoutes,
   ...keyRoutes,
   ...walletRoutes,

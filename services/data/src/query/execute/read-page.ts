@@ -53,15 +53,19 @@ export async function readDocuments(
   const plan = planPage(source, { find, sort, limit: limit + 1, offset, after });
   const read = indexRead(plan);
   const lane = limit <= shortPageMax ? db.lane : db.longPages;
-  const { records, hasMore, last } =
-    (read && (await readByIndex(lane, plan, read, projection))) ??
-    (await readByPool(db.pool, read ? alternativePlan(plan)! : plan, projection));
-  const total = await totalOf(db.pool, source, options, records.count, hasMore);
-  const next = hasMore ? encodeCursor(scope, positionOf(scope, last!)) : undefined;
-  // A cursor does not know how many pages are before it.
-  const number = after ? null : Math.floor(offset / limit) + 1;
-  const following = next === undefined ? '' : `,"next_cursor":"${next}"`;
-  return records.end(`"total":${total},"page":${number},"limit":${limit}${following}${more}}`);
+  try {
+    const { records, hasMore, last } =
+      (read && (await readByIndex(lane, plan, read, projection))) ??
+      (await readByPool(db.pool, read ? alternativePlan(plan)! : plan, projection));
+    const total = await totalOf(db.pool, source, options, records.count, hasMore);
+    const next = hasMore ? encodeCursor(scope, positionOf(scope, last!)) : undefined;
+    // A cursor does not know how many pages are before it.
+    const number = after ? null : Math.floor(offset / limit) + 1;
+    const following = next === undefined ? '' : `,"next_cursor":"${next}"`;
+    return records.end(`"total":${total},"page":${number},"limit":${limit}${following}${more}}`);
+  } finally {
+    db.record?.(plan);
+  }
 }
 
 /** The page where one index gives it alone; undefined where the rows turn out not to be the page. */
@@ -102,11 +106,13 @@ async function readByPool(db: Queryable, plan: PagePlan, projection: Projection)
 type TextRow = PageRow & { body: string };
 
 async function pageRows(db: Queryable, plan: PagePlan): Promise<TextRow[]> {
-  const found = await rows<TextRow & { truncated?: boolean }>(db, bounded(plan.relation, pageStatement(plan)));
+  const found = await rows<TextRow & { truncated?: boolean }>(db, pageTextStatement(plan));
   if (!found.some(({ truncated }) => truncated === true)) return found;
-  const byText = alternativePlan(plan)!;
-  return rows<TextRow>(db, bounded(byText.relation, pageStatement(byText)));
+  return rows<TextRow>(db, pageTextStatement(alternativePlan(plan)!));
 }
+
+/** The statement by which a plan is read over the pool. */
+export const pageTextStatement = (plan: PagePlan): Sql => bounded(plan.relation, pageStatement(plan));
 
 /** Ends the rows after the one with which they exceed the limit. A window without an order keeps that of its input. */
 function bounded(source: Relation, page: Sql): Sql {

@@ -5,6 +5,8 @@ import type { Pool, Queryable } from '@granary/shared/postgres/pool';
 import { ActiveApps } from '@granary/shared/concurrency/active-apps';
 import { FairScheduler } from '@granary/shared/concurrency/fair-scheduler';
 import { ServiceError } from '@granary/shared/errors';
+import type { PagePlan } from '../plan/page-plan';
+import type { SlowQueries } from './slow-queries';
 
 /** Reads by one index. */
 export type IndexReads = Pick<Multiplexer, 'read'>;
@@ -17,6 +19,8 @@ export interface ReadDatabases {
   longPages: IndexReads;
   /** Anything else. */
   pool: Queryable;
+  /** Records what the statements of the pool took for a plan, if there were any. */
+  record?(plan: PagePlan): void;
 }
 
 /** What the reads of all apps share. */
@@ -26,6 +30,7 @@ export interface SharedDatabases {
   fast: Pool;
   lane: Multiplexer;
   schedulers: ReadSchedulers;
+  slowQueries: SlowQueries;
 }
 
 export interface ReadSchedulers {
@@ -88,6 +93,8 @@ export interface Reader {
  * has gone.
  */
 export class AppDatabases implements ReadDatabases {
+  #scannedMs = 0;
+
   constructor(
     private readonly shared: SharedDatabases,
     private readonly reader: Reader,
@@ -111,8 +118,20 @@ export class AppDatabases implements ReadDatabases {
 
   get pool(): Queryable {
     const { pool, fast } = this.shared;
-    const query = (statement: Statement) => this.scan(() => queryUntilAborted(pool, fast, this.signal, statement));
+    const query = (statement: Statement) =>
+      this.scan(async () => {
+        const startedAt = performance.now();
+        try {
+          return await queryUntilAborted(pool, fast, this.signal, statement);
+        } finally {
+          this.#scannedMs += performance.now() - startedAt;
+        }
+      });
     return { query } as unknown as Queryable;
+  }
+
+  record(plan: PagePlan): void {
+    if (this.#scannedMs > 0) this.shared.slowQueries.record(plan, this.#scannedMs);
   }
 
   private scan<T>(work: () => Promise<T>): Promise<T> {

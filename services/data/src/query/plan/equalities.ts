@@ -21,7 +21,7 @@ export function onlyEqualities(filter: Condition): readonly Equality[] | undefin
 }
 
 /** The conditions that every match fulfils. */
-function* conjuncts(filter: Condition): Generator<Condition> {
+export function* conjuncts(filter: Condition): Generator<Condition> {
   if (filter.kind === 'and') for (const condition of filter.conditions) yield* conjuncts(condition);
   else yield filter;
 }

@@ -44,6 +44,8 @@ export interface Relation {
   /** Tells the rows of this source from those of any other. */
   identity: string;
   kind: 'documents' | 'history' | 'view';
+  /** Tells the collection of the rows from others; undefined for the rows of a view. */
+  collection: string | undefined;
   /** What a statement calls its rows; it is part of the SQL below. */
   alias: RowAlias;
   /** Its rows under that alias: id text, body text. */
@@ -70,6 +72,10 @@ export interface DocumentsOptions {
   includeHistory: boolean;
   includeDeleted: boolean;
 }
+
+/** Tells a collection from any other. */
+export const collectionIdentity = ({ appNumber, number }: Pick<CollectionRef, 'appNumber' | 'number'>): string =>
+  `c${appNumber}.${number}`;
 
 /** Whether a path is that of the id, which has a column of its own. */
 export const isIdPath = ({ hasIdColumn }: Relation, path: Path): boolean =>
@@ -120,10 +126,12 @@ function makeSource(
            union all
            select id, body, version, deleted, ordinal, place from ${historyTable(handle)}) ${row}`
     : sql`${documentsTable(handle)} ${row}`;
+  const collection = collectionIdentity(handle);
   const latest = includeDeleted ? handle.rowCount : handle.rowCount - handle.deletedCount;
   return {
-    identity: `c${handle.appNumber}.${handle.number}${includeHistory ? '.history' : ''}${includeDeleted ? '' : '.present'}`,
+    identity: `${collection}${includeHistory ? '.history' : ''}${includeDeleted ? '' : '.present'}`,
     kind: includeHistory ? 'history' : 'documents',
+    collection,
     alias,
     table,
     visible: includeDeleted ? empty : sql`not ${row}.deleted`,
@@ -143,6 +151,7 @@ export function viewRelation(view: { appNumber: bigint; tableNumber: bigint | nu
   return {
     identity: `v${view.appNumber}.${view.tableNumber}`,
     kind: 'view',
+    collection: undefined,
     alias: pageAlias,
     table:
       view.tableNumber === null

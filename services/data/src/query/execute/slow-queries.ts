@@ -1,0 +1,58 @@
+import { LRUCache } from 'lru-cache';
+import { filterShape } from '../plan/describe-plan';
+import { adviseIndex } from '../plan/index-advice';
+import type { PagePlan } from '../plan/page-plan';
+
+/** Collections whose queries are recorded, at most, and shapes of each. */
+const collectionsMax = 1_000;
+const shapesMax = 50;
+
+/** Queries of one shape: they name the same fields and operators, and differ in values. */
+export interface QueryShape {
+  filter: string;
+  sort: string[];
+  count: number;
+  totalMs: number;
+  maxMs: number;
+  lastAt: Date;
+  /** The fields of an index that would serve it; none where no index would. */
+  advisedFields: readonly string[];
+}
+
+/**
+ * The shapes of queries that Postgres scanned or sorted for, of each collection, in bounded memory. Pages that one index
+ * gives alone are not recorded, so they cost nothing here. No values are kept.
+ */
+export class SlowQueries {
+  readonly since = new Date();
+  readonly #collections = new LRUCache<string, Map<string, QueryShape>>({ max: collectionsMax });
+
+  record(plan: PagePlan, elapsedMs: number): void {
+    const { kind, collection } = plan.relation;
+    if (collection === undefined) return;
+    let shapes = this.#collections.get(collection);
+    if (!shapes) this.#collections.set(collection, (shapes = new Map<string, QueryShape>()));
+    const filter = `${kind === 'history' ? 'history: ' : ''}${filterShape(plan.filter)}`;
+    const sort = plan.access.order.terms.map(({ path, descending }) => `${descending ? '-' : ''}${path.join('.')}`);
+    const key = JSON.stringify([filter, sort]);
+    const known = shapes.get(key);
+    // A shape that ran again is the newest, so that the oldest one gives way.
+    shapes.delete(key);
+    shapes.set(key, {
+      filter,
+      sort,
+      count: (known?.count ?? 0) + 1,
+      totalMs: (known?.totalMs ?? 0) + elapsedMs,
+      maxMs: Math.max(known?.maxMs ?? 0, elapsedMs),
+      lastAt: new Date(),
+      advisedFields: adviseIndex(plan).fields,
+    });
+    if (shapes.size > shapesMax) shapes.delete(shapes.keys().next().value!);
+  }
+
+  /** Those of a collection, the one with the longest total time first. */
+  of(collection: string): QueryShape[] {
+    const shapes = this.#collections.get(collection)?.values() ?? [];
+    return [...shapes].sort((a, b) => b.totalMs - a.totalMs);
+  }
+}

@@ -1,0 +1,74 @@
+import type { Condition } from '../language/condition';
+import type { AccessMethod } from './access-path';
+import type { PagePlan } from './page-plan';
+
+/** Characters of the shape of a filter, at most. */
+const shapeMax = 1_000;
+
+/** A plan as JSON: the names of fields and indexes, and no value of the request. */
+export interface PlanDescription {
+  method: AccessMethod;
+  /** The index that is read in its order; null where Postgres chooses how the matches are found. */
+  index: string | null;
+  equal_fields: string[];
+  order: Array<{ field: string; direction: 'ascending' | 'descending' }>;
+  is_after_cursor: boolean;
+  filter: string;
+  joins: string[];
+  alternative: { method: AccessMethod; when: string[] } | null;
+}
+
+/** When an access path cannot give the page: known only from the values of a request, or from the rows that it reads. */
+const reasons: Partial<Record<AccessMethod, string[]>> = {
+  id: ['the document is larger than 16 KiB', 'the statement exceeds the time limit of index reads'],
+  index: [
+    'a value is an array or an object, or a string over 256 bytes',
+    'a document of the page is larger than 16 KiB',
+    'the statement exceeds the time limit of index reads',
+  ],
+  index_order: ['a string that decides the order is longer than 256 bytes'],
+};
+
+export function describePlan({ relation, access, filter, after }: PagePlan): PlanDescription {
+  const { method, index, order, alternative } = access;
+  const ids = relation.hasIdColumn ? [{ path: ['id'], descending: order.descending }] : [];
+  return {
+    method,
+    index: index?.index.name ?? null,
+    equal_fields: index?.fixed.map(({ field }) => field) ?? (method === 'id' ? ['id'] : []),
+    order: [...order.terms, ...ids].map(({ path, descending }) => ({
+      field: path.join('.'),
+      direction: descending ? 'descending' : 'ascending',
+    })),
+    is_after_cursor: after !== undefined,
+    filter: filterShape(filter),
+    joins: [],
+    alternative: alternative ? { method: alternative.method, when: reasons[method] ?? [] } : null,
+  };
+}
+
+/** A filter without its values: `category is and (price >= or title startsWith)`. Cut where it is very long. */
+export function filterShape(filter: Condition): string {
+  const text = shapeOf(filter, false);
+  return text.length <= shapeMax ? text : `${text.slice(0, shapeMax - 1)}…`;
+}
+
+function shapeOf(condition: Condition, isNested: boolean): string {
+  switch (condition.kind) {
+    case 'and':
+    case 'or': {
+      const parts = condition.conditions.map((part) => shapeOf(part, true));
+      if (parts.length === 0) return condition.kind === 'and' ? 'all' : 'none';
+      const text = parts.join(` ${condition.kind} `);
+      return isNested && parts.length > 1 ? `(${text})` : text;
+    }
+    case 'none':
+      return `not (${condition.conditions.map((part) => shapeOf(part, true)).join(' or ')})`;
+    case 'range':
+      return `${condition.path.join('.')} ${condition.comparison}`;
+    case 'text':
+      return `${condition.path.join('.')} ${condition.match}`;
+    default:
+      return `${condition.path.join('.')} ${condition.kind}`;
+  }
+}

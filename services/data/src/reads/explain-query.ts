@@ -1,0 +1,131 @@
+import type { Call } from '@granary/shared/rpc/types';
+import { readJson } from '@granary/shared/json/value';
+import type { ExplainQueryRequest } from '@granary/shared/gen/granary/data/v1/ExplainQueryRequest';
+import type { CollectionRef } from '../catalog/collection';
+import { refusing } from '../documents/parser';
+import { explainPage, type PostgresNode } from '../query/execute/explain-page';
+import { withFreshSource, type ReadOptions } from '../query/execute/read-page';
+import { bodyDepthMax, refuseUnknown } from '../query/language/paging';
+import { isAll } from '../query/language/condition';
+import { invalidQuery } from '../query/language/query-error';
+import { decodeCursor } from '../query/plan/cursor';
+import { describePlan } from '../query/plan/describe-plan';
+import { adviseIndex } from '../query/plan/index-advice';
+import { effectiveSort } from '../query/plan/order';
+import { planPage, type PagePlan } from '../query/plan/page-plan';
+import { findRoot, parseListQuery } from './list-documents';
+import { lookUpCollection, type ReadContext } from './read-context';
+
+/** From this offset on a cursor is advised. */
+const offsetAdvised = 1_000;
+
+interface Hint {
+  code: 'MISSING_INDEX' | 'UNINDEXED_SORT' | 'MIXED_SORT' | 'EXACT_COUNT' | 'LARGE_OFFSET';
+  message: string;
+  /** The fields of an index that would serve. */
+  fields?: readonly string[];
+}
+
+/**
+ * Explains how a query, with the members of POST /list, would be read, without running it: JSON text of `{collection,
+ * indexes_used, plan, cost, access, hints}`. Nothing internal is in it: names of indexes are those of the app, and
+ * conditions are left out. Throws what listDocuments() throws.
+ */
+export async function explainQuery(
+  db: ReadContext,
+  { appId, collection: name, body: text }: ExplainQueryRequest,
+  call: Pick<Call, 'signal'>,
+): Promise<Buffer> {
+  const body = refusing(() => readJson(text, { maxDepth: bodyDepthMax }));
+  if (!(body instanceof Map)) throw invalidQuery('body', 'must be an object');
+  refuseUnknown(body.keys(), new Set(['query']));
+  const query = body.get('query');
+  if (!(query instanceof Map)) throw invalidQuery('query', 'must be an object with the members of a query of /list');
+  if ((query.get('root') ?? `${appId}::${name}`) !== `${appId}::${name}`) {
+    throw invalidQuery('query.root', 'must be the collection of the path, or absent');
+  }
+  const options = parseListQuery(query);
+  return withFreshSource(async () => {
+    const relation = await findRoot(db, appId, name, options.includeHistory, true);
+    const { terms, descending } = effectiveSort(relation, options.sort);
+    const scope = { source: relation, find: options.find, terms, descending };
+    const after = options.cursor === undefined ? undefined : decodeCursor(scope, options.cursor);
+    const { find, sort, limit, offset } = options;
+    const plan = planPage(relation, { find, sort, limit: limit + 1, offset, after });
+    const explain = () => explainPage(db.pool, plan);
+    const { chosen, withoutScan } = await db.schedulers.scans.run(appId, explain, { signal: call.signal });
+    const indexNames = namesOf(await lookUpCollection(db, appId, name, false));
+    return Buffer.from(
+      JSON.stringify({
+        collection: name,
+        indexes_used: usedIndexes(withoutScan, plan, indexNames),
+        plan: planNode(chosen, indexNames),
+        cost: { startup: chosen['Startup Cost'], total: chosen['Total Cost'] },
+        access: describePlan(plan),
+        hints: hintsOf(plan, options),
+      }),
+    );
+  });
+}
+
+/** The names of the app for the indexes of Postgres. */
+function namesOf(collection: CollectionRef | undefined): (postgresName: string) => string {
+  const names = new Map((collection?.indexes ?? []).map(({ number, name }) => [number.toString(), name]));
+  return (postgresName) => names.get(/^[inq]_(\d+)$/.exec(postgresName)?.[1] ?? '') ?? 'primary_key';
+}
+
+/** The indexes that find the matches, or give their order. A scan of a whole index only to avoid the table is none. */
+function usedIndexes(root: PostgresNode, plan: PagePlan, nameOf: (postgresName: string) => string): string[] {
+  const used = new Set<string>();
+  const isInIdOrder = isAll(plan.filter) && plan.access.order.terms.length === 0;
+  const visit = (node: PostgresNode): void => {
+    if (node['Index Name'] !== undefined) {
+      const name = nameOf(node['Index Name']);
+      const givesOrder = name === plan.access.index?.index.name || (name === 'primary_key' && isInIdOrder);
+      if (node['Index Cond'] !== undefined || givesOrder) used.add(name);
+    }
+    node.Plans?.forEach(visit);
+  };
+  visit(root);
+  return [...used];
+}
+
+/** A node with what helps a user of the API: no conditions, tables or columns. */
+function planNode(node: PostgresNode, nameOf: (postgresName: string) => string): object {
+  return {
+    node: node['Node Type'],
+    ...(node['Index Name'] === undefined ? {} : { index: nameOf(node['Index Name']) }),
+    ...(node['Scan Direction'] === undefined ? {} : { direction: node['Scan Direction'].toLowerCase() }),
+    estimated_rows: node['Plan Rows'],
+    startup_cost: node['Startup Cost'],
+    total_cost: node['Total Cost'],
+    plans: (node.Plans ?? []).map((child) => planNode(child, nameOf)),
+  };
+}
+
+function hintsOf(plan: PagePlan, { count, offset, cursor }: ReadOptions): Hint[] {
+  const { isNarrowed, isSorted, isMixed, fields } = adviseIndex(plan);
+  const hints: Hint[] = [];
+  const index = fields.length === 0 ? '' : `; an index over ${fields.join(', ')} would serve it`;
+  const advised = fields.length === 0 ? {} : { fields };
+  if (!isAll(plan.filter) && !isNarrowed) {
+    const message = `No index narrows the matches, so all ${plan.relation.rowCount} documents are read${index}`;
+    hints.push({ code: 'MISSING_INDEX', message, ...advised });
+  }
+  if (isMixed) {
+    const message = 'The sort mixes directions, which no index has: the matches are sorted for each page';
+    hints.push({ code: 'MIXED_SORT', message });
+  } else if (isSorted) {
+    const message = `No index has the order, so the matches are sorted for each page${index}`;
+    hints.push({ code: 'UNINDEXED_SORT', message, ...advised });
+  }
+  if (count === 'exact' && !isAll(plan.filter)) {
+    const message = 'total counts all matches unless the page is the last one; count=none leaves it out';
+    hints.push({ code: 'EXACT_COUNT', message });
+  }
+  if (offset >= offsetAdvised && cursor === undefined) {
+    const message = `The ${offset} documents before the page are read and skipped; a cursor begins at the page`;
+    hints.push({ code: 'LARGE_OFFSET', message });
+  }
+  return hints;
+}
