@@ -76,7 +76,18 @@ describe.each(transports)('applications (%s)', (transport) => {
     await app.store('b', [{ id: '1' }]);
     expect(await app.call('GET', `${path}/stats`)).toMatchObject({
       status: 200,
-      body: { app_id: app.appId, collection_count: 2, document_count: 3, size_bytes: 30, height: 2 },
+      body: {
+        app_id: app.appId,
+        collection_count: 2,
+        document_count: 3,
+        size_bytes: 30,
+        height: 2,
+        total_collections: 2,
+        total_documents: 3,
+        total_indexes: 0,
+        storage_size: 30,
+        index_size: 0,
+      },
     });
     expect((await app.call('GET', `${path}/health`)).body).toEqual({
       status: 'ok',

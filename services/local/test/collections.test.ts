@@ -134,6 +134,10 @@ describe.each(transports)('collections (%s)', (transport) => {
       size_bytes: 10 + 10 + 16 + 25,
       index_count: 0,
       last_write_at: time,
+      storage_size: 61,
+      avg_document_size: 31,
+      created_at: time,
+      updated_at: time,
     });
     const one = await app.call('GET', `${path}/collections/films`);
     expect(one.body).toMatchObject({ document_count: 2, size_bytes: 61 });

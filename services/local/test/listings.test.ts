@@ -149,6 +149,12 @@ describe.each(transports)('listings (%s)', (transport) => {
       document_count: 3,
       size_bytes: 10 + 10 + 10 + 25,
       height: 2,
+      total_collections: 2,
+      total_indexes: 0,
+      total_documents: 3,
+      storage_size: 55,
+      index_size: 0,
+      active_connections: 0,
     });
   });
 

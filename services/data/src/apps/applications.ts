@@ -119,12 +119,19 @@ export async function getApplication(db: Pool | Connection, appId: string): Prom
 /** Sums over the collections of an app. Throws APP_NOT_FOUND. */
 export async function appStats(pool: Pool, appId: string): Promise<AppStats> {
   const app = await findApp(pool, appId);
-  const found = await row<{ collections: bigint; documents: bigint; bytes: bigint; height: bigint }>(
+  const found = await row<{ collections: bigint; documents: bigint; bytes: bigint; height: bigint } & IndexTotals>(
     pool,
     sql`select count(c.number) as collections, coalesce(sum(c.row_count - c.deleted_count), 0)::int8 as documents,
-          coalesce(sum(c.size_bytes), 0)::int8 as bytes, h.height
+          coalesce(sum(c.size_bytes), 0)::int8 as bytes, h.height,
+          (select count(*) from document_index i join collection o on o.number = i.collection_number
+            where i.app_number = h.app_number and o.deleted_at is null) as indexes,
+          (select coalesce(sum(p.relpages::int8), 0)::int8 * current_setting('block_size')::int8
+            from document_index i cross join unnest(array['i_', 'n_', 'q_']) prefix
+            join pg_class p on p.relname = (prefix || i.number)::name
+              and p.relnamespace = to_regnamespace('a_' || h.app_number)
+            where i.app_number = h.app_number) as "indexBytes"
         from head h left join collection c on c.app_number = h.app_number and c.deleted_at is null
-        where h.app_number = ${app.number} group by h.height`,
+        where h.app_number = ${app.number} group by h.app_number, h.height`,
   );
   if (!found) throw notFound(APP_NOT_FOUND, `There is no app ${appId}`);
   return {
@@ -132,7 +139,15 @@ export async function appStats(pool: Pool, appId: string): Promise<AppStats> {
     documentCount: found.documents.toString(),
     sizeBytes: found.bytes.toString(),
     height: found.height.toString(),
+    indexCount: found.indexes.toString(),
+    indexBytes: found.indexBytes.toString(),
   };
+}
+
+interface IndexTotals {
+  indexes: bigint;
+  /** As of the last VACUUM, ANALYZE or build of each index. */
+  indexBytes: bigint;
 }
 
 /** Of the JSON of an application, about, beside name and description. */

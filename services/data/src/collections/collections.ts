@@ -251,10 +251,10 @@ export async function setRetention(pool: Pool, request: SetRetentionRequest): Pr
 /** Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND. */
 export async function collectionStats(pool: Pool, appId: string, name: string): Promise<CollectionStats> {
   const ref = await requireCollection(pool, appId, name);
-  const found = await row<{ last_write_at: Date | null }>(
+  const found = (await row<{ last_write_at: Date | null; created_at: Date; updated_at: Date }>(
     pool,
-    sql`select last_write_at from collection where number = ${ref.number}`,
-  );
+    sql`select last_write_at, created_at, updated_at from collection where number = ${ref.number}`,
+  ))!;
   return message<CollectionStats>({
     collection: name,
     documentCount: (ref.rowCount - ref.deletedCount).toString(),
@@ -262,6 +262,8 @@ export async function collectionStats(pool: Pool, appId: string, name: string): 
     versionCount: (ref.rowCount + ref.versionCount).toString(),
     sizeBytes: ref.sizeBytes.toString(),
     indexCount: ref.indexes.length,
-    lastWriteAt: found?.last_write_at?.toISOString(),
+    lastWriteAt: found.last_write_at?.toISOString(),
+    createdAt: found.created_at.toISOString(),
+    updatedAt: found.updated_at.toISOString(),
   });
 }

@@ -5,14 +5,24 @@ import type { SetRetentionRequest } from '@granary/shared/gen/granary/data/v1/Se
 import type { UpdateCollectionRequest } from '@granary/shared/gen/granary/data/v1/UpdateCollectionRequest';
 import { message } from '@granary/shared/rpc/types';
 import { created, json, jsonBytes } from '../http/answer';
-import { collectionDefinition, collectionJson, collectionSchema, exampleCollection } from '../validation/collection';
+import {
+  collectionDefinition,
+  collectionJson,
+  collectionSchema,
+  collectionStatsJson,
+  collectionStatsSchema,
+  describedCollectionJson,
+  exampleCollection,
+  exampleCollectionStats,
+  includeStats,
+} from '../validation/collection';
 import { mayPublish } from '../pipeline/access';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
 import { publishedAs } from '../validation/published-as';
 import { bodyLimits, route } from '../pipeline/route';
 import { flagParameter } from '../validation/parameters';
-import { exampleTime, nameSchema, objectSchema, successSchema, timeSchema } from '../validation/schemas';
+import { nameSchema, objectSchema, successSchema } from '../validation/schemas';
 import { memberText } from '../validation/json-members';
 
 const forceText = 'Delete it although it holds documents';
@@ -73,7 +83,7 @@ export const collectionRoutes = [
     description: 'In the order of their names.',
     tag,
     auth: read,
-    query: listingQuery,
+    query: listingQuery.extend(includeStats),
     responses: {
       200: { description: 'The collections', schema: z.array(collectionSchema), headers: listingHeaders },
       400: { description: 'A parameter is invalid', codes: ['INVALID_CURSOR'] },
@@ -81,7 +91,8 @@ export const collectionRoutes = [
     handle: async ({ clients }, request) => {
       const { path, query, call } = request;
       const page = await clients.data.listCollections({ appId: path.app_id, ...listing(query) }, call);
-      return listed(request, page.collections.map(collectionJson), page.nextCursor);
+      const collections = page.collections.map((collection) => describedCollectionJson(collection, query));
+      return listed(request, collections, page.nextCursor);
     },
   }),
   route({
@@ -123,10 +134,11 @@ export const collectionRoutes = [
     description: 'Its definition and its size.',
     tag,
     auth: read,
+    query: z.object(includeStats),
     responses: { 200: { description: 'The collection', schema: collectionSchema } },
-    handle: async ({ clients }, { path, call }) => {
+    handle: async ({ clients }, { path, query, call }) => {
       const request = { appId: path.app_id, collection: path.collection };
-      return json(200, collectionJson(await clients.data.getCollection(request, call)));
+      return json(200, describedCollectionJson(await clients.data.getCollection(request, call), query));
     },
   }),
   route({
@@ -237,41 +249,14 @@ export const collectionRoutes = [
     responses: {
       200: {
         description: 'The counts',
-        schema: z.object({
-          app_id: z.string().describe('The application'),
-          collection: z.string().describe('The collection'),
-          document_count: z.int().describe('Documents, soft-deleted ones not among them'),
-          deleted_count: z.int().describe('Soft-deleted documents'),
-          version_count: z.int().describe('All versions of all documents'),
-          size_bytes: z.int().describe('Bytes of all versions'),
-          index_count: z.int().describe('Indexes of the collection'),
-          last_write_at: timeSchema.nullable().describe('Time of the last commit to it'),
-        }),
-        example: {
-          app_id: 'demo',
-          collection: 'notes',
-          document_count: 1,
-          deleted_count: 0,
-          version_count: 1,
-          size_bytes: 40,
-          index_count: 1,
-          last_write_at: exampleTime,
-        },
+        schema: collectionStatsSchema,
+        example: exampleCollectionStats,
       },
     },
     handle: async ({ clients }, { path, call }) => {
       const request = { appId: path.app_id, collection: path.collection };
       const stats = await clients.data.getCollectionStats(request, call);
-      return json(200, {
-        app_id: path.app_id,
-        collection: path.collection,
-        document_count: Number(stats.documentCount),
-        deleted_count: Number(stats.deletedCount),
-        version_count: Number(stats.versionCount),
-        size_bytes: Number(stats.sizeBytes),
-        index_count: stats.indexCount,
-        last_write_at: stats.lastWriteAt ?? null,
-      });
+      return json(200, { app_id: path.app_id, ...collectionStatsJson(stats) });
     },
   }),
   route({

@@ -10,6 +10,7 @@ import {
   createdCollectionSchema,
   createdJson,
   exampleTicket,
+  exampleTime,
   objectSchema,
   successSchema,
   ticketField,
@@ -227,13 +228,15 @@ export const indexRoutes = [
     responses: {
       200: {
         description: 'The state',
-        schema: indexSchema.pick({ name: true, status: true, error: true }),
-        example: { name: 'by_stars', status: 'ready', error: null },
+        schema: indexSchema
+          .pick({ name: true, status: true, error: true, created_at: true })
+          .extend({ building: z.boolean().describe('Whether the status is `building`') }),
+        example: { name: 'by_stars', status: 'ready', error: null, created_at: exampleTime, building: false },
       },
     },
     handle: async ({ clients }, { path, call }) => {
-      const { name, status, error } = indexJson(await clients.data.getIndex(indexRequest(path), call));
-      return json(200, { name, status, error });
+      const { name, status, error, created_at } = indexJson(await clients.data.getIndex(indexRequest(path), call));
+      return json(200, { name, status, error, created_at, building: status === 'building' });
     },
   }),
   route({
@@ -247,13 +250,16 @@ export const indexRoutes = [
     responses: {
       200: {
         description: 'Its size',
-        schema: indexSchema.pick({ name: true, size_bytes: true, entry_count: true }),
-        example: { name: 'by_stars', size_bytes: 16_384, entry_count: 1 },
+        schema: indexSchema
+          .pick({ name: true, size_bytes: true, entry_count: true })
+          .extend({ size: z.int().describe('The same as `size_bytes`') }),
+        example: { name: 'by_stars', size_bytes: 16_384, entry_count: 1, size: 16_384 },
       },
     },
     handle: async ({ clients }, { path, call }) => {
       const index = indexJson(await clients.data.getIndex(indexRequest(path), call));
-      return json(200, { name: index.name, size_bytes: index.size_bytes, entry_count: index.entry_count });
+      const { name, size_bytes, entry_count } = index;
+      return json(200, { name, size_bytes, entry_count, size: size_bytes });
     },
   }),
   route({

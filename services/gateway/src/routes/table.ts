@@ -8,6 +8,7 @@ import { collectionRoutes } from './collections';
 import { documentRoutes } from './documents';
 import { healthRoutes } from './health';
 import { indexRoutes } from './indexes';
+import { indexOfCollectionRoutes } from './indexes-of-collection';
 import { keyRoutes } from './keys';
 import { plannedRoutes } from './not-implemented';
 import { paymentRoutes } from './payments';
@@ -36,6 +37,7 @@ export const routes: readonly Route[] = [
   ...collectionRoutes,
   ...queryPlanRoutes,
   ...indexRoutes,
+  ...indexOfCollectionRoutes,
   ...keyRoutes,
   ...walletRoutes,
   ...authzRoutes,

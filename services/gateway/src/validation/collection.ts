@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import type { Collection } from '@granary/shared/gen/granary/data/v1/Collection';
+import type { CollectionStats } from '@granary/shared/gen/granary/data/v1/CollectionStats';
 import { jsonText } from '../http/answer';
+import { flagParameter } from './parameters';
 import { publishedAs } from './published-as';
 import { schemaDefinition } from './schema-definition';
 import { accessPolicy, accessPolicySchema, exampleTime, objectSchema, timeSchema } from './schemas';
@@ -50,6 +52,11 @@ export const collectionSchema = z
     size_bytes: z.int().describe('Bytes of all versions of the documents'),
     created_at: timeSchema.describe('When it was made'),
     updated_at: timeSchema.describe('When its definition last changed'),
+    metadata: objectSchema
+      .optional()
+      .describe(
+        'With `include_stats`: `document_count`, `storage_size`, `avg_document_size`, `created_at`, `updated_at`',
+      ),
   })
   .meta({ id: 'Collection', examples: [exampleCollection] });
 
@@ -68,4 +75,74 @@ export function collectionJson(collection: Collection) {
     created_at: collection.createdAt,
     updated_at: collection.updatedAt,
   };
+}
+
+/** The counts of a collection; the last four members are those that the client `@onchaindb/sdk` reads. */
+export const collectionStatsSchema = z.object({
+  app_id: z.string().describe('The application'),
+  collection: z.string().describe('The collection'),
+  document_count: z.int().describe('Documents, soft-deleted ones not among them'),
+  deleted_count: z.int().describe('Soft-deleted documents'),
+  version_count: z.int().describe('All versions of all documents'),
+  size_bytes: z.int().describe('Bytes of all versions'),
+  index_count: z.int().describe('Indexes of the collection'),
+  last_write_at: timeSchema.nullable().describe('Time of the last commit to it'),
+  storage_size: z.int().describe('The same as `size_bytes`'),
+  avg_document_size: z.int().describe('Bytes of all versions by document, rounded'),
+  created_at: timeSchema.describe('When it was made'),
+  updated_at: timeSchema.describe('When its definition last changed'),
+});
+
+export const exampleCollectionStats = {
+  app_id: 'demo',
+  collection: 'notes',
+  document_count: 1,
+  deleted_count: 0,
+  version_count: 1,
+  size_bytes: 40,
+  index_count: 1,
+  last_write_at: exampleTime,
+  storage_size: 40,
+  avg_document_size: 40,
+  created_at: exampleTime,
+  updated_at: exampleTime,
+};
+
+export function collectionStatsJson(stats: CollectionStats) {
+  const { document_count, ...others } = metadataJson(stats);
+  return {
+    collection: stats.collection,
+    document_count,
+    deleted_count: Number(stats.deletedCount),
+    version_count: Number(stats.versionCount),
+    size_bytes: Number(stats.sizeBytes),
+    index_count: stats.indexCount,
+    last_write_at: stats.lastWriteAt ?? null,
+    ...others,
+  };
+}
+
+/** What the client `@onchaindb/sdk` calls the metadata of a collection. */
+function metadataJson(of: Pick<Collection, 'documentCount' | 'sizeBytes' | 'createdAt' | 'updatedAt'>) {
+  const [documents, sizeBytes] = [Number(of.documentCount), Number(of.sizeBytes)];
+  return {
+    document_count: documents,
+    storage_size: sizeBytes,
+    avg_document_size: documents === 0 ? 0 : Math.round(sizeBytes / documents),
+    created_at: of.createdAt,
+    updated_at: of.updatedAt,
+  };
+}
+
+/** A collection; with `include_stats` also with its metadata. */
+export const describedCollectionJson = (collection: Collection, { include_stats: isAsked }: IncludeStats) => ({
+  ...collectionJson(collection),
+  ...(isAsked && { metadata: metadataJson(collection) }),
+});
+
+export const includeStats = {
+  include_stats: flagParameter.optional().describe('`true`: with `metadata`, under the names of other clients'),
+};
+interface IncludeStats {
+  include_stats?: boolean | undefined;
 }
