@@ -27,6 +27,7 @@ export const rooms = {
   ],
   data: [
     'values',
+    'countries',
     'catalog',
     'documents',
     'query/language/regexp',
@@ -41,6 +42,7 @@ export const rooms = {
     'commit',
     'apps',
     'collections',
+    'datasets',
     'queries',
     'views',
     'reads',

@@ -17,6 +17,8 @@ export const dataConfig = commonConfig.extend({
   MAINTENANCE_EVERY_MS: whole(50, 86_400_000).default(60_000),
   /** Who may read collections and views created without an access policy, for example by a write. */
   DEFAULT_READ: z.enum(['public', 'private']).default('public'),
+  /** CSV of networks and countries, for inCountry: read at the start and after each change. Without it inCountry is refused. */
+  COUNTRY_NETWORKS_FILE: z.string().min(1).optional(),
   /** The public address of the gateway, for the examples in skills documents. */
   PUBLIC_URL: publicUrl.default('http://127.0.0.1:8080'),
 });

@@ -26,6 +26,7 @@ import { getJob } from './jobs/queue';
 import { listingRowsMax } from './listings/listing';
 import { createQuery, deleteQuery, getQuery, listQueries, type QueryLookup } from './queries/saved-queries';
 import { getOpenapi } from './openapi/openapi';
+import { deleteDataset, getDataset, listDatasets, putDataset, type DatasetContext } from './datasets/datasets';
 import { getSkills, putSkills, type SkillsContext } from './skills/skills';
 import { committerFor } from './commit/tracing';
 import type { UsagePublisher } from './usage/publisher';
@@ -39,7 +40,7 @@ import { optimizeCollection } from './reads/optimize-collection';
 import type { ReadContext } from './reads/read-context';
 import { readCollection } from './reads/read-collection';
 
-export interface HandlerContext extends SkillsContext, ReadContext {
+export interface HandlerContext extends SkillsContext, ReadContext, DatasetContext {
   queries: QueryLookup;
   committer: Committer;
   usage: UsagePublisher;
@@ -138,6 +139,11 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     getQuery: (request) => getQuery(context, request),
     deleteQuery: (request) => changingCatalog(context, request.appId, deleteQuery(context, request)),
     runQuery: async (request, call) => ({ json: await runQuery(context, request, call) }),
+
+    listDatasets: (request) => listDatasets(context, request),
+    getDataset: (request) => getDataset(context, request),
+    putDataset: needingSpace(storage, (request) => putDataset(context, request)),
+    deleteDataset: (request) => deleteDataset(context, request),
 
     getSkills: ({ appId }) => getSkills(context, appId),
     putSkills: needingSpace(storage, (request) => putSkills(context, request)),

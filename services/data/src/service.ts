@@ -30,6 +30,8 @@ import { readSchedulers } from './query/execute/read-scheduler';
 import { SlowQueries } from './query/execute/slow-queries';
 import { indexReadSettings } from './query/sql/index-scan-sql';
 import { QueryLookup } from './queries/saved-queries';
+import { datasetReplacements } from './datasets/datasets';
+import { followCountryNetworks, forgetCountryNetworks } from './countries/country-networks';
 import { UsagePublisher } from './usage/publisher';
 import { trimAnswers } from './catalog/idempotency';
 import { refreshViewJob } from './views/refresh-job';
@@ -52,11 +54,17 @@ export interface DataOverrides extends Overrides {
 /** Starts the data service; `implementations` serves callers in the same process. */
 export function startData(config: DataConfig, overrides: DataOverrides = {}): Promise<RunningService> {
   const migrations = join(__dirname, '..', 'migrations');
-  const assemble = (context: Context) => Promise.resolve(assembleData(config, overrides, context));
+  const assemble = async (context: Context) =>
+    assembleData(config, overrides, context, await openCountryNetworks(config, context));
   return startService('data', config, migrations, overrides, assemble, { bus: true });
 }
 
-function assembleData(config: DataConfig, overrides: DataOverrides, context: Context): Parts {
+function assembleData(
+  config: DataConfig,
+  overrides: DataOverrides,
+  context: Context,
+  countries: { stop(): Promise<void> } | undefined,
+): Parts {
   const { pool, log, storage, trust } = context;
   const published = createSignal();
   const outbox = readableBy(
@@ -78,6 +86,7 @@ function assembleData(config: DataConfig, overrides: DataOverrides, context: Con
     slowQueries: new SlowQueries(),
     readers: readerCache(fast),
     queries: new QueryLookup(fast),
+    replacements: datasetReplacements(),
     log,
     committer,
     usage,
@@ -97,6 +106,7 @@ function assembleData(config: DataConfig, overrides: DataOverrides, context: Con
     implementations: [{ definition: dataDefinition, handlers, access: dataAccess }, outbox],
     appended: published,
     stop: async () => {
+      await countries?.stop();
       await maintenance.stop();
       await worker.stop();
       await committer.stop();
@@ -106,6 +116,16 @@ function assembleData(config: DataConfig, overrides: DataOverrides, context: Con
       await fast.end();
     },
   };
+}
+
+/** Before anything else runs, so that a file that is not valid ends the start. */
+async function openCountryNetworks(
+  { COUNTRY_NETWORKS_FILE: file }: DataConfig,
+  { pool, log }: Context,
+): Promise<{ stop(): Promise<void> } | undefined> {
+  if (file !== undefined) return followCountryNetworks({ pool, log, file });
+  await forgetCountryNetworks(pool);
+  return undefined;
 }
 
 const jobs: Record<JobKind, JobFunction> = {

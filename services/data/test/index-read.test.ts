@@ -16,7 +16,12 @@ import { findApp } from '../src/catalog/app';
 import { seededRandom } from './support/random';
 
 let fixture: Fixture;
-const over = (lane: IndexReads): ReadDatabases => ({ pool: fixture.pool, lane, longPages: lane });
+const over = (lane: IndexReads): ReadDatabases => ({
+  pool: fixture.pool,
+  lane,
+  longPages: lane,
+  resolve: (find) => find,
+});
 let lane: Multiplexer;
 let answeredByIndex = 0;
 /** The two ways that a read can go: by an index where one answers, and by any statement. */

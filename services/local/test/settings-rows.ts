@@ -1,4 +1,5 @@
 import { connect } from 'node:net';
+import { join } from 'node:path';
 import { eventually } from '@granary/shared/testing/eventually';
 import { send } from './granary';
 
@@ -76,6 +77,16 @@ export const rows: Record<string, Row> = {
       expect(output()).toContain(`/collections/notes/data?stars=5' -H "X-App-Key: $APP_KEY"`);
       const made = await send(url, 'POST', `/api/apps/${appId}/collections`, { key, body: { name: 'says_nothing' } });
       expect(made.body['access_policy']).toEqual({ read: 'private' });
+    },
+  },
+  COUNTRY_NETWORKS_FILE: {
+    value: join(__dirname, 'networks.csv'),
+    effect: async ({ url, app: { appId, key } }) => {
+      const root = `${appId}::visits`;
+      const stored = await send(url, 'POST', '/store', { key, body: { root, data: [{ ip: '192.0.2.7' }] } });
+      expect(stored.status).toBe(202);
+      const found = await send(url, 'POST', '/list', { key, body: { root, find: { ip: { inCountry: 'DE' } } } });
+      expect([found.status, found.body['total']]).toEqual([200, 1]);
     },
   },
   CORS_ORIGINS: {

@@ -1,5 +1,6 @@
 import { named, sql, Sql, trusted } from '@granary/shared/postgres/sql';
 import type { CollectionRef } from './collection';
+import type { DatasetTable } from './dataset';
 import type { IndexDefinition, IndexedField } from './index-definition';
 
 /** The latest version of each document: a row has id, body, version, deleted, created_at, updated_at, ordinal, place, and the keys. */
@@ -27,3 +28,10 @@ export const emptyKey = trusted(`'\\xf0'::bytea`);
 
 /** The column that a unique index is on: type and value as text, null where nothing can collide. */
 export const uniqueColumn = (index: Pick<IndexDefinition, 'number'>): Sql => named('u_', index.number);
+
+/** The values of a data set: key, and text where the value is a string. */
+export const datasetTable = ({ appNumber, tableNumber }: DatasetTable): Sql =>
+  named('a_', appNumber, '.d_', tableNumber);
+
+/** Which rows of such a table have their text in an index: all that can be the id of a document. */
+export const datasetTextIndexed = trusted('octet_length(text) <= 1024');

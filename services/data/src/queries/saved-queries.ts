@@ -14,6 +14,7 @@ import { LookupCache } from '../catalog/cache';
 import { listPage } from '../listings/listing';
 import { ALREADY_EXISTS, isName } from '../catalog/names';
 import { invalidQuery, overLimit } from '../query/language/query-error';
+import { resolveReferences } from '../query/execute/references';
 import { readJsonText } from '../query/language/paging';
 import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
@@ -42,7 +43,8 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
     throw invalidQuery('access_policy.read', 'must be public or private');
   const baseQuery = valueOf(request.baseQueryJson, 'base_query') ?? new Map<string, JsonValue>();
   const parameters = valueOf(request.parametersJson, 'parameters') ?? [];
-  refuseReservedNames(parseParameters(parameters, parseBaseQuery(baseQuery).limit));
+  const { find, limit } = parseBaseQuery(baseQuery);
+  refuseReservedNames(parseParameters(parameters, limit));
   const exampleRequest = valueOf(request.exampleRequestJson, 'example_request');
   const exampleResponse = valueOf(request.exampleResponseJson, 'example_response');
   const textOrNull = (value: JsonValue): string | null => (value === null ? null : toText(value));
@@ -57,6 +59,7 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
     );
     if (counted!.queries >= queriesMax)
       throw invalid(`An app may have at most ${queriesMax} queries`, {}, LIMIT_EXCEEDED);
+    await resolveReferences(tx, app.appId, find);
     const source = await findCollection(tx, app, sourceCollection);
     if (!source) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${sourceCollection}`);
     const showsPrivate = source.readAccess === 'private' && request.readAccess === 'public';

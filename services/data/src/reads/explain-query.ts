@@ -3,6 +3,7 @@ import { readJson } from '@granary/shared/json/value';
 import type { ExplainQueryRequest } from '@granary/shared/gen/granary/data/v1/ExplainQueryRequest';
 import type { CollectionRef } from '../catalog/collection';
 import { refusing } from '../documents/parser';
+import { resolveReferences } from '../query/execute/references';
 import { explainPage, type PostgresNode } from '../query/execute/explain-page';
 import { withFreshSource, type ReadOptions } from '../query/execute/read-page';
 import { bodyDepthMax, refuseUnknown } from '../query/language/paging';
@@ -50,7 +51,8 @@ export async function explainQuery(
     const { terms, descending } = effectiveSort(relation, options.sort);
     const scope = { source: relation, find: options.find, terms, descending };
     const after = options.cursor === undefined ? undefined : decodeCursor(scope, options.cursor);
-    const { find, sort, limit, offset } = options;
+    const { sort, limit, offset } = options;
+    const find = await resolveReferences(db.fast, appId, options.find);
     const plan = planPage(relation, { find, sort, limit: limit + 1, offset, after });
     const explain = () => explainPage(db.pool, plan);
     const { chosen, withoutScan } = await db.schedulers.scans.run(appId, explain, { signal: call.signal });
@@ -71,15 +73,21 @@ export async function explainQuery(
 /** The names of the app for the indexes of Postgres. */
 function namesOf(collection: CollectionRef | undefined): (postgresName: string) => string {
   const names = new Map((collection?.indexes ?? []).map(({ number, name }) => [number.toString(), name]));
-  return (postgresName) => names.get(/^[inq]_(\d+)$/.exec(postgresName)?.[1] ?? '') ?? 'primary_key';
+  return (postgresName) =>
+    isOfDataset(postgresName)
+      ? 'data_set'
+      : (names.get(/^[inq]_(\d+)$/.exec(postgresName)?.[1] ?? '') ?? 'primary_key');
 }
+
+/** Whether an index is one of the values of a data set, see tables d_<number>. */
+const isOfDataset = (postgresName: string): boolean => postgresName.startsWith('d_');
 
 /** The indexes that find the matches, or give their order. A scan of a whole index only to avoid the table is none. */
 function usedIndexes(root: PostgresNode, plan: PagePlan, nameOf: (postgresName: string) => string): string[] {
   const used = new Set<string>();
   const isInIdOrder = isAll(plan.filter) && plan.access.order.terms.length === 0;
   const visit = (node: PostgresNode): void => {
-    if (node['Index Name'] !== undefined) {
+    if (node['Index Name'] !== undefined && !isOfDataset(node['Index Name'])) {
       const name = nameOf(node['Index Name']);
       const givesOrder = name === plan.access.index?.index.name || (name === 'primary_key' && isInIdOrder);
       if (node['Index Cond'] !== undefined || givesOrder) used.add(name);

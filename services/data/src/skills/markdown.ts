@@ -1,4 +1,5 @@
 import { readJson, toPlain } from '@granary/shared/json/value';
+import { operatorNames } from '../query/language/operators';
 import type { Task } from '@granary/shared/concurrency/time-slicing';
 
 /** What an app offers, as its skills document describes it. */
@@ -114,6 +115,7 @@ function examples({ appId, baseUrl, collections }: SkillsContent): string[] {
       `-X POST '${baseUrl}/list' -H 'X-App-Key: $APP_KEY' -H 'Content-Type: application/json'`,
       `-d '{"root": "${root}", "find": {}, "limit": 10}'`,
     ),
+    `Operators of a field, as \`{"field": {"operator": …}}\` or, also in URLs, as a suffix (\`field.$operator\`): ${operatorNames.map(code).join(', ')}. \`and\`, \`or\` and \`not\` take lists of filters.`,
     '## Storing',
     `\`POST /store\` (Write) stores documents together or not at all; a document whose \`id\` exists becomes its new version:`,
     curl(

@@ -45,13 +45,13 @@ export async function dropAppJob(
     sql`select relname from pg_class where relnamespace = to_regnamespace(${`a_${number}`}) and relkind = 'r' order by relname`,
   );
   for (const [at, { relname }] of tables.entries()) {
-    const match = /^([chv]_)(\d+)$/.exec(relname);
+    const match = /^([chvd]_)(\d+)$/.exec(relname);
     const table = match ? named('a_', number, `.${match[1]!}`, BigInt(match[2]!)) : named('a_', number, '.commits');
     await dropTable(pool, table);
     if (at % 50 === 49) await report((0.9 * at) / tables.length, `${at + 1} of ${tables.length} tables dropped`);
   }
   await execute(pool, sql`drop schema if exists ${schema}`);
-  for (const table of ['document_index', 'indexed_field', 'query', 'view'] as const) {
+  for (const table of ['document_index', 'indexed_field', 'query', 'view', 'dataset'] as const) {
     await execute(pool, sql`delete from ${named(table)} where app_number = ${number}`);
   }
   await execute(pool, sql`update application set dropped_at = now() where number = ${number}`);

@@ -5,7 +5,8 @@ import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { VIEW_NOT_FOUND, viewColumns, viewsWithApp, type ViewRef } from './view';
 import { COLLECTION_NOT_FOUND, findCollection } from '../catalog/collection';
 import { parseViewQuery } from '../query/language/view-query';
-import { dropAbandoned, nextTableNumber } from './tables';
+import { dropAbandonedViews, nextTableNumber } from './tables';
+import { resolveReferences } from '../query/execute/references';
 import { readJsonText } from '../query/language/paging';
 import type { JobContext, Report } from '../jobs/queue';
 import { fillView } from './fill';
@@ -33,7 +34,7 @@ export async function refreshViewJob(
       isolation: 'repeatable read',
       statementTimeoutMs: rebuildTimeoutMs,
     });
-    await dropAbandoned(context, appNumber);
+    await dropAbandonedViews(context, appNumber);
     return { view_name: payload['view_name'], row_count: Number(rowCount) };
   } catch (error) {
     const text = error instanceof ServiceError ? error.message : 'The view could not be filled';
@@ -51,8 +52,9 @@ async function rebuild(tx: Connection, number: bigint): Promise<{ appNumber: big
   const query = parseViewQuery(readJsonText(Buffer.from(view.queryText), 'query'), view.sourceCollections);
   const collection = await findCollection(tx, { number: appNumber, appId }, query.base);
   if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${query.base}`);
+  const find = await resolveReferences(tx, appId, query.find);
   const tableNumber = await nextTableNumber(tx);
-  const rowCount = await fillView(tx, viewTable(appNumber, tableNumber), collection, query);
+  const rowCount = await fillView(tx, viewTable(appNumber, tableNumber), collection, { ...query, find });
   await execute(
     tx,
     sql`update view set table_number = ${tableNumber}, row_count = ${rowCount}, status = 'ready', error = null,

@@ -18,6 +18,8 @@ import { enqueueJob } from '../jobs/queue';
 import { listPage } from '../listings/listing';
 import { ALREADY_EXISTS, isName } from '../catalog/names';
 import { invalidQuery } from '../query/language/query-error';
+import type { Condition } from '../query/language/condition';
+import { resolveReferences } from '../query/execute/references';
 import { readJsonText } from '../query/language/paging';
 import { parseViewQuery } from '../query/language/view-query';
 import { findApp, type App } from '../catalog/app';
@@ -25,7 +27,7 @@ import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limi
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
 import { once, toIdempotencyKey } from '../catalog/idempotency';
 import { requireView, viewColumns, viewNotFound, viewsWithApp, type ViewRef } from './view';
-import { dropAbandoned } from './tables';
+import { dropAbandonedViews } from './tables';
 import { checkVariableLengths, parseVariables } from './variables';
 
 /** Views of one app, at most. */
@@ -50,6 +52,7 @@ export async function createView(
   const { ticketId } = request;
   return withAppLockOnce<JobResponse>(pool, request, async (tx, app) => {
     if (await isCreated(tx, app, name, ticketId)) return { name, ticketId };
+    await resolveReferences(tx, app.appId, definition.find);
     const number = await insertView(tx, app, definition, await readAccessOf(tx, app, request, defaultRead));
     await checkDefinitionBytes(tx, app.number);
     await bumpCatalogRevision(tx, app.number);
@@ -60,6 +63,7 @@ export async function createView(
 interface ViewDefinition {
   name: string;
   queryText: string;
+  find: Condition;
   variablesText: string;
   sourceCollections: string[];
   refreshMode: string;
@@ -77,9 +81,9 @@ function definitionOf(request: CreateViewRequest): ViewDefinition {
   }
   const queryText = textOf(request.queryJson, 'query');
   const variablesText = textOf(request.variablesJson, 'variables');
-  parseViewQuery(readJsonText(Buffer.from(queryText), 'query'), sourceCollections);
+  const { find } = parseViewQuery(readJsonText(Buffer.from(queryText), 'query'), sourceCollections);
   checkVariableLengths(parseVariables(variablesText));
-  return { name, queryText, variablesText, sourceCollections, refreshMode };
+  return { name, queryText, find, variablesText, sourceCollections, refreshMode };
 }
 
 /** Whether this call has created the view already: its response was lost. Throws ALREADY_EXISTS, LIMIT_EXCEEDED. */
@@ -193,7 +197,7 @@ export async function deleteView({ pool, log }: Context, request: ViewRequest): 
     await bumpCatalogRevision(tx, app.number);
     return {};
   });
-  await dropAbandoned({ pool, log }, (await findApp(pool, appId)).number);
+  await dropAbandonedViews({ pool, log }, (await findApp(pool, appId)).number);
   return answer;
 }
 

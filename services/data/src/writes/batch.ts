@@ -7,6 +7,9 @@ import type { Pool } from '@granary/shared/postgres/pool';
 import type { App } from '../catalog/app';
 import { toIdempotencyKey, type IdempotencyKey } from '../catalog/idempotency';
 import type { CallCommitter } from '../commit/tracing';
+import { withFreshSource } from '../query/execute/read-page';
+import { resolveReferences } from '../query/execute/references';
+import { hasReferences } from '../query/language/references';
 import { parseBatch } from './batch-request';
 import { ChangeWrite } from './change-write';
 import type { DocumentChange } from './document-change';
@@ -55,9 +58,24 @@ class BatchRun {
     changes: readonly DocumentChange[],
   ): Promise<{ ticketId: string; versions: StoredVersion[] }> {
     const { committer, pool, app } = this;
-    const committed = await committer.submit(app, new ChangeWrite(ticketId, key, changes));
+    // A data set that is replaced under a condition has another table from then on, and nothing was committed.
+    const committed = await withFreshSource(async () =>
+      committer.submit(app, new ChangeWrite(ticketId, key, await this.resolved(changes))),
+    );
     const versions = await storedVersions(pool, committer.collections, app, committed, changes);
     return { ticketId: committed.ticketId, versions };
+  }
+
+  /** The changes with conditions that can be compiled. Throws INVALID_QUERY. */
+  private async resolved(changes: readonly DocumentChange[]): Promise<readonly DocumentChange[]> {
+    if (!changes.some(({ condition }) => condition && hasReferences(condition))) return changes;
+    const { pool, app } = this;
+    return Promise.all(
+      changes.map(async (change) => ({
+        ...change,
+        condition: change.condition && (await resolveReferences(pool, app.appId, change.condition)),
+      })),
+    );
   }
 }
 

@@ -36,10 +36,10 @@ export interface Page {
   [more: string]: unknown;
 }
 
-/** A whole data service over a database of its own. */
-export async function startFixture(): Promise<Fixture> {
+/** A whole data service over a database of its own; `settings` are variables of its environment. */
+export async function startFixture(settings: Record<string, string> = {}): Promise<Fixture> {
   const { url } = await testDatabase();
-  const service = await startDataService(url);
+  const service = await startDataService(url, settings);
   const pool = createPool({ url, size: 2, applicationName: 'test', log });
   return {
     methods: service.methods,

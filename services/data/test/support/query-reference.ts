@@ -1,6 +1,7 @@
 import { RE2JS } from 're2js';
 import { compareDecimals } from '../../src/values/decimal';
 import { parseInstant } from '../../src/values/instant';
+import { networkOperatorHolds } from './network-reference';
 
 /** What a test asks for, beside the JSON that says so: the language's meaning once more, as plainly as it goes. */
 export type Meaning =
@@ -10,6 +11,22 @@ export type Meaning =
   | { path: string[]; operator: string; operand: unknown };
 
 export const missing = Symbol('missing');
+
+const longText = 'x'.repeat(250);
+/** The data sets that filters name, by their names. */
+export const datasets: Record<'mixed' | 'texts' | 'times' | 'none', readonly unknown[]> = {
+  mixed: [1, 2.5, -1, 1e20, 0.1, true, '10', 'true', null, 'k1', 'K2', 'é3', '10.0.0.0'],
+  texts: ['', 'a', 'é', 'A', '😀', `${longText}abcdef`, `${longText}abcdeg`, `${longText}abcdéx`, 'k7', 'k1700'],
+  times: [
+    '2024-01-01T00:00:00Z',
+    '2024-01-01',
+    'soon',
+    '1969-12-31T23:59:59.5Z',
+    '2024-06-01 12:00:00-15:30',
+    1704067200,
+  ],
+  none: [],
+};
 
 export function follow(record: unknown, path: readonly string[]): unknown {
   let value = record;
@@ -69,6 +86,15 @@ function operatorHolds(operator: string, value: unknown, operand: unknown, isDat
           .matcher(value)
           .find()
       );
+    case 'b64':
+      return operatorHolds('is', value, Buffer.from(operand as string, 'base64url').toString(), isDate);
+    case 'inDataset':
+      return datasets[operand as keyof typeof datasets].some((one) => operatorHolds('is', value, one, isDate));
+    case 'CIDR':
+    case 'isLocalIp':
+    case 'isExternalIp':
+    case 'inCountry':
+      return networkOperatorHolds(operator, value, operand);
     default: {
       const order = rangeOrder(value, operand, isDate);
       if (order === undefined) return false;

@@ -70,6 +70,8 @@ const repeatable: MethodNames = {
     'runQuery',
     'getSkills',
     'getOpenapi',
+    'listDatasets',
+    'getDataset',
   ],
   blobs: ['deleteBlob'],
   finance: ['getWallet', 'getPayoutInfo', 'listPayouts', 'getRetentionCost', 'listTransactions'],

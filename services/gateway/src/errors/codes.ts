@@ -35,6 +35,7 @@ export const codes = {
   DOCUMENT_NOT_FOUND: { status: 404, meaning: 'No such document.' },
   VIEW_NOT_FOUND: { status: 404, meaning: 'No such view.' },
   QUERY_NOT_FOUND: { status: 404, meaning: 'No such predefined query, or no such version of it.' },
+  DATASET_NOT_FOUND: { status: 404, meaning: 'No such data set.' },
   INDEX_NOT_FOUND: { status: 404, meaning: 'No such index.' },
   BLOB_NOT_FOUND: { status: 404, meaning: 'No such blob.' },
   KEY_NOT_FOUND: { status: 404, meaning: 'No such key.' },

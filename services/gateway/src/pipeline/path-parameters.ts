@@ -44,6 +44,13 @@ export const pathParameters = {
     reason: 'QUERY_NOT_FOUND',
     noun: 'query',
   },
+  dataset_name: {
+    pattern: namePattern,
+    example: 'blocked',
+    description: 'Name of the data set',
+    reason: 'DATASET_NOT_FOUND',
+    noun: 'data set',
+  },
   index_name: {
     pattern: indexNamePattern,
     published: publishedIndexNamePattern,

@@ -4,6 +4,7 @@ export const tags = {
   Indexes: 'Indexes serve filters and orders, make values unique, and decide what public reads may filter by.',
   Views: 'Materialized views keep the result of a query over a collection, refreshed by a task.',
   'Predefined queries': 'Queries that the owner of an application defines and anybody runs, with parameters.',
+  'Data sets': 'Sets of values that filters compare with, by the operator `inDataset`.',
   Blobs: 'Files, each with a metadata document in the same collection.',
   Collections: 'Schemas, access policies and retention of collections.',
   Tasks: 'The progress of what takes longer than a request, by its ticket.',

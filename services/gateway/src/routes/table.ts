@@ -5,6 +5,7 @@ import { authzRoutes } from './authz';
 import { batchRoutes } from './batch';
 import { blobRoutes } from './blobs';
 import { collectionRoutes } from './collections';
+import { datasetRoutes } from './datasets';
 import { documentRoutes } from './documents';
 import { healthRoutes } from './health';
 import { indexRoutes } from './indexes';
@@ -33,6 +34,7 @@ export const routes: readonly Route[] = [
   ...plannedRoutes,
   ...viewRoutes,
   ...queryRoutes,
+  ...datasetRoutes,
   ...blobRoutes,
   ...collectionRoutes,
   ...queryPlanRoutes,

@@ -49,15 +49,18 @@ export async function readDocuments(
   const { terms, descending } = effectiveSort(source, sort);
   const scope = { source, find, terms, descending };
   const after = cursor === undefined ? undefined : decodeCursor(scope, cursor);
+  const resolving = db.resolve(find);
+  // Most filters refer to nothing, and are not waited for.
+  const resolved = resolving instanceof Promise ? await resolving : resolving;
   // One row more than is wanted tells whether there is another page.
-  const plan = planPage(source, { find, sort, limit: limit + 1, offset, after });
+  const plan = planPage(source, { find: resolved, sort, limit: limit + 1, offset, after });
   const read = indexRead(plan);
   const lane = limit <= shortPageMax ? db.lane : db.longPages;
   try {
     const { records, hasMore, last } =
       (read && (await readByIndex(lane, plan, read, projection))) ??
       (await readByPool(db.pool, read ? alternativePlan(plan)! : plan, projection));
-    const total = await totalOf(db.pool, source, options, records.count, hasMore);
+    const total = await totalOf(db.pool, source, { ...options, find: resolved }, records.count, hasMore);
     const next = hasMore ? encodeCursor(scope, positionOf(scope, last!)) : undefined;
     // A cursor does not know how many pages are before it.
     const number = after ? null : Math.floor(offset / limit) + 1;

@@ -7,6 +7,8 @@ import { FairScheduler } from '@granary/shared/concurrency/fair-scheduler';
 import { ServiceError } from '@granary/shared/errors';
 import type { PagePlan } from '../plan/page-plan';
 import type { SlowQueries } from './slow-queries';
+import type { Condition } from '../language/condition';
+import { resolveReferences } from './references';
 
 /** Reads by one index. */
 export type IndexReads = Pick<Multiplexer, 'read'>;
@@ -21,6 +23,8 @@ export interface ReadDatabases {
   pool: Queryable;
   /** Records what the statements of the pool took for a plan, if there were any. */
   record?(plan: PagePlan): void;
+  /** Looks up what filters name beside fields. */
+  resolve(find: Condition): Promise<Condition> | Condition;
 }
 
 /** What the reads of all apps share. */
@@ -101,6 +105,10 @@ export class AppDatabases implements ReadDatabases {
     private readonly signal: CancelSignal,
   ) {
     shared.schedulers.activeApps.see(reader.appId, performance.now());
+  }
+
+  resolve(find: Condition): Promise<Condition> | Condition {
+    return resolveReferences(this.shared.fast, this.reader.appId, find);
   }
 
   get lane(): IndexReads {

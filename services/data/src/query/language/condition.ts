@@ -1,4 +1,5 @@
 import type { JsonNumber, JsonValue } from '@granary/shared/json/value';
+import type { DatasetTable } from '../../catalog/dataset';
 import type { Regexp } from './regexp/regexp';
 
 export type Path = readonly string[];
@@ -20,7 +21,13 @@ export type FieldCondition =
   | { kind: 'range'; path: Path; comparison: Comparison; bound: Scalar }
   | { kind: 'contains'; path: Path; value: JsonValue }
   | { kind: 'text'; path: Path; match: TextMatch; value: string }
-  | { kind: 'regexp'; path: Path; regexp: Regexp };
+  | { kind: 'regexp'; path: Path; regexp: Regexp }
+  /** An address that lies in one of the networks, or in none of them. */
+  | { kind: 'network'; path: Path; networks: readonly string[]; isWithin: boolean }
+  /** An address in one of the countries. */
+  | { kind: 'country'; path: Path; countries: readonly string[] }
+  /** One of the values of a data set. Its table is known once references are resolved. */
+  | { kind: 'dataset'; path: Path; name: string; table: DatasetTable | undefined };
 
 /** A parsed `find`. Each condition is true or false for every record. */
 export type Condition = { kind: 'and' | 'or' | 'none'; conditions: readonly Condition[] } | FieldCondition;

@@ -1,6 +1,6 @@
 import type { JsonValue } from '@granary/shared/json/value';
 import type { Condition, Path } from './condition';
-import { invalidQuery } from './query-error';
+import { invalidQuery, overLimit } from './query-error';
 
 /** An operator of the query language. A family of operators is a list of these in a file of its own. */
 export interface Operator {
@@ -9,9 +9,9 @@ export interface Operator {
   /**
    * How its operand is read from the text of a URL: a `flag` is true or false, `text` is taken as it is, a `value` is
    * read as the type of the field says, and so are the members of a `list` and the two of a `pair`, which commas
-   * separate.
+   * separate. `texts` are a list of which each is taken as it is.
    */
-  readonly operand: 'flag' | 'text' | 'value' | 'list' | 'pair';
+  readonly operand: 'flag' | 'text' | 'texts' | 'value' | 'list' | 'pair';
   /** Whether null is no operand of it, so that it is not among the readings of the text `null`. */
   readonly refusesNull?: boolean;
   /** The operator that is true where this one is false, and the reverse; its operand is read instead. */
@@ -24,6 +24,14 @@ export const spelled = (spellings: string): readonly string[] => spellings.split
 
 export function flagOf(operand: JsonValue, at: string): boolean {
   if (typeof operand !== 'boolean') throw invalidQuery(at, 'must be true or false');
+  return operand;
+}
+
+export const listValuesMax = 1000;
+
+export function listOf(operand: JsonValue, at: string): JsonValue[] {
+  if (!Array.isArray(operand)) throw invalidQuery(at, 'must be an array');
+  if (operand.length > listValuesMax) throw overLimit(at, `may hold at most ${listValuesMax} values`);
   return operand;
 }
 

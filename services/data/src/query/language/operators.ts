@@ -1,4 +1,7 @@
 import { notImplemented } from '@granary/shared/errors';
+import { datasetOperators } from './dataset-operators';
+import { encodedOperators } from './encoded-operators';
+import { networkOperators } from './network-operators';
 import type { Operator } from './operator';
 import { invalidQuery } from './query-error';
 import { rangeOperators } from './range-operators';
@@ -6,10 +9,21 @@ import { regexpOperators } from './regexp-operators';
 import { textOperators } from './text-operators';
 import { valueOperators } from './value-operators';
 
-const families: ReadonlyArray<readonly Operator[]> = [valueOperators, rangeOperators, textOperators, regexpOperators];
+const families: ReadonlyArray<readonly Operator[]> = [
+  valueOperators,
+  rangeOperators,
+  textOperators,
+  regexpOperators,
+  encodedOperators,
+  networkOperators,
+  datasetOperators,
+];
 
 /** Operators that are documented and not there yet. */
-const later = new Set('CIDR cidr isLocalIp isExternalIp inCountry inDataset b64 $search'.split(' '));
+const later = new Set(['$search']);
+
+/** The name of each operator. */
+export const operatorNames: readonly string[] = families.flat().map(({ spellings }) => spellings[0]!);
 
 /** A suffix begins with `$`, so every name has a spelling that does. */
 const withSuffixes = (spellings: readonly string[]): string[] =>

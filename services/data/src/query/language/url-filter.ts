@@ -44,6 +44,8 @@ export function conditionOfText(path: Path, operator: Operator, text: string, ty
       return operator.parse(path, scalarOf(text) ?? text, at);
     case 'text':
       return operator.parse(path, text, at);
+    case 'texts':
+      return operator.parse(path, text.split(','), at);
     case 'list': {
       const values = text.split(',').flatMap((value) => readings(value, type, at));
       return operator.parse(path, values, at);

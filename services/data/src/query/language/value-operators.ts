@@ -1,9 +1,5 @@
-import type { JsonValue } from '@granary/shared/json/value';
 import { not, or, type Condition, type Path } from './condition';
-import { flagOf, spelled, type Operator } from './operator';
-import { invalidQuery, overLimit } from './query-error';
-
-export const listValuesMax = 1000;
+import { flagOf, listOf, spelled, type Operator } from './operator';
 
 export const isOperator: Operator = {
   spellings: spelled('is eq $eq'),
@@ -48,10 +44,4 @@ function flag(spellings: string, condition: (path: Path) => Condition): Operator
     operand: 'flag',
     parse: (path, operand, at) => (flagOf(operand, at) ? condition(path) : not(condition(path))),
   };
-}
-
-function listOf(operand: JsonValue, at: string): JsonValue[] {
-  if (!Array.isArray(operand)) throw invalidQuery(at, 'must be an array');
-  if (operand.length > listValuesMax) throw overLimit(at, `may hold at most ${listValuesMax} values`);
-  return operand;
 }

@@ -68,6 +68,12 @@ function shapeOf(condition: Condition, isNested: boolean): string {
       return `${condition.path.join('.')} ${condition.comparison}`;
     case 'text':
       return `${condition.path.join('.')} ${condition.match}`;
+    case 'network':
+      return `${condition.path.join('.')} CIDR`;
+    case 'country':
+      return `${condition.path.join('.')} inCountry`;
+    case 'dataset':
+      return `${condition.path.join('.')} inDataset`;
     default:
       return `${condition.path.join('.')} ${condition.kind}`;
   }

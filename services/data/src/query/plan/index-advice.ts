@@ -25,6 +25,7 @@ function keyedAs(condition: Condition): 'equal' | 'range' | undefined {
     case 'empty':
       return 'equal';
     case 'in':
+    case 'dataset':
     case 'range':
       return 'range';
     case 'text':

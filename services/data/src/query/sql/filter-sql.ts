@@ -1,7 +1,9 @@
 import { empty, join, sql, type Sql } from '@granary/shared/postgres/sql';
 import type { Condition, FieldCondition } from '../language/condition';
 import { assertExpressions } from '../language/regexp-operators';
+import { datasetSql } from './dataset-sql';
 import { emptySql, existsSql, inSql, isSql } from './equality-sql';
+import { countrySql, networkSql } from './network-sql';
 import { rangeSql } from './range-sql';
 import { regexpSql } from './regexp-sql';
 import { always, never, RowFields } from './row-fields';
@@ -59,5 +61,11 @@ function fieldSql(fields: RowFields, condition: FieldCondition): Sql {
       return textSql(fields, condition);
     case 'regexp':
       return regexpSql(fields, condition);
+    case 'network':
+      return networkSql(fields, condition);
+    case 'country':
+      return countrySql(fields, condition);
+    case 'dataset':
+      return datasetSql(fields, condition);
   }
 }

@@ -4,7 +4,8 @@ import type { AccessPath, IndexUse } from '../plan/access-path';
 import { isByIndexAlone, type PagePlan } from '../plan/page-plan';
 import type { Relation } from '../plan/relation';
 import { indexScan } from './index-order-sql';
-import { directionOf, isTruncatedKey } from './keyset-sql';
+import { isTruncatedKey } from './key-sql';
+import { directionOf } from './keyset-sql';
 
 /** Bytes of a record, at most; so a page has at most 16 MiB. */
 const bodyBytesMax = 16 * 1024;

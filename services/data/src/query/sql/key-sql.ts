@@ -1,5 +1,5 @@
 import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
-import { keyText, keyType } from '../../values/ordered-key';
+import { keyStringMaxBytes, keyText, keyType } from '../../values/ordered-key';
 
 /** A key as a parameter. */
 export const keyValue = (key: Buffer): Sql => sql`${keyText(key)}::bytea`;
@@ -7,6 +7,10 @@ export const keyValue = (key: Buffer): Sql => sql`${keyText(key)}::bytea`;
 /** A key of one byte, from which on those of a type are. */
 export const keysFrom = (type: number): Sql => trusted(`'\\x${type.toString(16)}'::bytea`);
 export const firstKeyAfterStrings = keysFrom(keyType.string + 1);
+
+const keyMaxBytes = trusted(String(1 + keyStringMaxBytes));
+/** Whether a key has lost the end of its string, so that it does not tell the place of its row. */
+export const isTruncatedKey = (key: Sql): Sql => sql`octet_length(${key}) > ${keyMaxBytes}`;
 
 /** The first key of the values that compare with one whose key begins with `type`, and the first after them. */
 export function keysOfType(type: number): [Sql, Sql] {

@@ -4,16 +4,12 @@ import type { Position } from '../plan/cursor';
 import type { Order } from '../plan/order';
 import { placesOf, type Place } from '../plan/place';
 import type { Relation } from '../plan/relation';
-import { keyValue } from './key-sql';
+import { isTruncatedKey, keyValue } from './key-sql';
 import type { RowFields } from './row-fields';
 import { descendingKey } from '../../catalog/table-names';
 
 export const directionOf = (descending: boolean): Sql => trusted(descending ? 'desc' : 'asc');
 const beyond = (descending: boolean): Sql => trusted(descending ? '<' : '>');
-
-const keyMaxBytes = trusted(String(1 + keyStringMaxBytes));
-/** Whether a key has lost the end of its string, so that it does not tell the place of its row. */
-export const isTruncatedKey = (key: Sql): Sql => sql`octet_length(${key}) > ${keyMaxBytes}`;
 
 export const keyParameter = ({ key }: Place): Sql => keyValue(key);
 

@@ -10,7 +10,8 @@ import type { PagePlan } from '../plan/page-plan';
 import type { Relation } from '../plan/relation';
 import { Compiler } from './filter-sql';
 import { indexScan, type IndexOrder, type IndexPlace, type IndexScan } from './index-order-sql';
-import { directionOf, isTruncatedKey, keyParameter, sortedOrder } from './keyset-sql';
+import { isTruncatedKey } from './key-sql';
+import { directionOf, keyParameter, sortedOrder } from './keyset-sql';
 
 /**
  * The statement of a plan for a page of texts, but for those by one index alone (indexRead). Its rows have `body`, and for

@@ -1,0 +1,17 @@
+import { nameRule } from '@granary/shared/names';
+import { isName } from '../../catalog/names';
+import { textOf, type Operator } from './operator';
+import { invalidQuery } from './query-error';
+
+/** What is one of the values of a data set. Whether there is one of the name is known once the query is read. */
+export const datasetOperators: readonly Operator[] = [
+  {
+    spellings: ['inDataset'],
+    operand: 'text',
+    parse(path, operand, at) {
+      const name = textOf(operand, at);
+      if (!isName(name)) throw invalidQuery(at, `must be the name of a data set, which ${nameRule}`);
+      return { kind: 'dataset', path, name, table: undefined };
+    },
+  },
+];

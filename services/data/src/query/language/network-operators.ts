@@ -1,0 +1,53 @@
+import type { JsonValue } from '@granary/shared/json/value';
+import { localNetworks, networkText, parseNetwork } from '../../values/network';
+import type { Path } from './condition';
+import { flagOf, listOf, textOf, type Operator } from './operator';
+import { invalidQuery } from './query-error';
+
+/** What is true of text that is an IP address. All of them are false for any other value. */
+export const networkOperators: readonly Operator[] = [
+  {
+    spellings: ['CIDR', 'cidr'],
+    operand: 'texts',
+    parse: (path, operand, at) => ({
+      kind: 'network',
+      path,
+      networks: textsOf(operand, at).map((text) => networkOf(text, at)),
+      isWithin: true,
+    }),
+  },
+  { spellings: ['isLocalIp'], operand: 'flag', parse: (path, operand, at) => local(path, flagOf(operand, at)) },
+  { spellings: ['isExternalIp'], operand: 'flag', parse: (path, operand, at) => local(path, !flagOf(operand, at)) },
+  {
+    spellings: ['inCountry'],
+    operand: 'texts',
+    parse: (path, operand, at) => ({
+      kind: 'country',
+      path,
+      countries: textsOf(operand, at).map((text) => countryOf(text, at)),
+    }),
+  },
+];
+
+const local = (path: Path, isWithin: boolean) => ({
+  kind: 'network' as const,
+  path,
+  networks: localNetworks,
+  isWithin,
+});
+
+/** A text, or a list of texts. */
+const textsOf = (operand: JsonValue, at: string): string[] =>
+  (Array.isArray(operand) ? listOf(operand, at) : [operand]).map((text) => textOf(text, at));
+
+function networkOf(text: string, at: string): string {
+  const network = parseNetwork(text);
+  if (!network) throw invalidQuery(at, 'must hold networks such as 10.0.0.0/8 and 2001:db8::/32, or addresses');
+  return networkText(network);
+}
+
+function countryOf(text: string, at: string): string {
+  if (!/^[A-Za-z]{2}$/.test(text))
+    throw invalidQuery(at, 'must hold ISO 3166-1 alpha-2 codes of countries, such as DE');
+  return text.toUpperCase();
+}
