@@ -2,6 +2,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { chmod, mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
+import { measureSingleDocuments, singleDocumentsLines } from './bench/single-documents.mjs';
 import { besideCases, besideLines, measureBeside } from './bench/beside.mjs';
 import { measureMemory, memoryGrowthLines } from './bench/endurance.mjs';
 import { describeMachine, machineLine } from './bench/machine.mjs';
@@ -126,10 +127,10 @@ async function measureCases(tools, sides, options) {
     for (const side of sides.filter(({ openApp }) => openApp)) {
       checkInterrupted();
       note(`${name}, ${side.name}`);
-      measured[name][side.name] =
-        name in besideCases
-          ? await measureBeside(tools, side, name, { rounds, seconds })
-          : await measureMemory(tools, side, requests);
+      if (name in besideCases) measured[name][side.name] = await measureBeside(tools, side, name, { rounds, seconds });
+      else if (name === 'documents')
+        measured[name][side.name] = await measureSingleDocuments(tools, side, { rounds, seconds });
+      else measured[name][side.name] = await measureMemory(tools, side, requests);
     }
     for (const line of caseLines(name, measured[name])) console.log(line);
   }
@@ -144,6 +145,7 @@ async function measureCases(tools, sides, options) {
 
 function caseLines(name, results) {
   if (name in ownCases) return ownCases[name].lines(results);
+  if (name === 'documents') return singleDocumentsLines(results);
   return name in besideCases ? besideLines(name, results) : memoryGrowthLines(results);
 }
 

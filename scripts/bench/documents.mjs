@@ -53,15 +53,26 @@ function writeDigits(buffer, at, width, value) {
 export const ownerName = (owner) => `u${String(owner).padStart(5, '0')}`;
 export const categoryName = (category) => `c${String(category).padStart(2, '0')}`;
 
-/** The bytes of a body of `count` documents, and the offset of each. */
-export function bodyOf({ prefix, suffix, documents: count }) {
+/** The id of the document of a number. */
+export const idName = (number) => `d${String(number).padStart(10, '0')}`;
+
+/** Changes the id at `at` in the buffer into that of another number. */
+export const renumberId = (buffer, at, number) => writeDigits(buffer, at + 1, 10, number);
+
+/** The bytes of a body of `count` documents, each between the texts of `each`, and the offset of each document. */
+export function bodyOf({ prefix, suffix, documents: count, each = { before: '', after: '' } }) {
   const separator = count > 1 ? 1 : 0;
-  const sizeBytes = prefix.length + count * (documentSizeBytes + separator) - separator + suffix.length;
+  const { before, after } = each;
+  const stride = before.length + documentSizeBytes + after.length + separator;
+  const sizeBytes = prefix.length + count * stride - separator + suffix.length;
   const body = Buffer.alloc(sizeBytes, ',');
   const places = [];
   body.write(prefix, 0, 'latin1');
-  for (let i = 0, at = prefix.length; i < count; i++, at += documentSizeBytes + separator) {
-    writeDocument(body, at, i);
+  for (let i = 0, start = prefix.length; i < count; i++, start += stride) {
+    const at = start + before.length;
+    body.write(before, start, 'latin1');
+    const end = writeDocument(body, at, i);
+    body.write(after, end, 'latin1');
     places.push(at);
   }
   body.write(suffix, sizeBytes - suffix.length, 'latin1');

@@ -1,7 +1,16 @@
 import { connect } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
-import { bodyOf, categoryCount, categoryName, ownerCount, ownerName, renumberDocument } from './documents.mjs';
+import {
+  bodyOf,
+  categoryCount,
+  categoryName,
+  idName,
+  ownerCount,
+  ownerName,
+  renumberDocument,
+  renumberId,
+} from './documents.mjs';
 import { serve } from './child.mjs';
 
 /** How often a slow reader reads. */
@@ -12,8 +21,8 @@ const sipMs = 50;
  * the sides. Requests are prepared bytes; only the digits of documents change.
  *
  * `run` takes `{port, method, path, headers, body, statuses, connections, seconds, requestsMax, firstNumber}`. A path
- * may contain `{owner}` or `{category}`, which iterate over all values. A body is `{prefix, suffix, documents}` with
- * new documents in each request, or `{bytes}`. With `perSecond` requests are due at that rate; if no connection is
+ * may contain `{owner}` or `{category}`, which iterate over all values, or `{id}`: of new documents, or of the first
+ * `ids` ones. A body is `{prefix, suffix, documents}` with new documents in each request, `{text}`, or `{bytes}`. With `perSecond` requests are due at that rate; if no connection is
  * free, the wait counts towards the latency. Time begins when all connections are open and, with `greeting`, a path,
  * after a HEAD of that path on each. Returns `{requests, refused, elapsedMs, p50Ms, p99Ms, bytes}`.
  */
@@ -40,7 +49,7 @@ async function run(load) {
 }
 
 /** Returns a function that creates, for each connection, a generator of requests: a list of buffers each. */
-function requestsOf({ port, method, path, headers, body, firstNumber }) {
+function requestsOf({ port, method, path, headers, body, firstNumber, ids }) {
   const head = (target, sizeBytes) => {
     const lines = [`${method} ${target} HTTP/1.1`, `Host: 127.0.0.1:${port}`];
     for (const [name, value] of Object.entries(headers)) lines.push(`${name}: ${value}`);
@@ -48,6 +57,17 @@ function requestsOf({ port, method, path, headers, body, firstNumber }) {
     return Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
   };
   let number = firstNumber;
+  if (path.includes('{id}')) {
+    const requestOf = () => addressedRequest(head, path, body);
+    return () => {
+      const { request, renumber } = requestOf();
+      return () => {
+        // A stride coprime to the count visits all documents.
+        renumber(ids === undefined ? number++ : (number++ * 7919) % ids);
+        return [request];
+      };
+    };
+  }
   if (body?.documents) {
     return () => {
       const { body: bytes, places } = bodyOf(body);
@@ -73,6 +93,19 @@ function requestsOf({ port, method, path, headers, body, firstNumber }) {
   const heads = pathsOf(path).map((target) => [head(target)]);
   // A stride coprime to the count visits all values, and never adjacent ones in sequence.
   return () => () => heads[(number++ * 7919) % heads.length];
+}
+
+/** A request whose path has the id of a document, and a function that makes it one for the document of a number. */
+function addressedRequest(head, path, body) {
+  const { body: bytes, places } = body?.documents ? bodyOf(body) : { body: Buffer.from(body?.text ?? ''), places: [] };
+  const requestHead = head(path.replace('{id}', idName(0)), body ? bytes.length : undefined);
+  const request = Buffer.concat([requestHead, bytes]);
+  const idAt = requestHead.indexOf(idName(0));
+  const renumber = (number) => {
+    renumberId(request, idAt, number);
+    for (const place of places) renumberDocument(request, requestHead.length + place, number);
+  };
+  return { request, renumber };
 }
 
 function pathsOf(path) {
@@ -135,12 +168,12 @@ function drive(socket, { statuses }, nextRequest, nextDueMs, state) {
         const headEnd = chunk.indexOf('\r\n\r\n');
         head += chunk.latin1Slice(0, headEnd < 0 ? chunk.length : headEnd);
         if (headEnd < 0) return;
-        const [, length] = /\r\ncontent-length: (\d+)/i.exec(head) ?? [];
+        status = Number(head.slice(9, 12));
+        const [, length = status === 304 ? '0' : undefined] = /\r\ncontent-length: (\d+)/i.exec(head) ?? [];
         if (length === undefined) {
           socket.destroy(new Error(`An answer without a length: ${head}`));
           return;
         }
-        status = Number(head.slice(9, 12));
         head = '';
         missing = Number(length);
         chunk = chunk.subarray(headEnd + 4);

@@ -5,7 +5,7 @@ import { runs } from './runs.mjs';
 import { sideTitles } from './sides.mjs';
 
 /** Cases beyond the runs, measured only for Granary. */
-const cases = [...Object.keys(besideCases), 'memory'];
+const cases = [...Object.keys(besideCases), 'documents', 'memory'];
 const granarySides = ['embedded', 'split'];
 
 export const help = `Measures Granary beside two baselines, on one Postgres of its own, in one go.
@@ -19,6 +19,7 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
                        or cases, of Granary alone:
                        fairness: an app beside a slow reader and beside a flood of another app
                        mixed: single inserts beside a bulk load of another and of the same app
+                       documents: single documents and batches beside /store and point reads
                        memory: what processes hold after many requests; takes minutes
                        or parts of it with processes of their own:
                        events: the bus, on both transports; Kafka needs Java

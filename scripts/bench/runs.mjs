@@ -83,6 +83,26 @@ export function granaryRequests(app, key) {
     bulk: store('writes', bulkSize),
     load: store('documents', bulkSize),
     blob: upload(`/api/apps/${app}/blobs/files`, keyed),
+    ...singleDocumentRequests(app, keyed),
+  };
+}
+
+/** Documents of `documents` that are read and changed by their ids; there must be so many. */
+const addressedCount = 100_000;
+
+function singleDocumentRequests(app, headers) {
+  const json = { ...headers, 'Content-Type': 'application/json' };
+  const path = (collection) => `/api/apps/${app}/collections/${collection}/documents/{id}`;
+  const existing = { path: path('documents'), ids: addressedCount };
+  const update = { before: '{"operation":"update","collection":"documents","data":', after: '}' };
+  const operations = { prefix: '{"operations":[', suffix: ']}', documents: bulkSize, each: update };
+  const put = { prefix: '', suffix: '', documents: 1 };
+  return {
+    put: { method: 'PUT', path: path('writes'), headers: json, body: put, statuses: [201] },
+    patch: { method: 'PATCH', ...existing, headers: json, body: { text: '{"views":7}' }, statuses: [200] },
+    get: { method: 'GET', ...existing, headers, statuses: [200] },
+    notModified: { method: 'GET', ...existing, headers: { ...headers, 'If-None-Match': '*' }, statuses: [304] },
+    batch: { method: 'POST', path: `/api/apps/${app}/batch`, headers: json, body: operations, statuses: [200] },
   };
 }
 

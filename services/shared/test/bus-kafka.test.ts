@@ -32,6 +32,7 @@ import {
   stopConsumer,
   thing,
   until,
+  untilApplied,
   upTo,
   world,
 } from './support/bus-world';
@@ -135,7 +136,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     }
     await load.stop();
     const events = await ledger.eventCount();
-    await until(async () => (await count(subscriber, 'applied')) >= events, 60_000, 100);
+    await untilApplied(subscriber, events);
     expect(await ledger.findProblems(subscriber)).toEqual([]);
     expect(await count(subscriber, 'dead_letter')).toBe(0);
   });

@@ -20,6 +20,7 @@ import {
   stopConsumer,
   thing,
   until,
+  untilApplied,
   upTo,
   world,
 } from './bus-world';
@@ -63,7 +64,7 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
       await restarting;
 
       const { total, sequences } = await publishedSequences(publisher);
-      await until(async () => (await count(subscriber, 'applied')) >= total, 90_000);
+      await untilApplied(subscriber, total);
       expect(total).toBeGreaterThan(15_000);
       expect(await appliedSequences(subscriber)).toEqual(sequences);
       expect(await count(subscriber, 'dead_letter')).toBe(0);
@@ -95,7 +96,7 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
         if (calls % 662 === 0) await cutNow;
       },
     });
-    await until(async () => (await count(subscriber, 'applied').catch(() => 0)) >= 3_000);
+    await untilApplied(subscriber, 3_000);
     await Promise.all(cutting);
     expect(cutting.length).toBeGreaterThan(10);
     expect(await appliedSequences(subscriber)).toEqual(

@@ -212,6 +212,19 @@ export async function publish(
   return first;
 }
 
+/** Waits until so many events are applied; fails when none is for a minute. */
+export async function untilApplied(subscriber: Pool, total: number): Promise<void> {
+  let applied = -1;
+  const hasProgress = async () => {
+    // A connection may have been cut.
+    const now = await count(subscriber, 'applied').catch(() => applied);
+    const isProgress = now > applied;
+    applied = now;
+    return isProgress || applied >= total;
+  };
+  while (applied < total) await until(hasProgress, 60_000, 100);
+}
+
 export async function until(condition: () => Promise<boolean>, timeoutMs = 60_000, everyMs = 20): Promise<void> {
   const deadlineMs = performance.now() + scaledMs(timeoutMs);
   while (!(await condition())) {

@@ -1,0 +1,68 @@
+import { loadDocuments, settle } from './measure.mjs';
+import { median, table } from './report.mjs';
+import { bulkSize } from './runs.mjs';
+
+/** Documents that are read and changed; more than one run changes, so that few are changed twice. */
+const documentCount = 100_000;
+
+/** Each with what it is compared with in the same round, and how much of that is wanted. `changes`: it makes new versions. */
+const measured = {
+  insert: { title: '/store of one document', connections: 32, documents: 1 },
+  put: { title: 'PUT of a new document', connections: 32, documents: 1, of: 'insert', wanted: 0.9 },
+  patch: { title: 'PATCH of one member', connections: 32, of: 'insert', wanted: 0.7 },
+  point: { title: 'point read by an indexed field', connections: 32 },
+  get: { title: 'GET by id', connections: 32, of: 'point', wanted: 1 },
+  notModified: { title: 'GET by id, not modified', connections: 32, of: 'point', wanted: 1.5 },
+  bulk: { title: `/store of ${bulkSize} documents`, connections: 8, documents: bulkSize, requestsMax: 100 },
+  batch: { title: `batch of ${bulkSize} updates`, connections: 8, of: 'bulk', wanted: 0.7, requestsMax: 100 },
+};
+
+/**
+ * Measures requests for single documents and batches beside `/store` and point reads of the same round, in an app of their
+ * own. Returns `{name: {perSecond, ratio}}`, medians of the rounds; a batch and a bulk count as one request.
+ */
+export async function measureSingleDocuments({ load, postgresPid }, side, { rounds, seconds }) {
+  const { requests, prepare } = await side.openApp('single');
+  await prepare(false);
+  const app = { name: side.name, port: side.port, requests, nextNumber: 0 };
+  await loadDocuments(load, app, documentCount);
+  app.nextNumber = documentCount;
+  const results = Object.fromEntries(Object.keys(measured).map((name) => [name, []]));
+  for (let round = -1; round < rounds; round++) {
+    const rates = {};
+    for (const [name, { connections, documents = 0, of, requestsMax = Number.MAX_SAFE_INTEGER }] of Object.entries(
+      measured,
+    )) {
+      await settle([side], postgresPid);
+      const firstNumber = documents > 0 ? app.nextNumber : 0;
+      const run = { ...requests[name], port: side.port, seconds, connections, requestsMax, firstNumber };
+      const { requests: count, refused, elapsedMs } = await load.call('run', run);
+      if (refused !== undefined) throw new Error(`${name} was refused: ${refused}`);
+      app.nextNumber += count * documents + connections * documents;
+      rates[name] = (count * 1000) / elapsedMs;
+      // The first round is the warm-up.
+      if (round >= 0) results[name].push({ perSecond: rates[name], ratio: of && rates[name] / rates[of] });
+    }
+  }
+  const medians = (each) => ({
+    perSecond: median(each.map((one) => one.perSecond)),
+    ratio: median(each.map((one) => one.ratio)),
+  });
+  return Object.fromEntries(Object.entries(results).map(([name, each]) => [name, medians(each)]));
+}
+
+/** Formats the table of the case: `results` by side. */
+export function singleDocumentsLines(results) {
+  const rows = Object.entries(results).flatMap(([side, ofSide]) =>
+    Object.entries(ofSide).map(([name, { perSecond, ratio }]) => {
+      const { title, of, wanted } = measured[name];
+      const compared = of ? [ratio.toFixed(2), `${wanted} x ${measured[of].title}`] : ['', ''];
+      return [`${side}, ${title}`, Math.round(perSecond).toLocaleString('en-US'), ...compared];
+    }),
+  );
+  return [
+    '',
+    'documents: one document in a request, and batches',
+    ...table([['', 'requests/s', 'ratio', 'wanted'], ...rows]),
+  ];
+}
