@@ -23,7 +23,7 @@ interface Optimized {
   indexes: Array<{ name: string; scans: number; last_used_at: string | null }>;
   slow_queries: Array<{
     filter: string;
-    sort: string[];
+    sort: string;
     count: number;
     total_ms: number;
     missing_index: string[] | null;
@@ -213,7 +213,7 @@ describe.each(transports)('explain and optimize (%s)', (transport) => {
     expect(found.missing_indexes).toMatchObject([{ fields: ['state', 'price'], index_type: 'composite' }]);
     expect(found.unused_indexes).toMatchObject([{ name: 'by_title' }]);
     expect(found.slow_queries).toMatchObject([
-      { filter: 'state is', sort: ['-price'], missing_index: ['state', 'price'] },
+      { filter: 'state is', sort: '-price', missing_index: ['state', 'price'] },
     ]);
     expect(found.slow_queries[0]!.count).toBeGreaterThanOrEqual(1);
 

@@ -87,7 +87,7 @@ const explainedSchema = z.object({
 
 const slowQuerySchema = z.object({
   filter: z.string().describe('Its filter: fields and operators, without values'),
-  sort: z.array(z.string()).describe('The fields that it sorts by; `-field` descends'),
+  sort: z.string().describe('The fields that it sorts by, with commas between them; `-field` descends'),
   count: z.int().describe('How often it ran'),
   total_ms: z.number().describe('What its statements took together, in ms'),
   mean_ms: z.number().describe('What they took on average'),
@@ -133,7 +133,7 @@ const optimizedSchema = z.object({
     .array(slowQuerySchema)
     .describe('Queries that no index gave alone, by the time that they took together; the first 20'),
   slow_queries_since: timeSchema.describe(
-    'Since when they are recorded: the start of the process that answers. The last 50 shapes are kept, in memory',
+    'Since when they are recorded: the start of the process that answers. The last 30 shapes are kept, in memory',
   ),
 });
 
@@ -234,7 +234,7 @@ export const queryPlanRoutes = [
           slow_queries: [
             {
               filter: 'author is',
-              sort: ['-stars'],
+              sort: '-stars',
               count: 31,
               total_ms: 846.2,
               mean_ms: 27.3,

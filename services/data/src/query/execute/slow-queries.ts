@@ -1,16 +1,21 @@
 import { LRUCache } from 'lru-cache';
-import { filterShape } from '../plan/describe-plan';
+import { filterShape, shortened } from '../plan/describe-plan';
 import { adviseIndex } from '../plan/index-advice';
 import type { PagePlan } from '../plan/page-plan';
 
 /** Collections whose queries are recorded, at most, and shapes of each. */
-const collectionsMax = 1_000;
-const shapesMax = 50;
+const collectionsMax = 500;
+const shapesMax = 30;
+/** Characters of a filter, of a sort, and of the name of a field that an index is advised for. So all of it is 25 MB at most. */
+const filterLengthMax = 300;
+const sortLengthMax = 150;
+const fieldLengthMax = 120;
 
 /** Queries of one shape: they name the same fields and operators, and differ in values. */
 export interface QueryShape {
   filter: string;
-  sort: string[];
+  /** Names of fields with commas between them; `-field` descends. */
+  sort: string;
   count: number;
   totalMs: number;
   maxMs: number;
@@ -32,9 +37,11 @@ export class SlowQueries {
     if (collection === undefined) return;
     let shapes = this.#collections.get(collection);
     if (!shapes) this.#collections.set(collection, (shapes = new Map<string, QueryShape>()));
-    const filter = `${kind === 'history' ? 'history: ' : ''}${filterShape(plan.filter)}`;
-    const sort = plan.access.order.terms.map(({ path, descending }) => `${descending ? '-' : ''}${path.join('.')}`);
-    const key = JSON.stringify([filter, sort]);
+    const filter = `${kind === 'history' ? 'history: ' : ''}${filterShape(plan.filter, filterLengthMax)}`;
+    const terms = plan.access.order.terms.map(({ path, descending }) => `${descending ? '-' : ''}${path.join('.')}`);
+    const sort = shortened(terms.join(','), sortLengthMax);
+    const key = `${filter}\0${sort}`;
+    const { fields } = adviseIndex(plan);
     const known = shapes.get(key);
     // A shape that ran again is the newest, so that the oldest one gives way.
     shapes.delete(key);
@@ -45,7 +52,7 @@ export class SlowQueries {
       totalMs: (known?.totalMs ?? 0) + elapsedMs,
       maxMs: Math.max(known?.maxMs ?? 0, elapsedMs),
       lastAt: new Date(),
-      advisedFields: adviseIndex(plan).fields,
+      advisedFields: fields.every(({ length }) => length <= fieldLengthMax) ? fields : [],
     });
     if (shapes.size > shapesMax) shapes.delete(shapes.keys().next().value!);
   }

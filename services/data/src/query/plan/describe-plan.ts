@@ -47,11 +47,14 @@ export function describePlan({ relation, access, filter, after }: PagePlan): Pla
   };
 }
 
-/** A filter without its values: `category is and (price >= or title startsWith)`. Cut where it is very long. */
-export function filterShape(filter: Condition): string {
-  const text = shapeOf(filter, false);
-  return text.length <= shapeMax ? text : `${text.slice(0, shapeMax - 1)}…`;
+/** A filter without its values: `category is and (price >= or title startsWith)`. Cut to so many characters. */
+export function filterShape(filter: Condition, max = shapeMax): string {
+  return shortened(shapeOf(filter, false), max);
 }
+
+/** A text of so many characters, at most. */
+export const shortened = (text: string, max: number): string =>
+  text.length <= max ? text : `${text.slice(0, max - 1)}…`;
 
 function shapeOf(condition: Condition, isNested: boolean): string {
   switch (condition.kind) {
