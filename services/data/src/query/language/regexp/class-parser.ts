@@ -107,10 +107,10 @@ export function readEscape(reader: Reader): number {
 }
 
 function readHexadecimal(reader: Reader, start: number): number {
-  const reason = 'must be \\x with two hexadecimal digits, or with some in braces';
-  const first = reader.next(reason, start);
-  const digits = first === '{' ? reader.takeThrough('}') : first + reader.next(reason, start);
-  if (digits === undefined || !/^[\da-fA-F]+$/.test(digits)) throw reader.error(start, reason);
+  const message = 'must be \\x with two hexadecimal digits, or with some in braces';
+  const first = reader.next(message, start);
+  const digits = first === '{' ? reader.takeThrough('}') : first + reader.next(message, start);
+  if (digits === undefined || !/^[\da-fA-F]+$/.test(digits)) throw reader.error(start, message);
   const code = parseInt(digits, 16);
   if (code > lastCharacter) throw reader.error(start, 'is beyond the last character of Unicode');
   return code;
