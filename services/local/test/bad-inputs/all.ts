@@ -1,6 +1,7 @@
 import { appFields } from './app-fields';
 import { malformedJson } from './malformed-json';
 import { expressions } from './expressions';
+import { datasets } from './datasets';
 import { documentFields } from './document-fields';
 import { definitionFields } from './definition-fields';
 import { limits } from './limits';
@@ -16,6 +17,7 @@ export const badInputs: readonly BadInput[] = [
   ...documentFields(),
   ...expressions(),
   ...definitionFields(),
+  ...datasets(),
   ...appFields(),
   ...limits(),
   ...queryStrings(),
