@@ -28,6 +28,8 @@ export interface RawBody {
   kind: 'raw';
   /** What is taken, by content type; the schemas only document it. */
   content: Readonly<Record<string, MediaTypeDoc>>;
+  /** Content types that are taken too; left out of the document where generators would make one model twice. */
+  alsoTaken?: readonly string[];
   limitBytes: number;
   /** True: an empty body of another type than JSON is a text without characters. */
   mayBeEmpty?: boolean;
@@ -156,7 +158,8 @@ export function route<
       throw new Error(`${definition.path}: unknown parameter ${parameter}`);
   }
   const { body } = definition;
-  const contentTypes = body?.kind === 'raw' ? Object.keys(body.content) : ['application/json'];
+  const contentTypes =
+    body?.kind === 'raw' ? [...Object.keys(body.content), ...(body.alsoTaken ?? [])] : ['application/json'];
   return { prefixes: defaultPrefixes, contentTypes, ...definition };
 }
 

@@ -63,10 +63,9 @@ export const batchRoutes = [
           schema: batchSchema,
           example: {
             operations: [
-              { operation: 'update', collection: 'notes', data: { id: 'first', stars: 4 }, conditions: { stars: 5 } },
-              { operation: 'create', collection: 'notes', data: { text: 'Bye' } },
+              { operation: 'create', collection: 'notes', data: { id: 'second', text: 'Bye', stars: 3 } },
+              { operation: 'update', collection: 'notes', data: { id: 'second', stars: 4 }, conditions: { stars: 3 } },
             ],
-            atomic: true,
           },
         },
       },
@@ -77,8 +76,11 @@ export const batchRoutes = [
         description: 'The results',
         schema: batchAnswer,
         example: {
-          results: [{ status: 200, id: 'first', version: 2, celestia_height: 7, blob_id: '9f86d081…' }],
-          succeeded: 1,
+          results: [
+            { status: 201, id: 'second', version: 1, celestia_height: 7, blob_id: '9f86d081…' },
+            { status: 200, id: 'second', version: 2, celestia_height: 8, blob_id: '60303ae2…' },
+          ],
+          succeeded: 2,
           failed: 0,
         },
       },

@@ -68,26 +68,6 @@ export const datasetRoutes = [
     },
   }),
   route({
-    method: 'GET',
-    path: '/apps/{app_id}/datasets/{dataset_name}',
-    id: 'getDataset',
-    summary: 'Read a data set',
-    description: 'With its values, as they were sent.',
-    tag,
-    auth: { kind: 'app', permission: 'Read' },
-    responses: {
-      200: {
-        description: 'The data set',
-        schema: infoSchema.extend({ values: valuesSchema.describe('Its values') }),
-        example: { ...exampleInfo, values: ['192.0.2.7', 12] },
-      },
-    },
-    handle: async ({ clients }, { path, call }) => {
-      const found = await clients.data.getDataset({ appId: path.app_id, name: path.dataset_name }, call);
-      return json(200, { ...infoJson(found), values: jsonText(found.valuesJson) });
-    },
-  }),
-  route({
     method: 'PUT',
     path: '/apps/{app_id}/datasets/{dataset_name}',
     id: 'putDataset',
@@ -116,6 +96,26 @@ export const datasetRoutes = [
       return saved.created === true
         ? created(`/api/apps/${path.app_id}/datasets/${saved.name}`, infoJson(saved), headers)
         : json(200, infoJson(saved), headers);
+    },
+  }),
+  route({
+    method: 'GET',
+    path: '/apps/{app_id}/datasets/{dataset_name}',
+    id: 'getDataset',
+    summary: 'Read a data set',
+    description: 'With its values, as they were sent.',
+    tag,
+    auth: { kind: 'app', permission: 'Read' },
+    responses: {
+      200: {
+        description: 'The data set',
+        schema: infoSchema.extend({ values: valuesSchema.describe('Its values') }),
+        example: { ...exampleInfo, values: ['192.0.2.7', 12] },
+      },
+    },
+    handle: async ({ clients }, { path, call }) => {
+      const found = await clients.data.getDataset({ appId: path.app_id, name: path.dataset_name }, call);
+      return json(200, { ...infoJson(found), values: jsonText(found.valuesJson) });
     },
   }),
   route({

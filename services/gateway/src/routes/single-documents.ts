@@ -104,7 +104,7 @@ export const singleDocumentRoutes = [
     id: 'patchDocument',
     summary: 'Change one document',
     description:
-      'The body is a JSON merge patch (RFC 7396): its members replace those of the document, null removes one, objects ' +
+      'The body is a JSON merge patch (RFC 7396), also as `application/merge-patch+json`: its members replace those of the document, null removes one, objects ' +
       'are merged. Members that it does not name keep their text.',
     tag: 'Documents',
     auth: { kind: 'app', permission: 'Write' },
@@ -112,9 +112,9 @@ export const singleDocumentRoutes = [
     body: {
       kind: 'raw',
       content: {
-        'application/merge-patch+json': { schema: objectSchema.describe('The merge patch'), example: { stars: 4 } },
         'application/json': { schema: objectSchema.describe('The merge patch'), example: { stars: 4 } },
       },
+      alsoTaken: ['application/merge-patch+json'],
       limitBytes,
     },
     responses: {
