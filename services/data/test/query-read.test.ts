@@ -116,7 +116,7 @@ test.each([
   ],
   [{ find: nested(17) }, 'INVALID_ARGUMENT', 'LIMIT_EXCEEDED', 'find'],
   [{ find: { a: { regExpMatches: 'x' } } }, 'UNIMPLEMENTED', 'NOT_IMPLEMENTED', undefined],
-  [{ find: { a: { resolve: {}, model: 'films' } } }, 'UNIMPLEMENTED', 'NOT_IMPLEMENTED', undefined],
+  [{ find: { a: { resolve: {}, model: 'nowhere' } } }, 'INVALID_ARGUMENT', 'INVALID_QUERY', 'find.a.model'],
   [{ cursor: 'x' }, 'INVALID_ARGUMENT', 'INVALID_CURSOR', 'cursor'],
   [{ cursor: 1 }, 'INVALID_ARGUMENT', 'INVALID_CURSOR', 'cursor'],
   [{ cursor: 'x', offset: 1 }, 'INVALID_ARGUMENT', 'INVALID_QUERY', 'offset'],

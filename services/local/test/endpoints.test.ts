@@ -288,7 +288,6 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
         `${path}/indexes`,
         { ...index, index_type },
       ]),
-      ['POST', '/list', { root, find: { x: { resolve: { find: {} }, model: 'films' } } }],
       ...['$search'].map((operator): [string, string, object] => [
         'POST',
         '/list',

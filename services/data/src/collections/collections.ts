@@ -2,7 +2,7 @@ import { conflict, forbidden, invalid, notFound } from '@granary/shared/errors';
 import { message } from '@granary/shared/rpc/types';
 import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { append } from '@granary/shared/bus/outbox';
 import type { Collection } from '@granary/shared/gen/granary/data/v1/Collection';
 import type { CollectionStats } from '@granary/shared/gen/granary/data/v1/CollectionStats';
@@ -89,6 +89,9 @@ function toCollection(appId: string, found: CollectionRow): Collection {
   });
 }
 
+/** The predefined queries that read a collection, as their source or by a join. */
+const readsCollection = (name: string): Sql => sql`(source_collection = ${name} or ${name} = any(joined_collections))`;
+
 /** Throws APP_NOT_FOUND, COLLECTION_NOT_FOUND. */
 export async function getCollection(pool: Queryable, appId: string, name: string): Promise<Collection> {
   const app = await findApp(pool, appId);
@@ -171,7 +174,7 @@ export async function deleteCollection(
       tx,
       sql`select 'view' as kind, name from view where app_number = ${app.number} and ${found.name} = any(source_collections)
           union all
-          select distinct 'query', name from query where app_number = ${app.number} and source_collection = ${found.name}
+          select distinct 'query', name from query where app_number = ${app.number} and ${readsCollection(found.name)}
           order by 1, 2 limit 100`,
     );
     if (users.length > 0 && !request.cascade) {
@@ -183,7 +186,7 @@ export async function deleteCollection(
         },
       );
     }
-    await execute(tx, sql`delete from query where app_number = ${app.number} and source_collection = ${found.name}`);
+    await execute(tx, sql`delete from query where app_number = ${app.number} and ${readsCollection(found.name)}`);
     const views = await rows<{ table_number: bigint | null }>(
       tx,
       sql`delete from view where app_number = ${app.number} and ${found.name} = any(source_collections) returning table_number`,

@@ -1,15 +1,6 @@
 import type { JsonValue } from '@granary/shared/json/value';
-import type { Projection } from '@granary/shared/json/project';
-import {
-  limitMax,
-  numberOfText,
-  parseLimit,
-  parseSelect,
-  parseSortList,
-  refuseUnknown,
-} from '../query/language/paging';
-import type { Condition } from '../query/language/condition';
-import { parseFind } from '../query/language/filter';
+import { limitMax, numberOfText, parseLimit, parseSortList, refuseUnknown } from '../query/language/paging';
+import { parseFindAndSelect, type FindAndSelect } from '../query/language/joined-query';
 import { parseName } from '../query/language/path';
 import { invalidQuery, overLimit } from '../query/language/query-error';
 import type { SortTerm } from '../query/language/sort';
@@ -23,9 +14,7 @@ const reservedParameters = new Set(['limit', 'offset', 'count', 'cursor', 'versi
 /** The `field_path` that stands for the limit of the page. A field of this name is reached as `limit.$eq`. */
 const limitPath = 'limit';
 
-export interface BaseQuery {
-  find: Condition;
-  projection: Projection;
+export interface BaseQuery extends FindAndSelect {
   sort: SortTerm[];
   limit: number | undefined;
 }
@@ -44,8 +33,10 @@ export function parseBaseQuery(value: JsonValue): BaseQuery {
   refuseUnknown(value.keys(), baseQueryFields, 'base_query');
   const limit = value.get('limit');
   return {
-    find: parseFind(value.get('find'), 'base_query.find'),
-    projection: parseSelect(value.get('select'), 'base_query.select'),
+    ...parseFindAndSelect(value.get('find'), value.get('select'), {
+      find: 'base_query.find',
+      select: 'base_query.select',
+    }),
     sort: parseSortList(value.get('sort'), 'base_query.sort'),
     limit: limit === undefined || limit === null ? undefined : parseLimit(limit, 'base_query.limit'),
   };
@@ -123,6 +114,8 @@ export interface PredefinedQuery extends BaseQuery {
   isPrivate: boolean;
   /** Although its source is private it is public. */
   showsPrivate: boolean;
+  /** The joined collections that it shows although they are private. */
+  shownCollections: ReadonlySet<string>;
   sourceCollection: string;
   parameters: QueryParameters;
 }

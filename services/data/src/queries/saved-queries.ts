@@ -11,6 +11,8 @@ import { empty, sql, type Sql } from '@granary/shared/postgres/sql';
 import { nameRule } from '@granary/shared/names';
 import { COLLECTION_NOT_FOUND, findCollection } from '../catalog/collection';
 import { LookupCache } from '../catalog/cache';
+import { and } from '../query/language/condition';
+import { allJoins } from '../query/language/joins';
 import { listPage } from '../listings/listing';
 import { ALREADY_EXISTS, isName } from '../catalog/names';
 import { invalidQuery, overLimit } from '../query/language/query-error';
@@ -20,6 +22,7 @@ import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limi
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
 import { findApp } from '../catalog/app';
 import { parseBaseQuery, parseParameters, refuseReservedNames, type PredefinedQuery } from './definition';
+import { joinedCollections } from './joined-collections';
 
 export const QUERY_NOT_FOUND = 'QUERY_NOT_FOUND';
 
@@ -43,7 +46,7 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
     throw invalidQuery('access_policy.read', 'must be public or private');
   const baseQuery = valueOf(request.baseQueryJson, 'base_query') ?? new Map<string, JsonValue>();
   const parameters = valueOf(request.parametersJson, 'parameters') ?? [];
-  const { find, limit } = parseBaseQuery(baseQuery);
+  const { find, joins, limit } = parseBaseQuery(baseQuery);
   refuseReservedNames(parseParameters(parameters, limit));
   const exampleRequest = valueOf(request.exampleRequestJson, 'example_request');
   const exampleResponse = valueOf(request.exampleResponseJson, 'example_response');
@@ -59,20 +62,24 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
     );
     if (counted!.queries >= queriesMax)
       throw invalid(`An app may have at most ${queriesMax} queries`, {}, LIMIT_EXCEEDED);
-    await resolveReferences(tx, app.appId, find);
+    await resolveReferences(tx, app.appId, and(find, ...allJoins(joins).map((join) => join.find)));
     const source = await findCollection(tx, app, sourceCollection);
     if (!source) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${sourceCollection}`);
-    const showsPrivate = source.readAccess === 'private' && request.readAccess === 'public';
-    if (showsPrivate && !request.mayPublish) {
+    const joined = await joinedCollections(tx, app, joins);
+    const isPublished = request.readAccess === 'public';
+    const showsPrivate = isPublished && source.readAccess === 'private';
+    const shown = isPublished ? joined.privateNames : [];
+    if ((showsPrivate || shown.length > 0) && !request.mayPublish) {
       throw forbidden('A public query over a private collection needs the permission Admin');
     }
     await execute(
       tx,
       sql`insert into query (app_number, name, source_collection, base_query_text, parameters_text, description, version,
-            example_request_text, example_response_text, read_access, shows_private, created_at)
+            example_request_text, example_response_text, read_access, shows_private,
+            joined_collections, shown_collections, created_at)
           values (${app.number}, ${name}, ${sourceCollection}, ${toText(baseQuery)}, ${toText(parameters)},
             ${description}, ${version}, ${textOrNull(exampleRequest)}, ${textOrNull(exampleResponse)},
-            ${request.readAccess || 'public'}, ${showsPrivate}, clock_timestamp())`,
+            ${request.readAccess || 'public'}, ${showsPrivate}, ${joined.names}, ${shown}, clock_timestamp())`,
     );
     await checkDefinitionBytes(tx, app.number);
     await bumpCatalogRevision(tx, app.number);
@@ -97,7 +104,9 @@ export const newestQueries = (appNumber: bigint): Sql =>
   sql`(select distinct on (name) * from query where app_number = ${appNumber} order by name, number desc) q ${withSource}`;
 /** A query is as private as what it shows, unless an administrator has made it public. */
 export const isPrivateQuery = sql`(q.read_access = 'private'
-  or (coalesce(c.read_access, 'public') = 'private' and not q.shows_private))`;
+  or (coalesce(c.read_access, 'public') = 'private' and not q.shows_private)
+  or exists (select from collection j where j.app_number = q.app_number and j.name = any(q.joined_collections)
+    and j.name <> all(q.shown_collections) and j.read_access = 'private' and j.deleted_at is null))`;
 
 interface QueryRow {
   name: string;
@@ -110,7 +119,8 @@ interface QueryRow {
   example_response_text: string | null;
   read_access: string;
   shows_private: boolean;
-  /** Whether it is private itself, or because its source is private now. */
+  shown_collections: string[];
+  /** Whether it is private itself, or because what it shows is private now. */
   is_private: boolean;
   created_at: Date;
   /** All versions of the query, the newest first. */
@@ -118,7 +128,8 @@ interface QueryRow {
 }
 
 const queryColumns = sql`q.name, q.source_collection, q.base_query_text, q.parameters_text, q.description, q.version,
-  q.example_request_text, q.example_response_text, q.read_access, q.shows_private, ${isPrivateQuery} as is_private,
+  q.example_request_text, q.example_response_text, q.read_access, q.shows_private, q.shown_collections,
+  ${isPrivateQuery} as is_private,
   q.created_at, array(select v.version from query v where v.app_number = q.app_number and v.name = q.name
     order by v.number desc) as versions`;
 
@@ -238,6 +249,7 @@ async function findPredefined(
     ...baseQuery,
     isPrivate: found.read_access === 'private',
     showsPrivate: found.shows_private,
+    shownCollections: new Set(found.shown_collections),
     sourceCollection: found.source_collection,
     parameters: parseParameters(readJsonText(Buffer.from(found.parameters_text), 'parameters'), baseQuery.limit),
   };

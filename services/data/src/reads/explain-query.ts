@@ -5,7 +5,8 @@ import type { CollectionRef } from '../catalog/collection';
 import { refusing } from '../documents/parser';
 import { resolveReferences } from '../query/execute/references';
 import { explainPage, type PostgresNode } from '../query/execute/explain-page';
-import { withFreshSource, type ReadOptions } from '../query/execute/read-page';
+import { joinedPlan, withFreshSource, type ReadOptions } from '../query/execute/read-page';
+import { allJoins, modelName } from '../query/language/joins';
 import { bodyDepthMax, refuseUnknown } from '../query/language/paging';
 import { isAll } from '../query/language/condition';
 import { invalidQuery } from '../query/language/query-error';
@@ -16,9 +17,13 @@ import { effectiveSort } from '../query/plan/order';
 import { planPage, type PagePlan } from '../query/plan/page-plan';
 import { findRoot, parseListQuery } from './list-documents';
 import { lookUpCollection, type ReadContext } from './read-context';
+import { resolveJoins } from './resolve-joins';
 
 /** From this offset on a cursor is advised. */
 const offsetAdvised = 1_000;
+
+/** As /list joins. */
+const joinOptions = { includeDeleted: true, isFresh: false };
 
 interface Hint {
   code: 'MISSING_INDEX' | 'UNINDEXED_SORT' | 'MIXED_SORT' | 'EXACT_COUNT' | 'LARGE_OFFSET';
@@ -53,10 +58,13 @@ export async function explainQuery(
     const after = options.cursor === undefined ? undefined : decodeCursor(scope, options.cursor);
     const { sort, limit, offset } = options;
     const find = await resolveReferences(db.fast, appId, options.find);
-    const plan = planPage(relation, { find, sort, limit: limit + 1, offset, after });
+    const page = planPage(relation, { find, sort, limit: limit + 1, offset, after });
+    const joined = await resolveJoins(db, { appId, mayReadPrivate: true }, options, joinOptions);
+    const plan = joined ? joinedPlan(page, joined.joins) : page;
     const explain = () => explainPage(db.pool, plan);
     const { chosen, withoutScan } = await db.schedulers.scans.run(appId, explain, { signal: call.signal });
-    const indexNames = namesOf(await lookUpCollection(db, appId, name, false));
+    const names = new Set([name, ...allJoins(options.joins).map((join) => modelName(appId, join))]);
+    const indexNames = namesOf(await Promise.all([...names].map((one) => lookUpCollection(db, appId, one, false))));
     return Buffer.from(
       JSON.stringify({
         collection: name,
@@ -71,8 +79,9 @@ export async function explainQuery(
 }
 
 /** The names of the app for the indexes of Postgres. */
-function namesOf(collection: CollectionRef | undefined): (postgresName: string) => string {
-  const names = new Map((collection?.indexes ?? []).map(({ number, name }) => [number.toString(), name]));
+function namesOf(collections: ReadonlyArray<CollectionRef | undefined>): (postgresName: string) => string {
+  const indexes = collections.flatMap((collection) => collection?.indexes ?? []);
+  const names = new Map(indexes.map(({ number, name }) => [number.toString(), name]));
   return (postgresName) =>
     isOfDataset(postgresName)
       ? 'data_set'

@@ -5,6 +5,8 @@ import { nameRule } from '@granary/shared/names';
 import { documentsRelation, viewRelation, type Relation } from '../query/plan/relation';
 import { findView } from '../views/view';
 import { lookUpCollection, type ReadContext } from './read-context';
+import { resolveJoins } from './resolve-joins';
+import { parseFindAndSelect, type FindAndSelect } from '../query/language/joined-query';
 import { refusing } from '../documents/parser';
 import { isName } from '../catalog/names';
 import {
@@ -13,13 +15,11 @@ import {
   parseCursor,
   parseLimit,
   parseOffset,
-  parseSelect,
   parseSortList,
   refuseUnknown,
 } from '../query/language/paging';
 import { findApp } from '../catalog/app';
 import { isAll } from '../query/language/condition';
-import { parseFind } from '../query/language/filter';
 import { invalidQuery } from '../query/language/query-error';
 import { COLLECTION_NOT_FOUND } from '../catalog/collection';
 import { AppDatabases } from '../query/execute/read-scheduler';
@@ -54,20 +54,20 @@ export async function listDocuments(
   return await withFreshSource(async (isRepeated) => {
     const source = await findRoot(db, request.appId, name, includeHistory, isRepeated || isAll(options.find));
     const reader = { appId: request.appId, mayReadPrivate: true };
-    return await readDocuments(new AppDatabases(db, reader, call.signal), source, options);
+    const joined = await resolveJoins(db, reader, options, { includeDeleted: true, isFresh: isRepeated });
+    return await readDocuments(new AppDatabases(db, reader, call.signal), source, { ...options, joined });
   });
 }
 
 /** What a page is asked for with in a body. Throws INVALID_QUERY, INVALID_CURSOR, LIMIT_EXCEEDED. */
-export function parseListQuery(body: JsonObject): ReadOptions & { includeHistory: boolean } {
+export function parseListQuery(body: JsonObject): ReadOptions & FindAndSelect & { includeHistory: boolean } {
   refuseUnknown(body.keys(), listFields);
   const includeHistory = body.get('include_history') ?? false;
   if (typeof includeHistory !== 'boolean') throw invalidQuery('include_history', 'must be true or false');
   const offset = parseOffset(body.get('offset'));
   return {
     includeHistory,
-    find: parseFind(body.get('find')),
-    projection: parseSelect(body.get('select')),
+    ...parseFindAndSelect(body.get('find'), body.get('select')),
     sort: listSort(body),
     limit: parseLimit(body.get('limit')),
     offset,

@@ -1,7 +1,7 @@
 import type { Call } from '@granary/shared/rpc/types';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { and, type Condition } from '../query/language/condition';
-import { parseFind } from '../query/language/filter';
+import { parseFindAndSelect } from '../query/language/joined-query';
 import { isOperator } from '../query/language/value-operators';
 import { conditionOfText, parametersByName, refused, take } from '../query/language/url-filter';
 import {
@@ -11,13 +11,14 @@ import {
   parseCursor,
   parseLimit,
   parseOffset,
-  parseSelect,
   parseSortList,
   readJsonText,
 } from '../query/language/paging';
 import { parseVariables } from '../views/variables';
 import { viewRelation } from '../query/plan/relation';
-import { AppDatabases, type SharedDatabases } from '../query/execute/read-scheduler';
+import { AppDatabases } from '../query/execute/read-scheduler';
+import type { ReadContext } from './read-context';
+import { resolveJoins } from './resolve-joins';
 import { requireView } from '../views/view';
 import { readDocuments, withFreshSource } from '../query/execute/read-page';
 
@@ -25,8 +26,8 @@ import { readDocuments, withFreshSource } from '../query/execute/read-page';
  * Answers endpoint 8: `filter`, `select`, `sort`, `limit`, `offset` and the variables of the view. Throws
  * VIEW_NOT_FOUND, UNAUTHENTICATED for a private view, and for a parameter that the view does not know.
  */
-export async function readView(db: SharedDatabases, request: ReadRequest, call: Pick<Call, 'signal'>): Promise<Buffer> {
-  return await withFreshSource(async () => {
+export async function readView(db: ReadContext, request: ReadRequest, call: Pick<Call, 'signal'>): Promise<Buffer> {
+  return await withFreshSource(async (isRepeated) => {
     const view = await requireView(db.pool, request.appId, request.name);
     if (view.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('view');
     const parameters = parametersByName(request.parameters);
@@ -34,11 +35,11 @@ export async function readView(db: SharedDatabases, request: ReadRequest, call: 
     const cursor = parseCursor(take(parameters, 'cursor'), offset);
     const filter = take(parameters, 'filter');
     const conditions: Condition[] = [];
-    if (filter !== undefined && filter !== '') {
-      conditions.push(parseFind(readJsonText(Buffer.from(filter), 'filter'), 'filter'));
-    }
+    const find = filter === undefined || filter === '' ? null : readJsonText(Buffer.from(filter), 'filter');
+    const query = parseFindAndSelect(find, take(parameters, 'select'), { find: 'filter', select: 'select' });
+    conditions.push(query.find);
     const options = {
-      projection: parseSelect(take(parameters, 'select')),
+      projection: query.projection,
       sort: parseSortList(take(parameters, 'sort')),
       limit: parseLimit(numberOfText(take(parameters, 'limit'))),
       offset,
@@ -54,6 +55,7 @@ export async function readView(db: SharedDatabases, request: ReadRequest, call: 
     const refreshed = JSON.stringify(view.refreshedAt?.toISOString() ?? null);
     const more = `,"refreshed_at":${refreshed},"refresh_mode":${JSON.stringify(view.refreshMode)}`;
     const databases = new AppDatabases(db, request, call.signal);
-    return await readDocuments(databases, viewRelation(view), { ...options, find: and(...conditions) }, more);
+    const joined = await resolveJoins(db, request, query, { includeDeleted: false, isFresh: isRepeated });
+    return await readDocuments(databases, viewRelation(view), { ...options, joined, find: and(...conditions) }, more);
   });
 }

@@ -7,6 +7,7 @@ import { isOperator } from '../query/language/value-operators';
 import { queryNotFound, type QueryLookup } from '../queries/saved-queries';
 import { parsePageLimit, type PredefinedQuery, type QueryParameter } from '../queries/definition';
 import { lookUpCollection, type ReadContext } from './read-context';
+import { resolveJoins } from './resolve-joins';
 import { conditionOfText, parametersByName, refused, take } from '../query/language/url-filter';
 import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
 import { needsKey, numberOfText, parseCount, parseCursor, parseOffset } from '../query/language/paging';
@@ -45,7 +46,9 @@ export async function runQuery(
     const find = and(query.find, ...conditionsOf(collection, parameters.filters, given));
     const source = documentsRelation(collection, { includeHistory: false, includeDeleted: false });
     const databases = new AppDatabases(db, request, call.signal);
-    return await readDocuments(databases, source, { find, projection, sort, limit, offset, cursor, count });
+    const shown = { includeDeleted: false, isFresh: isRepeated, shown: query.shownCollections };
+    const joined = await resolveJoins(db, request, query, shown);
+    return await readDocuments(databases, source, { find, projection, joined, sort, limit, offset, cursor, count });
   });
 }
 

@@ -28,6 +28,47 @@ export const datasets: Record<'mixed' | 'texts' | 'times' | 'none', readonly unk
   none: [],
 };
 
+/** An operand that refers to the record one level up. */
+export class Reference {
+  constructor(readonly path: readonly string[]) {}
+}
+
+/** A join as a test asks for it. */
+export interface JoinMeaning {
+  alias: string;
+  model: string;
+  many: boolean;
+  meaning: Meaning;
+  /** The fields that are kept, or left out; undefined keeps all. */
+  select: { keeps: 'named' | 'others'; fields: string[] } | undefined;
+  joins: JoinMeaning[];
+}
+
+export interface Documents {
+  documents: ReadonlyArray<Record<string, unknown>>;
+  dates: ReadonlySet<string>;
+}
+
+/** A record with the members that joins add; `find` gives the documents of a collection in the order of their ids. */
+export function withJoins(
+  record: Record<string, unknown>,
+  { select, joins }: Pick<JoinMeaning, 'select' | 'joins'>,
+  find: (model: string) => Documents,
+): Record<string, unknown> {
+  const kept = Object.entries(record).filter(
+    ([field]) => !select || select.fields.includes(field) === (select.keeps === 'named'),
+  );
+  const members = joins.map((join): [string, unknown] => {
+    const { documents, dates } = find(join.model);
+    const met = documents.filter((document) => holds(join.meaning, document, dates, record));
+    const found = met.map((document) => withJoins(document, join, find));
+    return [join.alias, join.many ? found : (found[0] ?? null)];
+  });
+  // A select can leave out what is joined; where it names what to keep, that means fields.
+  const shown = members.filter(([alias]) => select?.keeps !== 'others' || !select.fields.includes(alias));
+  return Object.fromEntries([...kept, ...shown]);
+}
+
 export function follow(record: unknown, path: readonly string[]): unknown {
   let value = record;
   for (const step of path) {
@@ -40,11 +81,18 @@ export function follow(record: unknown, path: readonly string[]): unknown {
   return value;
 }
 
-export function holds(meaning: Meaning, record: unknown, dates: ReadonlySet<string>): boolean {
-  if ('all' in meaning) return meaning.all.every((part) => holds(part, record, dates));
-  if ('any' in meaning) return meaning.any.some((part) => holds(part, record, dates));
-  if ('none' in meaning) return !meaning.none.some((part) => holds(part, record, dates));
-  const { path, operator, operand } = meaning;
+/** `parent` is the record one level up, which operands of a join refer to. */
+export function holds(meaning: Meaning, record: unknown, dates: ReadonlySet<string>, parent?: unknown): boolean {
+  if ('all' in meaning) return meaning.all.every((part) => holds(part, record, dates, parent));
+  if ('any' in meaning) return meaning.any.some((part) => holds(part, record, dates, parent));
+  if ('none' in meaning) return !meaning.none.some((part) => holds(part, record, dates, parent));
+  const { path, operator } = meaning;
+  let { operand } = meaning;
+  if (operand instanceof Reference) {
+    operand = follow(parent, operand.path);
+    if (operand === missing || operand === null) return false;
+    if (operator === 'in') operand = Array.isArray(operand) ? operand.filter((element) => element !== null) : [];
+  }
   const value = follow(record, path);
   return operatorHolds(operator, value, operand, dates.has(path.join('.')));
 }

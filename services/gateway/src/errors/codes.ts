@@ -63,7 +63,11 @@ export const codes = {
   PAYLOAD_TOO_LARGE: { status: 413, meaning: 'The body or blob is too large; `details.limit_bytes` is the limit.' },
   DOCUMENT_TOO_LARGE: { status: 413, meaning: 'A document is larger than 1 MiB.' },
   SKILLS_TOO_LARGE: { status: 413, meaning: "The owner's part of the skills document is larger than 256 KiB." },
-  RESULT_TOO_LARGE: { status: 413, meaning: 'The result is larger than 32 MiB: ask for fewer records at a time.' },
+  RESULT_TOO_LARGE: {
+    status: 413,
+    meaning:
+      'The result is larger than 32 MiB, or a join gives a record more than 1,000 others: ask for less at a time.',
+  },
   UNSUPPORTED_MEDIA_TYPE: {
     status: 415,
     meaning: 'The content type is not one that the route takes, or the body is compressed.',

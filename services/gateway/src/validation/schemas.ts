@@ -82,7 +82,9 @@ export const recordsSchema = z.object(page).meta({
 export const findSchema = objectSchema.describe(
   'The filter: `{"field": value}` is equality, `{"field": {"gte": 1, "lt": 9}}` operators, several fields are a ' +
     'conjunction; `and`, `or` and `not` take lists of filters. Dotted names reach nested fields. `$regex` takes an ' +
-    'expression in RE2 syntax. See docs/api.md',
+    'expression in RE2 syntax. ' +
+    '`"alias": {"resolve": {"find": {"id": "$data.field"}, "select": ["name"]}, "model": "collection", "many": false}` ' +
+    'joins records of another collection. See docs/api.md',
 );
 
 /** `select` of a query. */

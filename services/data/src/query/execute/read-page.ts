@@ -8,18 +8,20 @@ import { decodeCursor, encodeCursor, positionOf, type PageRow } from '../plan/cu
 import type { IndexReads, ReadDatabases } from './read-scheduler';
 import { isAll } from '../language/condition';
 import { IndexPageReader, type Page } from './index-page';
-import { indexRead, type IndexRead } from '../sql/index-scan-sql';
+import { indexRead } from '../sql/index-scan-sql';
 import { effectiveSort } from '../plan/order';
-import { alternativePlan, planPage, type PagePlan, type PageRequest } from '../plan/page-plan';
+import { alternativePlan, isByIndexAlone, planPage, type PagePlan, type PageRequest } from '../plan/page-plan';
 import { pageStatement } from '../sql/page-sql';
+import { joinedPage } from '../sql/join-sql';
+import { planJoins, type JoinTarget } from '../plan/join-plan';
+import type { JoinedSelect } from '../language/joined-select';
+import { JoinedRecords, recordShape } from './joined-records';
 import { PageBuffer } from './page-buffer';
+import { resultBytesMax, resultTooLarge } from './result-limit';
 import type { Relation } from '../plan/relation';
 
-export const RESULT_TOO_LARGE = 'RESULT_TOO_LARGE';
 export const FIELD_NOT_INDEXED = 'FIELD_NOT_INDEXED';
 
-/** Bytes of the texts that one answer is made of, at most. */
-export const resultBytesMax = 32 * 1024 * 1024;
 /** What stands around the records of an answer takes hardly more, but for a cursor. */
 const answerBytes = 512;
 /** Records of a page that is read at once, among the others; longer ones take turns. */
@@ -32,6 +34,14 @@ export interface ReadOptions extends Omit<PageRequest, 'after'> {
   count: 'exact' | 'none';
   /** The text of a cursor, undefined for the first page and for pages by offset. */
   cursor: string | undefined;
+  /** What is joined to the records, which take the place of `projection`; undefined where there is no join. */
+  joined?: JoinedRead | undefined;
+}
+
+/** The joins of a page with their collections, and what is selected of its records. */
+export interface JoinedRead {
+  joins: readonly JoinTarget[];
+  select: JoinedSelect;
 }
 
 /**
@@ -53,13 +63,13 @@ export async function readDocuments(
   // Most filters refer to nothing, and are not waited for.
   const resolved = resolving instanceof Promise ? await resolving : resolving;
   // One row more than is wanted tells whether there is another page.
-  const plan = planPage(source, { find: resolved, sort, limit: limit + 1, offset, after });
-  const read = indexRead(plan);
-  const lane = limit <= shortPageMax ? db.lane : db.longPages;
+  const page = planPage(source, { find: resolved, sort, limit: limit + 1, offset, after });
+  const plan = options.joined ? joinedPlan(page, options.joined.joins) : page;
   try {
-    const { records, hasMore, last } =
-      (read && (await readByIndex(lane, plan, read, projection))) ??
-      (await readByPool(db.pool, read ? alternativePlan(plan)! : plan, projection));
+    const { records, hasMore, last } = options.joined
+      ? await readJoined(db.pool, plan, options.joined.select)
+      : ((await readByIndex(limit <= shortPageMax ? db.lane : db.longPages, plan, projection)) ??
+        (await readByPool(db.pool, generalPlan(plan), projection)));
     const total = await totalOf(db.pool, source, { ...options, find: resolved }, records.count, hasMore);
     const next = hasMore ? encodeCursor(scope, positionOf(scope, last!)) : undefined;
     // A cursor does not know how many pages are before it.
@@ -71,15 +81,12 @@ export async function readDocuments(
   }
 }
 
-/** The page where one index gives it alone; undefined where the rows turn out not to be the page. */
-async function readByIndex(
-  lane: IndexReads,
-  { access, limit }: PagePlan,
-  { text, values }: IndexRead,
-  projection: Projection,
-): Promise<Page | undefined> {
+/** The page where one index gives it alone; undefined where none does, and where the rows turn out not to be the page. */
+async function readByIndex(lane: IndexReads, plan: PagePlan, projection: Projection): Promise<Page | undefined> {
+  const read = indexRead(plan);
+  if (!read) return undefined;
   try {
-    return await lane.read(text, values, new IndexPageReader(access.shape, limit, projection));
+    return await lane.read(read.text, read.values, new IndexPageReader(plan.access.shape, plan.limit, projection));
   } catch (error) {
     // query_canceled: among what is short this was not, perhaps for all the deleted rows that it had to pass over.
     if (sqlState(error) === '57014') return undefined;
@@ -87,35 +94,62 @@ async function readByIndex(
   }
 }
 
+/** The plan for a statement that others are part of or a pool sends. */
+const generalPlan = (plan: PagePlan): PagePlan => (isByIndexAlone(plan.access) ? alternativePlan(plan)! : plan);
+
+/** The plan of a page with joins, which one index cannot give alone. */
+export const joinedPlan = (plan: PagePlan, joins: readonly JoinTarget[]): PagePlan => ({
+  ...generalPlan(plan),
+  joins: planJoins(joins),
+});
+
 /** The same by any statement: the rows of the page may not be too large together. */
 async function readByPool(db: Queryable, plan: PagePlan, projection: Projection): Promise<Page> {
-  const found = await pageRows(db, plan);
+  const found = await pageRows<TextRow>(db, plan);
   const hasMore = found.length === plan.limit;
   if (hasMore) found.pop();
   let size = 0;
   for (const { body } of found) size += Buffer.byteLength(body) + 1;
-  if (size > resultBytesMax) {
-    throw new ServiceError(
-      'RESOURCE_EXHAUSTED',
-      RESULT_TOO_LARGE,
-      'The result is larger than 32 MiB: ask for fewer records at a time',
-    );
-  }
+  assertAnswerSize(size);
   const records = new PageBuffer(size + answerBytes);
   for (const { body } of found) records.add(projection === 'all' ? body : project(body, projection));
   return { records, hasMore, last: found.at(-1) };
 }
 
+/** The same with joins, in one statement. */
+async function readJoined(db: Queryable, plan: PagePlan, select: JoinedSelect): Promise<Page> {
+  const found = await pageRows<TextRow & { joined: string }>(db, plan);
+  const hasMore = found.length === plan.limit;
+  if (hasMore) found.pop();
+  let size = 0;
+  for (const row of found) size += Buffer.byteLength(row.body) + Buffer.byteLength(row.joined) + 1;
+  assertAnswerSize(size);
+  const records = new PageBuffer(size + answerBytes);
+  const writer = new JoinedRecords(recordShape(select, plan.joins ?? []));
+  for (const row of found) records.add(writer.write(row.body, row.joined));
+  return { records, hasMore, last: found.at(-1) };
+}
+
+function assertAnswerSize(sizeBytes: number): void {
+  if (sizeBytes > resultBytesMax) {
+    throw resultTooLarge('The result is larger than 32 MiB: ask for fewer records at a time');
+  }
+}
+
 type TextRow = PageRow & { body: string };
 
-async function pageRows(db: Queryable, plan: PagePlan): Promise<TextRow[]> {
-  const found = await rows<TextRow & { truncated?: boolean }>(db, pageTextStatement(plan));
+async function pageRows<R extends TextRow>(db: Queryable, plan: PagePlan): Promise<R[]> {
+  const found = await rows<R & { truncated?: boolean }>(db, pageTextStatement(plan));
   if (!found.some(({ truncated }) => truncated === true)) return found;
-  return rows<TextRow>(db, pageTextStatement(alternativePlan(plan)!));
+  return rows<R>(db, pageTextStatement({ ...alternativePlan(plan)!, joins: plan.joins }));
 }
 
 /** The statement by which a plan is read over the pool. */
-export const pageTextStatement = (plan: PagePlan): Sql => bounded(plan.relation, pageStatement(plan));
+export function pageTextStatement(plan: PagePlan): Sql {
+  const { relation, joins } = plan;
+  const page = pageStatement(plan);
+  return joins ? joinedPage(page, relation, joins, resultBytesMax) : bounded(relation, page);
+}
 
 /** Ends the rows after the one with which they exceed the limit. A window without an order keeps that of its input. */
 function bounded(source: Relation, page: Sql): Sql {

@@ -27,7 +27,9 @@ export type FieldCondition =
   /** An address in one of the countries. */
   | { kind: 'country'; path: Path; countries: readonly string[] }
   /** One of the values of a data set. Its table is known once references are resolved. */
-  | { kind: 'dataset'; path: Path; name: string; table: DatasetTable | undefined };
+  | { kind: 'dataset'; path: Path; name: string; table: DatasetTable | undefined }
+  /** A comparison with the field `to` of the record one level up, `in` with the elements of the array there. */
+  | { kind: 'reference'; path: Path; comparison: 'is' | 'in' | Comparison; to: Path };
 
 /** A parsed `find`. Each condition is true or false for every record. */
 export type Condition = { kind: 'and' | 'or' | 'none'; conditions: readonly Condition[] } | FieldCondition;

@@ -1,11 +1,13 @@
 import { notImplemented } from '@granary/shared/errors';
 import type { JsonObject, JsonValue } from '@granary/shared/json/value';
-import { all, type Condition, type Path } from './condition';
-import type { Operator } from './operator';
+import { all, and, type Condition, type Path } from './condition';
+import type { Operator, References } from './operator';
 import { isOperatorName, operatorOf } from './operators';
+import { allJoins, assertDistinct, assertJoinLimits, isJoin, makeJoin, parseJoinParts, type Join } from './joins';
 import { assertSteps, parseName } from './path';
 import { invalidQuery, overLimit } from './query-error';
 import { assertExpressions } from './regexp-operators';
+import { isReference, noReferences, ParentReferences } from './reference';
 import { isOperator } from './value-operators';
 
 /** Levels of objects and arrays in a `find`; its own object is the first. */
@@ -21,83 +23,135 @@ const logicals = new Map<string, 'and' | 'or' | 'none'>([
   ['$not', 'none'],
 ]);
 
-/** What of the limits of one `find` has been used. */
-interface Budget {
-  conditions: number;
+/** A parsed `find` with the joins beside its conditions. */
+export interface Query {
+  find: Condition;
+  joins: readonly Join[];
+}
+
+/** Where a condition stands. */
+interface Scope {
+  /** What of the limits of the query has been used. */
+  used: { conditions: number; joins: number };
+  /** How many joins are around it. */
+  level: number;
+  references: References;
+  /** The joins of the same `find`; undefined where none can stand. */
+  joins: Array<{ join: Join; references: ParentReferences }> | undefined;
 }
 
 /**
- * Parses a `find`; undefined and null match everything. `at` is what the messages call it. Throws INVALID_QUERY,
- * LIMIT_EXCEEDED, or NOT_IMPLEMENTED for joins and for the operators that are still to come.
+ * Parses a `find` without joins; undefined and null match everything. `at` is what the messages call it. Throws
+ * INVALID_QUERY, LIMIT_EXCEEDED, or NOT_IMPLEMENTED for joins and for the operators that are still to come.
  */
 export function parseFind(find: JsonValue | undefined, at = 'find'): Condition {
-  if (find === undefined || find === null) return all;
-  if (!(find instanceof Map)) throw invalidQuery(at, 'must be an object');
-  if (isDeeper(find, findDepthMax)) throw overLimit(at, `may be at most ${findDepthMax} levels deep`);
-  const condition = parseObject(find, [], at, { conditions: 0 });
-  assertExpressions(condition, at);
+  const { find: condition, joins } = parseQuery(find, at);
+  if (joins.length > 0) throw notImplemented('a join (resolve)');
   return condition;
 }
 
+/** Parses a `find` and the joins in it. Throws INVALID_QUERY, LIMIT_EXCEEDED. */
+export function parseQuery(find: JsonValue | undefined, at = 'find'): Query {
+  const query = parseLevel(find, at, { used: { conditions: 0, joins: 0 }, level: 0, references: noReferences });
+  assertExpressions(and(query.find, ...allJoins(query.joins).map((join) => join.find)), at);
+  return query;
+}
+
+/** A `find` of the query or of a join. */
+function parseLevel(find: JsonValue | undefined, at: string, around: Omit<Scope, 'joins'>): Query {
+  if (find === undefined || find === null) return { find: all, joins: [] };
+  if (!(find instanceof Map)) throw invalidQuery(at, 'must be an object');
+  if (isDeeper(find, findDepthMax)) throw overLimit(at, `may be at most ${findDepthMax} levels deep`);
+  const joins: NonNullable<Scope['joins']> = [];
+  const condition = parseObject(find, [], at, { ...around, joins });
+  assertDistinct(joins);
+  return { find: condition, joins: joins.map(({ join }) => join) };
+}
+
+function parseJoin(alias: string, value: JsonObject, at: string, scope: Scope): void {
+  if (!scope.joins) throw invalidQuery(at, 'is a join, which can stand only beside the conditions of a find');
+  const { used } = scope;
+  const level = scope.level + 1;
+  used.joins += 1;
+  assertJoinLimits(used.joins, level, at);
+  const parts = parseJoinParts(alias, value, at);
+  const references = new ParentReferences();
+  const { find, joins } = parseLevel(parts.find, `${at}.resolve.find`, { used, level, references });
+  scope.joins.push({ join: makeJoin(parts, find, joins), references });
+}
+
+/** Each `find` has its own depth, so those of joins do not count. */
 function isDeeper(value: JsonValue, levels: number): boolean {
   if (!(value instanceof Map) && !Array.isArray(value)) return false;
+  if (isJoin(value)) return false;
   if (levels === 0) return true;
   for (const member of value.values()) if (isDeeper(member, levels - 1)) return true;
   return false;
 }
 
 /** The conditions of an object: on the fields below `path`, or operators on `path` itself. */
-function parseObject(find: JsonObject, path: Path, at: string, budget: Budget): Condition {
+function parseObject(find: JsonObject, path: Path, at: string, scope: Scope): Condition {
   const conditions: Condition[] = [];
   let [hasOperators, hasFields] = [false, false];
   for (const [key, value] of find) {
     const place = `${at}.${key}`;
+    if (isJoin(value) && !logicals.has(key) && !isOperatorName(key)) {
+      parseJoin(key, value, place, path.length === 0 ? scope : { ...scope, joins: undefined });
+      hasFields = true;
+      continue;
+    }
     const logical = logicals.get(key);
     if (logical !== undefined) {
-      conditions.push({ kind: logical, conditions: parseList(value, path, place, budget) });
+      conditions.push({ kind: logical, conditions: parseList(value, path, place, inLogical(scope, logical)) });
       continue;
     }
     if (isOperatorName(key) || (key.startsWith('$') && !key.includes('.'))) {
       if (path.length === 0)
         throw invalidQuery(place, `is an operator without a field; the field of this name is ${key}.$eq`);
       hasOperators = true;
-      conditions.push(parseCondition(operatorOf(key, place), path, value, place, budget));
+      conditions.push(parseCondition(operatorOf(key, place), path, value, place, scope));
     } else {
       hasFields = true;
-      conditions.push(parseField(key, path, value, place, budget));
+      conditions.push(parseField(key, path, value, place, scope));
     }
     if (hasOperators && hasFields) throw invalidQuery(at, 'mixes operators and fields in one object');
   }
   return conditions.length === 1 ? conditions[0]! : { kind: 'and', conditions };
 }
 
-function parseList(value: JsonValue, path: Path, at: string, budget: Budget): Condition[] {
+/** Joins may stand in what all holds, for they filter nothing. */
+const inLogical = (scope: Scope, logical: 'and' | 'or' | 'none'): Scope =>
+  logical === 'and' ? scope : { ...scope, joins: undefined };
+
+function parseList(value: JsonValue, path: Path, at: string, scope: Scope): Condition[] {
   if (!Array.isArray(value)) throw invalidQuery(at, 'must be an array of conditions');
   // A list of empty objects would else cost nothing.
   if (value.length > conditionsMax) throw overLimit(at, `may hold at most ${conditionsMax} conditions`);
   return value.map((element, index) => {
     if (!(element instanceof Map)) throw invalidQuery(`${at}[${index}]`, 'must be an object');
-    return parseObject(element, path, `${at}[${index}]`, budget);
+    return parseObject(element, path, `${at}[${index}]`, scope);
   });
 }
 
-function parseField(key: string, parent: Path, value: JsonValue, at: string, budget: Budget): Condition {
+function parseField(key: string, parent: Path, value: JsonValue, at: string, scope: Scope): Condition {
   const { path: steps, operator } = parseName(key, at);
   const path = [...parent, ...steps];
   assertSteps(path, at);
-  if (operator !== undefined) return parseCondition(operator, path, value, at, budget);
+  if (operator !== undefined) return parseCondition(operator, path, value, at, scope);
   if (Array.isArray(value))
     throw invalidQuery(at, 'must be a value or an object of operators; "is" compares with an array');
-  if (!(value instanceof Map)) return parseCondition(isOperator, path, value, at, budget);
-  if (value.has('resolve') && value.has('model')) throw notImplemented('a join (resolve)');
-  return parseObject(value, path, at, budget);
+  if (!(value instanceof Map)) return parseCondition(isOperator, path, value, at, scope);
+  return parseObject(value, path, at, scope);
 }
 
 /** A condition on one path, from an operator and its operand. */
-function parseCondition(operator: Operator, path: Path, operand: JsonValue, at: string, budget: Budget): Condition {
-  budget.conditions += 1;
-  if (budget.conditions > conditionsMax) {
+function parseCondition(operator: Operator, path: Path, operand: JsonValue, at: string, scope: Scope): Condition {
+  scope.used.conditions += 1;
+  if (scope.used.conditions > conditionsMax) {
     throw overLimit(at, `is beyond the ${conditionsMax} conditions that a query may have`);
   }
-  return operator.parse(path, operand, at);
+  if (scope.level > 0 && !operator.takesReferences && isReference(operand)) {
+    throw invalidQuery(at, 'cannot refer to another record: is, in and the comparisons can');
+  }
+  return operator.parse(path, operand, at, scope.references);
 }

@@ -2,6 +2,15 @@ import type { JsonValue } from '@granary/shared/json/value';
 import type { Condition, Path } from './condition';
 import { invalidQuery, overLimit } from './query-error';
 
+/** How operands refer to another record. */
+export interface References {
+  /**
+   * The path in the record one level up that an operand refers to (`$data.f` or `$parent.f`), undefined where it is a
+   * value. Throws INVALID_QUERY for a reference to anything else.
+   */
+  pathOf(operand: JsonValue, at: string): Path | undefined;
+}
+
 /** An operator of the query language. A family of operators is a list of these in a file of its own. */
 export interface Operator {
   /** All its spellings, the first of them its name. */
@@ -16,8 +25,13 @@ export interface Operator {
   readonly refusesNull?: boolean;
   /** The operator that is true where this one is false, and the reverse; its operand is read instead. */
   readonly opposite?: Operator;
-  /** A condition on one path; `at` is the place of the operand in messages. Throws INVALID_QUERY, LIMIT_EXCEEDED. */
-  parse(path: Path, operand: JsonValue, at: string): Condition;
+  /** Whether its operand may refer to the record one level up. */
+  readonly takesReferences?: boolean;
+  /**
+   * A condition on one path; `at` is the place of the operand in messages. Without `references` every operand is a value.
+   * Throws INVALID_QUERY, LIMIT_EXCEEDED.
+   */
+  parse(path: Path, operand: JsonValue, at: string, references?: References): Condition;
 }
 
 export const spelled = (spellings: string): readonly string[] => spellings.split(' ');

@@ -1,6 +1,6 @@
 import { JsonNumber, type JsonValue } from '@granary/shared/json/value';
 import { and, type Comparison, type Condition, type Path, type Scalar } from './condition';
-import { spelled, type Operator } from './operator';
+import { spelled, type Operator, type References } from './operator';
 import { invalidQuery } from './query-error';
 
 /** Comparisons with a bound, or with two of them. */
@@ -12,9 +12,10 @@ export const rangeOperators: readonly Operator[] = [
   {
     spellings: spelled('between betweenOp $between'),
     operand: 'pair',
-    parse(path, operand, at) {
+    takesReferences: true,
+    parse(path, operand, at, references) {
       const [from, to] = boundsOf(operand, at);
-      return and(range(path, '>=', from, at), range(path, '<=', to, at));
+      return and(range(path, '>=', from, at, references), range(path, '<=', to, at, references));
     },
   },
 ];
@@ -24,16 +25,22 @@ function comparing(spellings: string, comparison: Comparison): Operator {
     spellings: spelled(spellings),
     operand: 'value',
     refusesNull: true,
-    parse: (path, operand, at) => range(path, comparison, operand, at),
+    takesReferences: true,
+    parse: (path, operand, at, references) => range(path, comparison, operand, at, references),
   };
 }
 
-const range = (path: Path, comparison: Comparison, operand: JsonValue, at: string): Condition => ({
-  kind: 'range',
-  path,
-  comparison,
-  bound: scalarOf(operand, at),
-});
+function range(
+  path: Path,
+  comparison: Comparison,
+  operand: JsonValue,
+  at: string,
+  references: References | undefined,
+): Condition {
+  const to = references?.pathOf(operand, at);
+  if (to) return { kind: 'reference', path, comparison, to };
+  return { kind: 'range', path, comparison, bound: scalarOf(operand, at) };
+}
 
 function scalarOf(operand: JsonValue, at: string): Scalar {
   if (typeof operand === 'string' || typeof operand === 'boolean' || operand instanceof JsonNumber) return operand;

@@ -1,19 +1,34 @@
+import type { JsonValue } from '@granary/shared/json/value';
 import { not, or, type Condition, type Path } from './condition';
 import { flagOf, listOf, spelled, type Operator } from './operator';
 
 export const isOperator: Operator = {
   spellings: spelled('is eq $eq'),
   operand: 'value',
-  parse: (path, value) => (value === null ? { kind: 'empty', path } : { kind: 'is', path, value }),
+  takesReferences: true,
+  parse(path, value, at, references) {
+    const to = references?.pathOf(value, at);
+    if (to) return { kind: 'reference', path, comparison: 'is', to };
+    return value === null ? { kind: 'empty', path } : { kind: 'is', path, value };
+  },
 };
 
 const isIn: Operator = {
   spellings: spelled('in $in'),
   operand: 'list',
-  parse(path, operand, at) {
-    const values = listOf(operand, at);
-    const list: Condition = { kind: 'in', path, values: values.filter((value) => value !== null) };
-    return values.includes(null) ? or(list, { kind: 'empty', path }) : list;
+  takesReferences: true,
+  parse(path, operand, at, references) {
+    const to = references?.pathOf(operand, at);
+    if (to) return { kind: 'reference', path, comparison: 'in', to };
+    const values: JsonValue[] = [];
+    const others: Condition[] = [];
+    for (const value of listOf(operand, at)) {
+      const toOne = references?.pathOf(value, at);
+      if (toOne) others.push({ kind: 'reference', path, comparison: 'is', to: toOne });
+      else if (value !== null) values.push(value);
+      else if (others.every(({ kind }) => kind !== 'empty')) others.push({ kind: 'empty', path });
+    }
+    return or({ kind: 'in', path, values }, ...others);
   },
 };
 
@@ -33,7 +48,8 @@ function opposite(spellings: string, operator: Operator): Operator {
     spellings: spelled(spellings),
     operand: operator.operand,
     opposite: operator,
-    parse: (path, operand, at) => not(operator.parse(path, operand, at)),
+    takesReferences: operator.takesReferences ?? false,
+    parse: (path, operand, at, references) => not(operator.parse(path, operand, at, references)),
   };
 }
 

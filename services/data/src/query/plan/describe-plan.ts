@@ -1,5 +1,6 @@
 import type { Condition } from '../language/condition';
 import type { AccessMethod } from './access-path';
+import { describeJoins, type JoinDescription } from './join-plan';
 import type { PagePlan } from './page-plan';
 
 /** Characters of the shape of a filter, at most. */
@@ -14,7 +15,8 @@ export interface PlanDescription {
   order: Array<{ field: string; direction: 'ascending' | 'descending' }>;
   is_after_cursor: boolean;
   filter: string;
-  joins: string[];
+  /** For each join its index, or that it scans. */
+  joins: JoinDescription[];
   alternative: { method: AccessMethod; when: string[] } | null;
 }
 
@@ -29,7 +31,7 @@ const reasons: Partial<Record<AccessMethod, string[]>> = {
   index_order: ['a string that decides the order is longer than 256 bytes'],
 };
 
-export function describePlan({ relation, access, filter, after }: PagePlan): PlanDescription {
+export function describePlan({ relation, access, filter, after, joins = [] }: PagePlan): PlanDescription {
   const { method, index, order, alternative } = access;
   const ids = relation.hasIdColumn ? [{ path: ['id'], descending: order.descending }] : [];
   return {
@@ -42,7 +44,7 @@ export function describePlan({ relation, access, filter, after }: PagePlan): Pla
     })),
     is_after_cursor: after !== undefined,
     filter: filterShape(filter),
-    joins: [],
+    joins: describeJoins(joins),
     alternative: alternative ? { method: alternative.method, when: reasons[method] ?? [] } : null,
   };
 }

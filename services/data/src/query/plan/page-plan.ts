@@ -4,6 +4,7 @@ import type { SortTerm } from '../language/sort';
 import { pathOfEqualities, pathOfOrder, type AccessPath } from './access-path';
 import type { Position } from './cursor';
 import { equalityKeys, exactKey, onlyEqualities, type Equality } from './equalities';
+import type { JoinPlan } from './join-plan';
 import { placesOf, type Place } from './place';
 import type { Relation } from './relation';
 
@@ -30,6 +31,8 @@ export interface PagePlan {
   places: readonly Place[];
   limit: number;
   offset: number;
+  /** How what is joined to the rows is found; undefined where nothing is. */
+  joins?: readonly JoinPlan[] | undefined;
 }
 
 /** Rows before a page that one index may give alone, and rows of the page. */

@@ -4,13 +4,23 @@ import { assertExpressions } from '../language/regexp-operators';
 import { datasetSql } from './dataset-sql';
 import { emptySql, existsSql, inSql, isSql } from './equality-sql';
 import { countrySql, networkSql } from './network-sql';
+import type { Relation } from '../plan/relation';
+import type { ParentRow } from './parent-row';
 import { rangeSql } from './range-sql';
 import { regexpSql } from './regexp-sql';
+import { referenceSql } from './reference-sql';
 import { always, never, RowFields } from './row-fields';
 import { containsSql, textSql } from './text-sql';
 
-/** Compiles conditions on the rows of one relation. */
+/** Compiles conditions on the rows of one relation, which in a join may refer to those of another. */
 export class Compiler extends RowFields {
+  constructor(
+    source: Relation,
+    private readonly parent?: ParentRow,
+  ) {
+    super(source);
+  }
+
   /** A WHERE clause, empty when every row counts. Throws LIMIT_EXCEEDED for too many regular expressions. */
   where(condition: Condition, ...more: Sql[]): Sql {
     assertExpressions(condition);
@@ -30,6 +40,9 @@ export class Compiler extends RowFields {
         return this.#list(condition.conditions, ' or ', never);
       case 'none':
         return sql`(${this.#list(condition.conditions, ' or ', never)}) is not true`;
+      case 'reference':
+        if (!this.parent) throw new Error('There is no record to refer to');
+        return referenceSql(this, this.parent, condition);
       default:
         return fieldSql(this, condition);
     }
@@ -43,7 +56,7 @@ export class Compiler extends RowFields {
 }
 
 /** A condition on one field; the SQL of each kind is in the file of its operators. */
-function fieldSql(fields: RowFields, condition: FieldCondition): Sql {
+function fieldSql(fields: RowFields, condition: Exclude<FieldCondition, { kind: 'reference' }>): Sql {
   switch (condition.kind) {
     case 'is':
       return isSql(fields, condition);

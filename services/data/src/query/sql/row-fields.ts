@@ -18,8 +18,8 @@ export class RowFields {
   constructor(readonly source: Relation) {}
 
   /** The rows with what the compiled parts need of them, for a FROM clause. Call it when all else is compiled. */
-  records(): Sql {
-    const { table, alias } = this.source;
+  records(table = this.source.table): Sql {
+    const { alias } = this.source;
     // Once per row: `offset 0` keeps Postgres from copying the cast to each place that uses it.
     return this.#needsRecord
       ? sql`${table} cross join lateral (select ${alias.row}.body::jsonb as j offset 0) ${alias.record}`

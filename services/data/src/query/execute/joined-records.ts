@@ -1,0 +1,124 @@
+import { project } from '@granary/shared/json/project';
+import { ByteWriter } from '@granary/shared/byte-writer';
+import { joinedRecordsMax } from '../language/joins';
+import type { JoinedSelect } from '../language/joined-select';
+import type { JoinPlan } from '../plan/join-plan';
+import { resultTooLarge } from './result-limit';
+
+/** What is made of a record: its selected parts, and the members that its joins add. */
+export interface RecordShape {
+  select: JoinedSelect;
+  members: readonly MemberShape[];
+}
+
+interface MemberShape extends RecordShape {
+  alias: string;
+  /** The place of the join in messages. */
+  at: string;
+  /** What begins the member: its key as JSON text, and a colon. */
+  key: Buffer;
+  many: boolean;
+}
+
+export const recordShape = (select: JoinedSelect, joins: readonly JoinPlan[]): RecordShape => ({
+  select,
+  members: joins.map(({ join, joins: inner }) => ({
+    ...recordShape(join.select, inner),
+    alias: join.alias,
+    at: join.at,
+    key: Buffer.from(`${JSON.stringify(join.alias)}:`),
+    many: join.many,
+  })),
+});
+
+const comma = 0x2c;
+const colon = 0x3a;
+const openBrace = 0x7b;
+const closeBrace = 0x7d;
+const backslash = 0x5c;
+const [openBracket, closeBracket] = [0x5b, 0x5d];
+const nothing = Buffer.from('null');
+
+/** Puts the texts of joined records (see query/sql/join-sql.ts) into those that they belong to. */
+export class JoinedRecords extends ByteWriter {
+  #joined = Buffer.alloc(0);
+  #at = 0;
+
+  constructor(private readonly shape: RecordShape) {
+    super(16 * 1024);
+  }
+
+  /** The record with its members, valid until the next call. Throws RESULT_TOO_LARGE for a join with too many records. */
+  write(body: string, joined: string): Buffer {
+    this.rewind(0);
+    this.#joined = Buffer.from(joined);
+    this.#at = 0;
+    this.#record(Buffer.from(body), this.shape);
+    return this.bytes.subarray(0, this.size);
+  }
+
+  #record(stored: Buffer, { select, members }: RecordShape): void {
+    const start = this.size;
+    const own = withoutAliases(project(stored, select.stored), select);
+    if (members.length === 0) {
+      this.raw(own);
+    } else {
+      // What ends with its members goes on with more of them.
+      const end = own.length - 1;
+      this.raw(own, 0, end);
+      members.forEach((member, at) => {
+        if (at > 0 || own[end - 1] !== openBrace) this.byte(comma);
+        this.raw(member.key);
+        this.#member(member);
+      });
+      this.byte(closeBrace);
+    }
+    if (select.whole === 'all') return;
+    const projected = project(Buffer.from(this.bytes.subarray(start, this.size)), select.whole);
+    this.rewind(start);
+    this.raw(projected);
+  }
+
+  #member(member: MemberShape): void {
+    const count = this.#number();
+    if (!member.many) {
+      if (count === 0) this.raw(nothing);
+      else this.#record(this.#text(), member);
+      return;
+    }
+    if (count > joinedRecordsMax) throw tooMany(member);
+    this.byte(openBracket);
+    for (let at = 0; at < count; at += 1) {
+      if (at > 0) this.byte(comma);
+      this.#record(this.#text(), member);
+    }
+    this.byte(closeBracket);
+  }
+
+  /** A number and the colon behind it. */
+  #number(): number {
+    let number = 0;
+    for (; this.#joined[this.#at] !== colon; this.#at += 1) number = number * 10 + this.#joined[this.#at]! - 0x30;
+    this.#at += 1;
+    return number;
+  }
+
+  /** A text with its size before it. */
+  #text(): Buffer {
+    const size = this.#number();
+    this.#at += size;
+    return this.#joined.subarray(this.#at - size, this.#at);
+  }
+}
+
+/** A record without the fields that have the name of a join. Most have none, and need not be parsed. */
+function withoutAliases(record: Buffer, { aliases, withoutAliases: projection }: JoinedSelect): Buffer {
+  const mayHave = aliases.some((alias) => record.includes(JSON.stringify(alias)));
+  // A key may be written with escapes.
+  return aliases.length > 0 && (mayHave || record.includes(backslash)) ? project(record, projection) : record;
+}
+
+const tooMany = ({ alias, at }: MemberShape): ReturnType<typeof resultTooLarge> =>
+  resultTooLarge(`The join ${alias} gives a record more than ${joinedRecordsMax} others: narrow its find`, {
+    [at]: [`gives a record more than ${joinedRecordsMax} others`],
+  });

@@ -1,0 +1,31 @@
+import type { Projection } from '@granary/shared/json/project';
+import type { JsonValue } from '@granary/shared/json/value';
+import type { Condition } from './condition';
+import { parseQuery } from './filter';
+import { parseJoinedSelect, type JoinedSelect } from './joined-select';
+import type { Join } from './joins';
+import { parseSelect } from './paging';
+
+/** What a request finds and selects. */
+export interface FindAndSelect {
+  find: Condition;
+  /** Of records without joins. */
+  projection: Projection;
+  joins: readonly Join[];
+  /** Of records with joins. */
+  joinedSelect: JoinedSelect | undefined;
+}
+
+/** A `find` that may have joins, and the `select` of its records. Throws INVALID_QUERY, LIMIT_EXCEEDED. */
+export function parseFindAndSelect(
+  find: JsonValue | undefined,
+  select: JsonValue | undefined,
+  at = { find: 'find', select: 'select' },
+): FindAndSelect {
+  const { find: condition, joins } = parseQuery(find, at.find);
+  if (joins.length === 0) {
+    return { find: condition, joins, projection: parseSelect(select, at.select), joinedSelect: undefined };
+  }
+  const aliases = joins.map(({ alias }) => alias);
+  return { find: condition, joins, projection: 'all', joinedSelect: parseJoinedSelect(select, aliases, at.select) };
+}

@@ -1,0 +1,36 @@
+import type { JsonValue } from '@granary/shared/json/value';
+import type { Path } from './condition';
+import type { References } from './operator';
+import { parsePath } from './path';
+import { invalidQuery } from './query-error';
+
+const parentReference = /^\$(?:data|parent)(?:\.|$)/;
+
+/** Whether an operand refers to the record one level up. */
+export const isReference = (operand: JsonValue): boolean =>
+  typeof operand === 'string' && operand.startsWith('$') && parentReference.test(operand);
+
+/** The references of a `find` that has no record above it. */
+export const noReferences: References = {
+  pathOf(operand, at) {
+    if (isReference(operand)) throw invalidQuery(at, 'refers to the record one level up, and only joins have one');
+    return undefined;
+  },
+};
+
+/** The references of the `find` of a join, with a list of those that are there. */
+export class ParentReferences implements References {
+  readonly found: Array<{ path: Path; at: string }> = [];
+
+  pathOf(operand: JsonValue, at: string): Path | undefined {
+    if (typeof operand !== 'string' || !operand.startsWith('$')) return undefined;
+    if (!parentReference.test(operand)) {
+      if (/^\$[a-z_]\w*\./i.test(operand)) throw invalidQuery(at, 'may refer to $data.<field> or $parent.<field> only');
+      return undefined;
+    }
+    const dot = operand.indexOf('.');
+    const path = parsePath(dot < 0 ? '' : operand.slice(dot + 1), at);
+    this.found.push({ path, at });
+    return path;
+  }
+}

@@ -1,0 +1,64 @@
+import type { CollectionRef } from '../catalog/collection';
+import type { JoinedRead } from '../query/execute/read-page';
+import { resolveReferences } from '../query/execute/references';
+import type { FindAndSelect } from '../query/language/joined-query';
+import { modelName, allJoins, unknownModel, type Join } from '../query/language/joins';
+import { needsKey } from '../query/language/paging';
+import type { JoinTarget } from '../query/plan/join-plan';
+import { documentsRelation } from '../query/plan/relation';
+import { lookUpCollection, type ReadContext } from './read-context';
+
+/** Who reads joined records, and which. */
+interface JoinOptions {
+  /** Whether soft-deleted documents are joined, as the entrance has them. */
+  includeDeleted: boolean;
+  /** Whether the collections are looked up afresh. */
+  isFresh: boolean;
+  /** Collections that are shown although they are private. */
+  shown?: ReadonlySet<string>;
+}
+
+/**
+ * The joins of a query with their collections, undefined where it has none. Throws INVALID_QUERY for a collection that
+ * the app does not have, UNAUTHENTICATED for one that is private and not for the caller.
+ */
+export async function resolveJoins(
+  db: ReadContext,
+  reader: { appId: string; mayReadPrivate: boolean },
+  { joins, joinedSelect }: Pick<FindAndSelect, 'joins' | 'joinedSelect'>,
+  options: JoinOptions,
+): Promise<JoinedRead | undefined> {
+  if (!joinedSelect) return undefined;
+  const { appId } = reader;
+  const collections = new Map<string, CollectionRef | undefined>();
+  const names = new Set(allJoins(joins).map((join) => modelName(appId, join)));
+  await Promise.all(
+    [...names].map(async (name) => {
+      collections.set(name, await lookUpCollection(db, appId, name, options.isFresh));
+    }),
+  );
+  let number = 0;
+  const target = async (join: Join): Promise<JoinTarget> => {
+    const name = modelName(appId, join);
+    const collection = collections.get(name);
+    if (!collection) throw unknownModel(join.at, name);
+    const isHidden = collection.readAccess === 'private' && !options.shown?.has(name);
+    if (isHidden && !reader.mayReadPrivate) throw needsKey(`collection ${name}`);
+    number += 1;
+    const own = number;
+    const relation = documentsRelation(
+      collection,
+      { includeHistory: false, includeDeleted: options.includeDeleted },
+      own,
+    );
+    const find = await resolveReferences(db.fast, appId, join.find);
+    return { join: { ...join, find }, number: own, relation, joins: await eachInTurn(join.joins, target) };
+  };
+  return { joins: await eachInTurn(joins, target), select: joinedSelect };
+}
+
+async function eachInTurn<T, R>(values: readonly T[], map: (value: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = [];
+  for (const value of values) results.push(await map(value));
+  return results;
+}
