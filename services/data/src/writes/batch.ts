@@ -10,7 +10,7 @@ import type { CallCommitter } from '../commit/tracing';
 import { withFreshSource } from '../query/execute/read-page';
 import { resolveReferences } from '../query/execute/references';
 import { hasReferences } from '../query/language/references';
-import { parseBatch } from './batch-request';
+import { operationOf, parseBatch } from './batch-request';
 import { ChangeWrite } from './change-write';
 import type { DocumentChange } from './document-change';
 import { storedVersions, type StoredVersion } from './stored-version';
@@ -26,7 +26,10 @@ export async function runBatch(committer: CallCommitter, pool: Pool, request: Ba
   const key = toIdempotencyKey(request.idempotency);
   if (atomic) {
     const { ticketId, versions } = await run.commit(request.ticketId, key, changes);
-    return { results: versions.map(toResult), replayed: ticketId !== request.ticketId };
+    return {
+      results: changes.map((change, at) => toResult(change, versions[at]!)),
+      replayed: ticketId !== request.ticketId,
+    };
   }
   const replays: boolean[] = [];
   const results = await Promise.all(
@@ -35,9 +38,9 @@ export async function runBatch(committer: CallCommitter, pool: Pool, request: Ba
       try {
         const committed = await run.commit(ticketId, keyOfOperation(key, at), [change]);
         replays.push(committed.ticketId !== ticketId);
-        return toResult(committed.versions[0]!);
+        return toResult(change, committed.versions[0]!);
       } catch (error) {
-        return refused(change.id, error);
+        return refused(change, error);
       }
     }),
   );
@@ -83,7 +86,12 @@ class BatchRun {
 const keyOfOperation = (key: IdempotencyKey | undefined, at: number): IdempotencyKey | undefined =>
   key && { ...key, path: `${key.path}#${at}` };
 
-const toResult = ({ id, version, height, hash, created, deleted }: StoredVersion): OperationResult => ({
+const toResult = (
+  change: DocumentChange,
+  { id, version, height, hash, created, deleted }: StoredVersion,
+): OperationResult => ({
+  operation: operationOf(change),
+  collection: change.collection,
   id,
   version: version.toString(),
   height: height.toString(),
@@ -95,9 +103,11 @@ const toResult = ({ id, version, height, hash, created, deleted }: StoredVersion
 const nothingStored = { version: '0', height: '0', hash: '', created: false, deleted: false };
 
 /** Throws an error that is no refusal. */
-function refused(id: string, error: unknown): OperationResult {
+function refused(change: DocumentChange, error: unknown): OperationResult {
   if (!(error instanceof ServiceError)) throw error;
   const { code: status, reason, message, details } = error;
   const detailsJson = Buffer.from(JSON.stringify(details));
-  return { ...nothingStored, id, error: { status, reason, message, detailsJson } };
+  const { collection, id } = change;
+  const operation = operationOf(change);
+  return { ...nothingStored, operation, collection, id, error: { status, reason, message, detailsJson } };
 }

@@ -27,22 +27,31 @@ const batchSchema = z.strictObject({
     .describe('True: all of them in one transaction, or none. By default each has a result of its own'),
 });
 
-const resultSchema = z.object({
-  status: z.int().describe('As the HTTP status of the operation alone: 200, 201, or that of its error'),
+const storedSchema = z.object({
   id: z.string().describe('Id of the document'),
-  version: z.int().optional().describe('Its new version'),
-  celestia_height: z.int().optional().describe('Height of the commit'),
-  blob_id: z.string().optional().describe('Hash of the commit'),
-  error: z.string().optional().describe('Why it was refused, as in the errors of requests, with `code` and `details`'),
+  version: z.int().describe('Its new version'),
+  celestia_height: z.int().describe('Height of the commit'),
+  blob_id: z.string().describe('Hash of the commit'),
+});
+
+const resultSchema = z.object({
+  success: z.boolean().describe('Whether it changed the document'),
+  operation: z.string().describe('As in the request'),
+  collection: z.string().describe('As in the request'),
+  status: z.int().describe('As the HTTP status of the operation alone: 200, 201, or that of its error'),
+  result: storedSchema.optional().describe('What it stored'),
+  error: z.string().optional().describe('Why it was refused'),
   code: z.string().optional().describe('The code of the error'),
   details: objectSchema.optional().describe('Where it lies, by field'),
 });
 
-const batchAnswer = z.object({
-  results: z.array(resultSchema).describe('One for each operation, in their order'),
-  succeeded: z.int().describe('Operations that changed something'),
-  failed: z.int().describe('Operations that were refused'),
-});
+const exampleResult = {
+  success: true,
+  operation: 'create',
+  collection: 'notes',
+  status: 201,
+  result: { id: 'second', version: 1, celestia_height: 7, blob_id: '9f86d081…' },
+};
 
 export const batchRoutes = [
   route({
@@ -74,15 +83,8 @@ export const batchRoutes = [
     responses: {
       200: {
         description: 'The results',
-        schema: batchAnswer,
-        example: {
-          results: [
-            { status: 201, id: 'second', version: 1, celestia_height: 7, blob_id: '9f86d081…' },
-            { status: 200, id: 'second', version: 2, celestia_height: 8, blob_id: '60303ae2…' },
-          ],
-          succeeded: 2,
-          failed: 0,
-        },
+        schema: z.array(resultSchema).describe('One for each operation, in their order'),
+        example: [exampleResult],
       },
       400: { description: 'Malformed or invalid', codes: ['INVALID_QUERY', 'LIMIT_EXCEEDED'] },
       404: { description: 'Atomic: no such document', codes: ['COLLECTION_NOT_FOUND', 'DOCUMENT_NOT_FOUND'] },
@@ -105,20 +107,19 @@ export const batchRoutes = [
         { appId, appNumber, ticketId, body, idempotency: idempotency(request, body) },
         call,
       );
-      const failed = results.filter(({ error }) => error).length;
-      const answer = { results: results.map(resultOf), succeeded: results.length - failed, failed };
-      return json(200, answer, replayedHeader(replayed));
+      return json(200, results.map(resultOf), replayedHeader(replayed));
     },
   }),
 ];
 
-function resultOf({ id, version, height, hash, created, error }: OperationResult): z.input<typeof resultSchema> {
+function resultOf({ operation, collection, error, ...stored }: OperationResult): z.input<typeof resultSchema> {
   if (!error) {
-    const status = created ? 201 : 200;
-    return { status, id, version: Number(version), celestia_height: Number(height), blob_id: hash };
+    const { id, version, height, hash, created } = stored;
+    const result = { id, version: Number(version), celestia_height: Number(height), blob_id: hash };
+    return { success: true, operation, collection, status: created ? 201 : 200, result };
   }
   const { status, code, message, details } = problemOf(toServiceError(error)) ?? internalProblem;
-  return { status, id, error: message, code, details };
+  return { success: false, operation, collection, status, error: message, code, details };
 }
 
 const toServiceError = ({ status, reason, message, detailsJson }: OperationError): ServiceError =>

@@ -166,6 +166,19 @@ test('statistics have the names that the client declares', async () => {
   expect(ofFilms.avg_document_size).toBe(Math.round(ofFilms.storage_size / 3));
 });
 
+test('a batch answers with a result for each of its operations', async () => {
+  const results = await database.executeBatch([
+    { operation: 'create', collection: 'batches', data: { id: 'a', n: 1 } },
+    { operation: 'update', collection: 'batches', data: { id: 'a', n: 2 }, conditions: { n: 1 } },
+    { operation: 'delete', collection: 'batches', data: { id: 'b' } },
+  ]);
+  expect(results).toMatchObject([
+    { success: true, operation: 'create', collection: 'batches', result: { id: 'a', version: 1 } },
+    { success: true, operation: 'update', collection: 'batches', result: { id: 'a', version: 2 } },
+    { success: false, operation: 'delete', collection: 'batches', error: 'There is no document b' },
+  ]);
+});
+
 test('the health of the service and of an app is answered', async () => {
   expect(await fixture.client.health()).toMatchObject({ status: 'ok', version: expect.any(String) as unknown });
   expect(await database.healthCheck()).toMatchObject({

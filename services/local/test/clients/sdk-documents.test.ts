@@ -24,6 +24,31 @@ const ids = async (query: QueryBuilder) =>
     .sort()
     .join();
 
+test('expressions, networks, base64 and data sets are operators too', async () => {
+  const { app, client } = fixture;
+  await client.store({
+    collection: 'hosts',
+    data: [
+      { id: 'in', ip: '10.1.2.3', text: 'aGk=', plain: 'hi' },
+      { id: 'out', ip: '9.9.9.9', text: 'bm8=', plain: 'no' },
+      { id: 'six', ip: '2620:fe::fe', plain: 'yes' },
+    ],
+  });
+  expect(
+    (await app.call('PUT', `/api/apps/${app.appId}/datasets/words`, { values: ['hi', 'yes'] })).status,
+  ).toBeLessThan(300);
+  const by = (field: string) => client.queryBuilder().collection('hosts').whereField(field);
+  const found: Array<[QueryBuilder, string]> = [
+    [by('plain').regExpMatches('^(hi|no)$'), 'in,out'],
+    [by('ip').cidr('10.0.0.0/8'), 'in'],
+    [by('ip').isLocalIp(), 'in'],
+    [by('ip').isExternalIp(), 'out,six'],
+    [by('plain').b64('aGk='), 'in'],
+    [by('plain').inDataset('words'), 'in,six'],
+  ];
+  for (const [query, expected] of found) expect(await ids(query)).toBe(expected);
+});
+
 test('store answers with the height of the commit, and tells of it by events', async () => {
   const { client } = fixture;
   const events: string[] = [];
