@@ -80,6 +80,11 @@ function requestsOf({ port, method, path, headers, body, firstNumber, ids }) {
       };
     };
   }
+  if (body?.text !== undefined) {
+    const bytes = Buffer.from(body.text);
+    const request = Buffer.concat([head(path, bytes.length), bytes]);
+    return () => () => [request];
+  }
   if (body) {
     const requestHead = head(path, body.bytes);
     return () => {

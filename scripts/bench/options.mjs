@@ -23,6 +23,7 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
                        memory: what processes hold after many requests; takes minutes
                        or parts of it with processes of their own:
                        events: the bus, on both transports; Kafka needs Java
+                       joins: pages of 100 records with joins, beside SQL written by hand
                        objects: blobs of 1 and 100 MiB on MinIO, beside its client alone
                        tracing: one request in a hundred traced, beside none
   --requests <n>       requests of the case memory                                 (default 1000000)

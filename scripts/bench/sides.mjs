@@ -93,7 +93,7 @@ async function granarySide(port, children, { operatorKey }) {
   return { port, url, children, requests, prepare, count, blobRequests, openApp };
 }
 
-/** An app with its key: the requests of its runs, its set-up of collections, and its count of documents. */
+/** An app with its key: headers with it, the requests of its runs, its set-up of collections, and its count of documents. */
 async function makeApp(url, app, operatorKey) {
   const made = await fetchJson(`${url}/api/applications`, {
     body: { app_id: app, name: 'Bench' },
@@ -143,5 +143,5 @@ async function makeApp(url, app, operatorKey) {
     };
     return { upload: () => upload, download };
   };
-  return { requests, prepare, count, blobRequests };
+  return { headers, requests, prepare, count, blobRequests };
 }
