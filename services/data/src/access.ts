@@ -34,6 +34,7 @@ export const dataAccess = {
     'getIndex',
     'rebuildIndex',
     'deleteIndex',
+    'createRelation',
     'createView',
     'listViews',
     'getView',

@@ -22,6 +22,7 @@ import { commitUpload } from './writes/upload';
 import { validateDocuments } from './writes/validate';
 import { listIndexes } from './collections/index-listing';
 import { createIndex, deleteIndex, getIndex, rebuildIndex } from './collections/indexes';
+import { createRelation } from './collections/relations';
 import { getJob } from './jobs/queue';
 import { listingRowsMax } from './listings/listing';
 import { createQuery, deleteQuery, getQuery, listQueries, type QueryLookup } from './queries/saved-queries';
@@ -74,6 +75,26 @@ const needingSpace =
     return handler(request);
   };
 
+type IndexMethod = 'createIndex' | 'listIndexes' | 'getIndex' | 'rebuildIndex' | 'deleteIndex' | 'createRelation';
+
+function indexHandlers(context: HandlerContext): Pick<Handlers<DataDefinition>, IndexMethod> {
+  const { pool, defaultRead, storage } = context;
+  return {
+    createIndex: needingSpace(storage, (request) =>
+      changingCatalog(context, request.appId, createIndex(pool, request, defaultRead)),
+    ),
+    listIndexes: (request) => listIndexes(pool, request),
+    getIndex: ({ appId, collection, name }) => getIndex(pool, appId, collection, name),
+    rebuildIndex: needingSpace(storage, (request) =>
+      changingCatalog(context, request.appId, rebuildIndex(pool, request)),
+    ),
+    deleteIndex: (request) => changingCatalog(context, request.appId, deleteIndex(pool, request)),
+    createRelation: needingSpace(storage, (request) =>
+      changingCatalog(context, request.appId, createRelation(pool, request, defaultRead)),
+    ),
+  };
+}
+
 /** Every method of the service: message → input, call, result → message. */
 export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> {
   const { pool, fast, committer, usage, defaultRead, storage } = context;
@@ -111,15 +132,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     optimizeCollection: async (request) => ({ json: await optimizeCollection(context, request) }),
     readCollection: async (request, call) => ({ json: await readCollection(context, request, call) }),
 
-    createIndex: needingSpace(storage, (request) =>
-      changingCatalog(context, request.appId, createIndex(pool, request, defaultRead)),
-    ),
-    listIndexes: (request) => listIndexes(pool, request),
-    getIndex: ({ appId, collection, name }) => getIndex(pool, appId, collection, name),
-    rebuildIndex: needingSpace(storage, (request) =>
-      changingCatalog(context, request.appId, rebuildIndex(pool, request)),
-    ),
-    deleteIndex: (request) => changingCatalog(context, request.appId, deleteIndex(pool, request)),
+    ...indexHandlers(context),
 
     createView: needingSpace(storage, (request) =>
       changingCatalog(context, request.appId, createView(context, request, defaultRead)),

@@ -151,7 +151,10 @@ describe('a unique composite', () => {
     await app.store('seats', [seat('1', { row: 'a', n: 1 }), seat('2', { row: 'a', n: 1 })]);
     await expect(app.createComposite('seats', ['row', 'n'], true)).rejects.toMatchObject({
       reason: 'UNIQUE_VIOLATION',
-      details: { row: [expect.any(String)], n: [expect.any(String)] },
+      details: {
+        row: [expect.any(String), '"a", 1 in "1", "2"'],
+        n: [expect.any(String), '"a", 1 in "1", "2"'],
+      },
     });
   });
 });

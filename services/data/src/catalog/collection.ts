@@ -80,7 +80,7 @@ export async function findCollections(db: Queryable, app: App, names: readonly s
                           order by f.number)
                          from indexed_field f where f.collection_number = c.number), '[]')::text as fields,
                coalesce((select json_agg(json_build_object('number', i.number::text, 'name', i.name,
-                          'field_name', i.field_name, 'fields', i.fields, 'index_type', i.index_type, 'is_unique', i.is_unique,
+                          'field_name', i.field_name, 'fields', i.fields, 'index_type', i.index_type, 'language', i.language, 'is_unique', i.is_unique,
                           'status', i.status, 'field_numbers', i.field_numbers::text[]) order by i.number)
                          from document_index i where i.collection_number = c.number), '[]')::text as indexes
         from collection c

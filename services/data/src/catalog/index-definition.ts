@@ -20,18 +20,34 @@ export interface IndexDefinition {
   /** What it is listed with; a composite's own fields are in `fields`. */
   fieldName: string;
   fields: string[];
-  /** As it was asked for: btree, composite, or a declared type. */
+  /** As it was asked for: btree, hash, composite, fulltext, price, or a declared type. */
   declaredType: string;
+  /** Of a full-text index. */
+  language: string | null;
   /** Whether it has a column for the unique value of its fields together. */
   unique: boolean;
-  /** Writers fill the columns of a building index already; readers use ready ones only. */
+  /** Writers fill the columns of a building index already; readers use ready ones only. A failed one has no columns. */
   status: 'building' | 'ready' | 'failed';
-  /** The fields with their columns, in the order of the index. */
+  /** The fields with their columns, in the order of the index; none of a full-text index. */
   keys: IndexedField[];
 }
 
+/** Whether an index is over the words of a field: it has a column of text, and no keys. */
+export const isSearchIndex = ({ declaredType }: Pick<IndexDefinition, 'declaredType'>): boolean =>
+  declaredType === 'fulltext';
+
+type Uses = Pick<IndexDefinition, 'unique' | 'declaredType' | 'status'>;
+
+/** The indexes with a column for unique values, in the order of the columns. */
+export const uniqueIndexes = <T extends Uses>(indexes: readonly T[]): T[] =>
+  indexes.filter(({ unique, status }) => unique && status !== 'failed');
+
+/** The indexes with a column for words, in the order of the columns. */
+export const searchIndexes = <T extends Uses>(indexes: readonly T[]): T[] =>
+  indexes.filter((index) => isSearchIndex(index) && index.status !== 'failed');
+
 /** The columns that an index has in the table of documents. */
-export interface IndexColumns extends Pick<IndexDefinition, 'number' | 'unique'> {
+export interface IndexColumns extends Pick<IndexDefinition, 'number' | 'unique' | 'language'> {
   keys: ReadonlyArray<Pick<IndexedField, 'number'>>;
 }
 
@@ -47,6 +63,7 @@ export interface IndexRow {
   field_name: string;
   fields: string[] | null;
   index_type: string;
+  language: string | null;
   is_unique: boolean;
   status: IndexDefinition['status'];
   field_numbers: string[];
@@ -65,15 +82,18 @@ export const toIndexDefinition = (index: IndexRow, fields: ReadonlyMap<bigint, I
   fieldName: index.field_name,
   fields: index.fields ?? [index.field_name],
   declaredType: index.index_type,
+  language: index.language,
   unique: index.is_unique,
   status: index.status,
   keys: index.field_numbers.map((number) => fields.get(BigInt(number))!),
 });
 
+const isFieldType = (text: string): text is FieldType => ['string', 'number', 'boolean', 'date'].includes(text);
+
 /** How an index takes a field: as its declared type says, else as the schema does. */
 export function indexedType(declaredType: string, schema: FieldTypes | undefined, fieldName: string): FieldType {
-  const isTyped = declaredType !== 'btree' && declaredType !== 'composite';
-  return isTyped ? (declaredType as FieldType) : schemaType(schema, fieldName);
+  if (declaredType === 'price') return 'number';
+  return isFieldType(declaredType) ? declaredType : schemaType(schema, fieldName);
 }
 
 /** The scalar type that the schema declares for a path, `any` for none and for objects and arrays. */

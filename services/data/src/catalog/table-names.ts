@@ -26,6 +26,9 @@ export const descendingKey = (key: Sql): Sql => sql`(case when ${key} = ${emptyK
 /** The key of missing and null. */
 export const emptyKey = trusted(`'\\xf0'::bytea`);
 
+/** The column of a full-text index (see values/search-text.ts). */
+export const searchColumn = (index: Pick<IndexDefinition, 'number'>): Sql => named('t_', index.number);
+
 /** The column that a unique index is on: type and value as text, null where nothing can collide. */
 export const uniqueColumn = (index: Pick<IndexDefinition, 'number'>): Sql => named('u_', index.number);
 

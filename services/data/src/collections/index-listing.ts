@@ -5,6 +5,7 @@ import type { Index } from '@granary/shared/gen/granary/data/v1/Index';
 import type { ListIndexesRequest } from '@granary/shared/gen/granary/data/v1/ListIndexesRequest';
 import type { ListIndexesResponse } from '@granary/shared/gen/granary/data/v1/ListIndexesResponse';
 import { requireCollection } from '../catalog/collection';
+import { indexPrice } from './index-prices';
 import { listPage } from '../listings/listing';
 import { findApp } from '../catalog/app';
 
@@ -14,6 +15,9 @@ export interface IndexRow {
   field_name: string;
   fields: string[] | null;
   index_type: string;
+  language: string | null;
+  price_config_text: string | null;
+  read_price_config_text: string | null;
   is_unique: boolean;
   status: string;
   error: string | null;
@@ -24,7 +28,8 @@ export interface IndexRow {
 
 export function selectIndexes(where: Sql): Sql {
   // The sizes come from the catalog of Postgres, under names that are made from our numbers.
-  return sql`select i.name, c.name as collection, i.field_name, i.fields, i.index_type, i.is_unique, i.status, i.error, i.created_at,
+  return sql`select i.name, c.name as collection, i.field_name, i.fields, i.index_type, i.language, i.price_config_text, i.read_price_config_text,
+      i.is_unique, i.status, i.error, i.created_at,
       coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.i_' || i.number)), 0)
         + coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.n_' || i.number)), 0)
         + coalesce(pg_relation_size(to_regclass('a_' || i.app_number || '.q_' || i.number)), 0) as size_bytes,
@@ -40,6 +45,9 @@ export function toIndex(found: IndexRow): Index {
     fieldName: found.field_name,
     fields: found.fields ?? [],
     indexType: found.index_type,
+    language: found.language ?? undefined,
+    priceConfig: indexPrice(found.price_config_text),
+    readPriceConfig: indexPrice(found.read_price_config_text),
     unique: found.is_unique,
     status: found.status,
     error: found.error ?? undefined,
@@ -65,7 +73,8 @@ export async function listIndexes(pool: Pool, request: ListIndexesRequest): Prom
       { column: sql`i.number`, type: 'number' as const },
     ],
     bytes: sql`6 * (octet_length(i.name) + octet_length(i.field_name)
-      + coalesce(octet_length(array_to_string(i.fields, ',')), 0)) + coalesce(octet_length(i.error), 0)`,
+      + coalesce(octet_length(array_to_string(i.fields, ',')), 0)) + coalesce(octet_length(i.error), 0)
+      + coalesce(octet_length(i.price_config_text), 0) + coalesce(octet_length(i.read_price_config_text), 0)`,
     keyOf: ({ collection, number }: ListedIndex) => [collection, number],
   };
   const { entries, nextCursor } = await listPage<ListedIndex>(pool, source, request);

@@ -1,15 +1,21 @@
 import { invalid, notImplemented } from '@granary/shared/errors';
 import type { CreateIndexRequest } from '@granary/shared/gen/granary/data/v1/CreateIndexRequest';
 import { isFieldPath, isIndexName } from '../catalog/names';
+import { searchLanguages } from '../catalog/search-language';
 import type { NewIndex } from '../tables/define-index';
+import { pricesOf } from './index-prices';
 import type { IndexDefinition } from '../catalog/index-definition';
 
-const typeSynonyms = new Set(['btree', 'string', 'number', 'boolean', 'date']);
-const laterTypes = new Set(['hash', 'fulltext', 'price', 'encrypted']);
+/** The types of an index over one field. */
+const singleTypes = new Set(['btree', 'hash', 'fulltext', 'price', 'string', 'number', 'boolean', 'date']);
+const laterTypes = new Set(['encrypted']);
 const compositeFieldsMax = 4;
 
-export const isSame = (index: IndexDefinition, { fields, type, unique }: NewIndex): boolean =>
-  index.declaredType === type && index.unique === unique && index.fields.join() === fields.join();
+export const isSame = (index: IndexDefinition, { fields, type, unique, language }: NewIndex): boolean =>
+  index.declaredType === type &&
+  index.unique === unique &&
+  index.language === language &&
+  index.fields.join() === fields.join();
 
 /** The definition that is asked for. Throws VALIDATION_FAILED, and NOT_IMPLEMENTED for the types that are to come. */
 export function definitionOf(request: CreateIndexRequest): NewIndex {
@@ -20,8 +26,8 @@ export function definitionOf(request: CreateIndexRequest): NewIndex {
   if (!isIndexName(name)) problems['name'] = ['must have 1 to 200 printable characters'];
   // A btree over several fields is what is called composite.
   const type = asked === 'btree' && request.fields.length > 1 ? 'composite' : asked;
-  if (type !== 'composite' && !typeSynonyms.has(type)) {
-    problems['index_type'] = [`must be one of ${[...typeSynonyms, 'composite', ...laterTypes].join(', ')}`];
+  if (type !== 'composite' && !singleTypes.has(type)) {
+    problems['index_type'] = [`must be one of ${[...singleTypes, 'composite', ...laterTypes].join(', ')}`];
   }
   const fields = request.fields.length > 0 ? request.fields : [request.fieldName];
   const fieldName = request.fieldName === '' ? fields[0]! : request.fieldName;
@@ -34,8 +40,13 @@ export function definitionOf(request: CreateIndexRequest): NewIndex {
   } else if (fields.length > 1 || fields[0] !== fieldName) {
     problems['fields'] = ['must be the same as field_name; an index over several fields has the type composite'];
   }
+  const language = type === 'fulltext' ? (request.language ?? 'simple').toLowerCase() : null;
+  if (language !== null && !searchLanguages.includes(language)) {
+    problems['options.language'] = [`must be one of ${searchLanguages.join(', ')}`];
+  }
+  if (language !== null && unique) problems['unique_constraint'] = ['is not for an index of type fulltext'];
   if (Object.keys(problems).length > 0) throw invalid('The index is not valid', problems);
-  return { name, fieldName, fields, type, unique };
+  return { name, fieldName, fields, type, unique, language, prices: pricesOf(request) };
 }
 
 function fieldsProblem(fields: readonly string[]): string | undefined {

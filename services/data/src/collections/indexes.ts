@@ -14,15 +14,18 @@ import { ALREADY_EXISTS } from '../catalog/names';
 import { checkDefinitionBytes } from '../catalog/definition-limit';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
 import { findApp } from '../catalog/app';
-import { INDEX_NOT_FOUND, type IndexDefinition } from '../catalog/index-definition';
-import { addIndex, dropIndex, enqueueBuild } from '../tables/define-index';
+import { INDEX_NOT_FOUND, isSearchIndex, type IndexDefinition } from '../catalog/index-definition';
+import { addIndex, enqueueBuild, restoreColumns, type NewIndex } from '../tables/define-index';
+import { dropIndex } from '../tables/drop-index';
+import { changePrices } from './index-prices';
 import { addCollection } from '../tables/create-collection';
 import { definitionOf, isSame } from './index-request';
 import { cancelBuilds } from '../tables/build-job';
 
 /**
- * Creates an index: a btree, a btree over a declared type, or a composite one over several fields. Small tables are
- * indexed at once; else the answer carries the ticket of the build. The same definition again changes nothing.
+ * Creates an index: a btree, a btree over a declared type, a composite one over several fields, or a full-text one. Small
+ * tables are indexed at once; else the answer carries the ticket of the build. The same definition again changes no more
+ * than prices, and builds an index whose build has failed.
  */
 export async function createIndex(
   pool: Pool,
@@ -47,12 +50,15 @@ export async function createIndex(
         await databaseTime(tx),
       ));
     const same = collection.indexes.find((index) => index.name === request.name);
-    if (same) {
-      if (isSame(same, definition)) {
-        const repeated = await isEnqueued(tx, app.number, request.ticketId);
-        return answer(repeated ? request.ticketId : '', !repeated);
-      }
+    if (same && !isSame(same, definition)) {
       throw conflict(ALREADY_EXISTS, `An index with the name ${request.name} and another definition already exists`);
+    }
+    assertOneSearch(collection, definition);
+    if (same) {
+      await changePrices(tx, same.number, request);
+      if (same.status === 'failed') return answer(await buildAgain(tx, collection, same, request.ticketId), false);
+      const repeated = await isEnqueued(tx, app.number, request.ticketId);
+      return answer(repeated ? request.ticketId : '', !repeated);
     }
     const ticketId = await addIndex(
       tx,
@@ -96,14 +102,33 @@ export async function rebuildIndex(pool: Pool, request: IndexRequest): Promise<J
     const found = await findIndex(tx, request);
     const { name } = found.index;
     if (await isEnqueued(tx, app.number, request.ticketId)) return { name, ticketId: request.ticketId };
-    await execute(
-      tx,
-      sql`update document_index set status = 'building', error = null where number = ${found.index.number}`,
-    );
-    await bumpCatalogRevision(tx, app.number);
-    const ticketId = await enqueueBuild(tx, found.collection, found.index, request.ticketId);
-    return { name, ticketId };
+    return { name, ticketId: await buildAgain(tx, found.collection, found.index, request.ticketId) };
   });
+}
+
+/** Queues another build of an index; one that has failed gets its columns again. Returns the ticket. */
+async function buildAgain(
+  tx: Connection,
+  collection: CollectionRef,
+  index: IndexDefinition,
+  ticketId: string,
+): Promise<string> {
+  if (index.status === 'failed') {
+    // Any build of the collection holds the table that gets columns.
+    await cancelBuilds(tx, sql`i.collection_number = ${collection.number}`);
+    await restoreColumns(tx, collection, index);
+  }
+  await execute(tx, sql`update document_index set status = 'building', error = null where number = ${index.number}`);
+  await bumpCatalogRevision(tx, collection.appNumber);
+  return enqueueBuild(tx, collection, index, ticketId);
+}
+
+/** A search means what the language of its index says, so a field has one full-text index. Throws ALREADY_EXISTS. */
+function assertOneSearch({ indexes }: CollectionRef, { name, fieldName, type }: NewIndex): void {
+  if (type !== 'fulltext') return;
+  const other = indexes.find((index) => isSearchIndex(index) && index.fieldName === fieldName && index.name !== name);
+  if (!other) return;
+  throw conflict(ALREADY_EXISTS, `The field ${fieldName} already has the full-text index ${other.name}`);
 }
 
 const indexNotFound = (name: string) => notFound(INDEX_NOT_FOUND, `There is no index ${name}`);

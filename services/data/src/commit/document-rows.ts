@@ -8,7 +8,8 @@ import { keyArrays } from '../documents/keys';
 import type { PreparedDocument } from '../documents/parser';
 import type { DerivedStatements } from './after-plan';
 import type { DocumentRow } from './plan';
-import { documentsTable, historyTable, keyColumn, uniqueColumn } from '../catalog/table-names';
+import { searchIndexes, uniqueIndexes } from '../catalog/index-definition';
+import { documentsTable, historyTable, keyColumn, searchColumn, uniqueColumn } from '../catalog/table-names';
 
 /** From so many new documents of one collection on they are copied, not upserted: then the look-up of known ids pays. */
 export const copyFromDocuments = 100;
@@ -118,7 +119,7 @@ function upsert(
 ): Sql {
   const { latest, counts, earlier } =
     repeated.size > 0 ? splitVersions(rows) : { latest: rows, counts: rows.map(() => 1), earlier: [] };
-  const { documents, history, fields, uniques, names, updates } = layoutOf(collection);
+  const { documents, history, fields, uniques, searches, names, updates } = layoutOf(collection);
   const arrays = join(
     [
       empty,
@@ -127,6 +128,7 @@ function upsert(
         latest.map(({ document }) => document),
       ).map((keys) => sql`${keys}::bytea[]`),
       ...Array.from({ length: uniques }, (_, at) => sql`${textArray(latest.map(uniqueValue(at)))}::text[]`),
+      ...Array.from({ length: searches }, (_, at) => sql`${textArray(latest.map(searchValue(at)))}::text[]`),
     ],
     ', ',
   );
@@ -172,7 +174,7 @@ function earlierVersions(history: Sql, earlier: readonly EarlierVersion[], at: D
 
 /** Inserts documents of which none is known; needs no lock of the head. */
 export function copyDocuments(collection: CollectionRef, added: readonly DocumentRow[], at: Date): Promise<Step> {
-  const { documents, fields, uniques, names } = layoutOf(collection);
+  const { documents, fields, uniques, searches, names } = layoutOf(collection);
   const columns = sql`id, body, version, deleted, created_at, updated_at, ordinal, place${names}`;
   const writeRow = (writer: BinaryWriter, { document, ordinal, place }: DocumentRow) => {
     writer.textField(document.id);
@@ -186,8 +188,9 @@ export function copyDocuments(collection: CollectionRef, added: readonly Documen
     // As they stand there they are fields of this format.
     writer.raw(document.keys.bytes, document.keysStart, document.keysEnd);
     for (let unique = 0; unique < uniques; unique += 1) writer.textField(document.uniques?.[unique] ?? null);
+    for (let search = 0; search < searches; search += 1) writer.textField(document.searches?.[search] ?? null);
   };
-  return copyInto(documents, { names: columns, count: 8 + fields + uniques }, added, writeRow);
+  return copyInto(documents, { names: columns, count: 8 + fields + uniques + searches }, added, writeRow);
 }
 
 /** The counters of the catalog for documents that were copied, under the lock of the head. */
@@ -208,13 +211,19 @@ const uniqueValue =
   ({ document }: DocumentRow): string | null =>
     document.uniques?.[at] ?? null;
 
+const searchValue =
+  (at: number) =>
+  ({ document }: DocumentRow): string | null =>
+    document.searches?.[at] ?? null;
+
 /** The parts of a collection's statements, compiled once for each state of the catalog. */
 interface Layout {
   documents: Sql;
   history: Sql;
-  /** How many columns have keys of fields, in their order, and how many after them values of unique indexes. */
+  /** How many columns have keys of fields, in their order; after them values of unique indexes, then full texts. */
   fields: number;
   uniques: number;
+  searches: number;
   /** These columns, each with a comma before it: their names, and assignments. */
   names: Sql;
   updates: Sql;
@@ -225,15 +234,25 @@ const layouts = new WeakMap<CollectionRef, Layout>();
 function layoutOf(collection: CollectionRef): Layout {
   let layout = layouts.get(collection);
   if (!layout) {
-    const uniques = collection.indexes.filter(({ unique }) => unique).map(uniqueColumn);
+    const uniques = uniqueIndexes(collection.indexes).map(uniqueColumn);
+    const searches = searchIndexes(collection.indexes).map(searchColumn);
     const columns = [...collection.fields.map(keyColumn), ...uniques];
+    const updates = [
+      ...columns.map((column) => sql`${column} = excluded.${column}`),
+      // The value that is there already, in its place outside the row, is what lets Postgres leave the indexes alone (HOT).
+      ...searches.map(
+        (column) =>
+          sql`${column} = case when t.${column} is distinct from excluded.${column} then excluded.${column} else t.${column} end`,
+      ),
+    ];
     layout = {
       documents: documentsTable(collection),
       history: historyTable(collection),
       fields: collection.fields.length,
       uniques: uniques.length,
-      names: join([empty, ...columns], ', '),
-      updates: join([empty, ...columns.map((column) => sql`${column} = excluded.${column}`)], ', '),
+      searches: searches.length,
+      names: join([empty, ...columns, ...searches], ', '),
+      updates: join([empty, ...updates], ', '),
     };
     layouts.set(collection, layout);
   }

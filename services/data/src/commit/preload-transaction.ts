@@ -3,6 +3,7 @@ import type { Connection } from '@granary/shared/postgres/pool';
 import { trusted } from '@granary/shared/postgres/sql';
 import { CommitUnknownError, pipelinedTransaction } from '@granary/shared/postgres/transaction';
 import type { CollectionRef } from '../catalog/collection';
+import { uniqueIndexes } from '../catalog/index-definition';
 import { cachedCollections } from './batch-collections';
 import type { BulkPreload } from './bulk-preload';
 import type { CommitContext } from './commit-context';
@@ -49,7 +50,7 @@ export function reserveOrdinal(
   return (head.ordinal > after ? head.ordinal : after) + reservedOrdinals;
 }
 
-const hasUniqueIndex = ({ indexes }: CollectionRef): boolean => indexes.some(({ unique }) => unique);
+const hasUniqueIndex = ({ indexes }: CollectionRef): boolean => uniqueIndexes(indexes).length > 0;
 
 /**
  * The transaction of a preload: COPY without the lock of the head, then, in its turn, head, counters and commit in one

@@ -3,14 +3,14 @@ import { violatedConstraint } from '@granary/shared/postgres/errors';
 import type { RowsByCollection } from './plan';
 import type { Write } from './write';
 import { uniqueIndexNumber } from '../tables/postgres-index';
-import { UNIQUE_VIOLATION } from '../catalog/index-definition';
+import { UNIQUE_VIOLATION, uniqueIndexes } from '../catalog/index-definition';
 
 /** A violated unique index, with the field and the place of the document; undefined for any other error. */
 export function uniqueViolation(error: unknown, rows: RowsByCollection): UniqueViolationError | undefined {
   const number = uniqueIndexNumber(violatedConstraint(error));
   if (number === undefined) return undefined;
   for (const [handle, documents] of rows) {
-    const uniques = handle.indexes.filter(({ unique }) => unique);
+    const uniques = uniqueIndexes(handle.indexes);
     const at = uniques.findIndex((index) => index.number === number);
     if (at < 0) continue;
     // `Key (column)=(value) already exists.`, in the language of the server.

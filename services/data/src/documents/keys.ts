@@ -3,6 +3,7 @@ import { JsonReader } from '@granary/shared/json/reader';
 import { byteaArrayOf } from '@granary/shared/postgres/wire/binary';
 import { joinedUnique, uniqueText } from '../values/canonical';
 import type { OrderedKeys } from '../values/ordered-key';
+import { searchText } from '../values/search-text';
 import type { DocumentRules } from './rules';
 
 /** A field that a document lacks and is given. */
@@ -13,6 +14,9 @@ export interface Default {
 
 /** For each unique index its value; undefined where the collection has none, or the document is deleted. */
 export type UniqueValues = ReadonlyArray<string | null> | undefined;
+
+/** For each full-text index the words of its field; undefined where the collection has none. */
+export type SearchTexts = ReadonlyArray<string | null> | undefined;
 
 /** The keys of a document: those of the fields that indexes are over, in their order, one behind the other. */
 export interface DocumentKeys {
@@ -37,10 +41,12 @@ export function keyArrays(fields: number, documents: readonly DocumentKeys[]): B
   });
 }
 
-/** Whether a key reaches into a default that was added. */
-export const hasKeyInside = ({ keys }: DocumentRules, defaults: readonly Default[]): boolean =>
+/** Whether a key or a full text reaches into a default that was added. */
+export const hasKeyInside = ({ keys, searches }: DocumentRules, defaults: readonly Default[]): boolean =>
   defaults.length > 0 &&
-  keys.some(({ path: [first, ...rest] }) => rest.length > 0 && defaults.some(({ key }) => key === first));
+  [...keys, ...searches].some(
+    ({ path: [first, ...rest] }) => rest.length > 0 && defaults.some(({ key }) => key === first),
+  );
 
 /** Appends the keys of a document that is given its id and defaults; returns its unique values. */
 export function appendKeys(
@@ -69,6 +75,23 @@ export function appendKeys(
   });
 }
 
+/** The full texts of a document that is given its id and defaults. */
+export function searchTextsOf(
+  bytes: Buffer,
+  { captures }: ScannedDocument,
+  rules: DocumentRules,
+  id: string,
+  defaults: readonly Default[],
+): SearchTexts {
+  if (rules.searches.length === 0) return undefined;
+  return rules.searches.map(({ name }, at) => {
+    const text = addedText(name, id, defaults);
+    if (text === undefined) return searchText(bytes, captures[rules.keys.length + at]);
+    const whole = Buffer.from(text);
+    return searchText(whole, captureWhole(whole));
+  });
+}
+
 const appendWhole = (text: Buffer, keys: OrderedKeys, isDate: boolean): void =>
   keys.append(text, captureWhole(text), isDate);
 
@@ -87,17 +110,26 @@ function captureWhole(text: Buffer): Capture {
   return { type: new JsonReader(text, { maxDepth: 64 }).peekType(), start: 0, end: text.length };
 }
 
-/**
- * Appends the keys of a text as it is stored, under any rules: what fills a new index. Returns its unique values,
- * undefined where it has none.
- */
-export function appendStoredKeys(bytes: Buffer, rules: DocumentRules, keys: OrderedKeys): UniqueValues {
+/** Appends the keys of a text as it is stored, under any rules: what fills a new index. Returns its other values. */
+export function appendStoredKeys(
+  bytes: Buffer,
+  rules: DocumentRules,
+  keys: OrderedKeys,
+): { uniques: UniqueValues; searches: SearchTexts } {
   const { captures, deleted } = readDocument(
     new JsonReader(bytes, { maxDepth: documentDepthMax }),
     rules.watch,
     Infinity,
   );
   rules.keys.forEach(({ isDate }, at) => keys.append(bytes, captures[at], isDate));
-  if (rules.uniques.length === 0 || deleted) return undefined;
-  return uniquesOf(rules, (at) => uniqueText(bytes, captures[at], rules.keys[at]!.isDate));
+  return {
+    uniques:
+      rules.uniques.length === 0 || deleted
+        ? undefined
+        : uniquesOf(rules, (at) => uniqueText(bytes, captures[at], rules.keys[at]!.isDate)),
+    searches:
+      rules.searches.length === 0
+        ? undefined
+        : rules.searches.map((_, at) => searchText(bytes, captures[rules.keys.length + at])),
+  };
 }

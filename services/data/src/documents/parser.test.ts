@@ -9,8 +9,12 @@ import { compileRules } from './rules';
 
 const field = (number: bigint, name: string) => ({ number, name, path: name.split('.'), isDate: false });
 const fields = [field(1n, 'n'), field(2n, 'email'), field(3n, 'a.b'), field(4n, 'kind'), field(5n, 'id')];
-const indexes = [...fields.map((key) => ({ unique: key.name === 'email', keys: [key] }))];
-indexes.push({ unique: true, keys: [fields[0]!, fields[4]!] });
+const usual = { declaredType: 'btree', status: 'ready' as const };
+const indexes = fields.map((key) => ({ ...usual, fieldName: key.name, unique: key.name === 'email', keys: [key] }));
+indexes.push({ ...usual, fieldName: 'n', unique: true, keys: [fields[0]!, fields[4]!] });
+for (const fieldName of ['email', 'a.b', 'kind', 'id']) {
+  indexes.push({ ...usual, declaredType: 'fulltext', fieldName, unique: false, keys: [] });
+}
 
 const schema = parseSchema('{"fields":{"n":{"type":"number"},"kind":{"type":"string","default":"usual"}}}');
 const rules = compileRules(fields, indexes, schema);
@@ -125,10 +129,10 @@ test('a document has the hash and the keys of its text with id and defaults, whe
         expect(JSON.parse(text.toString())).toHaveProperty('id', prepared.id);
         expect(Buffer.from(prepared.sha256, 'latin1')).toEqual(createHash('sha256').update(text).digest());
         const stored = new OrderedKeys(0);
-        const uniques = appendStoredKeys(text, rules, stored);
+        const values = appendStoredKeys(text, rules, stored);
         const keys = prepared.keys.bytes.subarray(prepared.keysStart, prepared.keysEnd);
         expect(keys.toString('hex')).toBe(stored.bytes.toString('hex', 0, stored.length));
-        expect(prepared.uniques).toEqual(uniques);
+        expect({ uniques: prepared.uniques, searches: prepared.searches }).toEqual(values);
       }
     }),
   );

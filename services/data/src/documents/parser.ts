@@ -10,7 +10,16 @@ import { sha256Text } from '../values/sha256';
 import { isName } from '../catalog/names';
 import { fieldProblems, SCHEMA_VIOLATION } from '../catalog/schema';
 import { OrderedKeys } from '../values/ordered-key';
-import { appendKeys, appendStoredKeys, hasKeyInside, type Default, type DocumentKeys, type UniqueValues } from './keys';
+import {
+  appendKeys,
+  appendStoredKeys,
+  hasKeyInside,
+  searchTextsOf,
+  type Default,
+  type DocumentKeys,
+  type SearchTexts,
+  type UniqueValues,
+} from './keys';
 import type { DocumentRules } from './rules';
 
 /** Documents of one call, at most. Larger sets come in several calls. */
@@ -36,6 +45,7 @@ export interface PreparedDocument extends DocumentKeys {
   sha256: string;
   deleted: boolean;
   uniques: UniqueValues;
+  searches: SearchTexts;
 }
 
 /**
@@ -214,9 +224,12 @@ function prepareDocument(
   const { start, end } = document;
   const body = isWhole ? bytes.subarray(start, end) : spliceText(bytes, document, { id, defaults });
   const keysStart = keys.length;
-  const uniques = hasKeyInside(rules, defaults)
+  const { uniques, searches } = hasKeyInside(rules, defaults)
     ? appendStoredKeys(body, rules, keys)
-    : appendKeys(bytes, document, rules, keys, id, defaults);
+    : {
+        uniques: appendKeys(bytes, document, rules, keys, id, defaults),
+        searches: searchTextsOf(bytes, document, rules, id, defaults),
+      };
   return {
     id,
     text: isWhole ? bytes : body,
@@ -228,6 +241,7 @@ function prepareDocument(
     keysStart,
     keysEnd: keys.length,
     uniques,
+    searches,
   };
 }
 
@@ -243,7 +257,7 @@ function checkFields(
 ): readonly Default[] {
   if (rules.fields.length === 0) return noDefaults;
   const defaults: Default[] = [];
-  const firstField = rules.keys.length;
+  const firstField = rules.keys.length + rules.searches.length;
   for (const [at, { name, rule }] of rules.fields.entries()) {
     const capture = document.captures[firstField + at];
     // The id that is missing will be made, and a string.

@@ -1,7 +1,7 @@
 import { compileWatch, type WatchTree } from '@granary/shared/json/document';
 import type { CollectionRef } from '../catalog/collection';
 import type { FieldRule, Schema } from '../catalog/schema';
-import type { IndexDefinition, IndexedField } from '../catalog/index-definition';
+import { searchIndexes, uniqueIndexes, type IndexDefinition, type IndexedField } from '../catalog/index-definition';
 
 /** What of a collection decides how its documents are read: compiled once for each state of the catalog. */
 export interface DocumentRules {
@@ -9,10 +9,12 @@ export interface DocumentRules {
   keys: readonly IndexedField[];
   /** For each unique index, the places of its fields among `keys`. */
   uniques: ReadonlyArray<readonly number[]>;
+  /** The fields of full-text indexes. */
+  searches: ReadonlyArray<{ name: string; path: readonly string[] }>;
   fields: ReadonlyArray<{ name: string; rule: FieldRule }>;
 }
 
-const noRules: DocumentRules = { watch: compileWatch([]), keys: [], uniques: [], fields: [] };
+const noRules: DocumentRules = { watch: compileWatch([]), keys: [], uniques: [], searches: [], fields: [] };
 const compiled = new WeakMap<CollectionRef, DocumentRules>();
 
 /** The rules of a collection; none for one that does not exist yet. */
@@ -25,15 +27,18 @@ export function rulesOf(ref: CollectionRef | undefined): DocumentRules {
 
 export function compileRules(
   keys: readonly IndexedField[],
-  indexes: ReadonlyArray<Pick<IndexDefinition, 'unique' | 'keys'>>,
+  indexes: ReadonlyArray<Pick<IndexDefinition, 'unique' | 'declaredType' | 'status' | 'fieldName' | 'keys'>>,
   schema: Schema | undefined,
 ): DocumentRules {
   const fields = [...(schema?.fields ?? [])].map(([name, rule]) => ({ name, rule }));
+  const searches = searchIndexes(indexes).map(({ fieldName: name }) => ({ name, path: name.split('.') }));
+  const paths = [...keys, ...searches].map(({ path }) => path);
   return {
-    // The captures of a document come in this order: keys first, then the fields of the schema.
-    watch: compileWatch([...keys.map(({ path }) => path), ...fields.map(({ name }) => name.split('.'))]),
+    // The captures of a document come in this order: keys first, then full texts, then the fields of the schema.
+    watch: compileWatch([...paths, ...fields.map(({ name }) => name.split('.'))]),
     keys,
-    uniques: indexes.filter(({ unique }) => unique).map((index) => index.keys.map((key) => keys.indexOf(key))),
+    uniques: uniqueIndexes(indexes).map((index) => index.keys.map((key) => keys.indexOf(key))),
+    searches,
     fields,
   };
 }

@@ -8,7 +8,8 @@ import { parseName } from '../query/language/path';
 import { isOperator } from '../query/language/value-operators';
 import { conditionOfText, parametersByName, take } from '../query/language/url-filter';
 import { AppDatabases } from '../query/execute/read-scheduler';
-import { FIELD_NOT_INDEXED, readDocuments, withFreshSource, type ReadOptions } from '../query/execute/read-page';
+import { readDocuments, withFreshSource, type ReadOptions } from '../query/execute/read-page';
+import { FIELD_NOT_INDEXED } from '../query/language/query-error';
 import {
   needsKey,
   numberOfText,

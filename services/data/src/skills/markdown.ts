@@ -164,11 +164,13 @@ function collectionSection(
 ): string[] {
   const fields = indexes.map(({ field, type }) => `\n- ${code(field)} (${type})`).join('');
   const [first] = indexes;
+  const searched = indexes.find(({ type }) => type === 'fulltext');
   const filter = first ? `?${urlPart(first.field)}.$exists=true&limit=10` : '?limit=10';
   return [
     `### ${name}${isPrivate ? ' (private)' : ''}`,
     fields === '' ? 'No indexed field but `id`.' : `Indexed fields:${fields}`,
     curl(keyHeader(isPrivate), `'${baseUrl}/api/apps/${appId}/collections/${name}/data${filter}'`),
+    ...(searched ? [`Words are found with \`${urlPart(searched.field)}.$search=…\`, phrases in double quotes.`] : []),
   ];
 }
 

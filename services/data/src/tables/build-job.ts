@@ -1,16 +1,18 @@
 import { execute, row, type Pool, type Queryable } from '@granary/shared/postgres/pool';
-import { notFound } from '@granary/shared/errors';
+import { notFound, ServiceError } from '@granary/shared/errors';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { sqlState } from '@granary/shared/postgres/errors';
-import { join, Sql, sql } from '@granary/shared/postgres/sql';
+import { empty, join, Sql, sql } from '@granary/shared/postgres/sql';
 import { findApp } from '../catalog/app';
-import { createPostgresIndexes, dropLeftovers, dropPostgresIndexes, duplicates } from './postgres-index';
+import { dropIndex } from './drop-index';
+import { duplicatesError, findDuplicates } from './duplicates';
+import { createPostgresIndexes, dropLeftovers } from './postgres-index';
 import { bumpCatalogRevision, lockApp } from '../catalog/app-lock';
 import { fillKeys } from './fill-keys';
 import { JobInterruptedError, type JobContext, type Report } from '../jobs/queue';
 import { documentsTable, keyColumn } from '../catalog/table-names';
 import { findCollection, type CollectionRef } from '../catalog/collection';
-import { INDEX_NOT_FOUND, type IndexDefinition } from '../catalog/index-definition';
+import { INDEX_NOT_FOUND, isSearchIndex, UNIQUE_VIOLATION, type IndexDefinition } from '../catalog/index-definition';
 
 const buildTimeoutMs = 3_600_000;
 /** Advisory lock: one build at a time in a database, because each reads a whole table. */
@@ -64,9 +66,9 @@ export async function buildIndexJob(
   try {
     await build(pool, found, report);
   } catch (error) {
-    if (sqlState(error) === '23505') {
-      await endBuild(pool, found, 'failed');
-      throw duplicates(found.index);
+    if (error instanceof ServiceError && error.reason === UNIQUE_VIOLATION) {
+      await endBuild(pool, found, error);
+      throw error;
     }
     if (!(await findBuilding(pool, payload))) throw deleted();
     const isCancelled = sqlState(error) === '57014' && Date.now() - startedMs < buildTimeoutMs;
@@ -74,7 +76,7 @@ export async function buildIndexJob(
   } finally {
     stopping.removeEventListener('abort', cancel);
   }
-  await endBuild(pool, found, 'ready');
+  await endBuild(pool, found, undefined);
   return { index: found.index.name, collection: found.collection.name };
 }
 
@@ -98,34 +100,54 @@ async function build(pool: Pool, { collection, index }: Building, report: Report
         await execute(tx, statement);
       });
     await fillKeys(connection, collection, index, update, report);
-    await createPostgresIndexes(connection, collection, index, true);
+    await refuseDuplicates(connection, collection, index);
+    try {
+      await createPostgresIndexes(connection, collection, index, true);
+    } catch (error) {
+      if (sqlState(error) !== '23505') throw error;
+      // Written since, or, if there are none by now, gone again.
+      await refuseDuplicates(connection, collection, index);
+      throw new JobInterruptedError('documents had equal values for a moment', { cause: error });
+    }
     await report(0.95, 'indexes made');
-    await execute(connection, sql`analyze ${documentsTable(collection)} (${join(index.keys.map(keyColumn), ', ')})`);
+    // The statistics of an expression come with those of all columns only.
+    const columns = isSearchIndex(index) ? empty : sql`(${join(index.keys.map(keyColumn), ', ')})`;
+    await execute(connection, sql`analyze ${documentsTable(collection)} ${columns}`);
   } finally {
     // The session's settings and lock go with it.
     connection.release(true);
   }
 }
 
+/** Throws UNIQUE_VIOLATION with some of the values when a unique index cannot be built over what is stored. */
+async function refuseDuplicates(db: Queryable, collection: CollectionRef, index: IndexDefinition): Promise<void> {
+  const found = index.unique ? await findDuplicates(db, collection, index) : [];
+  if (found.length > 0) throw duplicatesError(index, found);
+}
+
 /**
- * Marks a build as ready, or as failed, which drops what would refuse or slow down writes. When another build of the index
- * was requested meanwhile (its keys have changed), that one decides.
+ * Marks a build as ready, or as failed, which drops all that would refuse or slow down writes. When another build of the
+ * index was requested meanwhile (its keys have changed), that one decides.
  */
 async function endBuild(
   pool: Pool,
   { collection, index, version }: Building,
-  status: 'ready' | 'failed',
+  failure: ServiceError | undefined,
 ): Promise<void> {
-  const error = status === 'failed' ? duplicates(index).message : null;
   await retriedTransaction(pool, async (tx) => {
     await lockApp(tx, collection.appNumber);
+    const ended = failure
+      ? sql`status = 'failed', error = ${failure.message}, field_numbers = '{}'`
+      : sql`status = 'ready', error = null`;
     const ours = await execute(
       tx,
-      sql`update document_index set status = ${status}, error = ${error}
-          where number = ${index.number} and xmin::text = ${version}`,
+      sql`update document_index set ${ended} where number = ${index.number} and xmin::text = ${version}`,
     );
     if (ours === 0) return;
-    if (status === 'failed') await dropPostgresIndexes(tx, collection, index);
+    if (failure) {
+      await cancelBuilds(tx, sql`i.collection_number = ${collection.number}`);
+      await dropIndex(tx, collection, index);
+    }
     await bumpCatalogRevision(tx, collection.appNumber);
   });
 }

@@ -1,13 +1,13 @@
 import { execute, row, type Connection } from '@granary/shared/postgres/pool';
 import { conflict, invalid } from '@granary/shared/errors';
-import { sqlState } from '@granary/shared/postgres/errors';
 import { sql } from '@granary/shared/postgres/sql';
-import { indexedType, type IndexColumns, type IndexDefinition } from '../catalog/index-definition';
-import { createPostgresIndexes, dropKeyIndexes, duplicates } from './postgres-index';
+import { indexedType, isSearchIndex, type IndexColumns, type IndexDefinition } from '../catalog/index-definition';
+import { duplicatesError, findDuplicates } from './duplicates';
+import { createPostgresIndexes, dropKeyIndexes } from './postgres-index';
 import { dropUnusedFields, ensureFields } from './fields';
 import { fillKeys } from './fill-keys';
 import { cancelBuilds } from './build-job';
-import { documentsTable, uniqueColumn } from '../catalog/table-names';
+import { documentsTable, searchColumn, uniqueColumn } from '../catalog/table-names';
 import { findCollection, type CollectionRef } from '../catalog/collection';
 import type { Schema } from '../catalog/schema';
 import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
@@ -33,7 +33,18 @@ export interface NewIndex {
   fields: string[];
   type: string;
   unique: boolean;
+  /** Of a full-text index. */
+  language: string | null;
+  prices: IndexPrices;
 }
+
+/** The JSON texts of the prices of an index, null where there is none. */
+export interface IndexPrices {
+  priceConfigText: string | null;
+  readPriceConfigText: string | null;
+}
+
+export const noPrices: IndexPrices = { priceConfigText: null, readPriceConfigText: null };
 
 const isComposite = ({ fields }: Pick<NewIndex, 'fields'>): boolean => fields.length > 1;
 
@@ -60,9 +71,9 @@ export async function addIndex(
     return enqueueBuild(tx, collection, index, ticketId);
   }
   await fillKeys(tx, fresh, index, (statement) => execute(tx, statement), undefined);
-  await createPostgresIndexes(tx, fresh, index, false).catch((error: unknown) => {
-    throw sqlState(error) === '23505' ? duplicates(index) : error;
-  });
+  const found = index.unique ? await findDuplicates(tx, fresh, index) : [];
+  if (found.length > 0) throw duplicatesError(index, found);
+  await createPostgresIndexes(tx, fresh, index, false);
   await execute(tx, sql`update document_index set status = 'ready' where number = ${number}`);
   return '';
 }
@@ -74,9 +85,11 @@ function checkCount(indexes: number): void {
   }
 }
 
-/** The fields of an index with how their keys are made: of a date where its type or the schema says so. */
+/** The fields of an index with how their keys are made: of a date where its type or the schema says so. Words have no keys. */
 const keysOf = (declaredType: string, fields: readonly string[], schema: Schema | undefined) =>
-  fields.map((name) => ({ name, isDate: indexedType(declaredType, schema, name) === 'date' }));
+  isSearchIndex({ declaredType })
+    ? []
+    : fields.map((name) => ({ name, isDate: indexedType(declaredType, schema, name) === 'date' }));
 
 /** Adds the catalog row, and the columns that the table does not have yet. */
 async function insertIndex(
@@ -91,19 +104,38 @@ async function insertIndex(
   const { number } = (await row<{ number: bigint }>(
     tx,
     sql`insert into document_index (app_number, collection_number, name, field_name, fields, field_numbers, index_type,
-          is_unique, status, created_at)
+          language, price_config_text, read_price_config_text, is_unique, status, created_at)
         values (${table.appNumber}, ${table.number}, ${definition.name}, ${definition.fieldName},
                 ${isComposite(definition) ? definition.fields : null}, ${fields}::bigint[], ${definition.type},
+                ${definition.language}, ${definition.prices.priceConfigText}, ${definition.prices.readPriceConfigText},
                 ${definition.unique}, ${status}, ${at})
         returning number`,
   ))!;
-  if (definition.unique) {
-    await execute(
-      tx,
-      sql`alter table ${documentsTable(table)} add column ${uniqueColumn({ number })} text collate "C"`,
-    );
+  await addOwnColumns(tx, table, { number, declaredType: definition.type, unique: definition.unique });
+  const { unique, language } = definition;
+  return { number, unique, language, keys: fields.map((field) => ({ number: field })) };
+}
+
+/** Adds the columns that an index does not share with others. */
+async function addOwnColumns(
+  tx: Connection,
+  table: Table,
+  index: Pick<IndexDefinition, 'number' | 'unique' | 'declaredType'>,
+): Promise<void> {
+  const columns = [
+    ...(index.unique ? [uniqueColumn(index)] : []),
+    ...(isSearchIndex(index) ? [searchColumn(index)] : []),
+  ];
+  for (const column of columns) {
+    await execute(tx, sql`alter table ${documentsTable(table)} add column if not exists ${column} text collate "C"`);
   }
-  return { number, unique: definition.unique, keys: fields.map((field) => ({ number: field })) };
+}
+
+/** Gives an index whose build has failed its columns again, to be built anew. The app must be locked. */
+export async function restoreColumns(tx: Connection, collection: CollectionRef, index: IndexDefinition): Promise<void> {
+  const fields = await ensureFields(tx, collection, keysOf(index.declaredType, index.fields, collection.schema));
+  await execute(tx, sql`update document_index set field_numbers = ${fields}::bigint[] where number = ${index.number}`);
+  await addOwnColumns(tx, collection, index);
 }
 
 /** Adds the indexes that a schema declares and the collection does not have. The app must be locked. */
@@ -118,7 +150,10 @@ export async function addSchemaIndexes(
   for (const [fieldName, rule] of schema.fields) {
     if (!rule.index && !rule.unique) continue;
     const name = `${table.name}_${fieldName}_idx`;
-    const definition = { name, fieldName, fields: [fieldName], type: 'btree', unique: rule.unique };
+    const definition = {
+      ...{ name, fieldName, fields: [fieldName], type: 'btree' },
+      ...{ unique: rule.unique, language: null, prices: noPrices },
+    };
     const same = existing?.indexes.find((index) => index.name === name);
     if (same && (same.fields.join() !== fieldName || (rule.unique && !same.unique))) {
       throw conflict(ALREADY_EXISTS, `An index with the name ${same.name} and another definition already exists`);
@@ -140,6 +175,7 @@ export async function addSchemaIndexes(
  */
 export async function rekeyIndexes(tx: Connection, before: CollectionRef, schema: Schema): Promise<void> {
   const changed = before.indexes.flatMap((index) => {
+    if (index.status === 'failed') return [];
     const keys = keysOf(index.declaredType, index.fields, schema);
     return keys.every(({ isDate }, at) => isDate === index.keys[at]!.isDate) ? [] : [{ index, keys }];
   });
@@ -172,13 +208,4 @@ export function enqueueBuild(
     { index: number.toString(), app_id: appId, collection: name },
     { ticketId, subject: number.toString() },
   );
-}
-
-/** Drops the columns and the Postgres indexes of an index whose row is deleted. The app must be locked. */
-export async function dropIndex(tx: Connection, table: Table, index: IndexDefinition): Promise<void> {
-  await dropKeyIndexes(tx, table, index);
-  if (index.unique) {
-    await execute(tx, sql`alter table ${documentsTable(table)} drop column ${uniqueColumn(index)}`);
-  }
-  await dropUnusedFields(tx, table);
 }

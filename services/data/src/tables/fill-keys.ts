@@ -1,10 +1,10 @@
 import { execute, rows, type Queryable } from '@granary/shared/postgres/pool';
 import { join, Sql, sql } from '@granary/shared/postgres/sql';
-import { documentsTable, keyColumn, uniqueColumn } from '../catalog/table-names';
+import { documentsTable, keyColumn, searchColumn, uniqueColumn } from '../catalog/table-names';
 import { appendStoredKeys, keyArrays } from '../documents/keys';
 import type { CollectionRef } from '../catalog/collection';
 import { compileRules, type DocumentRules } from '../documents/rules';
-import type { IndexDefinition } from '../catalog/index-definition';
+import { isSearchIndex, type IndexDefinition } from '../catalog/index-definition';
 import { OrderedKeys } from '../values/ordered-key';
 import type { Report } from '../jobs/queue';
 
@@ -55,19 +55,23 @@ interface StoredRow {
   version: bigint;
 }
 
-/** Writes the keys and unique values of rows that are still as they were read, where they differ. */
+/** Writes the keys, unique values and full texts of rows that are still as they were read, where they differ. */
 function fillingBatch(table: Sql, index: IndexDefinition, rules: DocumentRules, batch: readonly StoredRow[]): Sql {
   const keys = new OrderedKeys(batch.length * index.keys.length * 32);
   const filled = batch.map(({ body }) => {
     const keysStart = keys.length;
-    const uniques = appendStoredKeys(Buffer.from(body), rules, keys);
-    return { keys, keysStart, keysEnd: keys.length, uniques };
+    const values = appendStoredKeys(Buffer.from(body), rules, keys);
+    return { keys, keysStart, keysEnd: keys.length, ...values };
   });
   const arrays = keyArrays(index.keys.length, filled).map((array) => sql`${array}::bytea[]`);
   const columns = index.keys.map(keyColumn);
   if (index.unique) {
     arrays.push(sql`${filled.map(({ uniques }) => uniques?.[0] ?? null)}::text[]`);
     columns.push(uniqueColumn(index));
+  }
+  if (isSearchIndex(index)) {
+    arrays.push(sql`${filled.map(({ searches }) => searches?.[0] ?? null)}::text[]`);
+    columns.push(searchColumn(index));
   }
   const each = (part: (column: Sql) => Sql, separator: string) => join(columns.map(part), separator);
   return sql`update ${table} t set ${each((column) => sql`${column} = v.${column}`, ', ')}

@@ -1,10 +1,13 @@
-import { conflict, ServiceError } from '@granary/shared/errors';
-import { execute, row, type Connection, type Queryable } from '@granary/shared/postgres/pool';
+import { execute, row, type Queryable } from '@granary/shared/postgres/pool';
 import { empty, join, named, Sql, sql, trusted } from '@granary/shared/postgres/sql';
-import { UNIQUE_VIOLATION, type IndexColumns, type IndexDefinition } from '../catalog/index-definition';
-import { descendingKey, documentsTable, emptyKey, keyColumn, uniqueColumn } from '../catalog/table-names';
+import type { IndexColumns, IndexDefinition } from '../catalog/index-definition';
+import { searchConfiguration } from '../catalog/search-language';
+import { descendingKey, documentsTable, emptyKey, keyColumn, searchColumn, uniqueColumn } from '../catalog/table-names';
 
-/** Names of the Postgres indexes that an index may have: its keys, those rows of a composite that lack one, unique values. */
+/** Kilobytes of new words that a full-text index collects before it sorts them in: a write that does so takes longer. */
+const pendingListKb = 128;
+
+/** Names of the Postgres indexes that an index may have: its keys or words, those rows of a composite that lack one, unique values. */
 const keyIndexName = (number: bigint): Sql => named('i_', number);
 const emptyIndexName = (number: bigint): Sql => named('n_', number);
 const uniqueIndexName = (number: bigint): Sql => named('q_', number);
@@ -15,21 +18,8 @@ export function uniqueIndexNumber(constraint: string | undefined): bigint | unde
   return match ? BigInt(match[1]!) : undefined;
 }
 
-/** Why a unique index cannot be built: stored documents have equal values. */
-export function duplicates({ fields }: Pick<IndexDefinition, 'fields'>): ServiceError {
-  const message =
-    fields.length === 1
-      ? 'must be unique, and stored documents have equal values'
-      : 'must be unique together, and stored documents have equal values';
-  return conflict(
-    UNIQUE_VIOLATION,
-    `The documents have equal values of ${fields.join(', ')}: the index cannot be unique`,
-    Object.fromEntries(fields.map((field) => [field, [message]])),
-  );
-}
-
 /**
- * Creates the btree of the keys; for a composite one also that of the rows that lack a value, in their place in a
+ * Creates the index of the words of a full-text index. For any other the btree of the keys; for a composite one also that of the rows that lack a value, in their place in a
  * descending order; and for a unique index the constraint that refuses a second value. That one is checked at the end of a
  * statement, so that two documents of one commit may exchange their values.
  */
@@ -41,6 +31,12 @@ export async function createPostgresIndexes(
 ): Promise<void> {
   const how = concurrently ? trusted('concurrently') : empty;
   const on = documentsTable(table);
+  if (index.language !== null) {
+    const words = sql`to_tsvector(${searchConfiguration(index.language)}, ${searchColumn(index)})`;
+    const pending = sql`with (gin_pending_list_limit = ${trusted(String(pendingListKb))})`;
+    await execute(db, sql`create index ${how} ${keyIndexName(index.number)} on ${on} using gin (${words}) ${pending}`);
+    return;
+  }
   const keys = index.keys.map(keyColumn);
   await execute(db, sql`create index ${how} ${keyIndexName(index.number)} on ${on} (${join(keys, ', ')}, id)`);
   if (keys.length > 1) {
@@ -77,18 +73,6 @@ export async function dropKeyIndexes(
 async function hasConstraint(db: Queryable, appNumber: bigint, number: bigint): Promise<boolean> {
   const index = `a_${appNumber}.q_${number}`;
   return (await row(db, sql`select from pg_constraint where conindid = to_regclass(${index})`)) !== undefined;
-}
-
-/** Drops all Postgres indexes of an index, with its constraint. */
-export async function dropPostgresIndexes(
-  tx: Connection,
-  table: { appNumber: bigint; number: bigint },
-  index: IndexDefinition,
-): Promise<void> {
-  const name = uniqueIndexName(index.number);
-  await execute(tx, sql`alter table ${documentsTable(table)} drop constraint if exists ${name}`);
-  await execute(tx, sql`drop index if exists ${named('a_', table.appNumber, '.')}${name}`);
-  await dropKeyIndexes(tx, table, index);
 }
 
 /** Drops the old btrees of the keys, and a unique one that is INVALID; a valid one still ensures uniqueness. */

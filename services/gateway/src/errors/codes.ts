@@ -24,7 +24,9 @@ export const codes = {
   },
   FIELD_NOT_INDEXED: {
     status: 400,
-    meaning: 'A public read filters or sorts by a field without an index; `details` lists the indexed fields.',
+    meaning:
+      'A public read filters or sorts by a field without an index, and `details` lists the indexed fields; ' +
+      'or `$search` is used on a field without a full-text index.',
   },
   LIMIT_EXCEEDED: { status: 400, meaning: 'A limit on counts or complexity is exceeded; the message names it.' },
   UNAUTHENTICATED: { status: 401, meaning: 'The key or wallet signature is missing, unknown, revoked or expired.' },
@@ -46,12 +48,16 @@ export const codes = {
   REQUEST_TIMEOUT: { status: 408, meaning: 'The request took too long to arrive.' },
   ALREADY_EXISTS: {
     status: 409,
-    meaning: 'The name is taken, of an index by another definition, of a query with its version.',
+    meaning:
+      'The name is taken, of an index by another definition, of a query with its version; ' +
+      'or the field has another full-text index.',
   },
   REQUEST_IN_PROGRESS: { status: 409, meaning: 'A request with the same `Idempotency-Key` is still running.' },
   UNIQUE_VIOLATION: {
     status: 409,
-    meaning: 'Another document has the same value of a unique index; `details` names the field.',
+    meaning:
+      'Another document has the same value of a unique index; `details` names the field. ' +
+      'For a new unique index: stored documents have equal values, and `details` shows some.',
   },
   COLLECTION_NOT_EMPTY: { status: 409, meaning: 'The collection holds documents: delete it with `force`.' },
   COLLECTION_IN_USE: {

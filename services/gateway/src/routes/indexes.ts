@@ -1,10 +1,17 @@
 import { z } from 'zod';
-import { invalid, notImplemented } from '@granary/shared/errors';
 import { newTicket } from '@granary/shared/ids';
 import { accepted, created, json, jsonText } from '../http/answer';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery } from '../pipeline/listing';
-import { exampleIndex, indexDefinition, indexJson, indexSchema } from '../validation/index-definition';
+import {
+  exampleIndex,
+  indexDefinition,
+  indexJson,
+  indexSchema,
+  languageOf,
+  namedDefinition,
+} from '../validation/index-definition';
+import { priceMessage } from '../validation/index-prices';
 import { bodyLimits, route } from '../pipeline/route';
 import {
   createdCollectionSchema,
@@ -34,7 +41,9 @@ export const indexRoutes = [
     path: '/apps/{app_id}/indexes',
     id: 'createIndex',
     summary: 'Create an index',
-    description: 'A small collection is indexed at once (201), a larger one while writes go on (202).',
+    description:
+      'A small collection is indexed at once (201), a larger one while writes go on (202). ' +
+      'The same definition again changes the prices that it has.',
     tag,
     auth: admin,
     headers: idempotencyHeader,
@@ -46,7 +55,7 @@ export const indexRoutes = [
     },
     responses: {
       200: {
-        description: 'There is one with the same definition already',
+        description: 'There is one with the same definition already; it has the prices that were given',
         schema: indexSchema.extend({ updated: z.literal(true).describe('Always true') }),
         example: { ...exampleIndex, updated: true },
       },
@@ -62,24 +71,25 @@ export const indexRoutes = [
       },
       400: { description: 'Malformed or invalid', codes: ['LIMIT_EXCEEDED'] },
       409: {
-        description: 'The name is taken by another definition, or documents have equal values',
+        description:
+          'The name is taken by another definition, the field has a full text, or documents have equal values',
         codes: ['ALREADY_EXISTS', 'UNIQUE_VIOLATION'],
       },
     },
     handle: async ({ clients }, request) => {
       const { path, caller, body, call } = request;
-      if (!body.field_name && !body.fields) throw invalid('The body is not valid', { field_name: ['is required'] });
-      if (body.read_price_config || body.price_config) throw notImplemented('pricing');
+      const definition = namedDefinition(body);
       const made = await clients.data.createIndex(
         {
           appId: path.app_id,
           appNumber: caller.appNumber,
-          name: body.name,
+          ...definition,
           collection: body.collection,
-          fieldName: body.field_name ?? '',
           fields: body.fields ?? [],
-          indexType: body.index_type,
           unique: body.unique_constraint === true || body.options?.unique === true,
+          ...languageOf(body.options),
+          ...(body.price_config && { priceConfig: priceMessage(body.price_config) }),
+          ...(body.read_price_config && { readPriceConfig: priceMessage(body.read_price_config) }),
           ticketId: newTicket('j', BigInt(caller.appNumber)),
           idempotency: idempotencyOfJson(request),
         },

@@ -40,5 +40,4 @@ export const plannedRoutes = [
   planned('PATCH', '/apps/{app_id}/collections/{collection}/sharding', 'setSharding', 'Sharding', 'Admin'),
   planned('GET', '/apps/{app_id}/commits', 'listCommits', 'The list of commits', 'Read'),
   planned('GET', '/apps/{app_id}/commits/{height}/proof', 'getProof', 'The proof of a commit', 'Read'),
-  planned('POST', '/apps/{app_id}/relations', 'createRelation', 'Relations', 'Admin'),
 ];

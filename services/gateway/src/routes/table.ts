@@ -14,6 +14,7 @@ import { keyRoutes } from './keys';
 import { plannedRoutes } from './not-implemented';
 import { paymentRoutes } from './payments';
 import { queryRoutes } from './queries';
+import { relationRoutes } from './relations';
 import { singleDocumentRoutes } from './single-documents';
 import { queryPlanRoutes } from './query-plans';
 import { skillsRoutes } from './skills';
@@ -40,6 +41,7 @@ export const routes: readonly Route[] = [
   ...queryPlanRoutes,
   ...indexRoutes,
   ...indexOfCollectionRoutes,
+  ...relationRoutes,
   ...keyRoutes,
   ...walletRoutes,
   ...authzRoutes,

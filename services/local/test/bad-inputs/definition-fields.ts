@@ -71,7 +71,7 @@ export function definitionFields(): BadInput[] {
         index_type: [undefined, 'b-tree', '', 1, null],
         fields: [[], 'f', [1], ['g']],
         unique_constraint: ['yes', 1],
-        options: ['x', { unique: 1 }, { other: true }],
+        options: ['x', { unique: 1 }, { language: 7 }],
         store_values: [1],
         extra: [1],
       },

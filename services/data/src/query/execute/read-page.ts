@@ -1,3 +1,4 @@
+import { FIELD_NOT_INDEXED } from '../language/query-error';
 import { ServiceError } from '@granary/shared/errors';
 import { project, type Projection } from '@granary/shared/json/project';
 import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
@@ -19,8 +20,6 @@ import { JoinedRecords, recordShape } from './joined-records';
 import { PageBuffer } from './page-buffer';
 import { resultBytesMax, resultTooLarge } from './result-limit';
 import type { Relation } from '../plan/relation';
-
-export const FIELD_NOT_INDEXED = 'FIELD_NOT_INDEXED';
 
 /** What stands around the records of an answer takes hardly more, but for a cursor. */
 const answerBytes = 512;

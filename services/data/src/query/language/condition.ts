@@ -21,6 +21,7 @@ export type FieldCondition =
   | { kind: 'range'; path: Path; comparison: Comparison; bound: Scalar }
   | { kind: 'contains'; path: Path; value: JsonValue }
   | { kind: 'text'; path: Path; match: TextMatch; value: string }
+  | { kind: 'search'; path: Path; search: string }
   | { kind: 'regexp'; path: Path; regexp: Regexp }
   /** An address that lies in one of the networks, or in none of them. */
   | { kind: 'network'; path: Path; networks: readonly string[]; isWithin: boolean }

@@ -1,4 +1,3 @@
-import { notImplemented } from '@granary/shared/errors';
 import { datasetOperators } from './dataset-operators';
 import { encodedOperators } from './encoded-operators';
 import { networkOperators } from './network-operators';
@@ -6,6 +5,7 @@ import type { Operator } from './operator';
 import { invalidQuery } from './query-error';
 import { rangeOperators } from './range-operators';
 import { regexpOperators } from './regexp-operators';
+import { searchOperators } from './search-operators';
 import { textOperators } from './text-operators';
 import { valueOperators } from './value-operators';
 
@@ -17,10 +17,8 @@ const families: ReadonlyArray<readonly Operator[]> = [
   encodedOperators,
   networkOperators,
   datasetOperators,
+  searchOperators,
 ];
-
-/** Operators that are documented and not there yet. */
-const later = new Set(['$search']);
 
 /** The name of each operator. */
 export const operatorNames: readonly string[] = families.flat().map(({ spellings }) => spellings[0]!);
@@ -34,12 +32,11 @@ const bySpelling = new Map(
   families.flat().flatMap((operator) => withSuffixes(operator.spellings).map((name) => [name, operator] as const)),
 );
 
-export const isOperatorName = (name: string): boolean => bySpelling.has(name) || later.has(name);
+export const isOperatorName = (name: string): boolean => bySpelling.has(name);
 
-/** Throws INVALID_QUERY for a name that is no operator's, NOT_IMPLEMENTED for one that is still to come. */
+/** Throws INVALID_QUERY for a name that is no operator's. */
 export function operatorOf(name: string, at: string): Operator {
   const operator = bySpelling.get(name);
   if (operator !== undefined) return operator;
-  if (later.has(name)) throw notImplemented(`the operator ${name}`);
   throw invalidQuery(at, 'is not a known operator');
 }

@@ -1,6 +1,7 @@
 import { invalid, type ServiceError } from '@granary/shared/errors';
 import { LIMIT_EXCEEDED } from '../../catalog/definition-limit';
 
+export const FIELD_NOT_INDEXED = 'FIELD_NOT_INDEXED';
 export const INVALID_QUERY = 'INVALID_QUERY';
 
 /** `at` is the place in the query, as the caller sees it. */

@@ -2,8 +2,15 @@ import { empty, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import type { CollectionRef } from '../../catalog/collection';
 import type { FieldTypes } from '../../catalog/schema';
 import type { Path } from '../language/condition';
-import { documentsTable, historyTable, keyColumn, viewTable } from '../../catalog/table-names';
-import { indexedType, schemaType, type IndexDefinition } from '../../catalog/index-definition';
+import { searchConfiguration } from '../../catalog/search-language';
+import { documentsTable, historyTable, keyColumn, searchColumn, viewTable } from '../../catalog/table-names';
+import {
+  indexedType,
+  isSearchIndex,
+  schemaType,
+  searchIndexes,
+  type IndexDefinition,
+} from '../../catalog/index-definition';
 import type { FieldType } from '../../values/field-type';
 
 /** An index that reads may use: the key columns of its fields, in its order. */
@@ -11,6 +18,12 @@ export interface ServingIndex {
   name: string;
   fields: readonly string[];
   columns: readonly Sql[];
+}
+
+/** A full-text index: its text search configuration, and the column with the words where the rows have it. */
+export interface SearchIndex {
+  configuration: Sql;
+  column: Sql | undefined;
 }
 
 /** The names that a statement has for a row of a relation: t, d and s, with a number after them in all but the first. */
@@ -60,6 +73,8 @@ export interface Relation {
   keys: ReadonlyMap<string, Sql>;
   /** The indexes that are ready, single and composite. */
   indexes: readonly ServingIndex[];
+  /** The full-text index of each field path that has one. */
+  searches: ReadonlyMap<string, SearchIndex>;
   /** Field paths whose RFC 3339 texts compare as instants. */
   dates: ReadonlySet<string>;
   /** How many rows count. */
@@ -109,7 +124,10 @@ function makeSource(
   }
   // The keys of a date are instants, so an index with other keys of the same field is of no use, or the reverse.
   const serves = (index: IndexDefinition) =>
-    !includeHistory && index.status === 'ready' && index.keys.every((key) => key.isDate === dates.has(key.name));
+    !includeHistory &&
+    index.status === 'ready' &&
+    !isSearchIndex(index) &&
+    index.keys.every((key) => key.isDate === dates.has(key.name));
   const ready = handle.indexes.filter(serves);
   const indexes = ready.map(({ name, fields, keys: keyed }) => ({
     name,
@@ -120,6 +138,12 @@ function makeSource(
   for (const { fields, columns } of indexes) {
     // Ids are compared with their own column.
     fields.forEach((field, at) => field !== 'id' && keys.set(field, columns[at]!));
+  }
+  const searches = new Map<string, SearchIndex>();
+  for (const index of searchIndexes(handle.indexes)) {
+    const hasColumn = !includeHistory && index.status === 'ready';
+    const column = hasColumn ? sql`${row}.${searchColumn(index)}` : undefined;
+    searches.set(index.fieldName, { configuration: searchConfiguration(index.language!), column });
   }
   const table = includeHistory
     ? sql`(select id, body, version, deleted, ordinal, place from ${documentsTable(handle)}
@@ -139,6 +163,7 @@ function makeSource(
     tieColumn: includeHistory ? sql`${row}.version` : undefined,
     keys,
     indexes,
+    searches,
     dates,
     // Which of the older versions were deletions is counted nowhere; nobody asks for history without deletions.
     rowCount: includeHistory ? handle.rowCount + handle.versionCount : latest,
@@ -162,6 +187,7 @@ export function viewRelation(view: { appNumber: bigint; tableNumber: bigint | nu
     tieColumn: undefined,
     keys: new Map(),
     indexes: [],
+    searches: new Map(),
     dates: new Set(),
     rowCount: view.rowCount,
     sizeBytes: undefined,

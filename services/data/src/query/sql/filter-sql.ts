@@ -10,6 +10,7 @@ import { rangeSql } from './range-sql';
 import { regexpSql } from './regexp-sql';
 import { referenceSql } from './reference-sql';
 import { always, never, RowFields } from './row-fields';
+import { searchSql } from './search-sql';
 import { containsSql, textSql } from './text-sql';
 
 /** Compiles conditions on the rows of one relation, which in a join may refer to those of another. */
@@ -80,5 +81,7 @@ function fieldSql(fields: RowFields, condition: Exclude<FieldCondition, { kind: 
       return countrySql(fields, condition);
     case 'dataset':
       return datasetSql(fields, condition);
+    case 'search':
+      return searchSql(fields, condition);
   }
 }
