@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { jsonBytes } from '../http/answer';
 import { bodyLimits, route } from '../pipeline/route';
-import { exampleTime, timeSchema } from '../validation/schemas';
+import { exampleTime, objectSchema, timeSchema } from '../validation/schemas';
 import { listSchema } from './documents';
 
 const read = { kind: 'app', permission: 'Read' } as const;
@@ -47,7 +47,7 @@ const accessSchema = z
       .describe('What decides the order'),
     is_after_cursor: z.boolean().describe('Whether the page begins at a cursor'),
     filter: z.string().describe('The filter without its values'),
-    joins: z.array(z.string()).describe('The joins of the query'),
+    joins: z.array(objectSchema).describe('How each join of the query is read, those within it in its `joins`'),
     alternative: z
       .object({
         method: z.enum(methods).describe('What is done instead'),
