@@ -18,8 +18,10 @@ interface Explained {
 
 interface Optimized {
   document_count: number;
-  missing_indexes: Array<{ fields: string[]; index_type: string; queries: number }>;
-  unused_indexes: Array<{ name: string }>;
+  missing_indexes: string[];
+  unused_indexes: string[];
+  recommendations: string[];
+  suggested_indexes: Array<{ fields: string[]; index_type: string; queries: number }>;
   indexes: Array<{ name: string; scans: number; last_used_at: string | null }>;
   slow_queries: Array<{
     filter: string;
@@ -210,8 +212,12 @@ describe.each(transports)('explain and optimize (%s)', (transport) => {
       return optimized;
     });
     expect(found.document_count).toBe(4_000);
-    expect(found.missing_indexes).toMatchObject([{ fields: ['state', 'price'], index_type: 'composite' }]);
-    expect(found.unused_indexes).toMatchObject([{ name: 'by_title' }]);
+    expect(found.suggested_indexes).toMatchObject([{ fields: ['state', 'price'], index_type: 'composite' }]);
+    expect([found.missing_indexes, found.unused_indexes]).toEqual([['state,price'], ['by_title']]);
+    expect(found.recommendations).toEqual([
+      expect.stringMatching(/^Create a composite index over state, price: /),
+      expect.stringMatching(/^Delete the index by_title /),
+    ]);
     expect(found.slow_queries).toMatchObject([
       { filter: 'state is', sort: '-price', missing_index: ['state', 'price'] },
     ]);

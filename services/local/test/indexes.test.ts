@@ -163,9 +163,12 @@ describe.each(transports)('indexes (%s)', (transport) => {
       name: 'by_year',
       status: 'ready',
       error: null,
+      building: false,
+      created_at: expect.any(String) as string,
     });
     expect((await get('/collections/films/indexes/by_year/statistics')).body).toEqual({
       name: 'by_year',
+      size: count,
       size_bytes: count,
       entry_count: count,
     });

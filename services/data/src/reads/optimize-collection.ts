@@ -33,16 +33,16 @@ export async function optimizeCollection(
   const uses = await indexUses(db.pool, collection);
   const unused = uses.filter(({ name: used, scans }) => scans <= unusedScansMax && !isUnique(collection, used));
   const count = collection.rowCount;
+  const suggested = count < documentsMin ? [] : suggestedIndexes(collection, shapes);
   return Buffer.from(
     JSON.stringify({
       collection: name,
       document_count: Number(count),
-      missing_indexes: count < documentsMin ? [] : missingIndexes(collection, shapes),
-      unused_indexes: unused.map(({ name: index, scans, size_bytes: size }) => ({
-        name: index,
-        scans: Number(scans),
-        size_bytes: Number(size),
-      })),
+      // These three and slow_queries are what published clients read.
+      missing_indexes: suggested.map(({ fields }) => fields.join(',')),
+      unused_indexes: unused.map(({ name: index }) => index),
+      recommendations: [...suggested.map(creationText), ...unused.map(deletionText)],
+      suggested_indexes: suggested,
       indexes: uses.map(({ name: index, scans, last_at: lastAt, size_bytes: size }) => ({
         name: index,
         scans: Number(scans),
@@ -72,8 +72,21 @@ const shapeJson = ({ filter, sort, count, totalMs, maxMs, lastAt, advisedFields 
 
 const rounded = (ms: number): number => Math.round(ms * 100) / 100;
 
+interface SuggestedIndex {
+  fields: readonly string[];
+  index_type: 'btree' | 'composite';
+  queries: number;
+  total_ms: number;
+}
+
+const creationText = ({ fields, index_type: type, queries, total_ms: ms }: SuggestedIndex): string =>
+  `Create a ${type} index over ${fields.join(', ')}: it would have served ${queries} queries that took ${ms} ms`;
+
+const deletionText = ({ name, scans, size_bytes: size }: IndexUseRow): string =>
+  `Delete the index ${name} if nothing needs it: it was read ${scans} times and takes ${size} bytes`;
+
 /** One for each list of fields that queries miss and no index has by now, the one that would save most first. */
-function missingIndexes(collection: CollectionRef, shapes: readonly QueryShape[]) {
+function suggestedIndexes(collection: CollectionRef, shapes: readonly QueryShape[]): SuggestedIndex[] {
   const missing = new Map<string, { fields: readonly string[]; queries: number; total_ms: number }>();
   const known = new Set(collection.indexes.map(({ fields }) => JSON.stringify(fields)));
   for (const { advisedFields: fields, count, totalMs } of shapes) {

@@ -99,7 +99,12 @@ const slowQuerySchema = z.object({
 const optimizedSchema = z.object({
   collection: z.string().describe('Its name'),
   document_count: z.int().describe('Documents in it, soft-deleted ones too'),
-  missing_indexes: z
+  missing_indexes: z.array(z.string()).describe('The fields of each of `suggested_indexes`, with commas between them'),
+  unused_indexes: z
+    .array(z.string())
+    .describe('Indexes read ten times at most. Unique ones are left out, because writes use them'),
+  recommendations: z.array(z.string()).describe('What to create and delete, as text for people'),
+  suggested_indexes: z
     .array(
       z.object({
         fields: z.array(z.string()).describe('The fields, in their order'),
@@ -109,15 +114,6 @@ const optimizedSchema = z.object({
       }),
     )
     .describe('Indexes that slow queries would have used; none for collections of fewer than 1,000 documents'),
-  unused_indexes: z
-    .array(
-      z.object({
-        name: z.string().describe('Its name'),
-        scans: z.int().describe('How often it was read'),
-        size_bytes: z.int().describe('Its size'),
-      }),
-    )
-    .describe('Indexes read ten times at most. Unique ones are left out, because writes use them'),
   indexes: z
     .array(
       z.object({
@@ -227,8 +223,12 @@ export const queryPlanRoutes = [
         example: {
           collection: 'notes',
           document_count: 12_000,
-          missing_indexes: [{ fields: ['author', 'stars'], index_type: 'composite', queries: 31, total_ms: 846.2 }],
-          unused_indexes: [{ name: 'by_text', scans: 0, size_bytes: 1_204_224 }],
+          missing_indexes: ['author,stars'],
+          unused_indexes: ['by_text'],
+          recommendations: [
+            'Delete the index by_text if nothing needs it: it was read 0 times and takes 1204224 bytes',
+          ],
+          suggested_indexes: [{ fields: ['author', 'stars'], index_type: 'composite', queries: 31, total_ms: 846.2 }],
           indexes: [{ name: 'by_text', scans: 0, last_used_at: null, size_bytes: 1_204_224 }],
           index_scans_since: null,
           slow_queries: [

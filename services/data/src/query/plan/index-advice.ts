@@ -42,6 +42,8 @@ export function adviseIndex({ relation, access, filter }: PagePlan): IndexAdvice
   const [equal, ranges] = [new Set<string>(), new Set<string>()];
   let isNarrowed = method !== 'sort';
   for (const condition of conjuncts(filter)) {
+    // Without its full-text index it would have been refused.
+    if (condition.kind === 'search') isNarrowed = true;
     const kind = keyedAs(condition);
     if (kind === undefined || !('path' in condition)) continue;
     if (isIdPath(relation, condition.path)) isNarrowed = true;
