@@ -81,7 +81,7 @@ function assembleData(
   const handlers = dataHandlers({
     pool,
     fast,
-    lane: multiplexer,
+    multiplexer,
     schedulers: readSchedulers(config.PIPELINED_POOL_SIZE, config.DATABASE_POOL_SIZE),
     slowQueries: new SlowQueries(),
     readers: readerCache(fast),

@@ -16,23 +16,28 @@ import { findApp } from '../src/catalog/app';
 import { seededRandom } from './support/random';
 
 let fixture: Fixture;
-const over = (lane: IndexReads): ReadDatabases => ({
+const over = (reads: IndexReads): ReadDatabases => ({
   pool: fixture.pool,
-  lane,
-  longPages: lane,
+  shortPages: reads,
+  longPages: reads,
   resolve: (find) => find,
 });
-let lane: Multiplexer;
+let multiplexer: Multiplexer;
 let answeredByIndex = 0;
 /** The two ways that a read can go: by an index where one answers, and by any statement. */
 let byIndex: ReadDatabases;
 let byPool: ReadDatabases;
 beforeAll(async () => {
   fixture = await startFixture();
-  lane = new Multiplexer({ url: fixture.url, size: 1, applicationName: 'test', log: createLogger('data', 'silent') });
+  multiplexer = new Multiplexer({
+    url: fixture.url,
+    size: 1,
+    applicationName: 'test',
+    log: createLogger('data', 'silent'),
+  });
   byIndex = over({
     read: async (text, values, reader) => {
-      const page = await lane.read(text, values, reader);
+      const page = await multiplexer.read(text, values, reader);
       if (page !== undefined) answeredByIndex += 1;
       return page;
     },
@@ -40,7 +45,7 @@ beforeAll(async () => {
   byPool = over({ read: () => Promise.resolve(undefined as never) });
 });
 afterAll(async () => {
-  await lane.end();
+  await multiplexer.end();
   await fixture.stop();
 });
 

@@ -69,7 +69,7 @@ describe('metrics', () => {
         ?.slice(series.length + 1) ?? NaN,
     );
 
-  /** A scrape after events have been applied and a read has gone over the lane. */
+  /** A scrape after events have been applied and a read has gone through the multiplexer. */
   const fullScrape = () =>
     eventually(async () => {
       const text = await scrape();

@@ -9,8 +9,8 @@ import { UNIQUE_VIOLATION, uniqueIndexes } from '../catalog/index-definition';
 export function uniqueViolation(error: unknown, rows: RowsByCollection): UniqueViolationError | undefined {
   const number = uniqueIndexNumber(violatedConstraint(error));
   if (number === undefined) return undefined;
-  for (const [handle, documents] of rows) {
-    const uniques = uniqueIndexes(handle.indexes);
+  for (const [collection, documents] of rows) {
+    const uniques = uniqueIndexes(collection.indexes);
     const at = uniques.findIndex((index) => index.number === number);
     if (at < 0) continue;
     // `Key (column)=(value) already exists.`, in the language of the server.
@@ -18,7 +18,7 @@ export function uniqueViolation(error: unknown, rows: RowsByCollection): UniqueV
     const same = documents.filter(({ document }) => document.uniques?.[at] === value);
     // Of two documents of one call with the value, the second is one too many in any case.
     const place = (same[1] ?? same[0])?.place ?? 0;
-    return new UniqueViolationError(handle.name, uniques[at]!.fields, place, error);
+    return new UniqueViolationError(collection.name, uniques[at]!.fields, place, error);
   }
   return undefined;
 }

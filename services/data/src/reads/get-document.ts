@@ -24,15 +24,15 @@ export function getDocument(
   return withFreshSource(async (isRepeated) => {
     const collection = await lookUpCollection(db, appId, name, isRepeated);
     if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
-    const { lane } = new AppDatabases(db, { appId, mayReadPrivate: true }, call.signal);
+    const { shortPages } = new AppDatabases(db, { appId, mayReadPrivate: true }, call.signal);
     const { unconditional, conditional } = statementsOf(collection);
     const found = ifNoneMatch
-      ? await lane.read(
+      ? await shortPages.read(
           conditional,
           [id, String(ifNoneMatch.any), `{${ifNoneMatch.numbers.join(',')}}`],
           new DocumentReader(),
         )
-      : await lane.read(unconditional, [id], new DocumentReader());
+      : await shortPages.read(unconditional, [id], new DocumentReader());
     if (!found) throw noSuchDocument(id);
     return found;
   });

@@ -67,7 +67,7 @@ export async function readDocuments(
   try {
     const { records, hasMore, last } = options.joined
       ? await readJoined(db.pool, plan, options.joined.select)
-      : ((await readByIndex(limit <= shortPageMax ? db.lane : db.longPages, plan, projection)) ??
+      : ((await readByIndex(limit <= shortPageMax ? db.shortPages : db.longPages, plan, projection)) ??
         (await readByPool(db.pool, generalPlan(plan), projection)));
     const total = await totalOf(db.pool, source, { ...options, find: resolved }, records.count, hasMore);
     const next = hasMore ? encodeCursor(scope, positionOf(scope, last!)) : undefined;
@@ -81,11 +81,11 @@ export async function readDocuments(
 }
 
 /** The page where one index gives it alone; undefined where none does, and where the rows turn out not to be the page. */
-async function readByIndex(lane: IndexReads, plan: PagePlan, projection: Projection): Promise<Page | undefined> {
+async function readByIndex(reads: IndexReads, plan: PagePlan, projection: Projection): Promise<Page | undefined> {
   const read = indexRead(plan);
   if (!read) return undefined;
   try {
-    return await lane.read(read.text, read.values, new IndexPageReader(plan.access.shape, plan.limit, projection));
+    return await reads.read(read.text, read.values, new IndexPageReader(plan.access.shape, plan.limit, projection));
   } catch (error) {
     // query_canceled: among what is short this was not, perhaps for all the deleted rows that it had to pass over.
     if (sqlState(error) === '57014') return undefined;
@@ -195,7 +195,7 @@ export async function withFreshSource<T>(read: (isRepeated: boolean) => Promise<
     } catch (error) {
       // undefined_column, undefined_table, invalid_schema_name
       const isGone = ['42703', '42P01', '3F000'].includes(sqlState(error) ?? '');
-      // The index may have been made since the handle was looked up.
+      // The index may have been made since the collection was looked up.
       const isMissing = error instanceof ServiceError && error.reason === FIELD_NOT_INDEXED && reads === 1;
       if ((!isGone && !isMissing) || reads >= readsMax) throw error;
     }

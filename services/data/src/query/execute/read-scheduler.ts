@@ -16,7 +16,7 @@ export type IndexReads = Pick<Multiplexer, 'read'>;
 /** What a read goes over. */
 export interface ReadDatabases {
   /** Short pages that one index gives alone. */
-  lane: IndexReads;
+  shortPages: IndexReads;
   /** Long ones. */
   longPages: IndexReads;
   /** Anything else. */
@@ -30,9 +30,9 @@ export interface ReadDatabases {
 /** What the reads of all apps share. */
 export interface SharedDatabases {
   pool: Pool;
-  /** For what must not wait: look-ups of keys and handles, and requests to cancel a statement. */
+  /** For what must not wait: look-ups of keys and collections, and requests to cancel a statement. */
   fast: Pool;
-  lane: Multiplexer;
+  multiplexer: Multiplexer;
   schedulers: ReadSchedulers;
   slowQueries: SlowQueries;
 }
@@ -111,16 +111,18 @@ export class AppDatabases implements ReadDatabases {
     return resolveReferences(this.shared.fast, this.reader.appId, find);
   }
 
-  get lane(): IndexReads {
-    return this.shared.lane;
+  get shortPages(): IndexReads {
+    return this.shared.multiplexer;
   }
 
   get longPages(): IndexReads {
-    const { lane, schedulers } = this.shared;
+    const { multiplexer, schedulers } = this.shared;
     const { signal } = this;
     return {
       read: (text, values, reader) =>
-        schedulers.longPages.run(this.reader.appId, () => lane.read(text, values, reader, longPageWeight), { signal }),
+        schedulers.longPages.run(this.reader.appId, () => multiplexer.read(text, values, reader, longPageWeight), {
+          signal,
+        }),
     };
   }
 

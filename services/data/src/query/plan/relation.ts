@@ -99,27 +99,27 @@ export const isIdPath = ({ hasIdColumn }: Relation, path: Path): boolean =>
 const sources = new WeakMap<CollectionRef, Map<number, Relation>>();
 
 /**
- * The documents of a collection, under the alias of that number. The same object for the same handle, so that what is made
+ * The documents of a collection, under the alias of that number. The same object for the same ref, so that what is made
  * of it can be kept by it.
  */
-export function documentsRelation(handle: CollectionRef, options: DocumentsOptions, aliasNumber = 0): Relation {
-  let known = sources.get(handle);
-  if (!known) sources.set(handle, (known = new Map<number, Relation>()));
+export function documentsRelation(ref: CollectionRef, options: DocumentsOptions, aliasNumber = 0): Relation {
+  let known = sources.get(ref);
+  if (!known) sources.set(ref, (known = new Map<number, Relation>()));
   const which = aliasNumber * 4 + (options.includeHistory ? 2 : 0) + (options.includeDeleted ? 1 : 0);
   let source = known.get(which);
-  if (!source) known.set(which, (source = makeSource(handle, options, rowAlias(aliasNumber))));
+  if (!source) known.set(which, (source = makeSource(ref, options, rowAlias(aliasNumber))));
   return source;
 }
 
 function makeSource(
-  handle: CollectionRef,
+  ref: CollectionRef,
   { includeHistory, includeDeleted }: DocumentsOptions,
   alias: RowAlias,
 ): Relation {
   const { row } = alias;
   const dates = new Set<string>();
-  for (const [path, rule] of handle.schema?.fields ?? []) if (rule.type === 'date') dates.add(path);
-  for (const index of handle.indexes) {
+  for (const [path, rule] of ref.schema?.fields ?? []) if (rule.type === 'date') dates.add(path);
+  for (const index of ref.indexes) {
     if (index.status !== 'failed') for (const { isDate, name } of index.keys) if (isDate) dates.add(name);
   }
   // The keys of a date are instants, so an index with other keys of the same field is of no use, or the reverse.
@@ -128,7 +128,7 @@ function makeSource(
     index.status === 'ready' &&
     !isSearchIndex(index) &&
     index.keys.every((key) => key.isDate === dates.has(key.name));
-  const ready = handle.indexes.filter(serves);
+  const ready = ref.indexes.filter(serves);
   const indexes = ready.map(({ name, fields, keys: keyed }) => ({
     name,
     fields,
@@ -140,18 +140,18 @@ function makeSource(
     fields.forEach((field, at) => field !== 'id' && keys.set(field, columns[at]!));
   }
   const searches = new Map<string, SearchIndex>();
-  for (const index of searchIndexes(handle.indexes)) {
+  for (const index of searchIndexes(ref.indexes)) {
     const hasColumn = !includeHistory && index.status === 'ready';
     const column = hasColumn ? sql`${row}.${searchColumn(index)}` : undefined;
     searches.set(index.fieldName, { configuration: searchConfiguration(index.language!), column });
   }
   const table = includeHistory
-    ? sql`(select id, body, version, deleted, ordinal, place from ${documentsTable(handle)}
+    ? sql`(select id, body, version, deleted, ordinal, place from ${documentsTable(ref)}
            union all
-           select id, body, version, deleted, ordinal, place from ${historyTable(handle)}) ${row}`
-    : sql`${documentsTable(handle)} ${row}`;
-  const collection = collectionIdentity(handle);
-  const latest = includeDeleted ? handle.rowCount : handle.rowCount - handle.deletedCount;
+           select id, body, version, deleted, ordinal, place from ${historyTable(ref)}) ${row}`
+    : sql`${documentsTable(ref)} ${row}`;
+  const collection = collectionIdentity(ref);
+  const latest = includeDeleted ? ref.rowCount : ref.rowCount - ref.deletedCount;
   return {
     identity: `${collection}${includeHistory ? '.history' : ''}${includeDeleted ? '' : '.present'}`,
     kind: includeHistory ? 'history' : 'documents',
@@ -166,8 +166,8 @@ function makeSource(
     searches,
     dates,
     // Which of the older versions were deletions is counted nowhere; nobody asks for history without deletions.
-    rowCount: includeHistory ? handle.rowCount + handle.versionCount : latest,
-    sizeBytes: handle.sizeBytes,
+    rowCount: includeHistory ? ref.rowCount + ref.versionCount : latest,
+    sizeBytes: ref.sizeBytes,
   };
 }
 
