@@ -50,8 +50,10 @@ async function survive(fault: keyof typeof faults, broker: TestBroker) {
 
     await faults[fault].begin(broker);
     const isOver = delay(awayMs);
+    // The metric counts no further than 10,000, which may be reached before health shows what waits.
+    let pendingEarly = 0;
+    await until(async () => (pendingEarly = await pendingEvents(fault)) > 0);
     await until(async () => (await relaying!.check()).message?.startsWith('events wait') === true);
-    const pendingEarly = await pendingEvents(fault);
     await isOver;
     const during = writers.tookMs.splice(0);
     const pendingLate = await pendingEvents(fault);
