@@ -44,7 +44,7 @@ export interface Schema {
   fields: ReadonlyMap<string, FieldRule>;
 }
 
-/** What of a schema tells the types of fields. */
+/** What of a schema decides the types of fields. */
 export interface FieldTypes {
   fields: ReadonlyMap<string, Pick<FieldRule, 'type'>>;
 }

@@ -110,8 +110,9 @@ function* bodySteps(body: Buffer, rules: DocumentRules, options: { single?: true
   throw invalid('The request is not valid', problems);
 }
 
-function openObject(body: Buffer): JsonReader {
-  const reader = new JsonReader(body, { maxDepth: bodyDepth });
+/** A reader in the object that a body must be. Throws VALIDATION_FAILED, MALFORMED_JSON. */
+export function openObject(body: Buffer, maxDepth = bodyDepth): JsonReader {
+  const reader = new JsonReader(body, { maxDepth });
   if (reader.peekType() !== 'object') throw invalid('The body must be a JSON object', { body: ['must be an object'] });
   reader.enterObject();
   return reader;
@@ -172,19 +173,6 @@ function* documentSteps(reader: JsonReader, rules: DocumentRules): Task<Prepared
   }
   shared.violations.throwAny();
   return prepared;
-}
-
-/** Prepares a document that this service made itself (an upload's metadata). Throws SCHEMA_VIOLATION. */
-export function prepareOwnDocument(bytes: Buffer, rules: DocumentRules): PreparedDocument {
-  return refusing(() => {
-    const reader = new JsonReader(bytes, { maxDepth: bodyDepth });
-    const shared = preparing(bytes, rules);
-    const document = readDocument(reader, rules.watch);
-    reader.end();
-    const prepared = prepareDocument(bytes, document, shared, 'metadata');
-    shared.violations.throwAny();
-    return prepared;
-  }, 'metadata');
 }
 
 /**

@@ -1,10 +1,11 @@
 import { invalid, type FieldMessages } from '@granary/shared/errors';
 import { newDocumentId } from '@granary/shared/ids';
 import { readDocument, compileWatch } from '@granary/shared/json/document';
-import { JsonReader } from '@granary/shared/json/reader';
+import type { JsonReader } from '@granary/shared/json/reader';
 import { nameRule } from '@granary/shared/names';
 import { isName } from '../catalog/names';
-import { refusing } from '../documents/parser';
+import { documentKey } from '../commit/write';
+import { openObject, refusing } from '../documents/parser';
 import type { Condition } from '../query/language/condition';
 import { parseFind } from '../query/language/filter';
 import { readJsonText } from '../query/language/paging';
@@ -31,9 +32,7 @@ export interface Batch {
  */
 export function parseBatch(body: Buffer): Batch {
   return refusing(() => {
-    const reader = new JsonReader(body, { maxDepth: bodyDepth });
-    if (reader.peekType() !== 'object')
-      throw invalid('The body must be a JSON object', { body: ['must be an object'] });
+    const reader = openObject(body, bodyDepth);
     const batch = readBatch(reader);
     reader.end();
     if (batch.atomic) refuseRepeated(batch.changes);
@@ -41,10 +40,10 @@ export function parseBatch(body: Buffer): Batch {
   });
 }
 
+/** Reads the members of the body, whose object is open. */
 function readBatch(reader: JsonReader): Batch {
   let changes: DocumentChange[] | undefined;
   let atomic = false;
-  reader.enterObject();
   while (reader.nextMember()) {
     const key = reader.key();
     if (key === 'operations') changes = readOperations(reader);
@@ -137,7 +136,7 @@ const isKind = (operation: string | undefined): operation is keyof typeof kinds 
 function refuseRepeated(changes: readonly DocumentChange[]): void {
   const seen = new Set<string>();
   for (const { collection, id, path } of changes) {
-    const key = `${collection}/${id}`;
+    const key = documentKey(collection, id);
     if (seen.has(key))
       throw wrong(`${path}.id`, 'is that of an earlier operation: an atomic batch changes each document once');
     seen.add(key);

@@ -15,7 +15,7 @@ import {
   type Write,
   type WriteLink,
 } from '../commit/write';
-import { prepareOwnDocument, refusing } from '../documents/parser';
+import { prepareDocumentOf, refusing } from '../documents/parser';
 import { rulesOf } from '../documents/rules';
 import { toEntry } from './prepare-body';
 import { appOf, createdCollection } from './write-request';
@@ -85,7 +85,7 @@ class UploadWrite implements Write {
     const bytes = { id: blobId, sha256: Buffer.from(sha256, 'hex') };
     const upload = nextLink(head, linkContent(collection, [bytes]));
     const text = metadataText(this.request, upload.hash.toString('hex'), upload.height, this.custom);
-    const document = prepareOwnDocument(Buffer.from(text), rulesOf(collections.get(collection)));
+    const document = prepareDocumentOf(blobId, Buffer.from(text), rulesOf(collections.get(collection)), 'metadata');
     const metadata = nextLink(upload, linkContent(collection, [toEntry(document)]));
     return [
       { collection, link: upload, documents: [] },

@@ -99,7 +99,7 @@ function textsOf(plan: JoinPlan, from: Sql, inner: readonly JoinedPart[], up: Sq
       from (select ${up}${row}.id, ${item} as item from ${from} offset 0) w) w ${groupBy(sql`w.up`)}`;
 }
 
-/** One more than an array may have tells that there are too many. */
+/** One more than an array may have: if it is found, there are too many. */
 const limitOf = ({ join: { many } }: JoinPlan): Sql => trusted(many ? String(joinedRecordsMax + 1) : '1');
 
 const columnsOf = (plan: JoinPlan, rows: ParentRow): Sql => {

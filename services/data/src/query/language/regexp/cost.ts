@@ -31,7 +31,7 @@ export function costOf(tree: Node): Cost {
 interface Measures {
   /** Sets of characters, with those of repetitions as often as they are repeated. */
   positions: number;
-  /** Steps from a position to those that may follow it, once for each group of characters that the sets tell apart. */
+  /** Steps from a position to those that may follow it, once for each group of characters that the sets distinguish. */
   transitions: number;
   /** Anchors and boundaries of words, as often as they are repeated. */
   boundaries: number;
