@@ -30,9 +30,12 @@ export async function storedVersions(
   { links, height }: Committed,
   changes: readonly DocumentChange[],
 ): Promise<StoredVersion[]> {
-  if (links) return changes.map((change) => versionIn(links, change));
   const byCollection = changesByCollection(changes);
   const found = new Map<DocumentChange, StoredVersion>();
+  for (const link of links ?? []) {
+    for (const [at, change] of byCollection.get(link.collection)!.entries()) found.set(change, versionIn(link, at));
+  }
+  if (links) return changes.map((change) => found.get(change)!);
   for (const link of await findLinks(pool, app.number, height, byCollection.size)) {
     const collection = await collections.get(app, link.collection);
     const versions = collection && (await findVersions(pool, collection, link));
@@ -47,10 +50,9 @@ export async function storedVersions(
   return changes.map((change) => found.get(change)!);
 }
 
-function versionIn(links: readonly WriteLink[], { collection, id }: DocumentChange): StoredVersion {
-  const { link, documents, versions } = links.find((each) => each.collection === collection)!;
-  const at = link.ids.indexOf(id);
-  const { text, start, end, deleted } = documents[at]!;
+/** The version at a place of a link. */
+function versionIn({ link, documents, versions }: WriteLink, at: number): StoredVersion {
+  const { id, text, start, end, deleted } = documents[at]!;
   return { id, ...versions![at]!, json: text.subarray(start, end), deleted, height: link.height, hash: link.hash };
 }
 
