@@ -13,6 +13,10 @@ export const dataConfig = commonConfig.extend({
   PRELOAD_CONCURRENCY: whole(1, 100).default(1),
   /** Where this copy keeps the skills documents as files. */
   SKILLS_DIRECTORY: z.string().min(1),
+  /** Time of the statements of one read without a key, together, beside pages that an index gives alone. */
+  PUBLIC_READ_TIMEOUT_MS: whole(10, 60_000).default(2_000),
+  /** Rows that a read without a key may pass where no index narrows them. */
+  PUBLIC_READ_ROWS_MAX: whole(1, 1_000_000_000).default(1_000_000),
   /** How often documents past their retention are purged, and old answers for Idempotency-Keys deleted. */
   MAINTENANCE_EVERY_MS: whole(50, 86_400_000).default(60_000),
   /** Who may read collections and views created without an access policy, for example by a write. */

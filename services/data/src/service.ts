@@ -84,6 +84,7 @@ function assembleData(
     multiplexer,
     schedulers: readSchedulers(config.PIPELINED_POOL_SIZE, config.DATABASE_POOL_SIZE),
     slowQueries: new SlowQueries(),
+    publicLimits: { timeoutMs: config.PUBLIC_READ_TIMEOUT_MS, rowsMax: config.PUBLIC_READ_ROWS_MAX },
     readers: readerCache(fast),
     queries: new QueryLookup(fast),
     replacements: datasetReplacements(),

@@ -199,6 +199,8 @@ export const rows: Record<string, Row> = {
   FAST_POOL_SIZE: { value: '3' },
   PIPELINED_POOL_SIZE: { value: '3' },
   PRELOAD_CONCURRENCY: { value: '2' },
+  PUBLIC_READ_TIMEOUT_MS: { value: '1999' },
+  PUBLIC_READ_ROWS_MAX: { value: '999999' },
   MAINTENANCE_EVERY_MS: { value: '59999' },
   PENDING_GRACE_MS: { value: '299999' },
   SWEEP_AGE_MS: { value: '86399999' },

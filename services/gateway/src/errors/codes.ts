@@ -28,6 +28,12 @@ export const codes = {
       'A public read filters or sorts by a field without an index, and `details` lists the indexed fields; ' +
       'or `$search` is used on a field without a full-text index.',
   },
+  SCAN_LIMIT_EXCEEDED: {
+    status: 400,
+    meaning:
+      'A read without a key would pass too many records that no index narrows, or took too long: the message names the ' +
+      'missing index, or advises `count=none`.',
+  },
   LIMIT_EXCEEDED: { status: 400, meaning: 'A limit on counts or complexity is exceeded; the message names it.' },
   UNAUTHENTICATED: { status: 401, meaning: 'The key or wallet signature is missing, unknown, revoked or expired.' },
   FORBIDDEN: { status: 403, meaning: 'The key belongs to another app, or lacks the permission.' },

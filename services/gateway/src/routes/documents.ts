@@ -88,6 +88,12 @@ export const queryErrors = {
   413: { description: 'The result is too large', codes: ['RESULT_TOO_LARGE'] as readonly Code[] },
 };
 
+/** The same for reads that need no key, which have limits of their own. */
+export const publicQueryErrors = {
+  ...queryErrors,
+  400: { ...queryErrors[400], codes: [...queryErrors[400].codes, 'SCAN_LIMIT_EXCEEDED'] as readonly Code[] },
+};
+
 export const documentRoutes = [
   route({
     method: 'POST',
@@ -191,8 +197,8 @@ export const documentRoutes = [
     },
     responses: {
       200: { description: 'A page of documents', schema: recordsSchema },
-      ...queryErrors,
-      400: { description: 'Malformed or invalid', codes: [...queryErrors[400].codes, 'FIELD_NOT_INDEXED'] },
+      ...publicQueryErrors,
+      400: { description: 'Malformed or invalid', codes: [...publicQueryErrors[400].codes, 'FIELD_NOT_INDEXED'] },
     },
     handle: ({ clients }, request) =>
       read(request, request.path.collection, (message) => clients.data.readCollection(message, request.call)),

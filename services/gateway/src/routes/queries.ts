@@ -22,7 +22,7 @@ import {
   timeSchema,
 } from '../validation/schemas';
 import { memberBytes, textMember } from '../validation/json-members';
-import { queryErrors, read } from './documents';
+import { publicQueryErrors, read } from './documents';
 
 const parameterSchema = z.strictObject({
   name: z.string().min(1).max(200).describe('Name of the URL parameter; not `offset`, `cursor`, `count` or `version`'),
@@ -143,7 +143,7 @@ export const queryRoutes = [
       reserved: recordsQuery.extend({ version: versionParameter.describe('The version; by default the newest') }),
       others: { name: 'parameters', description: 'The parameters of the query, by name', example: { stars: 5 } },
     },
-    responses: { 200: { description: 'A page of records', schema: recordsSchema }, ...queryErrors },
+    responses: { 200: { description: 'A page of records', schema: recordsSchema }, ...publicQueryErrors },
     handle: ({ clients }, request) =>
       read(request, request.path.query_name, (message) => clients.data.runQuery(message, request.call)),
   }),

@@ -24,7 +24,7 @@ import {
   timeSchema,
 } from '../validation/schemas';
 import { memberBytes } from '../validation/json-members';
-import { queryErrors, read } from './documents';
+import { publicQueryErrors, read } from './documents';
 
 const refreshModes = ['live', 'lazy'] as const;
 
@@ -150,7 +150,7 @@ export const viewRoutes = [
       }),
       others: { name: 'variables', description: 'The variables of the view, by name', example: { stars: 5 } },
     },
-    responses: { 200: { description: 'A page of rows', schema: rowsSchema }, ...queryErrors },
+    responses: { 200: { description: 'A page of rows', schema: rowsSchema }, ...publicQueryErrors },
     handle: ({ clients }, request) =>
       read(request, request.path.view_name, (message) => clients.data.readView(message, request.call)),
   }),

@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { QueryConfig, QueryResult } from 'pg';
 import { ServiceError } from '../errors';
 import type { CancelSignal } from '../concurrency/cancellation';
+import { cancelDeadline, startDeadline } from '../concurrency/deadlines';
 import { sqlState } from './errors';
 import type { Connection, Pool } from './pool';
 
@@ -13,24 +14,27 @@ const queryCanceled = '57014';
 const cancelAgainAfterMs = 100;
 
 /**
- * Runs a statement on a connection of `pool`, and has Postgres cancel it when the signal is aborted; the requests to cancel
- * go over `fast`, which must not be busy with such statements itself. Throws CANCELLED for an aborted signal.
+ * Runs a statement on a connection of `pool`, and has Postgres cancel it when the signal is aborted, or after `timeoutMs` if
+ * that is less than the time that the pool gives its statements; the requests to cancel go over `fast`, which must not be
+ * busy with such statements itself. Throws CANCELLED for an aborted signal, the error of Postgres for a timeout.
  */
 export async function queryUntilAborted(
   pool: Pool,
   fast: Pool,
   signal: CancelSignal,
   statement: Statement,
+  timeoutMs?: number,
 ): Promise<QueryResult> {
   if (signal.aborted) throw cancelled();
   const connection = await pool.connect();
   const ended = new AbortController();
   let cancelling: Promise<boolean> | undefined;
   const cancel = () => {
-    cancelling = cancelStatement(fast, connection, ended.signal);
+    cancelling ??= cancelStatement(fast, connection, ended.signal);
   };
   signal.addEventListener('abort', cancel, { once: true });
   let isUsable = true;
+  const deadline = timeoutMs === undefined ? undefined : startDeadline(timeoutMs, cancel);
   try {
     if (signal.aborted) throw cancelled();
     return await connection.query(statement);
@@ -38,6 +42,7 @@ export async function queryUntilAborted(
     throw signal.aborted && sqlState(error) === queryCanceled ? cancelled(error) : error;
   } finally {
     signal.removeEventListener('abort', cancel);
+    if (deadline) cancelDeadline(deadline);
     ended.abort();
     // A request that is still under way could cancel the next statement of this connection.
     if (cancelling) isUsable = await cancelling;

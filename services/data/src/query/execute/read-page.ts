@@ -18,6 +18,7 @@ import { planJoins, type JoinTarget } from '../plan/join-plan';
 import type { JoinedSelect } from '../language/joined-select';
 import { JoinedRecords, recordShape } from './joined-records';
 import { PageBuffer } from './page-buffer';
+import { limitCount, limitPage } from './public-limits';
 import { resultBytesMax, resultTooLarge } from './result-limit';
 import type { Relation } from '../plan/relation';
 
@@ -66,10 +67,10 @@ export async function readDocuments(
   const plan = options.joined ? joinedPlan(page, options.joined.joins) : page;
   try {
     const { records, hasMore, last } = options.joined
-      ? await readJoined(db.pool, plan, options.joined.select)
+      ? await readJoined(db, plan, options.joined.select)
       : ((await readByIndex(limit <= shortPageMax ? db.shortPages : db.longPages, plan, projection)) ??
-        (await readByPool(db.pool, generalPlan(plan), projection)));
-    const total = await totalOf(db.pool, source, { ...options, find: resolved }, records.count, hasMore);
+        (await readByPool(db, generalPlan(plan), projection)));
+    const total = await totalOf(db, plan, options, records.count, hasMore);
     const next = hasMore ? encodeCursor(scope, positionOf(scope, last!)) : undefined;
     // A cursor does not know how many pages are before it.
     const number = after ? null : Math.floor(offset / limit) + 1;
@@ -103,8 +104,8 @@ export const joinedPlan = (plan: PagePlan, joins: readonly JoinTarget[]): PagePl
 });
 
 /** The same by any statement: the rows of the page may not be too large together. */
-async function readByPool(db: Queryable, plan: PagePlan, projection: Projection): Promise<Page> {
-  const found = await pageRows<TextRow>(db, plan);
+async function readByPool(db: ReadDatabases, plan: PagePlan, projection: Projection): Promise<Page> {
+  const found = await limitPage(db.limits, plan, () => pageRows<TextRow>(db.pool, plan));
   const hasMore = found.length === plan.limit;
   if (hasMore) found.pop();
   let size = 0;
@@ -116,8 +117,8 @@ async function readByPool(db: Queryable, plan: PagePlan, projection: Projection)
 }
 
 /** The same with joins, in one statement. */
-async function readJoined(db: Queryable, plan: PagePlan, select: JoinedSelect): Promise<Page> {
-  const found = await pageRows<TextRow & { joined: string }>(db, plan);
+async function readJoined(db: ReadDatabases, plan: PagePlan, select: JoinedSelect): Promise<Page> {
+  const found = await limitPage(db.limits, plan, () => pageRows<TextRow & { joined: string }>(db.pool, plan));
   const hasMore = found.length === plan.limit;
   if (hasMore) found.pop();
   let size = 0;
@@ -160,22 +161,21 @@ function bounded(source: Relation, page: Sql): Sql {
 
 /** How many records match, null where that is not asked for and not known anyway. */
 async function totalOf(
-  db: Queryable,
-  source: Relation,
-  options: ReadOptions,
+  { pool, limits }: ReadDatabases,
+  plan: PagePlan,
+  { offset, cursor, count }: ReadOptions,
   found: number,
   hasMore: boolean,
 ): Promise<bigint | null> {
-  const { find, offset, cursor, count } = options;
   // The page is the last one.
   if (cursor === undefined && !hasMore && (found > 0 || offset === 0)) return BigInt(offset + found);
-  if (isAll(find)) return source.rowCount;
-  return count === 'none' ? null : countDocuments(db, source, options);
+  if (isAll(plan.filter)) return plan.relation.rowCount;
+  return count === 'none' ? null : limitCount(limits, plan, () => countDocuments(pool, plan));
 }
 
-async function countDocuments(db: Queryable, source: Relation, { find }: Pick<ReadOptions, 'find'>): Promise<bigint> {
-  const compiler = new Compiler(source);
-  const where = compiler.where(find);
+async function countDocuments(db: Queryable, { relation, filter }: PagePlan): Promise<bigint> {
+  const compiler = new Compiler(relation);
+  const where = compiler.where(filter);
   const counted = await row<{ total: bigint }>(db, sql`select count(*) as total from ${compiler.records()} ${where}`);
   return counted?.total ?? 0n;
 }

@@ -6,6 +6,7 @@ import { ActiveApps } from '@granary/shared/concurrency/active-apps';
 import { FairScheduler } from '@granary/shared/concurrency/fair-scheduler';
 import { ServiceError } from '@granary/shared/errors';
 import type { PagePlan } from '../plan/page-plan';
+import type { PublicLimits } from './public-limits';
 import type { SlowQueries } from './slow-queries';
 import type { Condition } from '../language/condition';
 import { resolveReferences } from './references';
@@ -23,6 +24,8 @@ export interface ReadDatabases {
   pool: Queryable;
   /** Records what the statements of the pool took for a plan, if there were any. */
   record?(plan: PagePlan): void;
+  /** What its scans may take; undefined for callers with a key, who have the limits of the pool. */
+  limits?: PublicLimits | undefined;
   /** Looks up what filters name beside fields. */
   resolve(find: Condition): Promise<Condition> | Condition;
 }
@@ -35,6 +38,8 @@ export interface SharedDatabases {
   multiplexer: Multiplexer;
   schedulers: ReadSchedulers;
   slowQueries: SlowQueries;
+  /** Of callers without a key. */
+  publicLimits: PublicLimits;
 }
 
 export interface ReadSchedulers {
@@ -111,6 +116,10 @@ export class AppDatabases implements ReadDatabases {
     return resolveReferences(this.shared.fast, this.reader.appId, find);
   }
 
+  get limits(): PublicLimits | undefined {
+    return this.reader.mayReadPrivate ? undefined : this.shared.publicLimits;
+  }
+
   get shortPages(): IndexReads {
     return this.shared.multiplexer;
   }
@@ -128,11 +137,14 @@ export class AppDatabases implements ReadDatabases {
 
   get pool(): Queryable {
     const { pool, fast } = this.shared;
+    const { limits } = this;
     const query = (statement: Statement) =>
       this.scan(async () => {
         const startedAt = performance.now();
+        // The statements of one read share its time.
+        const timeoutMs = limits && Math.max(1, limits.timeoutMs - this.#scannedMs);
         try {
-          return await queryUntilAborted(pool, fast, this.signal, statement);
+          return await queryUntilAborted(pool, fast, this.signal, statement, timeoutMs);
         } finally {
           this.#scannedMs += performance.now() - startedAt;
         }

@@ -1,7 +1,7 @@
 import type { Condition } from '../language/condition';
 import { conjuncts } from './equalities';
 import type { PagePlan } from './page-plan';
-import { isIdPath } from './relation';
+import { isIdPath, type Relation } from './relation';
 
 /** Fields of a composite index, at most. */
 const fieldsMax = 4;
@@ -30,8 +30,27 @@ function keyedAs(condition: Condition): 'equal' | 'range' | undefined {
       return 'range';
     case 'text':
       return condition.match === 'startsWith' ? 'range' : undefined;
+    case 'regexp':
+      return condition.regexp.prefix === '' ? undefined : 'range';
     default:
       return undefined;
+  }
+}
+
+/** Whether an index finds the rows that a condition may hold for. */
+export function isNarrowedBy(relation: Relation, condition: Condition): boolean {
+  switch (condition.kind) {
+    case 'and':
+      return condition.conditions.some((part) => isNarrowedBy(relation, part));
+    case 'or':
+      return condition.conditions.every((part) => isNarrowedBy(relation, part));
+    case 'search':
+      // Without its full-text index it would have been refused.
+      return true;
+    default:
+      if (keyedAs(condition) === undefined || !('path' in condition)) return false;
+      if (isIdPath(relation, condition.path)) return condition.kind !== 'text' && condition.kind !== 'regexp';
+      return relation.indexes.some(({ fields }) => fields[0] === condition.path.join('.'));
   }
 }
 
@@ -39,17 +58,13 @@ export function adviseIndex({ relation, access, filter }: PagePlan): IndexAdvice
   const { order, method } = access;
   const isMixed = order.terms.some(({ descending }) => descending !== order.descending);
   const isSorted = method === 'sort' && order.terms.length > 0;
+  const isNarrowed = method !== 'sort' || isNarrowedBy(relation, filter);
   const [equal, ranges] = [new Set<string>(), new Set<string>()];
-  let isNarrowed = method !== 'sort';
   for (const condition of conjuncts(filter)) {
-    // Without its full-text index it would have been refused.
-    if (condition.kind === 'search') isNarrowed = true;
     const kind = keyedAs(condition);
-    if (kind === undefined || !('path' in condition)) continue;
-    if (isIdPath(relation, condition.path)) isNarrowed = true;
-    else (kind === 'equal' ? equal : ranges).add(condition.path.join('.'));
+    if (kind === undefined || !('path' in condition) || isIdPath(relation, condition.path)) continue;
+    (kind === 'equal' ? equal : ranges).add(condition.path.join('.'));
   }
-  isNarrowed ||= relation.indexes.some(({ fields }) => equal.has(fields[0]!) || ranges.has(fields[0]!));
   const sorted = isMixed ? [] : order.terms.map(({ path }) => path.join('.'));
   const last = sorted.length > 0 ? sorted : [...ranges].slice(0, 1);
   const wanted = [...new Set([...equal, ...last])].slice(0, fieldsMax);

@@ -79,6 +79,8 @@ export interface Relation {
   dates: ReadonlySet<string>;
   /** How many rows count. */
   rowCount: bigint;
+  /** How many rows the table has, those included that do not count: what a scan passes. */
+  tableRowCount: bigint;
   /** Bytes of all its texts, at most; undefined where nobody knows. */
   sizeBytes: bigint | undefined;
 }
@@ -167,6 +169,7 @@ function makeSource(
     dates,
     // Which of the older versions were deletions is counted nowhere; nobody asks for history without deletions.
     rowCount: includeHistory ? ref.rowCount + ref.versionCount : latest,
+    tableRowCount: includeHistory ? ref.rowCount + ref.versionCount : ref.rowCount,
     sizeBytes: ref.sizeBytes,
   };
 }
@@ -190,6 +193,7 @@ export function viewRelation(view: { appNumber: bigint; tableNumber: bigint | nu
     searches: new Map(),
     dates: new Set(),
     rowCount: view.rowCount,
+    tableRowCount: view.rowCount,
     sizeBytes: undefined,
   };
 }
