@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { isConnectionError, isTimeout } from '@granary/shared/postgres/errors';
+import { isConnectionError, isRetryable, isTimeout } from '@granary/shared/postgres/errors';
 import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
@@ -38,13 +38,13 @@ async function accounts(count: number, balanceUtia: bigint): Promise<{ world: st
   return { world, ids };
 }
 
-/** Repeats a transfer with the same id while its outcome is unknown, as a caller must; on a slow machine some time out. */
+/** Repeats a transfer with the same id while it is not applied, as a caller must; on a slow machine some time out, waiting for a lock too. */
 async function untilDefinite(sent: Transfer): Promise<Outcome> {
   for (;;) {
     try {
       return await postTransfer(pool, sent);
     } catch (error) {
-      if (!isTimeout(error)) throw error;
+      if (!isTimeout(error) && !isRetryable(error)) throw error;
     }
   }
 }
