@@ -5,9 +5,12 @@ export class Sql {
     readonly parts: readonly unknown[],
   ) {}
 
-  /** The text with numbered parameters, and their values in order. Nested statements are flattened. */
-  compile(): { text: string; values: unknown[] } {
-    const values: unknown[] = [];
+  /**
+   * The text with numbered parameters, and their values in order. Nested statements are flattened. `first` are the values of
+   * parameters whose numbers the text has already.
+   */
+  compile(first: readonly unknown[] = []): { text: string; values: unknown[] } {
+    const values = [...first];
     const write = (statement: Sql): string => {
       let text = statement.strings[0]!;
       statement.parts.forEach((part, at) => {

@@ -1,6 +1,7 @@
 import { project, type Projection } from '@granary/shared/json/project';
 import type { Row, RowReader } from '@granary/shared/postgres/wire/rows';
 import type { PageRow } from '../plan/cursor';
+import type { JoinedRecords } from './joined-records';
 import { PageBuffer } from './page-buffer';
 import { ResponseSizeEstimate, responseSizeOf } from './response-size';
 
@@ -49,5 +50,40 @@ export class IndexPageReader implements RowReader<Page | undefined> {
     const hasMore = this.#rows > this.#limit;
     this.#size.learn(this.#records.count, this.#records.length, this.#rows >= this.#limit);
     return { records: this.#records, hasMore, last: hasMore ? { body: this.#last ?? this.#records.last } : undefined };
+  }
+}
+
+/** The same for a page with joins, whose rows have the column `joined` too. */
+export class JoinedPageReader implements RowReader<Page | undefined> {
+  readonly #size: ResponseSizeEstimate;
+  readonly #records: PageBuffer;
+  #rows = 0;
+  #isPlaced = true;
+  #last: Buffer | undefined;
+
+  constructor(
+    shape: string,
+    private readonly asked: number,
+    private readonly writer: JoinedRecords,
+  ) {
+    this.#size = responseSizeOf(`${shape}\0joined`);
+    this.#records = new PageBuffer(this.#size.expected(asked - 1));
+  }
+
+  row(row: Row): void {
+    this.#rows += 1;
+    if (row.isNull(0)) this.#isPlaced = false;
+    if (!this.#isPlaced || this.#rows >= this.asked) return;
+    const record = this.writer.write(row.bytes(0), row.bytes(1));
+    if (!record) this.#isPlaced = false;
+    else this.#records.add(record);
+    if (this.#rows === this.asked - 1) this.#last = Buffer.from(row.bytes(0));
+  }
+
+  end(): Page | undefined {
+    if (!this.#isPlaced) return undefined;
+    const hasMore = this.#rows >= this.asked;
+    this.#size.learn(this.#records.count, this.#records.length, this.#rows >= this.asked - 1);
+    return { records: this.#records, hasMore, last: hasMore ? { body: this.#last! } : undefined };
   }
 }

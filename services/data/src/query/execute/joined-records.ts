@@ -3,11 +3,14 @@ import { ByteWriter } from '@granary/shared/byte-writer';
 import { joinedRecordsMax } from '../language/joins';
 import type { JoinedSelect } from '../language/joined-select';
 import type { JoinPlan } from '../plan/join-plan';
+import { tooLargeCount } from '../sql/joined-look-up-sql';
 import { resultTooLarge } from './result-limit';
 
 /** What is made of a record: its selected parts, and the members that its joins add. */
 export interface RecordShape {
   select: JoinedSelect;
+  /** The aliases of its joins as keys, by which a text is searched for fields of these names. */
+  keys: readonly Buffer[];
   members: readonly MemberShape[];
 }
 
@@ -22,6 +25,7 @@ interface MemberShape extends RecordShape {
 
 export const recordShape = (select: JoinedSelect, joins: readonly JoinPlan[]): RecordShape => ({
   select,
+  keys: select.aliases.map((alias) => Buffer.from(JSON.stringify(alias))),
   members: joins.map(({ join, joins: inner }) => ({
     ...recordShape(join.select, inner),
     alias: join.alias,
@@ -39,27 +43,33 @@ const backslash = 0x5c;
 const [openBracket, closeBracket] = [0x5b, 0x5d];
 const nothing = Buffer.from('null');
 
-/** Puts the texts of joined records (see query/sql/join-sql.ts) into those that they belong to. */
+/** Puts the texts of joined records (see query/sql/join-sql.ts and joined-look-up-sql.ts) into those that they belong to. */
 export class JoinedRecords extends ByteWriter {
-  #joined = Buffer.alloc(0);
+  #joined: Buffer = nothing;
   #at = 0;
+  #isComplete = true;
 
   constructor(private readonly shape: RecordShape) {
     super(16 * 1024);
   }
 
-  /** The record with its members, valid until the next call. Throws RESULT_TOO_LARGE for a join with too many records. */
-  write(body: string, joined: string): Buffer {
+  /**
+   * The record with its members, valid until the next call; undefined where a document was too large to be read. Throws
+   * RESULT_TOO_LARGE for a join with too many records.
+   */
+  write(body: Buffer, joined: Buffer): Buffer | undefined {
     this.rewind(0);
-    this.#joined = Buffer.from(joined);
+    this.#joined = joined;
     this.#at = 0;
-    this.#record(Buffer.from(body), this.shape);
-    return this.bytes.subarray(0, this.size);
+    this.#isComplete = true;
+    this.#record(body, this.shape);
+    return this.#isComplete ? this.bytes.subarray(0, this.size) : undefined;
   }
 
-  #record(stored: Buffer, { select, members }: RecordShape): void {
+  #record(stored: Buffer, shape: RecordShape): void {
+    const { select, members } = shape;
     const start = this.size;
-    const own = withoutAliases(project(stored, select.stored), select);
+    const own = withoutAliases(project(stored, select.stored), shape);
     if (members.length === 0) {
       this.raw(own);
     } else {
@@ -82,8 +92,9 @@ export class JoinedRecords extends ByteWriter {
   #member(member: MemberShape): void {
     const count = this.#number();
     if (!member.many) {
-      if (count === 0) this.raw(nothing);
-      else this.#record(this.#text(), member);
+      if (count === 1) return this.#record(this.#text(), member);
+      this.raw(nothing);
+      if (count === tooLargeCount) this.#isComplete = false;
       return;
     }
     if (count > joinedRecordsMax) throw tooMany(member);
@@ -112,10 +123,11 @@ export class JoinedRecords extends ByteWriter {
 }
 
 /** A record without the fields that have the name of a join. Most have none, and need not be parsed. */
-function withoutAliases(record: Buffer, { aliases, withoutAliases: projection }: JoinedSelect): Buffer {
-  const mayHave = aliases.some((alias) => record.includes(JSON.stringify(alias)));
+function withoutAliases(record: Buffer, { keys, select }: RecordShape): Buffer {
+  if (keys.length === 0) return record;
   // A key may be written with escapes.
-  return aliases.length > 0 && (mayHave || record.includes(backslash)) ? project(record, projection) : record;
+  const mayHave = keys.some((key) => record.includes(key)) || record.includes(backslash);
+  return mayHave ? project(record, select.withoutAliases) : record;
 }
 
 const tooMany = ({ alias, at }: MemberShape): ReturnType<typeof resultTooLarge> =>

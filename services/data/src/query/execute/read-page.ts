@@ -6,15 +6,15 @@ import { sqlState } from '@granary/shared/postgres/errors';
 import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { Compiler } from '../sql/filter-sql';
 import { decodeCursor, encodeCursor, positionOf, type PageRow } from '../plan/cursor';
-import type { IndexReads, ReadDatabases } from './read-scheduler';
+import type { ReadDatabases } from './read-scheduler';
 import { isAll } from '../language/condition';
-import { IndexPageReader, type Page } from './index-page';
+import { IndexPageReader, JoinedPageReader, type Page } from './index-page';
 import { indexRead } from '../sql/index-scan-sql';
 import { effectiveSort } from '../plan/order';
 import { alternativePlan, isByIndexAlone, planPage, type PagePlan, type PageRequest } from '../plan/page-plan';
 import { pageStatement } from '../sql/page-sql';
 import { joinedPage } from '../sql/join-sql';
-import { planJoins, type JoinTarget } from '../plan/join-plan';
+import { lookUpCount, planJoins, type JoinTarget } from '../plan/join-plan';
 import type { JoinedSelect } from '../language/joined-select';
 import { JoinedRecords, recordShape } from './joined-records';
 import { PageBuffer } from './page-buffer';
@@ -24,7 +24,9 @@ import type { Relation } from '../plan/relation';
 
 /** What stands around the records of an answer takes hardly more, but for a cursor. */
 const answerBytes = 512;
-/** Records of a page that is read at once, among the others; longer ones take turns. */
+/** Documents of a page with joins by one index, at most: those of a page without joins twice. */
+const indexReadDocumentsMax = 2_002;
+/** Documents of a page that is read at once, among the others; longer ones take turns. */
 const shortPageMax = 200;
 /** A source that is smaller by some writes of the next moment cannot exceed it. */
 const surelySmallBytes = BigInt(resultBytesMax / 2);
@@ -66,10 +68,10 @@ export async function readDocuments(
   const page = planPage(source, { find: resolved, sort, limit: limit + 1, offset, after });
   const plan = options.joined ? joinedPlan(page, options.joined.joins) : page;
   try {
-    const { records, hasMore, last } = options.joined
-      ? await readJoined(db, plan, options.joined.select)
-      : ((await readByIndex(limit <= shortPageMax ? db.shortPages : db.longPages, plan, projection)) ??
-        (await readByPool(db, generalPlan(plan), projection)));
+    const select = options.joined?.select;
+    const { records, hasMore, last } =
+      (await readByIndex(db, plan, projection, select)) ??
+      (select ? await readJoined(db, generalPlan(plan), select) : await readByPool(db, generalPlan(plan), projection));
     const total = await totalOf(db, plan, options, records.count, hasMore);
     const next = hasMore ? encodeCursor(scope, positionOf(scope, last!)) : undefined;
     // A cursor does not know how many pages are before it.
@@ -82,11 +84,22 @@ export async function readDocuments(
 }
 
 /** The page where one index gives it alone; undefined where none does, and where the rows turn out not to be the page. */
-async function readByIndex(reads: IndexReads, plan: PagePlan, projection: Projection): Promise<Page | undefined> {
+async function readByIndex(
+  db: ReadDatabases,
+  plan: PagePlan,
+  projection: Projection,
+  select: JoinedSelect | undefined,
+): Promise<Page | undefined> {
   const read = indexRead(plan);
   if (!read) return undefined;
+  const { access, limit, joins } = plan;
+  const documents = (limit - 1) * documentsOfRow(joins);
+  const reads = documents <= shortPageMax ? db.shortPages : db.longPages;
+  const reader = select
+    ? new JoinedPageReader(access.shape, limit, new JoinedRecords(recordShape(select, joins!)))
+    : new IndexPageReader(access.shape, limit, projection);
   try {
-    return await reads.read(read.text, read.values, new IndexPageReader(plan.access.shape, plan.limit, projection));
+    return await reads.read<Page | undefined>(read.text, read.values, reader);
   } catch (error) {
     // query_canceled: among what is short this was not, perhaps for all the deleted rows that it had to pass over.
     if (sqlState(error) === '57014') return undefined;
@@ -95,13 +108,18 @@ async function readByIndex(reads: IndexReads, plan: PagePlan, projection: Projec
 }
 
 /** The plan for a statement that others are part of or a pool sends. */
-const generalPlan = (plan: PagePlan): PagePlan => (isByIndexAlone(plan.access) ? alternativePlan(plan)! : plan);
+const generalPlan = (plan: PagePlan): PagePlan =>
+  isByIndexAlone(plan.access) ? { ...alternativePlan(plan)!, joins: plan.joins } : plan;
 
-/** The plan of a page with joins, which one index cannot give alone. */
-export const joinedPlan = (plan: PagePlan, joins: readonly JoinTarget[]): PagePlan => ({
-  ...generalPlan(plan),
-  joins: planJoins(joins),
-});
+/** Documents that are read for a row of a page by one index: its own, and those that its joins look up. */
+const documentsOfRow = (joins: readonly JoinTarget[] = []): number => 1 + (lookUpCount(joins) ?? Infinity);
+
+/** The plan of a page with joins. One index gives it where they look up few documents by their ids. */
+export function joinedPlan(plan: PagePlan, targets: readonly JoinTarget[]): PagePlan {
+  const joins = planJoins(targets);
+  const isLookedUp = plan.limit * documentsOfRow(joins) <= indexReadDocumentsMax;
+  return { ...(isLookedUp ? plan : generalPlan(plan)), joins };
+}
 
 /** The same by any statement: the rows of the page may not be too large together. */
 async function readByPool(db: ReadDatabases, plan: PagePlan, projection: Projection): Promise<Page> {
@@ -126,7 +144,8 @@ async function readJoined(db: ReadDatabases, plan: PagePlan, select: JoinedSelec
   assertAnswerSize(size);
   const records = new PageBuffer(size + answerBytes);
   const writer = new JoinedRecords(recordShape(select, plan.joins ?? []));
-  for (const row of found) records.add(writer.write(row.body, row.joined));
+  // No document is too large for this statement.
+  for (const row of found) records.add(writer.write(Buffer.from(row.body), Buffer.from(row.joined))!);
   return { records, hasMore, last: found.at(-1) };
 }
 

@@ -1,6 +1,6 @@
-import type { Condition, ConditionOf } from '../language/condition';
+import type { Condition, ConditionOf, Path } from '../language/condition';
 import type { Join } from '../language/joins';
-import type { Relation } from './relation';
+import { isIdPath, type Relation } from './relation';
 
 /** A join with the collection that it reads. */
 export interface JoinTarget {
@@ -59,6 +59,28 @@ export function describeJoins(plans: readonly JoinPlan[]): JoinDescription[] {
     ...(access.method === 'index' ? { index: access.index } : { scan: true }),
     ...(joins.length > 0 ? { joins: describeJoins(joins) } : {}),
   }));
+}
+
+/**
+ * The field with the id of the one document that a join looks up, where its `find` is that reference alone; undefined for
+ * any other join. Such a join costs the same for every record.
+ */
+export function referenceToId({ join, relation }: JoinTarget): Path | undefined {
+  const [condition, ...others] = conjunctsOf(join.find);
+  if (join.many || others.length > 0 || condition?.kind !== 'reference' || condition.comparison !== 'is')
+    return undefined;
+  return isIdPath(relation, condition.path) ? condition.to : undefined;
+}
+
+/** How many documents joins look up for a record, each by its id; undefined where one of them finds documents otherwise. */
+export function lookUpCount(joins: readonly JoinTarget[]): number | undefined {
+  let count = 0;
+  for (const target of joins) {
+    const inner = referenceToId(target) && lookUpCount(target.joins);
+    if (inner === undefined) return undefined;
+    count += 1 + inner;
+  }
+  return count;
 }
 
 /** The conditions that all records of a join meet. */

@@ -1,14 +1,13 @@
 import { empty, join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
+import type { StatementValue } from '@granary/shared/postgres/wire/values';
 import { keyText } from '../../values/ordered-key';
 import type { AccessPath, IndexUse } from '../plan/access-path';
 import { isByIndexAlone, type PagePlan } from '../plan/page-plan';
 import type { Relation } from '../plan/relation';
 import { indexScan } from './index-order-sql';
 import { isTruncatedKey } from './key-sql';
+import { indexReadBodyMax, lookedUpPage } from './joined-look-up-sql';
 import { directionOf } from './keyset-sql';
-
-/** Bytes of a record, at most; so a page has at most 16 MiB. */
-const bodyBytesMax = 16 * 1024;
 
 /**
  * What the connections of index reads are set to. Their statements are planned once, whatever their values, and always
@@ -24,19 +23,29 @@ export const indexReadSettings: Readonly<Record<string, string>> = {
   enable_incremental_sort: 'off',
 };
 
-/** A statement, with the values of one request. Its rows have the body, null where the index alone does not do. */
+/**
+ * A statement, with the values of one request. Its rows have the body, null where the index alone does not do, and `joined`
+ * where there are joins.
+ */
 export interface IndexRead {
   text: string;
-  values: Array<string | number>;
+  values: StatementValue[];
 }
 
 /** The statement of a plan by which one index gives the page alone; undefined for other plans. */
 export function indexRead(plan: PagePlan): IndexRead | undefined {
-  const { relation, access, fixed, after, places, limit, offset } = plan;
+  const { relation, access, joins } = plan;
   if (!isByIndexAlone(access)) return undefined;
   const text = (access.text ??= statementOf(relation, access).compile().text);
-  if (!after) return { text, values: [...fixed, limit, offset] };
-  return { text, values: [...fixed, ...places.map(({ key: placed }) => keyText(placed)), after.id, limit, offset] };
+  const values = valuesOf(plan);
+  if (!joins) return { text, values };
+  const joined = lookedUpPage(trusted(text), joins).compile(values);
+  return { text: joined.text, values: joined.values as StatementValue[] };
+}
+
+function valuesOf({ fixed, after, places, limit, offset }: PagePlan): Array<string | number> {
+  if (!after) return [...fixed, limit, offset];
+  return [...fixed, ...places.map(({ key: placed }) => keyText(placed)), after.id, limit, offset];
 }
 
 function statementOf(relation: Relation, access: AccessPath): Sql {
@@ -58,7 +67,7 @@ function whereOf(relation: Relation, ...conditions: Sql[]): Sql {
 /** The body where the keys decide its place; null else, and where it is large. */
 function bodyOf(keys: readonly Sql[]): Sql {
   const isWanted = [
-    sql`octet_length(t.body) <= ${trusted(String(bodyBytesMax))}`,
+    sql`octet_length(t.body) <= ${indexReadBodyMax}`,
     ...keys.map((k) => sql`not (${isTruncatedKey(k)})`),
   ];
   return sql`case when ${join(isWanted, ' and ')} then t.body end`;
