@@ -24,6 +24,7 @@ export const dataAccess = {
     'store',
     'getDocument',
     'changeDocument',
+    'eraseDocument',
     'batch',
     'listDocuments',
     'explainQuery',

@@ -16,6 +16,7 @@ import type { ReadAccess } from './catalog/collection';
 import type { Committer } from './commit/committer';
 import { runBatch } from './writes/batch';
 import { changeDocument } from './writes/change-document';
+import { eraseDocument } from './writes/erase-document';
 import { getCommit } from './writes/get-commit';
 import { storeDocuments } from './writes/store';
 import { commitUpload } from './writes/upload';
@@ -125,6 +126,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     commitUpload: (request, call) => commitUpload(committerFor(committer, usage, call), request),
     getDocument: (request, call) => getDocument(context, request, call),
     changeDocument: (request, call) => changeDocument(committerFor(committer, usage, call), pool, request),
+    eraseDocument: (request) => changingCatalog(context, request.appId, eraseDocument(context, request)),
     batch: (request, call) => runBatch(committerFor(committer, usage, call), pool, request),
     getCommit: ({ ticketId }) => getCommit(fast, ticketId),
     listDocuments: async (request, call) => ({ json: await listDocuments(context, request, call) }),

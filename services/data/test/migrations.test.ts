@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { cp, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -33,24 +34,26 @@ describe('migrations of what is there already', () => {
     await migrate(pool, folder);
   };
 
-  test('documents and heads that have heights have the same ordinals, and commits none', async () => {
+  test('documents and heads that have heights have the same ordinals and commits none, and commits get the hashes of texts', async () => {
     await migrateUpTo('0004');
     await pool.query(`
       insert into application (app_id, name, created_at, updated_at) values ('a', 'A', now(), now());
       insert into head (app_number, height, hash) values (1, 2, '');
       create schema a_1;
-      create table a_1.commits (height bigint primary key);
-      insert into a_1.commits values (1), (2);
-      create table a_1.c_7 (id text primary key, height bigint not null, place int not null);
-      insert into a_1.c_7 values ('x', 2, 0);
-      create table a_1.h_7 (id text primary key, height bigint not null, place int not null);
-      insert into a_1.h_7 values ('x', 1, 0);
+      create table a_1.commits (height bigint primary key, ticket_id text, operation text not null, ids text[] not null);
+      insert into a_1.commits values (1, 't1', 'store', '{x}'), (2, 't2', 'store', '{x}'),
+        (3, 't3', 'upload', '{b}'), (4, null, 'upload', '{b}'), (5, 't5', 'store', '{gone}');
+      create table a_1.c_7 (id text primary key, body text not null, updated_at timestamptz, height bigint not null, place int not null);
+      insert into a_1.c_7 values ('x', '{"id":"x","n":2}', now(), 2, 0),
+        ('b', '{"id":"b","sha256":"${'0f'.repeat(32)}"}', now(), 4, 0);
+      create table a_1.h_7 (like a_1.c_7);
+      insert into a_1.h_7 values ('x', '{"id":"x"}', now(), 1, 0);
       create table a_1.v_3 (pos bigint primary key, body text)`);
     await migrate(pool, migrations);
     const found = await pool.query(`
       select 'head' as of, height, ordinal from head union all
-      select 'commits', height, ordinal from a_1.commits union all
-      select id, null, ordinal from a_1.c_7 union all
+      select 'commits', height, ordinal from a_1.commits where height < 3 union all
+      select id, null, ordinal from a_1.c_7 where id = 'x' union all
       select id, null, ordinal from a_1.h_7 order by 1, 2, 3`);
     expect(found.rows).toEqual([
       { of: 'commits', height: 1n, ordinal: null },
@@ -58,6 +61,17 @@ describe('migrations of what is there already', () => {
       { of: 'head', height: 2n, ordinal: 2n },
       { of: 'x', height: null, ordinal: 1n },
       { of: 'x', height: null, ordinal: 2n },
+    ]);
+    const sha256 = (text: string) => createHash('sha256').update(text).digest('hex');
+    const { rows: hashes } = await pool.query<{ hashes: string | null }>(
+      `select encode(hashes, 'hex') as hashes from a_1.commits order by height`,
+    );
+    expect(hashes.map((commit) => commit.hashes)).toEqual([
+      sha256('{"id":"x"}'),
+      sha256('{"id":"x","n":2}'),
+      '0f'.repeat(32),
+      sha256(`{"id":"b","sha256":"${'0f'.repeat(32)}"}`),
+      null,
     ]);
   });
 

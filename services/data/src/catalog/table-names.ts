@@ -11,6 +11,9 @@ export const documentsTable = (of: Pick<CollectionRef, 'appNumber' | 'number'>):
 export const historyTable = (of: Pick<CollectionRef, 'appNumber' | 'number'>): Sql =>
   named('a_', of.appNumber, '.h_', of.number);
 
+/** The BRIN index of a collection's documents by `updated_at`, by which a purge finds those past their retention. */
+export const ageIndexName = ({ number }: Pick<CollectionRef, 'number'>): Sql => named('b_', number);
+
 /** The rows of a view: pos, id (pos as text that sorts), body. */
 export const viewTable = (appNumber: bigint, tableNumber: bigint): Sql => named('a_', appNumber, '.v_', tableNumber);
 

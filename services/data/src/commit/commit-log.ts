@@ -13,8 +13,10 @@ export async function createCommitsTable(tx: Connection, appNumber: bigint): Pro
     sql`create table ${commitsTable(appNumber)} (
           height bigint primary key, ordinal bigint not null, hash bytea not null, content_hash bytea not null, ticket_id text collate "C" unique,
           operation text not null, collection text not null, namespace text not null, ids text[] not null,
-          user_address text, at timestamptz not null)`,
+          user_address text, at timestamptz not null, hashes bytea)`,
   );
+  // Hashes cannot be compressed, and their length is read without them.
+  await execute(tx, sql`alter table ${commitsTable(appNumber)} alter column hashes set storage external`);
 }
 
 export interface CommitRow {
@@ -31,16 +33,17 @@ export interface CommitRow {
 export function insertCommits(appNumber: bigint, commits: readonly CommitRow[], at: Date): Sql {
   const texts = (of: (commit: CommitRow) => string | null) => textArray(commits.map(of));
   // An array of arrays must be rectangular in Postgres, so each list of ids travels as the text of an array.
-  return sql`insert into ${commitsTable(appNumber)} (height, ordinal, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address, at)
-        select height, ordinal, hash, content_hash, ticket_id, operation, collection, namespace, ids::text[], user_address, ${at}
+  return sql`insert into ${commitsTable(appNumber)} (height, ordinal, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address, at, hashes)
+        select height, ordinal, hash, content_hash, ticket_id, operation, collection, namespace, ids::text[], user_address, ${at}, hashes
         from unnest(${int8Array(commits.map(({ link }) => Number(link.height)))}::int8[],
             ${int8Array(commits.map(({ link }) => Number(link.ordinal)))}::int8[],
             ${byteaArray(commits.map(({ link }) => link.hash))}::bytea[],
             ${byteaArray(commits.map(({ link }) => link.content))}::bytea[], ${texts(({ ticketId }) => ticketId)}::text[],
             ${texts(({ operation }) => operation)}::text[], ${texts(({ collection }) => collection)}::text[],
             ${texts(({ namespace }) => namespace)}::text[], ${texts(({ link }) => arrayText(link.ids))}::text[],
-            ${texts(({ userAddress }) => userAddress)}::text[])
-          as c(height, ordinal, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address)`;
+            ${texts(({ userAddress }) => userAddress)}::text[],
+            ${byteaArray(commits.map(({ link }) => link.hashes))}::bytea[])
+          as c(height, ordinal, hash, content_hash, ticket_id, operation, collection, namespace, ids, user_address, hashes)`;
 }
 
 /**

@@ -15,20 +15,23 @@ export interface Link extends Head {
   content: Buffer;
   /** Of what was stored, in order. */
   ids: readonly string[];
+  /** The SHA-256 of each text, one after the other: they stay when the texts are erased. */
+  hashes: Buffer;
 }
 
 /** The part of a link that does not depend on its place in the chain. */
-export type LinkContent = Pick<Link, 'content' | 'ids'>;
+export type LinkContent = Pick<Link, 'content' | 'ids' | 'hashes'>;
 
 export const linkContent = (collection: string, entries: readonly Entry[]): LinkContent => ({
   content: contentHash(collection, entries),
   ids: entries.map(({ id }) => id),
+  hashes: entries.length === 1 ? entries[0]!.sha256 : Buffer.concat(entries.map((entry) => entry.sha256)),
 });
 
 /** The next link after a head. */
-export function nextLink(head: Head, { content, ids }: LinkContent): Link {
+export function nextLink(head: Head, { content, ids, hashes }: LinkContent): Link {
   const height = head.height + 1n;
-  return { height, ordinal: head.ordinal + 1n, hash: linkHash(head.hash, height, content), content, ids };
+  return { height, ordinal: head.ordinal + 1n, hash: linkHash(head.hash, height, content), content, ids, hashes };
 }
 
 const lengthBytes = 4;

@@ -44,6 +44,8 @@ export interface JobOptions {
   ticketId?: string;
   /** What the job is for: while one of the same kind and subject waits, no second one is queued. */
   subject?: string;
+  /** It follows from a change that is not refused, so it is queued whatever waits. */
+  isRequired?: boolean;
 }
 
 /**
@@ -58,7 +60,8 @@ export async function enqueueJob(
   options: JobOptions = {},
 ): Promise<string> {
   // Drops are never refused: the collection or app is deleted already.
-  if (kind === 'view.refresh' || kind === 'index.build') await checkWaiting(tx, app.number);
+  const mayBeRefused = (kind === 'view.refresh' || kind === 'index.build') && !options.isRequired;
+  if (mayBeRefused) await checkWaiting(tx, app.number);
   const ticketId = options.ticketId || newTicket('j', app.number);
   const subject = options.subject ?? null;
   for (let attempt = 1; attempt <= enqueueAttempts; attempt++) {

@@ -5,7 +5,7 @@ import { nameRule } from '@granary/shared/names';
 import { findCollection, type CollectionRef, type ReadAccess } from '../catalog/collection';
 import { bumpCatalogRevision } from '../catalog/app-lock';
 import { ALREADY_EXISTS, isName } from '../catalog/names';
-import { documentsTable, historyTable } from '../catalog/table-names';
+import { ageIndexName, documentsTable, historyTable } from '../catalog/table-names';
 import { parseSchema } from '../catalog/schema';
 import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { addSchemaIndexes } from './define-index';
@@ -53,6 +53,11 @@ export async function addCollection(tx: Connection, app: App, input: NewCollecti
     sql`create table ${documentsTable(table)} (
           id text collate "C" primary key, body text not null, version bigint not null, deleted boolean not null,
           created_at timestamptz not null, updated_at timestamptz not null, ordinal bigint not null, place int not null)`,
+  );
+  // It summarises ranges of pages, so that a write leaves it alone (HOT).
+  await execute(
+    tx,
+    sql`create index ${ageIndexName(table)} on ${documentsTable(table)} using brin (updated_at) with (autosummarize = on)`,
   );
   await execute(
     tx,

@@ -1,39 +1,46 @@
-import { append } from '@granary/shared/bus/outbox';
 import type { Logger } from '@granary/shared/logger';
 import { databaseTime } from '@granary/shared/postgres/clock';
-import { row, rows, type Pool } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
-import { retriedTransaction } from '@granary/shared/postgres/transaction';
-import { findCollection } from '../catalog/collection';
-import type { App } from '../catalog/app';
+import { execute, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
+import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
+import { retriedTransaction, transaction } from '@granary/shared/postgres/transaction';
+import { setTimeout as delay } from 'node:timers/promises';
+import { findCollection, type CollectionRef } from '../catalog/collection';
+import { findApp, type App } from '../catalog/app';
 import { lockApp } from '../catalog/app-lock';
-import { usageColumns, usageEvent, type UsageRow } from './event';
-import { documentsTable, historyTable } from '../catalog/table-names';
+import { documentsTable } from '../catalog/table-names';
+import { removeDocuments } from './document-removal';
 
 /**
  * Documents that one transaction purges: it holds the lock of the app, and its event of at most 64 KiB names them (an
  * id has up to 256 characters, each up to 6 bytes of JSON).
  */
 const purgeBatchDocuments = 40;
-/** Batches of one collection in one round, so that no collection starves the others. */
-const purgeBatchesMax = 250;
+/** Older versions that one transaction removes, at most. */
+const purgeBatchVersions = 2_000;
+/** Documents of one collection in one round, so that no collection starves the others. */
+const purgeRoundDocuments = 10_000;
+/** After a transaction the lock of the app is free for this many times its duration. */
+const cooldownFactor = 15;
+const cooldownMaxMs = 2_000;
+/** How long a search for what is due may take: once in a while it reads pages that are not summarised yet. */
+const searchTimeoutMs = 60_000;
 
 /**
  * Removes the documents that are past the retention of their collection, with their history. The commits that stored
- * them stay: the chain can still be checked, only the texts are gone. Blobs are deleted by the event. `stopping` ends it
- * between two transactions. The lock of the app serializes two replicas.
+ * them stay with the hashes of the texts: the chain can still be checked. Blobs are deleted by the event. What is due is
+ * searched without a lock and without a transaction id, by a BRIN index; then short transactions remove it, each followed
+ * by a cooldown. `stopping` ends it between two transactions. The lock of the app serializes two replicas.
  */
 export async function purgeExpired(pool: Pool, log: Logger, stopping?: AbortSignal): Promise<void> {
-  const collections = await rows<{ app_number: bigint; app_id: string; name: string }>(
+  const collections = await rows<{ app_id: string; name: string }>(
     pool,
-    sql`select c.app_number, a.app_id, c.name from collection c join application a on a.number = c.app_number
+    sql`select a.app_id, c.name from collection c join application a on a.number = c.app_number
         where c.retention_days is not null and c.deleted_at is null and a.deleted_at is null and c.row_count > 0`,
   );
-  for (const { app_number: number, app_id: appId, name } of collections) {
+  for (const { app_id: appId, name } of collections) {
+    if (stopping?.aborted) return;
     try {
-      for (let batch = 0; batch < purgeBatchesMax && !stopping?.aborted; batch++) {
-        if ((await purgeBatch(pool, { number, appId }, name)) < purgeBatchDocuments) break;
-      }
+      await purgeCollection(pool, appId, name, stopping);
     } catch (error) {
       // A failure, of a collection that was just deleted for example, must not prevent the purge of the others.
       log.warn({ err: error, app: appId, collection: name }, 'a collection was not purged');
@@ -41,44 +48,49 @@ export async function purgeExpired(pool: Pool, log: Logger, stopping?: AbortSign
   }
 }
 
-/** Gives how many documents were removed. */
-async function purgeBatch(pool: Pool, app: App, collection: string): Promise<number> {
+async function purgeCollection(pool: Pool, appId: string, name: string, stopping?: AbortSignal): Promise<void> {
+  const app = await findApp(pool, appId);
+  const collection = await findCollection(pool, app, name);
+  if (!collection) return;
+  const due = await findExpired(pool, collection);
+  for (let from = 0; from < due.length && !stopping?.aborted;) {
+    const startedAtMs = performance.now();
+    const isComplete = await purgeBatch(pool, app, name, due.slice(from, from + purgeBatchDocuments));
+    if (isComplete) from += purgeBatchDocuments;
+    if (from >= due.length) return;
+    const cooldownMs = Math.min((performance.now() - startedAtMs) * cooldownFactor, cooldownMaxMs);
+    await delay(cooldownMs, undefined, { signal: stopping }).catch(() => undefined);
+  }
+}
+
+const isExpired = (at: Date, days: number): Sql => sql`updated_at < ${at}::timestamptz - ${days} * interval '1 day'`;
+
+/** The ids of documents that are due, of a round at most. */
+function findExpired(pool: Pool, collection: CollectionRef): Promise<string[]> {
+  const { retentionDays } = collection;
+  if (retentionDays === null) return Promise.resolve([]);
+  const find = async (tx: Connection) => {
+    const at = await databaseTime(tx);
+    // Whatever the statistics say: only the BRIN index knows where old documents are.
+    await execute(tx, trusted('set local enable_seqscan = off'));
+    await execute(tx, trusted('set local enable_indexscan = off'));
+    const found = await rows<{ id: string }>(
+      tx,
+      sql`select id from ${documentsTable(collection)} where ${isExpired(at, retentionDays)} limit ${purgeRoundDocuments}`,
+    );
+    return found.map(({ id }) => id);
+  };
+  return transaction(pool, find, { readOnly: true, statementTimeoutMs: searchTimeoutMs });
+}
+
+/** Removes those of the documents that are still due. False where versions of them are left. */
+function purgeBatch(pool: Pool, app: App, name: string, ids: readonly string[]): Promise<boolean> {
   return retriedTransaction(pool, async (tx) => {
     await lockApp(tx, app.number);
-    const found = await findCollection(tx, app, collection);
-    if (!found || found.retentionDays === null) return 0;
+    const collection = await findCollection(tx, app, name);
+    if (!collection || collection.retentionDays === null) return true;
     const at = await databaseTime(tx);
-    const purged = await row<UsageRow & { ids: string[] }>(
-      tx,
-      sql`with gone as (
-            delete from ${documentsTable(found)} where id = any(array(
-              select id from ${documentsTable(found)}
-              where updated_at < ${at}::timestamptz - ${found.retentionDays} * interval '1 day' limit ${purgeBatchDocuments}))
-            returning id, deleted, octet_length(body) as bytes
-          ), history as (
-            delete from ${historyTable(found)} where id in (select id from gone) returning octet_length(body) as bytes
-          )
-          update collection set
-            row_count = row_count - g.documents, deleted_count = deleted_count - g.deleted, version_count = version_count - g.versions,
-            size_bytes = size_bytes - g.bytes, usage_sequence = usage_sequence + 2
-          from (select (select count(*) from gone) as documents, (select count(*) from gone where deleted) as deleted,
-                  (select count(*) from history) as versions,
-                  (select coalesce(sum(bytes), 0) from gone) + (select coalesce(sum(bytes), 0) from history) as bytes,
-                  array(select id from gone) as ids) g
-          where number = ${found.number} and g.documents > 0
-          returning ${usageColumns}, g.ids`,
-    );
-    if (!purged) return 0;
-    const usage = usageEvent(app.appId, collection, purged, at);
-    await append(tx, [
-      {
-        ...usage,
-        aggregateSequence: usage.aggregateSequence - 1n,
-        type: 'documents.purged',
-        payload: { app_id: app.appId, collection, ids: purged.ids, at: at.toISOString() },
-      },
-      usage,
-    ]);
-    return purged.ids.length;
+    const only = isExpired(at, collection.retentionDays);
+    return (await removeDocuments(tx, collection, ids, { only, historyMax: purgeBatchVersions, at })).isComplete;
   });
 }

@@ -14,7 +14,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { nameRule } from '@granary/shared/names';
 import { COLLECTION_NOT_FOUND, findCollection, type CollectionRef, type ReadAccess } from '../catalog/collection';
-import { enqueueJob } from '../jobs/queue';
+import { enqueueJob, type JobOptions } from '../jobs/queue';
 import { listPage } from '../listings/listing';
 import { ALREADY_EXISTS, isName } from '../catalog/names';
 import { invalidQuery } from '../query/language/query-error';
@@ -56,7 +56,7 @@ export async function createView(
     const number = await insertView(tx, app, definition, await readAccessOf(tx, app, request, defaultRead));
     await checkDefinitionBytes(tx, app.number);
     await bumpCatalogRevision(tx, app.number);
-    return { name, ticketId: await enqueueRefresh(tx, app, number, name, ticketId) };
+    return { name, ticketId: await enqueueRefresh(tx, app, number, name, { ticketId }) };
   });
 }
 
@@ -137,10 +137,17 @@ async function requireSource(tx: Connection, app: App, name: string): Promise<Co
   return collection;
 }
 
-function enqueueRefresh(tx: Connection, app: App, number: bigint, name: string, ticketId: string): Promise<string> {
+/** Queues the refresh of a view. Returns its ticket. Throws TOO_MANY_JOBS. */
+export function enqueueRefresh(
+  tx: Connection,
+  app: App,
+  number: bigint,
+  name: string,
+  options: Pick<JobOptions, 'ticketId' | 'isRequired'>,
+): Promise<string> {
   const payload = { view_number: number.toString(), view_name: name };
   // A waiting refresh has read nothing yet: it will include all that was committed before this call.
-  return enqueueJob(tx, app, 'view.refresh', payload, { ticketId, subject: number.toString() });
+  return enqueueJob(tx, app, 'view.refresh', payload, { ...options, subject: number.toString() });
 }
 
 /** JSON text of an object, without the white space that it came with; `{}` for none. */
@@ -212,7 +219,7 @@ export async function refreshView({ pool }: Context, request: ViewRequest): Prom
     );
     if (repeated) return { name, ticketId };
     const app = { number: view.appNumber, appId };
-    return { name, ticketId: await enqueueRefresh(tx, app, view.number, name, ticketId) };
+    return { name, ticketId: await enqueueRefresh(tx, app, view.number, name, { ticketId }) };
   };
   const key = toIdempotencyKey(request.idempotency);
   return retriedTransaction(pool, (tx) => once(tx, key, () => refresh(tx)));

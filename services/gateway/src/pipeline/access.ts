@@ -1,3 +1,5 @@
+import { forbidden } from '@granary/shared/errors';
+
 export const permissions = ['Read', 'Write', 'Admin', 'Pay'] as const;
 export type Permission = (typeof permissions)[number];
 
@@ -52,6 +54,11 @@ export type CallerOf<A extends Access> = A extends { kind: 'app'; operator: true
 /** Admin includes all permissions but Pay, which must be given explicitly. */
 export function hasPermission(caller: AppCaller, permission: Permission): boolean {
   return caller.permissions.has(permission) || (permission !== 'Pay' && caller.permissions.has('Admin'));
+}
+
+/** For what a request asks beyond the permission of its route. Throws FORBIDDEN. */
+export function requirePermission(caller: AppCaller, permission: Permission): void {
+  if (!hasPermission(caller, permission)) throw forbidden(`The key lacks the permission ${permission}`);
 }
 
 /** Whether a caller may make private data public. */

@@ -4,7 +4,7 @@ import type { Request } from 'express';
 import { forbidden } from '@granary/shared/errors';
 import type { Call } from '@granary/shared/rpc/types';
 import { unauthenticated } from '../errors/problem';
-import { hasPermission, type Access, type Anonymous, type AppCaller, type Caller } from './access';
+import { requirePermission, type Access, type Anonymous, type AppCaller, type Caller } from './access';
 import type { GatewayContext } from './gateway-context';
 import { verifyWalletSignature } from './wallet-signature';
 
@@ -53,7 +53,7 @@ function checkCaller(
   if (!caller) throw unauthenticated('The key is not valid');
   if (access.kind === 'reader') return caller;
   if (appId !== undefined && appId !== caller.appId) throw forbidden('The key belongs to another app');
-  if (!hasPermission(caller, access.permission)) throw forbidden(`The key lacks the permission ${access.permission}`);
+  requirePermission(caller, access.permission);
   return caller;
 }
 

@@ -5,7 +5,7 @@ import type { Call } from '@granary/shared/rpc/types';
 import { newDocumentId, newTicket } from '@granary/shared/ids';
 import { clientKeys } from '../admission/client-budget';
 import { accepted, jsonBytes, taskLocation } from '../http/answer';
-import { hasPermission, type AppCaller, type Caller } from '../pipeline/access';
+import { requirePermission, type AppCaller, type Caller } from '../pipeline/access';
 import { callerName, idempotencyHeader, idempotencyKey, replayedHeader } from '../pipeline/idempotency';
 import { tooLarge, unauthenticated } from '../errors/problem';
 import { canonicalPathOf, route, type Route, type RouteRequest } from '../pipeline/route';
@@ -97,7 +97,7 @@ async function checkAccess(
   if (readAccess !== 'private' || caller.kind === 'operator') return;
   if (caller.kind !== 'app') throw unauthenticated('The collection is private: an app key is needed');
   if (caller.appId !== appId) throw forbidden('The key belongs to another app');
-  if (!hasPermission(caller, 'Read')) throw forbidden('The key lacks the permission Read');
+  requirePermission(caller, 'Read');
 }
 
 export async function deleteBlob(context: GatewayContext, request: RouteRequest<Path | 'blob_id', AppCaller>) {

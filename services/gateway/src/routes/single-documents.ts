@@ -1,12 +1,13 @@
 import { z } from 'zod';
 import { newTicket } from '@granary/shared/ids';
 import type { ChangeDocumentResponse } from '@granary/shared/gen/granary/data/v1/ChangeDocumentResponse';
-import { jsonBytes, type Answer } from '../http/answer';
-import type { AppCaller } from '../pipeline/access';
+import { json, jsonBytes, type Answer } from '../http/answer';
+import { requirePermission, type AppCaller } from '../pipeline/access';
 import { idempotency, idempotencyHeader, replayedHeader } from '../pipeline/idempotency';
 import { route, type RouteRequest } from '../pipeline/route';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { etagOfVersion, ifMatch, ifNoneMatch } from '../pipeline/versions';
+import { flagParameter } from '../validation/parameters';
 import { objectSchema } from '../validation/schemas';
 
 const path = '/apps/{app_id}/collections/{collection}/documents/{document_id}';
@@ -37,6 +38,12 @@ const refusals = {
     codes: ['SCHEMA_VIOLATION', 'IDEMPOTENCY_KEY_REUSED'],
   },
 } as const;
+
+const erasedSchema = z.object({
+  id: z.string().describe('Id of the document'),
+  erased: z.literal(true).describe('Always true'),
+  versions: z.int().describe('How many versions were erased'),
+});
 
 const deletedSchema = z.object({
   id: z.string().describe('Id of the document'),
@@ -133,14 +140,20 @@ export const singleDocumentRoutes = [
     id: 'deleteDocument',
     summary: 'Delete one document',
     description:
-      'Marks the document as deleted in a new version: reads leave it out, but for `/list`, and its history is kept.',
+      'Marks the document as deleted in a new version: reads leave it out, but for `/list`, and its history is kept. ' +
+      'With `erase=true`, which needs `Admin`, the text of all versions is erased, of a deleted document too, and the id is ' +
+      'free again; the commits keep the hashes of the texts. Views of the collection have no rows until their refresh, ' +
+      'which is queued.',
     tag: 'Documents',
     auth: { kind: 'app', permission: 'Write' },
     headers: { ...idempotencyHeader, ...matchHeader },
+    query: z.strictObject({
+      erase: flagParameter.optional().describe('`true`: erase the text of all versions; needs `Admin`'),
+    }),
     responses: {
       200: {
-        description: 'It is deleted',
-        schema: deletedSchema,
+        description: 'It is deleted or erased',
+        schema: z.union([deletedSchema, erasedSchema]),
         example: { id: 'first', version: 2, deleted: true },
         headers: etagHeader,
       },
@@ -150,6 +163,7 @@ export const singleDocumentRoutes = [
       422: { description: 'The Idempotency-Key was used for other content', codes: ['IDEMPOTENCY_KEY_REUSED'] },
     },
     handle: async (context, request) => {
+      if (request.query.erase === true) return erase(context, request);
       const changed = await change(context, request, 'delete', Buffer.alloc(0));
       const text = `{"id":${JSON.stringify(request.path.document_id)},"version":${changed.version},"deleted":true}`;
       return jsonBytes(200, Buffer.from(text), headersOf(changed));
@@ -188,6 +202,29 @@ async function change(
     call,
   );
   return { ...changed, isReplayed: changed.ticketId !== ticketId };
+}
+
+async function erase(
+  { clients }: GatewayContext,
+  request: RouteRequest<'app_id' | 'collection' | 'document_id', AppCaller>,
+): Promise<Answer> {
+  const { caller, call } = request;
+  requirePermission(caller, 'Admin');
+  const { collection, document_id: id } = request.path;
+  const conditions = { ifMatch: ifMatch(request) ?? null };
+  const content = Buffer.from(`erase ${JSON.stringify(conditions)}`);
+  const { versions, replayed } = await clients.data.eraseDocument(
+    {
+      ...conditions,
+      appId: caller.appId,
+      appNumber: caller.appNumber,
+      collection,
+      id,
+      idempotency: idempotency(request, content),
+    },
+    call,
+  );
+  return json(200, { id, erased: true, versions: Number(versions) }, replayedHeader(replayed === true));
 }
 
 const headersOf = ({ version, isReplayed }: Changed): Answer['headers'] => ({

@@ -1,0 +1,69 @@
+import { append } from '@granary/shared/bus/outbox';
+import { row, type Connection } from '@granary/shared/postgres/pool';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
+import type { CollectionRef } from '../catalog/collection';
+import { documentsTable, historyTable } from '../catalog/table-names';
+import { usageColumns, usageEvent, type UsageRow } from './event';
+
+export interface RemovalOptions {
+  /** A condition on the rows of the documents, besides their ids. */
+  only: Sql;
+  /** Older versions that are removed at most; where there are more, the documents themselves stay for the next time. */
+  historyMax: number;
+  at: Date;
+}
+
+export interface Removed {
+  /** The documents that are gone with all of their versions. */
+  ids: string[];
+  /** How many versions are gone, older and latest. */
+  versions: number;
+  /** Whether nothing is left to do for these documents. */
+  isComplete: boolean;
+}
+
+const nothing: Removed = { ids: [], versions: 0, isComplete: true };
+
+/**
+ * Removes the rows of documents from every table of their collection, and appends the events of it: that of the ids, by
+ * which blobs are deleted, and that of the usage. The commits that stored them keep the hashes of their texts. The app must
+ * be locked. Purges and erasures are made of this: documents change nowhere else but in commits.
+ */
+export async function removeDocuments(
+  tx: Connection,
+  collection: CollectionRef,
+  ids: readonly string[],
+  { only, historyMax, at }: RemovalOptions,
+): Promise<Removed> {
+  const [documents, history] = [documentsTable(collection), historyTable(collection)];
+  const found = await row<UsageRow & { ids: string[]; versions: bigint; is_complete: boolean }>(
+    tx,
+    sql`with wanted as materialized (
+          select id from ${documents} where id = any(${ids}) and (${only})
+        ), older as (
+          delete from ${history} where ctid = any(array(
+            select h.ctid from wanted join ${history} h using (id) limit ${historyMax}))
+          returning octet_length(body) as bytes
+        ), gone as (
+          delete from ${documents} where id in (select id from wanted) and (select count(*) from older) < ${historyMax}
+          returning id, deleted, octet_length(body) as bytes
+        )
+        update collection set
+          row_count = row_count - g.documents, deleted_count = deleted_count - g.deleted, version_count = version_count - g.older,
+          size_bytes = size_bytes - g.bytes, usage_sequence = usage_sequence + 2
+        from (select (select count(*) from gone) as documents, (select count(*) from gone where deleted) as deleted,
+                (select count(*) from older) as older,
+                (select coalesce(sum(bytes), 0) from gone) + (select coalesce(sum(bytes), 0) from older) as bytes,
+                array(select id from gone) as ids) g
+        where number = ${collection.number} and g.documents + g.older > 0
+        returning ${usageColumns}, g.ids, g.documents + g.older as versions, g.older < ${historyMax} as is_complete`,
+  );
+  if (!found) return nothing;
+  const usage = usageEvent(collection.appId, collection.name, found, at);
+  const payload = { app_id: collection.appId, collection: collection.name, ids: found.ids, at: at.toISOString() };
+  await append(tx, [
+    { ...usage, aggregateSequence: usage.aggregateSequence - 1n, type: 'documents.purged', payload },
+    usage,
+  ]);
+  return { ids: found.ids, versions: Number(found.versions), isComplete: found.is_complete };
+}
