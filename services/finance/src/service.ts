@@ -4,6 +4,7 @@ import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { ConfigError } from '@granary/shared/config';
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
 import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/Finance';
+import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Ledger';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import { openClient, type Target } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/rpc/protos';
@@ -19,11 +20,15 @@ import type { AccessTo } from '@granary/shared/rpc/access';
 import type { FinanceConfig } from './config';
 import { usageHandler, usageTopics } from './events';
 import { financeHandlers } from './handlers';
+import { ledgerHandlers } from './ledger-handlers';
+import { startVoidingExpiredHolds } from './ledger/expired-holds';
+import { LedgerBatches } from './ledger/ledger-batches';
 import { openKeyFile } from './wallets/keys';
 import { createPrices } from './usage/prices';
 import { assertWalletOrigin, hasWalletOrigin } from './wallets/wallet';
 
 export const financeDefinition = loadService<FinanceDefinition>('finance', 'Finance');
+export const ledgerDefinition = loadService<LedgerDefinition>('finance', 'Ledger');
 const paymentsDefinition = loadService<PaymentsDefinition>('payments', 'Payments');
 
 export interface FinanceOverrides extends Overrides {
@@ -101,17 +106,27 @@ async function buildFinance(
   const data = consume('data', targets.dataOutbox);
   const blobs = consume('blobs', targets.blobsOutbox);
 
+  const ledger = new LedgerBatches({ pool, log });
+  const expiredHolds = startVoidingExpiredHolds({ pool, ledger, log });
+
   const finance: Implementation<FinanceDefinition> = {
     definition: financeDefinition,
     access: { gateway: '*' } satisfies AccessTo<FinanceDefinition>,
     handlers: financeHandlers({ wallets, prices, now }),
   };
+  // Money is moved by services that have a reason to; the gateway, which strangers reach, is none of them.
+  const money: Implementation<LedgerDefinition> = {
+    definition: ledgerDefinition,
+    access: { payments: '*' } satisfies AccessTo<LedgerDefinition>,
+    handlers: ledgerHandlers({ wallets, ledger }),
+  };
   return {
-    implementations: [finance],
+    implementations: [finance, money],
     checks: { 'events of data': data.lag, 'events of blobs': blobs.lag },
     failed: Promise.race([data.failed, blobs.failed]),
     stop: async () => {
-      await Promise.all([data.stop(), blobs.stop()]);
+      await Promise.all([data.stop(), blobs.stop(), expiredHolds.stop()]);
+      await ledger.idle();
       payments.close();
     },
   };

@@ -1,17 +1,14 @@
 import { randomUUID } from 'node:crypto';
 import * as fc from 'fast-check';
-import { ServiceError } from '@granary/shared/errors';
 import type { Pool } from '@granary/shared/postgres/pool';
-import {
-  holdTransfer,
-  openAccount,
-  postHold,
-  postTransfer,
-  readAccount,
-  voidHold,
-  type Account,
-} from '../src/ledger/ledger';
+import { openAccounts, readBalances } from '../src/ledger/accounts';
+import { applyCommands } from '../src/ledger/apply-commands';
+import type { Command, Group } from '../src/ledger/commands';
 import { financePool } from './support/harness';
+import { LedgerModel } from './support/ledger-model';
+
+const isLong = process.env['TEST_LONG'] !== undefined;
+const commandGoal = isLong ? 1_000_000 : 20_000;
 
 let pool: Pool;
 beforeAll(async () => {
@@ -19,169 +16,149 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-type Command =
-  | { op: 'post' | 'hold'; id: number; debit: number; credit: number; amount: bigint; kind: 'test' | 'payout' }
-  | { op: 'postHold'; id: number; hold: number; amount: bigint | undefined }
-  | { op: 'voidHold'; id: number; hold: number };
+/** Two accounts of the world outside, four wallets, and two of another unit; the last one does not exist. */
+const accounts = [
+  { id: 'world', unit: 'utia', mayOverdraw: true },
+  ...[0, 1, 2, 3].map((at) => ({ id: `app:${at}`, unit: 'utia', mayOverdraw: false })),
+  { id: 'allowance:issued', unit: 'allowance', mayOverdraw: true },
+  { id: 'allowance:key', unit: 'allowance', mayOverdraw: false },
+];
+const names = [...accounts.map(({ id }) => id), 'app:nobody'];
 
-/** Account 0 is the world outside. */
-const accountCount = 4;
-// So few ids that some are used again, for the same and for other content.
-const id = fc.nat({ max: 90 });
-const holdId = fc.nat({ max: 7 });
-const amount = fc.bigInt({ min: 1n, max: 60n });
-const move = <Op extends 'post' | 'hold'>(op: Op, ids: fc.Arbitrary<number>) =>
-  fc
-    .record({
-      op: fc.constant(op),
-      id: ids,
-      debit: fc.oneof(fc.constant(0), fc.nat({ max: accountCount - 1 })),
-      step: fc.integer({ min: 1, max: accountCount - 1 }),
-      amount,
-      kind: fc.constantFrom('test' as const, 'payout' as const),
-    })
-    .map(({ step, ...rest }) => ({ ...rest, credit: (rest.debit + step) % accountCount }));
-const end = { id, hold: fc.oneof({ weight: 9, arbitrary: holdId }, { weight: 1, arbitrary: id }) };
-const command: fc.Arbitrary<Command> = fc.oneof(
-  { weight: 3, arbitrary: move('post', id) },
-  { weight: 2, arbitrary: move('hold', holdId) },
-  fc.record({ op: fc.constant('postHold' as const), ...end, amount: fc.option(amount, { nil: undefined }) }),
-  fc.record({ op: fc.constant('voidHold' as const), ...end }),
+// So few ids that many are used again, for the same and for other content.
+const id = fc.nat({ max: 120 }).map((at) => `id-${at}`);
+const holdId = fc.nat({ max: 12 }).map((at) => `hold-${at}`);
+const amount = fc.oneof(
+  { weight: 20, arbitrary: fc.bigInt({ min: 1n, max: 60n }) },
+  { weight: 1, arbitrary: fc.bigInt({ min: 2n ** 53n - 30n, max: 2n ** 53n - 1n }) },
 );
-/** Some commands are sent again later on. */
-const commands = fc
-  .array(fc.tuple(command, fc.boolean()), { minLength: 20, maxLength: 80 })
-  .map((list) => list.flatMap(([each, again], at) => (again && at > 3 ? [each, list[at - 3]![0], each] : [each])));
-
-interface Stored {
+const kind = fc.constantFrom('spend', 'payout');
+const movement = {
+  // Mostly from the world and between wallets, so that most commands are possible.
+  debit: fc.oneof(
+    { weight: 3, arbitrary: fc.constant(0) },
+    { weight: 8, arbitrary: fc.integer({ min: 1, max: 4 }) },
+    fc.nat({ max: names.length - 1 }),
+  ),
+  credit: fc.oneof({ weight: 12, arbitrary: fc.integer({ min: 1, max: 4 }) }, fc.nat({ max: names.length - 1 })),
+  amount,
+  kind,
+};
+interface Movement {
   debit: number;
   credit: number;
   amount: bigint;
-  phase: 'post' | 'hold' | 'postHold' | 'voidHold';
   kind: string;
-  hold?: number;
 }
-
-/** What the ledger should do, in plain maps. */
-class Model {
-  readonly transfers = new Map<number, Stored>();
-  readonly ended = new Set<number>();
-  readonly accounts: Account[] = Array.from({ length: accountCount }, () => ({
-    debitsPending: 0n,
-    debitsPosted: 0n,
-    creditsPending: 0n,
-    creditsPosted: 0n,
-    payoutsPosted: 0n,
-  }));
-
-  apply(sent: Command): string {
-    return 'hold' in sent ? this.end(sent) : this.move(sent);
-  }
-
-  private move({ op, id, debit, credit, amount, kind }: Extract<Command, { op: 'post' | 'hold' }>): string {
-    const wanted: Stored = { debit, credit, amount, phase: op, kind };
-    const found = this.transfers.get(id);
-    if (found) return same(found, wanted) ? 'exists' : 'TRANSFER_ID_TAKEN';
-    const from = this.accounts[debit]!;
-    const to = this.accounts[credit]!;
-    if (debit !== 0 && from.debitsPending + from.debitsPosted + amount > from.creditsPosted)
-      return 'INSUFFICIENT_FUNDS';
-    this.transfers.set(id, wanted);
-    if (op === 'hold') {
-      from.debitsPending += amount;
-      to.creditsPending += amount;
-    } else this.post(wanted, amount);
-    return 'created';
-  }
-
-  private end(sent: Extract<Command, { op: 'postHold' | 'voidHold' }>): string {
-    const hold = this.transfers.get(sent.hold);
-    if (hold?.phase !== 'hold') return 'HOLD_NOT_FOUND';
-    const amount = (sent.op === 'postHold' ? sent.amount : undefined) ?? hold.amount;
-    if (amount > hold.amount) return 'HOLD_EXCEEDED';
-    const wanted: Stored = { ...hold, phase: sent.op, amount, hold: sent.hold };
-    const found = this.transfers.get(sent.id);
-    if (found) return same(found, wanted) ? 'exists' : 'TRANSFER_ID_TAKEN';
-    if (this.ended.has(sent.hold)) return 'HOLD_ENDED';
-    this.ended.add(sent.hold);
-    this.transfers.set(sent.id, wanted);
-    this.accounts[hold.debit]!.debitsPending -= hold.amount;
-    this.accounts[hold.credit]!.creditsPending -= hold.amount;
-    if (sent.op === 'postHold') this.post(hold, amount);
-    return 'created';
-  }
-
-  private post({ debit, credit, kind }: Stored, amount: bigint): void {
-    this.accounts[debit]!.debitsPosted += amount;
-    this.accounts[credit]!.creditsPosted += amount;
-    if (kind === 'payout') this.accounts[debit]!.payoutsPosted += amount;
-  }
-}
-
-function same(a: Stored, b: Stored): boolean {
-  const fields = ['debit', 'credit', 'amount', 'phase', 'kind', 'hold'] as const;
-  return fields.every((field) => a[field] === b[field]);
-}
-
-/** The real ledger under the numbers of the model. */
-function ledger(run: string) {
-  const ids = new Map<number, string>();
-  const uuid = (number: number) => {
-    const known = ids.get(number) ?? randomUUID();
-    ids.set(number, known);
-    return known;
-  };
-  const account = (number: number) => `model-${run}-${number}`;
-  const send = (sent: Command): Promise<string> => {
-    const id = uuid(sent.id);
-    if (sent.op === 'postHold') {
-      return postHold(pool, { id, holdId: uuid(sent.hold), ...(sent.amount && { amountUtia: sent.amount }) });
-    }
-    if (sent.op === 'voidHold') return voidHold(pool, { id, holdId: uuid(sent.hold) });
-    const { kind, amount: amountUtia } = sent;
-    const moved = {
-      id,
-      debitAccount: account(sent.debit),
-      creditAccount: account(sent.credit),
-      amountUtia,
-      kind,
-      ref: '',
-    };
-    return sent.op === 'post' ? postTransfer(pool, moved) : holdTransfer(pool, moved);
-  };
-  return { account, send };
-}
-
-test('the ledger answers and counts as a model of maps does, whatever is sent in whatever order', async () => {
-  const outcomes = new Map<string, number>();
-  await fc.assert(
-    fc.asyncProperty(commands, async (list) => {
-      const model = new Model();
-      const { account, send } = ledger(randomUUID());
-      for (let at = 0; at < accountCount; at++) await openAccount(pool, account(at), { mayOverdraw: at === 0 });
-      for (const sent of list) {
-        const outcome = await send(sent).catch((error: unknown) => {
-          if (error instanceof ServiceError) return error.reason;
-          throw error;
-        });
-        expect(outcome).toBe(model.apply(sent));
-        outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
-      }
-      for (let at = 0; at < accountCount; at++)
-        expect(await readAccount(pool, account(at))).toEqual(model.accounts[at]);
-    }),
-    { numRuns: 50 },
-  );
-  // Else the generator has drifted and proves nothing.
-  const expected = [
-    'created',
-    'exists',
-    'TRANSFER_ID_TAKEN',
-    'INSUFFICIENT_FUNDS',
-    'HOLD_NOT_FOUND',
-    'HOLD_EXCEEDED',
-    'HOLD_ENDED',
-  ];
-  for (const outcome of expected) expect([outcome, outcomes.get(outcome) ?? 0]).not.toEqual([outcome, 0]);
-  expect([...outcomes.values()].reduce((sum, count) => sum + count, 0)).toBeGreaterThan(2_000);
+const between = ({ debit, credit, ...rest }: Movement) => ({
+  ...rest,
+  debitAccount: names[debit]!,
+  creditAccount: names[credit === debit ? (credit + 1) % names.length : credit]!,
+  ref: 'r',
 });
+const expiries = [undefined, undefined, new Date('2000-01-01'), new Date('2100-01-01')];
+const transfer: fc.Arbitrary<Command> = fc
+  .record({ ...movement, id, atMost: fc.oneof({ weight: 4, arbitrary: fc.constant(false) }, fc.constant(true)) })
+  .map(({ id, atMost, ...rest }) => ({ type: 'transfer', id, atMost, ...between(rest) }));
+const hold: fc.Arbitrary<Command> = fc
+  .record({ ...movement, id: holdId, expiry: fc.nat({ max: 3 }) })
+  .map(({ id, expiry, ...rest }) => {
+    const expiresAt = expiries[expiry];
+    return { type: 'hold', id, ...between(rest), ...(expiresAt && { expiresAt }) };
+  });
+const ending = { id, kind, holdId: fc.oneof({ weight: 9, arbitrary: holdId }, id) };
+const post: fc.Arbitrary<Command> = fc
+  .record({ ...ending, amount: fc.option(amount, { nil: undefined }) })
+  .map(({ amount, ...rest }) => ({ type: 'post', ...rest, ...(amount && { amount }) }));
+const voiding: fc.Arbitrary<Command> = fc.record(ending).map((rest) => ({ type: 'void', ...rest }));
+const command = fc.oneof(
+  { weight: 4, arbitrary: transfer },
+  { weight: 3, arbitrary: hold },
+  { weight: 2, arbitrary: post },
+  { weight: 1, arbitrary: voiding },
+);
+const group: fc.Arbitrary<Group> = fc.oneof(
+  { weight: 5, arbitrary: fc.tuple(command) },
+  { weight: 1, arbitrary: fc.array(command, { minLength: 2, maxLength: 4 }) },
+);
+/** Batches of groups; some groups are sent again later on. */
+const batches = fc
+  .array(fc.array(fc.tuple(group, fc.boolean()), { minLength: 1, maxLength: 40 }), { minLength: 4, maxLength: 12 })
+  .map((list) =>
+    list.map((batch, at) => {
+      const again = at > 1 ? list[at - 1]!.filter(([, isRepeated]) => isRepeated).map(([each]) => each) : [];
+      return [...batch.map(([each]) => each), ...again];
+    }),
+  );
+
+/** The commands of a run under names of its own, so that runs do not meet. */
+function renamer(): (name: string) => string {
+  const run = randomUUID();
+  const ids = new Map<string, string>();
+  return (name) => {
+    if (/^(id|hold)-/.test(name)) {
+      const known = ids.get(name) ?? randomUUID();
+      ids.set(name, known);
+      return known;
+    }
+    return `${name}:${run}`;
+  };
+}
+
+function renamed(command: Command, name: (text: string) => string): Command {
+  if (command.type === 'post' || command.type === 'void')
+    return { ...command, id: name(command.id), holdId: name(command.holdId) };
+  const { id, debitAccount, creditAccount } = command;
+  return { ...command, id: name(id), debitAccount: name(debitAccount), creditAccount: name(creditAccount) };
+}
+
+test.each([
+  { how: 'singly', split: (batch: Group[]) => batch.map((each) => [each]), share: 0.2 },
+  { how: 'in batches', split: (batch: Group[]) => [batch], share: 0.8 },
+])(
+  'whatever commands are sent $how, the ledger answers and counts as a model of maps does',
+  async ({ split, share }) => {
+    const seen = new Map<string, number>();
+    let commands = 0;
+    const round = async (sent: Group[][]) => {
+      const model = new LedgerModel();
+      const name = renamer();
+      for (const { id, unit, mayOverdraw } of accounts) model.open(name(id), unit, mayOverdraw);
+      await openAccounts(
+        pool,
+        accounts.map((each) => ({ ...each, id: name(each.id) })),
+      );
+      for (const batch of sent.flatMap((each) => split(each.map((group) => group.map((one) => renamed(one, name)))))) {
+        const results = await applyCommands(pool, batch);
+        expect(results).toEqual(batch.map((group) => model.apply(group)));
+        for (const result of results.flat()) {
+          const key = result.outcome === 'refused' ? result.reason : result.outcome;
+          seen.set(key, (seen.get(key) ?? 0) + 1);
+          commands++;
+        }
+      }
+      const balances = await readBalances(pool, [...model.accounts.keys()]);
+      expect(new Map(balances.map(({ id, ...rest }) => [id, rest]))).toEqual(
+        new Map([...model.accounts].map(([id, { mayOverdraw: _, ...rest }]) => [id, rest])),
+      );
+    };
+    while (commands < commandGoal * share) await fc.assert(fc.asyncProperty(batches, round), { numRuns: 10 });
+    // Else the generator has drifted and proves nothing.
+    const expected = [
+      'created',
+      'exists',
+      'TRANSFER_ID_TAKEN',
+      'INSUFFICIENT_FUNDS',
+      'AMOUNT_OUT_OF_RANGE',
+      'ACCOUNT_NOT_FOUND',
+      'UNIT_MISMATCH',
+      'HOLD_NOT_FOUND',
+      'HOLD_ENDED',
+      'HOLD_EXCEEDED',
+      'EXPIRY_PASSED',
+      'LINKED_FAILED',
+    ];
+    for (const outcome of expected) expect([outcome, seen.get(outcome) ?? 0]).not.toEqual([outcome, 0]);
+  },
+  isLong ? 3_600_000 : undefined,
+);

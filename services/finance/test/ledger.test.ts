@@ -6,16 +6,9 @@ import { transaction } from '@granary/shared/postgres/transaction';
 import { superuserUrl } from '@granary/shared/testing/database';
 import { Client } from 'pg';
 import { eventually, eventuallyResolves } from '@granary/shared/testing/eventually';
-import {
-  holdTransfer,
-  openAccount,
-  postHold,
-  postTransfer,
-  readAccount,
-  voidHold,
-  type Outcome,
-  type Transfer,
-} from '../src/ledger/ledger';
+import { openAccounts, readAccount } from '../src/ledger/accounts';
+import type { TransferCommand } from '../src/ledger/commands';
+import { holdTransfer, postHold, postTransfer, voidHold, type Outcome } from '../src/ledger/ledger';
 import { financePool, log } from './support/harness';
 
 let pool: Pool;
@@ -26,17 +19,19 @@ beforeAll(async () => {
 afterAll(() => pool.end());
 
 /** Fresh accounts, each with the same balance, that comes from a world of their own. */
-async function accounts(count: number, balanceUtia: bigint): Promise<{ world: string; ids: string[] }> {
+async function accounts(count: number, balance: bigint): Promise<{ world: string; ids: string[] }> {
   const run = randomUUID();
   const world = `world-${run}`;
-  await openAccount(pool, world, { mayOverdraw: true });
   const ids = Array.from({ length: count }, (_, at) => `app:${run}-${at}`);
+  const wallets = ids.map((id) => ({ id, unit: 'utia', mayOverdraw: false }));
+  await openAccounts(pool, [{ id: world, unit: 'utia', mayOverdraw: true }, ...wallets]);
   for (const id of ids) {
-    await openAccount(pool, id, { mayOverdraw: false });
-    if (balanceUtia > 0n) await postTransfer(pool, transfer(world, id, balanceUtia));
+    if (balance > 0n) await postTransfer(pool, transfer(world, id, balance));
   }
   return { world, ids };
 }
+
+type Transfer = Omit<TransferCommand, 'type'>;
 
 /** Repeats a transfer with the same id while it is not applied, as a caller must; on a slow machine some time out, waiting for a lock too. */
 async function untilDefinite(sent: Transfer): Promise<Outcome> {
@@ -49,8 +44,8 @@ async function untilDefinite(sent: Transfer): Promise<Outcome> {
   }
 }
 
-function transfer(debitAccount: string, creditAccount: string, amountUtia: bigint): Transfer {
-  return { id: randomUUID(), debitAccount, creditAccount, amountUtia, kind: 'test', ref: 'r' };
+function transfer(debitAccount: string, creditAccount: string, amount: bigint): Transfer {
+  return { id: randomUUID(), debitAccount, creditAccount, amount, kind: 'test', ref: 'r' };
 }
 
 async function balance(id: string): Promise<bigint> {
@@ -93,7 +88,7 @@ test('an id that was used for another transfer is refused and nothing changes', 
   const sent = transfer(ids[0]!, ids[1]!, 30n);
   await postTransfer(pool, sent);
   const others: Array<Partial<Transfer>> = [
-    { amountUtia: 31n },
+    { amount: 31n },
     { debitAccount: ids[2]! },
     { creditAccount: ids[2]! },
     { kind: 'other' },
@@ -121,6 +116,7 @@ test('nothing is spent that is not there, and what is held back is not there', a
     debitsPosted: 40n,
     creditsPending: 0n,
     creditsPosted: 100n,
+    payoutsPending: 0n,
     payoutsPosted: 0n,
   });
 });
@@ -223,7 +219,12 @@ test('a hold is ended by one of many that try at once, and the one that did may 
   for (let round = 0; round < 10; round++) {
     const hold = transfer(ids[0]!, ids[1]!, 10n);
     await holdTransfer(pool, hold);
-    const attempts = Array.from({ length: 14 }, (_, at) => ({ id: randomUUID(), holdId: hold.id, post: at % 2 === 0 }));
+    const attempts = Array.from({ length: 14 }, (_, at) => ({
+      id: randomUUID(),
+      holdId: hold.id,
+      kind: hold.kind,
+      post: at % 2 === 0,
+    }));
     const end = ({ post, ...resolution }: (typeof attempts)[number]) =>
       post ? postHold(pool, resolution) : voidHold(pool, resolution);
     // Everyone sends twice at once.
@@ -245,23 +246,25 @@ test('a part of a hold can be moved, the rest is free; never more than is held; 
   const [from, to] = ids as [string, string];
   const hold = { ...transfer(from, to, 80n), kind: 'payout' };
   await holdTransfer(pool, hold);
-  await expect(postHold(pool, { id: randomUUID(), holdId: hold.id, amountUtia: 81n })).rejects.toMatchObject({
+  await expect(
+    postHold(pool, { id: randomUUID(), holdId: hold.id, kind: 'payout', amount: 81n }),
+  ).rejects.toMatchObject({
     reason: 'HOLD_EXCEEDED',
   });
-  const resolution = { id: randomUUID(), holdId: hold.id, amountUtia: 50n };
+  const resolution = { id: randomUUID(), holdId: hold.id, kind: 'payout', amount: 50n };
   expect(await postHold(pool, resolution)).toBe('created');
-  await expect(postHold(pool, { ...resolution, amountUtia: 51n })).rejects.toMatchObject({
+  await expect(postHold(pool, { ...resolution, amount: 51n })).rejects.toMatchObject({
     reason: 'TRANSFER_ID_TAKEN',
   });
   expect(await readAccount(pool, from)).toMatchObject({ debitsPending: 0n, debitsPosted: 50n, payoutsPosted: 50n });
   expect(await readAccount(pool, to)).toMatchObject({ creditsPending: 0n, creditsPosted: 150n });
-  await expect(voidHold(pool, { id: randomUUID(), holdId: randomUUID() })).rejects.toMatchObject({
+  await expect(voidHold(pool, { id: randomUUID(), holdId: randomUUID(), kind: 'payout' })).rejects.toMatchObject({
     reason: 'HOLD_NOT_FOUND',
   });
   // What was posted at once is no hold.
   const posted = transfer(from, to, 1n);
   await postTransfer(pool, posted);
-  await expect(voidHold(pool, { id: randomUUID(), holdId: posted.id })).rejects.toMatchObject({
+  await expect(voidHold(pool, { id: randomUUID(), holdId: posted.id, kind: 'test' })).rejects.toMatchObject({
     reason: 'HOLD_NOT_FOUND',
   });
 });

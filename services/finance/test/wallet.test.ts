@@ -5,7 +5,8 @@ import { dirname, join } from 'node:path';
 import { execute, row } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { openKeyFile } from '../src/wallets/keys';
-import { holdTransfer, openAccount, postTransfer } from '../src/ledger/ledger';
+import { openAccounts } from '../src/ledger/accounts';
+import { holdTransfer, postTransfer } from '../src/ledger/ledger';
 import { call, startTestFinance, type TestFinance } from './support/harness';
 
 const newApp = () => `a${randomUUID().slice(0, 13)}`;
@@ -88,12 +89,12 @@ describe('wallets', () => {
     const account = `app:${app}`;
     const { pool } = finance;
     await finance.client.getWallet({ appId: app }, call());
-    await openAccount(pool, 'world', { mayOverdraw: true });
-    const pay = (debitAccount: string, creditAccount: string, amountUtia: bigint, kind: string) => ({
+    await openAccounts(pool, [{ id: 'world', unit: 'utia', mayOverdraw: true }]);
+    const pay = (debitAccount: string, creditAccount: string, amount: bigint, kind: string) => ({
       id: randomUUID(),
       debitAccount,
       creditAccount,
-      amountUtia,
+      amount,
       kind,
       ref: '',
     });
@@ -101,12 +102,14 @@ describe('wallets', () => {
     await postTransfer(pool, pay(account, 'world', 1_000n, 'retention'));
     await postTransfer(pool, pay(account, 'world', 300n, 'payout'));
     await holdTransfer(pool, pay(account, 'world', 50n, 'payout'));
+    // Of all holds only those for payouts are pending payouts; another one lowers the balance.
+    await holdTransfer(pool, pay(account, 'world', 20n, 'spend'));
     await finance.client.updatePayoutSettings({ appId: app, lockedBalance: '7' }, call());
     const figures = {
-      balance: '9007199254739691',
+      balance: '9007199254739671',
       lockedBalance: '7',
       pendingPayouts: '50',
-      availableBalance: '9007199254739634',
+      availableBalance: '9007199254739614',
     };
     const totals = { totalEarned: '9007199254740991', totalSpent: '1000', totalPaidOut: '300' };
     const wallet = await finance.client.getWallet({ appId: app }, call());

@@ -1,146 +1,73 @@
 import { conflict, invalid, notFound, ServiceError } from '@granary/shared/errors';
-import { maxUtia } from '@granary/shared/money';
-import { sqlState, violatedConstraint } from '@granary/shared/postgres/errors';
-import { execute, row, type Queryable } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import type { Queryable } from '@granary/shared/postgres/pool';
+import { ACCOUNT_NOT_FOUND } from './accounts';
+import { applyCommands } from './apply-commands';
+import type { Command, HoldCommand, PostCommand, Refusal, TransferCommand, VoidCommand } from './commands';
 
 export const INSUFFICIENT_FUNDS = 'INSUFFICIENT_FUNDS';
-export const ACCOUNT_NOT_FOUND = 'ACCOUNT_NOT_FOUND';
 export const AMOUNT_OUT_OF_RANGE = 'AMOUNT_OUT_OF_RANGE';
 export const TRANSFER_ID_TAKEN = 'TRANSFER_ID_TAKEN';
 export const SAME_ACCOUNT = 'SAME_ACCOUNT';
+export const UNIT_MISMATCH = 'UNIT_MISMATCH';
 export const HOLD_NOT_FOUND = 'HOLD_NOT_FOUND';
 export const HOLD_ENDED = 'HOLD_ENDED';
 export const HOLD_EXCEEDED = 'HOLD_EXCEEDED';
+export const HOLD_EXPIRED = 'HOLD_EXPIRED';
+export const EXPIRY_PASSED = 'EXPIRY_PASSED';
 
-/** Money that moves from one account (debit) to another (credit). */
-export interface Transfer {
-  /** A UUID that the caller made, and repeats with until it has a definite answer. */
-  id: string;
-  debitAccount: string;
-  creditAccount: string;
-  amountUtia: bigint;
-  /** Why it moves (`earning`, `payout`, …), lower-case; `payout` is counted apart. */
-  kind: string;
-  /** What it moves for: the id of a quote, of a payout. */
-  ref: string;
-}
-
-/** `exists`: the same transfer was there already, and nothing was changed. */
+/** `exists`: the same command was applied before, and nothing was changed. */
 export type Outcome = 'created' | 'exists';
 
-/** The counters of an account, all utia; what was posted only ever grows. */
-export interface Account {
-  debitsPending: bigint;
-  debitsPosted: bigint;
-  creditsPending: bigint;
-  creditsPosted: bigint;
-  payoutsPosted: bigint;
-}
-
-/** Makes an account unless it is there. Only an account of the world outside (`mayOverdraw`) goes below zero. */
-export async function openAccount(db: Queryable, id: string, options: { mayOverdraw: boolean }): Promise<void> {
-  await execute(
-    db,
-    sql`insert into account (id, may_overdraw) values (${id}, ${options.mayOverdraw}) on conflict do nothing`,
-  );
-}
-
-export async function readAccount(db: Queryable, id: string): Promise<Account> {
-  const found = await row<Account>(
-    db,
-    sql`select debits_pending as "debitsPending", debits_posted as "debitsPosted",
-               credits_pending as "creditsPending", credits_posted as "creditsPosted", payouts_posted as "payoutsPosted"
-        from account where id = ${id}`,
-  );
-  if (!found) throw notFound(ACCOUNT_NOT_FOUND, 'There is no such account');
-  return found;
-}
-
 /**
- * Moves money at once, in one round trip. Throws INSUFFICIENT_FUNDS, ACCOUNT_NOT_FOUND, AMOUNT_OUT_OF_RANGE, or
- * TRANSFER_ID_TAKEN when the id belongs to a transfer of other content. UNAVAILABLE means that the outcome is not
- * known: call again with the same id.
+ * One command by itself, for callers that have a transaction of their own. Throws a ServiceError with the refusal as its
+ * reason. UNAVAILABLE means that the outcome is unknown: call again with the same id.
  */
-export function postTransfer(db: Queryable, transfer: Transfer): Promise<Outcome> {
-  return post(db, transfer, false);
+export async function applyOne(db: Queryable, command: Command): Promise<Outcome> {
+  const result = (await applyCommands(db, [[command]]))[0]![0]!;
+  if (result.outcome === 'refused') throw refusalError(result.reason);
+  return result.outcome;
 }
 
-/** Holds money back, to be ended by `postHold` or `voidHold`. Errors as `postTransfer`. */
-export function holdTransfer(db: Queryable, transfer: Transfer): Promise<Outcome> {
-  return post(db, transfer, true);
-}
+export const postTransfer = (db: Queryable, command: Omit<TransferCommand, 'type'>): Promise<Outcome> =>
+  applyOne(db, { type: 'transfer', ...command });
 
-/**
- * Moves what is held, or a part of it (`amountUtia`), and sets the rest free. `id` is the id of this transfer,
- * `holdId` that of the hold. Throws HOLD_NOT_FOUND, HOLD_EXCEEDED, TRANSFER_ID_TAKEN, or HOLD_ENDED when another
- * transfer has ended the hold.
- */
-export async function postHold(
-  db: Queryable,
-  resolution: { id: string; holdId: string; amountUtia?: bigint },
-): Promise<Outcome> {
-  const { id, holdId, amountUtia } = resolution;
-  if (amountUtia !== undefined) assertAmount(amountUtia);
-  return run(db, sql`select resolve_transfer(${id}, ${holdId}, 'post', ${amountUtia ?? null}) as outcome`);
-}
+/** Holds an amount back, to be ended by `postHold` or `voidHold`. */
+export const holdTransfer = (db: Queryable, command: Omit<HoldCommand, 'type'>): Promise<Outcome> =>
+  applyOne(db, { type: 'hold', ...command });
 
-/** Sets free all that is held. Errors as `postHold`. */
-export function voidHold(db: Queryable, resolution: { id: string; holdId: string }): Promise<Outcome> {
-  return run(db, sql`select resolve_transfer(${resolution.id}, ${resolution.holdId}, 'void', null) as outcome`);
-}
+export const postHold = (db: Queryable, command: Omit<PostCommand, 'type'>): Promise<Outcome> =>
+  applyOne(db, { type: 'post', ...command });
 
-async function post(db: Queryable, transfer: Transfer, pending: boolean): Promise<Outcome> {
-  const { id, debitAccount, creditAccount, amountUtia, kind, ref } = transfer;
-  assertAmount(amountUtia);
-  if (debitAccount === creditAccount) throw invalid('A transfer is between two accounts', {}, SAME_ACCOUNT);
-  return run(
-    db,
-    sql`select post_transfer(${id}, ${debitAccount}, ${creditAccount}, ${amountUtia}, ${pending}, ${kind}, ${ref}) as outcome`,
-  );
-}
+export const voidHold = (db: Queryable, command: Omit<VoidCommand, 'type'>): Promise<Outcome> =>
+  applyOne(db, { type: 'void', ...command });
 
-function assertAmount(amountUtia: bigint): void {
-  if (amountUtia < 1n || amountUtia > maxUtia)
-    throw invalid('An amount is from 1 to 2^53-1 utia', {}, AMOUNT_OUT_OF_RANGE);
-}
-
-async function run(db: Queryable, statement: ReturnType<typeof sql>): Promise<Outcome> {
-  try {
-    return (await row<{ outcome: Outcome }>(db, statement))!.outcome;
-  } catch (error) {
-    throw translate(error);
-  }
-}
-
-/** What the functions of the ledger raise, see their migration, in our terms. */
-function translate(error: unknown): unknown {
-  switch (sqlState(error)) {
-    case 'GL001':
+/** A refusal as an error. */
+export function refusalError(reason: Refusal): ServiceError {
+  switch (reason) {
+    case 'TRANSFER_ID_TAKEN':
       return conflict(TRANSFER_ID_TAKEN, 'The id belongs to another transfer');
-    case 'GL002':
-      return notFound(HOLD_NOT_FOUND, 'There is no such hold');
-    case 'GL003':
-      return new ServiceError('FAILED_PRECONDITION', HOLD_ENDED, 'The hold has been ended already');
-    case 'GL004':
-      return new ServiceError('FAILED_PRECONDITION', HOLD_EXCEEDED, 'That is more than is held');
-    default:
-      return fromConstraint(error);
-  }
-}
-
-function fromConstraint(error: unknown): unknown {
-  switch (violatedConstraint(error)) {
-    case 'account_covered':
+    case 'INSUFFICIENT_FUNDS':
       return new ServiceError('FAILED_PRECONDITION', INSUFFICIENT_FUNDS, 'The balance is too small');
-    case 'account_in_range':
-      return new ServiceError('FAILED_PRECONDITION', AMOUNT_OUT_OF_RANGE, 'The account cannot hold that much');
-    case 'transfer_debit_account_fkey':
-    case 'transfer_credit_account_fkey':
+    case 'AMOUNT_OUT_OF_RANGE':
+      return invalid('An amount is from 1 to 2^53-1, and so is what an account holds', {}, AMOUNT_OUT_OF_RANGE);
+    case 'ACCOUNT_NOT_FOUND':
       return notFound(ACCOUNT_NOT_FOUND, 'There is no such account');
-    case 'transfer_pkey':
-      return conflict(TRANSFER_ID_TAKEN, 'The id belongs to another transfer');
-    default:
-      return error;
+    case 'SAME_ACCOUNT':
+      return invalid('A transfer is between two accounts', {}, SAME_ACCOUNT);
+    case 'UNIT_MISMATCH':
+      return invalid('The accounts have different units', {}, UNIT_MISMATCH);
+    case 'HOLD_NOT_FOUND':
+      return notFound(HOLD_NOT_FOUND, 'There is no such hold');
+    case 'HOLD_ENDED':
+      return new ServiceError('FAILED_PRECONDITION', HOLD_ENDED, 'The hold has been ended already');
+    case 'HOLD_EXCEEDED':
+      return new ServiceError('FAILED_PRECONDITION', HOLD_EXCEEDED, 'That is more than is held');
+    case 'HOLD_EXPIRED':
+      return new ServiceError('FAILED_PRECONDITION', HOLD_EXPIRED, 'The hold has expired');
+    case 'EXPIRY_PASSED':
+      return new ServiceError('FAILED_PRECONDITION', EXPIRY_PASSED, 'The hold would have expired already');
+    case 'LINKED_FAILED':
+    case 'COMMAND_INVALID':
+      return invalid('The command is malformed');
   }
 }

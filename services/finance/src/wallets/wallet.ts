@@ -1,6 +1,7 @@
 import { execute, row, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { StartError } from '@granary/shared/start-error';
+import { walletAccount } from '../ledger/kinds';
 import { addressOf } from './address';
 import type { KeyProvider } from './keys';
 
@@ -40,9 +41,6 @@ export interface Wallet {
   updatedAt: Date;
 }
 
-/** The account of an application's wallet in the ledger. */
-export const walletAccount = (appId: string): string => `app:${appId}`;
-
 /**
  * The wallet of an application, created at its first use; its address never changes. The caller has checked that the
  * application exists.
@@ -59,6 +57,7 @@ interface WalletRow extends PayoutSettings {
   debitsPending: bigint;
   debitsPosted: bigint;
   creditsPosted: bigint;
+  payoutsPending: bigint;
   payoutsPosted: bigint;
   updatedAt: Date;
 }
@@ -71,18 +70,20 @@ async function readWallet(db: Queryable, appId: string): Promise<Wallet | undefi
                w.min_payout as "minPayout", w.payout_threshold as "payoutThreshold",
                w.payout_destination as "payoutDestination", a.debits_pending as "debitsPending",
                a.debits_posted as "debitsPosted", a.credits_posted as "creditsPosted",
-               a.payouts_posted as "payoutsPosted", greatest(w.updated_at, a.updated_at) as "updatedAt"
+               a.payouts_pending as "payoutsPending", a.payouts_posted as "payoutsPosted", greatest(w.updated_at, a.updated_at) as "updatedAt"
         from wallet w join account a on a.id = w.account_id where w.app_id = ${appId}`,
   );
   if (!found) return undefined;
-  const { address, debitsPending, debitsPosted, creditsPosted, payoutsPosted, updatedAt, ...settings } = found;
-  const balance = creditsPosted - debitsPosted;
+  const { address, debitsPending, debitsPosted, creditsPosted, payoutsPending, payoutsPosted, updatedAt, ...settings } =
+    found;
+  // Another hold than that of a payout lowers the balance: it is as good as spent.
+  const balance = creditsPosted - debitsPosted - (debitsPending - payoutsPending);
   return {
     appId,
     address,
     balance,
-    pendingPayouts: debitsPending,
-    available: availableOf({ balance, pending: debitsPending, locked: settings.lockedBalance }),
+    pendingPayouts: payoutsPending,
+    available: availableOf({ balance, pending: payoutsPending, locked: settings.lockedBalance }),
     totalEarned: creditsPosted,
     totalSpent: debitsPosted - payoutsPosted,
     totalPaidOut: payoutsPosted,

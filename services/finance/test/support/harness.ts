@@ -25,7 +25,7 @@ import { financeConfig } from '../../src/config';
 import { financeDefinition, startFinance } from '../../src/service';
 
 export const log = createLogger('test', 'silent');
-const secret = 'a secret that the services share with each other';
+export const testSecret = 'a secret that the services share with each other';
 
 export const call = (): Call => newCall('test', scaledMs(20_000));
 
@@ -60,7 +60,7 @@ export async function openSource(service: 'data' | 'blobs'): Promise<Source> {
     implementation: outboxImplementation({
       pool,
       log,
-      signer: openTrust(service, { INTERNAL_SECRET: secret }, log).signer,
+      signer: openTrust(service, { INTERNAL_SECRET: testSecret }, log).signer,
     }),
     publish: async (type, payload) => {
       const key = `${payload.app_id}/${payload.collection ?? ''}`;
@@ -107,6 +107,8 @@ export interface TestFinance {
   price: PriceTag;
   clock: { now: Date };
   keyFile: string;
+  /** Where it is reached; changes with a restart. */
+  address(): string;
   /** Ends the service and starts it again on the same database; `changes` replaces parts of its environment. */
   restart(changes?: Record<string, string>): Promise<void>;
   stop(): Promise<void>;
@@ -125,7 +127,7 @@ export async function startTestFinance(environment: Record<string, string> = {})
         DATABASE_URL: url,
         KEY_FILE: keyFile,
         LOG_LEVEL: 'silent',
-        INTERNAL_SECRET: secret,
+        INTERNAL_SECRET: testSecret,
         ...environment,
         ...changes,
       }),
@@ -136,7 +138,7 @@ export async function startTestFinance(environment: Record<string, string> = {})
         blobsOutbox: { implementation: blobs.implementation },
       },
     );
-  const trust = openTrust('gateway', { INTERNAL_SECRET: secret }, log);
+  const trust = openTrust('gateway', { INTERNAL_SECRET: testSecret }, log);
   const credentials = () => trust.towards('finance');
   const connect = (address: string) => ({
     finance: openClient(financeDefinition, { address }, { log, credentials }),
@@ -159,6 +161,7 @@ export async function startTestFinance(environment: Record<string, string> = {})
     price,
     clock,
     keyFile,
+    address: () => running.address!,
     restart: async (changes) => {
       await end();
       running = { implementations: [], stop: async () => {} };

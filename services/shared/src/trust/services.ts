@@ -7,7 +7,7 @@ export const callersOf: Readonly<Record<ServiceName, readonly ServiceName[]>> = 
   gateway: [],
   data: ['gateway', 'blobs', 'finance', 'tasks'],
   blobs: ['gateway', 'finance'],
-  finance: ['gateway'],
+  finance: ['gateway', 'payments'],
   payments: ['gateway', 'finance'],
   tasks: ['gateway'],
 };
