@@ -125,10 +125,67 @@ describe.each(transports)('batches (%s)', (transport) => {
       expect(first.body.every(({ success }) => success)).toBe(true);
       expect(again.headers.get('idempotency-replayed')).toBe('true');
       const other = await batch([operation('create', { n: 2 })], { atomic }, headers);
-      const code = atomic ? other.body.code : other.body[0]!.code;
-      expect(code).toBe('IDEMPOTENCY_KEY_REUSED');
+      expect(other).toMatchObject({ status: 422, body: { code: 'IDEMPOTENCY_KEY_REUSED' } });
     }
     expect((await app.list('films')).body.total).toBe(3);
+  });
+
+  test('a repeated batch gets the refusals of the first, although what was refused would be accepted now', async () => {
+    await app.store('films', [
+      { id: 'a', n: 1 },
+      { id: 'c', n: 1 },
+    ]);
+    const refused = [operation('update', { id: 'b', m: 1 }), operation('update', { id: 'c', m: 1 }, { n: 2 })];
+    const operations = [operation('create', { n: 3 }), ...refused, operation('update', { id: 'a', m: 2 })];
+    const first = await batch(operations, {}, { 'idempotency-key': 'refused' });
+    expect(first.body.map(({ status }) => status)).toEqual([201, 404, 412, 200]);
+    await app.store('films', [{ id: 'b' }, { id: 'c', n: 2 }]);
+    const again = await batch(operations, {}, { 'idempotency-key': 'refused' });
+    expect(again.body).toEqual(first.body);
+    expect(again.headers.get('idempotency-replayed')).toBe('true');
+  });
+
+  test('where a unique value is taken the other operations are made once, however often the batch is repeated', async () => {
+    const fields = { n: { type: 'number', unique: true } };
+    await app.call('POST', `/api/apps/${app.appId}/collections`, { name: 'films', schema_definition: { fields } });
+    await app.store('films', [
+      { id: 'a', n: 1 },
+      { id: 'b', n: 2 },
+    ]);
+    const operations = [operation('create', { id: 'c', n: 1 }), operation('update', { id: 'b', m: 1 })];
+    const headers = { 'idempotency-key': 'unique' };
+    const first = await batch(operations, {}, headers);
+    expect(first.body.map(({ status, result }) => [status, result?.version])).toEqual([
+      [409, undefined],
+      [200, 2],
+    ]);
+    const again = await batch(operations, {}, headers);
+    expect(again.body).toEqual(first.body);
+    await batch([operation('update', { id: 'a', n: 5 })]);
+    const completed = await batch(operations, {}, headers);
+    expect(completed.body.map(({ status, result }) => [status, result?.version])).toEqual([
+      [201, 1],
+      [200, 2],
+    ]);
+    const other = await batch(operations.slice(1), {}, headers);
+    expect(other).toMatchObject({ status: 422, body: { code: 'IDEMPOTENCY_KEY_REUSED' } });
+  });
+
+  test('a repeated batch has its answer, although the data set of a condition is gone', async () => {
+    await app.store('films', [{ id: 'a', city: 'Ulm' }]);
+    await app.call('PUT', `/api/apps/${app.appId}/datasets/cities`, { values: ['Ulm'] });
+    for (const atomic of [true, false]) {
+      const operations = [operation('update', { id: 'a', [`m${atomic}`]: 1 }, { city: { inDataset: 'cities' } })];
+      const headers = { 'idempotency-key': `dataset-${atomic}` };
+      await app.call('PUT', `/api/apps/${app.appId}/datasets/cities`, { values: ['Ulm'] });
+      const first = await batch(operations, { atomic }, headers);
+      expect(first.body[0]).toMatchObject({ success: true });
+      await app.call('DELETE', `/api/apps/${app.appId}/datasets/cities`);
+      const again = await batch(operations, { atomic }, headers);
+      expect(again).toMatchObject({ status: 200, body: first.body });
+      const fresh = await batch(operations, { atomic });
+      expect(atomic ? fresh.body.code : fresh.body[0]!.code).toBe('INVALID_QUERY');
+    }
   });
 
   test('a refusal names the field by its place in the request', async () => {
@@ -180,6 +237,13 @@ describe.each(transports)('batches (%s)', (transport) => {
   test('a condition that is no filter is refused', async () => {
     const answer = await batch([operation('create', {}, { n: { nonsense: 1, gt: 1 } })]);
     expect(answer).toMatchObject({ status: 400, body: { code: 'INVALID_QUERY' } });
+  });
+
+  test('a condition with a join is refused, for a join filters nothing', async () => {
+    const join = { author: { model: 'authors', many: false, resolve: { find: { id: '$data.author' } } } };
+    const answer = await batch([operation('update', { id: 'a' }, { n: 1, ...join })]);
+    expect(answer).toMatchObject({ status: 400, body: { code: 'INVALID_QUERY' } });
+    expect(Object.keys(answer.body.details)).toEqual(['operations[0].conditions.author']);
   });
 
   test('an atomic batch changes each document once', async () => {

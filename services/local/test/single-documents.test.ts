@@ -108,6 +108,24 @@ describe.each(transports)('one document (%s)', (transport) => {
     expect(Object.keys(body)).toHaveLength(52);
   });
 
+  test('of concurrent PUTs of one document each is answered with its own version, and those that create it with 201', async () => {
+    const answers = await Promise.all(
+      Array.from({ length: 60 }, async (_, n) => {
+        const answer = await put('a', { n, deleted: n % 3 === 0 });
+        return { status: answer.status, version: Number(etag(answer)!.slice(1, -1)), text: answer.text };
+      }),
+    );
+    answers.sort((one, other) => one.version - other.version);
+    expect(answers.map(({ version }) => version)).toEqual(answers.map((_, at) => at + 1));
+    const isCreator = (at: number) => at === 0 || answers[at - 1]!.text.includes('"deleted":true');
+    expect(answers.map(({ status }) => status)).toEqual(answers.map((_, at) => (isCreator(at) ? 201 : 200)));
+    const listed = await app.list('films', { include_history: true });
+    const texts = (all: string[]) => all.toSorted();
+    expect(texts(listed.body.records.map((record) => JSON.stringify(record)))).toEqual(
+      texts(answers.map(({ text }) => text)),
+    );
+  });
+
   test('a repeated request with an Idempotency-Key gets the answer of the first and changes nothing', async () => {
     const key = (name: string) => ({ 'idempotency-key': name });
     const first = await put('a', { n: 1 }, key('one'));

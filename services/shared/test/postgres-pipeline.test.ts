@@ -153,7 +153,7 @@ describe('steps that are sent in one go', () => {
   test('a value that cannot be sent is refused before anything is, and the transaction is undone', async () => {
     await pool.query('create table undone (id int4)');
     const insert = sql`insert into undone values (${1})`;
-    const written = pipelinedTransaction(pool, insert, () =>
+    const written = pipelinedTransaction(pool, [insert], () =>
       Promise.resolve({ result: undefined, last: [insert, sql`select ${{ an: 'object' }}`] }),
     );
     await expect(written).rejects.toThrow(TypeError);
@@ -164,7 +164,7 @@ describe('steps that are sent in one go', () => {
     await pool.query('create table whole (id int4 unique deferrable initially deferred)');
     const insert = (id: number) => sql`insert into whole values (${id})`;
     const write = (last: number[]) =>
-      pipelinedTransaction(pool, sql`select 41 + ${1}::int4`, (_, { rows: [answer] }) =>
+      pipelinedTransaction(pool, [sql`select 41 + ${1}::int4`], (_, { rows: [answer] }) =>
         Promise.resolve({ result: answer![0], last: last.map(insert) }),
       );
     expect(await write([1, 2])).toBe('42');

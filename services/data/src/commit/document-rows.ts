@@ -48,8 +48,15 @@ function splitVersions(rows: readonly DocumentRow[]): Versions {
   return { latest, counts, earlier };
 }
 
+export interface UpsertOptions {
+  derived: DerivedStatements;
+  /** Whether the upsert returns the last version of each document that it wrote, as `writtenVersions` reads it. */
+  returnsVersions: boolean;
+}
+
 /**
- * The statements that write the documents of one collection, to be sent with COMMIT. The head of the app must be locked.
+ * The statements that write the documents of one collection, to be sent with COMMIT: an upsert comes first, and is missing
+ * where all documents are copied. The head of the app must be locked.
  * Known documents come first: they may release a unique value that a new one takes.
  */
 export async function writeDocuments(
@@ -57,17 +64,18 @@ export async function writeDocuments(
   collection: CollectionRef,
   rows: readonly DocumentRow[],
   at: Date,
-  derived: DerivedStatements,
+  { derived, returnsVersions }: UpsertOptions,
 ): Promise<Step[]> {
-  if (fitsUpsert(rows)) return [upsertDocuments(collection, rows, at, derived)];
+  const options = { derived, returnsVersions };
+  if (fitsUpsert(rows)) return [upsertDocuments(collection, rows, at, options)];
   const repeated = repeatedIds(rows);
   // Under the lock no other transaction adds an id.
   const known = await knownIds(tx, collection, rows);
   const isNew = ({ document: { id } }: DocumentRow) => !known.has(id) && !repeated.has(id);
   const added = known.size + repeated.size === 0 ? rows : rows.filter(isNew);
-  if (added.length < copyFromDocuments) return [upsert(collection, rows, repeated, at, derived)];
+  if (added.length < copyFromDocuments) return [upsert(collection, rows, repeated, at, options)];
   const others = added.length === rows.length ? [] : rows.filter((one) => !isNew(one));
-  const steps: Step[] = others.length === 0 ? [] : [upsert(collection, others, repeated, at, derived)];
+  const steps: Step[] = others.length === 0 ? [] : [upsert(collection, others, repeated, at, options)];
   return [
     ...steps,
     await copyDocuments(collection, added, at),
@@ -84,8 +92,8 @@ export const upsertDocuments = (
   collection: CollectionRef,
   rows: readonly DocumentRow[],
   at: Date,
-  derived: DerivedStatements,
-): Sql => upsert(collection, rows, repeatedIds(rows), at, derived);
+  options: UpsertOptions,
+): Sql => upsert(collection, rows, repeatedIds(rows), at, options);
 
 function repeatedIds(rows: readonly DocumentRow[]): Set<string> {
   const seen = new Set<string>();
@@ -115,7 +123,7 @@ function upsert(
   rows: readonly DocumentRow[],
   repeated: ReadonlySet<string>,
   at: Date,
-  derived: DerivedStatements,
+  { derived, returnsVersions }: UpsertOptions,
 ): Sql {
   const { latest, counts, earlier } =
     repeated.size > 0 ? splitVersions(rows) : { latest: rows, counts: rows.map(() => 1), earlier: [] };
@@ -132,6 +140,13 @@ function upsert(
     ],
     ', ',
   );
+  const counting = sql`
+    update collection set
+      row_count = row_count + s.added, deleted_count = deleted_count + s.deleted, size_bytes = size_bytes + ${sizeOf(rows)}::int8,
+      version_count = version_count + s.replaced + ${earlier.length}::int8, last_write_at = ${at}
+    from (select count(*) filter (where old_id is null) as added, count(*) filter (where old_id is not null) as replaced,
+            count(*) filter (where deleted) - count(*) filter (where old_deleted) as deleted from written) s
+    where number = ${collection.number}`;
   return sql`
     with input as (
       select * from unnest(${textArray(latest.map(({ document }) => document.id))}::text[],
@@ -153,12 +168,12 @@ function upsert(
       select old_id, old_body, old_version, old_deleted, old_created_at, old_updated_at, old_ordinal, old_place
       from written where old_id is not null
     )${earlier.length === 0 ? empty : earlierVersions(history, earlier, at)}${derived.ctes}
-    update collection set
-      row_count = row_count + s.added, deleted_count = deleted_count + s.deleted, size_bytes = size_bytes + ${sizeOf(rows)}::int8,
-      version_count = version_count + s.replaced + ${earlier.length}::int8, last_write_at = ${at}
-    from (select count(*) filter (where old_id is null) as added, count(*) filter (where old_id is not null) as replaced,
-            count(*) filter (where deleted) - count(*) filter (where old_deleted) as deleted from written) s
-    where number = ${collection.number}`;
+    ${
+      returnsVersions
+        ? sql`, counted as (${counting})
+    select id, version, old_id is null or old_deleted from written`
+        : counting
+    }`;
 }
 
 function earlierVersions(history: Sql, earlier: readonly EarlierVersion[], at: Date): Sql {

@@ -1,16 +1,19 @@
+import { sqlState } from '@granary/shared/postgres/errors';
 import type { Step, StepAnswer } from '@granary/shared/postgres/pipeline';
 import type { Connection } from '@granary/shared/postgres/pool';
 import { pipelinedTransaction } from '@granary/shared/postgres/transaction';
+import type { CollectionRef } from '../catalog/collection';
 import { createMissing, lockedCollections } from './batch-collections';
 import type { CommitContext } from './commit-context';
 import { insertCommits } from './commit-log';
 import { writeDocuments } from './document-rows';
 import { headToLock, moveHead, toLockedHead, type LockedHead } from './head';
 import { countBatch } from './metrics';
-import { readPresentDocuments } from './present-documents';
+import { readAhead, readPresentDocuments, type ReadAhead, type ReadDocuments } from './present-documents';
 import { plan, rowsOf, type BatchPlan, type RowsByCollection } from './plan';
 import { findCommittedTickets, findKeptAnswers, keepAnswers } from './repeated-writes';
 import { uniqueViolation } from './unique-violation';
+import { setVersions, versionedCollections } from './written-versions';
 import type { BatchResult, PendingWrite } from './write';
 import type { App } from '../catalog/app';
 
@@ -20,10 +23,14 @@ const largeBulkTimeoutMs = 30_000;
 export const timeoutOf = (batch: readonly PendingWrite[]): { statementTimeoutMs?: number } =>
   batch.some(({ write }) => write.sizeClass === 'largeBulk') ? { statementTimeoutMs: largeBulkTimeoutMs } : {};
 
+/** Whether a statement named a table, column or schema that does not exist any more. */
+const isGone = (error: unknown): boolean => ['42P01', '42703', '3F000'].includes(sqlState(error) ?? '');
+
 /** What a transaction has done by the time its last statements are sent together with COMMIT. */
 interface Written {
   result: { batch: BatchResult; head: LockedHead | undefined };
   last: Step[];
+  committed?: (answers: readonly StepAnswer[]) => void;
 }
 
 /** One attempt to commit a batch in two round trips: the first locks and reads the head, the second writes. */
@@ -43,11 +50,24 @@ export class LockedCommit {
   /** Gives the outcome of every write, or throws and nothing was written. Throws UniqueViolationError, CommitUnknownError. */
   async run(): Promise<BatchResult> {
     const { app, batch, context } = this;
-    const startedAtMs = performance.now();
-    const work = (tx: Connection, answer: StepAnswer) => this.write(tx, toLockedHead(answer));
-    const options = timeoutOf(batch);
+    const ahead = readAhead(context, app, batch);
     try {
-      const written = await pipelinedTransaction(context.pool, headToLock(app.number), work, options);
+      return await this.attempt(ahead);
+    } catch (error) {
+      // A table that was read ahead is gone: nothing was written.
+      if (!ahead || !isGone(error)) throw error;
+      return this.attempt(undefined);
+    }
+  }
+
+  private async attempt(ahead: ReadAhead | undefined): Promise<BatchResult> {
+    const { app, batch, context } = this;
+    const startedAtMs = performance.now();
+    const work = (tx: Connection, head: StepAnswer, ...documents: StepAnswer[]) =>
+      this.write(tx, toLockedHead(head), ahead?.answered(documents));
+    const first = [headToLock(app.number), ...(ahead?.steps ?? [])];
+    try {
+      const written = await pipelinedTransaction(context.pool, first, work, timeoutOf(batch));
       context.heads.committed(app.number, written.head);
       countBatch('locked', batch, startedAtMs);
       return written.batch;
@@ -56,14 +76,14 @@ export class LockedCommit {
     }
   }
 
-  private async write(tx: Connection, locked: LockedHead): Promise<Written> {
+  private async write(tx: Connection, locked: LockedHead, ahead: ReadDocuments | undefined): Promise<Written> {
     const { app, batch, context } = this;
     context.heads.observed(app.number, locked);
     // Read under the lock, so that times follow heights as far as clocks agree.
     const at = context.now();
     const outcomes = await this.findRepeated(tx);
     const open = batch.filter((pending) => !outcomes.has(pending));
-    const { planned, hasCreated } = await this.plan(tx, locked, open, at);
+    const { planned, hasCreated } = await this.plan(tx, locked, open, { at, ahead });
     for (const [pending, outcome] of planned.outcomes) outcomes.set(pending, outcome);
     // A write that committed before may be refused by what has changed since.
     if (planned.refused.length > 0 && !this.looksUpTickets) {
@@ -76,13 +96,20 @@ export class LockedCommit {
     if (planned.commits.length === 0) return { result: { batch: { outcomes, changed: [] }, head }, last: [] };
     this.rows = rowsOf(planned);
     const last: Step[] = [];
+    const versioned = versionedCollections(planned);
+    const upserts = new Map<CollectionRef, number>();
     for (const [collection, rows] of this.rows) {
-      last.push(...(await writeDocuments(tx, collection, rows, at, context.afterPlan.of(collection))));
+      const returnsVersions = versioned.has(collection.name);
+      const options = { derived: context.afterPlan.of(collection), returnsVersions };
+      upserts.set(collection, last.length);
+      last.push(...(await writeDocuments(tx, collection, rows, at, options)));
     }
+    const committed = (answers: readonly StepAnswer[]) =>
+      setVersions(planned, this.rows, new Map([...upserts].map(([collection, step]) => [collection, answers[step]!])));
     last.push(moveHead(app.number, planned.to), insertCommits(app.number, planned.commits, at));
     last.push(...keepAnswers(open, outcomes));
     const changed = [...this.rows.keys()].map(({ number }) => number);
-    return { result: { batch: { outcomes, changed }, head }, last };
+    return { result: { batch: { outcomes, changed }, head }, last, ...(versioned.size > 0 && { committed }) };
   }
 
   /** The writes that have an outcome already. */
@@ -100,11 +127,11 @@ export class LockedCommit {
     tx: Connection,
     head: LockedHead,
     open: readonly PendingWrite[],
-    at: Date,
+    { at, ahead }: { at: Date; ahead: ReadDocuments | undefined },
   ): Promise<{ planned: BatchPlan; hasCreated: boolean }> {
     const { app, context } = this;
     const collections = await lockedCollections(tx, context.collections, app, head.catalogRevision, open);
-    const documents = await readPresentDocuments(tx, collections.known, open);
+    const documents = await readPresentDocuments(tx, collections.known, open, ahead);
     const planned = plan(head, open, collections, documents);
     if (planned.missing.size === 0) return { planned, hasCreated: false };
     const settings = { readAccess: context.defaultRead, at };

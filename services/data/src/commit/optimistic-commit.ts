@@ -7,6 +7,7 @@ import { compareAndSetHead, isHeadConflict } from './head';
 import { countBatch } from './metrics';
 import { plan, rowsOf, type BatchPlan } from './plan';
 import { uniqueViolation } from './unique-violation';
+import { setVersions, versionedCollections } from './written-versions';
 import type { BatchResult, PendingWrite } from './write';
 import type { App } from '../catalog/app';
 
@@ -30,15 +31,21 @@ export async function commitOptimistically(
   if (![...rows.values()].every(fitsUpsert)) return undefined;
   // No one moves the head between the commit before this one and this one, so times follow heights.
   const at = context.now();
+  const versioned = versionedCollections(planned);
   const upserts = [...rows].map(([collection, documents]) =>
-    upsertDocuments(collection, documents, at, context.afterPlan.of(collection)),
+    upsertDocuments(collection, documents, at, {
+      derived: context.afterPlan.of(collection),
+      returnsVersions: versioned.has(collection.name),
+    }),
   );
   try {
-    await singleRoundTripTransaction(context.pool, [
+    const [, ...answers] = await singleRoundTripTransaction(context.pool, [
       compareAndSetHead(app.number, planned.from, planned.to),
       ...upserts,
       insertCommits(app.number, planned.commits, at),
     ]);
+    if (versioned.size > 0)
+      setVersions(planned, rows, new Map([...rows.keys()].map((each, at) => [each, answers[at]!])));
   } catch (error) {
     if (isHeadConflict(error)) return undefined;
     throw uniqueViolation(error, rows) ?? error;

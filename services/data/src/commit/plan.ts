@@ -37,6 +37,8 @@ export interface BatchPlan {
   /** In the order of their heights. */
   commits: readonly PlannedCommit[];
   outcomes: Outcomes;
+  /** Links that need versions and do not know them before they are written. */
+  unversioned: readonly WriteLink[];
   /** Writes that were refused, with the reason in `outcomes`. */
   refused: readonly PendingWrite[];
   /** Collections that must be created before the batch can be planned: writes to them have no outcome yet. */
@@ -55,6 +57,7 @@ export function plan(
 ): BatchPlan {
   const commits: PlannedCommit[] = [];
   const outcomes: Outcomes = new Map();
+  const unversioned: WriteLink[] = [];
   const refused: PendingWrite[] = [];
   const missing = new Set<string>();
   const announced = new Set<string>();
@@ -67,16 +70,17 @@ export function plan(
       refused.push(pending);
       continue;
     }
-    const unknown = write.collections.filter((name) => !collections.known.has(name));
+    const unknown = links.filter(({ collection }) => !collections.known.has(collection));
     if (unknown.length > 0) {
-      for (const name of unknown) missing.add(name);
+      for (const { collection } of unknown) missing.add(collection);
       continue;
     }
     const planned = links.map((link, at) => toCommit(write, link, at, collections.known.get(link.collection)!));
     commits.push(...planned);
     head = links.at(-1)!.link;
     const [first] = planned as [PlannedCommit];
-    const committed = { ...toCommitted(first, write.ticketId), ...(links[0]!.versions && { links }) };
+    const committed = { ...toCommitted(first, write.ticketId), ...(write.needsVersions && { links }) };
+    if (write.needsVersions) unversioned.push(...links.filter(({ versions }) => !versions));
     const { name, readAccess } = first.target;
     const isCreator = collections.created.has(name) && !announced.has(name);
     if (isCreator) announced.add(name);
@@ -84,7 +88,7 @@ export function plan(
   }
   const { height, ordinal, hash } = head;
   const to = { height, ordinal, hash, catalogRevision: from.catalogRevision };
-  return { from, to, commits, outcomes, refused, missing };
+  return { from, to, commits, outcomes, unversioned, refused, missing };
 }
 
 /** The links of a write, or why it is refused. */
@@ -96,8 +100,8 @@ function linksOf(
 ): WriteLink[] | ServiceError {
   try {
     const links = write.links(head, { collections: known, documents });
-    for (const name of write.collections) {
-      const refusal = refused.get(name);
+    for (const { collection } of links) {
+      const refusal = refused.get(collection);
       if (refusal) return refusal;
     }
     return links;

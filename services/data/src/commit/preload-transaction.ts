@@ -77,7 +77,7 @@ export async function preloadTransaction(
       await preload.turn;
       return finishPreload(context, app, { tx, preload, collection, rows });
     };
-    const planned = await pipelinedTransaction(context.pool, copy, finish, { ...timeoutOf(batch), lockTimeoutMs });
+    const planned = await pipelinedTransaction(context.pool, [copy], finish, { ...timeoutOf(batch), lockTimeoutMs });
     context.heads.committed(app.number, planned.to);
     countBatch('preloaded', batch, startedAtMs);
     return { outcomes: planned.outcomes, changed: [collection.number] };

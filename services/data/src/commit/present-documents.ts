@@ -5,6 +5,9 @@ import { sql } from '@granary/shared/postgres/sql';
 import { textArray } from '@granary/shared/postgres/wire/binary';
 import type { CollectionRef } from '../catalog/collection';
 import { documentsTable } from '../catalog/table-names';
+import type { App } from '../catalog/app';
+import { cachedCollections } from './batch-collections';
+import type { CommitContext } from './commit-context';
 import { matchingDocument } from '../query/sql/matching-document';
 import {
   documentKey,
@@ -16,16 +19,61 @@ import {
 
 const none: PresentDocuments = new Map();
 
+/** What a batch depends on, by the collections as they were when it was read. */
+export interface ReadDocuments {
+  byCollection: ReadonlyMap<CollectionRef, readonly DocumentRead[]>;
+  answers: Answers;
+}
+
+/** Statements that are sent behind the one that locks the head. */
+export interface ReadAhead {
+  steps: readonly Step[];
+  answered(answers: Answers): ReadDocuments;
+}
+
+/**
+ * Reads the documents that a batch depends on in the round trip that locks the head, from the collections as they are
+ * cached. Undefined where it depends on none, or on a collection that is not cached at the last known revision.
+ */
+export function readAhead(
+  { collections, heads }: CommitContext,
+  app: App,
+  batch: readonly PendingWrite[],
+): ReadAhead | undefined {
+  if (!batch.some(({ write }) => write.reads)) return undefined;
+  const revision = heads.latest(app.number)?.catalogRevision;
+  const cached = revision === undefined ? undefined : cachedCollections(collections, app, revision, batch);
+  if (!cached) return undefined;
+  const byCollection = readsOf(cached.known, batch);
+  return {
+    steps: [...byCollection].flatMap(stepsOf),
+    answered: (answers) => ({ byCollection, answers }),
+  };
+}
+
 /**
  * The present versions of the documents that the links of a batch depend on, soft-deleted ones too: one statement for
- * each collection, and one for each condition, in one round trip; none where no write depends on any. The head must be
- * locked.
+ * each collection, and one for each condition, in one round trip; none where no write depends on any. What was read
+ * ahead is taken if the collections are still the same. The head must be locked.
  */
 export async function readPresentDocuments(
   tx: Connection,
   collections: ReadonlyMap<string, CollectionRef>,
   batch: readonly PendingWrite[],
+  ahead: ReadDocuments | undefined,
 ): Promise<PresentDocuments> {
+  const byCollection = readsOf(collections, batch);
+  if (byCollection.size === 0) return none;
+  if (ahead && [...byCollection.keys()].every((collection) => ahead.byCollection.has(collection))) {
+    return answersToDocuments(ahead.byCollection, ahead.answers);
+  }
+  return answersToDocuments(byCollection, await pipeline(tx, [...byCollection].flatMap(stepsOf)));
+}
+
+function readsOf(
+  collections: ReadonlyMap<string, CollectionRef>,
+  batch: readonly PendingWrite[],
+): ReadonlyMap<CollectionRef, readonly DocumentRead[]> {
   const reads = batch.flatMap(({ write }) => write.reads ?? []);
   const byCollection = new Map<CollectionRef, DocumentRead[]>();
   for (const read of reads) {
@@ -35,8 +83,7 @@ export async function readPresentDocuments(
     if (others) others.push(read);
     else byCollection.set(collection, [read]);
   }
-  if (byCollection.size === 0) return none;
-  return answersToDocuments(byCollection, await pipeline(tx, [...byCollection].flatMap(stepsOf)));
+  return byCollection;
 }
 
 const conditional = (reads: readonly DocumentRead[]) => reads.filter(({ condition }) => condition !== undefined);

@@ -1,11 +1,13 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { Step } from '@granary/shared/postgres/pipeline';
-import type { Connection } from '@granary/shared/postgres/pool';
+import type { Connection, Pool } from '@granary/shared/postgres/pool';
+import { pipelinedTransaction } from '@granary/shared/postgres/transaction';
 import type { ReadAccess } from '../catalog/collection';
 import { findCommits } from './commit-log';
+import { headToLock } from './head';
 import type { Committed, Outcomes, PendingWrite } from './write';
 import type { App } from '../catalog/app';
-import { findAnswer, keepingAnswer } from '../catalog/idempotency';
+import { findAnswer, keepingAnswer, type IdempotencyKey } from '../catalog/idempotency';
 
 /** The writes whose tickets have committed. Definite only while the head is locked. */
 export async function findCommittedTickets(
@@ -35,9 +37,10 @@ export async function findKeptAnswers(tx: Connection, app: App, writes: readonly
     try {
       const answer = await findAnswer(tx, key);
       if (answer === undefined) continue;
-      const [ticketId, createdWithAccess] = answer.split(' ') as [string, ReadAccess | undefined];
+      if (answer === separateAnswer) throw new KeptSeparatelyError();
+      const { ticketId, ...kept } = readKept(answer);
       const [committed] = await findCommits(tx, app.number, [ticketId]);
-      if (committed) found.set(pending, createdWithAccess ? { ...committed, createdWithAccess } : committed);
+      if (committed) found.set(pending, { ...committed, ...kept });
     } catch (error) {
       if (!(error instanceof ServiceError)) throw error;
       found.set(pending, error);
@@ -53,11 +56,44 @@ export function keepAnswers(writes: readonly PendingWrite[], outcomes: Outcomes)
     const { idempotency } = pending.write;
     const outcome = outcomes.get(pending);
     if (idempotency && outcome && !(outcome instanceof ServiceError)) {
-      steps.push(keepingAnswer(idempotency, keptAnswer(outcome)));
+      steps.push(keepingAnswer(idempotency, keptAnswer(outcome, pending.write.keptNote?.())));
     }
   }
   return steps;
 }
 
-const keptAnswer = ({ ticketId, createdWithAccess }: Committed): string =>
-  createdWithAccess ? `${ticketId} ${createdWithAccess}` : ticketId;
+/** The ticket, then after spaces the access of a collection that was created and the note of the write. */
+const keptAnswer = ({ ticketId, createdWithAccess }: Committed, note: string | undefined): string =>
+  [ticketId, createdWithAccess ?? '', note ?? ''].join(' ').trimEnd();
+
+function readKept(answer: string): Pick<Committed, 'ticketId' | 'createdWithAccess' | 'keptNote'> {
+  const [ticketId, createdWithAccess, ...words] = answer.split(' ') as [
+    string,
+    ReadAccess | '' | undefined,
+    ...string[],
+  ];
+  return {
+    ticketId,
+    ...(createdWithAccess && { createdWithAccess }),
+    ...(words.length > 0 && { keptNote: words.join(' ') }),
+  };
+}
+
+/** Kept where the parts of a request are kept by themselves. */
+const separateAnswer = 'separate';
+
+/** The parts of a request with this Idempotency-Key are kept by themselves. */
+export class KeptSeparatelyError extends ServiceError {
+  constructor() {
+    super('ABORTED', 'REQUEST_IN_PROGRESS', 'The parts of the request have answers of their own');
+  }
+}
+
+/**
+ * Records that the parts of a request are kept by themselves from now on, unless an answer is kept for the whole of it.
+ * Under the lock of the head, so that a write under the same key either sees this or has kept its answer before.
+ */
+export function keepSeparately(pool: Pool, app: App, key: IdempotencyKey): Promise<void> {
+  const last = [keepingAnswer(key, separateAnswer)];
+  return pipelinedTransaction(pool, [headToLock(app.number)], () => Promise.resolve({ result: undefined, last }));
+}

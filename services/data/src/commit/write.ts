@@ -24,7 +24,7 @@ export interface WriteLink {
   collection: string;
   link: Link;
   documents: readonly PreparedDocument[];
-  /** What each of the documents becomes, where the write knows it. */
+  /** What each of the documents becomes: where the write does not know it but wants to, it is set once they are written. */
   versions?: readonly NewVersion[];
 }
 
@@ -83,6 +83,8 @@ export interface Write {
   readonly sizeClass: SizeClass;
   /** The documents that its links depend on: they are read under the lock, in a round trip of their own. */
   readonly reads?: readonly DocumentRead[];
+  /** Whether its caller needs the versions of its documents. */
+  readonly needsVersions?: boolean;
   /** The ids of its documents; undefined while they are not known. */
   ids(): DocumentIds | undefined;
   /**
@@ -92,6 +94,8 @@ export interface Write {
   links(head: Head, state: PlanState): WriteLink[];
   /** What error messages have before the fields of a document of its links; by default its place in a `/store` body. */
   pathOf?(collection: string, place: number): string;
+  /** What is kept under its Idempotency-Key beside its ticket, once it has been planned. */
+  keptNote?(): string | undefined;
 }
 
 /** A commit as its caller gets it: of an upload's two links this is the first, its document is the second. */
@@ -107,7 +111,9 @@ export interface Committed {
   collectionNumber: bigint;
   /** Of a collection that this write created. */
   createdWithAccess?: ReadAccess;
-  /** Its links, where their versions are known: not of a commit that was looked up. */
+  /** What was kept with it under an Idempotency-Key: of a commit that was found by that. */
+  keptNote?: string;
+  /** Its links where the write needs versions: not of a commit that was looked up. */
   links?: readonly WriteLink[];
 }
 

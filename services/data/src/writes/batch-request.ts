@@ -7,7 +7,8 @@ import { isName } from '../catalog/names';
 import { documentKey } from '../commit/write';
 import { openObject, refusing } from '../documents/parser';
 import type { Condition } from '../query/language/condition';
-import { parseFind } from '../query/language/filter';
+import { parseQuery } from '../query/language/filter';
+import { invalidQuery } from '../query/language/query-error';
 import { readJsonText } from '../query/language/paging';
 import type { DocumentChange } from './document-change';
 
@@ -24,6 +25,11 @@ export const operationOf = ({ kind }: DocumentChange): string => (kind === 'merg
 export interface Batch {
   changes: readonly DocumentChange[];
   atomic: boolean;
+}
+
+/** Whether two changes are of one document. */
+export function hasRepeated(changes: readonly DocumentChange[]): boolean {
+  return new Set(changes.map(({ collection, id }) => documentKey(collection, id))).size < changes.length;
 }
 
 /**
@@ -103,12 +109,20 @@ function readMember(reader: JsonReader, members: OperationMembers, path: string)
     }
     case 'conditions': {
       const start = reader.skipValue();
-      members.conditions = parseFind(readJsonText(reader.bytes.subarray(start, reader.position), at), at);
+      members.conditions = parseConditions(reader.bytes.subarray(start, reader.position), at);
       break;
     }
     default:
       throw wrong(at, 'is not a known field');
   }
+}
+
+/** Conditions take no joins: those add members to what is read and filter nothing. */
+function parseConditions(text: Buffer, at: string): Condition {
+  const { find, joins } = parseQuery(readJsonText(text, at), at);
+  const [join] = joins;
+  if (join) throw invalidQuery(join.at, 'is a join, which adds members and filters nothing: conditions take none');
+  return find;
 }
 
 function toChange({ operation, collection, data, conditions }: OperationMembers, path: string): DocumentChange {

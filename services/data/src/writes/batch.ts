@@ -5,86 +5,160 @@ import type { OperationResult } from '@granary/shared/gen/granary/data/v1/Operat
 import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { App } from '../catalog/app';
+import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
+import { UNIQUE_VIOLATION } from '../catalog/index-definition';
+import { ALREADY_EXISTS } from '../catalog/names';
 import { toIdempotencyKey, type IdempotencyKey } from '../catalog/idempotency';
+import { KeptSeparatelyError, keepSeparately } from '../commit/repeated-writes';
 import type { CallCommitter } from '../commit/tracing';
 import { withFreshSource } from '../query/execute/read-page';
 import { resolveReferences } from '../query/execute/references';
 import { hasReferences } from '../query/language/references';
-import { operationOf, parseBatch } from './batch-request';
-import { ChangeWrite } from './change-write';
+import { hasRepeated, operationOf, parseBatch } from './batch-request';
+import { ChangeWrite, type Refusing } from './change-write';
 import type { DocumentChange } from './document-change';
 import { storedVersions, type StoredVersion } from './stored-version';
 import { appOf } from './write-request';
 
 /**
- * Runs the operations of a batch: all in one transaction where it is atomic, else each by itself, with a result of its
- * own. Throws what is wrong with the request, and the refusal of an atomic batch.
+ * Runs the operations of a batch in one transaction: all of them or none where it is atomic, else those that are not
+ * refused. Throws what is wrong with the request, and the refusal of an atomic batch.
  */
 export async function runBatch(committer: CallCommitter, pool: Pool, request: BatchRequest): Promise<BatchResponse> {
   const { changes, atomic } = parseBatch(request.body);
   const run = new BatchRun(committer, pool, appOf(request));
   const key = toIdempotencyKey(request.idempotency);
-  if (atomic) {
-    const { ticketId, versions } = await run.commit(request.ticketId, key, changes);
-    return {
-      results: changes.map((change, at) => toResult(change, versions[at]!)),
-      replayed: ticketId !== request.ticketId,
-    };
-  }
-  const replays: boolean[] = [];
-  const results = await Promise.all(
-    changes.map(async (change, at) => {
-      const ticketId = newTicket('c', run.app.number);
-      try {
-        const committed = await run.commit(ticketId, keyOfOperation(key, at), [change]);
-        replays.push(committed.ticketId !== ticketId);
-        return toResult(change, committed.versions[0]!);
-      } catch (error) {
-        return refused(change, error);
-      }
-    }),
-  );
-  return { results, replayed: replays.length > 0 && replays.every(Boolean) };
+  const { results, replayed } = atomic
+    ? await run.commit({ ticketId: request.ticketId, key, changes, refusing: 'together' })
+    : await run.separately(request.ticketId, key, changes);
+  return { results: [...results], replayed };
+}
+
+/** Changes that are to be committed in one transaction. */
+interface Changes {
+  ticketId: string;
+  key: IdempotencyKey | undefined;
+  changes: readonly DocumentChange[];
+  refusing: Refusing;
+}
+
+interface Results {
+  /** In the order of the changes. */
+  results: readonly OperationResult[];
+  /** Whether an earlier request with the same key was answered so. */
+  replayed: boolean;
 }
 
 class BatchRun {
   constructor(
     private readonly committer: CallCommitter,
     private readonly pool: Pool,
-    readonly app: App,
+    private readonly app: App,
   ) {}
 
-  /** Commits changes together. Throws their refusal. */
-  async commit(
+  /**
+   * Changes that are refused by themselves. They commit together as long as each can be decided without the others;
+   * else, of one document twice or where a unique value is taken, each is a commit of its own under a key of its own.
+   */
+  async separately(
     ticketId: string,
     key: IdempotencyKey | undefined,
     changes: readonly DocumentChange[],
-  ): Promise<{ ticketId: string; versions: StoredVersion[] }> {
-    const { committer, pool, app } = this;
-    // A data set that is replaced under a condition has another table from then on, and nothing was committed.
-    const committed = await withFreshSource(async () =>
-      committer.submit(app, new ChangeWrite(ticketId, key, await this.resolved(changes))),
-    );
-    const versions = await storedVersions(pool, committer.collections, app, committed, changes);
-    return { ticketId: committed.ticketId, versions };
+  ): Promise<Results> {
+    if (hasRepeated(changes)) return this.oneByOne(key, changes);
+    try {
+      return await this.commit({ ticketId, key, changes, refusing: 'separately' });
+    } catch (error) {
+      if (error instanceof KeptSeparatelyError) return this.oneByOne(key, changes);
+      if (!isOfOneChange(error)) throw error;
+    }
+    if (!key) return this.oneByOne(key, changes);
+    await keepSeparately(this.pool, this.app, key);
+    try {
+      // The same request may have been answered meanwhile.
+      return await this.commit({ ticketId, key, changes, refusing: 'separately' });
+    } catch (error) {
+      if (error instanceof KeptSeparatelyError) return this.oneByOne(key, changes);
+      throw error;
+    }
   }
 
-  /** The changes with conditions that can be compiled. Throws INVALID_QUERY. */
+  /** Each change in a transaction of its own; those of one document in their order. */
+  private async oneByOne(key: IdempotencyKey | undefined, changes: readonly DocumentChange[]): Promise<Results> {
+    const answers = await Promise.all(
+      changes.map(async (change, at) => {
+        const ticketId = newTicket('c', this.app.number);
+        const keyOfOne = key && { ...key, path: `${key.path}#${at}` };
+        try {
+          return await this.commit({ ticketId, key: keyOfOne, changes: [change], refusing: 'separately' });
+        } catch (error) {
+          if (!(error instanceof ServiceError)) throw error;
+          return { results: [toRefused(change, error)], replayed: false };
+        }
+      }),
+    );
+    return {
+      results: answers.flatMap(({ results }) => results),
+      replayed: answers.every(({ replayed }) => replayed),
+    };
+  }
+
+  /** Commits changes in one transaction. Throws their refusal, of changes that are refused separately only some. */
+  async commit({ ticketId, key, changes, refusing }: Changes): Promise<Results> {
+    const { committer, pool, app } = this;
+    let write!: ChangeWrite;
+    try {
+      // A data set that is replaced under a condition has another table from then on, and nothing was committed.
+      const committed = await withFreshSource(async () => {
+        write = new ChangeWrite(ticketId, key, await this.resolved(changes), refusing);
+        return committer.submit(app, write);
+      });
+      const replayed = committed.ticketId !== ticketId;
+      const refusals = replayed ? write.refusalsOf(committed.keptNote) : write.refusals;
+      const accepted = write.changes.filter((change) => !refusals.has(change));
+      const stored = await storedVersions(pool, committer.collections, app, committed, accepted);
+      const results = new Map(accepted.map((change, at) => [change, toResult(change, stored[at]!)]));
+      return {
+        results: write.changes.map((change) => results.get(change) ?? toRefused(change, refusals.get(change)!)),
+        replayed,
+      };
+    } catch (error) {
+      if (refusing === 'together' || !(error instanceof ServiceError) || !write.isRefused) throw error;
+      return {
+        results: write.changes.map((change) => toRefused(change, write.refusals.get(change)!)),
+        replayed: false,
+      };
+    }
+  }
+
+  /**
+   * The changes with conditions that can be compiled. A change whose condition names what does not exist is refused once
+   * it is known that its Idempotency-Key has no answer.
+   */
   private async resolved(changes: readonly DocumentChange[]): Promise<readonly DocumentChange[]> {
     if (!changes.some(({ condition }) => condition && hasReferences(condition))) return changes;
     const { pool, app } = this;
     return Promise.all(
-      changes.map(async (change) => ({
-        ...change,
-        condition: change.condition && (await resolveReferences(pool, app.appId, change.condition)),
-      })),
+      changes.map(async (change) => {
+        const { condition } = change;
+        if (!condition || !hasReferences(condition)) return change;
+        try {
+          return { ...change, condition: await resolveReferences(pool, app.appId, condition) };
+        } catch (error) {
+          if (!(error instanceof ServiceError)) throw error;
+          return { ...change, condition: undefined, refusal: error };
+        }
+      }),
     );
   }
 }
 
-/** The key of one operation: each of them is kept by itself, so that a repeated batch completes what is missing. */
-const keyOfOperation = (key: IdempotencyKey | undefined, at: number): IdempotencyKey | undefined =>
-  key && { ...key, path: `${key.path}#${at}` };
+/** Whether an error that ended a transaction may be that of one change alone: others commit without it. */
+const isOfOneChange = (error: unknown): boolean =>
+  error instanceof ServiceError && reasonsOfOneChange.has(error.reason);
+
+/** A unique value that is taken; a collection that cannot be created. */
+const reasonsOfOneChange: ReadonlySet<string> = new Set([UNIQUE_VIOLATION, ALREADY_EXISTS, LIMIT_EXCEEDED]);
 
 const toResult = (
   change: DocumentChange,
@@ -102,9 +176,7 @@ const toResult = (
 
 const nothingStored = { version: '0', height: '0', hash: '', created: false, deleted: false };
 
-/** Throws an error that is no refusal. */
-function refused(change: DocumentChange, error: unknown): OperationResult {
-  if (!(error instanceof ServiceError)) throw error;
+function toRefused(change: DocumentChange, error: ServiceError): OperationResult {
   const { code: status, reason, message, details } = error;
   const detailsJson = Buffer.from(JSON.stringify(details));
   const { collection, id } = change;

@@ -1,4 +1,4 @@
-import { conflict } from '@granary/shared/errors';
+import { conflict, type ServiceError } from '@granary/shared/errors';
 import { applyMergePatch } from '@granary/shared/json/merge-patch';
 import type { Condition } from '../query/language/condition';
 import type { PresentDocument } from '../commit/write';
@@ -28,9 +28,15 @@ export interface DocumentChange {
   ifNoneMatch?: VersionMatch | undefined;
   /** The present version must match it; a document that does not exist does not. */
   condition?: Condition | undefined;
+  /** Why the change cannot be made, where that is known before: final only where its Idempotency-Key has no answer. */
+  refusal?: ServiceError | undefined;
   /** Where `body` stands in the request, empty where it is the request. */
   path: string;
 }
+
+/** Whether the present version of the document decides what a change does; else its version is known from the upsert. */
+export const dependsOnPresent = ({ kind, ifMatch, ifNoneMatch, condition }: DocumentChange): boolean =>
+  kind !== 'put' || ifMatch !== undefined || ifNoneMatch !== undefined || condition !== undefined;
 
 /** The changes of each collection, in the order in which they name their collections first. */
 export function changesByCollection(

@@ -60,8 +60,8 @@ export const batchRoutes = [
     id: 'batch',
     summary: 'Create, update and delete documents in one request',
     description:
-      'Each operation is a commit of its own and is refused alone. With `atomic` all of them are one transaction: the ' +
-      'error of the first that is refused is that of the request, and nothing was changed.',
+      'An operation that is refused does not affect the others, which are committed. With `atomic` all are committed or ' +
+      'none: the error of the first that is refused is that of the request, and nothing was changed.',
     tag: 'Documents',
     auth: { kind: 'app', permission: 'Write' },
     headers: idempotencyHeader,

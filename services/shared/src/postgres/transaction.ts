@@ -29,41 +29,51 @@ export function transaction<T>(
   return onConnection(pool, async (tx, isLost) => {
     for (const statement of begin(options)) await tx.query(statement);
     const result = await work(tx);
-    await commit(isLost, () => tx.query('commit').then(({ command }) => command));
+    await commit(isLost, () => tx.query('commit').then(({ command }) => [{ completion: command, rows: [] }]));
     return result;
   });
 }
 
+/** What the first round trip of a transaction leads to. */
+interface LastSteps<T> {
+  result: T;
+  last: readonly Step[];
+  /** Called with the answers of `last`, once they are committed. */
+  committed?: (answers: readonly StepAnswer[]) => void;
+}
+
 /**
- * A transaction in two round trips: `first` is sent with BEGIN, and the `last` steps of `work` with COMMIT. A step that
- * fails rolls back, like an error of `work`. Throws CommitUnknownError when the connection was lost after the last steps
- * were sent, because COMMIT was sent with them.
+ * A transaction in two round trips: the `first` steps are sent with BEGIN, and the `last` steps of `work` with COMMIT. A
+ * step that fails rolls back, like an error of `work`. Throws CommitUnknownError when the connection was lost after the
+ * last steps were sent, because COMMIT was sent with them.
  */
 export function pipelinedTransaction<T>(
   pool: Pool,
-  first: Step,
-  work: (tx: Connection, answer: StepAnswer) => Promise<{ result: T; last: readonly Step[] }>,
+  first: readonly Step[],
+  work: (tx: Connection, ...answers: [StepAnswer, ...StepAnswer[]]) => Promise<LastSteps<T>>,
   options: TransactionOptions = {},
 ): Promise<T> {
   return onConnection(pool, async (tx, isLost) => {
-    const answers = await pipeline(tx, [...begin(options).map(trusted), first]);
-    const { result, last } = await work(tx, answers.at(-1)!);
-    await commit(isLost, async () => (await pipeline(tx, [...last, sql`commit`])).at(-1)?.completion);
+    const before = begin(options).map(trusted);
+    const firstAnswers = await pipeline(tx, [...before, ...first]);
+    const [answer, ...others] = firstAnswers.slice(before.length);
+    const { result, last, committed } = await work(tx, answer!, ...others);
+    const answers = await commit(isLost, () => pipeline(tx, [...last, sql`commit`]));
+    committed?.(answers);
     return result;
   });
 }
 
 /**
- * A transaction in one round trip: the steps are sent between BEGIN and COMMIT. The error of a step that fails is thrown,
- * after a rollback. Throws CommitUnknownError when the connection was lost, because COMMIT was sent with the steps.
+ * A transaction in one round trip: the steps are sent between BEGIN and COMMIT; gives their answers. The error of a step
+ * that fails is thrown, after a rollback. Throws CommitUnknownError when the connection was lost, because COMMIT was sent with the steps.
  */
-export function singleRoundTripTransaction(pool: Pool, steps: readonly Step[]): Promise<void> {
-  return onConnection(pool, (tx, isLost) =>
-    commit(
-      isLost,
-      async () => (await pipeline(tx, [...begin({}).map(trusted), ...steps, sql`commit`])).at(-1)?.completion,
-    ),
-  );
+export function singleRoundTripTransaction(pool: Pool, steps: readonly Step[]): Promise<StepAnswer[]> {
+  return onConnection(pool, async (tx, isLost) => {
+    const before = begin({}).map(trusted);
+    const answers = await commit(isLost, () => pipeline(tx, [...before, ...steps, sql`commit`]));
+    return answers.slice(before.length, -1);
+  });
 }
 
 /** The error by which the connection was lost while no statement was in flight. */
@@ -99,12 +109,12 @@ const setLocal = (name: string, ms: number): string => `set local ${name} = ${Ma
 /** An error of COMMIT after which the connection may still be usable. */
 class CommitRefused extends Error {}
 
-/** `send` sends COMMIT and returns the command that Postgres completed. */
-async function commit(isLost: IsLost, send: () => Promise<string | undefined>): Promise<void> {
+/** `send` sends COMMIT and returns the answers of Postgres, of which its own is the last. */
+async function commit(isLost: IsLost, send: () => Promise<StepAnswer[]>): Promise<StepAnswer[]> {
   const lostBy = isLost();
   // COMMIT was not sent.
   if (lostBy) throw lostBy;
-  const command = await send().catch((error: unknown) => {
+  const answers = await send().catch((error: unknown) => {
     // Nothing was sent.
     if (error instanceof TypeError || error instanceof RangeError) throw error;
     if (sqlState(error) === undefined || isConnectionError(error)) throw new CommitUnknownError(error);
@@ -113,7 +123,8 @@ async function commit(isLost: IsLost, send: () => Promise<string | undefined>): 
     throw new CommitRefused('COMMIT was refused', { cause: error });
   });
   // Postgres completes COMMIT of a failed transaction as ROLLBACK, without an error.
-  if (command !== 'COMMIT') throw new Error('a failed transaction was committed');
+  if (answers.at(-1)?.completion !== 'COMMIT') throw new Error('a failed transaction was committed');
+  return answers;
 }
 
 function rollback(tx: Connection): Promise<boolean> {
