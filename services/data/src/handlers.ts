@@ -160,7 +160,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     putDataset: needingSpace(storage, (request) => putDataset(context, request)),
     deleteDataset: (request) => deleteDataset(context, request),
 
-    getSkills: ({ appId }) => getSkills(context, appId),
+    getSkills: (request) => getSkills(context, request),
     putSkills: needingSpace(storage, (request) => putSkills(context, request)),
 
     getOpenapi: async (request) => ({ json: await getOpenapi(context, request) }),

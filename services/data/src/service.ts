@@ -27,6 +27,7 @@ import { CatalogCache, readerCache } from './catalog/cache';
 import { JobWorker } from './jobs/worker';
 import { purgeExpired } from './usage/retention-purge';
 import { readSchedulers } from './query/execute/read-scheduler';
+import { removeAbandonedDocuments, removeDocuments } from './skills/kept-document';
 import { SlowQueries } from './query/execute/slow-queries';
 import { indexReadSettings } from './query/sql/index-scan-sql';
 import { QueryLookup } from './queries/saved-queries';
@@ -54,8 +55,10 @@ export interface DataOverrides extends Overrides {
 /** Starts the data service; `implementations` serves callers in the same process. */
 export function startData(config: DataConfig, overrides: DataOverrides = {}): Promise<RunningService> {
   const migrations = join(__dirname, '..', 'migrations');
-  const assemble = async (context: Context) =>
-    assembleData(config, overrides, context, await openCountryNetworks(config, context));
+  const assemble = async (context: Context) => {
+    await removeAbandonedDocuments({ pool: context.pool, skillsDirectory: config.SKILLS_DIRECTORY });
+    return assembleData(config, overrides, context, await openCountryNetworks(config, context));
+  };
   return startService('data', config, migrations, overrides, assemble, { bus: true });
 }
 
@@ -77,7 +80,7 @@ function assembleData(
   const unobserveMultiplexer = observeMultiplexer('granary-data-pipelined', multiplexer);
   const usage = new UsagePublisher(pool, log, notify);
   const committer = createCommitter(config, context, usage);
-  const worker = new JobWorker({ pool, log }, jobs, jobConcurrency, storage, notify);
+  const worker = new JobWorker({ pool, log }, jobsOf(config), jobConcurrency, storage, notify);
   const handlers = dataHandlers({
     pool,
     fast,
@@ -129,12 +132,16 @@ async function openCountryNetworks(
   return undefined;
 }
 
-const jobs: Record<JobKind, JobFunction> = {
+const jobsOf = ({ SKILLS_DIRECTORY: skillsDirectory }: DataConfig): Record<JobKind, JobFunction> => ({
   'index.build': buildIndexJob,
   'view.refresh': refreshViewJob,
   'collection.drop': dropCollectionJob,
-  'app.drop': dropAppJob,
-};
+  'app.drop': async (context, payload, report) => {
+    const result = await dropAppJob(context, payload, report);
+    await removeDocuments({ skillsDirectory }, BigInt(String(payload['app_number'])));
+    return result;
+  },
+});
 
 function createCommitter(config: DataConfig, { pool, log, clock, storage }: Context, usage: UsagePublisher): Committer {
   return new Committer(

@@ -1,5 +1,9 @@
-import { readFile, readdir } from 'node:fs/promises';
+import { randomUUID } from 'node:crypto';
+import { readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { eventually } from '@granary/shared/testing/eventually';
+import { removeAbandonedDocuments } from '../src/skills/kept-document';
+import { noIdempotency } from './support/data-service';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 
 let fixture: Fixture;
@@ -162,7 +166,7 @@ test('a query that is private, or over a private collection, needs a key', async
 
 describe('the skills document', () => {
   const skills = async (of: TestApp): Promise<string> =>
-    (await fixture.methods.getSkills({ appId: of.appId })).markdown;
+    (await fixture.methods.getSkills({ appId: of.appId, mayReadPrivate: false })).markdown;
 
   test('follows every change of collections, indexes, views and queries, on disk too', async () => {
     const own = await fixture.newApp();
@@ -211,7 +215,35 @@ describe('the skills document', () => {
     const put = (markdown: string) => fixture.methods.putSkills({ appId: own.appId, markdown });
     await expect(put('é'.repeat(128 * 1024 + 1))).rejects.toMatchObject({ reason: 'SKILLS_TOO_LARGE' });
     await put('é'.repeat(128 * 1024));
-    await expect(fixture.methods.getSkills({ appId: '../etc' })).rejects.toMatchObject({ reason: 'APP_NOT_FOUND' });
-    expect((await readdir(fixture.skillsDirectory)).filter((name) => !/^\d+\.md$/.test(name))).toEqual([]);
+    await expect(fixture.methods.getSkills({ appId: '../etc', mayReadPrivate: false })).rejects.toMatchObject({
+      reason: 'APP_NOT_FOUND',
+    });
+    expect((await readdir(fixture.skillsDirectory)).filter((name) => !/^\d+(\.all)?\.md$/.test(name))).toEqual([]);
+  });
+
+  test('and the OpenAPI document of an app leave no file behind when it is deleted, or at the next start', async () => {
+    const { methods, skillsDirectory } = fixture;
+    const [own, other] = [await fixture.newApp(), await fixture.newApp()];
+    const files = async ({ number }: TestApp) =>
+      (await readdir(skillsDirectory)).filter((file) => file.startsWith(`${number}.`)).sort();
+    for (const { appId } of [own, other]) {
+      for (const mayReadPrivate of [true, false]) {
+        await methods.getSkills({ appId, mayReadPrivate });
+        await methods.getOpenapi({ appId, mayReadPrivate });
+      }
+    }
+    const kinds = ['all.md', 'all.openapi.json', 'md', 'public.openapi.json'];
+    expect(await files(own)).toEqual(kinds.map((kind) => `${own.number}.${kind}`));
+    await methods.deleteApplication({ appId: own.appId, idempotency: noIdempotency });
+    await eventually(async () => (await files(own)).length === 0);
+    expect(await files(other)).toEqual(kinds.map((kind) => `${other.number}.${kind}`));
+    // As a copy of the service finds them that did not run then.
+    await writeFile(join(skillsDirectory, `${own.number}.md`), 'late');
+    await writeFile(join(skillsDirectory, `${own.number}.all.openapi.json.${randomUUID()}`), 'half');
+    await writeFile(join(skillsDirectory, 'note.md'), 'not generated');
+    await removeAbandonedDocuments({ pool: fixture.pool, skillsDirectory });
+    expect(await files(own)).toEqual([]);
+    expect(await files(other)).toHaveLength(4);
+    await rm(join(skillsDirectory, 'note.md'));
   });
 });

@@ -81,6 +81,24 @@ describe.each(transports)('full-text indexes (%s)', (transport) => {
     expect(page.body).toMatchObject({ total: 1, records: [{ id: 'c' }] });
   });
 
+  test('serve the search at the public endpoint, and no other filter or order', async () => {
+    await createReady();
+    await app.store('posts', posts);
+    const read = (query: string) => send(granary.url, 'GET', `${path}/collections/posts/data?${query}`);
+    for (const query of ['text=dog', 'text.$startsWith=A', 'text.$exists=true', 'sort=text', 'sort=-text']) {
+      expect([query, await read(query)]).toMatchObject([
+        query,
+        { status: 400, body: { code: 'FIELD_NOT_INDEXED', details: { indexed_fields: ['id'] } } },
+      ]);
+    }
+    expect(await read('n.$search=dog')).toMatchObject({ status: 400, body: { code: 'FIELD_NOT_INDEXED' } });
+    expect(await read('text.$search=lazy')).toMatchObject({ status: 200, body: { total: 1 } });
+    await app.call('POST', `${path}/indexes`, {
+      ...{ name: 'plain', collection: 'posts', field_name: 'text', index_type: 'string' },
+    });
+    expect(await read('text.$startsWith=A&text.$search=dog')).toMatchObject({ status: 200, body: { total: 1 } });
+  });
+
   test('follow each write, and search history, deletions and views as their entrances do', async () => {
     await createReady();
     await app.store('posts', posts);

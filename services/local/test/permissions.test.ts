@@ -33,7 +33,7 @@ const documented: Array<[endpoint: string, auth: string]> = [
   ['GET /apps/{app_id}/api_collections', 'Read'],
   ['GET /apps/{app_id}/retention/cost', 'Read'],
   ['POST /x402/verify', 'public'],
-  ['GET /skills/{app_id}/skills.md', 'public'],
+  ['GET /skills/{app_id}/skills.md', 'reader'],
   ['POST /apps/{app_id}/payout/info', 'Read'],
   ['POST /apps/{app_id}/collections', 'Write'],
   ['GET /apps/{app_id}/queries', 'reader'],

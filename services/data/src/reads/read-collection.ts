@@ -2,9 +2,11 @@ import { invalid, notFound } from '@granary/shared/errors';
 import type { Call } from '@granary/shared/rpc/types';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
+import { isSearchIndex, searchIndexes } from '../catalog/index-definition';
 import { and, type Condition, type Path } from '../query/language/condition';
 import type { Operator } from '../query/language/operator';
 import { parseName } from '../query/language/path';
+import { searchOperators } from '../query/language/search-operators';
 import { isOperator } from '../query/language/value-operators';
 import { conditionOfText, parametersByName, take } from '../query/language/url-filter';
 import { AppDatabases } from '../query/execute/read-scheduler';
@@ -79,9 +81,10 @@ function urlFilterOf(collection: CollectionRef, name: string): UrlFilter {
   let filter = known.get(name);
   if (!filter) {
     const { path, operator = isOperator } = fieldOf(collection, name);
-    assertIndexed(collection, path.join('.'), name);
+    // A search is refused where it is compiled, unless a full-text index is over its field.
+    if (!searchOperators.includes(operator)) assertIndexed(collection, path.join('.'), name);
     filter = { path, operator, type: typeOf(collection, path) };
-    known.set(name, filter);
+    if (isIndexed(collection, path.join('.')) || isSearched(collection, path.join('.'))) known.set(name, filter);
   }
   return filter;
 }
@@ -97,19 +100,24 @@ const indexedFields = new WeakMap<CollectionRef, ReadonlySet<string>>();
 function indexedFieldsOf(collection: CollectionRef): ReadonlySet<string> {
   let fields = indexedFields.get(collection);
   if (!fields) {
-    const usable = collection.indexes.filter(({ status }) => status !== 'failed');
+    // The words of a full-text index serve neither equality nor ranges.
+    const usable = collection.indexes.filter((index) => index.status !== 'failed' && !isSearchIndex(index));
     fields = new Set(['id', ...usable.flatMap((index) => index.fields)]);
     indexedFields.set(collection, fields);
   }
   return fields;
 }
 
+const isIndexed = (collection: CollectionRef, field: string): boolean => indexedFieldsOf(collection).has(field);
+
+const isSearched = ({ indexes }: CollectionRef, field: string): boolean =>
+  searchIndexes(indexes).some((index) => index.fieldName === field);
+
 function assertIndexed(collection: CollectionRef, field: string, at: string): void {
-  const indexed = indexedFieldsOf(collection);
-  if (indexed.has(field)) return;
+  if (isIndexed(collection, field)) return;
   throw invalid(
     `${field} is not an indexed field of ${collection.name}`,
-    { [at]: [`names no indexed field: ${field}`], indexed_fields: [...indexed] },
+    { [at]: [`names no indexed field: ${field}`], indexed_fields: [...indexedFieldsOf(collection)] },
     FIELD_NOT_INDEXED,
   );
 }

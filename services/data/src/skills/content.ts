@@ -8,11 +8,15 @@ import { isPrivateQuery, newestQueries } from '../queries/saved-queries';
 const describedMax = 200;
 const describedBytesMax = generatedBytesMax;
 
-/** The content of the skills document of an app, with the revision of the catalog that it shows. Throws APP_NOT_FOUND. */
+/**
+ * The content of the skills document of an app, with the revision of the catalog that it shows: collections and views that
+ * are private for `mayReadPrivate` only, of queries as many as their public listing names. Throws APP_NOT_FOUND.
+ */
 export async function readContent(
   tx: Queryable,
   app: App,
   baseUrl: string,
+  mayReadPrivate: boolean,
 ): Promise<{ revision: bigint; content: SkillsContent }> {
   const found = await row<{ revision: bigint; name: string; description: string; owner_part: string }>(
     tx,
@@ -21,8 +25,8 @@ export async function readContent(
   );
   if (!found) throw appNotFound(app.appId);
   const { revision, name, description, owner_part: ownerPart } = found;
-  const collections = await readCollections(tx, app);
-  const views = await readViews(tx, app);
+  const collections = await readCollections(tx, app, mayReadPrivate);
+  const views = await readViews(tx, app, mayReadPrivate);
   const queries = await readQueries(tx, app);
   return {
     revision,
@@ -46,12 +50,16 @@ interface Described<T> {
   total: number;
 }
 
-async function readCollections(tx: Queryable, app: App): Promise<Described<SkillsContent['collections'][number]>> {
+async function readCollections(
+  tx: Queryable,
+  app: App,
+  mayReadPrivate: boolean,
+): Promise<Described<SkillsContent['collections'][number]>> {
   const collections = await rows<CollectionRow>(
     tx,
     described(
       sql`name, read_access`,
-      sql`collection where app_number = ${app.number} and deleted_at is null`,
+      sql`collection where app_number = ${app.number} and deleted_at is null and (${mayReadPrivate} or read_access <> 'private')`,
       sql`name`,
       sql`octet_length(name)`,
     ),
@@ -62,7 +70,8 @@ async function readCollections(tx: Queryable, app: App): Promise<Described<Skill
           select f.*, sum(octet_length(f.field_name)) over (order by f.collection, f.number rows unbounded preceding) as bytes
           from (select c.name as collection, i.number, unnest(coalesce(i.fields, array[i.field_name])) as field_name, i.index_type
                 from document_index i join collection c on c.number = i.collection_number
-                where i.app_number = ${app.number} and i.status <> 'failed' and c.deleted_at is null) f) d
+                where i.app_number = ${app.number} and i.status <> 'failed' and c.deleted_at is null
+                  and (${mayReadPrivate} or c.read_access <> 'private')) f) d
         where bytes <= ${describedBytesMax} order by collection, number limit ${describedMax * 10}`,
   );
   const entries = collections.map(({ name, read_access }) => ({
@@ -75,12 +84,20 @@ async function readCollections(tx: Queryable, app: App): Promise<Described<Skill
   return { entries, total: totalOf(collections) };
 }
 
-async function readViews(tx: Queryable, app: App): Promise<Described<SkillsContent['views'][number]>> {
+async function readViews(
+  tx: Queryable,
+  app: App,
+  mayReadPrivate: boolean,
+): Promise<Described<SkillsContent['views'][number]>> {
+  // A public view may be over a private collection, whose name is not public.
+  const sources = sql`array(select s.name from unnest(source_collections) with ordinality s (name, n)
+    where ${mayReadPrivate} or not exists (select from collection c where c.app_number = ${app.number}
+      and c.name = s.name and c.deleted_at is null and c.read_access = 'private') order by s.n)`;
   const views = await rows<ViewRow>(
     tx,
     described(
-      sql`name, source_collections as sources, read_access, variables_text`,
-      sql`view where app_number = ${app.number}`,
+      sql`name, ${sources} as sources, read_access, variables_text`,
+      sql`view where app_number = ${app.number} and (${mayReadPrivate} or read_access <> 'private')`,
       sql`name`,
       sql`octet_length(variables_text)`,
     ),

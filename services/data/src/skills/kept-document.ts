@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
-import { mkdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { mkdir, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from '@granary/shared/logger';
-import { row, type Pool } from '@granary/shared/postgres/pool';
+import { row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { appNotFound, type App } from '../catalog/app';
 
@@ -77,4 +77,43 @@ export async function writeDocument(context: DocumentsContext, document: Catalog
     context.log.warn({ err: error, file: document.fileName }, 'a generated document could not be written');
   }
   return generated;
+}
+
+/** Removes the files of an app from this copy of the service. */
+export const removeDocuments = (context: Pick<DocumentsContext, 'skillsDirectory'>, appNumber: bigint): Promise<void> =>
+  removeFiles(context, (number) => number === appNumber);
+
+/** Removes the files of apps that were deleted while this copy of the service did not run, or by another copy. */
+export async function removeAbandonedDocuments(
+  context: Pick<DocumentsContext, 'pool' | 'skillsDirectory'>,
+): Promise<void> {
+  const numbers = new Set((await filesOf(context)).map(({ number }) => number));
+  if (numbers.size === 0) return;
+  const found = await rows<{ number: bigint }>(
+    context.pool,
+    sql`select number from application where number = any(${[...numbers].map(String)}::int8[]) and deleted_at is null`,
+  );
+  const present = new Set(found.map(({ number }) => number));
+  await removeFiles(context, (number) => !present.has(number));
+}
+
+async function removeFiles(
+  context: Pick<DocumentsContext, 'skillsDirectory'>,
+  isRemoved: (appNumber: bigint) => boolean,
+): Promise<void> {
+  for (const { file, number } of await filesOf(context)) {
+    if (isRemoved(number)) await rm(join(context.skillsDirectory, file), { force: true });
+  }
+}
+
+/** The files of documents, each with the number of its app; other files of the directory are left alone. */
+async function filesOf({ skillsDirectory }: Pick<DocumentsContext, 'skillsDirectory'>) {
+  const files = await readdir(skillsDirectory).catch((error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENOENT') return [];
+    throw error;
+  });
+  return files.flatMap((file) => {
+    const number = /^(\d{1,18})\.(?:[a-z]+\.)*(?:md|json)(?:\.[0-9a-f-]{36})?$/.exec(file)?.[1];
+    return number === undefined ? [] : [{ file, number: BigInt(number) }];
+  });
 }

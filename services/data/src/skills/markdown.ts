@@ -179,10 +179,11 @@ function viewSection(
   { name, sources, isPrivate, variablesText }: Entry<'views'>,
 ): string[] {
   const variables = Object.entries(plainOf(variablesText) as Record<string, string>);
+  const over = sources.length === 0 ? '' : `Over ${sources.map(code).join(', ')}.`;
   const list = variables.map(([variable, path]) => `\n- ${code(variable)}: ${code(path)}`).join('');
   return [
     `### ${name}${isPrivate ? ' (private)' : ''}`,
-    `Over ${sources.map(code).join(', ')}.${list === '' ? '' : ` Variables:${list}`}`,
+    ...(over === '' && list === '' ? [] : [`${over}${list === '' ? '' : `${over && ' '}Variables:${list}`}`]),
     curl(keyHeader(isPrivate), `'${baseUrl}/api/views/${appId}/${name}/data?limit=10'`),
   ];
 }

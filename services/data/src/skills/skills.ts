@@ -1,4 +1,5 @@
 import { invalid, ServiceError } from '@granary/shared/errors';
+import type { GetSkillsRequest } from '@granary/shared/gen/granary/data/v1/GetSkillsRequest';
 import type { PutSkillsRequest } from '@granary/shared/gen/granary/data/v1/PutSkillsRequest';
 import type { Skills } from '@granary/shared/gen/granary/data/v1/Skills';
 import { execute } from '@granary/shared/postgres/pool';
@@ -20,16 +21,18 @@ import {
 /** Bytes of the owner's part, at most. */
 export const skillsBytesMax = 256 * 1024;
 /** Incremented when the form of the generated text changes, so that files of older releases are written again. */
-const formVersion = 4;
+const formVersion = 5;
 export interface SkillsContext extends DocumentsContext {
   /** The address of the service in the examples. */
   publicUrl: string;
 }
 
-/** The skills document of an app, as the catalog is now. Throws APP_NOT_FOUND. */
-export async function getSkills(context: SkillsContext, appId: string): Promise<Skills> {
-  const app = await findApp(context.pool, appId);
-  return toSkills(await readDocument(context, app, skillsDocument(context, app)));
+/**
+ * The skills document of an app, as the catalog is now: without `mayReadPrivate` of what is public. Throws APP_NOT_FOUND.
+ */
+export async function getSkills(context: SkillsContext, request: GetSkillsRequest): Promise<Skills> {
+  const app = await findApp(context.pool, request.appId);
+  return toSkills(await readDocument(context, app, skillsDocument(context, app, request.mayReadPrivate)));
 }
 
 /** Sets the owner's part, which precedes the generated one. Throws APP_NOT_FOUND, SKILLS_TOO_LARGE. */
@@ -52,19 +55,19 @@ export async function putSkills(context: SkillsContext, request: PutSkillsReques
     await bumpCatalogRevision(tx, owned.number);
     return owned;
   });
-  return toSkills(await writeDocument(context, skillsDocument(context, app)));
+  return toSkills(await writeDocument(context, skillsDocument(context, app, true)));
 }
 
 const toSkills = ({ text, revision }: GeneratedText): Skills => ({ markdown: text, revision: revision.toString() });
 
-function skillsDocument({ pool, publicUrl }: SkillsContext, app: App): CatalogDocument {
+function skillsDocument({ pool, publicUrl }: SkillsContext, app: App, mayReadPrivate: boolean): CatalogDocument {
   const baseUrl = publicUrl.replace(/\/+$/, '');
   const headOf = (revision: bigint) => `<!-- ${app.appId}, revision ${revision}, form ${formVersion}, ${baseUrl} -->\n`;
   return {
-    fileName: `${app.number}.md`,
+    fileName: `${app.number}${mayReadPrivate ? '.all' : ''}.md`,
     headOf,
     generate: async () => {
-      const { revision, content } = await transaction(pool, (tx) => readContent(tx, app, baseUrl), {
+      const { revision, content } = await transaction(pool, (tx) => readContent(tx, app, baseUrl, mayReadPrivate), {
         isolation: 'repeatable read',
         readOnly: true,
       });

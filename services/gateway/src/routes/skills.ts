@@ -5,6 +5,7 @@ import { readJson, toPlain } from '@granary/shared/json/value';
 import { json } from '../http/answer';
 import { malformedJson } from '../errors/problem';
 import { etagHeader, revalidationHeader } from '../openapi/headers';
+import { mayReadPrivate } from '../pipeline/access';
 import { bodyLimits, route } from '../pipeline/route';
 import { successSchema } from '../validation/schemas';
 import { validate } from '../validation/validate';
@@ -27,9 +28,9 @@ export const skillsRoutes = [
     summary: 'Read what the application offers, in Markdown',
     description:
       'Collections with their indexed fields, views, queries and examples with curl, kept current by the service, and ' +
-      'what the owner wrote.',
+      'what the owner wrote. Collections and views that are private are described to a key that has `Read`.',
     tag: 'Skills',
-    auth: { kind: 'public' },
+    auth: { kind: 'reader' },
     headers: revalidationHeader,
     responses: {
       200: {
@@ -41,8 +42,9 @@ export const skillsRoutes = [
       },
       304: { description: 'It has not changed', headers: etagHeader },
     },
-    handle: async ({ clients }, { path, call }) => {
-      const { markdown } = await clients.data.getSkills({ appId: path.app_id }, call);
+    handle: async ({ clients }, { caller, path, call }) => {
+      const asked = { appId: path.app_id, mayReadPrivate: mayReadPrivate(caller, path.app_id) };
+      const { markdown } = await clients.data.getSkills(asked, call);
       const body = Buffer.from(markdown);
       const headers = { 'Content-Type': `${markdownType}; charset=utf-8`, ETag: strongEtag(body) };
       return { status: 200, body, headers };
