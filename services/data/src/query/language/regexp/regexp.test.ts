@@ -74,6 +74,9 @@ test.each([
   expect(() => parseRegexp(expression)).toThrow(new RegexpSyntaxError(position, reason));
 });
 
+/** Forty characters, each of them a group of its own. */
+const distinct = Array.from({ length: 40 }, (_, at) => String.fromCharCode(0x4e3c + at)).join('');
+
 test.each([
   ['200 characters', 'a'.repeat(201)],
   ['200 characters between slashes', `/${'a'.repeat(201)}/i`],
@@ -83,6 +86,9 @@ test.each([
   ['complexity: repeated boundaries', '(?:\\ba?){200}'],
   ['pairs of boundaries', '(?:\\b|a)+(?:\\b|a)+(?:\\b|a)+(?:\\b|a)+(?:\\b|a)+'],
   ['ranges', '\\pL'.repeat(7)],
+  ['complexity: a boundary before many parts', `${distinct}\\B(((一|.|(丁b丂七丄){0,30})){0,5})?`],
+  ['complexity: boundaries in loops', '((((((a)+||(|b*)|a?|)+|b*)?|c?(\\b\\b|\\B|d|e*\\b)|f*|).)*){2,9}'],
+  ['complexity: many groups of characters', `${distinct}((.)?(((一?丁b.).?)?){0,30})?`],
 ])('an expression beyond the limit is refused: %s', (_, expression) => {
   expect(() => parseRegexp(expression)).toThrow(RegexpLimitError);
 });
@@ -99,6 +105,11 @@ test.each([
   ['a UUID', '(?i)^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$'],
   ['an IPv4 address', '^(?:(?:25[0-5]|2[0-4]\\d|1?\\d?\\d)(?:\\.|$)){4}$'],
   ['words of any language', '^[\\p{L}\\p{M}\\p{N} _-]{1,64}$'],
+  ['words', '(?i)\\b(?:alpha|bravo|charlie|delta|echo|foxtrot|golf|hotel|india|juliett|kilo|lima|mike|november)\\b'],
+  ['words in a loop', '(?i)(?:\\b(?:red|green|blue|yellow|black|white|orange|purple)\\b\\W*)+'],
+  ['the number of an account', '(?i)\\b[A-Z]{2}\\d{2}(?: ?[A-Z0-9]{4}){2,7} ?[A-Z0-9]{1,4}\\b'],
+  ['a line of a log', '(?m)^(GET|POST|PUT|PATCH|DELETE|HEAD|OPTIONS) /\\S* HTTP/\\d\\.\\d$'],
+  ['an amount', '\\$\\s?\\d{1,3}(?:,\\d{3})*(?:\\.\\d\\d)?\\b'],
 ])('an expression of everyday use is within the limits: %s', (_, expression) => {
   expect(parseRegexp(expression).tree.kind).not.toBe('never');
 });
