@@ -24,6 +24,7 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
                        or parts of it with processes of their own:
                        events: the bus, on both transports; Kafka needs Java
                        joins: pages of 100 records with joins, beside SQL written by hand
+                       ledger: transfers, beside pgbench -N where it is installed
                        objects: blobs of 1 and 100 MiB on MinIO, beside its client alone
                        tracing: one request in a hundred traced, beside none
   --requests <n>       requests of the case memory                                 (default 1000000)

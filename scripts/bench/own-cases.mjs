@@ -1,5 +1,6 @@
 import { eventsLines, measureEvents } from './events.mjs';
 import { joinsLines, measureJoins } from './joins.mjs';
+import { ledgerLines, measureLedger } from './ledger.mjs';
 import { measureObjects, objectsLines } from './objects.mjs';
 import { measureTracing, tracingLines } from './tracing.mjs';
 
@@ -7,6 +8,7 @@ import { measureTracing, tracingLines } from './tracing.mjs';
 export const ownCases = {
   events: { measure: measureEvents, lines: eventsLines },
   joins: { measure: measureJoins, lines: joinsLines },
+  ledger: { measure: measureLedger, lines: ledgerLines },
   objects: { measure: measureObjects, lines: objectsLines },
   tracing: { measure: measureTracing, lines: tracingLines },
 };

@@ -33,13 +33,16 @@ async function accounts(count: number, balance: bigint): Promise<{ world: string
 
 type Transfer = Omit<TransferCommand, 'type'>;
 
-/** Repeats a transfer with the same id while it is not applied, as a caller must; on a slow machine some time out, waiting for a lock too. */
+/**
+ * Repeats a transfer with the same id while its outcome is unknown, as a caller must. On a slow machine some wait too long for
+ * a lock, for a statement or for a new connection.
+ */
 async function untilDefinite(sent: Transfer): Promise<Outcome> {
   for (;;) {
     try {
       return await postTransfer(pool, sent);
     } catch (error) {
-      if (!isTimeout(error) && !isRetryable(error)) throw error;
+      if (!isTimeout(error) && !isRetryable(error) && !isConnectionError(error)) throw error;
     }
   }
 }
@@ -71,7 +74,9 @@ async function allAtOnce<T>(ids: string[], work: () => Array<Promise<T>>): Promi
 }
 
 const reasonOf = (result: PromiseSettledResult<unknown>): string =>
-  result.status === 'fulfilled' ? String(result.value) : String((result.reason as { reason?: string }).reason);
+  result.status === 'fulfilled'
+    ? String(result.value)
+    : ((result.reason as { reason?: string }).reason ?? String(result.reason));
 
 test('a transfer moves money once, however often it is sent', async () => {
   const { ids } = await accounts(2, 100n);

@@ -1,0 +1,106 @@
+import { randomUUID } from 'node:crypto';
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { openAccounts } from '@granary/finance/ledger/accounts';
+import { applyCommands } from '@granary/finance/ledger/apply-commands';
+import { LedgerBatches } from '@granary/finance/ledger/ledger-batches';
+import { createLogger } from '@granary/shared/logger';
+import { migrate } from '@granary/shared/postgres/migrate';
+import { createPool } from '@granary/shared/postgres/pool';
+import { serve } from '../child.mjs';
+
+/** The ledger of finance on a database of its own, with callers in the same process. */
+const accountsCount = 20_000;
+/** Commands that wait for their results at once: enough to fill batches, and one for each connection. */
+const callers = { batched: 1_500, singly: 16 };
+const tickMs = 5;
+const kind = 'spend';
+
+const log = createLogger('bench', 'error');
+const accounts = Array.from({ length: accountsCount }, (_, at) => `app:bench-${at}`);
+let pool;
+let ledger;
+
+const anyAccount = () => accounts[Math.floor(Math.random() * accountsCount)];
+
+/** A transfer between two wallets at random; `hot`: to or from one of them. */
+function newTransfer(isHot) {
+  const [one, other] = [isHot ? 'app:hot' : anyAccount(), anyAccount()];
+  const [debitAccount, creditAccount] = Math.random() < 0.5 ? [one, other] : [other, one];
+  if (debitAccount === creditAccount) return newTransfer(isHot);
+  return { type: 'transfer', id: randomUUID(), debitAccount, creditAccount, amount: 1n, kind, ref: 'bench' };
+}
+
+const send = {
+  batched: (command) => ledger.apply([command]),
+  singly: async (command) => (await applyCommands(pool, [[command]]))[0],
+};
+
+async function assertCreated(results) {
+  const [{ outcome, reason }] = await results;
+  if (outcome !== 'created') throw new Error(`A transfer was ${outcome}: ${reason}.`);
+}
+
+serve({
+  start: async (databaseUrl) => {
+    pool = createPool({ url: databaseUrl, size: callers.singly, applicationName: 'bench-ledger', log });
+    ledger = new LedgerBatches({ pool, log });
+    const finance = path.dirname(createRequire(import.meta.url).resolve('@granary/finance/service'));
+    await migrate(pool, path.join(finance, '..', 'migrations'));
+    await openAccounts(pool, [{ id: 'chain:bench', unit: 'utia', mayOverdraw: true }]);
+    const wallets = [...accounts, 'app:hot'].map((id) => ({ id, unit: 'utia', mayOverdraw: false }));
+    const gift = { type: 'transfer', debitAccount: 'chain:bench', amount: 1_000_000_000n, kind: 'deposit', ref: '' };
+    for (let from = 0; from < wallets.length; from += 1_000) {
+      const some = wallets.slice(from, from + 1_000);
+      await openAccounts(pool, some);
+      const give = ({ id }) => assertCreated(ledger.apply([{ ...gift, id: randomUUID(), creditAccount: id }]));
+      await Promise.all(some.map(give));
+    }
+  },
+  /** As many as the ledger takes. Returns transfers per second. */
+  run: async ({ mode, isHot, seconds }) => {
+    const startedMs = performance.now();
+    const endMs = startedMs + seconds * 1000;
+    let count = 0;
+    const callOnAndOn = async () => {
+      while (performance.now() < endMs) {
+        await assertCreated(send[mode](newTransfer(isHot)));
+        count++;
+      }
+    };
+    await Promise.all(Array.from({ length: callers[mode] }, callOnAndOn));
+    return (count * 1000) / (performance.now() - startedMs);
+  },
+  /** A steady rate. Returns the 99th percentile of the time to a result, in milliseconds. */
+  pace: async ({ perSecond, isHot, seconds }) => {
+    const delaysMs = [];
+    const pending = [];
+    const startedMs = performance.now();
+    for (let due = 0; due < perSecond * seconds;) {
+      const elapsedMs = performance.now() - startedMs;
+      for (; due < (elapsedMs * perSecond) / 1000; due++) {
+        const sentMs = performance.now();
+        pending.push(
+          assertCreated(ledger.apply([newTransfer(isHot)])).then(() => delaysMs.push(performance.now() - sentMs)),
+        );
+      }
+      await new Promise((resolve) => setTimeout(resolve, tickMs));
+    }
+    await Promise.all(pending);
+    delaysMs.sort((a, b) => a - b);
+    return delaysMs[Math.floor((delaysMs.length - 1) * 0.99)];
+  },
+  /** Adds transfers of the past, as many as it is told, between the same accounts. They leave the counters alone. */
+  addHistory: async (count) => {
+    const each = 50_000;
+    for (let from = 0; from < count; from += each) {
+      await pool.query(
+        `insert into transfer (id, debit_account, credit_account, amount, phase, kind, ref)
+         select gen_random_uuid(), 'app:bench-' || at % $2, 'app:bench-' || (at + 1) % $2, 1, 'posted', 'spend', 'old'
+         from generate_series($1::int, $1 + $3 - 1) at`,
+        [from, accountsCount, each],
+      );
+    }
+  },
+  stop: () => pool?.end(),
+});
