@@ -9,12 +9,19 @@ const leadSeconds = 2;
 const neighbourDocuments = 20_000;
 /** Status 429: a refusal is a correct answer to a flood. */
 const floodStatuses = [200, 429, 503];
+/** What is refused as too expensive, and what has waited too long, are correct answers too. */
+const strangerStatuses = [...floodStatuses, 400, 504];
 
 // Answers of 3.6 MB, more than the buffers of the system.
 const trickle = { call: 'trickle', run: 'largestPage', connections: 8, bytesPerSecond: 16_384 };
 const flood = [
   { call: 'run', run: 'point', connections: 32, statuses: floodStatuses },
   { call: 'run', run: 'largePage', connections: 32, statuses: floodStatuses },
+];
+const dearest = [
+  { call: 'run', run: 'scan', connections: 32, statuses: strangerStatuses },
+  { call: 'run', run: 'count', connections: 16, statuses: strangerStatuses },
+  { call: 'run', run: 'deepPage', connections: 16, statuses: strangerStatuses },
 ];
 // The effect of saturated processors alone, without requests to Granary, so there is no target.
 const spin = { call: 'spin', threads: availableParallelism() };
@@ -39,6 +46,15 @@ export const besideCases = {
       { title: 'a flood: 64 connections, point reads and pages of 1,000', loads: flood },
       { title: 'a process that keeps all processors busy and sends no requests', loads: [spin] },
     ],
+  },
+  strangers: {
+    title: 'strangers: point reads of an app beside the dearest reads of another app without a key',
+    run: 'point',
+    perSecond: 200,
+    connections: 128,
+    documents: 0,
+    wanted: 3,
+    neighbours: [{ title: 'one anonymous client: 64 connections, scans, counts and deep pages', loads: dearest }],
   },
   mixed: {
     title: 'mixed: inserts of one document beside a bulk load',

@@ -18,6 +18,7 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
   --only <runs>        ${`of ${Object.keys(runs).join(', ')}`.padEnd(58)}  (default all)
                        or cases, of Granary alone:
                        fairness: an app beside a slow reader and beside a flood of another app
+                       strangers: an app beside the dearest reads of another one without a key
                        mixed: single inserts beside a bulk load of another and of the same app
                        documents: single documents and batches beside /store and point reads
                        memory: what processes hold after many requests; takes minutes

@@ -77,6 +77,16 @@ export function granaryRequests(app, key) {
       statuses: [200],
       path: `${data}?category={category}&sort=-score&limit=100&count=none`,
     },
+    unchangedPage: {
+      method: 'GET',
+      headers: { 'If-None-Match': '*' },
+      statuses: [304],
+      path: `${data}?category={category}&sort=-score&limit=100&count=none`,
+    },
+    // What costs most among the reads without a key: a scan, a count of all, and the last of many documents.
+    scan: get(`${data}?owner.$includesCaseInsensitive=none&category.$endsWith=none&sort=-score`),
+    count: get(`${data}?owner.$ne=none&limit=1`),
+    deepPage: get(`${data}?sort=-score&offset=19000&limit=1000&count=none`),
     largePage: { method: 'GET', path: `${data}?sort=-score&limit=1000&count=none`, headers: {}, statuses: [200] },
     largestPage: { method: 'GET', path: `${data}?sort=-score&limit=10000&count=none`, headers: {}, statuses: [200] },
     insert: store('writes', 1),
@@ -105,6 +115,8 @@ function singleDocumentRequests(app, headers) {
     batch: { method: 'POST', path: `/api/apps/${app}/batch`, headers: json, body: operations, statuses: [200] },
   };
 }
+
+const get = (path) => ({ method: 'GET', path, headers: {}, statuses: [200] });
 
 function write(path, body, headers = {}) {
   return { method: 'POST', path, headers: { 'Content-Type': 'application/json', ...headers }, body, statuses: [202] };

@@ -132,7 +132,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     listDocuments: async (request, call) => ({ json: await listDocuments(context, request, call) }),
     explainQuery: async (request, call) => ({ json: await explainQuery(context, request, call) }),
     optimizeCollection: async (request) => ({ json: await optimizeCollection(context, request) }),
-    readCollection: async (request, call) => ({ json: await readCollection(context, request, call) }),
+    readCollection: (request, call) => readCollection(context, request, call),
 
     ...indexHandlers(context),
 
@@ -145,7 +145,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     refreshView: needingSpace(storage, (request) =>
       changingCatalog(context, request.appId, refreshView(context, request)),
     ),
-    readView: async (request, call) => ({ json: await readView(context, request, call) }),
+    readView: (request, call) => readView(context, request, call),
 
     createQuery: needingSpace(storage, (request) =>
       changingCatalog(context, request.appId, createQuery(context, request)),
@@ -153,7 +153,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     listQueries: (request) => listQueries(context, request),
     getQuery: (request) => getQuery(context, request),
     deleteQuery: (request) => changingCatalog(context, request.appId, deleteQuery(context, request)),
-    runQuery: async (request, call) => ({ json: await runQuery(context, request, call) }),
+    runQuery: (request, call) => runQuery(context, request, call),
 
     listDatasets: (request) => listDatasets(context, request),
     getDataset: (request) => getDataset(context, request),

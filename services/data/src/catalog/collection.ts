@@ -2,6 +2,7 @@ import { notFound } from '@granary/shared/errors';
 import { rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { findApp, type App } from './app';
+import { collectionState } from './collection-state';
 import { parseSchema, type Schema } from './schema';
 import {
   toIndexDefinition,
@@ -36,6 +37,8 @@ export interface CollectionRef {
   sizeBytes: bigint;
   /** The revision of the app's catalog that this shows. */
   revision: bigint;
+  /** The state of its documents when its counters were read, see collectionState(). */
+  state: string;
 }
 
 interface CollectionRow {
@@ -50,6 +53,7 @@ interface CollectionRow {
   version_count: bigint;
   size_bytes: bigint;
   revision: bigint;
+  state: string;
   fields: string;
   indexes: string;
 }
@@ -76,6 +80,7 @@ export async function findCollections(db: Queryable, app: App, names: readonly s
     sql`select c.number, c.name, c.namespace, c.read_access, c.retention_days, c.schema_text,
                c.row_count, c.deleted_count, c.version_count, c.size_bytes,
                (select h.catalog_revision from head h where h.app_number = c.app_number) as revision,
+               ${collectionState(sql`c`)} as state,
                coalesce((select json_agg(json_build_object('number', f.number::text, 'path', f.path, 'is_date', f.is_date)
                           order by f.number)
                          from indexed_field f where f.collection_number = c.number), '[]')::text as fields,
@@ -109,5 +114,6 @@ function toCollectionRef(app: App, found: CollectionRow): CollectionRef {
     versionCount: found.version_count,
     sizeBytes: found.size_bytes,
     revision: found.revision,
+    state: found.state,
   };
 }

@@ -118,4 +118,6 @@ export interface PredefinedQuery extends BaseQuery {
   shownCollections: ReadonlySet<string>;
   sourceCollection: string;
   parameters: QueryParameters;
+  /** The revision of the app's catalog that this shows. */
+  revision: bigint;
 }

@@ -123,6 +123,7 @@ interface QueryRow {
   /** Whether it is private itself, or because what it shows is private now. */
   is_private: boolean;
   created_at: Date;
+  revision: bigint;
   /** All versions of the query, the newest first. */
   versions: string[];
 }
@@ -130,7 +131,7 @@ interface QueryRow {
 const queryColumns = sql`q.name, q.source_collection, q.base_query_text, q.parameters_text, q.description, q.version,
   q.example_request_text, q.example_response_text, q.read_access, q.shows_private, q.shown_collections,
   ${isPrivateQuery} as is_private,
-  q.created_at, array(select v.version from query v where v.app_number = q.app_number and v.name = q.name
+  q.created_at, (select h.catalog_revision from head h where h.app_number = q.app_number) as revision, array(select v.version from query v where v.app_number = q.app_number and v.name = q.name
     order by v.number desc) as versions`;
 
 /** A version of a query; without one the newest. */
@@ -251,6 +252,7 @@ async function findPredefined(
     showsPrivate: found.shows_private,
     shownCollections: new Set(found.shown_collections),
     sourceCollection: found.source_collection,
+    revision: found.revision,
     parameters: parseParameters(readJsonText(Buffer.from(found.parameters_text), 'parameters'), baseQuery.limit),
   };
 }

@@ -1,5 +1,6 @@
 import { invalid, notFound } from '@granary/shared/errors';
 import type { Call } from '@granary/shared/rpc/types';
+import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
 import { isSearchIndex, searchIndexes } from '../catalog/index-definition';
@@ -10,8 +11,9 @@ import { searchOperators } from '../query/language/search-operators';
 import { isOperator } from '../query/language/value-operators';
 import { conditionOfText, parametersByName, take } from '../query/language/url-filter';
 import { AppDatabases } from '../query/execute/read-scheduler';
-import { readDocuments, withFreshSource, type ReadOptions } from '../query/execute/read-page';
+import { readPage, withFreshSource, type ReadOptions } from '../query/execute/read-page';
 import { FIELD_NOT_INDEXED } from '../query/language/query-error';
+import { hasReferences } from '../query/language/references';
 import {
   needsKey,
   numberOfText,
@@ -24,6 +26,7 @@ import {
 } from '../query/language/paging';
 import { documentsRelation, typeOf } from '../query/plan/relation';
 import type { FieldType } from '../values/field-type';
+import { noView, readCounted, readTagged, statedDocuments } from './page-tag';
 import { lookUpCollection, type ReadContext } from './read-context';
 
 /**
@@ -34,15 +37,33 @@ export async function readCollection(
   db: ReadContext,
   request: ReadRequest,
   call: Pick<Call, 'signal'>,
-): Promise<Buffer> {
+): Promise<PageResponse> {
   const isFiltered = request.parameters.some(({ name }) => !reservedParameters.has(name));
   return await withFreshSource(async (isRepeated) => {
-    const collection = await lookUpCollection(db, request.appId, request.name, isRepeated || !isFiltered);
-    if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${request.name}`);
-    if (collection.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('collection');
-    const source = documentsRelation(collection, { includeHistory: false, includeDeleted: false });
-    return await readDocuments(new AppDatabases(db, request, call.signal), source, urlQuery(collection, request));
+    // The counters of the collection are part of an unfiltered page, but not of whether it has changed.
+    const isFresh = isRepeated || (!isFiltered && request.ifNoneMatch === undefined);
+    const collection = await publicCollection(db, request, isFresh);
+    const query = urlQuery(collection, request);
+    const sources = {
+      ...noView,
+      appNumber: collection.appNumber,
+      collections: [collection],
+      hasReferences: hasReferences(query.find),
+    };
+    return await readTagged(db, request, sources, async (isAfterStates) => {
+      const databases = new AppDatabases(db, request, call.signal);
+      if (isFiltered) return await readPage(databases, documentsRelation(collection, statedDocuments), query);
+      const counted = isAfterStates ? await publicCollection(db, request, true) : collection;
+      return await readCounted(databases, counted, urlQuery(counted, request));
+    });
   });
+}
+
+async function publicCollection(db: ReadContext, request: ReadRequest, isFresh: boolean): Promise<CollectionRef> {
+  const collection = await lookUpCollection(db, request.appId, request.name, isFresh);
+  if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${request.name}`);
+  if (collection.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('collection');
+  return collection;
 }
 
 function urlQuery(collection: CollectionRef, request: ReadRequest): ReadOptions {

@@ -1,7 +1,11 @@
 import type { Call } from '@granary/shared/rpc/types';
+import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { and, type Condition } from '../query/language/condition';
 import { parseFindAndSelect } from '../query/language/joined-query';
+import type { CollectionRef } from '../catalog/collection';
+import { allJoins } from '../query/language/joins';
+import { hasReferences } from '../query/language/references';
 import { isOperator } from '../query/language/value-operators';
 import { conditionOfText, parametersByName, refused, take } from '../query/language/url-filter';
 import {
@@ -17,16 +21,21 @@ import {
 import { parseVariables } from '../views/variables';
 import { viewRelation } from '../query/plan/relation';
 import { AppDatabases } from '../query/execute/read-scheduler';
-import type { ReadContext } from './read-context';
-import { resolveJoins } from './resolve-joins';
-import { requireView } from '../views/view';
-import { readDocuments, withFreshSource } from '../query/execute/read-page';
+import { lookUpCollection, type ReadContext } from './read-context';
+import { readTagged } from './page-tag';
+import { lookUpJoined, resolveJoins } from './resolve-joins';
+import { requireView, type ViewRef } from '../views/view';
+import { readPage, withFreshSource } from '../query/execute/read-page';
 
 /**
  * Answers endpoint 8: `filter`, `select`, `sort`, `limit`, `offset` and the variables of the view. Throws
  * VIEW_NOT_FOUND, UNAUTHENTICATED for a private view, and for a parameter that the view does not know.
  */
-export async function readView(db: ReadContext, request: ReadRequest, call: Pick<Call, 'signal'>): Promise<Buffer> {
+export async function readView(
+  db: ReadContext,
+  request: ReadRequest,
+  call: Pick<Call, 'signal'>,
+): Promise<PageResponse> {
   return await withFreshSource(async (isRepeated) => {
     const view = await requireView(db.pool, request.appId, request.name);
     if (view.readAccess === 'private' && !request.mayReadPrivate) throw needsKey('view');
@@ -35,8 +44,8 @@ export async function readView(db: ReadContext, request: ReadRequest, call: Pick
     const cursor = parseCursor(take(parameters, 'cursor'), offset);
     const filter = take(parameters, 'filter');
     const conditions: Condition[] = [];
-    const find = filter === undefined || filter === '' ? null : readJsonText(Buffer.from(filter), 'filter');
-    const query = parseFindAndSelect(find, take(parameters, 'select'), { find: 'filter', select: 'select' });
+    const given = filter === undefined || filter === '' ? null : readJsonText(Buffer.from(filter), 'filter');
+    const query = parseFindAndSelect(given, take(parameters, 'select'), { find: 'filter', select: 'select' });
     conditions.push(query.find);
     const options = {
       projection: query.projection,
@@ -54,8 +63,27 @@ export async function readView(db: ReadContext, request: ReadRequest, call: Pick
     }
     const refreshed = JSON.stringify(view.refreshedAt?.toISOString() ?? null);
     const more = `,"refreshed_at":${refreshed},"refresh_mode":${JSON.stringify(view.refreshMode)}`;
-    const databases = new AppDatabases(db, request, call.signal);
-    const joined = await resolveJoins(db, request, query, { includeDeleted: false, isFresh: isRepeated });
-    return await readDocuments(databases, viewRelation(view), { ...options, joined, find: and(...conditions) }, more);
+    const find = and(...conditions);
+    const joining = { includeDeleted: false, isFresh: isRepeated };
+    const joins = await lookUpJoined(db, request, query.joins, joining);
+    const sources = {
+      appNumber: view.appNumber,
+      collections: [...joins.values(), ...(await computedFrom(db, view, isRepeated))],
+      hasReferences: hasReferences(find) || allJoins(query.joins).some((join) => hasReferences(join.find)),
+      viewState: view.state,
+    };
+    return await readTagged(db, request, sources, async () => {
+      const databases = new AppDatabases(db, request, call.signal);
+      const joined = await resolveJoins(db, request, query, { ...joining, collections: joins });
+      return await readPage(databases, viewRelation(view), { ...options, joined, find }, more);
+    });
   });
+}
+
+/** The collections whose documents decide the rows of a view: of a lazy one its last refresh does. */
+async function computedFrom(db: ReadContext, view: ViewRef, isFresh: boolean): Promise<CollectionRef[]> {
+  if (view.refreshMode === 'lazy') return [];
+  const { appId, sourceCollections } = view;
+  const found = await Promise.all(sourceCollections.map((name) => lookUpCollection(db, appId, name, isFresh)));
+  return found.filter((collection) => collection !== undefined);
 }

@@ -16,6 +16,31 @@ interface JoinOptions {
   isFresh: boolean;
   /** Collections that are shown although they are private. */
   shown?: ReadonlySet<string>;
+  /** The collections, where they have been looked up. */
+  collections?: ReadonlyMap<string, CollectionRef>;
+}
+
+/**
+ * The collections that a query joins, by their names. Throws INVALID_QUERY for one that the app does not have,
+ * UNAUTHENTICATED for one that is private and not for the caller.
+ */
+export async function lookUpJoined(
+  db: ReadContext,
+  { appId, mayReadPrivate }: { appId: string; mayReadPrivate: boolean },
+  joins: readonly Join[],
+  { isFresh, shown }: Pick<JoinOptions, 'isFresh' | 'shown'>,
+): Promise<ReadonlyMap<string, CollectionRef>> {
+  const collections = new Map<string, CollectionRef>();
+  const places = new Map(allJoins(joins).map((join) => [modelName(appId, join), join.at]));
+  const found = await Promise.all([...places.keys()].map((name) => lookUpCollection(db, appId, name, isFresh)));
+  [...places].forEach(([name, at], which) => {
+    const collection = found[which];
+    if (!collection) throw unknownModel(at, name);
+    const isHidden = collection.readAccess === 'private' && !shown?.has(name);
+    if (isHidden && !mayReadPrivate) throw needsKey(`collection ${name}`);
+    collections.set(name, collection);
+  });
+  return collections;
 }
 
 /**
@@ -30,20 +55,10 @@ export async function resolveJoins(
 ): Promise<JoinedRead | undefined> {
   if (!joinedSelect) return undefined;
   const { appId } = reader;
-  const collections = new Map<string, CollectionRef | undefined>();
-  const names = new Set(allJoins(joins).map((join) => modelName(appId, join)));
-  await Promise.all(
-    [...names].map(async (name) => {
-      collections.set(name, await lookUpCollection(db, appId, name, options.isFresh));
-    }),
-  );
+  const collections = options.collections ?? (await lookUpJoined(db, reader, joins, options));
   let number = 0;
   const target = async (join: Join): Promise<JoinTarget> => {
-    const name = modelName(appId, join);
-    const collection = collections.get(name);
-    if (!collection) throw unknownModel(join.at, name);
-    const isHidden = collection.readAccess === 'private' && !options.shown?.has(name);
-    if (isHidden && !reader.mayReadPrivate) throw needsKey(`collection ${name}`);
+    const collection = collections.get(modelName(appId, join))!;
     number += 1;
     const own = number;
     const relation = documentsRelation(

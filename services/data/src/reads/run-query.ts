@@ -1,18 +1,22 @@
 import type { Call } from '@granary/shared/rpc/types';
+import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { notFound } from '@granary/shared/errors';
 import { documentsRelation, typeOf } from '../query/plan/relation';
 import { and, isAll, type Condition } from '../query/language/condition';
+import { allJoins } from '../query/language/joins';
+import { hasReferences } from '../query/language/references';
 import { isOperator } from '../query/language/value-operators';
 import { queryNotFound, type QueryLookup } from '../queries/saved-queries';
 import { parsePageLimit, type PredefinedQuery, type QueryParameter } from '../queries/definition';
 import { lookUpCollection, type ReadContext } from './read-context';
-import { resolveJoins } from './resolve-joins';
+import { noView, presentDocuments, readCounted, readTagged, statedDocuments } from './page-tag';
+import { lookUpJoined, resolveJoins } from './resolve-joins';
 import { conditionOfText, parametersByName, refused, take } from '../query/language/url-filter';
 import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
 import { needsKey, numberOfText, parseCount, parseCursor, parseOffset } from '../query/language/paging';
 import { AppDatabases } from '../query/execute/read-scheduler';
-import { readDocuments, withFreshSource } from '../query/execute/read-page';
+import { readPage, withFreshSource } from '../query/execute/read-page';
 
 /**
  * Executes a predefined query, its newest version or that of `version`, with the parameters of a URL: those of the query,
@@ -23,19 +27,17 @@ export async function runQuery(
   db: ReadContext & { queries: QueryLookup },
   request: ReadRequest,
   call: Pick<Call, 'signal'>,
-): Promise<Buffer> {
+): Promise<PageResponse> {
   return await withFreshSource(async (isRepeated) => {
     if (isRepeated) db.queries.forget(request.appId);
     const version = request.parameters.find(({ name }) => name === 'version')?.value;
     const query = await db.queries.get(request.appId, request.name, version);
     if (!query) throw queryNotFound(request.name, version);
-    const { sourceCollection, projection, sort, parameters } = query;
+    const { projection, sort, parameters } = query;
     // Without a condition the counters of the collection are part of the response.
     const isFiltered = !isAll(query.find) || request.parameters.some((given) => parameters.filters.has(given.name));
-    const collection = await lookUpCollection(db, request.appId, sourceCollection, isRepeated || !isFiltered);
-    if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${sourceCollection}`);
-    const isPrivate = query.isPrivate || (collection.readAccess === 'private' && !query.showsPrivate);
-    if (isPrivate && !request.mayReadPrivate) throw needsKey('query');
+    const isStateFirst = request.ifNoneMatch !== undefined || query.joins.length > 0;
+    const collection = await sourceOf(db, request, query, isRepeated || (!isFiltered && !isStateFirst));
 
     const given = parametersByName(request.parameters);
     given.delete('version');
@@ -44,13 +46,45 @@ export async function runQuery(
     const cursor = parseCursor(take(given, 'cursor'), offset);
     const count = parseCount(take(given, 'count'));
     const find = and(query.find, ...conditionsOf(collection, parameters.filters, given));
-    const source = documentsRelation(collection, { includeHistory: false, includeDeleted: false });
-    const databases = new AppDatabases(db, request, call.signal);
-    const shown = { includeDeleted: false, isFresh: isRepeated, shown: query.shownCollections };
-    const joined = await resolveJoins(db, request, query, shown);
-    return await readDocuments(databases, source, { find, projection, joined, sort, limit, offset, cursor, count });
+    const options = { find, projection, sort, limit, offset, cursor, count };
+    const joining = { includeDeleted: false, isFresh: isRepeated, shown: query.shownCollections };
+    const joins = query.joins.length === 0 ? noJoins : await lookUpJoined(db, request, query.joins, joining);
+    const sources = {
+      ...noView,
+      appNumber: collection.appNumber,
+      collections: joins.size === 0 ? [collection] : [collection, ...joins.values()],
+      hasReferences: hasReferences(find) || allJoins(query.joins).some((join) => hasReferences(join.find)),
+      definitionRevision: query.revision,
+    };
+    return await readTagged(db, request, sources, async (isAfterStates) => {
+      const databases = new AppDatabases(db, request, call.signal);
+      const joined = await resolveJoins(db, request, query, { ...joining, collections: joins });
+      const page = { ...options, joined };
+      if (isFiltered) {
+        const shown = joined ? presentDocuments : statedDocuments;
+        return await readPage(databases, documentsRelation(collection, shown), page);
+      }
+      const counted = isAfterStates ? await sourceOf(db, request, query, true) : collection;
+      return await readCounted(databases, counted, page);
+    });
   });
 }
+
+async function sourceOf(
+  db: ReadContext,
+  request: ReadRequest,
+  query: PredefinedQuery,
+  isFresh: boolean,
+): Promise<CollectionRef> {
+  const { sourceCollection } = query;
+  const collection = await lookUpCollection(db, request.appId, sourceCollection, isFresh);
+  if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${sourceCollection}`);
+  const isPrivate = query.isPrivate || (collection.readAccess === 'private' && !query.showsPrivate);
+  if (isPrivate && !request.mayReadPrivate) throw needsKey('query');
+  return collection;
+}
+
+const noJoins: ReadonlyMap<string, CollectionRef> = new Map();
 
 /** The limit of the page: from the parameter that stands for it, from `limit`, or the query's own. */
 function limitOf({ limit: pageMax, parameters }: PredefinedQuery, given: Map<string, string>): number {

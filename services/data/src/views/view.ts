@@ -22,12 +22,15 @@ export interface ViewRef {
   rowCount: bigint;
   createdAt: Date;
   refreshedAt: Date | null;
+  /** Changes whenever the row does: with each refresh, and each change of its definition. */
+  state: string;
 }
 
 export const viewColumns = sql`v.app_number as "appNumber", a.app_id as "appId", v.number, v.name, v.query_text as "queryText",
   v.source_collections as "sourceCollections", v.refresh_mode as "refreshMode", v.variables_text as "variablesText",
   v.read_access as "readAccess", v.status, v.error, v.table_number as "tableNumber", v.row_count as "rowCount",
-  v.created_at as "createdAt", v.refreshed_at as "refreshedAt"`;
+  v.created_at as "createdAt", v.refreshed_at as "refreshedAt",
+  concat_ws('.', v.number, v.xmin, v.table_number, date_part('epoch', v.refreshed_at)) as state`;
 export const viewsWithApp = sql`view v join application a on a.number = v.app_number and a.deleted_at is null`;
 
 /** A view of an app, undefined when there is none of this name. */

@@ -34,8 +34,9 @@ const compressWhole = {
   gzip: (body: Buffer) => promisify(gzip)(body, once.gzip),
 };
 
-/** The entity tag of a compressed representation, whose bytes are others. */
-export const etagOf = (plain: string, encoding: ContentEncoding): string => plain.replace(/"$/, `-${encoding}"`);
+/** The entity tag of a compressed representation, whose bytes are others. A weak tag is not about bytes. */
+export const etagOf = (plain: string, encoding: ContentEncoding): string =>
+  plain.startsWith('W/') ? plain : plain.replace(/"$/, `-${encoding}"`);
 
 export interface CompressionLimits {
   isEnabled: boolean;

@@ -7,6 +7,12 @@ export const revalidationHeader: Readonly<Record<string, HeaderDoc>> = {
 
 export const etagHeader = { ETag: 'Changes with the answer, and with its compression' };
 
+/** A page of records that the caller may have already: headers of the 200, and the 304. */
+export const pageEtagHeader = { ETag: 'Changes with all that the page shows; the same in every compression' };
+export const unchangedPage = {
+  304: { description: 'The page is the one that `If-None-Match` names', headers: pageEtagHeader },
+} as const;
+
 /** The headers of an answer that follow from its status and from what its route takes: name → description. */
 export function headersOf(status: string, { headers = {} }: Pick<Route, 'headers'>): Readonly<Record<string, string>> {
   return {

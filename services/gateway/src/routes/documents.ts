@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { forbidden, ServiceError } from '@granary/shared/errors';
 import type { Parameter } from '@granary/shared/gen/granary/data/v1/Parameter';
+import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreResponse';
 import { newTicket } from '@granary/shared/ids';
@@ -8,6 +9,7 @@ import { appIdPattern, namePattern } from '@granary/shared/names';
 import { jsonBytes, stringify, taskLocation, type Answer } from '../http/answer';
 import { mayReadPrivate, type AnyReader } from '../pipeline/access';
 import type { Code } from '../errors/codes';
+import { pageEtagHeader, revalidationHeader, unchangedPage } from '../openapi/headers';
 import { idempotency, idempotencyHeader, replayedHeader } from '../pipeline/idempotency';
 import { bodyLimits, route, type RouteRequest } from '../pipeline/route';
 import { selectableQuery } from '../validation/parameters';
@@ -195,8 +197,10 @@ export const documentRoutes = [
         example: { id: 'first' },
       },
     },
+    headers: revalidationHeader,
     responses: {
-      200: { description: 'A page of documents', schema: recordsSchema },
+      200: { description: 'A page of documents', schema: recordsSchema, headers: pageEtagHeader },
+      ...unchangedPage,
       ...publicQueryErrors,
       400: { description: 'Malformed or invalid', codes: [...publicQueryErrors[400].codes, 'FIELD_NOT_INDEXED'] },
     },
@@ -209,15 +213,23 @@ export const documentRoutes = [
 export async function read(
   request: RouteRequest<'app_id', AnyReader, ReadonlyMap<string, string>>,
   name: string,
-  send: (message: ReadRequest) => Promise<{ json: Buffer }>,
+  send: (message: ReadRequest) => Promise<PageResponse>,
 ): Promise<Answer> {
   const { caller, path, query } = request;
   const parameters: Parameter[] = [];
   for (const [parameter, value] of query) parameters.push({ name: parameter, value });
   try {
     const mayRead = mayReadPrivate(caller, path.app_id);
-    const { json: page } = await send({ appId: path.app_id, name, parameters, mayReadPrivate: mayRead });
-    return jsonBytes(200, page);
+    const ifNoneMatch = request.incoming.headers['if-none-match'];
+    const { json: page, etag } = await send({
+      appId: path.app_id,
+      name,
+      parameters,
+      mayReadPrivate: mayRead,
+      ...(ifNoneMatch !== undefined && { ifNoneMatch }),
+    });
+    const headers = { ETag: etag, Vary: 'Accept-Encoding' };
+    return page.length === 0 ? { status: 304, body: undefined, headers } : jsonBytes(200, page, headers);
   } catch (error) {
     const isRefused =
       error instanceof ServiceError && (error.code === 'PERMISSION_DENIED' || error.code === 'UNAUTHENTICATED');

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
 import { created, json, jsonText } from '../http/answer';
+import { pageEtagHeader, revalidationHeader, unchangedPage } from '../openapi/headers';
 import { mayPublish, mayReadPrivate } from '../pipeline/access';
 import { publishedAs } from '../validation/published-as';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
@@ -143,7 +144,12 @@ export const queryRoutes = [
       reserved: recordsQuery.extend({ version: versionParameter.describe('The version; by default the newest') }),
       others: { name: 'parameters', description: 'The parameters of the query, by name', example: { stars: 5 } },
     },
-    responses: { 200: { description: 'A page of records', schema: recordsSchema }, ...publicQueryErrors },
+    headers: revalidationHeader,
+    responses: {
+      200: { description: 'A page of records', schema: recordsSchema, headers: pageEtagHeader },
+      ...unchangedPage,
+      ...publicQueryErrors,
+    },
     handle: ({ clients }, request) =>
       read(request, request.path.query_name, (message) => clients.data.runQuery(message, request.call)),
   }),

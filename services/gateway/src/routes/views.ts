@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { View } from '@granary/shared/gen/granary/data/v1/View';
 import { newTicket } from '@granary/shared/ids';
 import { accepted, json, jsonText } from '../http/answer';
+import { pageEtagHeader, revalidationHeader, unchangedPage } from '../openapi/headers';
 import { mayPublish } from '../pipeline/access';
 import { publishedAs } from '../validation/published-as';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
@@ -150,7 +151,12 @@ export const viewRoutes = [
       }),
       others: { name: 'variables', description: 'The variables of the view, by name', example: { stars: 5 } },
     },
-    responses: { 200: { description: 'A page of rows', schema: rowsSchema }, ...publicQueryErrors },
+    headers: revalidationHeader,
+    responses: {
+      200: { description: 'A page of rows', schema: rowsSchema, headers: pageEtagHeader },
+      ...unchangedPage,
+      ...publicQueryErrors,
+    },
     handle: ({ clients }, request) =>
       read(request, request.path.view_name, (message) => clients.data.readView(message, request.call)),
   }),

@@ -10,6 +10,8 @@ export interface Page {
   records: PageBuffer;
   hasMore: boolean;
   last: PageRow | undefined;
+  /** The state of the relation before the page or with it, where that was asked for. */
+  state?: string | undefined;
 }
 
 /**
@@ -24,9 +26,12 @@ export class IndexPageReader implements RowReader<Page | undefined> {
   #rows = 0;
   #isPlaced = true;
   #last: Buffer | undefined;
+  #hasState: boolean;
+  #state: string | undefined;
 
-  /** `shape` is that of the access path; `asked` is how many rows were asked for. */
-  constructor(shape: string, asked: number, projection: Projection) {
+  /** `shape` is that of the access path; `asked` is how many rows were asked for, beside one with the state. */
+  constructor(shape: string, asked: number, projection: Projection, hasState = false) {
+    this.#hasState = hasState;
     this.#size = responseSizeOf(shape);
     this.#limit = asked - 1;
     this.#projection = projection;
@@ -34,6 +39,11 @@ export class IndexPageReader implements RowReader<Page | undefined> {
   }
 
   row(row: Row): void {
+    if (this.#hasState) {
+      this.#hasState = false;
+      this.#state = row.text(0);
+      return;
+    }
     this.#rows += 1;
     if (row.isNull(0)) this.#isPlaced = false;
     if (!this.#isPlaced || this.#rows > this.#limit) return;
@@ -49,7 +59,8 @@ export class IndexPageReader implements RowReader<Page | undefined> {
     if (!this.#isPlaced) return undefined;
     const hasMore = this.#rows > this.#limit;
     this.#size.learn(this.#records.count, this.#records.length, this.#rows >= this.#limit);
-    return { records: this.#records, hasMore, last: hasMore ? { body: this.#last ?? this.#records.last } : undefined };
+    const last = hasMore ? { body: this.#last ?? this.#records.last } : undefined;
+    return { records: this.#records, hasMore, last, state: this.#state };
   }
 }
 

@@ -18,6 +18,7 @@ import { lookUpCount, planJoins, type JoinTarget } from '../plan/join-plan';
 import type { JoinedSelect } from '../language/joined-select';
 import { JoinedRecords, recordShape } from './joined-records';
 import { PageBuffer } from './page-buffer';
+import { TextsReader } from './texts-reader';
 import { limitCount, limitPage } from './public-limits';
 import { resultBytesMax, resultTooLarge } from './result-limit';
 import type { Relation } from '../plan/relation';
@@ -46,17 +47,27 @@ export interface JoinedRead {
   select: JoinedSelect;
 }
 
+/** A page as JSON text, and the state of its relation, no newer than what the page shows; where it says which. */
+export interface PageText {
+  json: Buffer;
+  state: string | undefined;
+}
+
+/** The JSON text of a page, see readPage(). */
+export const readDocuments = async (db: ReadDatabases, source: Relation, options: ReadOptions): Promise<Buffer> =>
+  (await readPage(db, source, options)).json;
+
 /**
  * Reads a page: the JSON text of `{"records": […], "total": number or null, "page", "limit"}` and, before its closing
  * brace, of `next_cursor` where there is more, and of the members in `more`. Records are the texts that are stored, or
  * their selected parts. Throws RESULT_TOO_LARGE over 32 MiB, having pulled hardly more than that, and INVALID_CURSOR.
  */
-export async function readDocuments(
+export async function readPage(
   db: ReadDatabases,
   source: Relation,
   options: ReadOptions,
   more = '',
-): Promise<Buffer> {
+): Promise<PageText> {
   const { find, sort, projection, limit, offset, cursor } = options;
   const { terms, descending } = effectiveSort(source, sort);
   const scope = { source, find, terms, descending };
@@ -69,7 +80,7 @@ export async function readDocuments(
   const plan = options.joined ? joinedPlan(page, options.joined.joins) : page;
   try {
     const select = options.joined?.select;
-    const { records, hasMore, last } =
+    const { records, hasMore, last, state } =
       (await readByIndex(db, plan, projection, select)) ??
       (select ? await readJoined(db, generalPlan(plan), select) : await readByPool(db, generalPlan(plan), projection));
     const total = await totalOf(db, plan, options, records.count, hasMore);
@@ -77,7 +88,7 @@ export async function readDocuments(
     // A cursor does not know how many pages are before it.
     const number = after ? null : Math.floor(offset / limit) + 1;
     const following = next === undefined ? '' : `,"next_cursor":"${next}"`;
-    return records.end(`"total":${total},"page":${number},"limit":${limit}${following}${more}}`);
+    return { json: records.end(`"total":${total},"page":${number},"limit":${limit}${following}${more}}`), state };
   } finally {
     db.record?.(plan);
   }
@@ -92,12 +103,12 @@ async function readByIndex(
 ): Promise<Page | undefined> {
   const read = indexRead(plan);
   if (!read) return undefined;
-  const { access, limit, joins } = plan;
+  const { relation, access, limit, joins } = plan;
   const documents = (limit - 1) * documentsOfRow(joins);
   const reads = documents <= shortPageMax ? db.shortPages : db.longPages;
   const reader = select
     ? new JoinedPageReader(access.shape, limit, new JoinedRecords(recordShape(select, joins!)))
-    : new IndexPageReader(access.shape, limit, projection);
+    : new IndexPageReader(access.shape, limit, projection, relation.state !== undefined);
   try {
     return await reads.read<Page | undefined>(read.text, read.values, reader);
   } catch (error) {
@@ -123,6 +134,7 @@ export function joinedPlan(plan: PagePlan, targets: readonly JoinTarget[]): Page
 
 /** The same by any statement: the rows of the page may not be too large together. */
 async function readByPool(db: ReadDatabases, plan: PagePlan, projection: Projection): Promise<Page> {
+  const state = plan.relation.state && (await readState(db.shortPages, plan.relation.state));
   const found = await limitPage(db.limits, plan, () => pageRows<TextRow>(db.pool, plan));
   const hasMore = found.length === plan.limit;
   if (hasMore) found.pop();
@@ -131,8 +143,12 @@ async function readByPool(db: ReadDatabases, plan: PagePlan, projection: Project
   assertAnswerSize(size);
   const records = new PageBuffer(size + answerBytes);
   for (const { body } of found) records.add(projection === 'all' ? body : project(body, projection));
-  return { records, hasMore, last: found.at(-1) };
+  return { records, hasMore, last: found.at(-1), state };
 }
+
+/** The state of a relation, before its page is read. */
+const readState = async (reads: IndexReads, state: Sql): Promise<string | undefined> =>
+  (await reads.read(state.compile().text, [], new TextsReader(1)))[0];
 
 /** The same with joins, in one statement. */
 async function readJoined(db: ReadDatabases, plan: PagePlan, select: JoinedSelect): Promise<Page> {

@@ -1,5 +1,6 @@
 import { empty, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import type { CollectionRef } from '../../catalog/collection';
+import { readCollectionState } from '../../catalog/collection-state';
 import type { FieldTypes } from '../../catalog/schema';
 import type { Path } from '../language/condition';
 import { searchConfiguration } from '../../catalog/search-language';
@@ -77,6 +78,8 @@ export interface Relation {
   searches: ReadonlyMap<string, SearchIndex>;
   /** Field paths whose RFC 3339 texts compare as instants. */
   dates: ReadonlySet<string>;
+  /** A statement that reads the state of its rows; undefined where pages of it are not to say which state they show. */
+  state: Sql | undefined;
   /** How many rows count. */
   rowCount: bigint;
   /** How many rows the table has, those included that do not count: what a scan passes. */
@@ -88,6 +91,8 @@ export interface Relation {
 export interface DocumentsOptions {
   includeHistory: boolean;
   includeDeleted: boolean;
+  /** Whether pages are to have the state of the documents that they show. */
+  withState?: boolean;
 }
 
 /** Tells a collection from any other. */
@@ -107,7 +112,8 @@ const sources = new WeakMap<CollectionRef, Map<number, Relation>>();
 export function documentsRelation(ref: CollectionRef, options: DocumentsOptions, aliasNumber = 0): Relation {
   let known = sources.get(ref);
   if (!known) sources.set(ref, (known = new Map<number, Relation>()));
-  const which = aliasNumber * 4 + (options.includeHistory ? 2 : 0) + (options.includeDeleted ? 1 : 0);
+  const which =
+    aliasNumber * 8 + (options.withState ? 4 : 0) + (options.includeHistory ? 2 : 0) + (options.includeDeleted ? 1 : 0);
   let source = known.get(which);
   if (!source) known.set(which, (source = makeSource(ref, options, rowAlias(aliasNumber))));
   return source;
@@ -115,7 +121,7 @@ export function documentsRelation(ref: CollectionRef, options: DocumentsOptions,
 
 function makeSource(
   ref: CollectionRef,
-  { includeHistory, includeDeleted }: DocumentsOptions,
+  { includeHistory, includeDeleted, withState }: DocumentsOptions,
   alias: RowAlias,
 ): Relation {
   const { row } = alias;
@@ -167,6 +173,7 @@ function makeSource(
     indexes,
     searches,
     dates,
+    state: withState ? readCollectionState(ref) : undefined,
     // Which of the older versions were deletions is counted nowhere; nobody asks for history without deletions.
     rowCount: includeHistory ? ref.rowCount + ref.versionCount : latest,
     tableRowCount: includeHistory ? ref.rowCount + ref.versionCount : ref.rowCount,
@@ -192,6 +199,7 @@ export function viewRelation(view: { appNumber: bigint; tableNumber: bigint | nu
     indexes: [],
     searches: new Map(),
     dates: new Set(),
+    state: undefined,
     rowCount: view.rowCount,
     tableRowCount: view.rowCount,
     sizeBytes: undefined,

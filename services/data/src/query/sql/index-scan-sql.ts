@@ -25,7 +25,7 @@ export const indexReadSettings: Readonly<Record<string, string>> = {
 
 /**
  * A statement, with the values of one request. Its rows have the body, null where the index alone does not do, and `joined`
- * where there are joins.
+ * where there are joins. Before them comes one with the state of the relation, where that has one.
  */
 export interface IndexRead {
   text: string;
@@ -49,6 +49,12 @@ function valuesOf({ fixed, after, places, limit, offset }: PagePlan): Array<stri
 }
 
 function statementOf(relation: Relation, access: AccessPath): Sql {
+  const page = pageOf(relation, access);
+  // Of one snapshot, and cheaper than a statement of its own. The rows of an append come in the order of its parts.
+  return relation.state ? sql`${relation.state} union all (${page})` : page;
+}
+
+function pageOf(relation: Relation, access: AccessPath): Sql {
   if (!access.index) return byId(relation);
   return access.index.free.length === 0
     ? inOrderOfIds(relation, access.index, access)
