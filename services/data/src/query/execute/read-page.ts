@@ -6,7 +6,7 @@ import { sqlState } from '@granary/shared/postgres/errors';
 import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { Compiler } from '../sql/filter-sql';
 import { decodeCursor, encodeCursor, positionOf, type PageRow } from '../plan/cursor';
-import type { ReadDatabases } from './read-scheduler';
+import type { IndexReads, ReadDatabases } from './read-scheduler';
 import { isAll } from '../language/condition';
 import { IndexPageReader, JoinedPageReader, type Page } from './index-page';
 import { indexRead } from '../sql/index-scan-sql';
