@@ -10,6 +10,7 @@ const notOnStack = {
   'crash.test.ts': 'kills npm start',
   'documentation.test.ts': 'tests documentation',
   'full-disk.test.ts': 'fills the disk of npm start',
+  'page-etags-copies.test.ts': 'starts replicas of services itself',
   'postgres.test.ts': 'tests the embedded Postgres of npm start',
   'rolling.test.ts': 'starts replicas of services itself',
   'settings-documented.test.ts': 'tests documentation',

@@ -1,0 +1,30 @@
+import { describeWith } from '@granary/shared/testing/stack';
+import { scaledMs } from '@granary/shared/testing/speed';
+import { newApp } from './granary';
+import { prepareRun, readUnderWrites } from './page-readers';
+import { startTwoOfEach, type TwoOfEach } from './rolling';
+import { Balanced } from './rolling-client';
+
+describeWith(
+  describe,
+  'kafka',
+  'minio',
+)('ETags of public pages from two copies of every service', () => {
+  let copies: TwoOfEach;
+  beforeAll(async () => {
+    copies = await startTwoOfEach();
+    await new Balanced(copies.urls).whenAllReady();
+  }, scaledMs(120_000));
+  afterAll(() => copies.stop());
+
+  test(
+    'never hide a write that another copy acknowledged: 20,000 reads under 8 writers',
+    async () => {
+      const app = await newApp({ url: copies.urls[0]! });
+      const run = { app, urls: copies.urls, reads: 20_000, writers: 8, readers: 12 };
+      await prepareRun(run);
+      expect(await readUnderWrites(run)).toBeGreaterThan(500);
+    },
+    scaledMs(300_000),
+  );
+});
