@@ -127,6 +127,7 @@ describe.each(transports)('ETags of public pages (%s)', (transport) => {
       () => store('d', { deleted: true }),
       () => app.call('PATCH', `/api/apps/${app.appId}/collections/films/documents/a`, { n: 2 }),
       () => app.call('DELETE', `/api/apps/${app.appId}/collections/films/documents/a`),
+      () => app.call('DELETE', `/api/apps/${app.appId}/collections/films/documents/b?erase=true`),
     ];
     if (name === 'with a join') changes.push(() => app.store('studios', [{ id: 's', name: 'two' }]));
     if (name === 'by a data set') changes.push(() => putDataset(['x', 'y']));
