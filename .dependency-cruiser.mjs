@@ -66,7 +66,7 @@ export const rooms = {
   finance: ['ledger', 'wallets', 'payouts', 'usage'],
   payments: [],
   tasks: [],
-  local: ['postgres', 'start', 'stack', 'backup'],
+  local: ['postgres', 'start', 'stack', 'backup', 'verify'],
 };
 
 export const leaves = {

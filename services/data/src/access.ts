@@ -25,6 +25,8 @@ export const dataAccess = {
     'getDocument',
     'changeDocument',
     'eraseDocument',
+    'listCommits',
+    'commitProof',
     'batch',
     'listDocuments',
     'explainQuery',

@@ -35,7 +35,9 @@ import type { UsagePublisher } from './usage/publisher';
 import { createView, deleteView, getView, listViews, refreshView } from './views/views';
 import { runQuery } from './reads/run-query';
 import { readView } from './reads/read-view';
+import { commitProof } from './reads/commit-proof';
 import { getDocument } from './reads/get-document';
+import { listCommits } from './reads/list-commits';
 import { explainQuery } from './reads/explain-query';
 import { listDocuments } from './reads/list-documents';
 import { optimizeCollection } from './reads/optimize-collection';
@@ -128,6 +130,8 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     changeDocument: (request, call) => changeDocument(committerFor(committer, usage, call), pool, request),
     eraseDocument: (request) => changingCatalog(context, request.appId, eraseDocument(context, request)),
     batch: (request, call) => runBatch(committerFor(committer, usage, call), pool, request),
+    listCommits: (request, call) => listCommits(context, request, call),
+    commitProof: async (request, call) => ({ json: await commitProof(context, request, call) }),
     getCommit: ({ ticketId }) => getCommit(fast, ticketId),
     listDocuments: async (request, call) => ({ json: await listDocuments(context, request, call) }),
     explainQuery: async (request, call) => ({ json: await explainQuery(context, request, call) }),

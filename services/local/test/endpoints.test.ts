@@ -259,8 +259,6 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       'POST /pricing/quote',
       'POST /apps/{app_id}/payout/trigger',
       'PATCH /apps/{app_id}/collections/{collection}/sharding',
-      'GET /apps/{app_id}/commits',
-      'GET /apps/{app_id}/commits/{height}/proof',
     ].sort();
     await app.store('films', [{ id: 'a' }]);
     const found: string[] = [];

@@ -154,8 +154,8 @@ describe.each(transports)('what HTTP clients rely on (%s)', (transport) => {
     });
 
     test('a route that is not implemented, an unknown path and an unpaired surrogate are refused with the reason', async () => {
-      const planned = await app.call('GET', `${path}/commits`);
-      expect([planned.status, planned.body['error']]).toEqual([501, 'Not implemented yet: The list of commits']);
+      const planned = await app.call('POST', '/query/sql', {});
+      expect([planned.status, planned.body['error']]).toEqual([501, 'Not implemented yet: SQL']);
       expect((await app.call('GET', '/nowhere')).body).toMatchObject({ code: 'NOT_FOUND', error: 'No such route' });
       const lone = await app.call('POST', '/store', `{"root":"${app.appId}::films","data":[{"a":"\\ud800"}]}`);
       expect(lone.status).toBe(400);

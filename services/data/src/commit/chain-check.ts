@@ -1,4 +1,6 @@
-import { genesisHash, linkHash } from './hash-chain';
+import { createHash, type Hash } from 'node:crypto';
+import { sha256 } from '../values/sha256';
+import { contentHash, contentParts, genesisHash, linkHash } from './hash-chain';
 
 /** A place in a hash chain: the height and the hash of a link, or the start. */
 export interface ChainPosition {
@@ -12,7 +14,26 @@ export interface StoredLink extends ChainPosition {
   content: Buffer;
 }
 
-/** The first link that does not follow from the one before it. */
+/** A stored text, with what the commit has of it. */
+export interface StoredEntry {
+  id: string;
+  /** Null where the hash was not kept: commits of the first releases whose texts are gone. */
+  sha256: Buffer | null;
+  /** Null where it is not stored any more, or is not a document. */
+  text: string | null;
+}
+
+/** A link with its entries, or with a part of them: those of a large commit come in parts, in order. */
+export interface LinkPart extends StoredLink {
+  collection: string;
+  /** Of the commit. */
+  entryCount: number;
+  /** The place of the first entry of this part in the commit. */
+  place: number;
+  entries: readonly StoredEntry[];
+}
+
+/** The first link that does not follow from the one before it, or has other contents than were committed. */
 export class BrokenChainError extends Error {
   override readonly name = 'BrokenChainError';
   constructor(
@@ -32,13 +53,91 @@ export const chainStart: ChainPosition = { height: 0n, hash: genesisHash };
  */
 export function followChain(from: ChainPosition, links: Iterable<StoredLink>): ChainPosition {
   let last = from;
-  for (const { height, hash, content } of links) {
-    const expected = last.height + 1n;
-    if (height !== expected) throw new BrokenChainError(expected, 'is missing');
-    if (!linkHash(last.hash, height, content).equals(hash)) {
-      throw new BrokenChainError(height, 'does not follow from the link before it');
-    }
-    last = { height, hash };
-  }
+  for (const link of links) last = follow(last, link);
   return last;
+}
+
+function follow(last: ChainPosition, { height, hash, content }: StoredLink): ChainPosition {
+  const expected = last.height + 1n;
+  if (height !== expected) throw new BrokenChainError(expected, 'is missing');
+  if (!linkHash(last.hash, height, content).equals(hash)) {
+    throw new BrokenChainError(height, 'does not follow from the link before it');
+  }
+  return { height, hash };
+}
+
+/** A link whose parts have not all come. */
+interface OpenLink {
+  /** Of the parts up to now; undefined once a hash was unknown. */
+  content: Hash | undefined;
+  /** The place of the next part. */
+  next: number;
+}
+
+const lacks = (height: bigint, place: number) =>
+  new BrokenChainError(height, `lacks its documents from place ${place} on`);
+
+/** Checks a chain with its contents, part by part, in constant memory. */
+export class ChainChecker {
+  #last: ChainPosition = chainStart;
+  #open: OpenLink | undefined;
+  /** The id of the first text of the open link that does not have its hash. */
+  #altered: string | undefined;
+  /** Texts that have the hash that was committed, and entries of which no text is stored. */
+  readonly texts = { checked: 0, absent: 0 };
+
+  /** The last link that is whole. */
+  get position(): ChainPosition {
+    return this.#last;
+  }
+
+  /** Throws BrokenChainError. */
+  add(part: LinkPart): void {
+    const height = this.#last.height + 1n;
+    if (!this.#open && part.height !== height) throw new BrokenChainError(height, 'is missing');
+    const place = this.#open?.next ?? 0;
+    if (part.height !== height || part.place !== place) throw lacks(height, place);
+    const entries = part.entries.map((entry) => this.#entry(entry));
+    const isKnown = entries.every(({ sha256: hash }) => hash.length > 0);
+    if (!this.#open && entries.length === part.entryCount) {
+      this.#close(part, isKnown ? contentHash(part.collection, entries) : undefined);
+      return;
+    }
+    const open = (this.#open ??= { content: createHash('sha256'), next: 0 });
+    if (!isKnown) open.content = undefined;
+    open.content?.update(contentParts(part.collection, entries));
+    open.next += entries.length;
+    if (open.next < part.entryCount) return;
+    this.#open = undefined;
+    this.#close(part, open.content?.digest());
+  }
+
+  /** After the last part. Throws BrokenChainError where entries are missing. */
+  end(): ChainPosition {
+    if (this.#open) throw lacks(this.#last.height + 1n, this.#open.next);
+    return this.#last;
+  }
+
+  /** What is hashed of an entry; an empty hash where it is unknown. */
+  #entry({ id, sha256: kept, text }: StoredEntry): { id: string; sha256: Buffer } {
+    if (text === null) {
+      this.texts.absent += 1;
+      return { id, sha256: kept ?? Buffer.alloc(0) };
+    }
+    const hash = sha256(Buffer.from(text));
+    this.texts.checked += 1;
+    if (kept && !kept.equals(hash)) this.#altered ??= id;
+    return { id, sha256: kept ?? hash };
+  }
+
+  /** `content`: recomputed from the entries, undefined where that is not possible. */
+  #close(part: LinkPart, content: Buffer | undefined): void {
+    if (content && !content.equals(part.content)) {
+      throw new BrokenChainError(part.height, 'has other ids or hashes of texts than those of its content hash');
+    }
+    if (this.#altered !== undefined) {
+      throw new BrokenChainError(part.height, `has another text of the document ${this.#altered} than was committed`);
+    }
+    this.#last = follow(this.#last, part);
+  }
 }

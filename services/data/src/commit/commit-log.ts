@@ -4,7 +4,7 @@ import { named, sql, type Sql } from '@granary/shared/postgres/sql';
 import type { Link } from './hash-chain';
 import type { Committed } from './write';
 
-const commitsTable = (appNumber: bigint): Sql => named('a_', appNumber, '.commits');
+export const commitsTable = (appNumber: bigint): Sql => named('a_', appNumber, '.commits');
 
 /** Creates the table of an app's commits: each row is a link of the chain; the first link of a write has its ticket. */
 export async function createCommitsTable(tx: Connection, appNumber: bigint): Promise<void> {
@@ -76,7 +76,7 @@ interface StoredCommit {
  * The collection that had the name at the time of a commit: the live one unless it was created later, else the last one
  * before.
  */
-const collectionAt = (appNumber: bigint): Sql => {
+export const collectionAt = (appNumber: bigint): Sql => {
   const candidate = sql`app_number = ${appNumber} and name = c.collection and created_at <= c.at`;
   return sql`coalesce((select number from collection where ${candidate} and deleted_at is null),
     (select max(number) from collection where ${candidate}))`;

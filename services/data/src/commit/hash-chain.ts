@@ -40,7 +40,11 @@ const lengthBytes = 4;
  * SHA-256 over collection, id and SHA-256 of the text of each document in order, each part with its length in bytes
  * before it (32 bits, big-endian).
  */
-export function contentHash(collection: string, entries: readonly Entry[]): Buffer {
+export const contentHash = (collection: string, entries: readonly Entry[]): Buffer =>
+  sha256(contentParts(collection, entries));
+
+/** What the content hash is over; of entries that come in parts, one after the other. */
+export function contentParts(collection: string, entries: readonly Entry[]): Buffer {
   const name = Buffer.from(collection);
   let size = 0;
   for (const { id, sha256: content } of entries) {
@@ -56,7 +60,7 @@ export function contentHash(collection: string, entries: readonly Entry[]): Buff
     at = parts.writeUInt32BE(content.length, at);
     at += content.copy(parts, at);
   }
-  return sha256(parts);
+  return parts;
 }
 
 /** SHA-256 over the previous link's hash, the height (64 bits, big-endian) and the content hash. */

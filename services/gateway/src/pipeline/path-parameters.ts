@@ -89,7 +89,7 @@ export const pathParameters = {
     noun: 'document',
   },
   height: {
-    pattern: /^\d{1,16}$/,
+    pattern: /^[1-9][0-9]{0,14}$/,
     example: '1',
     description: 'Height of the commit',
     reason: 'COMMIT_NOT_FOUND',

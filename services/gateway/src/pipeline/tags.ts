@@ -7,6 +7,7 @@ export const tags = {
   'Data sets': 'Sets of values that filters compare with, by the operator `inDataset`.',
   Blobs: 'Files, each with a metadata document in the same collection.',
   Collections: 'Schemas, access policies and retention of collections.',
+  Commits: 'The links of the hash chain of an application, and proofs of what they stored.',
   Tasks: 'The progress of what takes longer than a request, by its ticket.',
   Keys: 'The keys of an application and their permissions.',
   Wallet: 'Balances, payout settings and what keeping data costs. Amounts are integers in utia.',

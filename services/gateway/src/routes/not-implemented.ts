@@ -38,6 +38,4 @@ export const plannedRoutes = [
   planned('GET', '/x402/supported', 'listPaymentKinds', 'The list of payment kinds', undefined, rootFirst),
   planned('POST', '/apps/{app_id}/payout/trigger', 'triggerPayout', 'Starting a payout', 'Admin'),
   planned('PATCH', '/apps/{app_id}/collections/{collection}/sharding', 'setSharding', 'Sharding', 'Admin'),
-  planned('GET', '/apps/{app_id}/commits', 'listCommits', 'The list of commits', 'Read'),
-  planned('GET', '/apps/{app_id}/commits/{height}/proof', 'getProof', 'The proof of a commit', 'Read'),
 ];

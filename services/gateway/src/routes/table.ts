@@ -5,6 +5,7 @@ import { authzRoutes } from './authz';
 import { batchRoutes } from './batch';
 import { blobRoutes } from './blobs';
 import { collectionRoutes } from './collections';
+import { commitRoutes } from './commits';
 import { datasetRoutes } from './datasets';
 import { documentRoutes } from './documents';
 import { healthRoutes } from './health';
@@ -42,6 +43,7 @@ export const routes: readonly Route[] = [
   ...indexRoutes,
   ...indexOfCollectionRoutes,
   ...relationRoutes,
+  ...commitRoutes,
   ...keyRoutes,
   ...walletRoutes,
   ...authzRoutes,
