@@ -1,9 +1,9 @@
-import { randomUUID } from 'node:crypto';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { openAccounts } from '@granary/finance/ledger/accounts';
 import { applyCommands } from '@granary/finance/ledger/apply-commands';
 import { LedgerBatches } from '@granary/finance/ledger/ledger-batches';
+import { transferId } from '@granary/finance/ledger/transfer-id';
 import { createLogger } from '@granary/shared/logger';
 import { migrate } from '@granary/shared/postgres/migrate';
 import { createPool } from '@granary/shared/postgres/pool';
@@ -20,6 +20,10 @@ const log = createLogger('bench', 'error');
 const accounts = Array.from({ length: accountsCount }, (_, at) => `app:bench-${at}`);
 let pool;
 let ledger;
+let lastNumber = 0;
+
+/** As real ids: neighbours in time are neighbours in the index. */
+const newId = () => transferId(new Date(), kind, String(++lastNumber));
 
 const anyAccount = () => accounts[Math.floor(Math.random() * accountsCount)];
 
@@ -28,7 +32,7 @@ function newTransfer(isHot) {
   const [one, other] = [isHot ? 'app:hot' : anyAccount(), anyAccount()];
   const [debitAccount, creditAccount] = Math.random() < 0.5 ? [one, other] : [other, one];
   if (debitAccount === creditAccount) return newTransfer(isHot);
-  return { type: 'transfer', id: randomUUID(), debitAccount, creditAccount, amount: 1n, kind, ref: 'bench' };
+  return { type: 'transfer', id: newId(), debitAccount, creditAccount, amount: 1n, kind, ref: 'bench' };
 }
 
 const send = {
@@ -53,7 +57,7 @@ serve({
     for (let from = 0; from < wallets.length; from += 1_000) {
       const some = wallets.slice(from, from + 1_000);
       await openAccounts(pool, some);
-      const give = ({ id }) => assertCreated(ledger.apply([{ ...gift, id: randomUUID(), creditAccount: id }]));
+      const give = ({ id }) => assertCreated(ledger.apply([{ ...gift, id: newId(), creditAccount: id }]));
       await Promise.all(some.map(give));
     }
   },
@@ -96,7 +100,7 @@ serve({
     for (let from = 0; from < count; from += each) {
       await pool.query(
         `insert into transfer (id, debit_account, credit_account, amount, phase, kind, ref)
-         select gen_random_uuid(), 'app:bench-' || at % $2, 'app:bench-' || (at + 1) % $2, 1, 'posted', 'spend', 'old'
+         select uuidv7(), 'app:bench-' || at % $2, 'app:bench-' || (at + 1) % $2, 1, 'posted', 'spend', 'old'
          from generate_series($1::int, $1 + $3 - 1) at`,
         [from, accountsCount, each],
       );
