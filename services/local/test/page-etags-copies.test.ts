@@ -10,18 +10,21 @@ describeWith(
   'kafka',
   'minio',
 )('ETags of public pages from two copies of every service', () => {
-  let copies: TwoOfEach;
+  let copies: TwoOfEach | undefined;
   beforeAll(async () => {
     copies = await startTwoOfEach();
-    await new Balanced(copies.urls).whenAllReady();
+    const gateways = new Balanced(copies.urls);
+    await gateways.whenAllReady();
+    await gateways.stop();
   }, scaledMs(120_000));
-  afterAll(() => copies.stop());
+  afterAll(() => copies?.stop());
 
   test(
     'never hide a write that another copy acknowledged: 20,000 reads under 8 writers',
     async () => {
-      const app = await newApp({ url: copies.urls[0]! });
-      const run = { app, urls: copies.urls, reads: 20_000, writers: 8, readers: 12 };
+      const { urls } = copies!;
+      const app = await newApp({ url: urls[0]! });
+      const run = { app, urls, reads: 20_000, writers: 8, readers: 12 };
       await prepareRun(run);
       expect(await readUnderWrites(run)).toBeGreaterThan(500);
     },
