@@ -14,6 +14,7 @@ export const rooms = {
     'trust',
     'postgres/wire',
     'postgres',
+    'idempotency',
     'postgres/multiplexer',
     'rpc',
     'mux',

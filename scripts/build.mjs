@@ -13,6 +13,9 @@ export async function build() {
   await compile();
 }
 
+/** A file without services is generated with those that import it. */
+const hasService = (proto) => /^service /m.test(readFileSync(path.join(root, 'protos', proto), 'utf8'));
+
 async function generateTypes() {
   const protos = readdirSync(path.join(root, 'protos'), { recursive: true })
     .filter((file) => file.endsWith('.proto'))
@@ -50,7 +53,7 @@ async function generateTypes() {
         '--outputTemplate=%s',
         '--includeDirs=protos',
         `--outDir=${staging}`,
-        ...protos,
+        ...protos.filter(hasService),
       ],
       { cwd: root },
     );

@@ -58,6 +58,6 @@ export const dataAccess = {
     'getOpenapi',
   ],
   // Deleting a blob is a write that deletes its document.
-  blobs: ['commitUpload', 'getCommit', 'store'],
+  blobs: ['changeDocument', 'commitUpload', 'getCommit', 'store'],
   tasks: ['getCommit', 'getJob'],
 } as const satisfies AccessTo<DataDefinition>;

@@ -17,7 +17,7 @@ export const dataConfig = commonConfig.extend({
   PUBLIC_READ_TIMEOUT_MS: whole(10, 60_000).default(2_000),
   /** Rows that a read without a key may pass where no index narrows them. */
   PUBLIC_READ_ROWS_MAX: whole(1, 1_000_000_000).default(1_000_000),
-  /** How often documents past their retention are purged, and old answers for Idempotency-Keys deleted. */
+  /** How often documents past their retention are purged. */
   MAINTENANCE_EVERY_MS: whole(50, 86_400_000).default(60_000),
   /** Who may read collections and views created without an access policy, for example by a write. */
   DEFAULT_READ: z.enum(['public', 'private']).default('public'),

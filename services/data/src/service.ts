@@ -34,7 +34,6 @@ import { QueryLookup } from './queries/saved-queries';
 import { datasetReplacements } from './datasets/datasets';
 import { followCountryNetworks, forgetCountryNetworks } from './countries/country-networks';
 import { UsagePublisher } from './usage/publisher';
-import { trimAnswers } from './catalog/idempotency';
 import { refreshViewJob } from './views/refresh-job';
 import type { JobFunction, JobKind } from './jobs/queue';
 import { buildIndexJob } from './tables/build-job';
@@ -59,7 +58,7 @@ export function startData(config: DataConfig, overrides: DataOverrides = {}): Pr
     await removeAbandonedDocuments({ pool: context.pool, skillsDirectory: config.SKILLS_DIRECTORY });
     return assembleData(config, overrides, context, await openCountryNetworks(config, context));
   };
-  return startService('data', config, migrations, overrides, assemble, { bus: true });
+  return startService('data', config, migrations, overrides, assemble, { bus: true, idempotency: true });
 }
 
 function assembleData(
@@ -184,7 +183,7 @@ function createMultiplexer(config: DataConfig, log: Logger): Multiplexer {
   });
 }
 
-/** Deletes what is past its retention, and old answers for Idempotency-Keys. */
+/** Deletes what is past its retention. */
 function startMaintenance(config: DataConfig, pool: Pool, log: Logger, notify: () => void): { stop(): Promise<void> } {
   return startScheduledTask({
     pool,
@@ -192,7 +191,6 @@ function startMaintenance(config: DataConfig, pool: Pool, log: Logger, notify: (
     name: 'maintenance',
     everyMs: config.MAINTENANCE_EVERY_MS,
     run: async (stopping) => {
-      await trimAnswers(pool);
       await purgeExpired(pool, log, stopping);
       notify();
     },

@@ -200,9 +200,12 @@ describe('the skills document', () => {
 
   test('keeps the part of the owner before the generated one, also when the whole was put back', async () => {
     const own = await fixture.newApp();
-    const put = (markdown: string) => fixture.methods.putSkills({ appId: own.appId, markdown });
-    const first = (await put('# Ours\n')).markdown;
-    const again = (await put(first.replace('# Ours', '# Still ours <!-- granary:generated:end -->'))).markdown;
+    const put = async (markdown: string) => {
+      await fixture.methods.putSkills({ appId: own.appId, markdown });
+      return skills(own);
+    };
+    const first = await put('# Ours\n');
+    const again = await put(first.replace('# Ours', '# Still ours <!-- granary:generated:end -->'));
     await own.createCollection('later');
     const text = await skills(own);
     expect(again).toContain('\n# Still ours <!-- granary generated end -->\n\n<!-- granary:generated:begin -->\n');

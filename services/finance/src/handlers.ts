@@ -4,13 +4,17 @@ import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/F
 import type { Payout as PayoutMessage } from '@granary/shared/gen/granary/finance/v1/Payout';
 import type { PayoutSettings as PayoutSettingsMessage } from '@granary/shared/gen/granary/finance/v1/PayoutSettings';
 import type { Transaction as TransactionMessage } from '@granary/shared/gen/granary/finance/v1/Transaction';
+import type { UpdatePayoutSettingsResponse } from '@granary/shared/gen/granary/finance/v1/UpdatePayoutSettingsResponse';
 import type { UpdatePayoutSettingsRequest } from '@granary/shared/gen/granary/finance/v1/UpdatePayoutSettingsRequest';
 import type { Wallet as WalletMessage } from '@granary/shared/gen/granary/finance/v1/Wallet';
+import { toIdempotencyKey } from '@granary/shared/idempotency/key';
+import { once } from '@granary/shared/idempotency/once';
+import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { message, type Handlers } from '@granary/shared/rpc/types';
 import { parseUtia } from '@granary/shared/money';
 import { listAuthzTransactions, type AuthzTransaction } from './ledger/authz-transactions';
 import { checkPage } from './page';
-import { updatePayoutSettings, type PayoutSettingsChange } from './payouts/payout-settings';
+import { checkChange, updatePayoutSettings, type PayoutSettingsChange } from './payouts/payout-settings';
 import { listPayouts, parsePayoutStatus, type Payout } from './payouts/payouts';
 import type { Prices } from './usage/prices';
 import { listRetentionCosts, type CollectionCost } from './usage/usage';
@@ -37,8 +41,16 @@ export function financeHandlers(options: {
       };
     },
 
-    updatePayoutSettings: async (request) =>
-      toSettings(await updatePayoutSettings(wallets, required(request.appId), toChange(request))),
+    updatePayoutSettings: async (request) => {
+      const appId = required(request.appId);
+      const change = checkChange(wallets, toChange(request));
+      await getWallet(wallets, appId);
+      return retriedTransaction(wallets.pool, (tx) =>
+        once<UpdatePayoutSettingsResponse>(tx, toIdempotencyKey(request.idempotency), async () => ({
+          settings: toSettings(await updatePayoutSettings(tx, appId, change)),
+        })),
+      );
+    },
 
     listPayouts: async (request) => {
       const status = parsePayoutStatus(request.status);

@@ -52,7 +52,7 @@ export async function startFinance(config: FinanceConfig, overrides: FinanceOver
   const targets = findTargets(config, overrides);
   const migrations = join(__dirname, '..', 'migrations');
   const build = (context: Context) => buildFinance(context, config, targets, overrides.now ?? context.clock.now);
-  return startService('finance', config, migrations, overrides, build, { bus: true });
+  return startService('finance', config, migrations, overrides, build, { bus: true, idempotency: true });
 }
 
 function findTargets(config: FinanceConfig, overrides: FinanceOverrides): Targets {

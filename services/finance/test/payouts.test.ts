@@ -14,7 +14,8 @@ afterAll(() => finance.stop());
 const newApp = () => `a${randomUUID().slice(0, 13)}`;
 const destination = bech32.encode('celestia', bech32.toWords(new Uint8Array(20).fill(9)));
 
-const update = (appId: string, change: object) => finance.client.updatePayoutSettings({ appId, ...change }, call());
+const update = async (appId: string, change: object) =>
+  (await finance.client.updatePayoutSettings({ appId, ...change }, call())).settings;
 const settings = async (appId: string) => (await finance.client.getPayoutInfo({ appId }, call())).settings!;
 
 test('settings that were never made are off and zero, without a destination', async () => {

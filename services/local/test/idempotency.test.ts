@@ -144,6 +144,47 @@ describe.each(transports)('Idempotency-Key (%s)', (transport) => {
     expect((await withKey('POST', 'collections', { name: 'late' }, key)).status).toBe(201);
   });
 
+  test('a batch under the key of another batch is refused as a whole, whatever it has in common with it', async () => {
+    const operation = { operation: 'update', collection: 'docs', data: { id: '1', n: 7 } };
+    const key = randomUUID();
+    // One document twice: each operation is a commit, with an answer of its own.
+    expect((await withKey('POST', 'batch', { operations: [operation, operation] }, key)).status).toBe(200);
+    const before = await app.list('docs', { include_history: true });
+    for (const body of [{ operations: [operation, operation, operation] }, { operations: [operation], atomic: true }]) {
+      expect(await withKey('POST', 'batch', body, key)).toMatchObject(reused);
+    }
+    expect((await app.list('docs', { include_history: true })).text).toBe(before.text);
+  });
+
+  test('what is kept for an app is bounded: beyond, a new key gets 429, and a kept answer is still given', async () => {
+    const own = await newApp(granary);
+    const store = (key: string) =>
+      own.call('POST', '/store', { root: `${own.appId}::docs`, data: [{ n: 1 }] }, { 'idempotency-key': key });
+    const create = (name: string) =>
+      own.call('POST', `/api/apps/${own.appId}/collections`, { name }, { 'idempotency-key': name });
+    const kept = await store('first');
+    expect((await create('one')).status).toBe(201);
+    const client = new Client({ connectionString: granary.databaseUrls.data });
+    await client.connect();
+    try {
+      const { rows } = await client.query<{ owner: string; keys: string }>(
+        `update idempotency_usage u set keys = 10000000 from application a
+         where u.owner = 'app/' || a.number and a.app_id = $1 returning u.owner, old.keys`,
+        [own.appId],
+      );
+      expect(rows).toMatchObject([{ keys: '2' }]);
+      const refused = { status: 429, body: { code: 'TOO_MANY_REQUESTS' } };
+      expect(await store('second')).toMatchObject(refused);
+      expect(await create('two')).toMatchObject(refused);
+      expect((await store('first')).text).toBe(kept.text);
+      expect((await own.store('docs', [{ n: 2 }])).status).toBe(202);
+      await client.query('update idempotency_usage set keys = 2 where owner = $1', [rows[0]!.owner]);
+    } finally {
+      await client.end();
+    }
+    expect((await store('second')).status).toBe(202);
+  });
+
   test('an Idempotency-Key of the operator creates an app once', async () => {
     const headers = { 'x-operator-key': operatorKey, 'idempotency-key': randomUUID() };
     const make = () => send(granary.url, 'POST', '/api/applications', { body: { name: 'Once' }, headers });

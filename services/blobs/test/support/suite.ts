@@ -431,9 +431,10 @@ export function blobsSuite(): void {
     });
   });
 
+  const noKey = { caller: 'app/7/default', method: '', path: '', key: '', contentHash: Buffer.alloc(0) };
   const remove = (own: Bench, blobId: string, name = collection) =>
     own.client.deleteBlob(
-      { appId, appNumber: '7', collection: name, blobId, ticketId: `c7-${blobId.slice(-20)}`, caller: 'key_1' },
+      { appId, appNumber: '7', collection: name, blobId, ticketId: `c7-${blobId.slice(-20)}`, idempotency: noKey },
       call(),
     );
 

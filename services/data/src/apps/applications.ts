@@ -22,7 +22,8 @@ import { listingBytesMax } from '../listings/listing';
 import { ALREADY_EXISTS, isAppId } from '../catalog/names';
 import { APP_NOT_FOUND, findApp } from '../catalog/app';
 import { withAppLockOnce } from '../catalog/app-lock';
-import { once, toIdempotencyKey } from '../catalog/idempotency';
+import { toIdempotencyKey } from '@granary/shared/idempotency/key';
+import { once } from '@granary/shared/idempotency/once';
 
 interface ApplicationRow {
   number: bigint;

@@ -1,10 +1,11 @@
 import { notFound } from '@granary/shared/errors';
-import type { Idempotency } from '@granary/shared/gen/granary/data/v1/Idempotency';
+import type { Idempotency } from '@granary/shared/gen/granary/Idempotency';
 import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { APP_NOT_FOUND, findApp, type App } from './app';
-import { once, toIdempotencyKey } from './idempotency';
+import { toIdempotencyKey } from '@granary/shared/idempotency/key';
+import { once } from '@granary/shared/idempotency/once';
 
 /**
  * Locks an app until the transaction ends: commits and changes of the catalog are serial within an app. The lock is that

@@ -16,7 +16,7 @@ import { plan, rowsOf, type BatchPlan, type DocumentRow } from './plan';
 import { keepAnswers } from './repeated-writes';
 import type { BatchResult, PendingWrite } from './write';
 import type { App } from '../catalog/app';
-import { findAnswer } from '../catalog/idempotency';
+import { findAnswer } from '@granary/shared/idempotency/answers';
 
 /** Ordinals left out before that of a preloaded bulk, for the commits that may come while it is copied. */
 const reservedOrdinals = 2n ** 14n;

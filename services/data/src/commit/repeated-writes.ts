@@ -7,7 +7,8 @@ import { findCommits } from './commit-log';
 import { headToLock } from './head';
 import type { Committed, Outcomes, PendingWrite } from './write';
 import type { App } from '../catalog/app';
-import { findAnswer, keepingAnswer, type IdempotencyKey } from '../catalog/idempotency';
+import { findAnswer, keepingAnswer } from '@granary/shared/idempotency/answers';
+import type { IdempotencyKey } from '@granary/shared/idempotency/key';
 
 /** The writes whose tickets have committed. Definite only while the head is locked. */
 export async function findCommittedTickets(
@@ -91,9 +92,12 @@ export class KeptSeparatelyError extends ServiceError {
 
 /**
  * Records that the parts of a request are kept by themselves from now on, unless an answer is kept for the whole of it.
- * Under the lock of the head, so that a write under the same key either sees this or has kept its answer before.
+ * Under the lock of the head, so that a write under the same key either sees this or has kept its answer before. Throws
+ * IDEMPOTENCY_KEY_REUSED, TOO_MANY_REQUESTS.
  */
 export function keepSeparately(pool: Pool, app: App, key: IdempotencyKey): Promise<void> {
-  const last = [keepingAnswer(key, separateAnswer)];
-  return pipelinedTransaction(pool, [headToLock(app.number)], () => Promise.resolve({ result: undefined, last }));
+  return pipelinedTransaction(pool, [headToLock(app.number)], async (tx) => {
+    const kept = await findAnswer(tx, key);
+    return { result: undefined, last: kept === undefined ? [keepingAnswer(key, separateAnswer)] : [] };
+  });
 }

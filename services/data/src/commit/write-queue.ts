@@ -1,6 +1,6 @@
 import { ServiceError } from '@granary/shared/errors';
 import { batchBytesMax, documentKey, type PendingWrite, type Write } from './write';
-import { sameKey, type IdempotencyKey } from '../catalog/idempotency';
+import { sameKey, type IdempotencyKey } from '@granary/shared/idempotency/key';
 
 /** A batch closes at so many writes, or at so many bytes. */
 const batchWritesMax = 500;

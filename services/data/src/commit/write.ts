@@ -3,7 +3,7 @@ import type { CollectionRef, ReadAccess } from '../catalog/collection';
 import type { PreparedDocument } from '../documents/parser';
 import type { Link } from './hash-chain';
 import type { Head } from './head';
-import type { IdempotencyKey } from '../catalog/idempotency';
+import type { IdempotencyKey } from '@granary/shared/idempotency/key';
 import type { Condition } from '../query/language/condition';
 
 /** A larger write is a bulk: its body is parsed in time slices, and it is a batch of its own. */

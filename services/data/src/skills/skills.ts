@@ -1,14 +1,15 @@
 import { invalid, ServiceError } from '@granary/shared/errors';
 import type { GetSkillsRequest } from '@granary/shared/gen/granary/data/v1/GetSkillsRequest';
 import type { PutSkillsRequest } from '@granary/shared/gen/granary/data/v1/PutSkillsRequest';
+import type { PutSkillsResponse } from '@granary/shared/gen/granary/data/v1/PutSkillsResponse';
 import type { Skills } from '@granary/shared/gen/granary/data/v1/Skills';
-import { execute } from '@granary/shared/postgres/pool';
+import { execute, row } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { runSliced } from '@granary/shared/concurrency/time-slicing';
 import { ownerPartOf, skillsMarkdown } from './markdown';
 import { findApp, type App } from '../catalog/app';
-import { bumpCatalogRevision, withAppLock } from '../catalog/app-lock';
+import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
 import { readContent } from './content';
 import {
   readDocument,
@@ -36,7 +37,7 @@ export async function getSkills(context: SkillsContext, request: GetSkillsReques
 }
 
 /** Sets the owner's part, which precedes the generated one. Throws APP_NOT_FOUND, SKILLS_TOO_LARGE. */
-export async function putSkills(context: SkillsContext, request: PutSkillsRequest): Promise<Skills> {
+export async function putSkills(context: SkillsContext, request: PutSkillsRequest): Promise<PutSkillsResponse> {
   const { appId, markdown } = request;
   if (Buffer.byteLength(markdown) > skillsBytesMax) {
     throw new ServiceError(
@@ -47,15 +48,20 @@ export async function putSkills(context: SkillsContext, request: PutSkillsReques
   }
   if (markdown.includes('\0'))
     throw invalid('The text is not valid', { markdown: ['holds a character that cannot be stored'] });
-  const app = await withAppLock(context.pool, appId, async (tx, owned) => {
+  const saved = await withAppLockOnce<PutSkillsResponse>(context.pool, request, async (tx, { number }) => {
     await execute(
       tx,
-      sql`update application set skills_owner_part = ${ownerPartOf(markdown)}, updated_at = clock_timestamp() where number = ${owned.number}`,
+      sql`update application set skills_owner_part = ${ownerPartOf(markdown)}, updated_at = clock_timestamp() where number = ${number}`,
     );
-    await bumpCatalogRevision(tx, owned.number);
-    return owned;
+    await bumpCatalogRevision(tx, number);
+    const head = await row<{ revision: bigint }>(
+      tx,
+      sql`select catalog_revision as revision from head where app_number = ${number}`,
+    );
+    return { revision: head!.revision.toString() };
   });
-  return toSkills(await writeDocument(context, skillsDocument(context, app, true)));
+  if (!saved.replayed) await writeDocument(context, skillsDocument(context, await findApp(context.pool, appId), true));
+  return saved;
 }
 
 const toSkills = ({ text, revision }: GeneratedText): Skills => ({ markdown: text, revision: revision.toString() });

@@ -2,13 +2,13 @@ import { ServiceError } from '@granary/shared/errors';
 import type { BatchRequest } from '@granary/shared/gen/granary/data/v1/BatchRequest';
 import type { BatchResponse } from '@granary/shared/gen/granary/data/v1/BatchResponse';
 import type { OperationResult } from '@granary/shared/gen/granary/data/v1/OperationResult';
+import { toIdempotencyKey, type IdempotencyKey } from '@granary/shared/idempotency/key';
 import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { App } from '../catalog/app';
 import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { UNIQUE_VIOLATION } from '../catalog/index-definition';
 import { ALREADY_EXISTS } from '../catalog/names';
-import { toIdempotencyKey, type IdempotencyKey } from '../catalog/idempotency';
 import { KeptSeparatelyError, keepSeparately } from '../commit/repeated-writes';
 import type { CallCommitter } from '../commit/tracing';
 import { withFreshSource } from '../query/execute/read-page';
@@ -65,7 +65,11 @@ class BatchRun {
     key: IdempotencyKey | undefined,
     changes: readonly DocumentChange[],
   ): Promise<Results> {
-    if (hasRepeated(changes)) return this.oneByOne(key, changes);
+    if (hasRepeated(changes)) {
+      // Another batch under the key is refused as a whole.
+      if (key) await keepSeparately(this.pool, this.app, key);
+      return this.oneByOne(key, changes);
+    }
     try {
       return await this.commit({ ticketId, key, changes, refusing: 'separately' });
     } catch (error) {

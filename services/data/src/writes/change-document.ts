@@ -3,7 +3,7 @@ import type { ChangeDocumentRequest } from '@granary/shared/gen/granary/data/v1/
 import type { ChangeDocumentResponse } from '@granary/shared/gen/granary/data/v1/ChangeDocumentResponse';
 import type { Versions } from '@granary/shared/gen/granary/data/v1/Versions';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { toIdempotencyKey } from '../catalog/idempotency';
+import { toIdempotencyKey } from '@granary/shared/idempotency/key';
 import type { CallCommitter } from '../commit/tracing';
 import { ChangeWrite } from './change-write';
 import type { DocumentChange, VersionMatch } from './document-change';
@@ -28,6 +28,7 @@ export async function changeDocument(
     version: stored!.version.toString(),
     json: stored!.json,
     created: stored!.created,
+    height: stored!.height.toString(),
     ...createdCollection(committed),
   };
 }

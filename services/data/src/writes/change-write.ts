@@ -14,7 +14,7 @@ import {
   type Write,
   type WriteLink,
 } from '../commit/write';
-import type { IdempotencyKey } from '../catalog/idempotency';
+import type { IdempotencyKey } from '@granary/shared/idempotency/key';
 import { prepareDocumentOf, type PreparedDocument } from '../documents/parser';
 import { rulesOf } from '../documents/rules';
 import { changedText, changesByCollection, dependsOnPresent, type DocumentChange } from './document-change';

@@ -16,7 +16,7 @@ import {
 import { readLargeStoreRoot, readStoreRoot } from '../documents/parser';
 import { hasSameRules, prepareAgain, prepareBeforeCommit, writtenBytes, type PreparedBody } from './prepare-body';
 import { appOf, createdCollection, resultsJson } from './write-request';
-import { toIdempotencyKey, type IdempotencyKey } from '../catalog/idempotency';
+import { toIdempotencyKey, type IdempotencyKey } from '@granary/shared/idempotency/key';
 
 /**
  * Stores the documents of a `/store` body: all of them commit together or not at all. Throws VALIDATION_FAILED,

@@ -19,7 +19,7 @@ import { prepareDocumentOf, refusing } from '../documents/parser';
 import { rulesOf } from '../documents/rules';
 import { toEntry } from './prepare-body';
 import { appOf, createdCollection } from './write-request';
-import { toIdempotencyKey, type IdempotencyKey } from '../catalog/idempotency';
+import { toIdempotencyKey, type IdempotencyKey } from '@granary/shared/idempotency/key';
 
 /** Fields that the service writes into the metadata document of an upload. */
 const uploadFields = [

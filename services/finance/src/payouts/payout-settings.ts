@@ -1,31 +1,23 @@
 import { conflict, invalid, type FieldMessages } from '@granary/shared/errors';
-import { row } from '@granary/shared/postgres/pool';
+import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { parseAddress } from '../wallets/address';
-import { getWallet, type PayoutSettings, type Wallets } from '../wallets/wallet';
+import type { PayoutSettings, Wallets } from '../wallets/wallet';
 
 export const LOCKED_BALANCE_DECREASE = 'LOCKED_BALANCE_DECREASE';
 
 /** A field that is absent stays as it is. */
 export type PayoutSettingsChange = { [Field in keyof PayoutSettings]?: NonNullable<PayoutSettings[Field]> };
 
-/**
- * Changes settings, all of them or none. Throws LOCKED_BALANCE_DECREASE, and INVALID_ARGUMENT for a destination that
- * is no address of this chain.
- */
+/** Changes settings of a wallet that exists, all of them or none. Throws LOCKED_BALANCE_DECREASE. */
 export async function updatePayoutSettings(
-  wallets: Wallets,
+  tx: Queryable,
   appId: string,
-  change: PayoutSettingsChange,
+  { autoPayoutEnabled, lockedBalance, minPayout, payoutThreshold, payoutDestination }: PayoutSettingsChange,
 ): Promise<PayoutSettings> {
-  const { autoPayoutEnabled, lockedBalance, minPayout, payoutThreshold, payoutDestination } = withAddress(
-    change,
-    wallets.addressPrefix,
-  );
-  await getWallet(wallets, appId);
   // One statement: a concurrent change waits for the row and is decided against its new values.
   const after = await row<PayoutSettings>(
-    wallets.pool,
+    tx,
     sql`update wallet set
           auto_payout_enabled = coalesce(${autoPayoutEnabled ?? null}::boolean, auto_payout_enabled),
           locked_balance = coalesce(${lockedBalance ?? null}::bigint, locked_balance),
@@ -44,7 +36,11 @@ export async function updatePayoutSettings(
   });
 }
 
-function withAddress(change: PayoutSettingsChange, prefix: string): PayoutSettingsChange {
+/** A change with the canonical address of its destination. Throws INVALID_ARGUMENT for one that is no address of this chain. */
+export function checkChange(
+  { addressPrefix: prefix }: Pick<Wallets, 'addressPrefix'>,
+  change: PayoutSettingsChange,
+): PayoutSettingsChange {
   if (change.payoutDestination === undefined) return change;
   const parsed = parseAddress(change.payoutDestination, prefix);
   if ('address' in parsed) return { ...change, payoutDestination: parsed.address };

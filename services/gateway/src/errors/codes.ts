@@ -90,7 +90,10 @@ export const codes = {
     meaning: 'A document violates the schema of its collection; `details` maps paths like `data[3].city` to messages.',
   },
   IDEMPOTENCY_KEY_REUSED: { status: 422, meaning: 'The `Idempotency-Key` was used with other content.' },
-  TOO_MANY_REQUESTS: { status: 429, meaning: 'Too many requests of this app are waiting; see `Retry-After`.' },
+  TOO_MANY_REQUESTS: {
+    status: 429,
+    meaning: 'Too many requests of this app are waiting, or it used too many idempotency keys; see `Retry-After`.',
+  },
   TOO_MANY_JOBS: { status: 429, meaning: 'Too many view refreshes and index builds of this app are waiting.' },
   HEADERS_TOO_LARGE: { status: 431, meaning: 'The request line and headers are larger than 16 KiB.' },
   INTERNAL: { status: 500, meaning: 'A bug in the service; report it with the `X-Request-Id`.' },

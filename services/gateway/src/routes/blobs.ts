@@ -6,7 +6,13 @@ import { newDocumentId, newTicket } from '@granary/shared/ids';
 import { clientKeys } from '../admission/client-budget';
 import { accepted, jsonBytes, taskLocation } from '../http/answer';
 import { requirePermission, type AppCaller, type Caller } from '../pipeline/access';
-import { callerName, idempotencyHeader, idempotencyKey, replayedHeader } from '../pipeline/idempotency';
+import {
+  callerName,
+  idempotencyHeader,
+  idempotencyKey,
+  idempotencyOfJson,
+  replayedHeader,
+} from '../pipeline/idempotency';
 import { tooLarge, unauthenticated } from '../errors/problem';
 import { canonicalPathOf, route, type Route, type RouteRequest } from '../pipeline/route';
 import type { GatewayContext } from '../pipeline/gateway-context';
@@ -103,25 +109,26 @@ async function checkAccess(
 export async function deleteBlob(context: GatewayContext, request: RouteRequest<Path | 'blob_id', AppCaller>) {
   const { path, caller, call } = request;
   const ticketId = newTicket('c', BigInt(caller.appNumber));
-  const { height } = await context.clients.blobs.deleteBlob(
+  const deletion = await context.clients.blobs.deleteBlob(
     {
       appId: path.app_id,
       appNumber: caller.appNumber,
       collection: path.collection,
       blobId: path.blob_id,
       ticketId,
-      caller: caller.keyId,
+      idempotency: idempotencyOfJson(request),
     },
     call,
   );
   const message = 'The blob is deleted';
-  return accepted(ticketId, {
-    ticket_id: ticketId,
+  const answer = {
+    ticket_id: deletion.ticketId,
     blob_id: path.blob_id,
     status: 'Completed',
     message,
-    celestia_height: Number(height),
-  });
+    celestia_height: Number(deletion.height),
+  };
+  return accepted(deletion.ticketId, answer, replayedHeader(deletion.ticketId !== ticketId));
 }
 
 const blobNotFound = () => notFound('BLOB_NOT_FOUND', 'There is no such blob');
@@ -231,6 +238,7 @@ export const blobRoutes: readonly Route[] = [
     description: 'A commit of its own marks its metadata document as deleted.',
     tag: 'Blobs',
     auth: { kind: 'app', permission: 'Write' },
+    headers: idempotencyHeader,
     responses: {
       202: {
         description: 'Deleted',

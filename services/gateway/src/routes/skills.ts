@@ -6,6 +6,7 @@ import { json } from '../http/answer';
 import { malformedJson } from '../errors/problem';
 import { etagHeader, revalidationHeader } from '../openapi/headers';
 import { mayReadPrivate } from '../pipeline/access';
+import { idempotency, idempotencyHeader, replayedHeader } from '../pipeline/idempotency';
 import { bodyLimits, route } from '../pipeline/route';
 import { successSchema } from '../validation/schemas';
 import { validate } from '../validation/validate';
@@ -60,6 +61,7 @@ export const skillsRoutes = [
       "the owner's part.",
     tag: 'Skills',
     auth: { kind: 'app', permission: 'Admin' },
+    headers: idempotencyHeader,
     body: {
       kind: 'raw',
       content: {
@@ -81,14 +83,23 @@ export const skillsRoutes = [
       },
       413: { description: 'The text is too large', codes: ['SKILLS_TOO_LARGE'] },
     },
-    handle: async ({ clients }, { path, body, call, incoming }) => {
+    handle: async ({ clients }, request) => {
+      const { path, body, call, incoming } = request;
       const isJson = /json/i.test(incoming.headers['content-type'] ?? '');
       const markdown = isJson
         ? validate(bodySchema, toPlain(readJson(body, { maxDepth: 64 })), 'body').markdown
         : markdownOf(body);
-      const { revision } = await clients.data.putSkills({ appId: path.app_id, markdown }, call);
-      const message = 'The document is saved';
-      return json(200, { success: true, message, app_id: path.app_id, revision: Number(revision) });
+      const saved = await clients.data.putSkills(
+        { appId: path.app_id, markdown, idempotency: idempotency(request, Buffer.from(markdown)) },
+        call,
+      );
+      const answer = {
+        success: true,
+        message: 'The document is saved',
+        app_id: path.app_id,
+        revision: Number(saved.revision),
+      };
+      return json(200, answer, replayedHeader(saved.replayed === true));
     },
   }),
 ];

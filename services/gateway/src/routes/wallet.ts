@@ -4,6 +4,7 @@ import type { UpdatePayoutSettingsRequest } from '@granary/shared/gen/granary/fi
 import { message } from '@granary/shared/rpc/types';
 import { parseUtia, utiaToNumber } from '@granary/shared/money';
 import { json } from '../http/answer';
+import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { bodyLimits, route } from '../pipeline/route';
 import { exampleTime, successSchema, timeSchema, utiaSchema } from '../validation/schemas';
 
@@ -148,6 +149,7 @@ export const walletRoutes = [
     description: 'What is absent or null stays as it is.',
     tag,
     auth: admin,
+    headers: idempotencyHeader,
     body: {
       kind: 'json',
       limitBytes: bodyLimits.smallBytes,
@@ -168,8 +170,9 @@ export const walletRoutes = [
       },
       409: { description: 'The locked balance would decrease', codes: ['LOCKED_BALANCE_DECREASE'] },
     },
-    handle: async ({ clients }, { path, body, call }) => {
-      const settings = await clients.finance.updatePayoutSettings(
+    handle: async ({ clients }, request) => {
+      const { path, body, call } = request;
+      const { settings, replayed } = await clients.finance.updatePayoutSettings(
         message<UpdatePayoutSettingsRequest>({
           appId: path.app_id,
           autoPayoutEnabled: body.auto_payout_enabled ?? undefined,
@@ -177,10 +180,12 @@ export const walletRoutes = [
           minPayout: body.min_payout?.toString(),
           payoutThreshold: body.payout_threshold?.toString(),
           payoutDestination: body.payout_destination ?? undefined,
+          idempotency: idempotencyOfJson(request),
         }),
         call,
       );
-      return json(200, { success: true, message: 'The payout settings are saved', settings: settingsJson(settings) });
+      const answer = { success: true, message: 'The payout settings are saved', settings: settingsJson(settings!) };
+      return json(200, answer, replayedHeader(replayed === true));
     },
   }),
   route({

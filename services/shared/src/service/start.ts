@@ -7,6 +7,8 @@ import { busMigrations } from '../bus/migrations';
 import { KafkaRelay } from '../bus/kafka-relay';
 import type { Signal } from '../concurrency/signal';
 import { startServer } from '../grpc/server';
+import { migrateIdempotency } from '../idempotency/migrations';
+import { startTrimmingAnswers } from '../idempotency/trim';
 import type { Implementation } from '../rpc/implementation';
 import { leavingMs, stopAll, type Leaving, type Running } from './lifecycle';
 import { createLogger, type Logger } from '../logger';
@@ -73,10 +75,18 @@ export interface RunningService extends Running {
   address?: string;
 }
 
+/** The tables of answers that are kept for Idempotency-Keys, and their trimming, which the result stops. */
+async function keepAnswers(pool: Pool, log: Logger): Promise<() => Promise<void>> {
+  await migrateIdempotency(pool);
+  const trimming = startTrimmingAnswers(pool, log);
+  return () => trimming.stop();
+}
+
 /**
  * Starts a service with a database: pool, safety checks of Postgres, migrations, its own parts, gRPC server with health.
  * Stops in reverse order, after it has served for another DRAIN_DELAY_MS. With `bus` its database gets the tables of events
- * (see bus/migrations.ts) before its own migrations run.
+ * (see bus/migrations.ts) before its own migrations run; with `idempotency`, which needs `bus`, those of kept answers (see
+ * idempotency/migrations.ts) after them.
  */
 export async function startService(
   name: ServiceName,
@@ -84,7 +94,7 @@ export async function startService(
   migrations: string,
   overrides: Overrides,
   build: (context: Context) => Promise<Parts>,
-  options: { bus?: boolean } = {},
+  options: { bus?: boolean; idempotency?: boolean } = {},
 ): Promise<RunningService> {
   const log = overrides.log ?? createLogger(name, config.LOG_LEVEL);
   const telemetry = await startTelemetry(`granary-${name}`, config, log);
@@ -108,6 +118,7 @@ export async function startService(
       stops.push(async () => unobserve());
     }
     await migrate(pool, migrations);
+    if (options.idempotency) stops.push(await keepAnswers(pool, log));
     const storage = openStorage(name, config, pool, log);
     const unobserveSize = observeDatabase(name, pool);
     stops.push(() => storage.stop().finally(unobserveSize));

@@ -1,0 +1,183 @@
+import { randomUUID } from 'node:crypto';
+import { operatorKey, type Body, type TestApp } from './granary';
+
+/** A request that is accepted. */
+export interface ChangingRequest {
+  path: string;
+  body?: Body;
+  headers?: Record<string, string>;
+  /** What makes it another request under the same key. */
+  other: Partial<Omit<ChangingRequest, 'other'>>;
+}
+
+type MakeRequest = (app: TestApp) => ChangingRequest | Promise<ChangingRequest>;
+
+let made = 0;
+const newName = (): string => `n${++made}`;
+const pathOf = ({ appId }: TestApp, rest: string): string => `/api/apps/${appId}/${rest}`;
+
+const withBody =
+  (
+    rest: string | ((app: TestApp) => string | Promise<string>),
+    body: (app: TestApp) => object,
+    other: object = {},
+  ): MakeRequest =>
+  async (app) => {
+    const path = pathOf(app, typeof rest === 'string' ? rest : await rest(app));
+    const first = body(app);
+    return { path, body: first, other: { body: { ...first, ...other } } };
+  };
+
+/** A request without a body; a query parameter makes it another one. */
+const bare =
+  (rest: (app: TestApp) => string | Promise<string>, parameter = 'other=1'): MakeRequest =>
+  async (app) => {
+    const path = pathOf(app, await rest(app));
+    return { path, other: { path: `${path}?${parameter}` } };
+  };
+
+async function succeed(app: TestApp, method: string, rest: string, body?: Body, headers?: Record<string, string>) {
+  const answer = await app.call(method, pathOf(app, rest), body, headers);
+  if (answer.status >= 300) throw new Error(`${method} ${rest}: ${answer.status} ${answer.text}`);
+  if (typeof answer.body['ticket_id'] === 'string') await app.ended(answer.body['ticket_id']);
+  return answer.body;
+}
+
+async function newCollection(app: TestApp): Promise<string> {
+  const name = newName();
+  await succeed(app, 'POST', 'collections', { name });
+  return name;
+}
+async function newIndex(app: TestApp): Promise<{ collection: string; name: string }> {
+  const collection = await newCollection(app);
+  const name = newName();
+  await succeed(app, 'POST', 'indexes', { name, collection, field_name: 'n', index_type: 'number' });
+  return { collection, name };
+}
+async function newView(app: TestApp): Promise<string> {
+  const name = newName();
+  await succeed(app, 'POST', 'views', { name, source_collections: ['docs'], query: {} });
+  return name;
+}
+async function newQuery(app: TestApp): Promise<string> {
+  const name = newName();
+  await succeed(app, 'POST', 'queries', { name, source_collection: 'docs', base_query: {} });
+  return name;
+}
+async function newDataset(app: TestApp): Promise<string> {
+  const name = newName();
+  await succeed(app, 'PUT', `datasets/${name}`, { values: [1] });
+  return name;
+}
+async function newBlob(app: TestApp): Promise<string> {
+  const stored = await succeed(app, 'POST', 'blobs/files', randomUUID(), { 'content-type': 'text/plain' });
+  return `files/${String(stored['blob_id'])}`;
+}
+async function newDocument(app: TestApp): Promise<string> {
+  const id = newName();
+  await app.store('docs', [{ id, n: 1 }]);
+  return `collections/docs/documents/${id}`;
+}
+const newIndexDefinition = () => ({ name: newName(), collection: newName(), field_name: 'n', index_type: 'number' });
+
+/** A request of each changing route, by the id of the route; each call makes one that changes something again. */
+export const changingRequests: Readonly<Record<string, MakeRequest>> = {
+  store: (app) => {
+    const body = { root: `${app.appId}::docs`, data: [{ n: 2 }] };
+    return { path: '/store', body, other: { body: { ...body, data: [{ n: 3 }] } } };
+  },
+  putDocument: withBody(
+    () => `collections/docs/documents/${newName()}`,
+    () => ({ n: 2 }),
+    { n: 3 },
+  ),
+  patchDocument: withBody(newDocument, () => ({ n: 2 }), { n: 3 }),
+  deleteDocument: async (app) => ({
+    path: pathOf(app, await newDocument(app)),
+    other: { headers: { 'if-match': '"1"' } },
+  }),
+  batch: withBody('batch', () => ({ operations: [{ operation: 'create', collection: 'docs', data: { n: 4 } }] }), {
+    atomic: true,
+  }),
+  createView: withBody('views', () => ({ name: newName(), source_collections: ['docs'], query: {} }), {
+    query: { limit: 1 },
+  }),
+  deleteView: bare(async (app) => `views/${await newView(app)}`),
+  refreshView: bare(async (app) => `views/${await newView(app)}/refresh`),
+  createQuery: withBody('queries', () => ({ name: newName(), source_collection: 'docs', base_query: {} }), {
+    description: 'other',
+  }),
+  deleteQuery: bare(async (app) => `queries/${await newQuery(app)}`),
+  putDataset: withBody(
+    () => `datasets/${newName()}`,
+    () => ({ values: [1, 2] }),
+    { values: [3] },
+  ),
+  deleteDataset: bare(async (app) => `datasets/${await newDataset(app)}`),
+  uploadBlob: (app) => ({
+    path: pathOf(app, 'blobs/files'),
+    body: 'bytes',
+    headers: { 'content-type': 'text/plain' },
+    other: { body: 'other bytes' },
+  }),
+  deleteBlob: bare(async (app) => `blobs/${await newBlob(app)}`),
+  createCollection: withBody('collections', () => ({ name: newName() }), { namespace: 'other' }),
+  updateCollection: withBody(
+    async (app) => `collections/${await newCollection(app)}`,
+    () => ({ namespace: 'one' }),
+    { namespace: 'other' },
+  ),
+  deleteCollection: bare(async (app) => `collections/${await newCollection(app)}`, 'force=true'),
+  setRetention: withBody(
+    async (app) => `collections/${await newCollection(app)}/retention`,
+    () => ({ retention_days: 30 }),
+    { retention_days: 31 },
+  ),
+  createIndex: withBody('indexes', newIndexDefinition, { field_name: 'm' }),
+  createIndexOfCollection: withBody(
+    async (app) => `collections/${await newCollection(app)}/indexes`,
+    () => ({ name: newName(), field_name: 'n', index_type: 'number' }),
+    { field_name: 'm' },
+  ),
+  deleteIndexOfApplication: bare(async (app) => {
+    const { collection } = await newIndex(app);
+    return `indexes/${collection}_n_index`;
+  }),
+  deleteIndex: bare(async (app) => {
+    const { collection, name } = await newIndex(app);
+    return `collections/${collection}/indexes/${name}`;
+  }),
+  rebuildIndex: bare(async (app) => {
+    const { collection, name } = await newIndex(app);
+    return `collections/${collection}/indexes/${name}/rebuild`;
+  }),
+  createRelation: withBody(
+    'relations',
+    () => ({ parent_collection: newName(), parent_field: 'id', child_collection: newName(), child_field: 'parent_id' }),
+    { child_field: 'other' },
+  ),
+  regenerateKey: withBody('regenerate-key', () => ({ name: newName(), permissions: ['Read'] }), {
+    permissions: ['Write'],
+  }),
+  revokeKey: bare(async (app) => {
+    const key = await succeed(app, 'POST', 'regenerate-key', { name: newName(), permissions: ['Read'] });
+    return `keys/${String(key['key_id'])}`;
+  }),
+  updatePayoutSettings: withBody('payout/settings', () => ({ min_payout: ++made }), { min_payout: 1_000_000 }),
+  putSkills: ({ appId }) => ({
+    path: `/api/skills/${appId}/skills.md`,
+    body: { markdown: newName() },
+    other: { body: { markdown: 'other' } },
+  }),
+  createApplication: () => ({
+    path: '/api/applications',
+    body: { app_id: `granary-${randomUUID()}`, name: 'One' },
+    other: { body: { name: 'Other' } },
+  }),
+  deleteApplication: async (app) => {
+    const appId = `granary-${randomUUID()}`;
+    await app.call('POST', '/api/applications', { app_id: appId, name: 'One' }, { 'x-operator-key': operatorKey });
+    const path = `/api/applications/${appId}`;
+    return { path, other: { path: `${path}?other=1` } };
+  },
+};
