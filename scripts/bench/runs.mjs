@@ -77,11 +77,11 @@ export function granaryRequests(app, key) {
       statuses: [200],
       path: `${data}?category={category}&sort=-score&limit=100&count=none`,
     },
-    unchangedPage: {
+    unchangedPoint: {
       method: 'GET',
+      path: `${data}?owner={owner}&count=none`,
       headers: { 'If-None-Match': '*' },
       statuses: [304],
-      path: `${data}?category={category}&sort=-score&limit=100&count=none`,
     },
     // What costs most among the reads without a key: a scan, a count of all, and the last of many documents.
     scan: get(`${data}?owner.$includesCaseInsensitive=none&category.$endsWith=none&sort=-score`),

@@ -13,8 +13,7 @@ const measured = {
   point: { title: 'point read by an indexed field', connections: 32 },
   get: { title: 'GET by id', connections: 32, of: 'point', wanted: 1 },
   notModified: { title: 'GET by id, not modified', connections: 32, of: 'point', wanted: 1.5 },
-  page: { title: 'page of 100 documents', connections: 32 },
-  unchangedPage: { title: 'the same page, not modified', connections: 32, of: 'page', wanted: 1.5 },
+  unchangedPoint: { title: 'point read, not modified', connections: 32, of: 'point', wanted: 1.5 },
   bulk: { title: `/store of ${bulkSize} documents`, connections: 8, documents: bulkSize, requestsMax: 100 },
   batch: { title: `batch of ${bulkSize} updates`, connections: 8, of: 'bulk', wanted: 0.7, requestsMax: 100 },
 };
