@@ -5,6 +5,9 @@ import type { CollectionRef } from '../catalog/collection';
 import { documentsTable, historyTable } from '../catalog/table-names';
 import { usageColumns, usageEvent, type UsageRow } from './event';
 
+/** Ids that one event of at most 64 KiB names: an id has up to 256 characters, each up to 6 bytes of JSON. */
+const eventIdsMax = 40;
+
 export interface RemovalOptions {
   /** A condition on the rows of the documents, besides their ids. */
   only: Sql;
@@ -50,7 +53,8 @@ export async function removeDocuments(
         )
         update collection set
           row_count = row_count - g.documents, deleted_count = deleted_count - g.deleted, version_count = version_count - g.older,
-          size_bytes = size_bytes - g.bytes, usage_sequence = usage_sequence + 2
+          size_bytes = size_bytes - g.bytes,
+          usage_sequence = usage_sequence + 1 + (g.documents + ${eventIdsMax - 1}) / ${eventIdsMax}
         from (select (select count(*) from gone) as documents, (select count(*) from gone where deleted) as deleted,
                 (select count(*) from older) as older,
                 (select coalesce(sum(bytes), 0) from gone) + (select coalesce(sum(bytes), 0) from older) as bytes,
@@ -59,11 +63,24 @@ export async function removeDocuments(
         returning ${usageColumns}, g.ids, g.documents + g.older as versions, g.older < ${historyMax} as is_complete`,
   );
   if (!found) return nothing;
-  const usage = usageEvent(collection.appId, collection.name, found, at);
-  const payload = { app_id: collection.appId, collection: collection.name, ids: found.ids, at: at.toISOString() };
-  await append(tx, [
-    { ...usage, aggregateSequence: usage.aggregateSequence - 1n, type: 'documents.purged', payload },
-    usage,
-  ]);
+  await append(tx, removalEvents(collection, found, at));
   return { ids: found.ids, versions: Number(found.versions), isComplete: found.is_complete };
+}
+
+/** The events of the ids, and after them that of the usage; their sequence numbers end with that of the usage. */
+function removalEvents({ appId, name }: CollectionRef, found: UsageRow & { ids: string[] }, at: Date) {
+  const usage = usageEvent(appId, name, found, at);
+  const count = Math.ceil(found.ids.length / eventIdsMax);
+  const purged = Array.from({ length: count }, (_, chunk) => ({
+    ...usage,
+    aggregateSequence: usage.aggregateSequence - BigInt(count - chunk),
+    type: 'documents.purged',
+    payload: {
+      app_id: appId,
+      collection: name,
+      ids: found.ids.slice(chunk * eventIdsMax, (chunk + 1) * eventIdsMax),
+      at: at.toISOString(),
+    },
+  }));
+  return [...purged, usage];
 }

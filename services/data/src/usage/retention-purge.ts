@@ -5,21 +5,18 @@ import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction, transaction } from '@granary/shared/postgres/transaction';
 import { setTimeout as delay } from 'node:timers/promises';
 import { findCollection, type CollectionRef } from '../catalog/collection';
-import { findApp, type App } from '../catalog/app';
+import { findApp } from '../catalog/app';
 import { lockApp } from '../catalog/app-lock';
 import { documentsTable } from '../catalog/table-names';
 import { removeDocuments } from './document-removal';
 
-/**
- * Documents that one transaction purges: it holds the lock of the app, and its event of at most 64 KiB names them (an
- * id has up to 256 characters, each up to 6 bytes of JSON).
- */
-const purgeBatchDocuments = 40;
+/** Documents that one transaction purges: it holds the lock of the app. */
+const purgeBatchDocuments = 200;
 /** Older versions that one transaction removes, at most. */
 const purgeBatchVersions = 2_000;
 /** Documents of one collection in one round, so that no collection starves the others. */
 const purgeRoundDocuments = 10_000;
-/** After a transaction the lock of the app is free for this many times its duration. */
+/** After a transaction the lock of the app is left to others for this many times as long as it was held. */
 const cooldownFactor = 15;
 const cooldownMaxMs = 2_000;
 /** How long a search for what is due may take: once in a while it reads pages that are not summarised yet. */
@@ -49,26 +46,25 @@ export async function purgeExpired(pool: Pool, log: Logger, stopping?: AbortSign
 }
 
 async function purgeCollection(pool: Pool, appId: string, name: string, stopping?: AbortSignal): Promise<void> {
-  const app = await findApp(pool, appId);
-  const collection = await findCollection(pool, app, name);
+  const collection = await findCollection(pool, await findApp(pool, appId), name);
   if (!collection) return;
   const due = await findExpired(pool, collection);
   for (let from = 0; from < due.length && !stopping?.aborted;) {
-    const startedAtMs = performance.now();
-    const isComplete = await purgeBatch(pool, app, name, due.slice(from, from + purgeBatchDocuments));
+    const { isComplete, lockedAtMs } = await purgeBatch(pool, collection, due.slice(from, from + purgeBatchDocuments));
     if (isComplete) from += purgeBatchDocuments;
     if (from >= due.length) return;
-    const cooldownMs = Math.min((performance.now() - startedAtMs) * cooldownFactor, cooldownMaxMs);
+    const cooldownMs = Math.min((performance.now() - lockedAtMs) * cooldownFactor, cooldownMaxMs);
     await delay(cooldownMs, undefined, { signal: stopping }).catch(() => undefined);
   }
 }
 
-const isExpired = (at: Date, days: number): Sql => sql`updated_at < ${at}::timestamptz - ${days} * interval '1 day'`;
+/** By the retention as it is when the statement runs: null, which is never true, without one. */
+const isExpired = ({ number }: CollectionRef, at: Date): Sql =>
+  sql`updated_at < ${at}::timestamptz - interval '1 day' * (
+        select retention_days from collection where number = ${number} and deleted_at is null)`;
 
 /** The ids of documents that are due, of a round at most. */
 function findExpired(pool: Pool, collection: CollectionRef): Promise<string[]> {
-  const { retentionDays } = collection;
-  if (retentionDays === null) return Promise.resolve([]);
   const find = async (tx: Connection) => {
     const at = await databaseTime(tx);
     // Whatever the statistics say: only the BRIN index knows where old documents are.
@@ -76,21 +72,28 @@ function findExpired(pool: Pool, collection: CollectionRef): Promise<string[]> {
     await execute(tx, trusted('set local enable_indexscan = off'));
     const found = await rows<{ id: string }>(
       tx,
-      sql`select id from ${documentsTable(collection)} where ${isExpired(at, retentionDays)} limit ${purgeRoundDocuments}`,
+      sql`select id from ${documentsTable(collection)} where ${isExpired(collection, at)} limit ${purgeRoundDocuments}`,
     );
     return found.map(({ id }) => id);
   };
   return transaction(pool, find, { readOnly: true, statementTimeoutMs: searchTimeoutMs });
 }
 
-/** Removes those of the documents that are still due. False where versions of them are left. */
-function purgeBatch(pool: Pool, app: App, name: string, ids: readonly string[]): Promise<boolean> {
+interface PurgedBatch {
+  /** False where versions of the documents are left. */
+  isComplete: boolean;
+  /** When it got the lock of the app. */
+  lockedAtMs: number;
+}
+
+/** Removes those of the documents that are still due. Few round trips: others wait for the lock. */
+function purgeBatch(pool: Pool, collection: CollectionRef, ids: readonly string[]): Promise<PurgedBatch> {
   return retriedTransaction(pool, async (tx) => {
-    await lockApp(tx, app.number);
-    const collection = await findCollection(tx, app, name);
-    if (!collection || collection.retentionDays === null) return true;
     const at = await databaseTime(tx);
-    const only = isExpired(at, collection.retentionDays);
-    return (await removeDocuments(tx, collection, ids, { only, historyMax: purgeBatchVersions, at })).isComplete;
+    await lockApp(tx, collection.appNumber);
+    const lockedAtMs = performance.now();
+    const only = isExpired(collection, at);
+    const { isComplete } = await removeDocuments(tx, collection, ids, { only, historyMax: purgeBatchVersions, at });
+    return { isComplete, lockedAtMs };
   });
 }
