@@ -6,6 +6,7 @@ import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/shared/testing/database';
 import { join } from 'node:path';
 import { compareDecimals } from '../src/values/decimal';
+import { parseInstant } from '../src/values/instant';
 import { isTruncated, orderedKey, OrderedKeys } from '../src/values/ordered-key';
 import { sortOrder } from './support/query-reference';
 import { seededRandom } from './support/random';
@@ -148,4 +149,28 @@ test.each([false, true])('keys sort as values do, of a date field: %s', (isDate)
   const sorted = [...keys.keys()].sort((a, b) => Buffer.compare(keys[a]!, keys[b]!));
   for (let at = 1; at < sorted.length; at += 1) check(sorted[at - 1]!, sorted[at]!);
   for (let pair = 0; pair < 100_000; pair += 1) check(random(texts.length), random(texts.length));
+});
+
+test('Postgres and the writer of keys read the same instant in every text', async () => {
+  const digits = (count: number, bound: number): string => String(random(bound)).padStart(count, '0');
+  const texts = Array.from({ length: 5_000 }, () => {
+    const day = `${pick(['0000', '0001', '1969', '2024', '9999', digits(4, 10_000)])}-${digits(2, 14)}-${digits(2, 33)}`;
+    const time = `${digits(2, 25)}:${digits(2, 61)}:${digits(2, 61)}${pick(['', '', '.', `.${digits(1 + random(7), 10)}`])}`;
+    const zone = pick([
+      'Z',
+      'z',
+      '',
+      `+${digits(2, 17)}:${digits(2, 61)}`,
+      `-${digits(2, 17)}:${digits(2, 60)}`,
+      '+0100',
+    ]);
+    return `${pick(['', '', '', ' '])}${day}${pick(['T', 't', ' ', ''])}${time}${zone}${pick(['', '', '', '\n'])}`;
+  });
+  const found = await pool.query<{ instant: string | null }>(
+    'select trim_scale(instant_of(text))::text as instant from unnest($1::text[]) with ordinality as t (text, n) order by n',
+    [texts],
+  );
+  const instants = texts.map((text) => parseInstant(text) ?? null);
+  expect(found.rows.map(({ instant }) => instant)).toEqual(instants);
+  expect(instants.filter((instant) => instant !== null).length).toBeGreaterThan(200);
 });

@@ -19,6 +19,7 @@ export interface TestApp {
   number: bigint;
   createCollection(name: string, schema?: object, readAccess?: string): Promise<void>;
   createIndex(collection: string, field: string, type?: string): Promise<void>;
+  createFullText(collection: string, field: string, language: string): Promise<void>;
   createComposite(collection: string, fields: readonly string[], unique?: boolean): Promise<void>;
   /** Stores texts of documents, some hundreds at a time. */
   store(collection: string, texts: readonly string[]): Promise<void>;
@@ -65,9 +66,15 @@ async function newTestApp(service: DataService): Promise<TestApp> {
       return job.status === 'Completed';
     });
   };
-  const createIndex = async (collection: string, fields: readonly string[], indexType: string, unique: boolean) => {
+  const createIndex = async (
+    collection: string,
+    fields: readonly string[],
+    indexType: string,
+    unique = false,
+    language?: string,
+  ) => {
     const ticketId = newTicket('j', number);
-    const name = `${collection}_${fields.join('_')}`;
+    const name = `${collection}_${fields.join('_')}${language === undefined ? '' : '_words'}`;
     const made = await methods.createIndex({
       appId,
       appNumber: number.toString(),
@@ -76,6 +83,7 @@ async function newTestApp(service: DataService): Promise<TestApp> {
       indexType,
       unique,
       ticketId,
+      ...(language === undefined ? {} : { language }),
       fieldName: fields[0]!,
       fields: [...fields],
     });
@@ -89,7 +97,8 @@ async function newTestApp(service: DataService): Promise<TestApp> {
       const schemaJson = schema === undefined ? '' : JSON.stringify(schema);
       await methods.createCollection({ appId, name, schemaJson, readAccess });
     },
-    createIndex: (collection, field, type = 'btree') => createIndex(collection, [field], type, false),
+    createIndex: (collection, field, type = 'btree') => createIndex(collection, [field], type),
+    createFullText: (collection, field, language) => createIndex(collection, [field], 'fulltext', false, language),
     createComposite: (collection, fields, unique = false) => createIndex(collection, fields, 'composite', unique),
     store: async (collection, texts) => {
       for (let at = 0; at < texts.length; at += 500) {

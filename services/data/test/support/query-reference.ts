@@ -1,4 +1,6 @@
 import { RE2JS } from 're2js';
+import type { Pool } from '@granary/shared/postgres/pool';
+import { searchWords } from '../../src/values/search-text';
 import { compareDecimals } from '../../src/values/decimal';
 import { parseInstant } from '../../src/values/instant';
 import { networkOperatorHolds } from './network-reference';
@@ -127,13 +129,17 @@ function operatorHolds(operator: string, value: unknown, operand: unknown, isDat
       return typeof value === 'string' && value.endsWith(operand as string);
     case 'includesCaseInsensitive':
       return typeof value === 'string' && value.toLowerCase().includes((operand as string).toLowerCase());
+    case 'startsWithCaseInsensitive':
+      return typeof value === 'string' && value.toLowerCase().startsWith((operand as string).toLowerCase());
+    case 'endsWithCaseInsensitive':
+      return typeof value === 'string' && value.toLowerCase().endsWith((operand as string).toLowerCase());
     case 'regExpMatches':
-      return (
-        typeof value === 'string' &&
-        re2(operand as string)
-          .matcher(value)
-          .find()
-      );
+      return typeof value === 'string' && remembered(operator, value, operand, () => matches(operand as string, value));
+    case '$search': {
+      const answer = searchAnswers.get(JSON.stringify([value === missing ? null : value, operand]));
+      if (answer === undefined) throw new Error(`Postgres was not asked for ${operand as string}`);
+      return answer;
+    }
     case 'b64':
       return operatorHolds('is', value, Buffer.from(operand as string, 'base64url').toString(), isDate);
     case 'inDataset':
@@ -142,7 +148,7 @@ function operatorHolds(operator: string, value: unknown, operand: unknown, isDat
     case 'isLocalIp':
     case 'isExternalIp':
     case 'inCountry':
-      return networkOperatorHolds(operator, value, operand);
+      return remembered(operator, value, operand, () => networkOperatorHolds(operator, value, operand));
     default: {
       const order = rangeOrder(value, operand, isDate);
       if (order === undefined) return false;
@@ -154,10 +160,46 @@ function operatorHolds(operator: string, value: unknown, operand: unknown, isDat
   }
 }
 
+/** What is slow to find out, by operator, operand and value. */
+const answers = new Map<string, boolean>();
+
+function remembered(operator: string, value: unknown, operand: unknown, find: () => boolean): boolean {
+  if (typeof value !== 'string') return find();
+  const key = `${operator}\0${JSON.stringify(operand)}\0${value}`;
+  let answer = answers.get(key);
+  if (answer === undefined) {
+    if (answers.size >= 200_000) answers.clear();
+    answers.set(key, (answer = find()));
+  }
+  return answer;
+}
+
+const matches = (expression: string, text: string): boolean => re2(expression).matcher(text).find();
+
 /** An expression as it stands, or between slashes, with i for both cases. */
 function re2(expression: string): RE2JS {
   const [, inner, flag] = /^\/(.*)\/(i?)$/s.exec(expression) ?? [];
   return RE2JS.compile(inner ?? expression, flag === 'i' ? RE2JS.CASE_INSENSITIVE : 0);
+}
+
+/** Whether the words of a value match a search, by the JSON text of both. */
+const searchAnswers = new Map<string, boolean>();
+
+/** Asks Postgres, which has no index then, about each search in each of the values. */
+export async function learnSearches(
+  pool: Pool,
+  values: readonly unknown[],
+  searches: readonly string[],
+): Promise<void> {
+  const { rows } = await pool.query<{ value: number; search: number; matches: boolean }>(
+    `select v.n::int as value, q.n::int as search, coalesce(
+       to_tsvector('english', search_text(v.text::jsonb)) @@ websearch_to_tsquery('english', q.text), false) as matches
+     from unnest($1::text[]) with ordinality as v (text, n), unnest($2::text[]) with ordinality as q (text, n)`,
+    [values.map((value) => JSON.stringify(value)), searches.map(searchWords)],
+  );
+  for (const { value, search, matches: answer } of rows) {
+    searchAnswers.set(JSON.stringify([values[value - 1], searches[search - 1]]), answer);
+  }
 }
 
 function same(value: unknown, operand: unknown, isDate: boolean): boolean {

@@ -1,0 +1,148 @@
+import { newTicket } from '@granary/shared/ids';
+import { scaledMs } from '@granary/shared/testing/speed';
+import { caseCounts } from './support/case-counts';
+import { noIdempotency } from './support/data-service';
+import type { Fixture, Page, TestApp } from './support/query-fixture';
+import { filterGenerator, type Filter } from './support/query-generator';
+import { holds, type Meaning } from './support/query-reference';
+import { indexedFields, makeTwins, startTwinsFixture } from './support/query-twins';
+import { dateFields, documentValues, noDates } from './support/query-values';
+import { seededRandom } from './support/random';
+import { urlFilters } from './support/url-filters';
+
+/*
+ * Filters as requests: what is between a request and the statement of its page is the same for all filters, so fewer of
+ * them prove it than those of query-filters.test.ts.
+ */
+
+const timeoutMs = scaledMs(process.env['TEST_LONG'] === '1' ? 7_200_000 : 600_000);
+const random = seededRandom(Number(process.env['SEED'] ?? 20_263));
+const values = documentValues(random);
+const { pick } = values;
+const generator = filterGenerator(values);
+const documents = values.documents(120);
+
+let fixture: Fixture;
+let app: TestApp;
+beforeAll(async () => {
+  fixture = await startTwinsFixture();
+  app = await makeTwins(fixture, documents);
+});
+afterAll(() => fixture.stop());
+
+const matching = (meaning: Meaning): unknown[] =>
+  documents.filter((document) => holds(meaning, document, dateFields)).map(({ id }) => id);
+
+function expectMatches(page: Page, expected: readonly unknown[], request: object): void {
+  const found = page.records.map(({ id }) => id);
+  const difference = {
+    extra: found.filter((id) => !expected.includes(id)),
+    lacking: expected.filter((id) => !found.includes(id)),
+    total: page.total,
+  };
+  expect({ request, ...difference }).toEqual({ request, extra: [], lacking: [], total: expected.length });
+}
+
+const anyFilter = (): Filter => (random(4) === 0 ? generator.fixing() : generator.filter());
+
+test(
+  `${caseCounts.list} filters of a list find what they mean, with and without indexes`,
+  async () => {
+    for (let round = 0; round < caseCounts.list; round += 1) {
+      const { find, meaning } = anyFilter();
+      for (const name of ['plain', 'keyed']) {
+        const page = await app.list({ root: `${app.appId}::${name}`, find, select: ['id'], limit: 1_000 });
+        expectMatches(page, matching(meaning), { name, find });
+      }
+    }
+  },
+  timeoutMs,
+);
+
+test(
+  `${caseCounts.url} URLs with operators as suffixes find what they mean`,
+  async () => {
+    const fields = [...indexedFields, 'id'];
+    const make = urlFilters(values, generator, fields, new Set(['d', 'id']));
+    for (let round = 0; round < caseCounts.url; round += 1) {
+      const filters = Array.from({ length: pick([1, 1, 1, 2, 3]) }, make);
+      const distinct = filters.filter(({ name }, at) => filters.findIndex((other) => other.name === name) === at);
+      const parameters = Object.fromEntries(distinct.map(({ name, text }) => [name, text]));
+      const page = await app.read('readCollection', 'keyed', { ...parameters, select: 'id', limit: '1000' });
+      expectMatches(page, matching({ all: distinct.map(({ meaning }) => meaning) }), parameters);
+    }
+  },
+  timeoutMs,
+);
+
+test(
+  `${caseCounts.predefined} filters of predefined queries and their parameters find what they mean`,
+  async () => {
+    const make = urlFilters(values, generator, ['a', 'b', 'n.x', 'd', 'gone', 'e', 'n.01', 'id'], new Set(['d', 'id']));
+    const executions = 5;
+    for (let round = 0; round < caseCounts.predefined; round += executions) {
+      const base = anyFilter();
+      const name = `query${round}`;
+      const filters = Array.from({ length: executions }, make);
+      const source = pick(['plain', 'keyed']);
+      await createQuery(
+        name,
+        source,
+        base.find,
+        filters.map((filter) => filter.name),
+      );
+      for (const [at, { text, meaning }] of filters.entries()) {
+        const page = await app.read('runQuery', name, { [`p${at}`]: text, limit: '1000' });
+        expectMatches(page, matching({ all: [base.meaning, meaning] }), {
+          source,
+          base: base.find,
+          filter: filters[at],
+        });
+      }
+      await fixture.methods.deleteQuery({ appId: app.appId, name, idempotency: noIdempotency });
+    }
+  },
+  timeoutMs,
+);
+
+async function createQuery(name: string, sourceCollection: string, find: object, fields: string[]): Promise<void> {
+  const parameters = fields.map((path, at) => ({ name: `p${at}`, field_path: path }));
+  await fixture.methods.createQuery({
+    ...{ appId: app.appId, name, sourceCollection, description: '', version: '', readAccess: '', mayPublish: false },
+    ...{ exampleRequestJson: Buffer.alloc(0), exampleResponseJson: Buffer.alloc(0), idempotency: noIdempotency },
+    baseQueryJson: Buffer.from(JSON.stringify({ find, select: ['id'] })),
+    parametersJson: Buffer.from(JSON.stringify(parameters)),
+  });
+}
+
+test(
+  `${caseCounts.views} filters over views find what they mean among the rows that the views' filters mean`,
+  async () => {
+    const overRows = filterGenerator(values, false);
+    const reads = 50;
+    for (let round = 0; round < caseCounts.views; round += reads) {
+      const own = random(4) === 0 ? { find: {}, meaning: { all: [] } } : anyFilter();
+      const name = await createView(`view${round}`, pick(['plain', 'keyed']), own.find);
+      const rows = documents.filter((document) => holds(own.meaning, document, dateFields));
+      for (let at = 0; at < reads; at += 1) {
+        // The rows of a view have no schema, so no dates.
+        const { find, meaning } = overRows.filter();
+        const expected = rows.filter((row) => holds(meaning, row, noDates)).map(({ id }) => id);
+        const page = await app.read('readView', name, { filter: JSON.stringify(find), select: 'id', limit: '1000' });
+        expectMatches(page, expected, { view: own.find, find });
+      }
+    }
+  },
+  timeoutMs,
+);
+
+async function createView(name: string, source: string, find: object): Promise<string> {
+  const ticketId = newTicket('j', app.number);
+  await fixture.methods.createView({
+    ...{ appId: app.appId, appNumber: app.number.toString(), name, sourceCollections: [source], ticketId },
+    ...{ refreshMode: '', variablesJson: Buffer.alloc(0), readAccess: '' },
+    queryJson: Buffer.from(JSON.stringify({ find })),
+  });
+  await app.completed(ticketId);
+  return name;
+}

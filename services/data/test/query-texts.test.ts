@@ -1,0 +1,188 @@
+import { readJson } from '@granary/shared/json/value';
+import { sql } from '@granary/shared/postgres/sql';
+import { findApp } from '../src/catalog/app';
+import { findCollection, findCollections, type CollectionRef } from '../src/catalog/collection';
+import { parseFind, parseQuery } from '../src/query/language/filter';
+import { isOperatorName } from '../src/query/language/operators';
+import { withReferences } from '../src/query/language/references';
+import { parseViewQuery } from '../src/query/language/view-query';
+import { planJoins } from '../src/query/plan/join-plan';
+import { planPage } from '../src/query/plan/page-plan';
+import { documentsRelation, type Relation } from '../src/query/plan/relation';
+import { viewRows } from '../src/query/sql/aggregate-sql';
+import { indexRead } from '../src/query/sql/index-scan-sql';
+import { joinedPage } from '../src/query/sql/join-sql';
+import { pageStatement } from '../src/query/sql/page-sql';
+import { textCounts } from './support/case-counts';
+import { comparisons, makeJoins, newBudget, paths as joinPaths, targetsOf } from './support/join-generator';
+import { planByPool } from './support/plans';
+import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
+import { filterGenerator } from './support/query-generator';
+import { documentValues } from './support/query-values';
+import { seededRandom } from './support/random';
+
+/*
+ * In the place of each text and number that a caller chooses stands one that no code of the service has. Where the text of
+ * a statement contains it, a caller writes SQL.
+ */
+
+const random = seededRandom(Number(process.env['SEED'] ?? 20_264));
+const values = documentValues(random);
+const { pick } = values;
+const { filter } = filterGenerator(values);
+
+const canaries = ['canary0', 'canary1', `canary2 '"; --`];
+const canary = (): string => pick(canaries);
+const canaryNumber = 4_815_162_342;
+// In a key it is hexadecimal.
+const isMarked = /canary|63616e617279|4815162342/i;
+
+let fixture: Fixture;
+let app: TestApp;
+let collection: CollectionRef;
+beforeAll(async () => {
+  fixture = await startFixture();
+  app = await fixture.newApp();
+  await app.createCollection('c', { fields: { 'canary0.n': { type: 'date' } } });
+  await app.createIndex('c', 'canary1');
+  await app.createIndex('c', 'canary0.n');
+  await app.createComposite('c', ['canary0', 'canary1']);
+  await app.createFullText('c', 'canary1', 'english');
+  collection = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), 'c'))!;
+});
+afterAll(() => fixture.stop());
+
+/** What was seen: different texts, up to some thousands, those with what a caller wrote, and how many had it in values. */
+class Texts {
+  readonly seen = new Set<string>();
+  readonly leaking: string[] = [];
+  marked = 0;
+
+  add({ text, values: parameters }: { text: string; values: readonly unknown[] }): void {
+    if (this.seen.size < 5_000) this.seen.add(text);
+    if (isMarked.test(text) || /\d\.\d+\.|::\d/.test(text)) this.leaking.push(text);
+    if (isMarked.test(JSON.stringify(parameters.map(String)))) this.marked += 1;
+  }
+}
+
+const table = { appNumber: 1n, tableNumber: 1n };
+const references = { hasCountries: true, tables: new Map(canaries.map(() => ['canary0', table] as const)) };
+const parsed = (value: unknown) => readJson(Buffer.from(JSON.stringify(value)), { maxDepth: 64 });
+
+test(`none of ${textCounts.filters} filters, nor orders, cursors and groups, has a text of its caller in its statement`, () => {
+  const texts = new Texts();
+  for (let round = 0; round < textCounts.filters; round += 1) {
+    const find = withCanaries(filter().find) as Record<string, unknown>;
+    const condition = withReferences(parseFind(parsed(find)), references);
+    const options = { includeHistory: round % 5 === 0, includeDeleted: round % 2 === 0 };
+    const source = documentsRelation(collection, options);
+    const sort = [canary(), canary()].map((name) => ({ path: [name], descending: true }));
+    const value = () => pick(['"canary"', '["canary"]', `${canaryNumber}`, null]);
+    const after = round % 3 === 0 ? { values: [value(), value()], id: 'canary', version: '1' } : undefined;
+    const request = { find: condition, sort: round % 4 === 0 ? [] : sort, limit: 10, offset: 0, after };
+    texts.add(textOfPage(source, request));
+    if (round % 10 === 0) texts.add(groupsOf(source, find));
+  }
+  process.stdout.write(
+    `${textCounts.filters} filters, ${texts.leaking.length} with a text of the caller in the statement\n`,
+  );
+  // What is fixed by an equality needs no place in the order, and one with a key column no path.
+  expect(texts.marked).toBeGreaterThan(textCounts.filters * 0.9);
+  expect(texts.seen.size).toBeGreaterThan(1_000);
+  expect(texts.leaking).toEqual([]);
+}, 7_200_000);
+
+function textOfPage(source: Relation, request: Parameters<typeof planPage>[1]) {
+  const read = random(2) === 0 ? indexRead(planPage(source, request)) : undefined;
+  return read ?? pageStatement(planByPool(source, request)).compile();
+}
+
+/** The statement of the rows of a view with groups. */
+function groupsOf(source: Relation, find: Record<string, unknown>) {
+  const query = {
+    ...{ group_by: [canary()], sort_by: { canarySum: 'desc' }, limit: canaryNumber % 1_000 },
+    aggregate: { canarySum: { $sum: canary() }, canaryCount: { $count_distinct: `${canary()}.${canary()}` } },
+  };
+  const { find: condition, ...view } = parseViewQuery(parsed({ ...query, find }), ['canary']);
+  return viewRows(source, { ...view, find: withReferences(condition, references) }).compile();
+}
+
+/** Operators whose operands are not any text: these keep their own. */
+const keepsOperand = /^\$?(?:CIDR|cidr|inCountry|b64)$/;
+
+/** The same filter with other names of fields and other operands. */
+function withCanaries(find: unknown, operator?: string): unknown {
+  if (operator !== undefined && keepsOperand.test(operator)) return find;
+  if (typeof find === 'string') return operator !== undefined && /inDataset$/.test(operator) ? 'canary0' : canary();
+  if (typeof find === 'number') return canaryNumber + random(3) / 10;
+  if (Array.isArray(find)) return find.map((one) => withCanaries(one, operator));
+  if (typeof find !== 'object' || find === null) return find;
+  return Object.fromEntries(
+    Object.entries(find).map(([key, value]) => [keyOf(key), withCanaries(value, operatorIn(key) ?? operator)]),
+  );
+}
+
+const logicals = new Set(['and', 'or', 'not', '$and', '$or', '$not', 'from', 'to']);
+
+function operatorIn(key: string): string | undefined {
+  const last = key.split('.').at(-1)!;
+  return isOperatorName(last) && (last.startsWith('$') || key === last) ? last : undefined;
+}
+
+function keyOf(key: string): string {
+  if (logicals.has(key)) return key;
+  const steps = key.split('.');
+  return steps
+    .map((step, at) => (at === steps.length - 1 && operatorIn(key) ? step : step === 's' ? 'canary1' : canary()))
+    .join('.');
+}
+
+test(`none of ${textCounts.joins} joins has a text of its caller in its statement`, async () => {
+  const owner = await findApp(fixture.pool, app.appId);
+  for (const name of ['plain', 'keyed']) await app.createCollection(name, { fields: { d: { type: 'date' } } });
+  for (const field of ['a', 'b', 'd', 'n.x']) await app.createIndex('keyed', field);
+  await app.createComposite('keyed', ['b', 'd', 'a']);
+  const found = await findCollections(fixture.pool, owner, ['plain', 'keyed']);
+  const texts = new Texts();
+  for (let round = 0; round < textCounts.joins; round += 1) {
+    const { sent } = makeJoins(1, newBudget());
+    const { joins } = parseQuery(parsed(withJoinCanaries(sent)));
+    if (joins.length === 0) continue;
+    const options = { includeHistory: false, includeDeleted: round % 2 === 0 };
+    const plans = planJoins(targetsOf(joins, () => ({ handle: pick(found), options })));
+    const source = documentsRelation(found[0]!, options);
+    texts.add(joinedPage(sql`select t.body from ${source.table}`, source, plans, 1_000).compile());
+  }
+  process.stdout.write(
+    `${textCounts.joins} joins, ${texts.leaking.length} with a text of the caller in the statement\n`,
+  );
+  expect([texts.marked > textCounts.joins / 2, texts.seen.size > 1_000]).toEqual([true, true]);
+  expect(texts.leaking).toEqual([]);
+}, 7_200_000);
+
+const ofJoins = [
+  'resolve',
+  'find',
+  'select',
+  'model',
+  'many',
+  'and',
+  'or',
+  'not',
+  ...comparisons.map(([, name]) => name),
+];
+
+/** The same joins with other operands, aliases and fields that they refer to. */
+function withJoinCanaries(value: unknown): unknown {
+  if (typeof value === 'string') return value.replace(/^(\$data\.|\$parent\.)?.*$/s, `$1canary${random(3)}`);
+  if (typeof value === 'number') return canaryNumber;
+  if (Array.isArray(value)) return value.map(withJoinCanaries);
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, member], at) => [
+      // Joins have names of their own, or references would name them.
+      ofJoins.includes(key) || joinPaths.includes(key) ? key : `canary_join${at}`,
+      key === 'select' ? {} : withJoinCanaries(member),
+    ]),
+  );
+}
