@@ -1,3 +1,4 @@
+import { createIndex } from './app-setup.mjs';
 import { fetchJson } from './fetch-json.mjs';
 import { settle } from './measure.mjs';
 import { startProcess } from './processes.mjs';
@@ -98,15 +99,8 @@ async function loadRecords(side, app, expert) {
     }
   }
   for (const [collection, field] of Object.entries({ posts: 'category', comments: 'post' })) {
-    const body = { name: `${collection}_${field}`, collection, field_name: field, index_type: 'string' };
-    const { ticket_id: ticket } = await fetchJson(`${side.url}/api/apps/joins/indexes`, {
-      ...{ body, headers: app.headers, statuses: [201, 202] },
-    });
-    for (let left = 600; ticket && left > 0; left--) {
-      const { status } = await fetchJson(`${side.url}/api/tasks/${ticket}`);
-      if (status === 'Completed') break;
-      await new Promise((resolve) => setTimeout(resolve, 100));
-    }
+    const definition = { name: `${collection}_${field}`, collection, field_name: field, index_type: 'string' };
+    await createIndex(side, 'joins', app, definition);
   }
 }
 

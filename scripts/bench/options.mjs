@@ -24,9 +24,14 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
                        memory: what processes hold after many requests; takes minutes
                        or parts of it with processes of their own:
                        events: the bus, on both transports; Kafka needs Java
+                       growth: reads by an index at 10,000 to 1,000,000 documents,
+                         and far pages by cursor
                        joins: pages of 100 records with joins, beside SQL written by hand
                        ledger: transfers, beside pgbench -N where it is installed
                        objects: blobs of 1 and 100 MiB on MinIO, beside its client alone
+                       scan: a filter without an index over 1,000,000 documents,
+                         beside SQL written by hand
+                       search: single writes with a full-text index, beside none
                        tracing: one request in a hundred traced, beside none
   --requests <n>       requests of the case memory                                 (default 1000000)
   --sides <sides>      ${`of ${Object.keys(sideTitles).join(', ')}`.padEnd(58)}  (default all)

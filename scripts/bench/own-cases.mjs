@@ -1,14 +1,20 @@
 import { eventsLines, measureEvents } from './events.mjs';
+import { growthLines, measureGrowth } from './growth.mjs';
 import { joinsLines, measureJoins } from './joins.mjs';
 import { ledgerLines, measureLedger } from './ledger.mjs';
 import { measureObjects, objectsLines } from './objects.mjs';
+import { measureScan, scanLines } from './scan.mjs';
+import { measureSearch, searchLines } from './search.mjs';
 import { measureTracing, tracingLines } from './tracing.mjs';
 
 /** Cases measured in their own processes: `measure(tools, options)`, and `lines` to format its result. */
 export const ownCases = {
   events: { measure: measureEvents, lines: eventsLines },
+  growth: { measure: measureGrowth, lines: growthLines },
   joins: { measure: measureJoins, lines: joinsLines },
   ledger: { measure: measureLedger, lines: ledgerLines },
   objects: { measure: measureObjects, lines: objectsLines },
+  scan: { measure: measureScan, lines: scanLines },
+  search: { measure: measureSearch, lines: searchLines },
   tracing: { measure: measureTracing, lines: tracingLines },
 };
