@@ -223,7 +223,9 @@ export class JsonReader extends JsonScanner {
 
   private enter(isObject: boolean): void {
     const depth = this.depth + 1;
-    if (depth > this.maxDepth) this.fail('TOO_DEEP', `The value is nested too deeply, at byte ${this.position}`);
+    if (depth > this.maxDepth) {
+      this.fail('TOO_DEEP', `The value has more than ${this.maxDepth} levels, at byte ${this.position}`);
+    }
     this.depth = depth;
     this.isObjectAt[depth] = isObject;
     this.countAt[depth] = 0;

@@ -4,11 +4,21 @@ import { LIMIT_EXCEEDED } from '../../catalog/definition-limit';
 export const FIELD_NOT_INDEXED = 'FIELD_NOT_INDEXED';
 export const INVALID_QUERY = 'INVALID_QUERY';
 
+/** Characters of a place or a message: names and paths in them are the caller's, and may be as long as the request. */
+const placeLengthMax = 200;
+const messageLengthMax = 500;
+
 /** `at` is the place in the query, as the caller sees it. */
 export function invalidQuery(at: string, message: string): ServiceError {
-  return invalid(`The query is not valid: ${at} ${message}`, { [at]: [message] }, INVALID_QUERY);
+  const [place, text] = [shortened(at, placeLengthMax), shortened(message, messageLengthMax)];
+  return invalid(`The query is not valid: ${place} ${text}`, { [place]: [text] }, INVALID_QUERY);
 }
 
 export function overLimit(at: string, message: string): ServiceError {
-  return invalid(`${at} ${message}`, { [at]: [message] }, LIMIT_EXCEEDED);
+  const place = shortened(at, placeLengthMax);
+  return invalid(`${place} ${message}`, { [place]: [message] }, LIMIT_EXCEEDED);
 }
+
+/** The beginning of a text that is longer, without half of a surrogate pair. */
+export const shortened = (text: string, lengthMax: number): string =>
+  text.length <= lengthMax ? text : `${text.slice(0, lengthMax - 1).replace(/[\ud800-\udbff]$/, '')}…`;
