@@ -11,6 +11,7 @@ import {
   WriteModel,
   type Change,
   type Match,
+  type Members,
   type Outcome,
   type StoredDocument,
 } from './support/write-model';
@@ -31,7 +32,11 @@ type Command = { isRepeated: boolean } & (
 const collection = fc.constantFrom('films', 'notes', uniqueCollection, uniqueCollection);
 const id = fc.constantFrom('a', 'b', 'c', 'd', 'e', 'ü "\\');
 const value = fc.oneof({ weight: 6, arbitrary: fc.nat({ max: 5 }) }, fc.constant(null));
-const members = fc.dictionary(fc.constantFrom('n', 'm'), value, { maxKeys: 2 });
+/** What a full-text index has words of, and what it has none of. */
+const words = fc.constantFrom('Cats & dogs', 'the cat', 'e-mail', '', null, 7);
+const members = fc
+  .tuple(fc.dictionary(fc.constantFrom('n', 'm'), value, { maxKeys: 2 }), fc.option(words, { nil: undefined }))
+  .map(([numbers, words]): Members => (words === undefined ? numbers : { ...numbers, words }));
 const match: fc.Arbitrary<Match> = fc.oneof(
   { weight: 5, arbitrary: fc.constant(undefined) },
   { weight: 1, arbitrary: fc.constant('any' as const) },
@@ -200,6 +205,7 @@ describe('the write path beside a model', () => {
     const schemaJson = fields({ n: { type: 'number', unique: true } });
     const unique = { appId: app.appId, name: uniqueCollection, schemaJson, readAccess: 'public' };
     await service.methods.createCollection(unique);
+    await createFullText(app);
     const model = new WriteModel();
     const calls = callsOf(app);
     for (const [at, command] of list.entries()) {
@@ -235,7 +241,30 @@ describe('the write path beside a model', () => {
         one.id === other.id ? one.version - other.version : one.id < other.id ? -1 : 1;
       expect(stored.toSorted(byPlace)).toEqual(expected.toSorted(byPlace));
     }
+    await checkSearchTexts(app);
     await checkChain(pool, app);
+  }
+
+  const createFullText = (app: App) =>
+    service.methods.createIndex({
+      ...{ appId: app.appId, appNumber: app.number.toString(), ticketId: newTicket('j', app.number) },
+      ...{ name: 'words', collection: uniqueCollection, fieldName: 'words', fields: [], unique: false },
+      ...{ indexType: 'fulltext', language: 'english' },
+    });
+
+  /** The full-text index has the words that the stored texts have. */
+  async function checkSearchTexts(app: App): Promise<void> {
+    const index = await pool.query<{ number: bigint; collection_number: bigint; status: string }>(
+      'select number, collection_number, status from document_index where app_number = $1 and name = $2',
+      [app.number, 'words'],
+    );
+    const { number, collection_number: collection, status } = index.rows[0]!;
+    expect(status).toBe('ready');
+    const differing = await pool.query(
+      `select id, body from a_${app.number}.c_${collection}
+       where t_${number} is distinct from search_text(body::jsonb #> '{words}')`,
+    );
+    expect([number, differing.rows]).toEqual([number, []]);
   }
 
   test(

@@ -1,5 +1,5 @@
 /** The members of a document beside its id; few values, so that conditions and unique values meet. */
-export type Members = Readonly<Record<string, number | null>>;
+export type Members = Readonly<Record<string, number | string | null>>;
 
 export interface Version {
   version: number;
