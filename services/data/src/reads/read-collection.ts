@@ -5,6 +5,7 @@ import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadReques
 import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
 import { isSearchIndex, searchIndexes } from '../catalog/index-definition';
 import { and, type Condition, type Path } from '../query/language/condition';
+import { conditionsMax } from '../query/language/filter';
 import type { Operator } from '../query/language/operator';
 import { parseName } from '../query/language/path';
 import { searchOperators } from '../query/language/search-operators';
@@ -12,7 +13,7 @@ import { isOperator } from '../query/language/value-operators';
 import { conditionOfText, parametersByName, take } from '../query/language/url-filter';
 import { AppDatabases } from '../query/execute/read-scheduler';
 import { readPage, withFreshSource, type ReadOptions } from '../query/execute/read-page';
-import { FIELD_NOT_INDEXED } from '../query/language/query-error';
+import { FIELD_NOT_INDEXED, overLimit } from '../query/language/query-error';
 import { hasReferences } from '../query/language/references';
 import {
   needsKey,
@@ -79,6 +80,9 @@ function urlQuery(collection: CollectionRef, request: ReadRequest): ReadOptions 
   for (const [name, value] of parameters) {
     const { path, operator, type } = urlFilterOf(collection, name);
     conditions.push(conditionOfText(path, operator, value, type, name));
+  }
+  if (conditions.length > conditionsMax) {
+    throw overLimit('parameters', `may hold at most ${conditionsMax} conditions`);
   }
   return { find: and(...conditions), projection, sort, limit, offset, cursor, count };
 }

@@ -1,7 +1,8 @@
 import type { Call } from '@granary/shared/rpc/types';
 import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
-import { and, type Condition } from '../query/language/condition';
+import type { Condition } from '../query/language/condition';
+import { withConditions } from '../query/language/filter';
 import { parseFindAndSelect } from '../query/language/joined-query';
 import type { CollectionRef } from '../catalog/collection';
 import { allJoins } from '../query/language/joins';
@@ -46,7 +47,6 @@ export async function readView(
     const conditions: Condition[] = [];
     const given = filter === undefined || filter === '' ? null : readJsonText(Buffer.from(filter), 'filter');
     const query = parseFindAndSelect(given, take(parameters, 'select'), { find: 'filter', select: 'select' });
-    conditions.push(query.find);
     const options = {
       projection: query.projection,
       sort: parseSortList(take(parameters, 'sort')),
@@ -61,9 +61,9 @@ export async function readView(
       if (!variable) throw refused(name, `is no variable of the view ${view.name}`);
       conditions.push(conditionOfText(variable.path, variable.operator ?? isOperator, value, 'any', name));
     }
+    const find = withConditions(query, conditions, 'filter');
     const refreshed = JSON.stringify(view.refreshedAt?.toISOString() ?? null);
     const more = `,"refreshed_at":${refreshed},"refresh_mode":${JSON.stringify(view.refreshMode)}`;
-    const find = and(...conditions);
     const joining = { includeDeleted: false, isFresh: isRepeated };
     const joins = await lookUpJoined(db, request, query.joins, joining);
     const sources = {

@@ -3,7 +3,8 @@ import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageRespo
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { notFound } from '@granary/shared/errors';
 import { documentsRelation, typeOf } from '../query/plan/relation';
-import { and, isAll, type Condition } from '../query/language/condition';
+import { isAll, type Condition } from '../query/language/condition';
+import { withConditions } from '../query/language/filter';
 import { allJoins } from '../query/language/joins';
 import { hasReferences } from '../query/language/references';
 import { isOperator } from '../query/language/value-operators';
@@ -45,7 +46,7 @@ export async function runQuery(
     const offset = parseOffset(numberOfText(take(given, 'offset')));
     const cursor = parseCursor(take(given, 'cursor'), offset);
     const count = parseCount(take(given, 'count'));
-    const find = and(query.find, ...conditionsOf(collection, parameters.filters, given));
+    const find = withConditions(query, conditionsOf(collection, parameters.filters, given), 'parameters');
     const options = { find, projection, sort, limit, offset, cursor, count };
     const joining = { includeDeleted: false, isFresh: isRepeated, shown: query.shownCollections };
     const joins = query.joins.length === 0 ? noJoins : await lookUpJoined(db, request, query.joins, joining);

@@ -1,6 +1,6 @@
 import { notImplemented } from '@granary/shared/errors';
 import type { JsonObject, JsonValue } from '@granary/shared/json/value';
-import { all, and, type Condition, type Path } from './condition';
+import { all, and, isAll, type Condition, type Path } from './condition';
 import type { Operator, References } from './operator';
 import { isOperatorName, operatorOf } from './operators';
 import { allJoins, assertDistinct, assertJoinLimits, isJoin, makeJoin, parseJoinParts, type Join } from './joins';
@@ -27,6 +27,8 @@ const logicals = new Map<string, 'and' | 'or' | 'none'>([
 export interface Query {
   find: Condition;
   joins: readonly Join[];
+  /** How many conditions it has, those of its joins too. */
+  conditionCount: number;
 }
 
 /** Where a condition stands. */
@@ -52,13 +54,32 @@ export function parseFind(find: JsonValue | undefined, at = 'find'): Condition {
 
 /** Parses a `find` and the joins in it. Throws INVALID_QUERY, LIMIT_EXCEEDED. */
 export function parseQuery(find: JsonValue | undefined, at = 'find'): Query {
-  const query = parseLevel(find, at, { used: { conditions: 0, joins: 0 }, level: 0, references: noReferences });
-  assertExpressions(and(query.find, ...allJoins(query.joins).map((join) => join.find)), at);
+  const used = { conditions: 0, joins: 0 };
+  const query = { ...parseLevel(find, at, { used, level: 0, references: noReferences }), conditionCount: 0 };
+  query.conditionCount = used.conditions;
+  withConditions(query, [], at);
   return query;
 }
 
+/**
+ * The `find` of a query with conditions from elsewhere, such as parameters of a URL. Throws LIMIT_EXCEEDED where the query
+ * has then too many conditions or regular expressions, those of its joins among them.
+ */
+export function withConditions(query: Query, more: readonly Condition[], at: string): Condition {
+  if (query.conditionCount + more.length > conditionsMax) {
+    throw overLimit(at, `makes more than the ${conditionsMax} conditions that a query may have`);
+  }
+  const find = isAll(query.find) ? and(...more) : and(query.find, ...more);
+  assertExpressions(and(find, ...allJoins(query.joins).map((join) => join.find)), at);
+  return find;
+}
+
 /** A `find` of the query or of a join. */
-function parseLevel(find: JsonValue | undefined, at: string, around: Omit<Scope, 'joins'>): Query {
+function parseLevel(
+  find: JsonValue | undefined,
+  at: string,
+  around: Omit<Scope, 'joins'>,
+): Pick<Query, 'find' | 'joins'> {
   if (find === undefined || find === null) return { find: all, joins: [] };
   if (!(find instanceof Map)) throw invalidQuery(at, 'must be an object');
   if (isDeeper(find, findDepthMax)) throw overLimit(at, `may be at most ${findDepthMax} levels deep`);

@@ -1,17 +1,13 @@
 import type { Projection } from '@granary/shared/json/project';
 import type { JsonValue } from '@granary/shared/json/value';
-import type { Condition } from './condition';
-import { parseQuery } from './filter';
+import { parseQuery, type Query } from './filter';
 import { parseJoinedSelect, type JoinedSelect } from './joined-select';
-import type { Join } from './joins';
 import { parseSelect } from './paging';
 
 /** What a request finds and selects. */
-export interface FindAndSelect {
-  find: Condition;
+export interface FindAndSelect extends Query {
   /** Of records without joins. */
   projection: Projection;
-  joins: readonly Join[];
   /** Of records with joins. */
   joinedSelect: JoinedSelect | undefined;
 }
@@ -22,10 +18,17 @@ export function parseFindAndSelect(
   select: JsonValue | undefined,
   at = { find: 'find', select: 'select' },
 ): FindAndSelect {
-  const { find: condition, joins } = parseQuery(find, at.find);
+  const { find: condition, joins, conditionCount } = parseQuery(find, at.find);
   if (joins.length === 0) {
-    return { find: condition, joins, projection: parseSelect(select, at.select), joinedSelect: undefined };
+    return {
+      find: condition,
+      joins,
+      conditionCount,
+      projection: parseSelect(select, at.select),
+      joinedSelect: undefined,
+    };
   }
   const aliases = joins.map(({ alias }) => alias);
-  return { find: condition, joins, projection: 'all', joinedSelect: parseJoinedSelect(select, aliases, at.select) };
+  const joinedSelect = parseJoinedSelect(select, aliases, at.select);
+  return { find: condition, joins, conditionCount, projection: 'all', joinedSelect };
 }
