@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually } from '@granary/shared/testing/eventually';
 import { testDatabase } from '@granary/shared/testing/database';
-import { networkText, parseNetwork } from '../src/values/network';
+import { addressPrefixes, networkText, parseNetwork } from '../src/values/network';
 import { newApp, startDataService } from './support/data-service';
 import { addresses } from './support/network-reference';
 import { startFixture, type Fixture } from './support/query-fixture';
@@ -60,6 +60,65 @@ test('Postgres and Node agree on what an address is, and on which, for 50,000 te
   });
   expect(different).toEqual([]);
   expect(found.rows.filter(({ address }) => address !== null).length).toBeGreaterThan(10_000);
+});
+
+test('every text of an address in some networks begins with one of their prefixes, for 50,000 texts', async () => {
+  const random = seededRandom(4);
+  const texts = [...almostAddresses(50_000)];
+  const lists = Array.from({ length: 40 }, () =>
+    Array.from({ length: 1 + random(3) }, () => {
+      const network = parseNetwork(`${texts[random(texts.length)]!}/${8 + random(25)}`);
+      return network?.family === 4 ? networkText(network) : '10.0.0.0/8';
+    }),
+  );
+  let narrowed = 0;
+  for (const networks of lists) {
+    const prefixes = addressPrefixes(networks)!;
+    const { rows } = await fixture.pool.query<{ text: string }>(
+      'select text from unnest($1::text[]) text where address_of(text) <<= any($2::inet[])',
+      [texts, networks],
+    );
+    expect(rows.filter(({ text }) => !prefixes.some((prefix) => text.startsWith(prefix)))).toEqual([]);
+    narrowed += rows.length;
+  }
+  expect(narrowed).toBeGreaterThan(1_000);
+  for (const networks of [['2001:db8::/32'], ['0.0.0.0/0'], ['10.0.0.0/8', '10.0.0.0/7']]) {
+    expect(addressPrefixes(networks)).toBeUndefined();
+  }
+});
+
+test('CIDR finds the same with an index, which serves IPv4 networks of whole octets and smaller ones', async () => {
+  const app = await fixture.newApp();
+  const ips = [...new Set([...addresses, ...almostAddresses(2_000)])].filter((ip) => ip.isWellFormed());
+  for (const name of ['plain', 'keyed']) {
+    await app.createCollection(name);
+    await app.store(
+      name,
+      ips.map((ip, at) => JSON.stringify({ id: `${at}`, ip })),
+    );
+  }
+  await app.createIndex('keyed', 'ip');
+  const explain = async (find: object) => {
+    const body = Buffer.from(JSON.stringify({ query: { find, count: 'none' } }));
+    const { json } = await fixture.methods.explainQuery({ appId: app.appId, collection: 'keyed', body });
+    const { indexes_used, hints } = JSON.parse(json.toString()) as { indexes_used: string[]; hints: unknown[] };
+    return [indexes_used, hints.length];
+  };
+  for (const [CIDR, isServed] of [
+    ['10.0.0.0/8', true],
+    [['10.1.0.0/16', '192.168.1.0/24', '127.0.0.1'], true],
+    ['172.16.0.0/12', true],
+    ['::ffff:10.0.0.0/104', true],
+    ['10.0.0.0/7', false],
+    ['fe80::/10', false],
+  ] as const) {
+    const find = { ip: { CIDR } };
+    const [plain, keyed] = await Promise.all(
+      ['plain', 'keyed'].map((name) => app.list({ root: `${app.appId}::${name}`, find, limit: 10_000 })),
+    );
+    expect(keyed!.records).toEqual(plain!.records);
+    expect([CIDR, await explain(find)]).toEqual([CIDR, isServed ? [['keyed_ip'], 0] : [[], 1]]);
+  }
 });
 
 test('the key of no value but an address is one', async () => {

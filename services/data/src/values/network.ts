@@ -81,6 +81,29 @@ export const networkText = ({ family, first, prefixLength }: Network): string =>
 export const lastOf = ({ family, first, prefixLength }: Network): bigint =>
   first + (1n << BigInt(bitsOf(family) - prefixLength)) - 1n;
 
+/** Networks whose prefixes are looked for, at most. */
+const prefixedMax = 32;
+/** What texts of IPv4-mapped addresses begin with: their first 80 bits are zero. */
+const mappedPrefixes = ['0', ':'];
+
+/**
+ * What every text of an address in some networks begins with: for each IPv4 network its whole octets, as they have one
+ * spelling. Undefined where the prefixes would not narrow much: for IPv6, which has many spellings, for IPv4 networks of less
+ * than an octet, and for many networks.
+ */
+export function addressPrefixes(networks: readonly string[]): string[] | undefined {
+  if (networks.length > prefixedMax) return undefined;
+  const prefixes = new Set(mappedPrefixes);
+  for (const text of networks) {
+    const network = parseNetwork(text);
+    const octets = Math.floor((network?.prefixLength ?? 0) / 8);
+    if (network?.family !== 4 || octets === 0) return undefined;
+    const whole = addressText(4, network.first).split('.').slice(0, octets).join('.');
+    prefixes.add(octets === 4 ? whole : `${whole}.`);
+  }
+  return [...prefixes];
+}
+
 /**
  * Networks whose addresses mean something only on a host, a link or a private network. The documentation of the API has
  * the same list.

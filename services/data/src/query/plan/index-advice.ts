@@ -1,5 +1,7 @@
+import { addressPrefixes } from '../../values/network';
 import type { Condition } from '../language/condition';
 import { conjuncts } from './equalities';
+import type { JoinPlan } from './join-plan';
 import type { PagePlan } from './page-plan';
 import { isIdPath, type Relation } from './relation';
 
@@ -32,10 +34,15 @@ function keyedAs(condition: Condition): 'equal' | 'range' | undefined {
       return condition.match === 'startsWith' ? 'range' : undefined;
     case 'regexp':
       return condition.regexp.prefix === '' ? undefined : 'range';
+    case 'network':
+      return condition.isWithin && addressPrefixes(condition.networks) ? 'range' : undefined;
     default:
       return undefined;
   }
 }
+
+/** Conditions of which the primary key does not find the rows. */
+const byPrefix: ReadonlyArray<Condition['kind']> = ['text', 'regexp', 'network'];
 
 /** Whether an index finds the rows that a condition may hold for. */
 export function isNarrowedBy(relation: Relation, condition: Condition): boolean {
@@ -49,7 +56,7 @@ export function isNarrowedBy(relation: Relation, condition: Condition): boolean 
       return true;
     default:
       if (keyedAs(condition) === undefined || !('path' in condition)) return false;
-      if (isIdPath(relation, condition.path)) return condition.kind !== 'text' && condition.kind !== 'regexp';
+      if (isIdPath(relation, condition.path)) return !byPrefix.includes(condition.kind);
       return relation.indexes.some(({ fields }) => fields[0] === condition.path.join('.'));
   }
 }
@@ -70,4 +77,22 @@ export function adviseIndex({ relation, access, filter }: PagePlan): IndexAdvice
   const wanted = [...new Set([...equal, ...last])].slice(0, fieldsMax);
   const isWanted = relation.kind === 'documents' && method === 'sort' && ((isSorted && !isMixed) || !isNarrowed);
   return { isNarrowed, isSorted, isMixed, fields: isWanted ? wanted : [] };
+}
+
+/** The joins that scan their collections, those in others too. */
+export const scannedByJoins = (joins: readonly JoinPlan[]): JoinPlan[] =>
+  joins.flatMap((join) => [...(join.access.method === 'scan' ? [join] : []), ...scannedByJoins(join.joins)]);
+
+/** The fields of an index by which a join would find its records, in their order; none where no index would serve. */
+export function adviseJoinIndex({ join, relation }: Pick<JoinPlan, 'join' | 'relation'>): string[] {
+  const [equal, referring, others] = [new Set<string>(), new Set<string>(), new Set<string>()];
+  for (const condition of conjuncts(join.find)) {
+    if (!('path' in condition) || isIdPath(relation, condition.path)) continue;
+    const name = condition.path.join('.');
+    if (condition.kind === 'reference') (condition.comparison === 'is' ? referring : others).add(name);
+    else if (keyedAs(condition) === 'equal') equal.add(name);
+  }
+  // The index gives the records of one field in the order of their ids, if the field that refers is the last one.
+  if (referring.size > 0) return [...new Set([...equal, ...referring])].slice(-fieldsMax);
+  return others.size > 0 ? [...others].slice(0, 1) : [...equal].slice(0, 1);
 }

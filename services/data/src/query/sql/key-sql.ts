@@ -8,6 +8,13 @@ export const keyValue = (key: Buffer): Sql => sql`${keyText(key)}::bytea`;
 export const keysFrom = (type: number): Sql => trusted(`'\\x${type.toString(16)}'::bytea`);
 export const firstKeyAfterStrings = keysFrom(keyType.string + 1);
 
+/** Whether a key is that of a string with a prefix, whose own key is not truncated. */
+export function keysWithPrefix(column: Sql, prefix: Buffer): Sql {
+  const end = Buffer.from(prefix);
+  end[end.length - 1]! += 1;
+  return sql`(${column} >= ${keyValue(prefix)} and ${column} < ${keyValue(end)})`;
+}
+
 const keyMaxBytes = trusted(String(1 + keyStringMaxBytes));
 /** Whether a key has lost the end of its string, so that it does not tell the place of its row. */
 export const isTruncatedKey = (key: Sql): Sql => sql`octet_length(${key}) > ${keyMaxBytes}`;

@@ -1,10 +1,19 @@
-import { sql, type Sql } from '@granary/shared/postgres/sql';
+import { join, sql, type Sql } from '@granary/shared/postgres/sql';
+import { addressPrefixes } from '../../values/network';
+import { orderedKey } from '../../values/ordered-key';
 import type { ConditionOf, Path } from '../language/condition';
+import { keysWithPrefix } from './key-sql';
 import type { RowFields } from './row-fields';
 
 export function networkSql(fields: RowFields, { path, networks, isWithin }: ConditionOf<'network'>): Sql {
   const within = sql`${addressOf(fields, path)} <<= any(${networks}::inet[])`;
-  return isWithin ? within : sql`not (${within})`;
+  if (!isWithin) return sql`not (${within})`;
+  const column = fields.keyOf(path);
+  const prefixes = column && addressPrefixes(networks);
+  if (!prefixes) return within;
+  // The keys with these prefixes are more than those of the networks.
+  const ranges = prefixes.map((prefix) => keysWithPrefix(column, orderedKey(prefix, false)));
+  return sql`((${join(ranges, ' or ')}) and ${within})`;
 }
 
 export const countrySql = (fields: RowFields, { path, countries }: ConditionOf<'country'>): Sql =>

@@ -2,7 +2,7 @@ import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { toText } from '@granary/shared/json/value';
 import { isTruncated, orderedKey } from '../../values/ordered-key';
 import type { ConditionOf, Path, TextMatch } from '../language/condition';
-import { firstKeyAfterStrings, keyValue } from './key-sql';
+import { firstKeyAfterStrings, keysWithPrefix, keyValue } from './key-sql';
 import type { RowFields } from './row-fields';
 
 export function containsSql(fields: RowFields, { path, value }: ConditionOf<'contains'>): Sql {
@@ -48,7 +48,5 @@ function startsWith(fields: RowFields, path: Path, prefix: string): Sql {
   if (fields.isDate(path)) return sql`(${column} < ${firstKeyAfterStrings} and ${exact()})`;
   const key = orderedKey(prefix, false);
   if (isTruncated(key)) return sql`(${column} = ${keyValue(key)} and ${exact()})`;
-  const end = Buffer.from(key);
-  end[end.length - 1]! += 1;
-  return sql`(${column} >= ${keyValue(key)} and ${column} < ${keyValue(end)})`;
+  return keysWithPrefix(column, key);
 }
