@@ -180,6 +180,24 @@ describe.each(transports)('explain and optimize (%s)', (transport) => {
     expect(await hints({ find: { owner: 'o1' }, count: 'none' })).toEqual([]);
   });
 
+  test('hints name the index that a join is missing, wherever it is nested', async () => {
+    const join = (find: object, model = 'items') => ({ resolve: { find }, model });
+    const hints = async (find: object) =>
+      (await explain({ find: { owner: 'o1', ...find }, count: 'none' })).hints.map((hint) => hint);
+    const missing = (alias: string, fields?: string[]) => ({
+      code: 'MISSING_INDEX',
+      message: expect.stringMatching(`^The join ${alias} scans all 12000 documents of items`) as string,
+      ...{ collection: 'items', ...(fields && { fields }) },
+    });
+    expect(await hints({ one: join({ owner: '$data.owner' }) })).toEqual([]);
+    expect(await hints({ one: join({ state: '$data.owner', score: 1 }) })).toEqual([
+      missing('one', ['score', 'state']),
+    ]);
+    const nested = join({ id: '$data.owner', two: join({ state: { in: '$data.tags' } }), three: join({ note: 'a' }) });
+    expect(await hints({ one: nested })).toEqual([missing('two', ['state']), missing('three', ['note'])]);
+    expect(await hints({ one: join({ note: { contains: 'a' } }) })).toEqual([missing('one')]);
+  });
+
   test('nothing internal is in the answers, and no value of a query', async () => {
     const answers = [
       JSON.stringify(

@@ -12,7 +12,7 @@ import { isAll } from '../query/language/condition';
 import { invalidQuery } from '../query/language/query-error';
 import { decodeCursor } from '../query/plan/cursor';
 import { describePlan } from '../query/plan/describe-plan';
-import { adviseIndex } from '../query/plan/index-advice';
+import { adviseIndex, adviseJoinIndex, scannedByJoins } from '../query/plan/index-advice';
 import { effectiveSort } from '../query/plan/order';
 import { planPage, type PagePlan } from '../query/plan/page-plan';
 import { findRoot, parseListQuery } from './list-documents';
@@ -28,6 +28,8 @@ const joinOptions = { includeDeleted: true, isFresh: false };
 interface Hint {
   code: 'MISSING_INDEX' | 'UNINDEXED_SORT' | 'MIXED_SORT' | 'EXACT_COUNT' | 'LARGE_OFFSET';
   message: string;
+  /** The collection that a join scans. */
+  collection?: string;
   /** The fields of an index that would serve. */
   fields?: readonly string[];
 }
@@ -129,6 +131,7 @@ function hintsOf(plan: PagePlan, { count, offset, cursor }: ReadOptions): Hint[]
     const message = `No index narrows the matches, so all ${plan.relation.rowCount} documents are read${index}`;
     hints.push({ code: 'MISSING_INDEX', message, ...advised });
   }
+  hints.push(...joinHints(plan));
   if (isMixed) {
     const message = 'The sort mixes directions, which no index has: the matches are sorted for each page';
     hints.push({ code: 'MIXED_SORT', message });
@@ -145,4 +148,15 @@ function hintsOf(plan: PagePlan, { count, offset, cursor }: ReadOptions): Hint[]
     hints.push({ code: 'LARGE_OFFSET', message });
   }
   return hints;
+}
+
+/** A missing index for each join that scans its collection. */
+function joinHints({ joins = [] }: PagePlan): Hint[] {
+  return scannedByJoins(joins).map((plan) => {
+    const { join, relation } = plan;
+    const fields = adviseJoinIndex(plan);
+    const index = fields.length === 0 ? '' : `; an index over ${fields.join(', ')} of ${join.model} would serve it`;
+    const message = `The join ${join.alias} scans all ${relation.tableRowCount} documents of ${join.model}${index}`;
+    return { code: 'MISSING_INDEX', message, collection: join.model, ...(fields.length === 0 ? {} : { fields }) };
+  });
 }

@@ -63,6 +63,7 @@ const hintSchema = z.object({
     .enum(['MISSING_INDEX', 'UNINDEXED_SORT', 'MIXED_SORT', 'EXACT_COUNT', 'LARGE_OFFSET'])
     .describe('The kind of hint'),
   message: z.string().describe('Text for people'),
+  collection: z.string().optional().describe('The collection that a join scans, where the hint is for a join'),
   fields: z.array(z.string()).optional().describe('The fields of an index that would serve the query, in their order'),
 });
 

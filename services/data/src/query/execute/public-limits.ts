@@ -1,8 +1,7 @@
 import { invalid, type ServiceError } from '@granary/shared/errors';
 import { sqlState } from '@granary/shared/postgres/errors';
 import { isAll } from '../language/condition';
-import { adviseIndex, isNarrowedBy } from '../plan/index-advice';
-import type { JoinPlan } from '../plan/join-plan';
+import { adviseIndex, isNarrowedBy, scannedByJoins } from '../plan/index-advice';
 import type { PagePlan } from '../plan/page-plan';
 
 export const SCAN_LIMIT_EXCEEDED = 'SCAN_LIMIT_EXCEEDED';
@@ -69,10 +68,6 @@ function scannedRows(plan: PagePlan): bigint {
     isScan ? relation.tableRowCount : 0n,
   );
 }
-
-/** The joins without an index, each of which scans its collection once. */
-const scannedByJoins = (joins: readonly JoinPlan[]): JoinPlan[] =>
-  joins.flatMap((join) => [...(join.access.method === 'scan' ? [join] : []), ...scannedByJoins(join.joins)]);
 
 /** Whether another index, filter or cursor would make the page cheap: otherwise its time says that the database is busy. */
 const isAvoidable = (plan: PagePlan): boolean =>
