@@ -161,6 +161,8 @@ export class OrderedKeys {
   }
 
   #appendNumber(text: Buffer, start: number, end: number): void {
+    // A sum in the row of a view has as many digits as it needs.
+    if (end - start > scalarKeyMaxBytes) this.#reserve(end - start + scalarKeyMaxBytes);
     const isNegative = text[start] === MINUS;
     let [first, last, dot] = [-1, -1, -1];
     let mantissaEnd = isNegative ? start + 1 : start;

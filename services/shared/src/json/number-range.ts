@@ -2,6 +2,8 @@ import { DOT, ZERO } from './bytes';
 
 /** Digits of a number as written, leading zeros included, without those of its exponent. */
 export const numberDigitsMax = 64;
+/** Digits of a number that Postgres has computed or printed without its exponent: as many as its numeric may have. */
+export const computedDigitsMax = 147_455;
 /** Bound of the written exponent, and of the decimal magnitude of the value. */
 export const numberExponentMax = 308;
 

@@ -2,6 +2,7 @@ import { ByteWriter } from '../byte-writer';
 import { arrayStep } from './document';
 import { JsonError } from './error';
 import { KeyTable } from './key-table';
+import { computedDigitsMax } from './number-range';
 import { JsonReader } from './reader';
 import type { JsonValue } from './value';
 
@@ -137,7 +138,7 @@ export function project(text: Buffer, projection: Projection): Buffer;
 export function project(text: Buffer | string, projection: Projection): Buffer | string {
   if (projection === 'all') return text;
   const record = typeof text === 'string' ? Buffer.from(text) : text;
-  const reader = new JsonReader(record, { maxDepth: recordDepthMax });
+  const reader = new JsonReader(record, { maxDepth: recordDepthMax, digitsMax: computedDigitsMax });
   const output = new Output(record);
   if (!projectValue(reader, projection, output)) {
     output.rewind(0);

@@ -18,8 +18,14 @@ import {
   sameBytes,
 } from './bytes';
 import type { JsonErrorReason } from './error';
+import { numberDigitsMax } from './number-range';
 import { END, JsonScanner } from './scanner';
 import { SeenKeys } from './seen-keys';
+
+export interface JsonReaderOptions {
+  maxDepth: number;
+  digitsMax?: number;
+}
 
 export type JsonType = 'object' | 'array' | 'string' | 'number' | 'boolean' | 'null';
 
@@ -55,8 +61,9 @@ export class JsonReader extends JsonScanner {
 
   private readonly seenKeys: SeenKeys;
 
-  constructor(bytes: Buffer, options: { maxDepth: number }) {
-    super(bytes);
+  /** `digitsMax`: of a number, by default as many as one in a document may have. */
+  constructor(bytes: Buffer, options: JsonReaderOptions) {
+    super(bytes, options.digitsMax ?? numberDigitsMax);
     if (!(options.maxDepth <= readerDepthMax)) throw new RangeError(`maxDepth may be at most ${readerDepthMax}`);
     this.maxDepth = options.maxDepth;
     this.seenKeys = new SeenKeys(bytes);

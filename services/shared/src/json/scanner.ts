@@ -17,7 +17,7 @@ import {
   hashKey,
 } from './bytes';
 import { JsonError, type JsonErrorReason } from './error';
-import { isExponentInRange, numberDigitsMax, numberExponentMax } from './number-range';
+import { isExponentInRange, numberExponentMax } from './number-range';
 
 /** 1 for each byte that ends a run of plain characters in a string: quote, backslash and control characters. */
 const stopsString = new Uint8Array(256).fill(1, 0, SPACE);
@@ -48,7 +48,10 @@ export abstract class JsonScanner {
   protected stringStart = 0;
   protected stringEscaped = false;
 
-  constructor(readonly bytes: Buffer) {}
+  constructor(
+    readonly bytes: Buffer,
+    private readonly digitsMax: number,
+  ) {}
 
   /** The current path, for errors; empty at the root. */
   protected abstract path(): string;
@@ -186,7 +189,7 @@ export abstract class JsonScanner {
       digits += at - fractionEnd - 1;
       fractionEnd = at;
     }
-    if (digits > numberDigitsMax) this.numberOutOfRange(start, `more than ${numberDigitsMax} digits`);
+    if (digits > this.digitsMax) this.numberOutOfRange(start, `more than ${this.digitsMax} digits`);
     if (at < length && ((bytes[at] as number) | 0x20) === LOWER_E) {
       at += 1;
       const sign = at < length ? bytes[at] : END;

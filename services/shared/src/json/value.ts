@@ -1,4 +1,4 @@
-import { JsonReader } from './reader';
+import { JsonReader, type JsonReaderOptions } from './reader';
 
 /** A number as its text, because a double would round it. */
 export class JsonNumber {
@@ -25,7 +25,7 @@ export type JsonObject = Map<string, JsonValue>;
 export type JsonValue = null | boolean | string | JsonNumber | JsonValue[] | JsonObject;
 
 /** Reads a whole text, such as the body of a control call. Throws JsonError. */
-export function readJson(bytes: Buffer, options: { maxDepth: number }): JsonValue {
+export function readJson(bytes: Buffer, options: JsonReaderOptions): JsonValue {
   const reader = new JsonReader(bytes, options);
   const value = readValue(reader);
   reader.end();

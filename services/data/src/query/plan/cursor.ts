@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import { arrayStep } from '@granary/shared/json/document';
+import { computedDigitsMax } from '@granary/shared/json/number-range';
 import { JsonReader } from '@granary/shared/json/reader';
 import { readJson, readValue, toText, type JsonValue } from '@granary/shared/json/value';
 import type { Condition, Path } from '../language/condition';
@@ -12,8 +13,8 @@ const formatVersion = 2;
 /** A cursor with more than this in it (the sort values of one record) is not given out: it has to fit a URL. */
 const payloadBytesMax = 8 * 1024;
 const digestBytes = 16;
-/** A row of a view may hold whole documents below the steps of a path. */
-export const recordDepthMax = 128;
+/** A row of a view may hold whole documents below the steps of a path, and numbers that were computed. */
+export const recordLimits = { maxDepth: 128, digitsMax: computedDigitsMax };
 
 /** The place of a record in an order: JSON texts of what it is sorted by, null for missing and null, and its id. */
 export interface Position {
@@ -61,9 +62,7 @@ function readPosition(payload: Buffer, values: number): Position | undefined {
     if (version !== null && !(typeof version === 'string' && /^\d{1,18}$/.test(version))) return undefined;
     const isValue = (text: unknown): text is string | null =>
       text === null ||
-      (typeof text === 'string' &&
-        toText(readJson(Buffer.from(text), { maxDepth: recordDepthMax })) === text &&
-        text !== 'null');
+      (typeof text === 'string' && toText(readJson(Buffer.from(text), recordLimits)) === text && text !== 'null');
     return texts.every(isValue) ? { id, version, values: texts } : undefined;
   } catch {
     return undefined;
@@ -108,7 +107,7 @@ export function positionOf({ terms }: Pick<CursorScope, 'terms'>, last: PageRow)
 
 /** The value at a path, as Compiler.value() finds it; undefined where it leads nowhere. Nothing behind it is read. */
 function valueAt(record: Buffer, path: Path): JsonValue | undefined {
-  const reader = new JsonReader(record, { maxDepth: recordDepthMax });
+  const reader = new JsonReader(record, recordLimits);
   for (const step of path) if (!goTo(reader, step)) return undefined;
   return readValue(reader);
 }

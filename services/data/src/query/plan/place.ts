@@ -1,6 +1,6 @@
 import { readJson } from '@granary/shared/json/value';
 import { isTruncated, keyType, orderedKey } from '../../values/ordered-key';
-import { recordDepthMax, type Position } from './cursor';
+import { recordLimits, type Position } from './cursor';
 import type { Order } from './order';
 import type { Relation } from './relation';
 
@@ -16,7 +16,7 @@ export interface Place {
 export function placesOf(source: Relation, { terms }: Order, { values }: Position): Place[] {
   return terms.map(({ path, at, descending }) => {
     const json = values[at] ?? null;
-    const value = json === null ? null : readJson(Buffer.from(json), { maxDepth: recordDepthMax });
+    const value = json === null ? null : readJson(Buffer.from(json), recordLimits);
     const key = orderedKey(value, source.dates.has(path.join('.')));
     const text = isTruncated(key) ? (value as string) : undefined;
     return { key: descending && key[0] === keyType.empty ? Buffer.alloc(0) : key, text };
