@@ -5,14 +5,15 @@ import { findCollection, findCollections, type CollectionRef } from '../src/cata
 import { parseFind, parseQuery } from '../src/query/language/filter';
 import { isOperatorName } from '../src/query/language/operators';
 import { withReferences } from '../src/query/language/references';
-import { parseViewQuery } from '../src/query/language/view-query';
 import { planJoins } from '../src/query/plan/join-plan';
 import { planPage } from '../src/query/plan/page-plan';
 import { documentsRelation, type Relation } from '../src/query/plan/relation';
-import { viewRows } from '../src/query/sql/aggregate-sql';
 import { indexRead } from '../src/query/sql/index-scan-sql';
 import { joinedPage } from '../src/query/sql/join-sql';
 import { pageStatement } from '../src/query/sql/page-sql';
+import { parseViewQuery } from '../src/views/language/view-query';
+import { planView } from '../src/views/plan/view-plan';
+import { viewRows } from '../src/views/sql/view-sql';
 import { textCounts } from './support/case-counts';
 import { comparisons, makeJoins, newBudget, paths as joinPaths, targetsOf } from './support/join-generator';
 import { planByPool } from './support/plans';
@@ -81,7 +82,7 @@ test(`none of ${textCounts.filters} filters, nor orders, cursors and groups, has
     const after = round % 3 === 0 ? { values: [value(), value()], id: 'canary', version: '1' } : undefined;
     const request = { find: condition, sort: round % 4 === 0 ? [] : sort, limit: 10, offset: 0, after };
     texts.add(textOfPage(source, request));
-    if (round % 10 === 0) texts.add(groupsOf(source, find));
+    if (round % 10 === 0) texts.add(groupsOf(find));
   }
   process.stdout.write(
     `${textCounts.filters} filters, ${texts.leaking.length} with a text of the caller in the statement\n`,
@@ -98,13 +99,14 @@ function textOfPage(source: Relation, request: Parameters<typeof planPage>[1]) {
 }
 
 /** The statement of the rows of a view with groups. */
-function groupsOf(source: Relation, find: Record<string, unknown>) {
+function groupsOf(find: Record<string, unknown>) {
   const query = {
     ...{ group_by: [canary()], sort_by: { canarySum: 'desc' }, limit: canaryNumber % 1_000 },
     aggregate: { canarySum: { $sum: canary() }, canaryCount: { $count_distinct: `${canary()}.${canary()}` } },
   };
   const { find: condition, ...view } = parseViewQuery(parsed({ ...query, find }), ['canary']);
-  return viewRows(source, { ...view, find: withReferences(condition, references) }).compile();
+  const resolved = { ...view, find: withReferences(condition, references) };
+  return viewRows(planView(resolved, new Map([['canary', collection]]))).compile();
 }
 
 /** Operators whose operands are not any text: these keep their own. */

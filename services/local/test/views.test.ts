@@ -111,6 +111,7 @@ describe.each(transports)('views and predefined queries (%s)', (transport) => {
       status: 'ready',
       error: null,
       row_count: 3,
+      unindexed_join_fields: [],
       created_at: time,
       refreshed_at: time,
     };

@@ -14,8 +14,11 @@ export const historyTable = (of: Pick<CollectionRef, 'appNumber' | 'number'>): S
 /** The BRIN index of a collection's documents by `updated_at`, by which a purge finds those past their retention. */
 export const ageIndexName = ({ number }: Pick<CollectionRef, 'number'>): Sql => named('b_', number);
 
-/** The rows of a view: pos, id (pos as text that sorts), body. */
+/** The rows of a view: id (the place of the row in the view's own order, as text that sorts), body, and keys. */
 export const viewTable = (appNumber: bigint, tableNumber: bigint): Sql => named('a_', appNumber, '.v_', tableNumber);
+
+/** The column with the key of a field of the rows of a view. */
+export const viewKeyColumn = (number: number): Sql => named('f_', BigInt(number));
 
 /** The column with the key of an indexed field (see values/ordered-key.ts). */
 export const keyColumn = ({ number }: Pick<IndexedField, 'number'>): Sql => named('f_', number);

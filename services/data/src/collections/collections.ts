@@ -187,15 +187,16 @@ export async function deleteCollection(
       );
     }
     await execute(tx, sql`delete from query where app_number = ${app.number} and ${readsCollection(found.name)}`);
-    const views = await rows<{ table_number: bigint | null }>(
+    const views = await rows<{ tables: bigint[] }>(
       tx,
-      sql`delete from view where app_number = ${app.number} and ${found.name} = any(source_collections) returning table_number`,
+      sql`delete from view where app_number = ${app.number} and ${found.name} = any(source_collections)
+          returning array_remove(array[table_number, building_table_number], null) as tables`,
     );
     await dropCollection(
       tx,
       app,
       found,
-      views.flatMap(({ table_number }) => table_number ?? []),
+      views.flatMap(({ tables }) => tables),
     );
     await bumpCatalogRevision(tx, app.number);
     return {};

@@ -210,9 +210,14 @@ const isFree = sql`j.status in ('Pending', 'StoringData') and (j.leased_until is
 const runningOfApp = sql`(select count(*) from job r where r.app_number = j.app_number
   and r.status = 'StoringData' and r.leased_until is not null and r.leased_until >= now())`;
 
+/** Whether a job of the same kind and subject is running, which it waits for. */
+const isSubjectBusy = sql`exists (select from job s where s.app_number = j.app_number and s.kind = j.kind
+  and s.subject = j.subject and s.ticket_id <> j.ticket_id and s.status = 'StoringData' and s.leased_until >= now())`;
+
 /** Takes the free job of the lowest rank, among the waiting ones of apps that have fewer than `appLimit` jobs running. */
 function takeJob(tx: Connection, waiting: Sql, appLimit: number): Promise<OpenJob | undefined> {
   const next: Sql = sql`select j.ticket_id from job j where ${waiting} and ${runningOfApp} < ${appLimit}
+      and not ${isSubjectBusy}
     order by j.rank, j.created_at limit 1 for update skip locked`;
   return row<OpenJob>(
     tx,

@@ -3,7 +3,7 @@ import { forbidden, notFound } from '@granary/shared/errors';
 import { readJson, type JsonObject } from '@granary/shared/json/value';
 import { nameRule } from '@granary/shared/names';
 import { documentsRelation, viewRelation, type Relation } from '../query/plan/relation';
-import { findView } from '../views/view';
+import { findView, storedView } from '../views/view';
 import { lookUpCollection, type ReadContext } from './read-context';
 import { resolveJoins } from './resolve-joins';
 import { parseFindAndSelect, type FindAndSelect } from '../query/language/joined-query';
@@ -104,5 +104,5 @@ export async function findRoot(
   if (collection) return documentsRelation(collection, { includeHistory, includeDeleted: true });
   const view = await findView(db.pool, await findApp(db.pool, appId), name);
   if (!view) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
-  return viewRelation(view);
+  return viewRelation(storedView(view));
 }

@@ -25,7 +25,7 @@ import { AppDatabases } from '../query/execute/read-scheduler';
 import { lookUpCollection, type ReadContext } from './read-context';
 import { readTagged } from './page-tag';
 import { lookUpJoined, resolveJoins } from './resolve-joins';
-import { requireView, type ViewRef } from '../views/view';
+import { requireView, storedView, type ViewRef } from '../views/view';
 import { readPage, withFreshSource } from '../query/execute/read-page';
 
 /**
@@ -56,10 +56,13 @@ export async function readView(
       count: parseCount(take(parameters, 'count')),
     };
     const variables = parseVariables(view.variablesText);
+    const stored = storedView(view);
+    const types = new Map(stored.columns.map(({ name, type }) => [name, type]));
     for (const [name, value] of parameters) {
       const variable = variables.get(name);
       if (!variable) throw refused(name, `is no variable of the view ${view.name}`);
-      conditions.push(conditionOfText(variable.path, variable.operator ?? isOperator, value, 'any', name));
+      const { path, operator = isOperator } = variable;
+      conditions.push(conditionOfText(path, operator, value, types.get(path.join('.')) ?? 'any', name));
     }
     const find = withConditions(query, conditions, 'filter');
     const refreshed = JSON.stringify(view.refreshedAt?.toISOString() ?? null);
@@ -75,7 +78,7 @@ export async function readView(
     return await readTagged(db, request, sources, async () => {
       const databases = new AppDatabases(db, request, call.signal);
       const joined = await resolveJoins(db, request, query, { ...joining, collections: joins });
-      return await readPage(databases, viewRelation(view), { ...options, joined, find }, more);
+      return await readPage(databases, viewRelation(stored), { ...options, joined, find }, more);
     });
   });
 }

@@ -1,25 +1,20 @@
+import { ServiceError } from '@granary/shared/errors';
+import { sqlState } from '@granary/shared/postgres/errors';
+import { execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { execute, row, type Connection } from '@granary/shared/postgres/pool';
-import { notFound, ServiceError } from '@granary/shared/errors';
-import { retriedTransaction } from '@granary/shared/postgres/transaction';
-import { VIEW_NOT_FOUND, viewColumns, viewsWithApp, type ViewRef } from './view';
-import { COLLECTION_NOT_FOUND, findCollection } from '../catalog/collection';
-import { parseViewQuery } from '../query/language/view-query';
-import { dropAbandonedViews, nextTableNumber } from './tables';
-import { resolveReferences } from '../query/execute/references';
-import { readJsonText } from '../query/language/paging';
-import type { JobContext, Report } from '../jobs/queue';
-import { fillView } from './fill';
-import { viewTable } from '../catalog/table-names';
+import { JobInterruptedError, type JobContext, type Report } from '../jobs/queue';
+import { invalidQuery } from '../query/language/query-error';
+import { abandonedBuild, beginBuild, buildTimeoutMs, isCurrent, runBuild, type Build } from './build';
+import { dropAbandonedViews } from './tables';
 
-/** A rebuild that takes longer has failed. */
-const rebuildTimeoutMs = 600_000;
-/** Renews the lease of the job, which is longer. */
-const heartbeatMs = 15_000;
+/** How often a build looks whether its view is still there and the worker still runs. */
+const watchMs = 1_000;
+/** How often progress is reported, at most. */
+const reportMs = 1_000;
 
 /**
- * The job of a refresh: fills a new table from one snapshot, which then replaces the old one. Until then readers get the
- * old rows.
+ * The job of a refresh: fills a new table, which then replaces the old one. Until then readers get the old rows, and they
+ * keep them when it fails.
  */
 export async function refreshViewJob(
   context: JobContext,
@@ -27,38 +22,89 @@ export async function refreshViewJob(
   report: Report,
 ): Promise<object> {
   const { pool } = context;
-  const number = BigInt(String(payload['view_number']));
-  const heartbeat = setInterval(() => void report(0.5, 'still filling').catch(() => undefined), heartbeatMs);
+  const build = await beginBuild(pool, BigInt(String(payload['view_number'])));
+  const { appNumber, number } = build.view;
+  await dropAbandonedViews(context, appNumber);
+  const watch = new BuildWatch(context, build);
   try {
-    const { appNumber, rowCount } = await retriedTransaction(pool, (tx) => rebuild(tx, number), {
-      isolation: 'repeatable read',
-      statementTimeoutMs: rebuildTimeoutMs,
+    const rows = await runBuild(pool, build, {
+      reading: (processId) => watch.start(processId),
+      filled: progressOf(context, build, report),
     });
-    await dropAbandonedViews(context, appNumber);
-    return { view_name: payload['view_name'], row_count: Number(rowCount) };
+    return { view_name: build.view.name, row_count: rows };
   } catch (error) {
-    const text = error instanceof ServiceError ? error.message : 'The view could not be filled';
-    await execute(pool, sql`update view set status = 'failed', error = ${text} where number = ${number}`);
-    throw error;
+    const reason = await reasonOf(context, build, error);
+    if (!(reason instanceof JobInterruptedError)) {
+      const text = reason instanceof ServiceError ? reason.message : 'The view could not be filled';
+      await execute(pool, sql`update view set status = 'failed', error = ${text} where number = ${number}`);
+    }
+    const ours = sql`number = ${number} and building_table_number = ${build.table.number}`;
+    await execute(pool, sql`update view set building_table_number = null where ${ours}`);
+    throw reason;
   } finally {
-    clearInterval(heartbeat);
+    watch.stop();
+    await dropAbandonedViews(context, appNumber);
   }
 }
 
-async function rebuild(tx: Connection, number: bigint): Promise<{ appNumber: bigint; rowCount: bigint }> {
-  const view = await row<ViewRef>(tx, sql`select ${viewColumns} from ${viewsWithApp} where v.number = ${number}`);
-  if (!view) throw notFound(VIEW_NOT_FOUND, 'The view was deleted');
-  const { appNumber, appId } = view;
-  const query = parseViewQuery(readJsonText(Buffer.from(view.queryText), 'query'), view.sourceCollections);
-  const collection = await findCollection(tx, { number: appNumber, appId }, query.base);
-  if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${query.base}`);
-  const find = await resolveReferences(tx, appId, query.find);
-  const tableNumber = await nextTableNumber(tx);
-  const rowCount = await fillView(tx, viewTable(appNumber, tableNumber), collection, { ...query, find });
-  await execute(
-    tx,
-    sql`update view set table_number = ${tableNumber}, row_count = ${rowCount}, status = 'ready', error = null,
-          refreshed_at = clock_timestamp() where number = ${number}`,
-  );
-  return { appNumber, rowCount };
+/** Reports the rows that are there, of as many as there were at the last refresh. */
+function progressOf({ stopping }: JobContext, { view }: Build, report: Report): (rows: number) => Promise<void> {
+  let reportedAtMs = 0;
+  return async (rows) => {
+    if (stopping.aborted) throw new JobInterruptedError('the service stops');
+    const nowMs = performance.now();
+    if (nowMs - reportedAtMs < reportMs) return;
+    reportedAtMs = nowMs;
+    const expected = Math.max(Number(view.rowCount), rows);
+    await report((0.9 * rows) / Math.max(1, expected + (view.tableNumber === null ? rows : 0)), `${rows} rows written`);
+  };
+}
+
+/** Why a build failed: a ServiceError cannot be remedied by trying again. */
+async function reasonOf({ pool, stopping }: JobContext, build: Build, error: unknown): Promise<unknown> {
+  if (error instanceof JobInterruptedError) return error;
+  if (stopping.aborted) return new JobInterruptedError('the service stops', { cause: error });
+  if (!(await isCurrent(pool, build))) return abandonedBuild(pool, build);
+  const state = sqlState(error) ?? '';
+  // query_canceled
+  if (state === '57014')
+    return invalidQuery('query', `takes longer than ${buildTimeoutMs / 60_000} minutes to compute`);
+  // data_exception, program_limit_exceeded
+  if (/^(22|54)/.test(state)) return invalidQuery('query', 'gives a value that is too large to be stored');
+  return error;
+}
+
+/** Cancels the statement of a build whose view was deleted, or when the worker stops. */
+class BuildWatch {
+  #timer: NodeJS.Timeout | undefined;
+  #processId: number | undefined;
+
+  constructor(
+    private readonly context: JobContext,
+    private readonly build: Build,
+  ) {}
+
+  start(processId: number): void {
+    this.#processId = processId;
+    this.#timer = setInterval(this.#look, watchMs);
+    this.context.stopping.addEventListener('abort', this.#look);
+  }
+
+  stop(): void {
+    clearInterval(this.#timer);
+    this.#processId = undefined;
+    this.context.stopping.removeEventListener('abort', this.#look);
+  }
+
+  readonly #look = (): void => {
+    const { pool, log, stopping } = this.context;
+    this.#cancel(pool, stopping.aborted).catch((error: unknown) =>
+      log.warn({ err: error, view: this.build.view.name }, 'the build of a view was not watched'),
+    );
+  };
+
+  async #cancel(pool: Pool, isStopping: boolean): Promise<void> {
+    if (!isStopping && (await isCurrent(pool, this.build))) return;
+    if (this.#processId !== undefined) await execute(pool, sql`select pg_cancel_backend(${this.#processId})`);
+  }
 }

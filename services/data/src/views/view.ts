@@ -2,6 +2,8 @@ import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { notFound, ServiceError } from '@granary/shared/errors';
 import { findApp } from '../catalog/app';
+import type { StoredView } from '../query/plan/relation';
+import { readLayout } from './layout';
 
 export const VIEW_NOT_FOUND = 'VIEW_NOT_FOUND';
 
@@ -19,6 +21,7 @@ export interface ViewRef {
   status: string;
   error: string | null;
   tableNumber: bigint | null;
+  layoutText: string | null;
   rowCount: bigint;
   createdAt: Date;
   refreshedAt: Date | null;
@@ -28,7 +31,8 @@ export interface ViewRef {
 
 export const viewColumns = sql`v.app_number as "appNumber", a.app_id as "appId", v.number, v.name, v.query_text as "queryText",
   v.source_collections as "sourceCollections", v.refresh_mode as "refreshMode", v.variables_text as "variablesText",
-  v.read_access as "readAccess", v.status, v.error, v.table_number as "tableNumber", v.row_count as "rowCount",
+  v.read_access as "readAccess", v.status, v.error, v.table_number as "tableNumber", v.layout_text as "layoutText",
+  v.row_count as "rowCount",
   v.created_at as "createdAt", v.refreshed_at as "refreshedAt",
   concat_ws('.', v.number, v.xmin, v.table_number, date_part('epoch', v.refreshed_at)) as state`;
 export const viewsWithApp = sql`view v join application a on a.number = v.app_number and a.deleted_at is null`;
@@ -49,3 +53,11 @@ export async function requireView(db: Queryable, appId: string, name: string): P
 }
 
 export const viewNotFound = (name: string): ServiceError => notFound(VIEW_NOT_FOUND, `There is no view ${name}`);
+
+/** The rows of a view as they are read. */
+export const storedView = ({ appNumber, tableNumber, rowCount, layoutText }: ViewRef): StoredView => ({
+  appNumber,
+  tableNumber,
+  rowCount,
+  columns: readLayout(layoutText).columns,
+});

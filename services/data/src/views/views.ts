@@ -13,15 +13,17 @@ import { execute, row, type Connection, type Pool } from '@granary/shared/postgr
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { nameRule } from '@granary/shared/names';
-import { COLLECTION_NOT_FOUND, findCollection, type CollectionRef, type ReadAccess } from '../catalog/collection';
+import { COLLECTION_NOT_FOUND, findCollections, type CollectionRef, type ReadAccess } from '../catalog/collection';
 import { enqueueJob, type JobOptions } from '../jobs/queue';
 import { listPage } from '../listings/listing';
 import { ALREADY_EXISTS, isName } from '../catalog/names';
 import { invalidQuery } from '../query/language/query-error';
-import type { Condition } from '../query/language/condition';
 import { resolveReferences } from '../query/execute/references';
 import { readJsonText } from '../query/language/paging';
-import { parseViewQuery } from '../query/language/view-query';
+import { parseViewQuery, type ViewQuery } from './language/view-query';
+import { layoutOf, readLayout } from './layout';
+import { planView } from './plan/view-plan';
+import { viewRows } from './sql/view-sql';
 import { findApp, type App } from '../catalog/app';
 import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
@@ -41,7 +43,7 @@ interface Context {
 /**
  * Creates a view, and a job that fills it. Throws ALREADY_EXISTS when a view or collection has the name,
  * COLLECTION_NOT_FOUND, LIMIT_EXCEEDED, INVALID_QUERY; FORBIDDEN when it would make a private source public and the
- * caller may not publish; NOT_IMPLEMENTED for live views and joins.
+ * caller may not publish; NOT_IMPLEMENTED for live views.
  */
 export async function createView(
   { pool }: Context,
@@ -53,8 +55,9 @@ export async function createView(
   const { ticketId } = request;
   return withAppLockOnce<JobResponse>(pool, request, async (tx, app) => {
     if (await isCreated(tx, app, name, ticketId)) return { name, ticketId };
-    await resolveReferences(tx, app.appId, definition.find);
-    const number = await insertView(tx, app, definition, await readAccessOf(tx, app, request, defaultRead));
+    const sources = await requireSources(tx, app, definition.sourceCollections);
+    const readAccess = readAccessOf(sources, request, defaultRead);
+    const number = await insertView(tx, app, definition, readAccess, await checkedLayout(tx, app, definition, sources));
     await checkDefinitionBytes(tx, app.number);
     await bumpCatalogRevision(tx, app.number);
     return { name, ticketId: await enqueueRefresh(tx, app, number, name, { ticketId }) };
@@ -64,8 +67,9 @@ export async function createView(
 interface ViewDefinition {
   name: string;
   queryText: string;
-  find: Condition;
+  query: ViewQuery;
   variablesText: string;
+  variables: ReturnType<typeof parseVariables>;
   sourceCollections: string[];
   refreshMode: string;
 }
@@ -82,9 +86,10 @@ function definitionOf(request: CreateViewRequest): ViewDefinition {
   }
   const queryText = textOf(request.queryJson, 'query');
   const variablesText = textOf(request.variablesJson, 'variables');
-  const { find } = parseViewQuery(readJsonText(Buffer.from(queryText), 'query'), sourceCollections);
-  checkVariableLengths(parseVariables(variablesText));
-  return { name, queryText, find, variablesText, sourceCollections, refreshMode };
+  const query = parseViewQuery(readJsonText(Buffer.from(queryText), 'query'), sourceCollections);
+  const variables = parseVariables(variablesText);
+  checkVariableLengths(variables);
+  return { name, queryText, query, variablesText, variables, sourceCollections, refreshMode };
 }
 
 /** Whether this call has created the view already: its response was lost. Throws ALREADY_EXISTS, LIMIT_EXCEEDED. */
@@ -104,38 +109,61 @@ async function isCreated(tx: Connection, app: App, name: string, ticketId: strin
   return false;
 }
 
-/** Who may read the view; private by default where a source is. Throws COLLECTION_NOT_FOUND, FORBIDDEN. */
-async function readAccessOf(
-  tx: Connection,
-  app: App,
+/** Throws COLLECTION_NOT_FOUND. */
+async function requireSources(tx: Connection, app: App, names: readonly string[]): Promise<Map<string, CollectionRef>> {
+  const found = new Map((await findCollections(tx, app, names)).map((source) => [source.name, source]));
+  const missing = names.find((name) => !found.has(name));
+  if (missing !== undefined) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${missing}`);
+  return found;
+}
+
+/** Who may read the view; private by default where a source is. Throws FORBIDDEN. */
+function readAccessOf(
+  sources: ReadonlyMap<string, CollectionRef>,
   request: CreateViewRequest,
   defaultRead: ReadAccess,
-): Promise<string> {
-  const sources: CollectionRef[] = [];
-  for (const source of request.sourceCollections) sources.push(await requireSource(tx, app, source));
-  const showsPrivate = sources.some((source) => source.readAccess === 'private');
+): string {
+  const showsPrivate = [...sources.values()].some((source) => source.readAccess === 'private');
   if (showsPrivate && request.readAccess === 'public' && !request.mayPublish) {
     throw forbidden('A public view of a private collection needs the permission Admin');
   }
   return request.readAccess || (showsPrivate ? 'private' : defaultRead);
 }
 
-async function insertView(tx: Connection, app: App, view: ViewDefinition, readAccess: string): Promise<bigint> {
+/** The layout of a view, after making its statement: what its sources do not allow is refused now. Throws INVALID_QUERY. */
+async function checkedLayout(
+  tx: Connection,
+  app: App,
+  { query, variables }: ViewDefinition,
+  sources: ReadonlyMap<string, CollectionRef>,
+): Promise<string> {
+  const find = await resolveReferences(tx, app.appId, query.find);
+  const plan = planView({ ...query, find }, sources);
+  viewRows(plan);
+  return JSON.stringify(
+    layoutOf(
+      plan,
+      [...variables.values()].map(({ path }) => path),
+    ),
+  );
+}
+
+async function insertView(
+  tx: Connection,
+  app: App,
+  view: ViewDefinition,
+  readAccess: string,
+  layoutText: string,
+): Promise<bigint> {
   const { name, queryText, variablesText, sourceCollections, refreshMode } = view;
   const { number } = (await row<{ number: bigint }>(
     tx,
     sql`insert into view (app_number, name, query_text, source_collections, refresh_mode, variables_text, read_access,
-          status, created_at)
+          layout_text, status, created_at)
         values (${app.number}, ${name}, ${queryText}, ${sourceCollections}, ${refreshMode}, ${variablesText},
-          ${readAccess}, 'building', clock_timestamp()) returning number`,
+          ${readAccess}, ${layoutText}, 'building', clock_timestamp()) returning number`,
   ))!;
   return number;
-}
-
-async function requireSource(tx: Connection, app: App, name: string): Promise<CollectionRef> {
-  const collection = await findCollection(tx, app, name);
-  if (!collection) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
-  return collection;
 }
 
 /** Queues the refresh of a view. Returns its ticket. Throws TOO_MANY_JOBS. */
@@ -191,6 +219,7 @@ function toView(view: ViewRef): View {
     status: view.status,
     error: view.error ?? undefined,
     rowCount: view.rowCount.toString(),
+    unindexedJoinFields: [...readLayout(view.layoutText).unindexedFields],
     createdAt: view.createdAt.toISOString(),
     refreshedAt: view.refreshedAt?.toISOString(),
   });

@@ -42,6 +42,20 @@ const viewQuery = z
         'By name of the column: `{"$op": "field"}` with `$sum`, `$avg`, `$min`, `$max`, `$count` (a field or `"*"`), ' +
           '`$count_distinct`, `$first` or `$last`. At most 64',
       ),
+    join: z
+      .record(
+        z.string(),
+        z.strictObject({
+          collection: nameSchema.optional().describe('The collection, by default the one named like the alias'),
+          on: z
+            .record(z.string(), z.string())
+            .describe('By field of that collection: `$data.<field>` of the base, or `$data.<alias>.<field>`'),
+          type: z.enum(['left', 'inner']).optional().describe('`left`, the default, keeps rows without a partner'),
+        }),
+      )
+      .nullish()
+      .describe('By alias: documents that become a member of the row, one row for each pair. At most 4'),
+    base: nameSchema.optional().describe('The collection of the rows, by default the first source'),
     sort_by: fieldsSchema.nullish().describe('Order of the rows; `-field` descends'),
     limit: z.int().min(1).max(10_000).nullish().describe('Rows that are kept, at most'),
   })
@@ -54,11 +68,11 @@ const variablesSchema = z
 const createSchema = z.strictObject({
   name: nameSchema,
   query: publishedAs(objectSchema, viewQuery),
-  // More than one answers 501.
-  source_collections: publishedAs(
-    z.array(nameSchema).min(1).max(16),
-    z.array(nameSchema).length(1).describe('The collection that the view reads'),
-  ),
+  source_collections: z
+    .array(nameSchema)
+    .min(1)
+    .max(16)
+    .describe('The collections that the query reads: its base and those that it joins'),
   // `live` answers 501.
   refresh_mode: publishedAs(z.enum(refreshModes).nullish(), z.enum(refreshModes).extract(['lazy']).nullable()).describe(
     '`lazy`, the default: a task fills it when it is made and at each refresh',
@@ -77,6 +91,7 @@ const exampleView = {
   status: 'ready',
   error: null,
   row_count: 1,
+  unindexed_join_fields: [],
   created_at: exampleTime,
   refreshed_at: exampleTime,
 };
@@ -92,6 +107,9 @@ const viewSchema = z
     status: z.enum(['building', 'ready', 'failed']).describe('Of the last refresh'),
     error: z.string().nullable().describe('Why it failed'),
     row_count: z.int().describe('Rows of the last refresh'),
+    unindexed_join_fields: z
+      .array(z.string())
+      .describe('Fields by which its query joins documents and that no index is over, as `collection.field`'),
     created_at: timeSchema.describe('When it was made'),
     refreshed_at: timeSchema.nullable().describe('When its rows were computed; null before the first time'),
   })
@@ -127,6 +145,7 @@ function viewJson(view: View) {
     status: view.status,
     error: view.error ?? null,
     row_count: Number(view.rowCount),
+    unindexed_join_fields: view.unindexedJoinFields,
     created_at: view.createdAt,
     refreshed_at: view.refreshedAt ?? null,
   };
@@ -167,7 +186,7 @@ export const viewRoutes = [
     id: 'createView',
     summary: 'Create a materialized view',
     description:
-      'It is filled by a task. Without an `access_policy` it is as private as its source; ' +
+      'It is filled by a task. Without an `access_policy` it is as private as its sources; ' +
       'to show a private source in public needs `Admin`.',
     tag,
     auth: mayWrite,

@@ -95,6 +95,8 @@ function pathByIndexAlone(
   shape: string,
 ): AccessPath | undefined {
   const isAfter = after !== undefined;
+  // Such a statement gives texts only, which must tell the places of their rows.
+  if (!relation.hasIdColumn) return undefined;
   const names = equalities.map(({ path }) => path.join('.'));
   if (new Set(names).size < names.length) return undefined;
   const order = orderOf(relation, sort, (field) => names.includes(field));

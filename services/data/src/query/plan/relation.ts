@@ -4,7 +4,14 @@ import { readCollectionState } from '../../catalog/collection-state';
 import type { FieldTypes } from '../../catalog/schema';
 import type { Path } from '../language/condition';
 import { searchConfiguration } from '../../catalog/search-language';
-import { documentsTable, historyTable, keyColumn, searchColumn, viewTable } from '../../catalog/table-names';
+import {
+  documentsTable,
+  historyTable,
+  keyColumn,
+  searchColumn,
+  viewKeyColumn,
+  viewTable,
+} from '../../catalog/table-names';
 import {
   indexedType,
   isSearchIndex,
@@ -181,27 +188,47 @@ function makeSource(
   };
 }
 
+/** A field of the rows of a view of which something is known: its type, and the column of its key where it has one. */
+export interface ViewColumn {
+  name: string;
+  type: FieldType;
+  /** The number of its key column. */
+  key: number | undefined;
+}
+
+/** A view whose rows are read. */
+export interface StoredView {
+  appNumber: bigint;
+  tableNumber: bigint | null;
+  rowCount: bigint;
+  columns: readonly ViewColumn[];
+}
+
 /** The rows of a view; none before it was built for the first time. */
-export function viewRelation(view: { appNumber: bigint; tableNumber: bigint | null; rowCount: bigint }): Relation {
+export function viewRelation({ appNumber, tableNumber, rowCount, columns }: StoredView): Relation {
+  const { row } = pageAlias;
+  const indexes = columns.flatMap(({ name, key }) =>
+    key === undefined ? [] : [{ name, fields: [name], columns: [sql`${row}.${viewKeyColumn(key)}`] }],
+  );
   return {
-    identity: `v${view.appNumber}.${view.tableNumber}`,
+    identity: `v${appNumber}.${tableNumber}`,
     kind: 'view',
     collection: undefined,
     alias: pageAlias,
     table:
-      view.tableNumber === null
-        ? sql`(select null::text as id, null::text as body where false) ${pageAlias.row}`
-        : sql`${viewTable(view.appNumber, view.tableNumber)} ${pageAlias.row}`,
+      tableNumber === null
+        ? sql`(select null::text as id, null::text as body where false) ${row}`
+        : sql`${viewTable(appNumber, tableNumber)} ${row}`,
     visible: empty,
     hasIdColumn: false,
     tieColumn: undefined,
-    keys: new Map(),
-    indexes: [],
+    keys: new Map(indexes.map(({ name, columns: [column] }) => [name, column!])),
+    indexes,
     searches: new Map(),
-    dates: new Set(),
+    dates: new Set(columns.flatMap(({ name, type }) => (type === 'date' ? [name] : []))),
     state: undefined,
-    rowCount: view.rowCount,
-    tableRowCount: view.rowCount,
+    rowCount,
+    tableRowCount: rowCount,
     sizeBytes: undefined,
   };
 }

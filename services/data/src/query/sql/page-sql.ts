@@ -83,6 +83,7 @@ function indexPage(plan: PagePlan, index: IndexUse): Sql {
     rows: matching(relation, filter),
     select: [
       { name: trusted('body'), value: sql`t.body` },
+      ...(relation.hasIdColumn ? [] : [{ name: trusted('id'), value: sql`t.id` }]),
       { name: trusted('truncated'), value: join(index.free.map(isTruncatedKey), ' or ') },
     ],
     behind: after && ((branch) => branch.compare(operator, { keys, id: sql`${after.id}::text` })),
@@ -140,7 +141,7 @@ function sortedIndexPage(plan: PagePlan, index: IndexUse): Sql {
     last as materialized (
       select * from key_order order by ${join([...keyOrder, sql`id ${direction}`], ', ')} limit 1 offset ${needed - 1}),
     found as (select * from key_order union all ${join(others, ' union all ')})
-    select t.body from found t order by ${sorted.orderBy} limit ${limit} offset ${offset}`;
+    select t.body${relation.hasIdColumn ? empty : sql`, t.id`} from found t order by ${sorted.orderBy} limit ${limit} offset ${offset}`;
 }
 
 /** FROM and WHERE of the matches that fulfil some conditions too, and are not before the place where the page begins. */

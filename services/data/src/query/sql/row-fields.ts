@@ -80,7 +80,7 @@ export class RowFields {
   }
 }
 
-/** The value at a path of a jsonb, null where it is missing. */
+/** The value at a path of a jsonb, or of a json, null where it is missing. */
 export function valueIn(record: Sql, path: Path): Sql {
   // Postgres also takes '01', '+1' and ' 1' for the index of an array; those steps are keys of objects only.
   const odd = path.findIndex((step) => /^[\s+\d]/.test(step) && !/^(?:0|[1-9]\d{0,8})$/.test(step));
