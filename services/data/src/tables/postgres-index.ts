@@ -1,3 +1,5 @@
+import { Backoff } from '@granary/shared/concurrency/backoff';
+import { isRetryable } from '@granary/shared/postgres/errors';
 import { execute, row, type Queryable } from '@granary/shared/postgres/pool';
 import { empty, join, named, Sql, sql, trusted } from '@granary/shared/postgres/sql';
 import type { IndexColumns, IndexDefinition } from '../catalog/index-definition';
@@ -53,20 +55,51 @@ export async function createPostgresIndexes(
   if (!index.unique || (await hasConstraint(db, table.appNumber, index.number))) return;
   const name = uniqueIndexName(index.number);
   await execute(db, sql`create unique index ${how} if not exists ${name} on ${on} (${uniqueColumn(index)})`);
-  await execute(
-    db,
-    sql`alter table ${on} add constraint ${name} unique using index ${name} deferrable initially immediate`,
-  );
+  const constraint = sql`alter table ${on} add constraint ${name} unique using index ${name} deferrable initially immediate`;
+  if (concurrently) await executeBesideWriters(db, constraint);
+  else await execute(db, constraint);
 }
 
-/** Drops the Postgres indexes that reads use; the one that ensures uniqueness stays. */
+/** How long a statement may wait for the lock of a table, and the pauses between its attempts. */
+const exclusiveLockMs = 500;
+const lockDelays = { firstMs: 500, maxMs: 2_000 };
+const lockAttempts = 100;
+
+/**
+ * Runs a statement that locks a table against everyone, in a session without a lock timeout. While it waits for a reader,
+ * writers wait behind it: so it waits shortly, several times.
+ */
+async function executeBesideWriters(db: Queryable, statement: Sql): Promise<void> {
+  const backoff = new Backoff(lockDelays);
+  try {
+    await execute(db, sql`set lock_timeout = ${trusted(String(exclusiveLockMs))}`);
+    for (;;) {
+      try {
+        await execute(db, statement);
+        return;
+      } catch (error) {
+        if (!isRetryable(error) || backoff.failures >= lockAttempts) throw error;
+        await backoff.wait();
+      }
+    }
+  } finally {
+    await execute(db, sql`set lock_timeout = 0`);
+  }
+}
+
+/**
+ * Drops the Postgres indexes that reads use; the one that ensures uniqueness stays. Concurrently, which no transaction can,
+ * it waits for the readers of the table without making writers wait.
+ */
 export async function dropKeyIndexes(
   db: Queryable,
   table: { appNumber: bigint },
   index: Pick<IndexDefinition, 'number'>,
+  concurrently = false,
 ): Promise<void> {
+  const how = concurrently ? trusted('concurrently') : empty;
   for (const name of [keyIndexName(index.number), emptyIndexName(index.number)]) {
-    await execute(db, sql`drop index if exists ${named('a_', table.appNumber, '.')}${name}`);
+    await execute(db, sql`drop index ${how} if exists ${named('a_', table.appNumber, '.')}${name}`);
   }
 }
 
@@ -75,18 +108,22 @@ async function hasConstraint(db: Queryable, appNumber: bigint, number: bigint): 
   return (await row(db, sql`select from pg_constraint where conindid = to_regclass(${index})`)) !== undefined;
 }
 
-/** Drops the old btrees of the keys, and a unique one that is INVALID; a valid one still ensures uniqueness. */
+/**
+ * Drops the old btrees of the keys, and a unique one that is INVALID; a valid one still ensures uniqueness. Outside of a
+ * transaction.
+ */
 export async function dropLeftovers(
   db: Queryable,
   table: { appNumber: bigint },
   index: IndexDefinition,
 ): Promise<void> {
-  await dropKeyIndexes(db, table, index);
+  await dropKeyIndexes(db, table, index, true);
   const name = `a_${table.appNumber}.q_${index.number}`;
   const invalidLeft = await row(
     db,
     sql`select from pg_index where not indisvalid and indexrelid = to_regclass(${name})`,
   );
   if (!invalidLeft) return;
-  await execute(db, sql`drop index if exists ${named('a_', table.appNumber, '.')}${uniqueIndexName(index.number)}`);
+  const unique = sql`${named('a_', table.appNumber, '.')}${uniqueIndexName(index.number)}`;
+  await execute(db, sql`drop index concurrently if exists ${unique}`);
 }
