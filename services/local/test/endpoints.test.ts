@@ -278,7 +278,6 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
     const index = { name: 'i', collection: 'films', field_name: 'a', index_type: 'btree' };
     const calls: Array<[string, string, object]> = [
       ['POST', `${path}/views`, { ...view, refresh_mode: 'live' }],
-      ['POST', `${path}/views`, { ...view, query: { join: { x: { on: { a: '$data.b' } } } } }],
       ['POST', `${path}/indexes`, { ...index, index_type: 'Encrypted' }],
     ];
     for (const [method, target, body] of calls) {

@@ -1,5 +1,5 @@
 import { notFound } from '@granary/shared/errors';
-import type { Idempotency } from '@granary/shared/gen/granary/Idempotency';
+import type { Idempotency } from '@granary/shared/gen/granary/idempotency/v1/Idempotency';
 import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';

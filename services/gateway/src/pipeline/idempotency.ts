@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import { invalid } from '@granary/shared/errors';
-import type { Idempotency } from '@granary/shared/gen/granary/Idempotency';
+import type { Idempotency } from '@granary/shared/gen/granary/idempotency/v1/Idempotency';
 import { toText } from '@granary/shared/json/value';
 import type { AppCaller, Operator } from './access';
 import { canonicalPathOf, type RouteRequest } from './route';

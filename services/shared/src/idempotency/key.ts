@@ -1,4 +1,4 @@
-import type { Idempotency } from '../gen/granary/Idempotency';
+import type { Idempotency } from '../gen/granary/idempotency/v1/Idempotency';
 
 /** An Idempotency-Key with who used it for what, and the hash of what was sent. */
 export interface IdempotencyKey {
