@@ -118,7 +118,6 @@ export const searches = [
 /** The paths of the documents; `d` is a date field, and `s` has a full-text index. */
 export const paths = ['a', 'b', 'n.x', 'n.0', 'n.x.0', 'n.01', 'n.x.y', 'd', 'id', 'gone', 'e'];
 export const dateFields: ReadonlySet<string> = new Set(['d']);
-export const noDates: ReadonlySet<string> = new Set();
 
 export interface Values {
   random: Random;
