@@ -22,16 +22,10 @@ export async function bumpCatalogRevision(tx: Queryable, appNumber: bigint): Pro
   await execute(tx, sql`update head set catalog_revision = catalog_revision + 1 where app_number = ${appNumber}`);
 }
 
-/** Changes the catalog of an app under its lock. Throws APP_NOT_FOUND. */
-export function withAppLock<T>(
-  pool: Pool,
-  appId: string,
-  change: (tx: Connection, app: App) => Promise<T>,
-): Promise<T> {
-  return retriedTransaction(pool, (tx) => changeLocked(tx, appId, change));
-}
-
-/** The same, once for the Idempotency-Key of the request; a repeated request gets the answer as `kept` makes it. */
+/**
+ * Changes the catalog of an app under its lock, once for the Idempotency-Key of the request; a repeated request gets the
+ * answer as `kept` makes it. Throws APP_NOT_FOUND.
+ */
 export function withAppLockOnce<T extends { replayed?: boolean }>(
   pool: Pool,
   request: { appId: string; idempotency?: Idempotency | null },

@@ -9,7 +9,7 @@ import { insertCommits } from './commit-log';
 import { writeDocuments } from './document-rows';
 import { headToLock, moveHead, toLockedHead, type LockedHead } from './head';
 import { countBatch } from './metrics';
-import { readAhead, readPresentDocuments, type ReadAhead, type ReadDocuments } from './present-documents';
+import { prefetchDocuments, readPresentDocuments, type Prefetch, type ReadDocuments } from './present-documents';
 import { plan, rowsOf, type BatchPlan, type RowsByCollection } from './plan';
 import { findCommittedTickets, findKeptAnswers, keepAnswers } from './repeated-writes';
 import { uniqueViolation } from './unique-violation';
@@ -50,22 +50,22 @@ export class LockedCommit {
   /** Gives the outcome of every write, or throws and nothing was written. Throws UniqueViolationError, CommitUnknownError. */
   async run(): Promise<BatchResult> {
     const { app, batch, context } = this;
-    const ahead = readAhead(context, app, batch);
+    const prefetched = prefetchDocuments(context, app, batch);
     try {
-      return await this.attempt(ahead);
+      return await this.attempt(prefetched);
     } catch (error) {
-      // A table that was read ahead is gone: nothing was written.
-      if (!ahead || !isGone(error)) throw error;
+      // A table that was prefetched from is gone: nothing was written.
+      if (!prefetched || !isGone(error)) throw error;
       return this.attempt(undefined);
     }
   }
 
-  private async attempt(ahead: ReadAhead | undefined): Promise<BatchResult> {
+  private async attempt(prefetched: Prefetch | undefined): Promise<BatchResult> {
     const { app, batch, context } = this;
     const startedAtMs = performance.now();
     const work = (tx: Connection, head: StepAnswer, ...documents: StepAnswer[]) =>
-      this.write(tx, toLockedHead(head), ahead?.answered(documents));
-    const first = [headToLock(app.number), ...(ahead?.steps ?? [])];
+      this.write(tx, toLockedHead(head), prefetched?.answered(documents));
+    const first = [headToLock(app.number), ...(prefetched?.steps ?? [])];
     try {
       const written = await pipelinedTransaction(context.pool, first, work, timeoutOf(batch));
       context.heads.committed(app.number, written.head);
@@ -76,14 +76,14 @@ export class LockedCommit {
     }
   }
 
-  private async write(tx: Connection, locked: LockedHead, ahead: ReadDocuments | undefined): Promise<Written> {
+  private async write(tx: Connection, locked: LockedHead, prefetched: ReadDocuments | undefined): Promise<Written> {
     const { app, batch, context } = this;
     context.heads.observed(app.number, locked);
     // Read under the lock, so that times follow heights as far as clocks agree.
     const at = context.now();
     const outcomes = await this.findRepeated(tx);
     const open = batch.filter((pending) => !outcomes.has(pending));
-    const { planned, hasCreated } = await this.plan(tx, locked, open, { at, ahead });
+    const { planned, hasCreated } = await this.plan(tx, locked, open, { at, prefetched });
     for (const [pending, outcome] of planned.outcomes) outcomes.set(pending, outcome);
     // A write that committed before may be refused by what has changed since.
     if (planned.refused.length > 0 && !this.looksUpTickets) {
@@ -127,11 +127,11 @@ export class LockedCommit {
     tx: Connection,
     head: LockedHead,
     open: readonly PendingWrite[],
-    { at, ahead }: { at: Date; ahead: ReadDocuments | undefined },
+    { at, prefetched }: { at: Date; prefetched: ReadDocuments | undefined },
   ): Promise<{ planned: BatchPlan; hasCreated: boolean }> {
     const { app, context } = this;
     const collections = await lockedCollections(tx, context.collections, app, head.catalogRevision, open);
-    const documents = await readPresentDocuments(tx, collections.known, open, ahead);
+    const documents = await readPresentDocuments(tx, collections.known, open, prefetched);
     const planned = plan(head, open, collections, documents);
     if (planned.missing.size === 0) return { planned, hasCreated: false };
     const settings = { readAccess: context.defaultRead, at };

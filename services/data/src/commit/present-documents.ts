@@ -26,7 +26,7 @@ export interface ReadDocuments {
 }
 
 /** Statements that are sent behind the one that locks the head. */
-export interface ReadAhead {
+export interface Prefetch {
   steps: readonly Step[];
   answered(answers: Answers): ReadDocuments;
 }
@@ -35,11 +35,11 @@ export interface ReadAhead {
  * Reads the documents that a batch depends on in the round trip that locks the head, from the collections as they are
  * cached. Undefined where it depends on none, or on a collection that is not cached at the last known revision.
  */
-export function readAhead(
+export function prefetchDocuments(
   { collections, heads }: CommitContext,
   app: App,
   batch: readonly PendingWrite[],
-): ReadAhead | undefined {
+): Prefetch | undefined {
   if (!batch.some(({ write }) => write.reads)) return undefined;
   const revision = heads.latest(app.number)?.catalogRevision;
   const cached = revision === undefined ? undefined : cachedCollections(collections, app, revision, batch);
@@ -53,19 +53,19 @@ export function readAhead(
 
 /**
  * The present versions of the documents that the links of a batch depend on, soft-deleted ones too: one statement for
- * each collection, and one for each condition, in one round trip; none where no write depends on any. What was read
- * ahead is taken if the collections are still the same. The head must be locked.
+ * each collection, and one for each condition, in one round trip; none where no write depends on any. What was
+ * prefetched is taken if the collections are still the same. The head must be locked.
  */
 export async function readPresentDocuments(
   tx: Connection,
   collections: ReadonlyMap<string, CollectionRef>,
   batch: readonly PendingWrite[],
-  ahead: ReadDocuments | undefined,
+  prefetched: ReadDocuments | undefined,
 ): Promise<PresentDocuments> {
   const byCollection = readsOf(collections, batch);
   if (byCollection.size === 0) return none;
-  if (ahead && [...byCollection.keys()].every((collection) => ahead.byCollection.has(collection))) {
-    return answersToDocuments(ahead.byCollection, ahead.answers);
+  if (prefetched && [...byCollection.keys()].every((collection) => prefetched.byCollection.has(collection))) {
+    return answersToDocuments(prefetched.byCollection, prefetched.answers);
   }
   return answersToDocuments(byCollection, await pipeline(tx, [...byCollection].flatMap(stepsOf)));
 }
