@@ -28,12 +28,16 @@ const readsInARow = 5;
 /** Lets writers wait for readers. */
 class Progress {
   private waiters: Array<{ count: number; wake: () => void }> = [];
+  private current = 0;
 
-  reaches(count: number): Promise<void> {
-    return new Promise((wake) => this.waiters.push({ count, wake }));
+  /** Resolves at once when the readers have come so far already: after their last read nothing would wake a waiter. */
+  async reaches(count: number): Promise<void> {
+    if (count <= this.current) return;
+    await new Promise<void>((wake) => this.waiters.push({ count, wake }));
   }
 
   reached(count: number): void {
+    this.current = count;
     const woken = this.waiters.filter((waiter) => waiter.count <= count);
     if (woken.length === 0) return;
     this.waiters = this.waiters.filter((waiter) => waiter.count > count);
