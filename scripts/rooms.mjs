@@ -21,21 +21,20 @@ function placeOf(file) {
   return { name, room: (leaves[name] ?? ['config']).includes(base) ? 'leaves' : 'roof' };
 }
 
-/** How many files a room has, and how many imports go from one room to another of the same package. */
-function countRooms(modules) {
-  const files = new Map();
-  const arrows = new Map();
-  const add = (counts, key) => counts.set(key, (counts.get(key) ?? 0) + 1);
+/** The rooms that have a file, and from which room to which other one of its package an import leads. */
+function findRooms(modules) {
+  const present = new Set();
+  const arrows = new Set();
   for (const { source, dependencies } of modules) {
     const from = placeOf(source);
     if (!from || source.includes('/gen/')) continue;
-    add(files, `${from.name} ${from.room}`);
+    present.add(`${from.name} ${from.room}`);
     for (const { resolved } of dependencies) {
       const to = placeOf(resolved);
-      if (to?.name === from.name && to.room !== from.room) add(arrows, `${from.name} ${from.room} ${to.room}`);
+      if (to?.name === from.name && to.room !== from.room) arrows.add(`${from.name} ${from.room} ${to.room}`);
     }
   }
-  return { files, arrows };
+  return { present, arrows };
 }
 
 function describeViolation({ rule, from, to, cycle }) {
@@ -51,7 +50,7 @@ async function main(args) {
     { ...configuration.options, ruleSet: { forbidden: configuration.forbidden }, validate: true },
   );
   for (const violation of output.summary.violations) console.log(describeViolation(violation));
-  const drawing = drawRooms(rooms, countRooms(output.modules));
+  const drawing = drawRooms(rooms, findRooms(output.modules));
   if (!args.includes('--check')) writeFileSync(picture, drawing);
   const isCurrent = readFileSync(picture, 'utf8') === drawing;
   if (!isCurrent) console.log('docs/rooms.svg is not current: run npm run rooms.');

@@ -6,13 +6,16 @@ const columnCount = 4;
 const border = 20;
 
 /**
- * One card for each package: its rooms as boxes, the roof on top and the leaves at the bottom, with the number of files in
- * each. An arc leads from a room to one that it imports, the thicker the more imports there are; arcs of the roof and to
- * leaves are left out, since both are next to all. The same counts always give the same text.
+ * One card for each package: its rooms as boxes, the roof on top and the leaves at the bottom. An arc leads from a room to
+ * one that it imports; arcs of the roof and to leaves are left out, since both are next to all. Numbers of files and of
+ * imports are not drawn: nearly every change would alter the picture, and each two branches would conflict in it.
+ *
+ * @param rooms the rooms of each package, from the lowest to the highest
+ * @param found `present` has `package room` for each room with a file, `arrows` has `package from to` for each import
  */
-export function drawRooms(rooms, { files, arrows }) {
+export function drawRooms(rooms, found) {
   const cards = Object.entries(rooms).map(([name, floors]) => {
-    const listed = ['roof', ...floors.toReversed(), 'leaves'].filter((room) => files.has(`${name} ${room}`));
+    const listed = ['roof', ...floors.toReversed(), 'leaves'].filter((room) => found.present.has(`${name} ${room}`));
     const height = card.title + listed.length * (box.height + box.gap) + 2 * card.padding;
     return { name, listed, height };
   });
@@ -25,7 +28,7 @@ export function drawRooms(rooms, { files, arrows }) {
   const width = border * 2 + columnCount * card.width + (columnCount - 1) * card.gap;
   const height = Math.max(...columns.map((column) => column.height)) - card.gap + border;
   const drawn = columns.flatMap((column, at) =>
-    column.cards.map((each) => drawCard(each, border + at * (card.width + card.gap), { files, arrows })),
+    column.cards.map((each) => drawCard(each, border + at * (card.width + card.gap), found.arrows)),
   );
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${width} ${height}" font-family="system-ui, sans-serif" font-size="13" role="img" aria-label="The rooms of each package and the imports between them, which all go downward">
 <defs><marker id="head" viewBox="0 0 6 6" refX="5" refY="3" markerWidth="5" markerHeight="5" orient="auto" markerUnits="userSpaceOnUse"><path d="M0 0 6 3 0 6z" fill="#475569"/></marker></defs>
@@ -35,15 +38,14 @@ ${drawn.join('\n')}
 `;
 }
 
-function drawCard({ name, listed, height, y }, x, { files, arrows }) {
+function drawCard({ name, listed, height, y }, x, arrows) {
   const left = x + card.padding;
   const top = (at) => y + card.padding + card.title + at * (box.height + box.gap);
-  const boxes = listed.map((room, at) => drawBox(room, files.get(`${name} ${room}`), left, top(at)));
+  const boxes = listed.map((room, at) => drawBox(room, left, top(at)));
   const lines = listed.flatMap((from, at) =>
     listed.flatMap((to, below) => {
-      const count = arrows.get(`${name} ${from} ${to}`);
-      if (!count || from === 'roof' || to === 'leaves') return [];
-      return drawArc(left + box.width, top(at) + box.height / 2, top(below) + box.height / 2, count, listed.length);
+      if (!arrows.has(`${name} ${from} ${to}`) || from === 'roof' || to === 'leaves') return [];
+      return drawArc(left + box.width, top(at) + box.height / 2, top(below) + box.height / 2, listed.length);
     }),
   );
   return [
@@ -54,16 +56,15 @@ function drawCard({ name, listed, height, y }, x, { files, arrows }) {
   ].join('\n');
 }
 
-function drawBox(room, fileCount, x, y) {
+function drawBox(room, x, y) {
   const isOutside = room === 'roof' || room === 'leaves';
   const fill = isOutside ? '#e2e8f0' : '#dbeafe';
-  return `<rect x="${x}" y="${y}" width="${box.width}" height="${box.height}" rx="4" fill="${fill}"/><text x="${x + 8}" y="${y + 16}" fill="#0f172a">${room}</text><text x="${x + box.width - 8}" y="${y + 16}" fill="#475569" text-anchor="end">${fileCount}</text>`;
+  return `<rect x="${x}" y="${y}" width="${box.width}" height="${box.height}" rx="4" fill="${fill}"/><text x="${x + 8}" y="${y + 16}" fill="#0f172a">${room}</text>`;
 }
 
 /** From one room to one below it; the further away, the wider the arc. */
-function drawArc(x, fromY, toY, count, roomCount) {
+function drawArc(x, fromY, toY, roomCount) {
   const distance = Math.abs(toY - fromY) / (box.height + box.gap);
   const reach = Math.round(14 + ((arcs - 18) * 4 * distance) / (3 * roomCount));
-  const stroke = Math.min(3, 0.6 + Math.log2(count) / 2).toFixed(1);
-  return `<path d="M${x} ${fromY + 3} C${x + reach} ${fromY + 3} ${x + reach} ${toY - 3} ${x + 2} ${toY - 3}" fill="none" stroke="#475569" stroke-opacity="0.5" stroke-width="${stroke}" marker-end="url(#head)"/>`;
+  return `<path d="M${x} ${fromY + 3} C${x + reach} ${fromY + 3} ${x + reach} ${toY - 3} ${x + 2} ${toY - 3}" fill="none" stroke="#475569" stroke-opacity="0.5" stroke-width="1.2" marker-end="url(#head)"/>`;
 }
