@@ -1,5 +1,6 @@
 import { Client } from 'pg';
 import { eventually } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { newApp, startGranary, transports, type Granary, type TestApp } from './granary';
 
 describe.each(transports)('a build of an index (%s)', (transport) => {
@@ -105,5 +106,33 @@ describe.each(transports)('a build of an index (%s)', (transport) => {
       await reader.end();
     }
     expect((await app.ended(ticket)).status).toBe('Completed');
+  });
+
+  test('is created and dropped beside a reader of its table without stopping writers', async () => {
+    const path = `/api/apps/${app.appId}/collections/films/indexes/by_year`;
+    const changes = [() => build({}), () => app.call('DELETE', path).then(({ status }) => expect(status).toBe(200))];
+    for (const change of changes) {
+      await readFilms(holder);
+      let isHeld = true;
+      const changed = change().finally(() => (isHeld = false));
+      // By the clock of Postgres: how long the writers of the app wait behind an attempt.
+      const longestMs = scaledMs(1_000);
+      for (let attempts = new Set<string>(); attempts.size < 3;) {
+        const { rows } = await observer.query<{ began: string; ms: number }>(
+          `select xact_start::text as began, 1000 * extract(epoch from clock_timestamp() - query_start)::float8 as ms
+           from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'
+             and query ~ '^(alter table|drop index)'`,
+        );
+        for (const { began, ms } of rows) {
+          attempts.add(began);
+          expect(ms).toBeLessThan(longestMs);
+        }
+        expect(isHeld).toBe(true);
+      }
+      await app.store('films', [{ id: 'later', year: 2_000 }]);
+      await holder.query('commit');
+      const ticket = await changed;
+      if (ticket) await app.ended(ticket);
+    }
   });
 });

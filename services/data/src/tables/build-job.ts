@@ -1,4 +1,4 @@
-import { execute, row, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { notFound, ServiceError } from '@granary/shared/errors';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { sqlState } from '@granary/shared/postgres/errors';
@@ -125,6 +125,9 @@ async function refuseDuplicates(db: Queryable, collection: CollectionRef, index:
   if (found.length > 0) throw duplicatesError(index, found);
 }
 
+/** The end of a build waits for long readers of its table, when it drops columns. */
+const endAttempts = 100;
+
 /**
  * Marks a build as ready, or as failed, which drops all that would refuse or slow down writes. When another build of the
  * index was requested meanwhile (its keys have changed), that one decides.
@@ -134,7 +137,7 @@ async function endBuild(
   { collection, index, version }: Building,
   failure: ServiceError | undefined,
 ): Promise<void> {
-  await retriedTransaction(pool, async (tx) => {
+  const end = async (tx: Connection) => {
     await lockApp(tx, collection.appNumber);
     const ended = failure
       ? sql`status = 'failed', error = ${failure.message}, field_numbers = '{}'`
@@ -149,5 +152,6 @@ async function endBuild(
       await dropIndex(tx, collection, index);
     }
     await bumpCatalogRevision(tx, collection.appNumber);
-  });
+  };
+  await retriedTransaction(pool, end, { attempts: endAttempts });
 }
