@@ -17,7 +17,7 @@ import { checkPage } from './page';
 import { checkChange, updatePayoutSettings, type PayoutSettingsChange } from './payouts/payout-settings';
 import { listPayouts, parsePayoutStatus, type Payout } from './payouts/payouts';
 import type { Prices } from './usage/prices';
-import { listRetentionCosts, type CollectionCost } from './usage/usage';
+import { listRetentionCosts, type CollectionCost } from './usage/retention-costs';
 import { getWallet, type PayoutSettings, type Wallet, type Wallets } from './wallets/wallet';
 
 /** The Finance service. The gateway has checked that the application exists. */

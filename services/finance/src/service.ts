@@ -25,6 +25,7 @@ import { startVoidingExpiredHolds } from './ledger/expired-holds';
 import { LedgerBatches } from './ledger/ledger-batches';
 import { openKeyFile } from './wallets/keys';
 import { createPrices } from './usage/prices';
+import { startRetentionCharges } from './usage/retention-charges';
 import { assertWalletOrigin, hasWalletOrigin } from './wallets/wallet';
 
 export const financeDefinition = loadService<FinanceDefinition>('finance', 'Finance');
@@ -36,6 +37,8 @@ export interface FinanceOverrides extends Overrides {
   payments?: Target<PaymentsDefinition>;
   dataOutbox?: Target<OutboxDefinition>;
   blobsOutbox?: Target<OutboxDefinition>;
+  /** How often charges that are due are looked for. */
+  chargeEveryMs?: number;
 }
 
 interface Targets {
@@ -51,7 +54,7 @@ interface Targets {
 export async function startFinance(config: FinanceConfig, overrides: FinanceOverrides = {}): Promise<RunningService> {
   const targets = findTargets(config, overrides);
   const migrations = join(__dirname, '..', 'migrations');
-  const build = (context: Context) => buildFinance(context, config, targets, overrides.now ?? context.clock.now);
+  const build = (context: Context) => buildFinance(context, config, targets, overrides);
   return startService('finance', config, migrations, overrides, build, { bus: true, idempotency: true });
 }
 
@@ -72,10 +75,10 @@ function findTargets(config: FinanceConfig, overrides: FinanceOverrides): Target
 }
 
 async function buildFinance(
-  { pool, log, bus, trust }: Context,
+  { pool, log, bus, trust, clock }: Context,
   config: FinanceConfig,
   targets: Targets,
-  now: () => Date,
+  { now = clock.now, chargeEveryMs }: FinanceOverrides,
 ): Promise<Parts> {
   // A seed is only made for a database that has none: in place of a lost one it would be another one.
   const keys = await openKeyFile(config.KEY_FILE, { create: !(await hasWalletOrigin(pool)) });
@@ -108,6 +111,7 @@ async function buildFinance(
 
   const ledger = new LedgerBatches({ pool, log });
   const expiredHolds = startVoidingExpiredHolds({ pool, ledger, log });
+  const charges = startRetentionCharges({ pool, prices, now, log, everyMs: chargeEveryMs });
 
   const finance: Implementation<FinanceDefinition> = {
     definition: financeDefinition,
@@ -125,7 +129,7 @@ async function buildFinance(
     checks: { 'events of data': data.lag, 'events of blobs': blobs.lag },
     failed: Promise.race([data.failed, blobs.failed]),
     stop: async () => {
-      await Promise.all([data.stop(), blobs.stop(), expiredHolds.stop()]);
+      await Promise.all([data.stop(), blobs.stop(), expiredHolds.stop(), charges.stop()]);
       await ledger.idle();
       payments.close();
     },

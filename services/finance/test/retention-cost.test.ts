@@ -147,14 +147,16 @@ test('as long as prices were never known the cost is unavailable, and nothing th
   expect((await costOn(3, app, { notes: 2 * GiB })).collections).toMatchObject([{ accrued: '5000' }]);
 });
 
-test('a deleted collection costs nothing more and is not listed; one of the same name begins anew and owes what is due', async () => {
+test('a deleted collection costs nothing more and is listed while it owes; one of the same name begins anew and owes that too', async () => {
   const app = newApp();
   const [first, second] = [collectionOf(app, 'notes', 1), collectionOf(app, 'notes', 2)];
   await first.data(0, GiB);
   await first.blobs(0, GiB);
   await costOn(1, app, { notes: 2 * GiB });
   await first.deleted(32);
-  await costOn(40, app, {});
+  expect((await costOn(40, app, { notes: 0 })).collections).toMatchObject([
+    { accrued: '4000', documentCount: '0', monthlyCost: '0' },
+  ]);
   // The blobs go a little later; none of that brings the collection back.
   await first.blobs(32.1, GiB / 2);
   await first.blobs(32.2, 0);

@@ -6,8 +6,8 @@ import { transaction } from '@granary/shared/postgres/transaction';
 import { scaledMs } from '@granary/shared/testing/speed';
 import { usageHandler } from '../src/events';
 import type { Prices } from '../src/usage/prices';
-import { costUnits, dayMs, wholeUtia, type PriceList } from '../src/usage/retention';
-import { listRetentionCosts } from '../src/usage/usage';
+import { costUnits, dayMs, unitsPerUtia, wholeUtia, type PriceList } from '../src/usage/retention';
+import { listRetentionCosts } from '../src/usage/retention-costs';
 import { financePool } from './support/harness';
 
 const orders = 5_000;
@@ -100,7 +100,7 @@ function expectedCost({ generations }: History): { gib: number; accrued: bigint 
     }
   }
   const [, second] = generations as [unknown, History['generations'][number]];
-  if (second.deleted) return undefined;
+  if (second.deleted) return units >= unitsPerUtia ? { gib: 0, accrued: wholeUtia(units) } : undefined;
   const gib = (second.data.at(-1)?.gib ?? 0) + (second.blobs.at(-1)?.gib ?? 0);
   return { gib, accrued: wholeUtia(units) };
 }

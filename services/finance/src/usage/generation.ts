@@ -1,5 +1,5 @@
 import type { Prices } from './prices';
-import { costUnits } from './retention';
+import { costUnits, periodEndMs, periodMs, wholeUtia } from './retention';
 
 /** The bytes that a service stores for a collection from a moment on. */
 export interface Measure {
@@ -30,8 +30,16 @@ export interface Generation {
   beganAt: Date | null;
   /** What has been settled, in units, see retention.ts. */
   accrued: bigint;
+  /** The part of it that belongs to later charging periods than the next to be charged, by the number of the period. */
+  accruedLater: ReadonlyMap<number, bigint>;
   deletedAt: Date | null;
+  /** How many periods have been charged, and what was charged for them, in utia. */
+  chargedPeriods: number;
+  charged: bigint;
 }
+
+/** What has been settled, after a change. */
+type Accrued = Pick<Generation, 'accrued' | 'accruedLater'>;
 
 /** Before any event. */
 const never = new Date(0);
@@ -50,7 +58,10 @@ export const newGeneration = (appId: string, collection: string, number: bigint)
   pendingBlobs: [],
   beganAt: null,
   accrued: 0n,
+  accruedLater: new Map(),
   deletedAt: null,
+  chargedPeriods: 0,
+  charged: 0n,
 });
 
 /** Applies absolute figures of `data`. They do not change a deleted generation. */
@@ -62,9 +73,9 @@ export async function withData(
   if (before.deletedAt) return before;
   const { bytes, documentCount, retentionDays } = change;
   const at = later(before.data.at, change.at);
-  const accrued = before.accrued + (await costBetween(before, before.data, at, prices));
+  const accrued = await accrue(before, before, before.data, at, prices);
   const beganAt = before.beganAt ?? (bytes > 0n ? at : null);
-  return settled({ ...before, retentionDays, documentCount, data: { bytes, at }, beganAt, accrued }, prices);
+  return settled({ ...before, ...accrued, retentionDays, documentCount, data: { bytes, at }, beganAt }, prices);
 }
 
 /** Applies the absolute size of the blobs. After the end of the generation it costs nothing. */
@@ -78,26 +89,86 @@ export async function withBlobs(before: Generation, change: Measure, prices: Pri
 export async function ended(before: Generation, at: Date, prices: Prices): Promise<Generation> {
   if (before.deletedAt) return before;
   const deletedAt = later(before.data.at, at);
-  const accrued = before.accrued + (await costBetween(before, before.data, deletedAt, prices));
+  const accrued = await accrue(before, before, before.data, deletedAt, prices);
   const data = { bytes: 0n, at: deletedAt };
-  return settled({ ...before, documentCount: 0n, data, deletedAt, accrued }, prices);
+  return settled({ ...before, ...accrued, documentCount: 0n, data, deletedAt }, prices);
 }
 
 /** Settles the measures of blobs that no later event of `data` can affect. */
 async function settled(before: Generation, prices: Prices): Promise<Generation> {
-  let { accrued, blobs } = before;
+  let accrued: Accrued = before;
+  let { blobs } = before;
   const pendingBlobs = [...before.pendingBlobs];
   for (;;) {
     const [next] = pendingBlobs;
     if (!next || (next.at > before.data.at && !before.deletedAt && pendingBlobs.length <= pendingBlobsMax)) break;
-    accrued += await costBetween(before, blobs, next.at, prices);
+    accrued = await accrue(before, accrued, blobs, next.at, prices);
     blobs = next;
     pendingBlobs.shift();
   }
-  return { ...before, accrued, blobs, pendingBlobs };
+  const { accrued: units, accruedLater } = accrued;
+  return { ...before, accrued: units, accruedLater, blobs, pendingBlobs };
 }
 
-/** The total cost until now, in units. */
+/** Settles the cost of a measure until a time, and keeps apart what of it belongs to later periods than the next one. */
+async function accrue(
+  generation: Generation,
+  { accrued, accruedLater }: Accrued,
+  measure: Measure,
+  until: Date,
+  prices: Prices,
+): Promise<Accrued> {
+  const units = await costBetween(generation, measure, until, prices);
+  const { beganAt, chargedPeriods } = generation;
+  if (units === 0n || !beganAt) return { accrued, accruedLater };
+  const periods = new Map(accruedLater);
+  for (let period = Math.max(chargedPeriods + 2, periodAt(beganAt, measure.at)); ; period++) {
+    const begin = endOfPeriod(beganAt, period - 1);
+    if (begin >= until) break;
+    const part = { bytes: measure.bytes, at: later(measure.at, begin) };
+    const cost = await costBetween(generation, part, earlier(until, endOfPeriod(beganAt, period)), prices);
+    periods.set(period, (periods.get(period) ?? 0n) + cost);
+  }
+  return { accrued: accrued + units, accruedLater: periods };
+}
+
+/** The number of the charging period, from 1, that contains a time. */
+const periodAt = (beganAt: Date, at: Date): number =>
+  Math.round((periodEndMs(beganAt.getTime(), at.getTime()) - beganAt.getTime()) / periodMs);
+
+const endOfPeriod = (beganAt: Date, period: number): Date => new Date(beganAt.getTime() + period * periodMs);
+
+/** The end of the next period to be charged; undefined before the first bytes. */
+export const nextChargeAt = ({ beganAt, chargedPeriods }: Generation): Date | undefined =>
+  beganAt ? endOfPeriod(beganAt, chargedPeriods + 1) : undefined;
+
+/**
+ * What is owed at the end of the next period to be charged, in whole utia: all that it has cost until then, without what was
+ * charged. The same whenever it is computed, unless events of the time before that end arrive in between; what those change
+ * is part of the next charge, which may be lower for that.
+ */
+export async function owedForNextPeriod(generation: Generation, prices: Prices): Promise<bigint> {
+  const end = nextChargeAt(generation);
+  if (!end) return 0n;
+  let units = await costUntil(generation, end, prices);
+  for (const cost of generation.accruedLater.values()) units -= cost;
+  return owed(generation, units);
+}
+
+/** What is left of a cost, in units, after what was charged; in whole utia. */
+export function owed({ charged }: Generation, units: bigint): bigint {
+  const left = wholeUtia(units) - charged;
+  return left > 0n ? left : 0n;
+}
+
+/** The generation after the charge of its next period. */
+export function withCharge(before: Generation, moved: bigint): Generation {
+  const chargedPeriods = before.chargedPeriods + 1;
+  const accruedLater = new Map([...before.accruedLater].filter(([period]) => period > chargedPeriods + 1));
+  return { ...before, chargedPeriods, charged: before.charged + moved, accruedLater };
+}
+
+/** The total cost until a time that is not before the last settled one, in units. */
 export async function costUntil(generation: Generation, now: Date, prices: Prices): Promise<bigint> {
   const { data, blobs, pendingBlobs } = generation;
   let units = generation.accrued + (await costBetween(generation, data, now, prices));

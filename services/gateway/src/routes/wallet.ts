@@ -90,8 +90,8 @@ const costSchema = z.object({
   free_days: z.int().describe('Days that cost nothing'),
   price_per_gib_day: utiaSchema.describe('What a GiB costs a day, in utia'),
   monthly_cost: utiaSchema.describe('What 30 days cost at the present size, in utia'),
-  accrued: utiaSchema.describe('What has come together since the last charge, in utia'),
-  next_charge_at: timeSchema.nullable().describe('When it is charged next'),
+  accrued: utiaSchema.describe('What is owed: the cost until now without what was charged, in whole utia'),
+  next_charge_at: timeSchema.nullable().describe('When the period ends that is charged next'),
 });
 const examplePage = { total: 0, limit: 100, offset: 0 };
 
@@ -105,7 +105,7 @@ export const walletRoutes = [
     path: '/apps/{app_id}/wallet',
     id: 'getWallet',
     summary: 'Read the wallet of an application',
-    description: 'From the ledger. Nothing is paid in or out yet.',
+    description: 'From the ledger. Nothing is paid in or out yet; retention is charged.',
     tag,
     auth: read,
     responses: {
@@ -280,7 +280,8 @@ export const walletRoutes = [
     path: '/apps/{app_id}/retention/cost',
     id: 'getRetentionCost',
     summary: 'Read what keeping the documents costs',
-    description: 'It follows what collections and blobs hold, a moment later.',
+    description:
+      'It follows what collections and blobs hold, a moment later. A deleted collection is listed while it owes something.',
     tag,
     auth: read,
     responses: {

@@ -1,0 +1,166 @@
+import type { Logger } from '@granary/shared/logger';
+import { maxUtia } from '@granary/shared/money';
+import { execute, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
+import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
+import { sql } from '@granary/shared/postgres/sql';
+import { retriedTransaction } from '@granary/shared/postgres/transaction';
+import { openAccounts } from '../ledger/accounts';
+import { applyCommands } from '../ledger/apply-commands';
+import type { TransferCommand } from '../ledger/commands';
+import { accountByName, walletAccount } from '../ledger/kinds';
+import { transferId } from '../ledger/transfer-id';
+import { nextChargeAt, owedForNextPeriod, withCharge, type Generation } from './generation';
+import { fromRow, generationColumns, toLaterText, type GenerationRow } from './generation-rows';
+import type { Prices } from './prices';
+
+/** How often periods that have ended are looked for. */
+const everyMs = 60_000;
+/** From the end of a period to its charge: events of the time before that end arrive meanwhile. */
+export const chargeDelayMs = 3_600_000;
+/** Collections that one transaction charges. */
+const batchMax = 200;
+const feesAccount = 'platform:fees';
+
+export interface RetentionChargesOptions {
+  pool: Pool;
+  prices: Prices;
+  now: () => Date;
+  log: Logger;
+}
+
+/** Charges periods that have ended, in one process of the service at a time. */
+export function startRetentionCharges(options: RetentionChargesOptions & { everyMs?: number | undefined }): {
+  stop(): Promise<void>;
+} {
+  const { pool, log } = options;
+  return startScheduledTask({
+    pool,
+    log,
+    name: 'retention charges',
+    everyMs: options.everyMs ?? everyMs,
+    run: async (stopping) => {
+      await openAccounts(pool, [accountByName(feesAccount)!]);
+      await scheduleMissing(pool);
+      while (!stopping.aborted && (await chargeDuePeriods(options)) > 0);
+    },
+  });
+}
+
+/** The end of a period of a collection. */
+interface Charge {
+  generation: Generation;
+  period: number;
+  at: Date;
+  /** What is owed at that time. */
+  amount: bigint;
+}
+
+/**
+ * Charges the periods that ended first, up to a batch of collections and one period of each, and returns how many it found.
+ * What an application cannot pay stays owed and is a part of the next charge. A charge, its transfer and the number of
+ * periods charged are one transaction, and collections that another process charges are skipped: so each period is charged
+ * once, whatever is interrupted or runs twice. The account of the platform's fees must exist.
+ */
+export function chargeDuePeriods({ pool, prices, now, log }: RetentionChargesOptions): Promise<number> {
+  return retriedTransaction(pool, async (tx) => {
+    const due = await lockDue(tx, new Date(now().getTime() - chargeDelayMs));
+    const charges: Charge[] = [];
+    for (const generation of due) {
+      const at = nextChargeAt(generation)!;
+      const amount = await owedForNextPeriod(generation, prices);
+      charges.push({ generation, period: generation.chargedPeriods + 1, at, amount });
+    }
+    const moved = await collect(tx, charges, log);
+    await record(tx, charges, moved);
+    return due.length;
+  });
+}
+
+/** Schedules the charges of collections that the release before this one has added during a rolling update. */
+async function scheduleMissing(pool: Pool): Promise<void> {
+  await execute(
+    pool,
+    sql`update collection_generation set next_charge_at = began_at + (charged_periods + 1) * interval '720 hours'
+        where next_charge_at is null and began_at is not null and deleted_at is null`,
+  );
+}
+
+/** The collections with a period that ended before `until`, the earliest first. Those that are locked are skipped. */
+async function lockDue(tx: Connection, until: Date): Promise<Generation[]> {
+  const found = await rows<GenerationRow>(
+    tx,
+    sql`select ${generationColumns} from collection_generation where next_charge_at <= ${until}
+        order by next_charge_at, app_id, collection, number limit ${batchMax} for no key update skip locked`,
+  );
+  return found.map(fromRow);
+}
+
+/** Transfers what the applications can pay to the platform, and returns how much of each charge that was. */
+async function collect(tx: Connection, charges: readonly Charge[], log: Logger): Promise<bigint[]> {
+  const accounts = new Set(charges.map(({ generation }) => walletAccount(generation.appId)));
+  // Of a wallet without money there would be an entry of 0 for each collection and period. Money that arrives at this moment
+  // is for the next charge.
+  const solvent = await rows<{ id: string }>(
+    tx,
+    sql`select id from account where id = any(${[...accounts]}) and credits_posted - debits_posted - debits_pending > 0`,
+  );
+  const canPay = new Set(solvent.map(({ id }) => id));
+  const paid = charges.filter(({ amount, generation }) => amount > 0n && canPay.has(walletAccount(generation.appId)));
+  const results = paid.length === 0 ? [] : await applyCommands(tx, paid.map(toGroup));
+  const moved = new Map<Charge, bigint>();
+  for (const [at, charge] of paid.entries()) {
+    const result = results[at]![0]!;
+    if (result.outcome === 'refused') {
+      const { appId, collection } = charge.generation;
+      log.error({ app: appId, collection, reason: result.reason }, 'a charge for retention was refused, it stays owed');
+    } else moved.set(charge, result.amount);
+  }
+  return charges.map((charge) => moved.get(charge) ?? 0n);
+}
+
+function toGroup({ generation, period, at, amount }: Charge): [TransferCommand] {
+  const { appId, collection, number } = generation;
+  return [
+    {
+      type: 'transfer',
+      id: transferId(at, 'retention', `${appId}/${collection}/${number}/${period}`),
+      kind: 'retention',
+      debitAccount: walletAccount(appId),
+      creditAccount: feesAccount,
+      amount: amount < maxUtia ? amount : maxUtia,
+      ref: `${collection}/${number}/${period}`,
+      atMost: true,
+    },
+  ];
+}
+
+/** Stores charges, and schedules the next one of each collection unless it is deleted and has paid all that it owed. */
+async function record(tx: Connection, charges: readonly Charge[], moved: readonly bigint[]): Promise<void> {
+  if (charges.length === 0) return;
+  const after = charges.map(({ generation }, index) => withCharge(generation, moved[index]!));
+  const next = after.map((generation, index) => {
+    const { at, amount } = charges[index]!;
+    const isOver = generation.deletedAt && generation.deletedAt <= at && amount === moved[index];
+    return isOver ? null : nextChargeAt(generation)!;
+  });
+  const of = <T>(value: (charge: Charge) => T): T[] => charges.map(value);
+  const key = sql`${of(({ generation }) => generation.appId)}::text[], ${of(({ generation }) => generation.collection)}::text[],
+    ${of(({ generation }) => generation.number)}::bigint[]`;
+  await execute(
+    tx,
+    sql`with charged as (
+          insert into retention_charge (app_id, collection, number, period, ended_at, amount, moved)
+          select * from unnest(${key}, ${of(({ period }) => period)}::int[], ${of(({ at }) => at)}::timestamptz[],
+            ${of(({ amount }) => amount.toString())}::numeric[], ${[...moved]}::bigint[])
+            c(app_id, collection, number, period, ended_at, amount, moved)
+          where c.amount > 0
+        )
+        update collection_generation g set charged = c.charged, charged_periods = c.periods, accrued_later = c.later::jsonb,
+          next_charge_at = c.next
+        from unnest(${key}, ${after.map(({ charged }) => charged.toString())}::numeric[],
+          ${after.map(({ chargedPeriods }) => chargedPeriods)}::int[],
+          ${after.map(({ accruedLater }) => toLaterText(accruedLater))}::text[], ${next}::timestamptz[])
+          c(app_id, collection, number, charged, periods, later, next)
+        where g.app_id = c.app_id and g.collection = c.collection and g.number = c.number`,
+  );
+}
