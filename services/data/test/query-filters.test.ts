@@ -7,6 +7,7 @@ import { findReferences, type FoundReferences } from '../src/catalog/references'
 import { parseFind } from '../src/query/language/filter';
 import { withReferences } from '../src/query/language/references';
 import { planPage, type PagePlan } from '../src/query/plan/page-plan';
+import type { ScanStep } from '../src/query/plan/scan';
 import { documentsRelation } from '../src/query/plan/relation';
 import { caseCounts } from './support/case-counts';
 import type { Fixture, TestApp } from './support/query-fixture';
@@ -24,6 +25,8 @@ import { idsOfPages } from './support/statement-batch';
 
 const { statements } = caseCounts;
 const documentCount = 60;
+/** The steps of a scan: each gives all rows. */
+const scanSteps: readonly ScanStep[] = [{ kind: 'whole' }, { kind: 'ordered' }, { kind: 'head', rows: documentCount }];
 /** Filters over one set of documents, and in one round trip. */
 const [roundsOfSet, roundsOfBatch] = [12_000, 40];
 const timeoutMs = scaledMs(process.env['TEST_LONG'] === '1' ? 7_200_000 : 900_000);
@@ -99,7 +102,8 @@ async function pagesOf({ collections, references }: Sources, cases: readonly Cas
     const relation = documentsRelation(collection, { includeHistory: false, includeDeleted: true });
     const plans = cases.map(({ sort }, at): PagePlan => {
       const terms = sort.map(({ path, descending }) => ({ path: path.split('.'), descending }));
-      return planPage(relation, { find: conditions[at]!, sort: terms, limit: documentCount + 1, offset: 0 });
+      const plan = planPage(relation, { find: conditions[at]!, sort: terms, limit: documentCount + 1, offset: 0 });
+      return { ...plan, scan: plan.scan && scanSteps[terms.length === 0 ? at % 3 : 0] };
     });
     pages.push(await idsOfPages(connection, plans));
   }

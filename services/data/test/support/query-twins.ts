@@ -2,11 +2,13 @@ import { mkdtemp, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { noIdempotency } from './data-service';
+import { jsonSpelling } from './json-spelling';
 import { countryLines } from './network-reference';
 import { startFixture, type Fixture, type TestApp } from './query-fixture';
 import { composites } from './query-generator';
 import { datasets, learnSearches } from './query-reference';
 import { searches, sentenceLists, sentences } from './query-values';
+import { seededRandom } from './random';
 
 /** A data service that knows the networks by country of the reference, and the reference what Postgres finds in texts. */
 export async function startTwinsFixture(): Promise<Fixture> {
@@ -26,10 +28,7 @@ export const indexedFields = ['a', 'b', 'n.x', 'n.0', 'd', 'gone', 'e'];
  */
 export async function makeTwins(fixture: Fixture, documents: ReadonlyArray<Record<string, unknown>>): Promise<TestApp> {
   const app = await fixture.newApp();
-  // 1 is also written 1.0 and 100 as 1e2: the same numbers.
-  const texts = documents.map((document) =>
-    JSON.stringify(document).replaceAll(':1,', ':1.0,').replaceAll(':100,', ':1e2,'),
-  );
+  const texts = documents.map(jsonSpelling(seededRandom(Number(process.env['SEED'] ?? 20_281))));
   for (const name of ['plain', 'keyed']) {
     await app.createCollection(name);
     await app.store(name, texts);

@@ -26,6 +26,11 @@ export const strings = [
     'a\u{10ffff}',
     'a\u{10ffff}b',
     'a\nb',
+    // What looks like a member in the text of a document.
+    '"e":2.5}',
+    'x":"e',
+    '\\"e',
+    'e',
   ],
   ...[
     '',

@@ -30,7 +30,9 @@ export function explainPage(pool: Pool, plan: PagePlan): Promise<ExplainedPage> 
   const read = indexRead(plan);
   const explain = async (tx: Connection): Promise<PostgresNode> => {
     // Index reads are planned once for all values; other statements for the values that they have.
-    const { text, values } = read ?? pageTextStatement(plan).compile();
+    // Of a scan, the statement that reads all rows.
+    const whole: PagePlan = plan.scan?.kind === 'head' ? { ...plan, scan: { kind: 'whole' } } : plan;
+    const { text, values } = read ?? pageTextStatement(whole).compile();
     const answer = read
       ? await tx.query<ExplainRow>(`explain (format json, generic_plan) ${text}`)
       : await tx.query<ExplainRow>(`explain (format json) ${text}`, values);

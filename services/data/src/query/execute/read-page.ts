@@ -4,7 +4,6 @@ import { project, type Projection } from '@granary/shared/json/project';
 import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sqlState } from '@granary/shared/postgres/errors';
 import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
-import { Compiler } from '../sql/filter-sql';
 import { decodeCursor, encodeCursor, positionOf, type PageRow } from '../plan/cursor';
 import type { IndexReads, ReadDatabases } from './read-scheduler';
 import { isAll } from '../language/condition';
@@ -12,7 +11,8 @@ import { IndexPageReader, JoinedPageReader, type Page } from './index-page';
 import { indexRead } from '../sql/index-scan-sql';
 import { effectiveSort } from '../plan/order';
 import { alternativePlan, isByIndexAlone, planPage, type PagePlan, type PageRequest } from '../plan/page-plan';
-import { pageStatement } from '../sql/page-sql';
+import { stepAfterHead, type ScanStep } from '../plan/scan';
+import { countStatement, pageStatement } from '../sql/page-sql';
 import { joinedPage } from '../sql/join-sql';
 import { lookUpCount, planJoins, type JoinTarget } from '../plan/join-plan';
 import type { JoinedSelect } from '../language/joined-select';
@@ -174,9 +174,16 @@ function assertAnswerSize(sizeBytes: number): void {
 type TextRow = PageRow & { body: string };
 
 async function pageRows<R extends TextRow>(db: Queryable, plan: PagePlan): Promise<R[]> {
+  if (plan.scan) return scanRows(db, plan, plan.scan);
   const found = await rows<R & { truncated?: boolean }>(db, pageTextStatement(plan));
   if (!found.some(({ truncated }) => truncated === true)) return found;
   return rows<R>(db, pageTextStatement({ ...alternativePlan(plan)!, joins: plan.joins }));
+}
+
+async function scanRows<R extends TextRow>(db: Queryable, plan: PagePlan, step: ScanStep): Promise<R[]> {
+  const found = await rows<R>(db, pageTextStatement(plan));
+  if (step.kind !== 'head' || found.length === plan.limit) return found;
+  return rows<R>(db, pageTextStatement({ ...plan, scan: stepAfterHead(plan, step.rows, found.length) }));
 }
 
 /** The statement by which a plan is read over the pool. */
@@ -208,12 +215,8 @@ async function totalOf(
   return count === 'none' ? null : limitCount(limits, plan, () => countDocuments(pool, plan));
 }
 
-async function countDocuments(db: Queryable, { relation, filter }: PagePlan): Promise<bigint> {
-  const compiler = new Compiler(relation);
-  const where = compiler.where(filter);
-  const counted = await row<{ total: bigint }>(db, sql`select count(*) as total from ${compiler.records()} ${where}`);
-  return counted?.total ?? 0n;
-}
+const countDocuments = async (db: Queryable, plan: PagePlan): Promise<bigint> =>
+  (await row<{ total: bigint }>(db, countStatement(plan)))?.total ?? 0n;
 
 /** Reads of one request, at most: each but the first because something went away under the one before. */
 const readsMax = 4;

@@ -7,6 +7,7 @@ import { equalityKeys, exactKey, onlyEqualities, type Equality } from './equalit
 import type { JoinPlan } from './join-plan';
 import { placesOf, type Place } from './place';
 import type { Relation } from './relation';
+import { firstScanStep, type ScanStep } from './scan';
 
 /** What a page is asked for with. */
 export interface PageRequest {
@@ -31,6 +32,8 @@ export interface PagePlan {
   places: readonly Place[];
   limit: number;
   offset: number;
+  /** The first statement where no index narrows the filter; undefined for any other page. */
+  scan: ScanStep | undefined;
   /** How what is joined to the rows is found; undefined where nothing is. */
   joins?: readonly JoinPlan[] | undefined;
 }
@@ -81,7 +84,8 @@ function bind(
     const places = after && access.method !== 'sort' ? placesOf(relation, access.order, after) : noPlaces;
     const isPlaced = access.method === 'index_order_by_text' || places.every(({ text }) => text === undefined);
     if (access.alternative === undefined || (fixed && isPlaced)) {
-      return { relation, filter, access, fixed: fixed ?? [], after, places, limit, offset };
+      const scan = access.method === 'sort' ? firstScanStep(relation, filter, access.order) : undefined;
+      return { relation, filter, access, fixed: fixed ?? [], after, places, limit, offset, scan };
     }
     access = access.alternative;
   }

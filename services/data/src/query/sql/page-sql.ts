@@ -7,11 +7,14 @@ import type { Position } from '../plan/cursor';
 import { equalityKeys } from '../plan/equalities';
 import { orderOf, type Order } from '../plan/order';
 import type { PagePlan } from '../plan/page-plan';
+import { isScanned, type ScanStep } from '../plan/scan';
 import type { Relation } from '../plan/relation';
 import { Compiler } from './filter-sql';
 import { indexScan, type IndexOrder, type IndexPlace, type IndexScan } from './index-order-sql';
 import { isTruncatedKey } from './key-sql';
 import { directionOf, keyParameter, sortedOrder } from './keyset-sql';
+import { RowFields } from './row-fields';
+import { ScanCompiler } from './scan-sql';
 
 /**
  * The statement of a plan for a page of texts, but for those by one index alone (indexRead). Its rows have `body`, and for
@@ -25,7 +28,7 @@ export function pageStatement(plan: PagePlan): Sql {
     case 'index_order_by_text':
       return sortedIndexPage(plan, index!);
     case 'sort':
-      return sortedPage(plan);
+      return plan.scan ? scannedPage(plan, plan.scan) : sortedPage(plan);
     case 'id':
     case 'index':
       throw new Error(`The method ${method} has a prepared statement`);
@@ -42,6 +45,30 @@ function sortedPage({ relation, filter, access, after, limit, offset }: PagePlan
       ? empty
       : sql`, t.id`;
   return sql`select t.body${place} from ${from} ${where} order by ${order} limit ${limit} offset ${offset}`;
+}
+
+/** The same of a filter that no index narrows, as one step of a scan. */
+function scannedPage({ relation, filter, access, after, limit, offset }: PagePlan, step: ScanStep): Sql {
+  const { order } = access;
+  // A place among the ids needs no document.
+  const isById = order.terms.length === 0;
+  const ids = new RowFields(relation);
+  const direction = directionOf(order.descending);
+  const scan = new ScanCompiler(relation, filter, {
+    conditions: isById ? sortedOrder(relation, ids, order, after).after : [],
+    order: step.kind === 'whole' ? undefined : sql`${ids.id} ${direction}`,
+    limit: step.kind === 'head' ? step.rows : undefined,
+  });
+  const { lateral, orderBy, after: behind } = sortedOrder(relation, scan, order, after);
+  const where = scan.where(filter, ...(isById ? [] : behind));
+  return sql`select t.body from ${scan.records()}${lateral} ${where} order by ${orderBy} limit ${limit} offset ${offset}`;
+}
+
+/** How many rows match a filter. */
+export function countStatement({ relation, filter }: PagePlan): Sql {
+  const compiler = isScanned(relation, filter) ? new ScanCompiler(relation, filter) : new Compiler(relation);
+  const where = compiler.where(filter);
+  return sql`select count(*) as total from ${compiler.records()} ${where}`;
 }
 
 /** The parts of a statement that gives the matching rows, aliased t, in order. */
