@@ -38,6 +38,7 @@ export const dataAccess = {
     'rebuildIndex',
     'deleteIndex',
     'createRelation',
+    'getOperationPrices',
     'createView',
     'listViews',
     'getView',

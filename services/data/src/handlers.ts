@@ -23,6 +23,7 @@ import { commitUpload } from './writes/upload';
 import { validateDocuments } from './writes/validate';
 import { listIndexes } from './collections/index-listing';
 import { createIndex, deleteIndex, getIndex, rebuildIndex } from './collections/indexes';
+import { getOperationPrices } from './collections/operation-prices';
 import { createRelation } from './collections/relations';
 import { getJob } from './jobs/queue';
 import { listingRowsMax } from './listings/listing';
@@ -78,10 +79,11 @@ const needingSpace =
     return handler(request);
   };
 
-type IndexMethod = 'createIndex' | 'listIndexes' | 'getIndex' | 'rebuildIndex' | 'deleteIndex' | 'createRelation';
+type IndexMethod =
+  'createIndex' | 'listIndexes' | 'getIndex' | 'rebuildIndex' | 'deleteIndex' | 'createRelation' | 'getOperationPrices';
 
 function indexHandlers(context: HandlerContext): Pick<Handlers<DataDefinition>, IndexMethod> {
-  const { pool, defaultRead, storage } = context;
+  const { pool, fast, defaultRead, storage } = context;
   return {
     createIndex: needingSpace(storage, (request) =>
       changingCatalog(context, request.appId, createIndex(pool, request, defaultRead)),
@@ -95,6 +97,7 @@ function indexHandlers(context: HandlerContext): Pick<Handlers<DataDefinition>, 
     createRelation: needingSpace(storage, (request) =>
       changingCatalog(context, request.appId, createRelation(pool, request, defaultRead)),
     ),
+    getOperationPrices: (request) => getOperationPrices(fast, request),
   };
 }
 

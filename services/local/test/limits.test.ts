@@ -299,7 +299,7 @@ describe('a gateway with low limits', () => {
 
   test('a gateway answers a public route that is not implemented before the body arrives', async () => {
     const { hostname, port } = new URL(granary.url);
-    for (const path of ['/x402/verify', '/x402/settle', '/pricing/quote']) {
+    for (const path of ['/x402/verify', '/x402/settle']) {
       const socket = connect(Number(port), hostname);
       const answer = new Promise<string>((resolve) =>
         socket.once('data', (chunk: Buffer) => resolve(chunk.toString())),

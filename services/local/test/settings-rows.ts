@@ -42,6 +42,12 @@ function received(url: string, bytes: string): Promise<string> {
 const headerOf = async ({ url }: Started, name: string, headers: Record<string, string> = {}) =>
   (await send(url, 'GET', '/health', { headers })).headers.get(name);
 
+/** A member of the quote for a write of 2 KB. */
+async function quoted(url: string, app_id: string, member: string): Promise<unknown> {
+  const body = { app_id, operation_type: 'write', collection: 'films', size_kb: 2 };
+  return (await send(url, 'POST', '/api/pricing/quote', { body })).body[member];
+}
+
 /** Every setting of docs/ that npm start and npm run stack take, with a value that is not its default. */
 export const rows: Record<string, Row> = {
   HOST: {
@@ -126,6 +132,16 @@ export const rows: Record<string, Row> = {
   },
   RETENTION_UTIA_PER_GIB_DAY: { value: '77' },
   RETENTION_FREE_DAYS: { value: '7' },
+  WRITE_UTIA_PER_KB: {
+    value: '50',
+    effect: async ({ url, app }) => expect(await quoted(url, app.appId, 'base_celestia_cost_utia')).toBe(100),
+  },
+  READ_UTIA_PER_KB: { value: '3' },
+  INDEX_UTIA_PER_KB: { value: '4' },
+  BROKER_FEE_PERCENT: {
+    value: '0:20,1000:12.5',
+    effect: async ({ url, app }) => expect(await quoted(url, app.appId, 'broker_fee_utia')).toBe(20),
+  },
   BODY_BUDGET_BYTES: limitOf('granary_body_budget_limit_bytes', '33554432'),
   CONCURRENCY: limitOf('granary_admission_limit{class="requests"}', '333'),
   WAITING_BODIES: limitOf('granary_waiting_bodies_limit', '321'),

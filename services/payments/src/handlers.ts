@@ -3,11 +3,18 @@ import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1
 import type { Prices } from '@granary/shared/gen/granary/payments/v1/Prices';
 import type { Handlers } from '@granary/shared/rpc/types';
 import type { Pool } from '@granary/shared/postgres/pool';
+import { quoteOperation, type OperationPriceList } from './operation-quote';
 import { readPrices, type PriceList } from './prices';
 
-export function paymentsHandlers({ pool }: { pool: Pool }): Handlers<PaymentsDefinition> {
+interface PaymentsContext {
+  pool: Pool;
+  prices: OperationPriceList;
+}
+
+export function paymentsHandlers({ pool, prices }: PaymentsContext): Handlers<PaymentsDefinition> {
   return {
     getPrices: async () => toPrices(await readPrices(pool)),
+    quoteOperation: (request) => Promise.resolve(quoteOperation(prices, request)),
     quoteEncryptedIndex: () => Promise.reject(notImplemented('a quote for an encrypted index')),
     verifyPayment: () => Promise.reject(notImplemented('the verification of payments')),
   };

@@ -11,7 +11,7 @@ import { setPrices } from './prices';
 export const paymentsDefinition = loadService<PaymentsDefinition>('payments', 'Payments');
 
 const access = {
-  gateway: ['quoteEncryptedIndex', 'verifyPayment'],
+  gateway: ['quoteEncryptedIndex', 'quoteOperation', 'verifyPayment'],
   finance: ['getPrices'],
 } satisfies AccessTo<PaymentsDefinition>;
 
@@ -33,7 +33,7 @@ export function startPayments(config: PaymentsConfig, overrides: PaymentsOverrid
     const payments: Implementation<PaymentsDefinition> = {
       definition: paymentsDefinition,
       access,
-      handlers: paymentsHandlers({ pool }),
+      handlers: paymentsHandlers({ pool, prices: config }),
     };
     return { implementations: [payments] };
   });

@@ -87,6 +87,17 @@ describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transpo
   });
 });
 
+test('a fee that is no percentage, or whose volumes do not ascend, is refused before anything starts', () => {
+  const read = (fee: string) =>
+    readConfig(paymentsConfig, { DATABASE_URL: 'postgres://x@127.0.0.1:1/none', BROKER_FEE_PERCENT: fee });
+  for (const wrong of ['-1', '101', '1.234', '20%', '5:20', '0:20,0:10', '0:20,9:10,9:5', '1,,2', '0:1,2:100.01']) {
+    expect(() => read(wrong)).toThrow('BROKER_FEE_PERCENT');
+  }
+  for (const right of ['0', '100', '12.5', '0:20', '20,1000:0', '0:20,1000:12.25,999999999999999:0']) {
+    expect(read(right).BROKER_FEE_PERCENT).toBe(right);
+  }
+});
+
 test('a price that is no whole number from 0 is refused before anything starts', () => {
   for (const wrong of ['-1', '1.5', 'free', '9007199254740992']) {
     const environment = { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none', RETENTION_UTIA_PER_GIB_DAY: wrong };

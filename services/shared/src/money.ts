@@ -16,3 +16,10 @@ export function utiaToNumber(amount: bigint): number {
   if (amount < 0n || amount > maxUtia) throw new RangeError('the amount does not fit a JSON integer');
   return Number(amount);
 }
+
+/** An amount in TIA as an exact decimal: 1 utia is `0.000001`. */
+export function tiaText(amount: bigint): string {
+  const digits = amount.toString().padStart(7, '0');
+  const decimals = digits.slice(-6).replace(/0+$/, '');
+  return decimals === '' ? digits.slice(0, -6) : `${digits.slice(0, -6)}.${decimals}`;
+}

@@ -93,6 +93,7 @@ function payments(tag: PriceTag): Implementation<PaymentsDefinition> {
         return { retentionUtiaPerGibDay: tag.utiaPerGibDay.toString(), retentionFreeDays: tag.freeDays };
       },
       quoteEncryptedIndex: absent,
+      quoteOperation: absent,
       verifyPayment: absent,
     },
   };

@@ -59,6 +59,7 @@ const repeatable: MethodNames = {
     'createIndex',
     'listIndexes',
     'getIndex',
+    'getOperationPrices',
     'rebuildIndex',
     'createView',
     'listViews',
@@ -75,7 +76,7 @@ const repeatable: MethodNames = {
   ],
   blobs: ['deleteBlob'],
   finance: ['getWallet', 'getPayoutInfo', 'listPayouts', 'getRetentionCost', 'listTransactions'],
-  payments: ['verifyPayment'],
+  payments: ['quoteOperation', 'verifyPayment'],
   tasks: ['getTask'],
 };
 

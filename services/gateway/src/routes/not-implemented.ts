@@ -33,7 +33,6 @@ function planned(
 export const plannedRoutes = [
   planned('POST', '/query/sql', 'querySql', 'SQL', 'Read', rootFirst),
   planned('POST', '/apps/{app_id}/views/sql', 'createSqlView', 'A view from SQL', 'Write', rootFirst),
-  planned('POST', '/pricing/quote', 'quotePrice', 'Pricing', undefined),
   planned('POST', '/x402/settle', 'settlePayment', 'Settling a payment', undefined, rootFirst),
   planned('GET', '/x402/supported', 'listPaymentKinds', 'The list of payment kinds', undefined, rootFirst),
   planned('POST', '/apps/{app_id}/payout/trigger', 'triggerPayout', 'Starting a payout', 'Admin'),

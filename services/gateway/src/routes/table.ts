@@ -14,6 +14,7 @@ import { indexOfCollectionRoutes } from './indexes-of-collection';
 import { keyRoutes } from './keys';
 import { plannedRoutes } from './not-implemented';
 import { paymentRoutes } from './payments';
+import { pricingRoutes } from './pricing';
 import { queryRoutes } from './queries';
 import { relationRoutes } from './relations';
 import { singleDocumentRoutes } from './single-documents';
@@ -51,4 +52,5 @@ export const routes: readonly Route[] = [
   ...appOpenapiRoutes,
   ...applicationRoutes,
   ...paymentRoutes,
+  ...pricingRoutes,
 ];

@@ -186,3 +186,23 @@ test('the health of the service and of an app is answered', async () => {
     features: expect.arrayContaining(['views']) as unknown,
   });
 });
+
+test('getPricingQuote tells what a write costs, with the fields that are indexed', async () => {
+  const collection = 'priced';
+  await database.createIndex({ name: 'by_n', collection, field_name: 'n', index_type: 'btree' });
+  await database.createPriceIndex(collection, 'total');
+  const asked = { app_id: fixture.app.appId, operation_type: 'write' as const, size_kb: 3, collection };
+  const quote = await fixture.client.getPricingQuote({ ...asked, data: { total: 250_000 } });
+  expect(quote).toMatchObject({
+    type: 'write_quote_with_indexing',
+    indexing_costs: { n: 0, total: 0 },
+    base_total_cost_utia: 0,
+    total_cost: 0.25,
+    total_cost_utia: 250_000,
+    indexed_fields_count: 2,
+    request: asked,
+    currency: 'TIA',
+    creator_premium: { creator_revenue: 0.2, platform_revenue: 0.05, revenue_split: '80/20' },
+  });
+  expect((await fixture.client.getPricingQuote({ ...asked, operation_type: 'read' })).type).toBe('read_quote');
+});
