@@ -35,8 +35,8 @@ import { datasetReplacements } from './datasets/datasets';
 import { followCountryNetworks, forgetCountryNetworks } from './countries/country-networks';
 import { UsagePublisher } from './usage/publisher';
 import { refreshViewJob } from './views/refresh-job';
-import type { JobFunction, JobKind } from './jobs/queue';
-import { buildIndexJob } from './tables/build-job';
+import type { JobHandler, JobKind } from './jobs/queue';
+import { buildIndexJob, giveUpBuild } from './tables/build-job';
 
 export const dataDefinition = loadService<DataDefinition>('data', 'Data');
 
@@ -131,14 +131,16 @@ async function openCountryNetworks(
   return undefined;
 }
 
-const jobsOf = ({ SKILLS_DIRECTORY: skillsDirectory }: DataConfig): Record<JobKind, JobFunction> => ({
-  'index.build': buildIndexJob,
-  'view.refresh': refreshViewJob,
-  'collection.drop': dropCollectionJob,
-  'app.drop': async (context, payload, report) => {
-    const result = await dropAppJob(context, payload, report);
-    await removeDocuments({ skillsDirectory }, BigInt(String(payload['app_number'])));
-    return result;
+const jobsOf = ({ SKILLS_DIRECTORY: skillsDirectory }: DataConfig): Record<JobKind, JobHandler> => ({
+  'index.build': { run: buildIndexJob, giveUp: giveUpBuild },
+  'view.refresh': { run: refreshViewJob },
+  'collection.drop': { run: dropCollectionJob },
+  'app.drop': {
+    run: async (context, payload, report) => {
+      const result = await dropAppJob(context, payload, report);
+      await removeDocuments({ skillsDirectory }, BigInt(String(payload['app_number'])));
+      return result;
+    },
   },
 });
 

@@ -176,9 +176,10 @@ test('with a full disk a refresh is put back and waits, a drop is run, and the r
     await report(0.5, 'half of it');
     return {};
   };
-  const drop: JobFunction = () => Promise.resolve({});
-  const functions = { 'index.build': drop, 'view.refresh': refreshView, 'collection.drop': drop, 'app.drop': drop };
-  const worker = new JobWorker({ pool, log }, functions, 3, storage, () => {});
+  const drop = { run: () => Promise.resolve({}) };
+  const refresh = { run: refreshView };
+  const handlers = { 'index.build': drop, 'view.refresh': refresh, 'collection.drop': drop, 'app.drop': drop };
+  const worker = new JobWorker({ pool, log }, handlers, 3, storage, () => {});
   const statusOf = async (ticketId: string) => (await getJob(pool, ticketId)).status;
   try {
     const refreshed = await enqueue({ number, appId }, 'view.refresh');

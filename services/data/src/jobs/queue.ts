@@ -29,6 +29,16 @@ export type Report = (progress: number, message: string) => Promise<void>;
  */
 export type JobFunction = (context: JobContext, payload: Record<string, unknown>, report: Report) => Promise<object>;
 
+/** What is done for the jobs of a kind. */
+export interface JobHandler {
+  run: JobFunction;
+  /**
+   * Called with the last error of a job before it is recorded as failed, and again after a crash. Returns what the task
+   * says, undefined for the usual.
+   */
+  giveUp?: (context: JobContext, payload: Record<string, unknown>, error: unknown) => Promise<string | undefined>;
+}
+
 /** Thrown by a job that must wait for something else: it runs again soon, and this run is not counted. */
 export class JobInterruptedError extends Error {
   override readonly name = 'JobInterruptedError';

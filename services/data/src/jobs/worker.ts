@@ -6,7 +6,7 @@ import { execute, row, type Connection } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction, transaction } from '@granary/shared/postgres/transaction';
 import { isStorageFull, type StorageMonitor } from '@granary/shared/health/storage-monitor';
-import { JobInterruptedError, taskEvent, type JobContext, type JobFunction, type JobKind, type Report } from './queue';
+import { JobInterruptedError, taskEvent, type JobContext, type JobHandler, type JobKind, type Report } from './queue';
 
 /** How long a job stays leased after its worker has died; renewed while it runs. */
 const leaseMs = 60_000;
@@ -44,7 +44,7 @@ export class JobWorker {
 
   constructor(
     private readonly context: Omit<JobContext, 'stopping'>,
-    private readonly functions: Record<JobKind, JobFunction>,
+    private readonly handlers: Record<JobKind, JobHandler>,
     private readonly concurrency: number,
     private readonly storage: Pick<StorageMonitor, 'isFull'>,
     /** Called after each event that a job has written. */
@@ -126,8 +126,7 @@ export class JobWorker {
     const lease = setInterval(() => this.renew(job), leaseMs / 3);
     try {
       if (!job.started) await report(0, `${job.kind} started`);
-      const payload = JSON.parse(job.payload) as Record<string, unknown>;
-      const result = await this.functions[job.kind]({ ...this.context, stopping }, payload, report);
+      const result = await this.handlers[job.kind].run({ ...this.context, stopping }, payloadOf(job), report);
       await this.record(job, 'Completed', { progress: 1, message: `${job.kind} completed`, result });
       log.info({ ticket: job.ticket_id, kind: job.kind, app: job.app_id }, 'job completed');
     } catch (error) {
@@ -138,7 +137,8 @@ export class JobWorker {
       const level = interrupted ? 'debug' : error instanceof ServiceError ? 'info' : 'warn';
       log[level]({ err: error, ticket: job.ticket_id, kind: job.kind, attempt: job.attempts, final }, 'job failed');
       if (final) {
-        const text = error instanceof ServiceError ? error.message : 'The job failed repeatedly';
+        const reason = await this.handlers[job.kind].giveUp?.({ ...this.context, stopping }, payloadOf(job), error);
+        const text = reason ?? (error instanceof ServiceError ? error.message : 'The job failed repeatedly');
         await this.record(job, 'Failed', { message: text, error: text });
       } else {
         // Released for a retry after a pause.
@@ -202,6 +202,8 @@ export class JobWorker {
     this.notify();
   }
 }
+
+const payloadOf = ({ payload }: OpenJob): Record<string, unknown> => JSON.parse(payload) as Record<string, unknown>;
 
 const isFree = sql`j.status in ('Pending', 'StoringData') and (j.leased_until is null or j.leased_until < now())
   and (j.not_before is null or j.not_before < now())`;

@@ -67,7 +67,7 @@ export async function buildIndexJob(
     await build(pool, found, report);
   } catch (error) {
     if (error instanceof ServiceError && error.reason === UNIQUE_VIOLATION) {
-      await endBuild(pool, found, error);
+      await endBuild(pool, found, error.message);
       throw error;
     }
     if (!(await findBuilding(pool, payload))) throw deleted();
@@ -78,6 +78,36 @@ export async function buildIndexJob(
   }
   await endBuild(pool, found, undefined);
   return { index: found.index.name, collection: found.collection.name };
+}
+
+/**
+ * Marks the index of a build that failed for good, as the index says why, unless another build of it is waiting. Returns
+ * the reason.
+ */
+export async function giveUpBuild(
+  { pool }: JobContext,
+  payload: Record<string, unknown>,
+  error: unknown,
+): Promise<string | undefined> {
+  if (error instanceof ServiceError) return undefined;
+  const reason = reasonOf(sqlState(error));
+  const found = await findBuilding(pool, payload);
+  // One that is requested after this look-up changes the version.
+  const waiting = await row(
+    pool,
+    sql`select from job where kind = 'index.build' and subject = ${String(payload['index'])} and status = 'Pending'`,
+  );
+  if (found?.index.status === 'building' && !waiting) await endBuild(pool, found, reason);
+  return reason;
+}
+
+function reasonOf(state: string | undefined): string {
+  // query_canceled
+  if (state === '57014') return `The index takes longer than ${buildTimeoutMs / 60_000} minutes to build`;
+  // data_exception, program_limit_exceeded
+  if (state !== undefined && /^(22|54)/.test(state)) return 'The index cannot hold a value of a document';
+  const code = state === undefined ? '' : ` with the code ${state}`;
+  return `The index could not be built: several attempts ended in an error of the database${code}`;
 }
 
 /** Throws JobInterruptedError while another build is running. */
@@ -135,19 +165,20 @@ const endAttempts = 100;
 async function endBuild(
   pool: Pool,
   { collection, index, version }: Building,
-  failure: ServiceError | undefined,
+  failure: string | undefined,
 ): Promise<void> {
   const end = async (tx: Connection) => {
     await lockApp(tx, collection.appNumber);
-    const ended = failure
-      ? sql`status = 'failed', error = ${failure.message}, field_numbers = '{}'`
-      : sql`status = 'ready', error = null`;
+    const ended =
+      failure !== undefined
+        ? sql`status = 'failed', error = ${failure}, field_numbers = '{}'`
+        : sql`status = 'ready', error = null`;
     const ours = await execute(
       tx,
       sql`update document_index set ${ended} where number = ${index.number} and xmin::text = ${version}`,
     );
     if (ours === 0) return;
-    if (failure) {
+    if (failure !== undefined) {
       await cancelBuilds(tx, sql`i.collection_number = ${collection.number}`);
       await dropIndex(tx, collection, index);
     }
