@@ -67,7 +67,7 @@ export const rooms = {
     'routes',
   ],
   blobs: ['objects', 'records', 'maintenance', 'transfers'],
-  finance: ['ledger', 'wallets', 'payouts', 'usage'],
+  finance: ['ledger', 'wallets', 'payouts', 'usage', 'reconciliation'],
   payments: [],
   tasks: [],
   local: ['postgres', 'start', 'stack', 'backup', 'verify'],

@@ -23,6 +23,7 @@ import { financeHandlers } from './handlers';
 import { ledgerHandlers } from './ledger-handlers';
 import { startVoidingExpiredHolds } from './ledger/expired-holds';
 import { LedgerBatches } from './ledger/ledger-batches';
+import { startReconciliation } from './reconciliation/reconciliation';
 import { openKeyFile } from './wallets/keys';
 import { createPrices } from './usage/prices';
 import { startRetentionCharges } from './usage/retention-charges';
@@ -39,6 +40,7 @@ export interface FinanceOverrides extends Overrides {
   blobsOutbox?: Target<OutboxDefinition>;
   /** How often charges that are due are looked for. */
   chargeEveryMs?: number;
+  reconcileEveryMs?: number;
 }
 
 interface Targets {
@@ -78,7 +80,7 @@ async function buildFinance(
   { pool, log, bus, trust, clock }: Context,
   config: FinanceConfig,
   targets: Targets,
-  { now = clock.now, chargeEveryMs }: FinanceOverrides,
+  { now = clock.now, chargeEveryMs, reconcileEveryMs }: FinanceOverrides,
 ): Promise<Parts> {
   // A seed is only made for a database that has none: in place of a lost one it would be another one.
   const keys = await openKeyFile(config.KEY_FILE, { create: !(await hasWalletOrigin(pool)) });
@@ -112,6 +114,7 @@ async function buildFinance(
   const ledger = new LedgerBatches({ pool, log });
   const expiredHolds = startVoidingExpiredHolds({ pool, ledger, log });
   const charges = startRetentionCharges({ pool, prices, now, log, everyMs: chargeEveryMs });
+  const reconciliation = startReconciliation({ pool, log, everyMs: reconcileEveryMs });
 
   const finance: Implementation<FinanceDefinition> = {
     definition: financeDefinition,
@@ -126,10 +129,10 @@ async function buildFinance(
   };
   return {
     implementations: [finance, money],
-    checks: { 'events of data': data.lag, 'events of blobs': blobs.lag },
+    checks: { 'events of data': data.lag, 'events of blobs': blobs.lag, ledger: reconciliation.check },
     failed: Promise.race([data.failed, blobs.failed]),
     stop: async () => {
-      await Promise.all([data.stop(), blobs.stop(), expiredHolds.stop(), charges.stop()]);
+      await Promise.all([data.stop(), blobs.stop(), expiredHolds.stop(), charges.stop(), reconciliation.stop()]);
       await ledger.idle();
       payments.close();
     },

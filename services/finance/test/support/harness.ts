@@ -135,6 +135,7 @@ export async function startTestFinance(environment: Record<string, string> = {})
       {
         now: () => clock.now,
         chargeEveryMs: 100,
+        reconcileEveryMs: 200,
         payments: { implementation: payments(price) },
         dataOutbox: { implementation: data.implementation },
         blobsOutbox: { implementation: blobs.implementation },
