@@ -36,9 +36,15 @@ export const replayedHeader = (isReplayed: boolean): Record<string, string> =>
 export const callerName = (caller: AppCaller | Operator): string =>
   caller.kind === 'app' ? `app/${caller.appNumber}/${caller.keyName}` : 'operator';
 
-/** Who repeats what: the same caller, method, path and key with another content is refused by the service. */
-export function idempotency(request: RouteRequest<string, AppCaller | Operator>, content: Buffer): Idempotency {
-  return idempotencyOf(request, idempotencyKey(request), () => content);
+/**
+ * Who repeats what: the same caller, method, path and key with another content is refused by the service. A content that
+ * is a function is made only where there is a key.
+ */
+export function idempotency(
+  request: RouteRequest<string, AppCaller | Operator>,
+  content: Buffer | (() => Buffer),
+): Idempotency {
+  return idempotencyOf(request, idempotencyKey(request), () => (typeof content === 'function' ? content() : content));
 }
 
 /** The same for a route that takes JSON or no body: its content is its body and its query string. */

@@ -186,7 +186,7 @@ async function change(
   const ticketId = newTicket('c', BigInt(caller.appNumber));
   const conditions = { ifMatch: ifMatch(request) ?? null, ifNoneMatch: ifNoneMatch(request) ?? null };
   // Of a repeated request the conditions hold no more, but they are part of what was asked.
-  const content = Buffer.concat([Buffer.from(JSON.stringify(conditions)), body]);
+  const content = () => Buffer.concat([Buffer.from(JSON.stringify(conditions)), body]);
   const changed = await clients.data.changeDocument(
     {
       ...conditions,
@@ -212,7 +212,7 @@ async function erase(
   requirePermission(caller, 'Admin');
   const { collection, document_id: id } = request.path;
   const conditions = { ifMatch: ifMatch(request) ?? null };
-  const content = Buffer.from(`erase ${JSON.stringify(conditions)}`);
+  const content = () => Buffer.from(`erase ${JSON.stringify(conditions)}`);
   const { versions, replayed } = await clients.data.eraseDocument(
     {
       ...conditions,
