@@ -116,11 +116,8 @@ export function appendStoredKeys(
   rules: DocumentRules,
   keys: OrderedKeys,
 ): { uniques: UniqueValues; searches: SearchTexts } {
-  const { captures, deleted } = readDocument(
-    new JsonReader(bytes, { maxDepth: documentDepthMax }),
-    rules.watch,
-    Infinity,
-  );
+  const reader = new JsonReader(bytes, { maxDepth: documentDepthMax });
+  const { captures, deleted } = readDocument(reader, rules.watch, { sizeMaxBytes: Infinity });
   rules.keys.forEach(({ isDate }, at) => keys.append(bytes, captures[at], isDate));
   return {
     uniques:

@@ -1,6 +1,7 @@
 import { invalid, type FieldMessages } from '@granary/shared/errors';
 import { newDocumentId } from '@granary/shared/ids';
 import { readDocument, compileWatch } from '@granary/shared/json/document';
+import { MergePatch } from '@granary/shared/json/merge-patch';
 import type { JsonReader } from '@granary/shared/json/reader';
 import { nameRule } from '@granary/shared/names';
 import { isName } from '../catalog/names';
@@ -80,7 +81,7 @@ function readOperations(reader: JsonReader): DocumentChange[] {
 interface OperationMembers {
   operation?: string;
   collection?: string;
-  data?: { id: string | null; text: Buffer };
+  data?: { id: string | null; text: Buffer; patch: MergePatch };
   conditions?: Condition;
 }
 
@@ -103,8 +104,10 @@ function readMember(reader: JsonReader, members: OperationMembers, path: string)
       break;
     case 'data': {
       if (reader.peekType() !== 'object') throw wrong(at, 'must be an object');
-      const { start, end, id } = readDocument(reader, watchNothing);
-      members.data = { id, text: reader.bytes.subarray(start, end) };
+      // The operation may follow: an update needs the members, and need not read the text again.
+      const patch = new MergePatch(reader.bytes);
+      const { start, end, id } = readDocument(reader, watchNothing, { members: patch });
+      members.data = { id, text: reader.bytes.subarray(start, end), patch };
       break;
     }
     case 'conditions': {
@@ -139,6 +142,7 @@ function toChange({ operation, collection, data, conditions }: OperationMembers,
     id: data.id ?? newDocumentId(),
     kind: kinds[operation],
     body: data.text,
+    ...(operation === 'update' && { patch: data.patch }),
     condition: conditions,
     path: `${path}.data`,
   };

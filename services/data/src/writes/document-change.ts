@@ -1,5 +1,5 @@
 import { conflict, type ServiceError } from '@granary/shared/errors';
-import { applyMergePatch } from '@granary/shared/json/merge-patch';
+import { parseMergePatch, type MergePatch } from '@granary/shared/json/merge-patch';
 import type { Condition } from '../query/language/condition';
 import type { PresentDocument } from '../commit/write';
 import { ALREADY_EXISTS } from '../catalog/names';
@@ -24,6 +24,8 @@ export interface DocumentChange {
    */
   kind: 'create' | 'put' | 'merge' | 'delete';
   body: Buffer;
+  /** The patch that `body` is, where it has been read. */
+  patch?: MergePatch;
   ifMatch?: VersionMatch | undefined;
   ifNoneMatch?: VersionMatch | undefined;
   /** The present version must match it; a document that does not exist does not. */
@@ -51,7 +53,7 @@ export function changesByCollection(
   return byCollection;
 }
 
-const deletion = Buffer.from('{"deleted":true}');
+const deletion = parseMergePatch(Buffer.from('{"deleted":true}'));
 
 /**
  * The text that a change makes of the latest version of a document. Throws DOCUMENT_NOT_FOUND, ALREADY_EXISTS,
@@ -68,9 +70,9 @@ export function changedText(change: DocumentChange, latest: PresentDocument | un
     case 'put':
       return body;
     case 'merge':
-      return refusing(() => applyMergePatch(present!.body, body), path);
+      return refusing(() => (change.patch ?? parseMergePatch(body)).applyTo(present!.body), path);
     case 'delete':
-      return applyMergePatch(present!.body, deletion);
+      return deletion.applyTo(present!.body);
   }
 }
 

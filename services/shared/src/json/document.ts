@@ -92,14 +92,27 @@ export function compileWatch(paths: readonly (readonly string[])[]): WatchTree {
   return { root: compile(0, [...paths.keys()]), pathCount: paths.length };
 }
 
+/** Takes the members of a document while it is read. */
+export interface MemberReader {
+  /** Reads the value of the member whose key was read last. */
+  readMember(reader: JsonReader, type: JsonType): void;
+}
+
+export interface ReadDocumentOptions {
+  /** Larger for stored text, which has an id and defaults in addition. */
+  sizeMaxBytes?: number;
+  /** Reads the values of the members that no watched path leads through. */
+  members?: MemberReader;
+}
+
 /**
  * Reads and validates the next document in one pass. Throws JsonError: those of the reader, and NOT_AN_OBJECT, TOO_DEEP,
- * TOO_LARGE, INVALID_ID. Pass a larger `sizeMaxBytes` for stored text, which has an id and defaults in addition.
+ * TOO_LARGE, INVALID_ID.
  */
 export function readDocument(
   reader: JsonReader,
   watch: WatchTree,
-  sizeMaxBytes: number = documentSizeMaxBytes,
+  { sizeMaxBytes = documentSizeMaxBytes, members }: ReadDocumentOptions = {},
 ): ScannedDocument {
   if (reader.peekType() !== 'object') reader.fail('NOT_AN_OBJECT', 'A document must be a JSON object');
   const outerMaxDepth = reader.maxDepth;
@@ -121,8 +134,9 @@ export function readDocument(
     const node = watch.root.members?.find(reader);
     const type = reader.peekType();
     const valueStart = reader.position;
-    if (node === undefined) reader.skipValue();
-    else captureValue(reader, node, captures);
+    if (node !== undefined) captureValue(reader, node, captures);
+    else if (members !== undefined) members.readMember(reader, type);
+    else reader.skipValue();
     if (isId) {
       idExtent = { start: valueStart, end: reader.position };
       idType = idTypeOf(reader, type);

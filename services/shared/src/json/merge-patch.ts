@@ -1,7 +1,11 @@
-import { JsonReader } from './reader';
+import { ByteWriter } from '../byte-writer';
+import { CLOSE_BRACE, COLON, COMMA, LOWER_N, OPEN_BRACE, decodeString, sameBytes } from './bytes';
+import { JsonReader, type JsonType } from './reader';
 
 /** Levels of a target and of a patch; documents and bodies have fewer. */
 const depthMax = 128;
+/** Up to so many members of a patch are compared one by one; for more a Map is cheaper. */
+const comparedMembersMax = 32;
 
 /**
  * Applies a JSON merge patch (RFC 7396) to the text of an object, and returns the new text. Members that the patch does
@@ -9,120 +13,194 @@ const depthMax = 128;
  * the patch, without its members that are null. Both texts must be one JSON object each. Throws JsonError where one of
  * them is not valid JSON.
  */
-export function applyMergePatch(target: Buffer, patch: Buffer): Buffer {
-  const parts: Buffer[] = [];
-  mergeObject(readerOf(target), readPatch(patch), parts);
-  return Buffer.concat(parts);
+export const applyMergePatch = (target: Buffer, patch: Buffer): Buffer => parseMergePatch(patch).applyTo(target);
+
+/** Reads a text that is one object. Throws JsonError. */
+export function parseMergePatch(text: Buffer): MergePatch {
+  const reader = readerOf(text);
+  const patch = readObject(reader);
+  reader.end();
+  return patch;
 }
-
-/** A value of the patch: its bytes, and its members where it is an object. */
-interface PatchValue {
-  readonly bytes: Buffer;
-  readonly isNull: boolean;
-  readonly members: PatchMembers | undefined;
-}
-
-/** The members of an object of a patch by their decoded keys, each with its key as written. */
-type PatchMembers = ReadonlyMap<string, { readonly key: Buffer; readonly value: PatchValue }>;
-
-const openBrace = Buffer.from('{');
-const closeBrace = Buffer.from('}');
-const comma = Buffer.from(',');
-const colon = Buffer.from(':');
 
 const readerOf = (bytes: Buffer): JsonReader => new JsonReader(bytes, { maxDepth: depthMax });
 
-function readPatch(patch: Buffer): PatchMembers {
-  const reader = readerOf(patch);
-  const members = readMembers(reader);
-  reader.end();
-  return members;
+function readObject(reader: JsonReader): MergePatch {
+  const patch = new MergePatch(reader.bytes);
+  reader.enterObject();
+  while (reader.nextMember()) patch.readMember(reader, reader.peekType());
+  return patch;
 }
 
-/** Reads the next value, an object, and the objects in it. */
-function readMembers(reader: JsonReader): PatchMembers {
-  const members = new Map<string, { key: Buffer; value: PatchValue }>();
-  reader.enterObject();
-  while (reader.nextMember()) {
-    const key = reader.bytes.subarray(reader.keyStart - 1, reader.keyEnd + 1);
-    members.set(reader.key(), { key, value: readPatchValue(reader) });
+/** Where a merged text is written before its size is known; a larger one than usual is not kept for the next. */
+const [scratchBytes, scratchBytesMax] = [4 * 1024, 64 * 1024];
+let scratch = new ByteWriter(scratchBytes);
+
+/** The numbers of a member, one after the other: its hash, whether its key has escapes, and extents in the bytes. */
+const [hashAt, escapedAt, keyStartAt, keyEndAt, valueStartAt, valueEndAt, stride] = [0, 1, 2, 3, 4, 5, 6];
+
+/** An object of a patch: its members are extents in the bytes that it was read from, and nothing of it is decoded. */
+export class MergePatch {
+  private readonly numbers: number[] = [];
+  /** The objects among the values, by the offset of their member in `numbers`. */
+  private objects: Map<number, MergePatch> | undefined;
+  /** Offsets of members by their decoded keys, where they are many. */
+  private byKey: Map<string, number> | undefined;
+
+  constructor(private readonly bytes: Buffer) {}
+
+  /** Reads the value of the member whose key the reader has just read, of the same bytes. */
+  readMember(reader: JsonReader, type: JsonType): void {
+    const { numbers } = this;
+    const at = numbers.length;
+    const { keyHash, keyEscaped, keyStart, keyEnd, position } = reader;
+    numbers.push(keyHash, keyEscaped ? 1 : 0, keyStart, keyEnd, position, 0);
+    if (type === 'object') (this.objects ??= new Map()).set(at, readObject(reader));
+    else reader.skipValue();
+    numbers[at + valueEndAt] = reader.position;
   }
-  return members;
-}
 
-function readPatchValue(reader: JsonReader): PatchValue {
-  const type = reader.peekType();
-  const start = reader.position;
-  const members = type === 'object' ? readMembers(reader) : undefined;
-  if (!members) reader.skipValue();
-  return { bytes: reader.bytes.subarray(start, reader.position), isNull: type === 'null', members };
-}
+  /** The text of an object as this patch changes it. Throws JsonError where it is not valid JSON. */
+  applyTo(target: Buffer): Buffer {
+    const writer = scratch.length > scratchBytesMax ? new ByteWriter(scratchBytes) : scratch;
+    writer.rewind(0);
+    this.merge(readerOf(target), writer);
+    // A copy of its own size, mostly from Node's pool.
+    const merged = Buffer.from(writer.take());
+    scratch = writer;
+    return merged;
+  }
 
-/** Reads the next value of the target, an object, and writes it as the patch changes it. */
-function mergeObject(reader: JsonReader, patch: PatchMembers, parts: Buffer[]): void {
-  const { bytes } = reader;
-  const added = new Map(patch);
-  const writer = new ObjectWriter(parts);
-  reader.enterObject();
-  while (reader.nextMember()) {
-    const start = reader.keyStart - 1;
-    const name = reader.key();
-    const change = added.get(name)?.value;
-    added.delete(name);
+  /** Reads the next value of the target, an object, and writes it as this patch changes it. */
+  private merge(reader: JsonReader, writer: ByteWriter): void {
+    const { bytes } = reader;
+    const object = new ObjectWriter(writer);
+    const merged = new Set<number>();
+    // Members side by side that keep their bytes are copied together.
+    let [keptStart, keptEnd] = [0, 0];
+    const writeKept = () => {
+      if (keptEnd > keptStart) object.member(bytes, keptStart, keptEnd);
+      keptStart = keptEnd = 0;
+    };
+    let expected = 0;
+    reader.enterObject();
+    while (reader.nextMember()) {
+      const start = reader.keyStart - 1;
+      const at = this.find(reader, expected);
+      if (at < 0) {
+        reader.skipValue();
+        if (keptEnd === 0 || start !== keptEnd + 1) {
+          writeKept();
+          keptStart = start;
+        }
+        keptEnd = reader.position;
+        continue;
+      }
+      writeKept();
+      expected = at + stride;
+      merged.add(at);
+      this.mergeMember(reader, at, start, object, writer);
+    }
+    writeKept();
+    this.addMembers(object, writer, merged);
+    object.end();
+  }
+
+  /** Writes a member of the target that this patch names; the reader is before its value. */
+  private mergeMember(reader: JsonReader, at: number, start: number, object: ObjectWriter, writer: ByteWriter): void {
     const type = reader.peekType();
     const valueStart = reader.position;
-    if (change?.members && type === 'object') {
-      writer.member(bytes.subarray(start, valueStart));
-      mergeObject(reader, change.members, parts);
-      continue;
+    const nested = this.objects?.get(at);
+    if (nested && type === 'object') {
+      object.member(reader.bytes, start, valueStart);
+      nested.merge(reader, writer);
+      return;
     }
     reader.skipValue();
-    if (!change) {
-      writer.member(bytes.subarray(start, reader.position));
-    } else if (!change.isNull) {
-      writer.member(bytes.subarray(start, valueStart));
-      writeWithoutNulls(change, parts);
+    if (this.isNull(at)) return;
+    object.member(reader.bytes, start, valueStart);
+    this.writeValue(at, writer);
+  }
+
+  /** Writes the members that are not null and not in `except`, as they stand where a target has nothing to merge with. */
+  private addMembers(object: ObjectWriter, writer: ByteWriter, except?: ReadonlySet<number>): void {
+    const { bytes, numbers } = this;
+    for (let at = 0; at < numbers.length; at += stride) {
+      if (this.isNull(at) || except?.has(at)) continue;
+      object.member(bytes, numbers[at + keyStartAt]! - 1, numbers[at + keyEndAt]! + 1);
+      writer.byte(COLON);
+      this.writeValue(at, writer);
     }
   }
-  addMembers(added, writer, parts);
-  writer.end();
-}
 
-/** A value of a patch where the target has none to merge with: null members of its objects are left out. */
-function writeWithoutNulls({ bytes, members }: PatchValue, parts: Buffer[]): void {
-  if (!members) {
-    parts.push(bytes);
-    return;
+  /** Null members of an object are left out. */
+  private writeValue(at: number, writer: ByteWriter): void {
+    const nested = this.objects?.get(at);
+    if (!nested) {
+      writer.raw(this.bytes, this.numbers[at + valueStartAt], this.numbers[at + valueEndAt]);
+      return;
+    }
+    const object = new ObjectWriter(writer);
+    nested.addMembers(object, writer);
+    object.end();
   }
-  const writer = new ObjectWriter(parts);
-  addMembers(members, writer, parts);
-  writer.end();
-}
 
-function addMembers(members: PatchMembers, writer: ObjectWriter, parts: Buffer[]): void {
-  for (const { key, value } of members.values()) {
-    if (value.isNull) continue;
-    writer.member(key);
-    parts.push(colon);
-    writeWithoutNulls(value, parts);
+  private isNull(at: number): boolean {
+    return this.bytes[this.numbers[at + valueStartAt]!] === LOWER_N;
+  }
+
+  /** The member with the current key of the reader, -1 where there is none. It is probably the one at `expected`. */
+  private find(reader: JsonReader, expected: number): number {
+    const { numbers } = this;
+    if (expected < numbers.length && this.hasKey(expected, reader)) return expected;
+    if (numbers.length > comparedMembersMax * stride) return this.indexed().get(reader.key()) ?? -1;
+    for (let at = 0; at < numbers.length; at += stride) if (this.hasKey(at, reader)) return at;
+    return -1;
+  }
+
+  private hasKey(at: number, reader: JsonReader): boolean {
+    const { bytes, numbers } = this;
+    if (numbers[at + hashAt] !== reader.keyHash) return false;
+    const start = numbers[at + keyStartAt]!;
+    const end = numbers[at + keyEndAt]!;
+    const isEscaped = numbers[at + escapedAt] === 1;
+    if (isEscaped || reader.keyEscaped) return decodeString(bytes, start, end, isEscaped) === reader.key();
+    const size = end - start;
+    return size === reader.keyEnd - reader.keyStart && sameBytes(bytes, start, reader.bytes, reader.keyStart, size);
+  }
+
+  private indexed(): ReadonlyMap<string, number> {
+    if (this.byKey) return this.byKey;
+    const { bytes, numbers } = this;
+    this.byKey = new Map();
+    for (let at = 0; at < numbers.length; at += stride) {
+      const key = decodeString(
+        bytes,
+        numbers[at + keyStartAt]!,
+        numbers[at + keyEndAt]!,
+        numbers[at + escapedAt] === 1,
+      );
+      this.byKey.set(key, at);
+    }
+    return this.byKey;
   }
 }
 
 class ObjectWriter {
   private isEmpty = true;
 
-  constructor(private readonly parts: Buffer[]) {
-    parts.push(openBrace);
+  constructor(private readonly writer: ByteWriter) {
+    writer.byte(OPEN_BRACE);
   }
 
-  /** Writes a member, or its beginning. */
-  member(bytes: Buffer): void {
-    if (!this.isEmpty) this.parts.push(comma);
+  /** Writes a member, or its beginning, or several members side by side. */
+  member(bytes: Buffer, start: number, end: number): void {
+    if (!this.isEmpty) this.writer.byte(COMMA);
     this.isEmpty = false;
-    this.parts.push(bytes);
+    this.writer.raw(bytes, start, end);
   }
 
   end(): void {
-    this.parts.push(closeBrace);
+    this.writer.byte(CLOSE_BRACE);
   }
 }

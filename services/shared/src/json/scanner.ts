@@ -44,7 +44,7 @@ export abstract class JsonScanner {
   /** Extent of the current key as written, without its quotes. Valid like keyHash. */
   keyStart = 0;
   keyEnd = 0;
-  protected keyEscaped = false;
+  keyEscaped = false;
   protected stringStart = 0;
   protected stringEscaped = false;
 
