@@ -3,6 +3,7 @@ import type { CommitContext } from './commit-context';
 import { LockedCommit } from './locked-commit';
 import { commitOptimistically } from './optimistic-commit';
 import { preloadTransaction, reserveOrdinal } from './preload-transaction';
+import { ReadAhead } from './read-ahead';
 import { Recovery } from './recovery';
 import { conflicts, settleBatch, type BatchResult, type Committed, type PendingWrite, type Write } from './write';
 import { WriteQueue } from './write-queue';
@@ -13,10 +14,14 @@ const preloadsMax = 2;
 /** After a preload that came to nothing, so many bulks of the app are not preloaded. */
 const preloadBackoffBulks = 16;
 
+/** Where more writes of the app wait, no further one is read for: each is compared with all of them. */
+const readAheadQueueMax = 64;
+
 /** Commits the writes of one app, one batch at a time. */
 export class AppCommitter {
   private readonly queue = new WriteQueue();
   private readonly recovery: Recovery;
+  private readonly readAhead: ReadAhead;
   /** The batch that is being committed. */
   private batch: readonly PendingWrite[] = [];
   /** In the order of the queue; the first may be committing. */
@@ -29,21 +34,35 @@ export class AppCommitter {
     private readonly app: App,
   ) {
     this.recovery = new Recovery(context, app);
+    this.readAhead = new ReadAhead(context, app, (pending) => this.enqueue(pending));
   }
 
   /** Whether nothing waits. */
   get isIdle(): boolean {
-    return this.queue.size + this.preloads.length === 0;
+    return this.queue.size + this.preloads.length + this.readAhead.size === 0;
   }
 
   /** Resolves when the write has committed. Rejects with the error that refused it, TOO_MANY_REQUESTS among them. */
   submit(write: Write): Promise<Committed> {
     return new Promise((resolve, reject) => {
-      this.queue.add({ write, resolve, reject });
-      this.context.memory.take(write.bytes);
-      if (write.sizeClass === 'small') this.context.throttle.noteSmallWrite();
-      this.startPreloads();
+      const pending = { write, resolve, reject };
+      this.readAhead.handOnBefore(write);
+      const isRead = this.queue.size <= readAheadQueueMax && this.readAhead.accept(pending, () => this.unsettled());
+      if (!isRead) this.enqueue(pending);
     });
+  }
+
+  private enqueue(pending: PendingWrite): void {
+    const { write } = pending;
+    this.queue.add(pending);
+    this.context.memory.take(write.bytes);
+    if (write.sizeClass === 'small') this.context.throttle.noteSmallWrite();
+    this.startPreloads();
+  }
+
+  /** Writes that wait for their commit, or are being committed. */
+  private unsettled(): PendingWrite[] {
+    return [...this.queue.waiting(), ...this.batch, ...this.preloads.map(({ bulk }) => bulk)];
   }
 
   /**
@@ -63,7 +82,7 @@ export class AppCommitter {
       if (small.length > 0) await this.commitBatch(small);
       else if (preload && isBulkDue) await this.commitPreload(preload);
       else if (isBulkDue) await this.commitBulk();
-      else await Promise.race([this.queue.added(), preload?.settled]);
+      else await Promise.race([this.queue.added(), ...(preload ? [preload.settled] : [])]);
     }
   }
 

@@ -15,6 +15,8 @@ export interface CommitContext {
   now: () => Date;
   /** One slot for each transaction that may run at a time. */
   slots: Semaphore;
+  /** One slot for each read ahead of a transaction. */
+  reads: Semaphore;
   memory: WriteMemory;
   throttle: BulkThrottle;
   heads: HeadCache;

@@ -8,7 +8,7 @@ import type { Committed, Write } from './write';
 import { WriteMemory } from './write-memory';
 import type { App } from '../catalog/app';
 
-export interface CommitterSettings extends Omit<CommitContext, 'slots' | 'memory' | 'heads'> {
+export interface CommitterSettings extends Omit<CommitContext, 'slots' | 'reads' | 'memory' | 'heads'> {
   /** Transactions that run at a time, of all apps. */
   concurrency: number;
 }
@@ -20,7 +20,7 @@ export interface CommitterSettings extends Omit<CommitContext, 'slots' | 'memory
  * The pipeline of a write, top to bottom:
  *
  * 1. `WriteMemory` budgets its bytes, or it is refused (503; 429 when the queue of its app is full).
- * 2. It joins the `WriteQueue` of its app.
+ * 2. It joins the `WriteQueue` of its app. Where it depends on present documents, `ReadAhead` reads them first.
  * 3. `AppCommitter` takes batches from the queue, alternating small ones with bulks. Meanwhile `BulkPreload` copies the
  *    bulks that are next, slowed down by `BulkThrottle` while small writes arrive.
  * 4. The batch acquires one of the slots that all apps share.
@@ -51,6 +51,7 @@ export class Committer {
     this.context = {
       ...settings,
       slots: new Semaphore(concurrency),
+      reads: new Semaphore(Math.ceil(concurrency / 2)),
       memory: new WriteMemory(),
       heads: new HeadCache(),
     };

@@ -48,6 +48,11 @@ function splitVersions(rows: readonly DocumentRow[]): Versions {
   return { latest, counts, earlier };
 }
 
+export interface WriteOptions extends UpsertOptions {
+  /** Whether there is a document with an id, where that has been read for all of them under the lock. */
+  isKnown?: ((id: string) => boolean) | undefined;
+}
+
 export interface UpsertOptions {
   derived: DerivedStatements;
   /** Whether the upsert returns the last version of each document that it wrote, as `writtenVersions` reads it. */
@@ -64,13 +69,12 @@ export async function writeDocuments(
   collection: CollectionRef,
   rows: readonly DocumentRow[],
   at: Date,
-  { derived, returnsVersions }: UpsertOptions,
+  { isKnown, ...options }: WriteOptions,
 ): Promise<Step[]> {
-  const options = { derived, returnsVersions };
   if (fitsUpsert(rows)) return [upsertDocuments(collection, rows, at, options)];
   const repeated = repeatedIds(rows);
   // Under the lock no other transaction adds an id.
-  const known = await knownIds(tx, collection, rows);
+  const known = isKnown ? idsOf(rows, isKnown) : await knownIds(tx, collection, rows);
   const isNew = ({ document: { id } }: DocumentRow) => !known.has(id) && !repeated.has(id);
   const added = known.size + repeated.size === 0 ? rows : rows.filter(isNew);
   if (added.length < copyFromDocuments) return [upsert(collection, rows, repeated, at, options)];
@@ -80,7 +84,7 @@ export async function writeDocuments(
     ...steps,
     await copyDocuments(collection, added, at),
     countCopied(collection, added, at),
-    ...derived.afterCopy(added, at),
+    ...options.derived.afterCopy(added, at),
   ];
 }
 
@@ -104,6 +108,9 @@ function repeatedIds(rows: readonly DocumentRow[]): Set<string> {
   }
   return repeated;
 }
+
+const idsOf = (rows: readonly DocumentRow[], isKnown: (id: string) => boolean): Set<string> =>
+  new Set(rows.map(({ document: { id } }) => id).filter(isKnown));
 
 async function knownIds(tx: Connection, collection: CollectionRef, rows: readonly DocumentRow[]): Promise<Set<string>> {
   const ids = textArray(rows.map(({ document }) => document.id));

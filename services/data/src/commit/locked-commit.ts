@@ -14,7 +14,7 @@ import { plan, rowsOf, type BatchPlan, type RowsByCollection } from './plan';
 import { findCommittedTickets, findKeptAnswers, keepAnswers } from './repeated-writes';
 import { uniqueViolation } from './unique-violation';
 import { setVersions, versionedCollections } from './written-versions';
-import type { BatchResult, PendingWrite } from './write';
+import { documentKey, type BatchResult, type PendingWrite, type PresentDocuments } from './write';
 import type { App } from '../catalog/app';
 
 /** A statement of a large bulk may take longer: 10,000 documents under 64 indexes take seconds. */
@@ -83,7 +83,7 @@ export class LockedCommit {
     const at = context.now();
     const outcomes = await this.findRepeated(tx);
     const open = batch.filter((pending) => !outcomes.has(pending));
-    const { planned, hasCreated } = await this.plan(tx, locked, open, { at, prefetched });
+    const { planned, hasCreated, documents } = await this.plan(tx, locked, open, { at, prefetched });
     for (const [pending, outcome] of planned.outcomes) outcomes.set(pending, outcome);
     // A write that committed before may be refused by what has changed since.
     if (planned.refused.length > 0 && !this.looksUpTickets) {
@@ -98,9 +98,11 @@ export class LockedCommit {
     const last: Step[] = [];
     const versioned = versionedCollections(planned);
     const upserts = new Map<CollectionRef, number>();
+    const areRead = open.every(({ write }) => write.reads);
     for (const [collection, rows] of this.rows) {
       const returnsVersions = versioned.has(collection.name);
-      const options = { derived: context.afterPlan.of(collection), returnsVersions };
+      const isKnown = (id: string) => documents.has(documentKey(collection.name, id));
+      const options = { derived: context.afterPlan.of(collection), returnsVersions, ...(areRead && { isKnown }) };
       upserts.set(collection, last.length);
       last.push(...(await writeDocuments(tx, collection, rows, at, options)));
     }
@@ -128,14 +130,15 @@ export class LockedCommit {
     head: LockedHead,
     open: readonly PendingWrite[],
     { at, prefetched }: { at: Date; prefetched: ReadDocuments | undefined },
-  ): Promise<{ planned: BatchPlan; hasCreated: boolean }> {
+  ): Promise<{ planned: BatchPlan; hasCreated: boolean; documents: PresentDocuments }> {
     const { app, context } = this;
     const collections = await lockedCollections(tx, context.collections, app, head.catalogRevision, open);
     const documents = await readPresentDocuments(tx, collections.known, open, prefetched);
     const planned = plan(head, open, collections, documents);
-    if (planned.missing.size === 0) return { planned, hasCreated: false };
+    if (planned.missing.size === 0) return { planned, hasCreated: false, documents };
     const settings = { readAccess: context.defaultRead, at };
     const completed = await createMissing(tx, app, collections, planned.missing, settings);
-    return { planned: plan(head, open, completed, documents), hasCreated: completed.created.size > 0 };
+    const replanned = plan(head, open, completed, documents);
+    return { planned: replanned, hasCreated: completed.created.size > 0, documents };
   }
 }

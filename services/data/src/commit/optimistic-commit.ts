@@ -5,11 +5,13 @@ import { insertCommits } from './commit-log';
 import { fitsUpsert, upsertDocuments } from './document-rows';
 import { compareAndSetHead, isHeadConflict } from './head';
 import { countBatch } from './metrics';
-import { plan, rowsOf, type BatchPlan } from './plan';
+import { assertAssumed, assumedDocuments } from './present-documents';
+import { plan, rowsOf, type BatchPlan, type DocumentRow } from './plan';
 import { uniqueViolation } from './unique-violation';
 import { setVersions, versionedCollections } from './written-versions';
-import type { BatchResult, PendingWrite } from './write';
+import { documentKey, type BatchResult, type PendingWrite, type PresentDocuments, type Write } from './write';
 import type { App } from '../catalog/app';
+import type { CollectionRef } from '../catalog/collection';
 
 /**
  * Commits a batch in one round trip: planned on the cached head, which Postgres compares under its lock before it runs
@@ -21,29 +23,28 @@ export async function commitOptimistically(
   app: App,
   batch: readonly PendingWrite[],
 ): Promise<BatchResult | undefined> {
-  // Many documents need a look-up of known ids first, a key one of what it was used for.
-  if (!fitsUpsert(batch) || batch.some(({ write }) => write.idempotency || write.reads || write.sizeClass !== 'small'))
-    return undefined;
+  if (!fitsUpsert(batch) || !batch.every(({ write }) => mayBePlanned(write))) return undefined;
   const startedAtMs = performance.now();
-  const planned = planOnCachedHead(context, app, batch);
+  const documents = assumedDocuments(batch);
+  const planned = planOnCachedHead(context, app, batch, documents);
   if (!planned) return undefined;
   const rows = rowsOf(planned);
-  if (![...rows.values()].every(fitsUpsert)) return undefined;
+  if (![...rows].every(([collection, written]) => fitsUpsert(unknownRows(collection, written, documents)))) {
+    return undefined;
+  }
   // No one moves the head between the commit before this one and this one, so times follow heights.
   const at = context.now();
   const versioned = versionedCollections(planned);
-  const upserts = [...rows].map(([collection, documents]) =>
-    upsertDocuments(collection, documents, at, {
+  const upserts = [...rows].map(([collection, written]) =>
+    upsertDocuments(collection, written, at, {
       derived: context.afterPlan.of(collection),
       returnsVersions: versioned.has(collection.name),
     }),
   );
+  const first = [compareAndSetHead(app.number, planned.from, planned.to), ...assertAssumed(rows, batch, documents)];
   try {
-    const [, ...answers] = await singleRoundTripTransaction(context.pool, [
-      compareAndSetHead(app.number, planned.from, planned.to),
-      ...upserts,
-      insertCommits(app.number, planned.commits, at),
-    ]);
+    const steps = [...first, ...upserts, insertCommits(app.number, planned.commits, at)];
+    const answers = (await singleRoundTripTransaction(context.pool, steps)).slice(first.length);
     if (versioned.size > 0)
       setVersions(planned, rows, new Map([...rows.keys()].map((each, at) => [each, answers[at]!])));
   } catch (error) {
@@ -55,10 +56,30 @@ export async function commitOptimistically(
   return { outcomes: planned.outcomes, changed: [...rows.keys()].map(({ number }) => number) };
 }
 
+/**
+ * Whether a write may be planned before the lock. Not with a key: what it was used for is read under the lock. One that
+ * depends on documents needs what they were; a bulk, which ids are known, and they come from the same read.
+ */
+const mayBePlanned = ({ idempotency, reads, assumed, sizeClass }: Write): boolean =>
+  !idempotency && (!reads || assumed !== undefined) && (sizeClass === 'small' || (!!assumed && sizeClass === 'bulk'));
+
+/** The rows of documents that may be new; all of them where they are few. */
+const unknownRows = (
+  { name }: CollectionRef,
+  rows: readonly DocumentRow[],
+  documents: PresentDocuments,
+): readonly DocumentRow[] =>
+  fitsUpsert(rows) ? rows : rows.filter(({ document: { id } }) => !documents.has(documentKey(name, id)));
+
 /** Undefined when the head or a collection is not cached, or a write is refused: it may have committed before. */
-function planOnCachedHead(context: CommitContext, app: App, batch: readonly PendingWrite[]): BatchPlan | undefined {
+function planOnCachedHead(
+  context: CommitContext,
+  app: App,
+  batch: readonly PendingWrite[],
+  documents: PresentDocuments,
+): BatchPlan | undefined {
   const head = context.heads.expected(app.number);
   const collections = head && cachedCollections(context.collections, app, head.catalogRevision, batch);
-  const planned = collections && plan(head, batch, collections);
-  return planned?.refused.length === 0 ? planned : undefined;
+  const planned = collections && plan(head, batch, collections, documents);
+  return planned?.refused.length === 0 && !batch.some(({ write }) => write.isPartial) ? planned : undefined;
 }

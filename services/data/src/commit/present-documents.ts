@@ -1,13 +1,14 @@
 import type { Step } from '@granary/shared/postgres/pipeline';
 import { pipeline } from '@granary/shared/postgres/pipeline';
-import type { Connection } from '@granary/shared/postgres/pool';
+import type { Connection, Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { textArray } from '@granary/shared/postgres/wire/binary';
+import { int8Array, textArray } from '@granary/shared/postgres/wire/binary';
 import type { CollectionRef } from '../catalog/collection';
 import { documentsTable } from '../catalog/table-names';
 import type { App } from '../catalog/app';
 import { cachedCollections } from './batch-collections';
 import type { CommitContext } from './commit-context';
+import type { RowsByCollection } from './plan';
 import { matchingDocument } from '../query/sql/matching-document';
 import {
   documentKey,
@@ -90,8 +91,62 @@ const conditional = (reads: readonly DocumentRead[]) => reads.filter(({ conditio
 
 function stepsOf([collection, reads]: [CollectionRef, readonly DocumentRead[]]): Step[] {
   const ids = textArray(reads.map(({ id }) => id));
-  const versions = sql`select id, version, deleted, body from ${documentsTable(collection)} where id = any(${ids}::text[])`;
+  const versions = sql`select id, version, ordinal, deleted, body from ${documentsTable(collection)} where id = any(${ids}::text[])`;
   return [versions, ...conditional(reads).map(({ id, condition }) => matchingDocument(collection, id, condition!))];
+}
+
+/** Reads what a batch depends on, from the cached collections, without a lock. */
+export async function readUnlocked(
+  pool: Pool,
+  collections: ReadonlyMap<string, CollectionRef>,
+  batch: readonly PendingWrite[],
+): Promise<PresentDocuments> {
+  const byCollection = readsOf(collections, batch);
+  const connection = await pool.connect();
+  let error: unknown = new Error('the read was not answered');
+  try {
+    const answers = await pipeline(connection, [...byCollection].flatMap(stepsOf));
+    error = undefined;
+    return answersToDocuments(byCollection, answers);
+  } finally {
+    connection.release(error !== undefined);
+  }
+}
+
+/** What the writes of a batch assume, each about the documents that it reads. */
+export function assumedDocuments(batch: readonly PendingWrite[]): PresentDocuments {
+  if (!batch.some(({ write }) => write.assumed)) return none;
+  const [only, ...others] = batch;
+  if (others.length === 0) return only!.write.assumed!;
+  const documents = new Map<string, PresentDocument>();
+  for (const { write } of batch) {
+    for (const { collection, id } of write.reads ?? []) {
+      const key = documentKey(collection, id);
+      const document = write.assumed?.get(key);
+      if (document) documents.set(key, document);
+    }
+  }
+  return documents;
+}
+
+/**
+ * Statements that fail with an error which `isHeadConflict` recognizes unless the documents that a batch reads are still
+ * those that it assumes, or missing as then: purges and erasures remove documents without moving the head.
+ */
+export function assertAssumed(
+  rows: RowsByCollection,
+  batch: readonly PendingWrite[],
+  documents: PresentDocuments,
+): Step[] {
+  if (!batch.some(({ write }) => write.reads)) return [];
+  const collections = new Map([...rows.keys()].map((collection) => [collection.name, collection]));
+  return [...readsOf(collections, batch)].map(([collection, reads]) => {
+    const ordinals = reads.map(({ id }) => Number(documents.get(documentKey(collection.name, id))?.ordinal ?? 0n));
+    return sql`select 1 / (not exists (
+      select from unnest(${textArray(reads.map(({ id }) => id))}::text[], ${int8Array(ordinals)}::int8[]) as a(id, ordinal)
+        left join ${documentsTable(collection)} d on d.id = a.id
+      where coalesce(d.ordinal, 0) <> a.ordinal))::int`;
+  });
 }
 
 type Answers = ReadonlyArray<{ rows: ReadonlyArray<ReadonlyArray<string | null>> }>;
@@ -103,9 +158,14 @@ function answersToDocuments(
   const present = new Map<string, PresentDocument>();
   let at = 0;
   for (const [{ name }, reads] of byCollection) {
-    for (const [id, version, deleted, body] of answers[at++]!.rows) {
-      const document = { version: BigInt(version!), deleted: deleted === 't', body: Buffer.from(body!), matches: true };
-      present.set(documentKey(name, id!), document);
+    for (const [id, version, ordinal, deleted, body] of answers[at++]!.rows) {
+      present.set(documentKey(name, id!), {
+        version: BigInt(version!),
+        ordinal: BigInt(ordinal!),
+        deleted: deleted === 't',
+        body: Buffer.from(body!),
+        matches: true,
+      });
     }
     for (const { id } of conditional(reads)) {
       const document = present.get(documentKey(name, id));

@@ -21,6 +21,10 @@ export class WriteQueue {
     return this.small.length + this.bulks.length;
   }
 
+  waiting(): readonly PendingWrite[] {
+    return [...this.small, ...this.bulks];
+  }
+
   get nextBulk(): PendingWrite | undefined {
     return this.bulks[0];
   }

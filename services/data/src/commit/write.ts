@@ -1,5 +1,6 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { CollectionRef, ReadAccess } from '../catalog/collection';
+import type { Task } from '@granary/shared/concurrency/time-slicing';
 import type { PreparedDocument } from '../documents/parser';
 import type { Link } from './hash-chain';
 import type { Head } from './head';
@@ -45,6 +46,8 @@ export interface DocumentRead {
 /** The latest version of a document, under the lock of the head. */
 export interface PresentDocument {
   version: bigint;
+  /** Of the commit that made it: no later one of the same id has it, not even after an erasure. */
+  ordinal: bigint;
   deleted: boolean;
   body: Buffer;
   /** Whether the condition of its `DocumentRead` holds; true without one. */
@@ -83,6 +86,13 @@ export interface Write {
   readonly sizeClass: SizeClass;
   /** The documents that its links depend on: they are read under the lock, in a round trip of their own. */
   readonly reads?: readonly DocumentRead[];
+  /**
+   * Those documents as they were read before it joined the queue, where its links may be planned on them: that they are
+   * the same is asserted under the lock.
+   */
+  readonly assumed?: PresentDocuments | undefined;
+  /** Whether its links, as they were planned last, leave out what was refused: that is decided under the lock only. */
+  readonly isPartial?: boolean;
   /** Whether its caller needs the versions of its documents. */
   readonly needsVersions?: boolean;
   /** The ids of its documents; undefined while they are not known. */
@@ -92,6 +102,8 @@ export interface Write {
    * a ServiceError to refuse this write alone.
    */
   links(head: Head, state: PlanState): WriteLink[];
+  /** Prepares its links on documents that were read before it joins the queue, and sets `assumed` where it can. */
+  assume?(state: PlanState): Task<void>;
   /** What error messages have before the fields of a document of its links; by default its place in a `/store` body. */
   pathOf?(collection: string, place: number): string;
   /** What is kept under its Idempotency-Key beside its ticket, once it has been planned. */

@@ -21,6 +21,8 @@ export async function changeDocument(
   const app = appOf(request);
   const change = toChange(request);
   const write = new ChangeWrite(request.ticketId, toIdempotencyKey(request.idempotency), [change]);
+  const known = committer.collections.known(app.number, change.collection);
+  if (known && !write.reads) write.prepare({ collections: new Map([[known.name, known]]), documents: new Map() });
   const committed = await committer.submit(app, write);
   const [stored] = await storedVersions(pool, committer.collections, app, committed, [change]);
   return {

@@ -1,8 +1,9 @@
 import { notFound, ServiceError, type ErrorDetails, type StatusName } from '@granary/shared/errors';
-import { COLLECTION_NOT_FOUND } from '../catalog/collection';
+import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
 import type { Head } from '../commit/head';
 import { linkContent, nextLink } from '../commit/hash-chain';
 import {
+  batchBytesMax,
   documentKey,
   sizeClassOf,
   type DocumentIds,
@@ -10,15 +11,17 @@ import {
   type NewVersion,
   type PlanState,
   type PresentDocument,
+  type PresentDocuments,
   type SizeClass,
   type Write,
   type WriteLink,
 } from '../commit/write';
+import { runToCompletion, type Task } from '@granary/shared/concurrency/time-slicing';
 import type { IdempotencyKey } from '@granary/shared/idempotency/key';
 import { prepareDocumentOf, type PreparedDocument } from '../documents/parser';
 import { rulesOf } from '../documents/rules';
 import { changedText, changesByCollection, dependsOnPresent, type DocumentChange } from './document-change';
-import { toEntry } from './prepare-body';
+import { hasSameRules, toEntry } from './prepare-body';
 
 /** Bytes of a row beside its text, roughly. */
 const rowBytes = 64;
@@ -46,7 +49,9 @@ export class ChangeWrite implements Write {
   readonly reads?: readonly DocumentRead[];
   /** The refused changes as it was planned last: those of the commit, once that is committed. */
   refusals: Refusals = new Map();
+  assumed?: PresentDocuments;
   private readonly knownIds: DocumentIds;
+  private readonly prepared = new Map<DocumentChange, PreparedChange>();
 
   constructor(
     readonly ticketId: string,
@@ -65,6 +70,34 @@ export class ChangeWrite implements Write {
 
   ids(): DocumentIds {
     return this.knownIds;
+  }
+
+  /** Prepares the changes before the write is submitted. Decides nothing: under the lock the state may be another. */
+  prepare(state: PlanState): void {
+    runToCompletion(this.prepareSteps(state));
+  }
+
+  *assume(state: PlanState): Task<void> {
+    if (yield* this.prepareSteps(state)) this.assumed = state.documents;
+    else this.prepared.clear();
+  }
+
+  /** Prepares until a change is refused or too much text is held; returns whether all are prepared. */
+  private *prepareSteps(state: PlanState): Task<boolean> {
+    let bytes = 0;
+    for (const change of this.changes) {
+      try {
+        const prepared = prepareChange(change, state);
+        bytes += prepared.document.end - prepared.document.start;
+        if (bytes > Math.max(batchBytesMax, this.bytes)) return false;
+        this.prepared.set(change, prepared);
+      } catch (error) {
+        if (!(error instanceof ServiceError)) throw error;
+        return false;
+      }
+      yield;
+    }
+    return true;
   }
 
   links(head: Head, state: PlanState): WriteLink[] {
@@ -88,7 +121,9 @@ export class ChangeWrite implements Write {
     this.refusals = refusals;
     for (const change of this.changes) {
       try {
-        documents.set(change, changed(change, state));
+        const prepared = this.prepared.get(change);
+        const { document } = prepared && isStill(prepared, change, state) ? prepared : prepareChange(change, state);
+        documents.set(change, document);
       } catch (error) {
         if (!(error instanceof ServiceError) || this.refusing === 'together') throw error;
         refusals.set(change, error);
@@ -97,6 +132,10 @@ export class ChangeWrite implements Write {
     const [first] = refusals.values();
     if (documents.size === 0 && first) throw first;
     return documents;
+  }
+
+  get isPartial(): boolean {
+    return this.refusals.size > 0;
   }
 
   /** Whether every change was refused. */
@@ -143,13 +182,30 @@ const nextVersion = (latest: PresentDocument | undefined): NewVersion => ({
   created: latest?.deleted ?? true,
 });
 
-/** A changed document, ready to be written. */
-function changed(change: DocumentChange, { collections, documents }: PlanState): PreparedDocument {
-  const { collection, id, kind, path, refusal } = change;
-  if (refusal) throw refusal;
-  if (!collections.has(collection) && (kind === 'merge' || kind === 'delete')) {
-    throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${collection}`);
-  }
-  const text = changedText(change, documents.get(documentKey(collection, id)));
-  return prepareDocumentOf(id, text, rulesOf(collections.get(collection)), path);
+/** A changed document, ready to be written, and the state that it was made of. */
+interface PreparedChange {
+  document: PreparedDocument;
+  collection: CollectionRef | undefined;
+  present: bigint | undefined;
 }
+
+function prepareChange(change: DocumentChange, { collections, documents }: PlanState): PreparedChange {
+  const { kind, id, path, refusal } = change;
+  if (refusal) throw refusal;
+  const collection = collections.get(change.collection);
+  if (!collection && (kind === 'merge' || kind === 'delete')) {
+    throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${change.collection}`);
+  }
+  const present = documents.get(documentKey(change.collection, id));
+  const document = prepareDocumentOf(id, changedText(change, present), rulesOf(collection), path);
+  return { document, collection, present: present?.ordinal };
+}
+
+/** Whether a change makes the same document of a state. */
+const isStill = (
+  { collection, present }: PreparedChange,
+  change: DocumentChange,
+  { collections, documents }: PlanState,
+): boolean =>
+  hasSameRules(collection, collections.get(change.collection)) &&
+  present === documents.get(documentKey(change.collection, change.id))?.ordinal;

@@ -16,7 +16,7 @@ export async function checkChain(pool: Pool, app: App): Promise<void> {
     previous = hash;
   }
   const head = await pool.query<{ height: bigint; hash: Buffer; is_last: boolean }>(
-    `select height, hash, ordinal = (select max(ordinal) from a_${app.number}.commits) as is_last
+    `select height, hash, ordinal = (select coalesce(max(ordinal), 0) from a_${app.number}.commits) as is_last
      from head where app_number = $1`,
     [app.number],
   );
