@@ -30,6 +30,14 @@ serve({
       await client.query('vacuum (analyze)').finally(() => client.end());
     }
   },
+  /** Blocks that the statements of a database have read, in memory or not, as far as its connections have reported them. */
+  blocksRead: async (database) => {
+    const client = new pg.Client({ connectionString: postgres.url('postgres') });
+    await client.connect();
+    const text = 'select blks_hit + blks_read as blocks from pg_stat_database where datname = $1';
+    const { rows } = await client.query(text, [database]).finally(() => client.end());
+    return Number(rows[0].blocks);
+  },
   stop: () => postgres?.stop(),
 });
 

@@ -33,7 +33,7 @@ export async function limitPage<T>(
   try {
     return await read();
   } catch (error) {
-    if (!isTimeout(error) || !isAvoidable(plan)) throw error;
+    if (!isStatementTimeout(error) || !isAvoidable(plan)) throw error;
     throw pageRefusal(plan, beyondTime(limits));
   }
 }
@@ -50,13 +50,13 @@ export async function limitCount<T>(
   try {
     return await count();
   } catch (error) {
-    if (!isTimeout(error)) throw error;
+    if (!isStatementTimeout(error)) throw error;
     throw countRefusal(beyondTime(limits));
   }
 }
 
 // query_canceled
-const isTimeout = (error: unknown): boolean => sqlState(error) === '57014';
+const isStatementTimeout = (error: unknown): boolean => sqlState(error) === '57014';
 
 /** Rows that a statement passes without an index that narrows them. A page in the order of an index ends once it is full. */
 function scannedRows(plan: PagePlan): bigint {

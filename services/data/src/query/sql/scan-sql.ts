@@ -64,7 +64,7 @@ export class ScanCompiler extends Compiler implements DocumentTexts {
     const inOrder = order ? sql`order by ${order}` : empty;
     const keys = this.#keys.map((key, at) => sql`, split_part(${this.body}, ${key}, 2) as ${keyName(at)}`);
     const read = sql`select ${row}.*${join(keys, '')} from ${table} ${whereAll([...super.visible(), ...conditions])}
-      ${inOrder} ${limit === undefined ? fence : sql`limit ${limit}::int8`}`;
+      ${inOrder} ${limit === undefined ? fence : trusted(`limit ${BigInt(limit)}`)}`;
     const where = whereAll(this.#prefilter ? [this.#prefilter] : []);
     const paths = [...this.#values.values()];
     const possible = (columns: Sql) =>
