@@ -49,6 +49,7 @@ export const rooms = {
     'views/plan',
     'views/sql',
     'views',
+    'views/live',
     'reads',
     'skills',
     'openapi',

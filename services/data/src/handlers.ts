@@ -13,6 +13,7 @@ import {
   updateCollection,
 } from './collections/collections';
 import type { ReadAccess } from './catalog/collection';
+import type { DerivedRemovals } from './usage/document-removal';
 import type { Committer } from './commit/committer';
 import { runBatch } from './writes/batch';
 import { changeDocument } from './writes/change-document';
@@ -46,6 +47,8 @@ import type { ReadContext } from './reads/read-context';
 import { readCollection } from './reads/read-collection';
 
 export interface HandlerContext extends SkillsContext, ReadContext, DatasetContext {
+  /** What is derived from documents that are erased. */
+  derived: DerivedRemovals;
   queries: QueryLookup;
   committer: Committer;
   usage: UsagePublisher;

@@ -34,7 +34,9 @@ import { QueryLookup } from './queries/saved-queries';
 import { datasetReplacements } from './datasets/datasets';
 import { followCountryNetworks, forgetCountryNetworks } from './countries/country-networks';
 import { UsagePublisher } from './usage/publisher';
-import { refreshViewJob } from './views/refresh-job';
+import { brokenViewsCheck } from './views/live/health';
+import { liveViewRows } from './views/live/live-rows';
+import { buildViewJob } from './views/live/build-job';
 import type { JobHandler, JobKind } from './jobs/queue';
 import { buildIndexJob, giveUpBuild } from './tables/build-job';
 
@@ -78,7 +80,8 @@ function assembleData(
   const multiplexer = createMultiplexer(config, log);
   const unobserveMultiplexer = observeMultiplexer('granary-data-pipelined', multiplexer);
   const usage = new UsagePublisher(pool, log, notify);
-  const committer = createCommitter(config, context, usage);
+  const afterPlan = new AfterPlan(liveViewRows);
+  const committer = createCommitter(config, context, usage, afterPlan);
   const worker = new JobWorker({ pool, log }, jobsOf(config), jobConcurrency, storage, notify);
   const handlers = dataHandlers({
     pool,
@@ -92,6 +95,7 @@ function assembleData(
     replacements: datasetReplacements(),
     log,
     committer,
+    derived: afterPlan.removals,
     usage,
     storage,
     defaultRead: config.DEFAULT_READ,
@@ -104,9 +108,10 @@ function assembleData(
       notify();
     },
   });
-  const maintenance = startMaintenance(config, pool, log, notify);
+  const maintenance = startMaintenance(config, { pool, log, derived: afterPlan.removals }, notify);
   return {
     implementations: [{ definition: dataDefinition, handlers, access: dataAccess }, outbox],
+    checks: { views: brokenViewsCheck(pool) },
     appended: published,
     stop: async () => {
       await countries?.stop();
@@ -133,7 +138,7 @@ async function openCountryNetworks(
 
 const jobsOf = ({ SKILLS_DIRECTORY: skillsDirectory }: DataConfig): Record<JobKind, JobHandler> => ({
   'index.build': { run: buildIndexJob, giveUp: giveUpBuild },
-  'view.refresh': { run: refreshViewJob },
+  'view.refresh': { run: buildViewJob },
   'collection.drop': { run: dropCollectionJob },
   'app.drop': {
     run: async (context, payload, report) => {
@@ -144,7 +149,12 @@ const jobsOf = ({ SKILLS_DIRECTORY: skillsDirectory }: DataConfig): Record<JobKi
   },
 });
 
-function createCommitter(config: DataConfig, { pool, log, clock, storage }: Context, usage: UsagePublisher): Committer {
+function createCommitter(
+  config: DataConfig,
+  { pool, log, clock, storage }: Context,
+  usage: UsagePublisher,
+  afterPlan: AfterPlan,
+): Committer {
   return new Committer(
     {
       pool,
@@ -153,7 +163,7 @@ function createCommitter(config: DataConfig, { pool, log, clock, storage }: Cont
       concurrency: Math.max(1, Math.floor(config.DATABASE_POOL_SIZE / 2)),
       throttle: new BulkThrottle(config.PRELOAD_CONCURRENCY),
       collections: new CatalogCache(pool),
-      afterPlan: new AfterPlan(),
+      afterPlan,
       defaultRead: config.DEFAULT_READ,
       afterCommit: (changed) => {
         for (const number of changed) usage.touch(number);
@@ -186,14 +196,19 @@ function createMultiplexer(config: DataConfig, log: Logger): Multiplexer {
 }
 
 /** Deletes what is past its retention. */
-function startMaintenance(config: DataConfig, pool: Pool, log: Logger, notify: () => void): { stop(): Promise<void> } {
+function startMaintenance(
+  config: DataConfig,
+  context: Parameters<typeof purgeExpired>[0],
+  notify: () => void,
+): { stop(): Promise<void> } {
+  const { pool, log } = context;
   return startScheduledTask({
     pool,
     log,
     name: 'maintenance',
     everyMs: config.MAINTENANCE_EVERY_MS,
     run: async (stopping) => {
-      await purgeExpired(pool, log, stopping);
+      await purgeExpired(context, stopping);
       notify();
     },
   });

@@ -26,6 +26,7 @@ const derivedFrom = ({ appNumber }: CollectionRef): DerivedRows[] => {
     {
       upsertCte: sql`derived as (
         insert into ${table} (id, before, after) select id, old_body, body from written)`,
+      removalCte: sql`derived as (insert into ${table} (id, before) select id, body from gone)`,
       afterCopy: (copied) => {
         const ids = textArray(copied.map(({ document }) => document.id));
         const bodies = textArray(copied.map(({ document: { text, start, end } }) => text.subarray(start, end)));
@@ -51,7 +52,10 @@ beforeEach(async () => {
     concurrency: 3,
     throttle: new BulkThrottle(1),
     collections: new CatalogCache(pool),
-    afterPlan: new AfterPlan((collection) => (collection.name === 'plain' ? [] : derivedFrom(collection))),
+    afterPlan: new AfterPlan({
+      rowsOf: (collection) => (collection.name === 'plain' ? [] : derivedFrom(collection)),
+      abandon: () => Promise.resolve(),
+    }),
     defaultRead: 'public',
     afterCommit: () => {},
   });
@@ -138,9 +142,12 @@ test('a refused write, and one that is repeated, leave no derived row', async ()
 
 test('a collection without derived rows is compiled once, and its statements are as they would be without the hook', () => {
   let calls = 0;
-  const afterPlan = new AfterPlan(() => {
-    calls += 1;
-    return [];
+  const afterPlan = new AfterPlan({
+    rowsOf: () => {
+      calls += 1;
+      return [];
+    },
+    abandon: () => Promise.resolve(),
   });
   const collection = {} as CollectionRef;
   const statements = afterPlan.of(collection);

@@ -1,6 +1,8 @@
 import type { Pool } from '@granary/shared/postgres/pool';
 import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { eventually } from '@granary/shared/testing/eventually';
+import { AfterPlan } from '../src/commit/after-plan';
+import { liveViewRows } from '../src/views/live/live-rows';
 import { purgeExpired } from '../src/usage/retention-purge';
 import { checkChain } from './support/check-chain';
 import { log, newApp, storeRequest, type App, type DataService } from './support/data-service';
@@ -102,7 +104,7 @@ describe('COMMITs without an answer', () => {
       await pool.query(
         `update a_${app.number}.c_${await collectionNumber(pool, app, 'users')} set updated_at = now() - interval '9 days' where id = 'old'`,
       );
-      await purgeExpired(pool, log);
+      await purgeExpired({ pool, log, derived: new AfterPlan(liveViewRows).removals });
       expect(await proxy.release()).toMatch(/division by zero/);
       const { resultsJson } = await store('users', [{ id: 'new', email: 'x' }]);
       expect(resultsJson.toString()).toContain('"celestia_height":3');

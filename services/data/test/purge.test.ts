@@ -1,5 +1,7 @@
 import type { Pool } from '@granary/shared/postgres/pool';
 import { eventually } from '@granary/shared/testing/eventually';
+import { AfterPlan } from '../src/commit/after-plan';
+import { liveViewRows } from '../src/views/live/live-rows';
 import { purgeExpired } from '../src/usage/retention-purge';
 import { checkChain } from './support/check-chain';
 import { log, newApp, noIdempotency, storeRequest, type App, type DataService } from './support/data-service';
@@ -48,7 +50,7 @@ describe('a purge', () => {
     try {
       await writer.query('begin');
       await writer.query(`select from head where app_number = ${app.number} for update`);
-      const purged = purgeExpired(pool, log).then(() => 'done');
+      const purged = purgeExpired({ pool, log, derived: new AfterPlan(liveViewRows).removals }).then(() => 'done');
       expect(await purged).toBe('done');
       await writer.query('rollback');
     } finally {
@@ -75,7 +77,7 @@ describe('a purge', () => {
       );
       return rows[0]!;
     };
-    await purgeExpired(pool, log);
+    await purgeExpired({ pool, log, derived: new AfterPlan(liveViewRows).removals });
     const { rows } = await pool.query<{ id: string }>(`select id from a_${app.number}.c_${await tableNumber()}`);
     expect(rows).toEqual([{ id: 'kept' }]);
     const { rows: history } = await pool.query(`select from a_${app.number}.h_${await tableNumber()}`);

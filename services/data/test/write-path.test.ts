@@ -3,6 +3,8 @@ import { Client } from 'pg';
 import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { eventually } from '@granary/shared/testing/eventually';
+import { AfterPlan } from '../src/commit/after-plan';
+import { liveViewRows } from '../src/views/live/live-rows';
 import { purgeExpired } from '../src/usage/retention-purge';
 import { log, newApp, storeRequest, type App, type DataService } from './support/data-service';
 import { collectionNumber, fields, startCopy, startTwoCopies } from './support/write-fixture';
@@ -231,7 +233,7 @@ describe('the write path of two copies on one database', () => {
     );
     await one.methods.setRetention({ appId: app.appId, collection: 'logs', retentionDays: 1 });
     await pool.query(`update a_${app.number}.c_${await numberOf('logs')} set updated_at = now() - interval '2 days'`);
-    await purgeExpired(pool, log);
+    await purgeExpired({ pool, log, derived: new AfterPlan(liveViewRows).removals });
     expect((await one.methods.getCollection({ appId: app.appId, collection: 'logs' })).documentCount).toBe('0');
   });
 

@@ -3,6 +3,7 @@ import { rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { findApp, type App } from './app';
 import { collectionState } from './collection-state';
+import { toLiveView, type LiveView, type LiveViewRow } from './live-view';
 import { parseSchema, type Schema } from './schema';
 import {
   toIndexDefinition,
@@ -31,6 +32,8 @@ export interface CollectionRef {
   /** The fields that indexes are over, for writers. */
   fields: IndexedField[];
   indexes: IndexDefinition[];
+  /** The live views of its documents that are whole: whoever changes its documents changes their rows. */
+  liveViews: LiveView[];
   rowCount: bigint;
   deletedCount: bigint;
   versionCount: bigint;
@@ -56,6 +59,7 @@ interface CollectionRow {
   state: string;
   fields: string;
   indexes: string;
+  live_views: string;
 }
 
 /** Who may read: everybody, or callers with a key that has Read. */
@@ -87,7 +91,12 @@ export async function findCollections(db: Queryable, app: App, names: readonly s
                coalesce((select json_agg(json_build_object('number', i.number::text, 'name', i.name,
                           'field_name', i.field_name, 'fields', i.fields, 'index_type', i.index_type, 'language', i.language, 'is_unique', i.is_unique,
                           'status', i.status, 'field_numbers', i.field_numbers::text[]) order by i.number)
-                         from document_index i where i.collection_number = c.number), '[]')::text as indexes
+                         from document_index i where i.collection_number = c.number), '[]')::text as indexes,
+               coalesce((select json_agg(json_build_object('number', v.number::text, 'table_number', v.table_number::text,
+                          'query_text', v.query_text, 'layout_text', v.layout_text, 'sources', v.source_collections)
+                          order by v.number)
+                         from view v where v.app_number = c.app_number and v.refresh_mode = 'live'
+                           and v.table_number is not null and c.name = any(v.source_collections)), '[]')::text as live_views
         from collection c
         where c.app_number = ${app.number} and c.name = any(${names}) and c.deleted_at is null`,
   );
@@ -109,6 +118,7 @@ function toCollectionRef(app: App, found: CollectionRow): CollectionRef {
     schema,
     fields,
     indexes: (JSON.parse(found.indexes) as IndexRow[]).map((index) => toIndexDefinition(index, byNumber)),
+    liveViews: (JSON.parse(found.live_views) as LiveViewRow[]).map(toLiveView),
     rowCount: found.row_count,
     deletedCount: found.deleted_count,
     versionCount: found.version_count,

@@ -1,6 +1,9 @@
 import type { Step } from '@granary/shared/postgres/pipeline';
+import type { Connection } from '@granary/shared/postgres/pool';
 import { empty, join, sql, type Sql } from '@granary/shared/postgres/sql';
+import type { App } from '../catalog/app';
 import type { CollectionRef } from '../catalog/collection';
+import { nothingRemoved, type DerivedRemoval, type DerivedRemovals } from '../usage/document-removal';
 import type { DocumentRow } from './plan';
 
 /** Rows that are derived from the documents of a collection, and change in the transaction that changes those. */
@@ -12,6 +15,8 @@ export interface DerivedRows {
    * statement, and under the lock of the head.
    */
   upsertCte: Sql;
+  /** The same for the statement that removes documents; it can read `gone`, with the columns of a version. */
+  removalCte: Sql;
   /**
    * Statements for documents that were copied: new ones, so there is no version before. They run under the lock of the
    * head, after the COPY and before the commit log, and are sent with COMMIT.
@@ -21,39 +26,84 @@ export interface DerivedRows {
 
 /** What is derived from one collection, compiled once for each state of the catalog. */
 export interface DerivedStatements {
+  /** Whether nothing is. */
+  isEmpty: boolean;
   /** Follows the CTEs of the upsert; empty or with a comma before it. */
   ctes: Sql;
   /** Columns that `written` returns for them; empty or with a comma before them. */
   returning: Sql;
+  removal: DerivedRemoval;
   afterCopy(rows: readonly DocumentRow[], at: Date): readonly Step[];
 }
 
 const none: readonly Step[] = [];
-const nothing: DerivedStatements = { ctes: empty, returning: empty, afterCopy: () => none };
+export const nothingDerived: DerivedStatements = {
+  isEmpty: true,
+  ctes: empty,
+  returning: empty,
+  removal: nothingRemoved,
+  afterCopy: () => none,
+};
+
+/** Where derived rows come from. */
+export interface DerivedSource {
+  /** Called once for each state of a collection, not for each batch. */
+  rowsOf(collection: CollectionRef): readonly DerivedRows[];
+  /**
+   * What is derived from these collections does not follow their changes any more, from this transaction on, which holds
+   * the lock of the head. The revision of the catalog grows.
+   */
+  abandon(tx: Connection, app: App, collections: readonly CollectionRef[]): Promise<void>;
+}
+
+const noSource: DerivedSource = { rowsOf: () => [], abandon: () => Promise.resolve() };
 
 /**
  * The place where derived rows (live views) are maintained: after the plan of a batch, before its COMMIT, whichever path
  * it takes. A collection from which nothing is derived has the same statements as without this. Documents also change in
- * `usage/retention-purge`, which is not part of the commit path.
+ * `usage/document-removal`, which is not part of the commit path.
  */
 export class AfterPlan {
   private readonly compiled = new WeakMap<CollectionRef, DerivedStatements>();
 
-  /** `derivedFrom` is called once for each state of a collection, not for each batch. */
-  constructor(private readonly derivedFrom: (collection: CollectionRef) => readonly DerivedRows[] = () => []) {}
+  constructor(private readonly source: DerivedSource = noSource) {}
 
   of(collection: CollectionRef): DerivedStatements {
     let statements = this.compiled.get(collection);
-    if (!statements) this.compiled.set(collection, (statements = compile(this.derivedFrom(collection))));
+    if (!statements) this.compiled.set(collection, (statements = compile(this.source.rowsOf(collection))));
     return statements;
+  }
+
+  /** Those of the collections from which something is derived. */
+  derivedFrom(collections: Iterable<CollectionRef>): CollectionRef[] {
+    return [...collections].filter((collection) => !this.of(collection).isEmpty);
+  }
+
+  /** For documents that are removed. */
+  readonly removals: DerivedRemovals = {
+    removalFrom: (collection) => this.of(collection).removal,
+    abandon: async (tx, collection) => {
+      const { appNumber: number, appId } = collection;
+      if (!this.of(collection).isEmpty) await this.abandon(tx, { number, appId }, [collection]);
+    },
+  };
+
+  /** See DerivedSource. */
+  abandon(tx: Connection, app: App, collections: readonly CollectionRef[]): Promise<void> {
+    return this.source.abandon(tx, app, collections);
   }
 }
 
 function compile(derived: readonly DerivedRows[]): DerivedStatements {
-  if (derived.length === 0) return nothing;
+  if (derived.length === 0) return nothingDerived;
   return {
+    isEmpty: false,
     ctes: join([empty, ...derived.map(({ upsertCte }) => upsertCte)], ', '),
     returning: sql`, new.body, new.ordinal, new.place`,
+    removal: {
+      ctes: join([empty, ...derived.map(({ removalCte }) => removalCte)], ', '),
+      returning: sql`, body, ordinal, place`,
+    },
     afterCopy: (rows, at) => derived.flatMap((each) => each.afterCopy(rows, at)),
   };
 }

@@ -6,13 +6,15 @@ import type { CollectionRef } from '../catalog/collection';
 import { createMissing, lockedCollections } from './batch-collections';
 import type { CommitContext } from './commit-context';
 import { insertCommits } from './commit-log';
+import { nothingDerived } from './after-plan';
+import { mayBeOfDerived } from './derived-failure';
 import { writeDocuments } from './document-rows';
 import { headToLock, moveHead, toLockedHead, type LockedHead } from './head';
 import { countBatch } from './metrics';
 import { prefetchDocuments, readPresentDocuments, type Prefetch, type ReadDocuments } from './present-documents';
 import { plan, rowsOf, type BatchPlan, type RowsByCollection } from './plan';
 import { findCommittedTickets, findKeptAnswers, keepAnswers } from './repeated-writes';
-import { uniqueViolation } from './unique-violation';
+import { UniqueViolationError, uniqueViolation } from './unique-violation';
 import { setVersions, versionedCollections } from './written-versions';
 import { documentKey, type BatchResult, type PendingWrite, type PresentDocuments } from './write';
 import type { App } from '../catalog/app';
@@ -38,6 +40,8 @@ export class LockedCommit {
   /** Whether the tickets of the batch have been read under the lock, so that an earlier attempt is known to have failed. */
   hasReadTickets = false;
   private rows: RowsByCollection = new Map();
+  /** An attempt with what is derived from the documents has failed, perhaps for that. */
+  private isWithoutDerived = false;
 
   /** `looksUpTickets`: some of the writes may have committed in an earlier attempt. */
   constructor(
@@ -54,8 +58,11 @@ export class LockedCommit {
     try {
       return await this.attempt(prefetched);
     } catch (error) {
+      if (error instanceof UniqueViolationError) throw error;
+      const isOfDerived = mayBeOfDerived(context, error, this.rows.keys());
       // A table that was prefetched from is gone: nothing was written.
-      if (!prefetched || !isGone(error)) throw error;
+      if (!isOfDerived && !(prefetched && isGone(error))) throw error;
+      if (isOfDerived) this.isWithoutDerived = true;
       return this.attempt(undefined);
     }
   }
@@ -91,10 +98,11 @@ export class LockedCommit {
         outcomes.set(pending, committed);
       }
     }
-    // To create a collection raises the revision of the catalog, and a rollback lowers it again.
-    const head = hasCreated ? undefined : planned.to;
-    if (planned.commits.length === 0) return { result: { batch: { outcomes, changed: [] }, head }, last: [] };
     this.rows = rowsOf(planned);
+    const hasAbandoned = await this.abandonDerived(tx);
+    // These raise the revision of the catalog, and a rollback lowers it again.
+    const head = hasCreated || hasAbandoned ? undefined : planned.to;
+    if (planned.commits.length === 0) return { result: { batch: { outcomes, changed: [] }, head }, last: [] };
     const last: Step[] = [];
     const versioned = versionedCollections(planned);
     const upserts = new Map<CollectionRef, number>();
@@ -102,7 +110,8 @@ export class LockedCommit {
     for (const [collection, rows] of this.rows) {
       const returnsVersions = versioned.has(collection.name);
       const isKnown = (id: string) => documents.has(documentKey(collection.name, id));
-      const options = { derived: context.afterPlan.of(collection), returnsVersions, ...(areRead && { isKnown }) };
+      const derived = this.isWithoutDerived ? nothingDerived : context.afterPlan.of(collection);
+      const options = { derived, returnsVersions, ...(areRead && { isKnown }) };
       upserts.set(collection, last.length);
       last.push(...(await writeDocuments(tx, collection, rows, at, options)));
     }
@@ -112,6 +121,15 @@ export class LockedCommit {
     last.push(...keepAnswers(open, outcomes));
     const changed = [...this.rows.keys()].map(({ number }) => number);
     return { result: { batch: { outcomes, changed }, head }, last, ...(versioned.size > 0 && { committed }) };
+  }
+
+  /** Whether this attempt leaves out what is derived from the documents, which does not follow them any more then. */
+  private async abandonDerived(tx: Connection): Promise<boolean> {
+    const { app, context } = this;
+    const collections = this.isWithoutDerived ? context.afterPlan.derivedFrom(this.rows.keys()) : [];
+    if (collections.length === 0) return false;
+    await context.afterPlan.abandon(tx, app, collections);
+    return true;
   }
 
   /** The writes that have an outcome already. */

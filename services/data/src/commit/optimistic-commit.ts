@@ -4,6 +4,7 @@ import type { CommitContext } from './commit-context';
 import { insertCommits } from './commit-log';
 import { fitsUpsert, upsertDocuments } from './document-rows';
 import { compareAndSetHead, isHeadConflict } from './head';
+import { mayBeOfDerived } from './derived-failure';
 import { countBatch } from './metrics';
 import { assertAssumed, assumedDocuments } from './present-documents';
 import { plan, rowsOf, type BatchPlan, type DocumentRow } from './plan';
@@ -49,7 +50,9 @@ export async function commitOptimistically(
       setVersions(planned, rows, new Map([...rows.keys()].map((each, at) => [each, answers[at]!])));
   } catch (error) {
     if (isHeadConflict(error)) return undefined;
-    throw uniqueViolation(error, rows) ?? error;
+    const violation = uniqueViolation(error, rows);
+    if (!violation && mayBeOfDerived(context, error, rows.keys())) return undefined;
+    throw violation ?? error;
   }
   context.heads.committed(app.number, planned.to);
   countBatch('optimistic', batch, startedAtMs);

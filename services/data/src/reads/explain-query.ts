@@ -54,11 +54,12 @@ export async function explainQuery(
   }
   const options = parseListQuery(query);
   return withFreshSource(async () => {
-    const relation = await findRoot(db, appId, name, options.includeHistory, true);
-    const { terms, descending } = effectiveSort(relation, options.sort);
+    const { relation, sort: own } = await findRoot(db, appId, name, options.includeHistory, true);
+    const sort = options.sort.length > 0 ? options.sort : own;
+    const { terms, descending } = effectiveSort(relation, sort);
     const scope = { source: relation, find: options.find, terms, descending };
     const after = options.cursor === undefined ? undefined : decodeCursor(scope, options.cursor);
-    const { sort, limit, offset } = options;
+    const { limit, offset } = options;
     const find = await resolveReferences(db.fast, appId, options.find);
     const page = planPage(relation, { find, sort, limit: limit + 1, offset, after });
     const joined = await resolveJoins(db, { appId, mayReadPrivate: true }, options, joinOptions);

@@ -2,8 +2,9 @@ import type { Call } from '@granary/shared/rpc/types';
 import { forbidden, notFound } from '@granary/shared/errors';
 import { readJson, type JsonObject } from '@granary/shared/json/value';
 import { nameRule } from '@granary/shared/names';
-import { documentsRelation, viewRelation, type Relation } from '../query/plan/relation';
-import { findView, storedView } from '../views/view';
+import { documentsRelation, type Relation } from '../query/plan/relation';
+import { readableView } from './view-source';
+import { findView } from '../views/view';
 import { lookUpCollection, type ReadContext } from './read-context';
 import { resolveJoins } from './resolve-joins';
 import { parseFindAndSelect, type FindAndSelect } from '../query/language/joined-query';
@@ -52,10 +53,17 @@ export async function listDocuments(
 
   const { includeHistory, ...options } = parseListQuery(body);
   return await withFreshSource(async (isRepeated) => {
-    const source = await findRoot(db, request.appId, name, includeHistory, isRepeated || isAll(options.find));
+    const { relation, sort } = await findRoot(
+      db,
+      request.appId,
+      name,
+      includeHistory,
+      isRepeated || isAll(options.find),
+    );
     const reader = { appId: request.appId, mayReadPrivate: true };
     const joined = await resolveJoins(db, reader, options, { includeDeleted: true, isFresh: isRepeated });
-    return await readDocuments(new AppDatabases(db, reader, call.signal), source, { ...options, joined });
+    const page = { ...options, ...(options.sort.length === 0 && { sort }), joined };
+    return await readDocuments(new AppDatabases(db, reader, call.signal), relation, page);
   });
 }
 
@@ -92,6 +100,12 @@ function listSort(body: ReadonlyMap<string, unknown>): SortTerm[] {
   }));
 }
 
+/** What a page is of, and the order that it has where none is asked for. */
+export interface Root {
+  relation: Relation;
+  sort: readonly SortTerm[];
+}
+
 /** The documents of a collection, or the rows of a view, by name. Throws COLLECTION_NOT_FOUND. */
 export async function findRoot(
   db: ReadContext,
@@ -99,10 +113,11 @@ export async function findRoot(
   name: string,
   includeHistory: boolean,
   isFresh: boolean,
-): Promise<Relation> {
+): Promise<Root> {
   const collection = await lookUpCollection(db, appId, name, isFresh);
-  if (collection) return documentsRelation(collection, { includeHistory, includeDeleted: true });
+  if (collection)
+    return { relation: documentsRelation(collection, { includeHistory, includeDeleted: true }), sort: [] };
   const view = await findView(db.pool, await findApp(db.pool, appId), name);
   if (!view) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
-  return viewRelation(storedView(view));
+  return readableView(db, view);
 }

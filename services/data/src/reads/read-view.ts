@@ -20,11 +20,11 @@ import {
   readJsonText,
 } from '../query/language/paging';
 import { parseVariables } from '../views/variables';
-import { viewRelation } from '../query/plan/relation';
 import { AppDatabases } from '../query/execute/read-scheduler';
 import { lookUpCollection, type ReadContext } from './read-context';
 import { readTagged } from './page-tag';
 import { lookUpJoined, resolveJoins } from './resolve-joins';
+import { readableView } from './view-source';
 import { requireView, storedView, type ViewRef } from '../views/view';
 import { readPage, withFreshSource } from '../query/execute/read-page';
 
@@ -78,7 +78,13 @@ export async function readView(
     return await readTagged(db, request, sources, async () => {
       const databases = new AppDatabases(db, request, call.signal);
       const joined = await resolveJoins(db, request, query, { ...joining, collections: joins });
-      return await readPage(databases, viewRelation(stored), { ...options, joined, find }, more);
+      const { relation, sort } = await readableView(db, view);
+      return await readPage(
+        databases,
+        relation,
+        { ...options, ...(options.sort.length === 0 && { sort }), joined, find },
+        more,
+      );
     });
   });
 }

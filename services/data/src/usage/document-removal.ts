@@ -1,6 +1,7 @@
 import { append } from '@granary/shared/bus/outbox';
+import { isConnectionError, isRetryable, sqlState } from '@granary/shared/postgres/errors';
 import { row, type Connection } from '@granary/shared/postgres/pool';
-import { sql, type Sql } from '@granary/shared/postgres/sql';
+import { empty, sql, type Sql } from '@granary/shared/postgres/sql';
 import type { CollectionRef } from '../catalog/collection';
 import { documentsTable, historyTable } from '../catalog/table-names';
 import { usageColumns, usageEvent, type UsageRow } from './event';
@@ -8,12 +9,40 @@ import { usageColumns, usageEvent, type UsageRow } from './event';
 /** Ids that one event of at most 64 KiB names: an id has up to 256 characters, each up to 6 bytes of JSON. */
 const eventIdsMax = 40;
 
+/** What changes in the statement that removes documents, besides them. */
+export interface DerivedRemoval {
+  /** CTEs that can read `gone`; empty or with a comma before them. */
+  ctes: Sql;
+  /** Columns that `gone` returns for them beside its own; empty or with a comma before them. */
+  returning: Sql;
+}
+
+/** What is derived from documents that are removed. */
+export interface DerivedRemovals {
+  removalFrom(collection: CollectionRef): DerivedRemoval;
+  /** What is derived from the collection does not follow it any more; the app must be locked. */
+  abandon(tx: Connection, collection: CollectionRef): Promise<void>;
+}
+
+/** Runs a removal; again without what is derived from the documents where Postgres refuses a statement. */
+export async function withoutDerivedOnFailure<T>(remove: (isWithout: boolean) => Promise<T>): Promise<T> {
+  try {
+    return await remove(false);
+  } catch (error) {
+    if (sqlState(error) === undefined || isConnectionError(error) || isRetryable(error)) throw error;
+    return remove(true);
+  }
+}
+
+export const nothingRemoved: DerivedRemoval = { ctes: empty, returning: empty };
+
 export interface RemovalOptions {
   /** A condition on the rows of the documents, besides their ids. */
   only: Sql;
   /** Older versions that are removed at most; where there are more, the documents themselves stay for the next time. */
   historyMax: number;
   at: Date;
+  derived: DerivedRemoval;
 }
 
 export interface Removed {
@@ -36,7 +65,7 @@ export async function removeDocuments(
   tx: Connection,
   collection: CollectionRef,
   ids: readonly string[],
-  { only, historyMax, at }: RemovalOptions,
+  { only, historyMax, at, derived }: RemovalOptions,
 ): Promise<Removed> {
   const [documents, history] = [documentsTable(collection), historyTable(collection)];
   const found = await row<UsageRow & { ids: string[]; versions: bigint; is_complete: boolean }>(
@@ -49,8 +78,8 @@ export async function removeDocuments(
           returning octet_length(body) as bytes
         ), gone as (
           delete from ${documents} where id in (select id from wanted) and (select count(*) from older) < ${historyMax}
-          returning id, deleted, octet_length(body) as bytes
-        )
+          returning id, deleted, octet_length(body) as bytes${derived.returning}
+        )${derived.ctes}
         update collection set
           row_count = row_count - g.documents, deleted_count = deleted_count - g.deleted, version_count = version_count - g.older,
           size_bytes = size_bytes - g.bytes,

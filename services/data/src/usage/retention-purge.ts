@@ -1,6 +1,6 @@
 import type { Logger } from '@granary/shared/logger';
 import { databaseTime } from '@granary/shared/postgres/clock';
-import { execute, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
+import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction, transaction } from '@granary/shared/postgres/transaction';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -8,7 +8,13 @@ import { findCollection, type CollectionRef } from '../catalog/collection';
 import { findApp } from '../catalog/app';
 import { lockApp } from '../catalog/app-lock';
 import { documentsTable } from '../catalog/table-names';
-import { removeDocuments } from './document-removal';
+import { nothingRemoved, removeDocuments, withoutDerivedOnFailure, type DerivedRemovals } from './document-removal';
+
+interface PurgeContext {
+  pool: Pool;
+  log: Logger;
+  derived: DerivedRemovals;
+}
 
 /** Documents that one transaction purges: it holds the lock of the app. */
 const purgeBatchDocuments = 200;
@@ -28,7 +34,8 @@ const searchTimeoutMs = 60_000;
  * searched without a lock and without a transaction id, by a BRIN index; then short transactions remove it, each followed
  * by a cooldown. `stopping` ends it between two transactions. The lock of the app serializes two replicas.
  */
-export async function purgeExpired(pool: Pool, log: Logger, stopping?: AbortSignal): Promise<void> {
+export async function purgeExpired(context: PurgeContext, stopping?: AbortSignal): Promise<void> {
+  const { pool, log } = context;
   const collections = await rows<{ app_id: string; name: string }>(
     pool,
     sql`select a.app_id, c.name from collection c join application a on a.number = c.app_number
@@ -37,7 +44,7 @@ export async function purgeExpired(pool: Pool, log: Logger, stopping?: AbortSign
   for (const { app_id: appId, name } of collections) {
     if (stopping?.aborted) return;
     try {
-      await purgeCollection(pool, appId, name, stopping);
+      await purgeCollection(context, appId, name, stopping);
     } catch (error) {
       // A failure, of a collection that was just deleted for example, must not prevent the purge of the others.
       log.warn({ err: error, app: appId, collection: name }, 'a collection was not purged');
@@ -45,12 +52,22 @@ export async function purgeExpired(pool: Pool, log: Logger, stopping?: AbortSign
   }
 }
 
-async function purgeCollection(pool: Pool, appId: string, name: string, stopping?: AbortSignal): Promise<void> {
+async function purgeCollection(
+  context: PurgeContext,
+  appId: string,
+  name: string,
+  stopping?: AbortSignal,
+): Promise<void> {
+  const { pool } = context;
   const collection = await findCollection(pool, await findApp(pool, appId), name);
   if (!collection) return;
   const due = await findExpired(pool, collection);
   for (let from = 0; from < due.length && !stopping?.aborted;) {
-    const { isComplete, lockedAtMs } = await purgeBatch(pool, collection, due.slice(from, from + purgeBatchDocuments));
+    const { isComplete, lockedAtMs } = await purgeBatch(
+      context,
+      collection,
+      due.slice(from, from + purgeBatchDocuments),
+    );
     if (isComplete) from += purgeBatchDocuments;
     if (from >= due.length) return;
     const cooldownMs = Math.min((performance.now() - lockedAtMs) * cooldownFactor, cooldownMaxMs);
@@ -87,13 +104,35 @@ interface PurgedBatch {
 }
 
 /** Removes those of the documents that are still due. Few round trips: others wait for the lock. */
-function purgeBatch(pool: Pool, collection: CollectionRef, ids: readonly string[]): Promise<PurgedBatch> {
-  return retriedTransaction(pool, async (tx) => {
-    const at = await databaseTime(tx);
-    await lockApp(tx, collection.appNumber);
-    const lockedAtMs = performance.now();
-    const only = isExpired(collection, at);
-    const { isComplete } = await removeDocuments(tx, collection, ids, { only, historyMax: purgeBatchVersions, at });
-    return { isComplete, lockedAtMs };
-  });
+async function purgeBatch(
+  { pool, derived }: PurgeContext,
+  { appId, appNumber, name }: CollectionRef,
+  ids: readonly string[],
+): Promise<PurgedBatch> {
+  const purge = (without: boolean) =>
+    retriedTransaction(pool, async (tx) => {
+      const at = await databaseTime(tx);
+      await lockApp(tx, appNumber);
+      const lockedAtMs = performance.now();
+      // What is derived from the documents is that of the catalog as it is under the lock.
+      const collection = await findCollection(tx, { number: appNumber, appId }, name);
+      if (!collection || (await isBeingDerived(tx, collection))) return { isComplete: true, lockedAtMs };
+      if (without) await derived.abandon(tx, collection);
+      const only = isExpired(collection, at);
+      const removal = without ? nothingRemoved : derived.removalFrom(collection);
+      const options = { only, historyMax: purgeBatchVersions, at, derived: removal };
+      const { isComplete } = await removeDocuments(tx, collection, ids, options);
+      return { isComplete, lockedAtMs };
+    });
+  return withoutDerivedOnFailure(purge);
+}
+
+/** While a live view is built, the versions that it is built from stay. */
+async function isBeingDerived(tx: Connection, { appNumber, name }: CollectionRef): Promise<boolean> {
+  const found = await row(
+    tx,
+    sql`select from view where app_number = ${appNumber} and refresh_mode = 'live' and building_table_number is not null
+          and ${name} = any(source_collections)`,
+  );
+  return found !== undefined;
 }

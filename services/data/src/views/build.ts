@@ -37,7 +37,7 @@ export interface BuildObserver {
   filled(rows: number): Promise<void>;
 }
 
-const deleted = () => notFound(VIEW_NOT_FOUND, 'The view was deleted');
+export const deletedView = () => notFound(VIEW_NOT_FOUND, 'The view was deleted');
 
 /** Creates the table of a build, which the view names from then on: a crash leaves it to the next. */
 export function beginBuild(pool: Pool, number: bigint): Promise<Build> {
@@ -46,7 +46,7 @@ export function beginBuild(pool: Pool, number: bigint): Promise<Build> {
       tx,
       sql`select ${viewColumns} from ${viewsWithApp} where v.number = ${number} for update of v`,
     );
-    if (!view) throw deleted();
+    if (!view) throw deletedView();
     const table = { appNumber: view.appNumber, number: await nextTableNumber(tx) };
     await createViewTable(tx, table);
     await execute(tx, sql`update view set building_table_number = ${table.number} where number = ${number}`);
@@ -63,7 +63,7 @@ export async function isCurrent(pool: Pool, { view, table }: Build): Promise<boo
 /** The error of a build that is no longer that of its view. */
 export async function abandonedBuild(pool: Pool, { view }: Build): Promise<Error> {
   const isThere = await row(pool, sql`select from view where number = ${view.number}`);
-  return isThere ? new JobInterruptedError('another build of the view has begun') : deleted();
+  return isThere ? new JobInterruptedError('another build of the view has begun') : deletedView();
 }
 
 /**
@@ -77,12 +77,12 @@ export async function runBuild(pool: Pool, build: Build, observer: BuildObserver
     readOnly: true,
     statementTimeoutMs: buildTimeoutMs,
   });
-  await index(pool, build.table, filled);
+  await indexBuild(pool, build.table, filled);
   await swap(pool, build, filled);
   return filled.rows;
 }
 
-interface Filled {
+export interface Filled {
   rows: number;
   layout: ViewLayout;
   /** Every write that was acknowledged before is in the rows. */
@@ -131,7 +131,12 @@ async function planOf(tx: Connection, view: ViewRef): Promise<ViewPlan> {
   return planView({ ...query, find: await resolveReferences(tx, appId, query.find) }, sources);
 }
 
-async function index(pool: Pool, table: ViewTable, { rows, layout }: Filled): Promise<void> {
+/** Creates the indexes of the rows, in a way that holds up nobody. */
+export async function indexBuild(
+  pool: Pool,
+  table: ViewTable,
+  { rows, layout }: Pick<Filled, 'rows' | 'layout'>,
+): Promise<void> {
   if (rows <= indexedAtOnceMax) {
     return retriedTransaction(pool, (tx) => indexRows(tx, table, layout.columns, false), {
       statementTimeoutMs: buildTimeoutMs,

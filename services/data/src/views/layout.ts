@@ -12,6 +12,8 @@ export interface ViewLayout {
   columns: ViewColumn[];
   /** Fields by which documents are joined and that no index is over, as `collection.field`. */
   unindexedFields: readonly string[];
+  /** The fields of the sources that are dates: a live view keeps to those that it was built with. */
+  dates?: readonly string[];
 }
 
 export const emptyLayout: ViewLayout = { columns: [], unindexedFields: [] };
@@ -32,7 +34,7 @@ export function layoutOf(plan: ViewPlan, variablePaths: Iterable<Path>): ViewLay
     const key = keyed.indexOf(name);
     return { name, type, key: key < 0 ? undefined : key };
   });
-  return { columns, unindexedFields: plan.unindexedFields };
+  return { columns, unindexedFields: plan.unindexedFields, dates: [...plan.rows.dates] };
 }
 
 /** The types of fields by their names: those with keys, and all others whose type decides how they compare. */

@@ -1,7 +1,7 @@
 import { ServiceError } from '@granary/shared/errors';
 import { sqlState } from '@granary/shared/postgres/errors';
 import { execute, type Pool } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { JobInterruptedError, type JobContext, type Report } from '../jobs/queue';
 import { invalidQuery } from '../query/language/query-error';
 import { abandonedBuild, beginBuild, buildTimeoutMs, isCurrent, runBuild, type Build } from './build';
@@ -35,8 +35,7 @@ export async function refreshViewJob(
   } catch (error) {
     const reason = await reasonOf(context, build, error);
     if (!(reason instanceof JobInterruptedError)) {
-      const text = reason instanceof ServiceError ? reason.message : 'The view could not be filled';
-      await execute(pool, sql`update view set status = 'failed', error = ${text} where number = ${number}`);
+      await failBuild(pool, build, reason);
     }
     const ours = sql`number = ${number} and building_table_number = ${build.table.number}`;
     await execute(pool, sql`update view set building_table_number = null where ${ours}`);
@@ -60,8 +59,23 @@ function progressOf({ stopping }: JobContext, { view }: Build, report: Report): 
   };
 }
 
+/** Keeps the reason of a failed build; the view has failed where `isFailed`. */
+export async function failBuild(
+  pool: Pool,
+  { view }: Build,
+  reason: unknown,
+  isFailed: Sql = sql`true`,
+): Promise<void> {
+  const text = reason instanceof ServiceError ? reason.message : 'The view could not be filled';
+  await execute(
+    pool,
+    sql`update view set status = case when ${isFailed} then 'failed' else status end, error = ${text}
+        where number = ${view.number}`,
+  );
+}
+
 /** Why a build failed: a ServiceError cannot be remedied by trying again. */
-async function reasonOf({ pool, stopping }: JobContext, build: Build, error: unknown): Promise<unknown> {
+export async function reasonOf({ pool, stopping }: JobContext, build: Build, error: unknown): Promise<unknown> {
   if (error instanceof JobInterruptedError) return error;
   if (stopping.aborted) return new JobInterruptedError('the service stops', { cause: error });
   if (!(await isCurrent(pool, build))) return abandonedBuild(pool, build);

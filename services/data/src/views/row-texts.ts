@@ -40,9 +40,10 @@ function documentText(aliases: readonly string[]): (row: ComputedRow) => string 
   };
 }
 
-interface Node {
+/** A member of a row: a column, or an object of them. */
+export interface ColumnNode {
   column: number | undefined;
-  members: Map<string, Node>;
+  members: Map<string, ColumnNode>;
 }
 
 /** JSON text of an object in which each path has the text of its column; dotted paths give nested objects. */
@@ -50,8 +51,8 @@ function groupText(groups: Groups): (row: ComputedRow) => string {
   const written = new Set(
     groups.aggregates.flatMap((aggregate, at) => (isAsWritten(aggregate) ? [groups.by.length + at] : [])),
   );
-  const root = treeOf(columnPaths(groups));
-  const write = ({ column, members }: Node, row: ComputedRow): string => {
+  const root = columnTree(columnPaths(groups));
+  const write = ({ column, members }: ColumnNode, row: ComputedRow): string => {
     if (column !== undefined) {
       const text = row[`c${column}`] ?? 'null';
       return written.has(column) ? text : canonicalText(text);
@@ -62,8 +63,9 @@ function groupText(groups: Groups): (row: ComputedRow) => string {
   return (row) => write(root, row);
 }
 
-function treeOf(paths: readonly Path[]): Node {
-  const root: Node = { column: undefined, members: new Map() };
+/** The object in which each path has its column; dotted paths give nested objects. */
+export function columnTree(paths: readonly Path[]): ColumnNode {
+  const root: ColumnNode = { column: undefined, members: new Map() };
   paths.forEach((path, at) => {
     let node = root;
     for (const step of path) {

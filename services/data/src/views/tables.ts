@@ -23,8 +23,12 @@ export async function nextTableNumber(tx: Connection): Promise<bigint> {
   return found!.number;
 }
 
-export const createViewTable = (tx: Connection, table: ViewTable): Promise<unknown> =>
-  execute(tx, sql`create table ${nameOf(table)} (id text collate "C" primary key, body text not null)`);
+/** `columns` stand behind those that every view has, each with a comma before it. Room is left where rows change. */
+export const createViewTable = (tx: Connection, table: ViewTable, columns?: Sql): Promise<unknown> =>
+  execute(
+    tx,
+    sql`create table ${nameOf(table)} (id text collate "C" primary key, body text not null${columns ?? sql``}) with (fillfactor = ${trusted(columns ? '70' : '100')})`,
+  );
 
 /** Adds the columns of keys, while the table is empty. */
 export async function addKeyColumns(db: Queryable, table: ViewTable, columns: readonly ViewColumn[]): Promise<void> {

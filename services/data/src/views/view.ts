@@ -33,7 +33,10 @@ export const viewColumns = sql`v.app_number as "appNumber", a.app_id as "appId",
   v.source_collections as "sourceCollections", v.refresh_mode as "refreshMode", v.variables_text as "variablesText",
   v.read_access as "readAccess", v.status, v.error, v.table_number as "tableNumber", v.layout_text as "layoutText",
   v.row_count as "rowCount",
-  v.created_at as "createdAt", v.refreshed_at as "refreshedAt",
+  v.created_at as "createdAt",
+  case when v.refresh_mode = 'lazy' then v.refreshed_at else (
+    select max(coalesce(c.last_write_at, v.refreshed_at)) from collection c
+    where c.app_number = v.app_number and c.name = any(v.source_collections) and c.deleted_at is null) end as "refreshedAt",
   concat_ws('.', v.number, v.xmin, v.table_number, date_part('epoch', v.refreshed_at)) as state`;
 export const viewsWithApp = sql`view v join application a on a.number = v.app_number and a.deleted_at is null`;
 

@@ -1,4 +1,4 @@
-import { conflict, forbidden, invalid, notFound, notImplemented } from '@granary/shared/errors';
+import { conflict, forbidden, invalid, notFound } from '@granary/shared/errors';
 import { message } from '@granary/shared/rpc/types';
 import type { CreateViewRequest } from '@granary/shared/gen/granary/data/v1/CreateViewRequest';
 import type { DeleteViewResponse } from '@granary/shared/gen/granary/data/v1/DeleteViewResponse';
@@ -20,6 +20,7 @@ import { ALREADY_EXISTS, isName } from '../catalog/names';
 import { invalidQuery } from '../query/language/query-error';
 import { resolveReferences } from '../query/execute/references';
 import { readJsonText } from '../query/language/paging';
+import { assertLiveQuery, liveViewsMax } from './language/live-support';
 import { parseViewQuery, type ViewQuery } from './language/view-query';
 import { layoutOf, readLayout } from './layout';
 import { planView } from './plan/view-plan';
@@ -43,7 +44,7 @@ interface Context {
 /**
  * Creates a view, and a job that fills it. Throws ALREADY_EXISTS when a view or collection has the name,
  * COLLECTION_NOT_FOUND, LIMIT_EXCEEDED, INVALID_QUERY; FORBIDDEN when it would make a private source public and the
- * caller may not publish; NOT_IMPLEMENTED for live views.
+ * caller may not publish.
  */
 export async function createView(
   { pool }: Context,
@@ -56,6 +57,7 @@ export async function createView(
   return withAppLockOnce<JobResponse>(pool, request, async (tx, app) => {
     if (await isCreated(tx, app, name, ticketId)) return { name, ticketId };
     const sources = await requireSources(tx, app, definition.sourceCollections);
+    if (definition.refreshMode === 'live') await checkLiveViews(tx, app, definition.sourceCollections);
     const readAccess = readAccessOf(sources, request, defaultRead);
     const number = await insertView(tx, app, definition, readAccess, await checkedLayout(tx, app, definition, sources));
     await checkDefinitionBytes(tx, app.number);
@@ -74,19 +76,19 @@ interface ViewDefinition {
   refreshMode: string;
 }
 
-/** The definition that is asked for. Throws VALIDATION_FAILED, INVALID_QUERY, LIMIT_EXCEEDED, NOT_IMPLEMENTED. */
+/** The definition that is asked for. Throws VALIDATION_FAILED, INVALID_QUERY, LIMIT_EXCEEDED. */
 function definitionOf(request: CreateViewRequest): ViewDefinition {
   const { name, sourceCollections } = request;
   if (!isName(name)) throw invalid('The name is not valid', { name: [nameRule] });
   const refreshMode = request.refreshMode || 'lazy';
-  if (refreshMode === 'live') throw notImplemented('refresh_mode live');
-  if (refreshMode !== 'lazy') throw invalidQuery('refresh_mode', 'must be lazy or live');
+  if (refreshMode !== 'lazy' && refreshMode !== 'live') throw invalidQuery('refresh_mode', 'must be lazy or live');
   if (!['', 'public', 'private'].includes(request.readAccess)) {
     throw invalidQuery('access_policy.read', 'must be public or private');
   }
   const queryText = textOf(request.queryJson, 'query');
   const variablesText = textOf(request.variablesJson, 'variables');
   const query = parseViewQuery(readJsonText(Buffer.from(queryText), 'query'), sourceCollections);
+  if (refreshMode === 'live') assertLiveQuery(query);
   const variables = parseVariables(variablesText);
   checkVariableLengths(variables);
   return { name, queryText, query, variablesText, variables, sourceCollections, refreshMode };
@@ -115,6 +117,17 @@ async function requireSources(tx: Connection, app: App, names: readonly string[]
   const missing = names.find((name) => !found.has(name));
   if (missing !== undefined) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${missing}`);
   return found;
+}
+
+/** Throws LIMIT_EXCEEDED where a collection has as many live views as it may. */
+async function checkLiveViews(tx: Connection, app: App, names: readonly string[]): Promise<void> {
+  const found = await row<{ name: string }>(
+    tx,
+    sql`select s.name from view v cross join unnest(v.source_collections) s(name)
+        where v.app_number = ${app.number} and v.refresh_mode = 'live' and s.name = any(${names})
+        group by s.name having count(*) >= ${liveViewsMax} limit 1`,
+  );
+  if (found) throw invalid(`The collection ${found.name} has ${liveViewsMax} live views already`, {}, LIMIT_EXCEEDED);
 }
 
 /** Who may read the view; private by default where a source is. Throws FORBIDDEN. */

@@ -20,6 +20,12 @@ export class KeyTable<T> {
     }
   }
 
+  /** All keys with their values. */
+  *entries(): Iterable<readonly [string, T]> {
+    for (const entries of this.entriesByHash.values())
+      for (const { text, value } of entries) yield [text.toString(), value];
+  }
+
   find(reader: JsonReader): T | undefined {
     const entries = this.entriesByHash.get(reader.keyHash);
     if (entries === undefined) return undefined;

@@ -112,6 +112,21 @@ function compileNode(node: SelectNode): Projection {
   };
 }
 
+/**
+ * A projection as plain JSON: true for all, false for nothing, or whether a level keeps what is named, with its members
+ * and elements.
+ */
+export type PlainProjection =
+  boolean | { named: boolean; members: Record<string, PlainProjection>; elements: Record<string, PlainProjection> };
+
+export function plainProjection(projection: Projection): PlainProjection {
+  if (typeof projection === 'string') return projection === 'all';
+  const plain = (entries: Iterable<readonly [string | number, Projection]>) =>
+    Object.fromEntries([...entries].map(([step, part]) => [step, plainProjection(part)]));
+  const { keeps, members, elements } = projection;
+  return { named: keeps === 'named', members: plain(members.entries()), elements: plain(elements) };
+}
+
 function keepsNamed(projection: Projection): boolean {
   return projection === 'all' || (projection !== 'none' && projection.keeps === 'named');
 }

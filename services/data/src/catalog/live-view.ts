@@ -1,0 +1,25 @@
+/** A live view that is whole, as those who change the documents of its sources need it. */
+export interface LiveView {
+  number: bigint;
+  tableNumber: bigint;
+  queryText: string;
+  layoutText: string;
+  sourceCollections: string[];
+}
+
+/** The same in the JSON of the catalog: a bigint does not fit a number of JSON. */
+export interface LiveViewRow {
+  number: string;
+  table_number: string;
+  query_text: string;
+  layout_text: string;
+  sources: string[];
+}
+
+export const toLiveView = (view: LiveViewRow): LiveView => ({
+  number: BigInt(view.number),
+  tableNumber: BigInt(view.table_number),
+  queryText: view.query_text,
+  layoutText: view.layout_text,
+  sourceCollections: view.sources,
+});
