@@ -1,4 +1,9 @@
 import { newTicket } from '@granary/shared/ids';
+import { eventually } from '@granary/shared/testing/eventually';
+import { log, noIdempotency } from './support/data-service';
+import { AfterPlan } from '../src/commit/after-plan';
+import { purgeExpired } from '../src/usage/retention-purge';
+import { liveViewRows } from '../src/views/live/live-rows';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 
 let fixture: Fixture;
@@ -26,12 +31,27 @@ async function create(name: string, query: object, refreshMode = 'live', variabl
   });
   await app.completed(ticketId);
 }
-const store = (...documents: object[]) => app.store('docs', documents.map((document) => JSON.stringify(document)));
-const records = async (name: string, query: Record<string, string> = {}) => (await app.read('readView', name, query)).records;
+const store = (...documents: object[]) =>
+  app.store(
+    'docs',
+    documents.map((document) => JSON.stringify(document)),
+  );
+const records = async (name: string, query: Record<string, string> = {}) =>
+  (await app.read('readView', name, query)).records;
+
+const details = (name: string) => fixture.methods.getView({ appId: app.appId, name, ticketId: '' });
+const tableOf = async (name: string): Promise<string> => {
+  const found = await fixture.pool.query<{ number: string }>(
+    `select table_number::text as number from view where app_number = ${app.number} and name = $1`,
+    [name],
+  );
+  return `a_${app.number}.v_${found.rows[0]!.number}`;
+};
+const totals = { group_by: ['g'], aggregate: { n: { $count: '*' }, s: { $sum: 'n' }, m: { $avg: 'n' } } };
 
 test('a grouped view has each write when that is acknowledged', async () => {
   await store({ id: 'a', g: 'x', n: 1 }, { id: 'b', g: 'x', n: 2.5 });
-  await create('sums', { group_by: ['g'], aggregate: { n: { $count: '*' }, s: { $sum: 'n' }, m: { $avg: 'n' } } });
+  await create('sums', totals);
   expect(await records('sums')).toEqual([{ g: 'x', n: 2, s: 3.5, m: 1.75 }]);
   await store({ id: 'c', g: 'y', n: 'text' });
   await store({ id: 'a', g: 'y', n: 4 });
@@ -41,4 +61,163 @@ test('a grouped view has each write when that is acknowledged', async () => {
   ]);
   await store({ id: 'b', g: 'x', deleted: true });
   expect(await records('sums')).toEqual([{ g: 'y', n: 2, s: 4, m: 4 }]);
+});
+
+test('a view of documents has those that match, what is selected of them, and its sort and limit at each read', async () => {
+  await create('top', { find: { n: { $gte: 2 } }, select: ['id', 'o.x'], sort_by: ['-o.x'], limit: 2 });
+  await store(...[1, 2, 3, 4].map((n) => ({ id: `d${n}`, n, o: { x: n, y: 1 }, big: 'x' })));
+  expect(await records('top')).toEqual([
+    { id: 'd4', o: { x: 4 } },
+    { id: 'd3', o: { x: 3 } },
+  ]);
+  await store({ id: 'd4', n: 0, o: { x: 9 } });
+  expect(await records('top')).toEqual([
+    { id: 'd3', o: { x: 3 } },
+    { id: 'd2', o: { x: 2 } },
+  ]);
+  expect(await records('top', { filter: '{"o.x":2}' })).toEqual([{ id: 'd2', o: { x: 2 } }]);
+  expect((await app.read('readView', 'top', {})).total).toBe(2);
+});
+
+test('a view without groups always has its row', async () => {
+  await create('all', { aggregate: { n: { $count: '*' }, m: { $avg: 'n' } } });
+  expect(await records('all')).toEqual([{ n: 0, m: null }]);
+  await store({ id: 'a', n: 3 });
+  expect(await records('all')).toEqual([{ n: 1, m: 3 }]);
+  await store({ id: 'a', deleted: true });
+  expect(await records('all')).toEqual([{ n: 0, m: null }]);
+});
+
+test('purged and erased documents leave the views in the same transaction', async () => {
+  await store({ id: 'a', g: 'x', n: 1 }, { id: 'b', g: 'x', n: 2 }, { id: 'c', g: 'y', n: 3 });
+  await create('sums', totals);
+  await create('copy', {});
+  const erased = { collection: 'docs', id: 'c', ifMatch: null, idempotency: noIdempotency };
+  await fixture.methods.eraseDocument({
+    appId: app.appId,
+    appNumber: app.number.toString(),
+    ...erased,
+  });
+  expect(await records('sums')).toEqual([{ g: 'x', n: 2, s: 3, m: 1.5 }]);
+  expect((await app.read('readView', 'copy', {})).total).toBe(2);
+  await fixture.methods.setRetention({
+    appId: app.appId,
+    collection: 'docs',
+    retentionDays: 7,
+    idempotency: noIdempotency,
+  });
+  const table = await fixture.pool.query<{ number: string }>(
+    `select number::text from collection where app_number = ${app.number}`,
+  );
+  await fixture.pool.query(
+    `update a_${app.number}.c_${table.rows[0]!.number} set updated_at = now() - interval '8 days' where id = 'b'`,
+  );
+  await purgeExpired({ pool: fixture.pool, log, derived: new AfterPlan(liveViewRows).removals });
+  expect(await records('sums')).toEqual([{ g: 'x', n: 1, s: 1, m: 1 }]);
+  expect(await records('copy')).toEqual([{ id: 'a', g: 'x', n: 1 }]);
+});
+
+test('an error in the table of a view refuses no write: its readers get it computed until it is whole again', async () => {
+  await store({ id: 'a', g: 'x', n: 1 });
+  await create('sums', totals);
+  await create('copy', { sort_by: ['-n'], select: ['n'] });
+  await fixture.pool.query(`alter table ${await tableOf('sums')} add constraint planted check (n < 2)`);
+  await store({ id: 'b', g: 'x', n: 2 });
+  expect(await records('sums')).toEqual([{ g: 'x', n: 2, s: 3, m: 1.5 }]);
+  expect(await records('copy')).toEqual([{ n: 2 }, { n: 1 }]);
+  await eventually(
+    async () => (await details('sums')).status === 'ready' && (await details('copy')).status === 'ready',
+  );
+  await store({ id: 'c', g: 'x', n: 3 });
+  expect(await records('sums')).toEqual([{ g: 'x', n: 3, s: 6, m: 2 }]);
+  expect(await records('copy')).toEqual([{ n: 3 }, { n: 2 }, { n: 1 }]);
+});
+
+test('a view that a purge or an erasure cannot change is broken, and the document is gone', async () => {
+  await store({ id: 'a', g: 'x', n: 1 }, { id: 'b', g: 'x', n: 1 });
+  await create('sums', totals);
+  await fixture.pool.query(`alter table ${await tableOf('sums')} add constraint planted check (n > 1)`);
+  await fixture.methods.eraseDocument({
+    appId: app.appId,
+    appNumber: app.number.toString(),
+    collection: 'docs',
+    id: 'b',
+    ifMatch: null,
+    idempotency: noIdempotency,
+  });
+  expect(await records('sums')).toEqual([{ g: 'x', n: 1, s: 1, m: 1 }]);
+  await eventually(async () => (await details('sums')).status === 'ready');
+  expect(await records('sums')).toEqual([{ g: 'x', n: 1, s: 1, m: 1 }]);
+});
+
+test('a write that is at fault itself leaves the views alone', async () => {
+  await app.createComposite('docs', ['u', 'w'], true);
+  await create('sums', totals);
+  await store({ id: 'a', u: 1, w: 1, g: 'x', n: 1 });
+  const before = await tableOf('sums');
+  await expect(store({ id: 'b', u: 1, w: 1 })).rejects.toMatchObject({ reason: 'UNIQUE_VIOLATION' });
+  expect([(await details('sums')).status, await tableOf('sums')]).toEqual(['ready', before]);
+  expect(await records('sums')).toEqual([{ g: 'x', n: 1, s: 1, m: 1 }]);
+});
+
+test('a view that is created while documents are written has all of them', async () => {
+  let [stored, isDone] = [0, false];
+  const writers = Array.from({ length: 4 }, async (_, writer) => {
+    while (!isDone) {
+      await store(...Array.from({ length: 5 }, (_, at) => ({ id: `${writer}-${stored + at}`, g: stored % 3, n: 1 })));
+      stored += 5;
+    }
+  });
+  await create('before', { aggregate: { n: { $count: '*' }, s: { $sum: 'n' } } });
+  await Promise.all([create('one', totals), create('two', { find: { g: 1 } }), create('three', { select: ['id'] })]);
+  isDone = true;
+  await Promise.all(writers);
+  const listed = await app.list({ root: `${app.appId}::docs`, limit: 1 });
+  expect((await app.read('readView', 'three', {})).total).toBe(listed.total);
+  const one = (await records('one')).reduce((sum, { n }) => sum + Number(n), 0);
+  expect([one, (await records('before'))[0]]).toEqual([listed.total, { n: listed.total, s: listed.total }]);
+  const matching = await app.list({ root: `${app.appId}::docs`, find: { g: 1 }, limit: 1 });
+  expect((await app.read('readView', 'two', {})).total).toBe(matching.total);
+});
+
+test('the page of a live view has another tag after each write, and says when its source was last written', async () => {
+  await store({ id: 'a', g: 'x', n: 1 });
+  await create('sums', totals);
+  const read = (ifNoneMatch?: string) =>
+    fixture.methods.readView({
+      appId: app.appId,
+      name: 'sums',
+      parameters: [],
+      mayReadPrivate: false,
+      ...(ifNoneMatch !== undefined && { ifNoneMatch }),
+    });
+  const first = await read();
+  expect((await read(first.etag)).json).toHaveLength(0);
+  await store({ id: 'b', g: 'x', n: 1 });
+  const second = await read(first.etag);
+  expect(second.json.toString()).toContain('"n":2');
+  const { refreshed_at: first_at } = JSON.parse(first.json.toString()) as { refreshed_at: string };
+  const { refreshed_at: second_at } = JSON.parse(second.json.toString()) as { refreshed_at: string };
+  expect(second_at > first_at).toBe(true);
+  expect((await details('sums')).refreshedAt).toBe(second_at);
+});
+
+test('a collection has 16 live views at most', async () => {
+  for (let at = 0; at < 16; at += 1) await create(`v${at}`, {});
+  await expect(create('one-more', {})).rejects.toMatchObject({ reason: 'LIMIT_EXCEEDED' });
+  await fixture.methods.deleteView({ appId: app.appId, name: 'v0', ticketId: '' });
+  await create('one-more', {});
+  await store({ id: 'a' });
+  expect(await records('one-more')).toEqual([{ id: 'a' }]);
+});
+
+test('groups of values that no btree holds are kept apart', async () => {
+  const long = 'x'.repeat(200_000);
+  const deep = Array.from({ length: 30 }).reduce<object>((inner) => ({ a: [inner, 1.5] }), {});
+  await create('sums', { group_by: ['g', 'h'], aggregate: { n: { $count: '*' } } });
+  await store({ id: 'a', g: long, h: deep }, { id: 'b', g: `${long}y`, h: deep }, { id: 'c', g: long, h: { a: [] } });
+  await store({ id: 'd', g: long, h: deep });
+  const counts = (await records('sums')).map(({ g, h, n }) => [String(g).length, JSON.stringify(h).length, n]);
+  expect(counts).toHaveLength(3);
+  expect(counts).toContainEqual([200_000, JSON.stringify(deep).length, 2]);
 });

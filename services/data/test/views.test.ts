@@ -266,7 +266,14 @@ test.each([
   [{}, { sources: [] }, 'INVALID_QUERY'],
   [{}, { sources: ['none'] }, 'COLLECTION_NOT_FOUND'],
   [{ limit: 10_001 }, {}, 'LIMIT_EXCEEDED'],
-  [{}, { refreshMode: 'live' }, 'NOT_IMPLEMENTED'],
+  [
+    { join: { other: { on: { id: '$data.a' } } } },
+    { refreshMode: 'live', sources: ['trades', 'other'] },
+    'INVALID_QUERY',
+  ],
+  [{ find: { a: { $search: 'x' } } }, { refreshMode: 'live' }, 'INVALID_QUERY'],
+  [{ find: { $or: [{ a: { inCountry: 'DE' } }] } }, { refreshMode: 'live' }, 'INVALID_QUERY'],
+  [{ aggregate: { a: { $min: 'b' } } }, { refreshMode: 'live' }, 'INVALID_QUERY'],
 ] as Array<[unknown, Definition, string]>)(
   'the view %j %j is refused when it is made: %s',
   async (query, more, reason) => {
