@@ -73,10 +73,12 @@ const createSchema = z.strictObject({
     .min(1)
     .max(16)
     .describe('The collections that the query reads: its base and those that it joins'),
-  // `live` answers 501.
-  refresh_mode: publishedAs(z.enum(refreshModes).nullish(), z.enum(refreshModes).extract(['lazy']).nullable()).describe(
-    '`lazy`, the default: a task fills it when it is made and at each refresh',
-  ),
+  refresh_mode: z
+    .enum(refreshModes)
+    .nullish()
+    .describe(
+      '`lazy`, the default: a task fills it when it is made and at each refresh. `live`: it changes in the transaction of each write; a query that cannot is refused',
+    ),
   variables: variablesSchema.nullish(),
   access_policy: accessPolicySchema.nullish(),
 });
@@ -104,20 +106,30 @@ const viewSchema = z
     refresh_mode: z.enum(refreshModes).describe('How it is kept current'),
     variables: variablesSchema,
     access_policy: accessPolicySchema,
-    status: z.enum(['building', 'ready', 'failed']).describe('Of the last refresh'),
-    error: z.string().nullable().describe('Why it failed'),
-    row_count: z.int().describe('Rows of the last refresh'),
+    status: z
+      .enum(['building', 'ready', 'failed', 'broken'])
+      .describe(
+        'Of the last refresh; `broken`: a live view that a write could not be applied to, which is built again',
+      ),
+    error: z.string().nullable().describe('Why it failed or is broken'),
+    row_count: z.int().describe('Rows of the last refresh, of a live view those of now'),
     unindexed_join_fields: z
       .array(z.string())
       .describe('Fields by which its query joins documents and that no index is over, as `collection.field`'),
     created_at: timeSchema.describe('When it was made'),
-    refreshed_at: timeSchema.nullable().describe('When its rows were computed; null before the first time'),
+    refreshed_at: timeSchema
+      .nullable()
+      .describe(
+        'When its rows were computed, of a live view the last write to its sources; null before the first time',
+      ),
   })
   .meta({ id: 'View', examples: [exampleView] });
 
 const rowsSchema = recordsSchema
   .extend({
-    refreshed_at: timeSchema.nullable().describe('When the rows were computed'),
+    refreshed_at: timeSchema
+      .nullable()
+      .describe('When the rows were computed, of a live view the last write to its sources'),
     refresh_mode: z.enum(refreshModes).describe('How the view is kept current'),
   })
   .meta({

@@ -7,7 +7,7 @@ import { COLLECTION_NOT_FOUND, findCollections, type CollectionRef } from '../..
 import { documentsTable } from '../../catalog/table-names';
 import { commitsTable } from '../../commit/commit-log';
 import { abandonedBuild, deletedView, indexBuild, type Build } from '../build';
-import { layoutOf } from '../layout';
+import { layoutOf, readLayout } from '../layout';
 import { planView } from '../plan/view-plan';
 import { addKeyColumns, createViewTable, nextTableNumber } from '../tables';
 import { parseVariables } from '../variables';
@@ -83,7 +83,7 @@ const placeOf = async (tx: Connection, appNumber: bigint): Promise<Place> =>
 /** Fills the table, catches up with the commits since, and switches the view on. Returns the number of its rows. */
 export async function runLiveBuild(pool: Pool, build: LiveBuild, filled: Filled): Promise<number> {
   await fill(pool, build, filled);
-  await indexBuild(pool, build.table, { rows: Number(build.rows), layout: JSON.parse(build.layoutText) });
+  await indexBuild(pool, build.table, { rows: Number(build.rows), layout: readLayout(build.layoutText) });
   for (let caughtUp = 0; caughtUp < catchUpsMax; caughtUp += 1) {
     const { height } = (await row<Place>(
       pool,
