@@ -108,9 +108,7 @@ const viewSchema = z
     access_policy: accessPolicySchema,
     status: z
       .enum(['building', 'ready', 'failed', 'broken'])
-      .describe(
-        'Of the last refresh; `broken`: a live view that a write could not be applied to, which is built again',
-      ),
+      .describe('`broken`: a write failed with it; it is built again'),
     error: z.string().nullable().describe('Why it failed or is broken'),
     row_count: z.int().describe('Rows of the last refresh, of a live view those of now'),
     unindexed_join_fields: z
@@ -119,9 +117,7 @@ const viewSchema = z
     created_at: timeSchema.describe('When it was made'),
     refreshed_at: timeSchema
       .nullable()
-      .describe(
-        'When its rows were computed, of a live view the last write to its sources; null before the first time',
-      ),
+      .describe('When its rows were computed; of a live view the last write to its sources'),
   })
   .meta({ id: 'View', examples: [exampleView] });
 
