@@ -6,6 +6,7 @@ import { CatalogCache } from '../src/catalog/cache';
 import type { CollectionRef } from '../src/catalog/collection';
 import { AfterPlan, type DerivedRows } from '../src/commit/after-plan';
 import { BulkThrottle } from '../src/commit/bulk-throttle';
+import type { DocumentRow } from '../src/commit/plan';
 import { Committer } from '../src/commit/committer';
 import { storeDocuments } from '../src/writes/store';
 import { log, newApp, storeRequest, type App } from './support/data-service';
@@ -22,18 +23,20 @@ afterAll(() => copies.stop());
 /** A table with the versions before and after each change of a document, instead of a view. */
 const derivedFrom = ({ appNumber }: CollectionRef): DerivedRows[] => {
   const table = named('a_', appNumber, '.derived');
+  const afterCopy = (copied: readonly DocumentRow[]) => {
+    const ids = textArray(copied.map(({ document }) => document.id));
+    const bodies = textArray(copied.map(({ document: { text, start, end } }) => text.subarray(start, end)));
+    return [
+      sql`insert into ${table} (id, after) select id, body from unnest(${ids}::text[], ${bodies}::text[]) c(id, body)`,
+    ];
+  };
   return [
     {
       upsertCte: sql`derived as (
         insert into ${table} (id, before, after) select id, old_body, body from written)`,
       removalCte: sql`derived as (insert into ${table} (id, before) select id, body from gone)`,
-      afterCopy: (copied) => {
-        const ids = textArray(copied.map(({ document }) => document.id));
-        const bodies = textArray(copied.map(({ document: { text, start, end } }) => text.subarray(start, end)));
-        return [
-          sql`insert into ${table} (id, after) select id, body from unnest(${ids}::text[], ${bodies}::text[]) c(id, body)`,
-        ];
-      },
+      afterCopy,
+      beforeTurn: (_, copied) => Promise.resolve(afterCopy(copied)),
     },
   ];
 };
@@ -152,10 +155,5 @@ test('a collection without derived rows is compiled once, and its statements are
   const collection = {} as CollectionRef;
   const statements = afterPlan.of(collection);
   expect(afterPlan.of(collection)).toBe(statements);
-  expect([calls, statements.ctes, statements.returning, statements.afterCopy([], new Date())]).toEqual([
-    1,
-    empty,
-    empty,
-    [],
-  ]);
+  expect([calls, statements.ctes, statements.returning, statements.afterCopy([])]).toEqual([1, empty, empty, []]);
 });

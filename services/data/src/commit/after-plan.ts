@@ -21,7 +21,12 @@ export interface DerivedRows {
    * Statements for documents that were copied: new ones, so there is no version before. They run under the lock of the
    * head, after the COPY and before the commit log, and are sent with COMMIT.
    */
-  afterCopy(rows: readonly DocumentRow[], at: Date): readonly Step[];
+  afterCopy(rows: readonly DocumentRow[]): readonly Step[];
+  /**
+   * The same for a bulk that is copied ahead: what can be computed and written before its turn, without the lock. Returns
+   * the statements for its turn.
+   */
+  beforeTurn(tx: Connection, rows: readonly DocumentRow[]): Promise<readonly Step[]>;
 }
 
 /** What is derived from one collection, compiled once for each state of the catalog. */
@@ -33,7 +38,8 @@ export interface DerivedStatements {
   /** Columns that `written` returns for them; empty or with a comma before them. */
   returning: Sql;
   removal: DerivedRemoval;
-  afterCopy(rows: readonly DocumentRow[], at: Date): readonly Step[];
+  afterCopy(rows: readonly DocumentRow[]): readonly Step[];
+  beforeTurn(tx: Connection, rows: readonly DocumentRow[]): Promise<readonly Step[]>;
 }
 
 const none: readonly Step[] = [];
@@ -43,6 +49,7 @@ export const nothingDerived: DerivedStatements = {
   returning: empty,
   removal: nothingRemoved,
   afterCopy: () => none,
+  beforeTurn: () => Promise.resolve(none),
 };
 
 /** Where derived rows come from. */
@@ -104,6 +111,11 @@ function compile(derived: readonly DerivedRows[]): DerivedStatements {
       ctes: join([empty, ...derived.map(({ removalCte }) => removalCte)], ', '),
       returning: sql`, body, ordinal, place`,
     },
-    afterCopy: (rows, at) => derived.flatMap((each) => each.afterCopy(rows, at)),
+    afterCopy: (rows) => derived.flatMap((each) => each.afterCopy(rows)),
+    beforeTurn: async (tx, rows) => {
+      const steps: Step[] = [];
+      for (const each of derived) steps.push(...(await each.beforeTurn(tx, rows)));
+      return steps;
+    },
   };
 }

@@ -84,7 +84,7 @@ export async function writeDocuments(
     ...steps,
     await copyDocuments(collection, added, at),
     countCopied(collection, added, at),
-    ...options.derived.afterCopy(added, at),
+    ...options.derived.afterCopy(added),
   ];
 }
 

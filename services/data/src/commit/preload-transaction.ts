@@ -1,4 +1,4 @@
-import { pipeline } from '@granary/shared/postgres/pipeline';
+import { pipeline, type Step } from '@granary/shared/postgres/pipeline';
 import type { Connection } from '@granary/shared/postgres/pool';
 import { trusted } from '@granary/shared/postgres/sql';
 import { CommitUnknownError, pipelinedTransaction } from '@granary/shared/postgres/transaction';
@@ -71,11 +71,13 @@ export async function preloadTransaction(
   try {
     if (!preload.beginCopying()) return undefined;
     const copy = await copyDocuments(collection, rows, context.now());
+    const derived = context.afterPlan.of(collection);
     const finish = async (tx: Connection) => {
+      const changes = derived.isEmpty ? [] : await derived.beforeTurn(tx, rows);
       release();
       preload.hasCopied();
       await preload.turn;
-      return finishPreload(context, app, { tx, preload, collection, rows });
+      return finishPreload(context, app, { tx, preload, collection, rows, changes });
     };
     const planned = await pipelinedTransaction(context.pool, [copy], finish, { ...timeoutOf(batch), lockTimeoutMs });
     context.heads.committed(app.number, planned.to);
@@ -119,7 +121,13 @@ function planAtOrdinal(
 async function finishPreload(
   context: CommitContext,
   app: App,
-  { tx, preload, collection, rows }: PreloadRows & { tx: Connection; preload: BulkPreload },
+  {
+    tx,
+    preload,
+    collection,
+    rows,
+    changes,
+  }: PreloadRows & { tx: Connection; preload: BulkPreload; changes: readonly Step[] },
 ) {
   const { bulk, ordinal } = preload;
   const expected = bulk.write.idempotency ? undefined : context.heads.expected(app.number);
@@ -131,7 +139,7 @@ async function finishPreload(
     expected ? compareAndSetHead(app.number, expected, planned.to) : moveHead(app.number, planned.to),
     usualLockTimeout,
     countCopied(collection, rows, at),
-    ...context.afterPlan.of(collection).afterCopy(rows, at),
+    ...changes,
     insertCommits(app.number, planned.commits, at),
     ...keepAnswers([bulk], planned.outcomes),
   ];

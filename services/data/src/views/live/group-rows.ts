@@ -1,4 +1,4 @@
-import { join, named, sql, type Sql } from '@granary/shared/postgres/sql';
+import { join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { viewKeyColumn } from '../../catalog/table-names';
 import { columnPaths, type Aggregate, type Groups } from '../language/aggregates';
 import { columnTree, type ColumnNode } from '../row-texts';
@@ -113,8 +113,20 @@ export function groupRows(plan: LivePlan, groups: Groups): Sql {
   return groupTexts(plan, groups, grouped, groupDeltas(plan, groups, grouped, true));
 }
 
-/** CTEs that change the rows of such a view. `isFirst`: the row that a view without groups always has is to be made. */
-export function groupCtes(plan: LivePlan, groups: Groups, isFirst: boolean): Sql[] {
+/** The CTE of what the rows of `change` make of each group. `isFirst`: of the row that a view without groups always has too. */
+export const groupDelta = (plan: LivePlan, groups: Groups, isFirst: boolean): Sql =>
+  sql`${cteOf('delta_', plan)} as materialized (${groupDeltas(plan, groups, groupedPlan(plan, groups), isFirst)})`;
+
+/** The same from the JSON of such rows. */
+export function groupDeltaOf(plan: LivePlan, groups: Groups, json: string): Sql {
+  const texts = groups.by.map((_, at) => sql`, ${named('t', BigInt(at))} text`);
+  const sums = groupedPlan(plan, groups).accumulators.map(({ column, type }) => sql`, ${column} ${trusted(type)}`);
+  return sql`${cteOf('delta_', plan)} as materialized (
+    select * from json_to_recordset(${json}::json) as d(id text${join(texts, '')}${join(sums, '')}))`;
+}
+
+/** CTEs that change the rows of such a view by its delta. */
+export function groupCtes(plan: LivePlan, groups: Groups): Sql[] {
   const grouped = groupedPlan(plan, groups);
   const [delta, row] = [cteOf('delta_', plan), cteOf('row_', plan)];
   const [put, dropped] = [cteOf('put_', plan), cteOf('dropped_', plan)];
@@ -126,7 +138,6 @@ export function groupCtes(plan: LivePlan, groups: Groups, isFirst: boolean): Sql
   const keys = plan.columns.map(({ key }) => viewKeyColumn(key));
   const isLeft = groups.by.length === 0 ? sql`true` : sql`r.n <> 0`;
   return [
-    sql`${delta} as materialized (${groupDeltas(plan, groups, grouped, isFirst)})`,
     sql`${row} as materialized (${groupTexts(plan, groups, grouped, changed)})`,
     sql`${put} as (insert into ${plan.table} as v (id, body, ${join(columns, ', ')}${names})
           select * from ${row} r where ${isLeft} and assert_view_change((select count(*) from ${delta}))

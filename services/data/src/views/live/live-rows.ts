@@ -1,5 +1,5 @@
 import { textArray } from '@granary/shared/postgres/wire/binary';
-import { rows, type Connection } from '@granary/shared/postgres/pool';
+import { row, rows, type Connection } from '@granary/shared/postgres/pool';
 import { join, sql, type Sql } from '@granary/shared/postgres/sql';
 import type { App } from '../../catalog/app';
 import { bumpCatalogRevision } from '../../catalog/app-lock';
@@ -8,7 +8,7 @@ import type { DerivedRows, DerivedSource } from '../../commit/after-plan';
 import { enqueueRefresh } from '../views';
 import { addedChanges, changeCte, removedChanges, writtenChanges } from './changes';
 import { livePlan } from './live-plan';
-import { countedViewCtes } from './live-sql';
+import { aheadCtes, countedViewCtes, turnCtes } from './live-sql';
 
 /** The rows of live views, which change with the documents of their collections. */
 export const liveViewRows: DerivedSource = { rowsOf, abandon };
@@ -16,10 +16,8 @@ export const liveViewRows: DerivedSource = { rowsOf, abandon };
 function rowsOf(collection: CollectionRef): DerivedRows[] {
   if (collection.liveViews.length === 0) return [];
   const { appNumber } = collection;
-  const views = join(
-    collection.liveViews.map((view) => countedViewCtes(livePlan({ ...view, appNumber }))),
-    ', ',
-  );
+  const plans = collection.liveViews.map((view) => livePlan({ ...view, appNumber }));
+  const views = join(plans.map(countedViewCtes), ', ');
   const applied = (changes: Sql): Sql => sql`${changeCte(changes)}, ${views}`;
   return [
     {
@@ -28,6 +26,21 @@ function rowsOf(collection: CollectionRef): DerivedRows[] {
       afterCopy: (added) => {
         const ids = textArray(added.map(({ document }) => document.id));
         return [sql`with ${applied(addedChanges(collection, ids))} select`];
+      },
+      beforeTurn: async (tx, added) => {
+        const ids = textArray(added.map(({ document }) => document.id));
+        const ahead = plans.map(aheadCtes);
+        const ctes = [changeCte(addedChanges(collection, ids)), ...ahead.map((each) => each.ctes)];
+        const results = join(
+          ahead.map(({ result }) => result),
+          ', ',
+        );
+        const found = await row<{ results: string[] }>(
+          tx,
+          sql`with ${join(ctes, ', ')} select array[${results}] as results`,
+        );
+        const turns = plans.map((plan, at) => turnCtes(plan, found!.results[at]!));
+        return [sql`with ${join(turns, ', ')} select`];
       },
     },
   ];

@@ -1,6 +1,6 @@
 import { join, sql, type Sql } from '@granary/shared/postgres/sql';
 import { documentCtes, documentRows } from './document-rows';
-import { groupCtes, groupRows } from './group-rows';
+import { groupCtes, groupDelta, groupDeltaOf, groupRows } from './group-rows';
 import { cteOf, rowDelta, type LivePlan } from './live-plan';
 
 export interface ChangeOptions {
@@ -11,13 +11,38 @@ export interface ChangeOptions {
 /** CTEs that apply `change` to the rows of a view; `rowDelta` is what they make of their number. */
 export function viewCtes(plan: LivePlan, { isFirst = false }: ChangeOptions = {}): Sql {
   const { groups } = plan.query;
-  return join(groups ? groupCtes(plan, groups, isFirst) : documentCtes(plan), ', ');
+  return join(groups ? [groupDelta(plan, groups, isFirst), ...groupCtes(plan, groups)] : documentCtes(plan), ', ');
 }
 
-/** The same with the number of rows in the catalog. */
-export const countedViewCtes = (plan: LivePlan): Sql => sql`${viewCtes(plan)}, ${cteOf('counted_', plan)} as (
-  update view set row_count = row_count + s.delta from (select ${rowDelta(plan)} as delta) s
+/** The CTE that keeps the number of rows in the catalog. */
+const countedCte = (plan: LivePlan, delta: Sql): Sql => sql`${cteOf('counted_', plan)} as (
+  update view set row_count = row_count + s.delta from (select ${delta} as delta) s
   where number = ${plan.number} and s.delta <> 0)`;
+
+/** The same CTEs with it. */
+export const countedViewCtes = (plan: LivePlan): Sql => sql`${viewCtes(plan)}, ${countedCte(plan, rowDelta(plan))}`;
+
+/** What new documents do to a view before the lock of the head is held: rows of documents are written, groups only summed. */
+export interface AheadCtes {
+  ctes: Sql;
+  /** What the statement of the turn needs: a number of rows, or the JSON of deltas. */
+  result: Sql;
+}
+
+export function aheadCtes(plan: LivePlan): AheadCtes {
+  const { groups } = plan.query;
+  if (!groups) return { ctes: join(documentCtes(plan), ', '), result: sql`(${rowDelta(plan)})::text` };
+  const rows = sql`(select coalesce(json_agg(d), '[]')::text from ${cteOf('delta_', plan)} d)`;
+  return { ctes: groupDelta(plan, groups, false), result: rows };
+}
+
+/** The CTEs of the turn, given what came of that. */
+export function turnCtes(plan: LivePlan, result: string): Sql {
+  const { groups } = plan.query;
+  if (!groups) return countedCte(plan, sql`${result}::int8`);
+  const ctes = [groupDeltaOf(plan, groups, result), ...groupCtes(plan, groups), countedCte(plan, rowDelta(plan))];
+  return join(ctes, ', ');
+}
 
 /** The rows of a view over all that is in `change`, with the columns that its table has. */
 export const viewRowsOf = (plan: LivePlan): Sql =>
