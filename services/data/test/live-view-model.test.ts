@@ -6,7 +6,7 @@ import { rounded, viewGenerator } from './support/view-generator';
 import { viewRecords, type Source, type StoredDocument, type ViewMeaning } from './support/view-reference';
 
 const seed = Number(process.env['VIEWS_SEED'] ?? 16);
-const viewCount = Number(process.env['VIEWS_COUNT'] ?? 500);
+const viewCount = Number(process.env['VIEWS_COUNT'] ?? (process.env['TEST_LONG'] ? 8_000 : 96));
 /** As many live views as a collection may have. */
 const viewsPerApp = 16;
 const batches = 30;
@@ -172,5 +172,5 @@ test(
       await runModel(run, Math.min(viewsPerApp, viewCount - made));
     }
   },
-  scaledMs(600_000),
+  scaledMs(process.env['TEST_LONG'] ? 3_600_000 : 300_000),
 );
