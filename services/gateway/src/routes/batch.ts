@@ -4,7 +4,7 @@ import type { OperationError } from '@granary/shared/gen/granary/data/v1/Operati
 import { ServiceError, type ErrorDetails, type StatusName } from '@granary/shared/errors';
 import { newTicket } from '@granary/shared/ids';
 import { internalProblem, problemOf } from '../errors/problem';
-import { json } from '../http/answer';
+import { jsonBytes, stringify } from '../http/answer';
 import { idempotency, idempotencyHeader, replayedHeader } from '../pipeline/idempotency';
 import { bodyLimits, route } from '../pipeline/route';
 import { findSchema, objectSchema } from '../validation/schemas';
@@ -107,17 +107,21 @@ export const batchRoutes = [
         { appId, appNumber, ticketId, body, idempotency: idempotency(request, body) },
         call,
       );
-      return json(200, results.map(resultOf), replayedHeader(replayed));
+      return jsonBytes(200, Buffer.from(`[${results.map(resultText).join(',')}]`), replayedHeader(replayed));
     },
   }),
 ];
 
-function resultOf({ operation, collection, error, ...stored }: OperationResult): z.input<typeof resultSchema> {
-  if (!error) {
-    const { id, version, height, hash, created } = stored;
-    const result = { id, version: Number(version), celestia_height: Number(height), blob_id: hash };
-    return { success: true, operation, collection, status: created ? 201 : 200, result };
-  }
+/** The results as text: those that were stored, which are most, need no more than their ids quoted. */
+function resultText({ operation, collection, error, ...stored }: OperationResult): string {
+  if (error) return stringify(refusedResult(operation, collection, error));
+  const { id, version, height, hash, created } = stored;
+  const result = `{"id":${JSON.stringify(id)},"version":${version},"celestia_height":${height},"blob_id":"${hash}"}`;
+  const status = created ? 201 : 200;
+  return `{"success":true,"operation":"${operation}","collection":"${collection}","status":${status},"result":${result}}`;
+}
+
+function refusedResult(operation: string, collection: string, error: OperationError): z.input<typeof resultSchema> {
   const { status, code, message, details } = problemOf(toServiceError(error)) ?? internalProblem;
   return { success: false, operation, collection, status, error: message, code, details };
 }

@@ -101,8 +101,9 @@ export const singleDocumentRoutes = [
       const changed = await change(context, request, 'put', request.body);
       const { app_id: appId, collection, document_id: id } = request.path;
       const location = `/api/apps/${appId}/collections/${collection}/documents/${encodeURIComponent(id)}`;
-      const headers = { ...headersOf(changed), ...(changed.created ? { Location: location } : {}) };
-      return jsonBytes(changed.created ? 201 : 200, changed.json, headers);
+      const { json, created } = changed.response;
+      const headers = { ...headersOf(changed), ...(created ? { Location: location } : {}) };
+      return jsonBytes(created ? 201 : 200, json, headers);
     },
   }),
   route({
@@ -131,7 +132,7 @@ export const singleDocumentRoutes = [
     },
     handle: async (context, request) => {
       const changed = await change(context, request, 'merge', request.body);
-      return jsonBytes(200, changed.json, headersOf(changed));
+      return jsonBytes(200, changed.response.json, headersOf(changed));
     },
   }),
   route({
@@ -165,13 +166,15 @@ export const singleDocumentRoutes = [
     handle: async (context, request) => {
       if (request.query.erase === true) return erase(context, request);
       const changed = await change(context, request, 'delete', Buffer.alloc(0));
-      const text = `{"id":${JSON.stringify(request.path.document_id)},"version":${changed.version},"deleted":true}`;
+      const { version } = changed.response;
+      const text = `{"id":${JSON.stringify(request.path.document_id)},"version":${version},"deleted":true}`;
       return jsonBytes(200, Buffer.from(text), headersOf(changed));
     },
   }),
 ];
 
-interface Changed extends ChangeDocumentResponse {
+interface Changed {
+  response: ChangeDocumentResponse;
   isReplayed: boolean;
 }
 
@@ -187,9 +190,11 @@ async function change(
   const conditions = { ifMatch: ifMatch(request) ?? null, ifNoneMatch: ifNoneMatch(request) ?? null };
   // Of a repeated request the conditions hold no more, but they are part of what was asked.
   const content = () => Buffer.concat([Buffer.from(JSON.stringify(conditions)), body]);
-  const changed = await clients.data.changeDocument(
+  // Without spreads, which cost more here than all else in this function.
+  const response = await clients.data.changeDocument(
     {
-      ...conditions,
+      ifMatch: conditions.ifMatch,
+      ifNoneMatch: conditions.ifNoneMatch,
       appId: caller.appId,
       appNumber: caller.appNumber,
       ticketId,
@@ -201,7 +206,7 @@ async function change(
     },
     call,
   );
-  return { ...changed, isReplayed: changed.ticketId !== ticketId };
+  return { response, isReplayed: response.ticketId !== ticketId };
 }
 
 async function erase(
@@ -227,7 +232,7 @@ async function erase(
   return json(200, { id, erased: true, versions: Number(versions) }, replayedHeader(replayed === true));
 }
 
-const headersOf = ({ version, isReplayed }: Changed): Answer['headers'] => ({
-  ETag: etagOfVersion(version),
+const headersOf = ({ response, isReplayed }: Changed): Answer['headers'] => ({
+  ETag: etagOfVersion(response.version),
   ...replayedHeader(isReplayed),
 });
