@@ -103,13 +103,13 @@ export async function readUnlocked(
 ): Promise<PresentDocuments> {
   const byCollection = readsOf(collections, batch);
   const connection = await pool.connect();
-  let error: unknown = new Error('the read was not answered');
+  let isUsable = false;
   try {
     const answers = await pipeline(connection, [...byCollection].flatMap(stepsOf));
-    error = undefined;
+    isUsable = true;
     return answersToDocuments(byCollection, answers);
   } finally {
-    connection.release(error !== undefined);
+    connection.release(!isUsable);
   }
 }
 
