@@ -149,7 +149,8 @@ export function documentValues(random: Random): Values {
   const document = (at: number): Record<string, unknown> => {
     const made: Record<string, unknown> = { id: `${pick(['k', 'K', 'é'])}${at}` };
     if (random(8) > 0) made['a'] = random(3) === 0 ? value() : scalar();
-    if (random(8) > 0) made['b'] = value();
+    // Keys that other fields have too, with other values.
+    if (random(8) > 0) made['b'] = random(4) > 0 ? value() : { e: pick(numbers), x: scalar() };
     if (random(6) > 0)
       made['n'] = random(3) === 0 ? value() : { x: value(), '01': 1, ...(random(2) ? { 0: 'zero' } : {}) };
     if (random(6) > 0) made['d'] = random(4) > 0 ? pick(dates) : scalar();
