@@ -81,10 +81,12 @@ test('several processes can read the rows of a scan', async () => {
   }
 });
 
-test('a scan whose head found many matches goes on in the order of ids', async () => {
+test('a scan whose head found many matches, and one far behind a large offset, go on in the order of ids', async () => {
   const plan = await planOf({ half: 1 }, 101);
   const large = { ...plan, relation: { ...plan.relation, tableRowCount: 1_000_000n } };
   expect(stepAfterHead(large, 10_000, 50)).toBeUndefined();
   expect(stepAfterHead(large, 10_000, 8)).toEqual({ kind: 'whole' });
   expect(stepAfterHead(large, 10_000, 0)).toEqual({ kind: 'whole' });
+  expect(stepAfterHead({ ...large, offset: 100 }, 10_000, 0)).toEqual({ kind: 'whole' });
+  expect(stepAfterHead({ ...large, offset: 20_000 }, 10_000, 0)).toBeUndefined();
 });

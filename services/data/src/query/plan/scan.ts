@@ -9,6 +9,8 @@ import type { Relation } from './relation';
 const headRowsMax = 10_000;
 /** A row in the order of ids takes as long as so many rows in any order, which several processes read. */
 const orderedRowCost = 8n;
+/** From this offset on the matches before the page are not sorted in a large collection. */
+const largeOffset = 1_000;
 
 /**
  * A statement of a scan, which reads documents because no index narrows their filter:
@@ -42,8 +44,8 @@ export function stepAfterHead(
   rows: number,
   found: number,
 ): ScanStep | undefined {
-  // No record of the page means that hardly more than the offset match, or fewer.
-  const matches = found === 0 ? 0 : offset + found;
+  // A head without a record of the page may have as many matches as the offset. To sort so many is worth it if they are few.
+  const matches = found > 0 || offset >= largeOffset ? offset + found : 0;
   const isFrequent = BigInt(matches) * relation.tableRowCount > orderedRowCost * BigInt(rows) * BigInt(offset + limit);
   return isFrequent ? undefined : { kind: 'whole' };
 }
