@@ -1,10 +1,13 @@
 import { z } from 'zod';
 import { PoisonEvent, type BusEvent, type Handle } from '@granary/shared/bus/inbox';
-import type { Prices } from './usage/prices';
+import { maxUtia } from '@granary/shared/money';
+import { applyPrices, type Prices } from './usage/prices';
 import { applyBlobUsage, applyDataUsage, deleteAppUsage, deleteCollectionUsage } from './usage/usage';
 
 /** The topic of data and of blobs that finance reads. */
 export const usageTopics = ['usage'];
+/** The topic of payments that finance reads. */
+export const priceTopics = ['prices'];
 
 const at = z.iso.datetime({ offset: true }).transform((text) => new Date(text));
 const count = z.int().min(0).transform(BigInt);
@@ -29,6 +32,15 @@ const payloads = {
     collection_number: number.optional(),
     size_bytes: count,
     at,
+  }),
+  'prices.set': z.object({
+    retention_utia_per_gib_day: z
+      .string()
+      .regex(/^\d{1,16}$/)
+      .transform(BigInt)
+      .refine((amount) => amount <= maxUtia),
+    retention_free_days: z.int().min(0).max(2_147_483_647),
+    since: at,
   }),
 };
 
@@ -74,6 +86,17 @@ export function usageHandler(prices: Prices): Handle {
     }
   };
 }
+
+/** Keeps the prices of payments. Types that are not known are somebody else's. */
+export const handlePrices: Handle = async (tx, event) => {
+  if (event.type !== 'prices.set') return;
+  const prices = read(payloads['prices.set'], event);
+  await applyPrices(tx, {
+    sinceMs: prices.since.getTime(),
+    utiaPerGibDay: prices.retention_utia_per_gib_day,
+    freeDays: prices.retention_free_days,
+  });
+};
 
 function read<S extends z.ZodType>(schema: S, event: BusEvent): z.infer<S> {
   const parsed = schema.safeParse(event.payload);

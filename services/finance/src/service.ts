@@ -1,11 +1,11 @@
 import { join } from 'node:path';
 import { startConsumer } from '@granary/shared/bus/start-consumer';
+import type { Handle } from '@granary/shared/bus/inbox';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { ConfigError } from '@granary/shared/config';
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
 import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/Finance';
 import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Ledger';
-import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import { openClient, type Target } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/rpc/implementation';
@@ -18,7 +18,7 @@ import {
 } from '@granary/shared/service/start';
 import type { AccessTo } from '@granary/shared/rpc/access';
 import type { FinanceConfig } from './config';
-import { usageHandler, usageTopics } from './events';
+import { handlePrices, priceTopics, usageHandler, usageTopics } from './events';
 import { financeHandlers } from './handlers';
 import { ledgerHandlers } from './ledger-handlers';
 import { startVoidingExpiredHolds } from './ledger/expired-holds';
@@ -31,11 +31,10 @@ import { assertWalletOrigin, hasWalletOrigin } from './wallets/wallet';
 
 export const financeDefinition = loadService<FinanceDefinition>('finance', 'Finance');
 export const ledgerDefinition = loadService<LedgerDefinition>('finance', 'Ledger');
-const paymentsDefinition = loadService<PaymentsDefinition>('payments', 'Payments');
 
 export interface FinanceOverrides extends Overrides {
   now?: () => Date;
-  payments?: Target<PaymentsDefinition>;
+  paymentsOutbox?: Target<OutboxDefinition>;
   dataOutbox?: Target<OutboxDefinition>;
   blobsOutbox?: Target<OutboxDefinition>;
   /** How often charges that are due are looked for. */
@@ -43,8 +42,10 @@ export interface FinanceOverrides extends Overrides {
   reconcileEveryMs?: number;
 }
 
+type EventSource = 'data' | 'blobs' | 'payments';
+
 interface Targets {
-  payments: Target<PaymentsDefinition>;
+  paymentsOutbox: Target<OutboxDefinition>;
   dataOutbox: Target<OutboxDefinition>;
   blobsOutbox: Target<OutboxDefinition>;
 }
@@ -68,7 +69,7 @@ function findTargets(config: FinanceConfig, overrides: FinanceOverrides): Target
     return { address: address ?? '' };
   };
   const targets = {
-    payments: overrides.payments ?? at('PAYMENTS_ADDRESS'),
+    paymentsOutbox: overrides.paymentsOutbox ?? at('PAYMENTS_ADDRESS'),
     dataOutbox: overrides.dataOutbox ?? at('DATA_ADDRESS'),
     blobsOutbox: overrides.blobsOutbox ?? at('BLOBS_ADDRESS'),
   };
@@ -87,29 +88,25 @@ async function buildFinance(
   const wallets = { pool, keys, addressPrefix: config.ADDRESS_PREFIX };
   await assertWalletOrigin(wallets);
 
-  const payments = openClient(paymentsDefinition, targets.payments, {
-    log,
-    credentials: () => trust.towards('payments'),
-  });
-  const prices = createPrices({ pool, payments: payments.client, now, log });
-  const consume = (from: 'data' | 'blobs', target: Target<OutboxDefinition>) => {
+  const prices = createPrices(pool);
+  const consume = (from: EventSource, target: Target<OutboxDefinition>, topics: string[], handle: Handle) => {
     const outbox = openClient(outboxDefinition, target, { log, credentials: () => trust.towards(from) });
-    const handle = usageHandler(prices);
     const consumer = startConsumer({
       pool,
       log,
       bus,
       from,
       handle,
+      topics,
       name: `finance-${from}`,
       source: outbox.client,
       verifier: trust.verifier(from),
-      topics: usageTopics,
     });
     return { ...consumer, stop: () => consumer.stop().finally(() => outbox.close()) };
   };
-  const data = consume('data', targets.dataOutbox);
-  const blobs = consume('blobs', targets.blobsOutbox);
+  const data = consume('data', targets.dataOutbox, usageTopics, usageHandler(prices));
+  const blobs = consume('blobs', targets.blobsOutbox, usageTopics, usageHandler(prices));
+  const payments = consume('payments', targets.paymentsOutbox, priceTopics, handlePrices);
 
   const ledger = new LedgerBatches({ pool, log });
   const expiredHolds = startVoidingExpiredHolds({ pool, ledger, log });
@@ -129,12 +126,23 @@ async function buildFinance(
   };
   return {
     implementations: [finance, money],
-    checks: { 'events of data': data.lag, 'events of blobs': blobs.lag, ledger: reconciliation.check },
-    failed: Promise.race([data.failed, blobs.failed]),
+    checks: {
+      'events of data': data.lag,
+      'events of blobs': blobs.lag,
+      'events of payments': payments.lag,
+      ledger: reconciliation.check,
+    },
+    failed: Promise.race([data.failed, blobs.failed, payments.failed]),
     stop: async () => {
-      await Promise.all([data.stop(), blobs.stop(), expiredHolds.stop(), charges.stop(), reconciliation.stop()]);
+      await Promise.all([
+        data.stop(),
+        blobs.stop(),
+        payments.stop(),
+        expiredHolds.stop(),
+        charges.stop(),
+        reconciliation.stop(),
+      ]);
       await ledger.idle();
-      payments.close();
     },
   };
 }

@@ -1,4 +1,6 @@
 import { randomUUID } from 'node:crypto';
+import { rows } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
 import { eventuallyResolves } from '@granary/shared/testing/eventually';
 import { call, startTestFinance, type TestFinance } from './support/harness';
 
@@ -94,7 +96,7 @@ test('thirty days are free; then each day costs its price, of data and blobs tog
 });
 
 test('a small collection that changes often owes the same as one that lies still, down to the remainder', async () => {
-  finance.price.freeDays = 0;
+  await finance.setPrices({ freeDays: 0 });
   const app = newApp();
   const [busy, still] = [collectionOf(app, 'busy', 1), collectionOf(app, 'still', 2)];
   // Less than a hundredth of an utia between two changes.
@@ -113,37 +115,49 @@ test('a small collection that changes often owes the same as one that lies still
   expect(exact).toBe(93);
 });
 
-test('a change of price counts from when it is known, and the last price holds while payments is away', async () => {
-  finance.price.freeDays = 0;
+test('a change of price counts from the time at which payments has set it; the same price again changes nothing', async () => {
+  await finance.setPrices({ freeDays: 0 });
   const app = newApp();
   await collectionOf(app).data(0, GiB);
   expect((await costOn(10, app, { notes: GiB })).collections).toMatchObject([{ accrued: '10000' }]);
-  finance.price.utiaPerGibDay = 5_000n;
-  // For a minute the last answer is good.
-  expect((await cost(app)).collections).toMatchObject([{ pricePerGibDay: '1000' }]);
-  finance.clock.now = new Date(day(10).getTime() + 60_000);
+  await finance.setPrices({ utiaPerGibDay: 5_000n, freeDays: 0 });
   expect((await cost(app)).collections).toMatchObject([{ pricePerGibDay: '5000', accrued: '10000' }]);
-  finance.price.away = true;
-  finance.clock.now = new Date(day(11).getTime() + 60_000);
+  finance.clock.now = day(11);
+  await finance.setPrices({ utiaPerGibDay: 5_000n, freeDays: 0 });
   expect((await cost(app)).collections).toMatchObject([{ pricePerGibDay: '5000', accrued: '15000' }]);
   await finance.restart();
   expect((await cost(app)).collections).toMatchObject([
     { pricePerGibDay: '5000', accrued: '15000', monthlyCost: '150000' },
   ]);
+  // The first list, and two changes.
+  expect((await rows(finance.pool, sql`select from retention_price`)).length).toBe(3);
 });
 
-test('as long as prices were never known the cost is unavailable, and nothing that happened is lost', async () => {
-  finance.price.away = true;
-  finance.price.freeDays = 0;
+test('prices that make no sense are dead-lettered, and the last ones hold', async () => {
+  await finance.payments.publish('prices.set', {
+    retention_utia_per_gib_day: '-1',
+    retention_free_days: 0,
+    since: 'now',
+  });
+  const part = async () =>
+    (await finance.health.check({}, call())).parts.find((each) => each.name === 'events of payments');
+  await eventuallyResolves(async () => expect(await part()).toMatchObject({ status: 'DEGRADED' }));
+  const app = newApp();
+  await collectionOf(app).data(0, GiB);
+  expect((await costOn(31, app, { notes: GiB })).collections).toMatchObject([{ accrued: '1000', freeDays: 30 }]);
+});
+
+test('as long as prices were never published the cost is unavailable, and nothing that happened is lost', async () => {
+  await finance.stop();
+  finance = await startTestFinance({}, { prices: false });
   const app = newApp();
   expect(await cost(app)).toEqual({ collections: [], totalMonthlyCost: '0' });
   const notes = collectionOf(app);
   await notes.data(0, GiB);
-  finance.clock.now = day(2);
   await eventuallyResolves(() => expect(cost(app)).rejects.toMatchObject({ code: 'UNAVAILABLE' }));
   // What it has cost until here is not known, so this event waits.
   await notes.data(1, 2 * GiB);
-  finance.price.away = false;
+  await finance.setPrices({ freeDays: 0 });
   expect((await costOn(3, app, { notes: 2 * GiB })).collections).toMatchObject([{ accrued: '5000' }]);
 });
 

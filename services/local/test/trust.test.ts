@@ -168,10 +168,11 @@ test.each<[caller: ServiceName, callee: DatabaseService, path: string, outcome: 
   ['data', 'finance', '/granary.finance.v1.Finance/UpdatePayoutSettings', 'UNAUTHENTICATED'],
   ['finance', 'payments', '/granary.payments.v1.Payments/VerifyPayment', 'PERMISSION_DENIED'],
   ['finance', 'payments', '/granary.health.v1.Health/Check', 'PERMISSION_DENIED'],
-  ['finance', 'payments', '/granary.payments.v1.Payments/GetPrices', 'let in'],
+  ['finance', 'payments', '/granary.events.v1.Outbox/Read', 'let in'],
   ['blobs', 'data', '/granary.data.v1.Data/CommitUpload', 'let in'],
   ['tasks', 'data', '/granary.data.v1.Data/GetJob', 'let in'],
   ['finance', 'blobs', '/granary.events.v1.Outbox/ReadAggregate', 'let in'],
+  ['gateway', 'payments', '/granary.events.v1.Outbox/Read', 'PERMISSION_DENIED'],
   ['gateway', 'tasks', '/granary.health.v1.Health/Check', 'let in'],
 ])('%s asks %s for %s: %s', async (caller, callee, path, outcome) => {
   const client = new Client(services[callee].address!, credentials.createInsecure());

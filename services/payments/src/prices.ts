@@ -1,4 +1,5 @@
-import { execute, rows, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { append } from '@granary/shared/bus/outbox';
+import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 
@@ -9,8 +10,9 @@ export type PriceName = (typeof priceNames)[number];
 export type PriceList = Record<PriceName, bigint>;
 
 /**
- * Stores a price list as the valid one: changed prices apply from now on, earlier ones are kept. Replicas of the
- * service may call it concurrently.
+ * Stores a price list as the valid one: changed prices apply from now on, earlier ones are kept. The valid prices are
+ * published also if none has changed, so that a reader which has lost them gets them again. Replicas of the service may call
+ * it concurrently.
  */
 export async function setPrices(pool: Pool, prices: PriceList, now: Date): Promise<void> {
   await retriedTransaction(pool, async (tx) => {
@@ -27,11 +29,28 @@ export async function setPrices(pool: Pool, prices: PriceList, now: Date): Promi
           from price where name = ${name}`,
       );
     }
+    await publishPrices(tx, prices);
   });
 }
 
+/** Publishes the valid prices, with the time since which all of them are. The table of prices is locked. */
+async function publishPrices(tx: Connection, prices: PriceList): Promise<void> {
+  const { sequence, since } = (await row<{ sequence: bigint; since: Date }>(
+    tx,
+    sql`update price_event set sequence = sequence + 1
+        returning sequence, (select max(valid_from) from price where name = any(${[...priceNames]}::text[])) as since`,
+  ))!;
+  const payload = {
+    retention_utia_per_gib_day: prices.retention_utia_per_gib_day.toString(),
+    retention_free_days: Number(prices.retention_free_days),
+    since: since.toISOString(),
+  };
+  const about = { topic: 'prices', key: 'prices', aggregateId: 'prices', aggregateSequence: sequence };
+  await append(tx, [{ ...about, type: 'prices.set', payload }]);
+}
+
 /** The latest price of each name; empty before the first list was stored. */
-export async function readPrices(db: Queryable): Promise<Partial<PriceList>> {
+async function readPrices(db: Queryable): Promise<Partial<PriceList>> {
   const found = await rows<{ name: PriceName; amount: bigint }>(
     db,
     sql`select distinct on (name) name, amount from price where name = any(${[...priceNames]}::text[])

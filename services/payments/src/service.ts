@@ -1,8 +1,17 @@
 import { join } from 'node:path';
+import { outboxImplementation } from '@granary/shared/bus/outbox';
+import { readableBy } from '@granary/shared/bus/subscribers';
+import { createSignal } from '@granary/shared/concurrency/signal';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/rpc/implementation';
-import { startService, type Overrides, type RunningService } from '@granary/shared/service/start';
+import {
+  startService,
+  type Context,
+  type Overrides,
+  type Parts,
+  type RunningService,
+} from '@granary/shared/service/start';
 import type { AccessTo } from '@granary/shared/rpc/access';
 import type { PaymentsConfig } from './config';
 import { paymentsHandlers } from './handlers';
@@ -12,16 +21,17 @@ export const paymentsDefinition = loadService<PaymentsDefinition>('payments', 'P
 
 const access = {
   gateway: ['quoteEncryptedIndex', 'quoteOperation', 'verifyPayment'],
-  finance: ['getPrices'],
 } satisfies AccessTo<PaymentsDefinition>;
 
 export interface PaymentsOverrides extends Overrides {
   now?: () => Date;
 }
 
-/** The payments service: the configured prices of the platform. */
+/** The payments service: the configured prices of the platform, which it publishes. */
 export function startPayments(config: PaymentsConfig, overrides: PaymentsOverrides = {}): Promise<RunningService> {
-  return startService('payments', config, join(__dirname, '..', 'migrations'), overrides, async ({ pool, clock }) => {
+  const migrations = join(__dirname, '..', 'migrations');
+  const build = async ({ pool, log, clock, trust }: Context): Promise<Parts> => {
+    const appended = createSignal();
     await setPrices(
       pool,
       {
@@ -33,8 +43,10 @@ export function startPayments(config: PaymentsConfig, overrides: PaymentsOverrid
     const payments: Implementation<PaymentsDefinition> = {
       definition: paymentsDefinition,
       access,
-      handlers: paymentsHandlers({ pool, prices: config }),
+      handlers: paymentsHandlers(config),
     };
-    return { implementations: [payments] };
-  });
+    const outbox = readableBy(['finance'], outboxImplementation({ pool, log, signer: trust.signer, appended }));
+    return { implementations: [payments, outbox], appended };
+  };
+  return startService('payments', config, migrations, overrides, build, { bus: true });
 }

@@ -1,12 +1,15 @@
 import { readConfig } from '@granary/shared/config';
-import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
-import { openClient, type Target } from '@granary/shared/grpc/client';
-import type { Implementation } from '@granary/shared/rpc/implementation';
-import { newCall } from '@granary/shared/rpc/types';
+import { outboxDefinition } from '@granary/shared/bus/outbox';
+import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
+import type { ReadRequest } from '@granary/shared/gen/granary/events/v1/ReadRequest';
+import { openClient, targetOf } from '@granary/shared/grpc/client';
+import { message, newCall, type Client, type ServiceDefinition } from '@granary/shared/rpc/types';
+import type { RunningService } from '@granary/shared/service/start';
 import { createLogger } from '@granary/shared/logger';
 import { createPool, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { testDatabase } from '@granary/shared/testing/database';
+import { eventuallyResolves } from '@granary/shared/testing/eventually';
 import type { ServiceName } from '@granary/shared/trust/services';
 import { openTrust } from '@granary/shared/trust/trust';
 import { scaledMs } from '@granary/shared/testing/speed';
@@ -28,43 +31,65 @@ async function start(
   url: string,
   environment: Record<string, string> = {},
   now = new Date(),
-  caller: ServiceName = 'finance',
-) {
+): Promise<RunningService> {
   const config = readConfig(paymentsConfig, { DATABASE_URL: url, INTERNAL_SECRET: secret, ...environment });
   const service = await startPayments(config, { log, listen: transport === 'over gRPC', now: () => now });
-  const target: Target<PaymentsDefinition> =
-    transport === 'over gRPC'
-      ? { address: service.address! }
-      : { implementation: service.implementations[0] as unknown as Implementation<PaymentsDefinition> };
-  const opened = openClient(paymentsDefinition, target, {
+  stops.push(() => service.stop());
+  return service;
+}
+
+/** A client of one of the parts of a service, with the rights of another service. */
+function connect<D extends ServiceDefinition>(service: RunningService, definition: D, caller: ServiceName): Client<D> {
+  const { address, implementations } = service;
+  const opened = openClient(definition, targetOf(address ? { address } : { implementations }, definition), {
     log,
-    credentials: () => openTrust(caller, config, log).towards('payments'),
+    credentials: () => openTrust(caller, { INTERNAL_SECRET: secret }, log).towards('payments'),
   });
-  stops.push(async () => {
-    opened.close();
-    await service.stop();
-  });
+  stops.push(async () => opened.close());
   return opened.client;
+}
+
+const startOutbox = async (...options: Parameters<typeof start>) =>
+  connect(await start(...options), outboxDefinition, 'finance');
+
+/** The prices that finance reads from the outbox. */
+async function published(outbox: Client<OutboxDefinition>): Promise<unknown[]> {
+  const request = message<ReadRequest>({
+    consumer: 'finance-payments',
+    after: null,
+    limit: 100,
+    topics: ['prices'],
+    waitMs: 0,
+  });
+  const { events } = await outbox.read(request, call());
+  expect(events.map(({ aggregateSequence }) => aggregateSequence)).toEqual(events.map((_, at) => String(at + 1)));
+  return events.map(({ payload }) => JSON.parse(payload.toString()) as unknown);
 }
 
 const call = () => newCall('test', scaledMs(10_000));
 
 describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transport) => {
-  test('a changed configuration becomes a new price and the earlier ones stay as history', async () => {
+  test('each start publishes the valid prices; a changed configuration is a new price, and earlier ones stay as history', async () => {
     const { url } = await testDatabase();
     const day = (number: number) => new Date(Date.UTC(2026, 0, number));
-    const first = await start(transport, url, {}, day(2));
-    expect(await first.getPrices({}, call())).toEqual({ retentionUtiaPerGibDay: '1000', retentionFreeDays: 30 });
+    const usual = { retention_utia_per_gib_day: '1000', retention_free_days: 30 };
+    const outbox = await startOutbox(transport, url, {}, day(2));
+    await eventuallyResolves(async () =>
+      expect(await published(outbox)).toEqual([{ ...usual, since: day(2).toISOString() }]),
+    );
     // The same again, by two copies at once, changes nothing.
     await Promise.all([start(transport, url, {}, day(3)), start(transport, url, {}, day(3))]);
     const dearer = { RETENTION_UTIA_PER_GIB_DAY: '9007199254740991', RETENTION_FREE_DAYS: '0' };
-    const second = await start(transport, url, dearer, day(4));
-    const now = { retentionUtiaPerGibDay: '9007199254740991', retentionFreeDays: 0 };
-    expect(await second.getPrices({}, call())).toEqual(now);
-    expect(await first.getPrices({}, call())).toEqual(now);
+    await start(transport, url, dearer, day(4));
     // A clock that went back does not bring an old price back.
-    const third = await start(transport, url, {}, day(1));
-    expect(await third.getPrices({}, call())).toEqual({ retentionUtiaPerGibDay: '1000', retentionFreeDays: 30 });
+    await start(transport, url, {}, day(1));
+    await eventuallyResolves(async () =>
+      expect(await published(outbox)).toEqual([
+        ...[1, 2, 3].map(() => ({ ...usual, since: day(2).toISOString() })),
+        { retention_utia_per_gib_day: '9007199254740991', retention_free_days: 0, since: day(4).toISOString() },
+        { ...usual, since: day(4).toISOString() },
+      ]),
+    );
 
     const pool = createPool({ url, size: 1, applicationName: 'payments-test', log });
     stops.push(() => pool.end());
@@ -80,7 +105,7 @@ describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transpo
   });
 
   test('quotes and payments say that they are not implemented', async () => {
-    const payments = await start(transport, (await testDatabase()).url, {}, new Date(), 'gateway');
+    const payments = connect(await start(transport, (await testDatabase()).url), paymentsDefinition, 'gateway');
     const refusal = { code: 'UNIMPLEMENTED', reason: 'NOT_IMPLEMENTED' };
     await expect(payments.quoteEncryptedIndex({ appId: 'films' }, call())).rejects.toMatchObject(refusal);
     await expect(payments.verifyPayment({ body: Buffer.from('{}') }, call())).rejects.toMatchObject(refusal);

@@ -4,20 +4,18 @@ import { join } from 'node:path';
 import { append, outboxImplementation } from '@granary/shared/bus/outbox';
 import { busMigrations } from '@granary/shared/bus/migrations';
 import { prepareOutbox } from '@granary/shared/bus/epoch';
-import { unavailable } from '@granary/shared/errors';
 import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/Finance';
 import type { HealthDefinition } from '@granary/shared/gen/granary/health/v1/Health';
-import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import { openClient } from '@granary/shared/grpc/client';
-import { loadService } from '@granary/shared/rpc/protos';
-import type { Implementation } from '@granary/shared/rpc/implementation';
 import { newCall, type Call, type Client } from '@granary/shared/rpc/types';
 import { healthDefinition } from '@granary/shared/service/health-rpc';
 import { createLogger } from '@granary/shared/logger';
 import { applyMigrations, migrate } from '@granary/shared/postgres/migrate';
-import { createPool, type Pool } from '@granary/shared/postgres/pool';
+import { createPool, row, type Pool } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/shared/testing/database';
+import { eventually } from '@granary/shared/testing/eventually';
 import { openTrust } from '@granary/shared/trust/trust';
 import { readConfig } from '@granary/shared/config';
 import { scaledMs } from '@granary/shared/testing/speed';
@@ -41,17 +39,18 @@ export async function financePool(size: number): Promise<{ pool: Pool; url: stri
   return { pool, url: url.href };
 }
 
-/** An outbox as data and blobs have one. */
+/** An outbox as data, blobs and payments have one. */
 export interface Source {
   implementation: ReturnType<typeof outboxImplementation>;
   publish(
     type: string,
-    payload: { app_id: string; collection?: string; collection_number?: number; [field: string]: unknown },
+    payload: { app_id?: string; collection?: string; collection_number?: number; [field: string]: unknown },
   ): Promise<void>;
   close(): Promise<void>;
 }
 
-export async function openSource(service: 'data' | 'blobs'): Promise<Source> {
+export async function openSource(service: 'data' | 'blobs' | 'payments'): Promise<Source> {
+  const topic = service === 'payments' ? 'prices' : 'usage';
   const pool = createPool({ url: (await testDatabase()).url, size: 4, applicationName: 'test', log });
   await applyMigrations(pool, 'bus', busMigrations);
   await prepareOutbox(pool);
@@ -63,39 +62,14 @@ export async function openSource(service: 'data' | 'blobs'): Promise<Source> {
       signer: openTrust(service, { INTERNAL_SECRET: testSecret }, log).signer,
     }),
     publish: async (type, payload) => {
-      const key = `${payload.app_id}/${payload.collection ?? ''}`;
+      const key = `${payload.app_id ?? ''}/${payload.collection ?? ''}`;
       const aggregateId = `${key}/${(payload.collection_number ?? 0).toString()}`;
       const aggregateSequence = (sequences.get(aggregateId) ?? 0n) + 1n;
       sequences.set(aggregateId, aggregateSequence);
-      const event = { topic: 'usage', key, aggregateId, aggregateSequence, type, payload };
+      const event = { topic, key, aggregateId, aggregateSequence, type, payload };
       await transaction(pool, (tx) => append(tx, [event]));
     },
     close: () => pool.end(),
-  };
-}
-
-/** What stands for the payments service: its prices can be set, and it can be away. */
-export interface PriceTag {
-  utiaPerGibDay: bigint;
-  freeDays: number;
-  away: boolean;
-}
-
-function payments(tag: PriceTag): Implementation<PaymentsDefinition> {
-  const absent = async (): Promise<never> => {
-    throw unavailable('not here');
-  };
-  return {
-    definition: loadService<PaymentsDefinition>('payments', 'Payments'),
-    handlers: {
-      getPrices: async () => {
-        if (tag.away) return absent();
-        return { retentionUtiaPerGibDay: tag.utiaPerGibDay.toString(), retentionFreeDays: tag.freeDays };
-      },
-      quoteEncryptedIndex: absent,
-      quoteOperation: absent,
-      verifyPayment: absent,
-    },
   };
 }
 
@@ -105,7 +79,9 @@ export interface TestFinance {
   pool: Pool;
   data: Source;
   blobs: Source;
-  price: PriceTag;
+  payments: Source;
+  /** Publishes prices, valid from the present of `clock`, and resolves once finance knows them. */
+  setPrices(prices: { utiaPerGibDay?: bigint; freeDays?: number }): Promise<void>;
   clock: { now: Date };
   keyFile: string;
   /** Where it is reached; changes with a restart. */
@@ -115,12 +91,17 @@ export interface TestFinance {
   stop(): Promise<void>;
 }
 
-/** The service as it runs in earnest, reached over gRPC. */
-export async function startTestFinance(environment: Record<string, string> = {}): Promise<TestFinance> {
+/**
+ * The service as it runs in earnest, reached over gRPC. With `prices`, payments has published that a GiB costs 1,000 utia a
+ * day after 30 free ones.
+ */
+export async function startTestFinance(
+  environment: Record<string, string> = {},
+  { prices = true }: { prices?: boolean } = {},
+): Promise<TestFinance> {
   const { url } = await testDatabase();
   const keyFile = environment.KEY_FILE ?? join(await mkdtemp(join(tmpdir(), 'granary-finance-')), 'keys', 'seed');
-  const [data, blobs] = await Promise.all([openSource('data'), openSource('blobs')]);
-  const price: PriceTag = { utiaPerGibDay: 1_000n, freeDays: 30, away: false };
+  const [data, blobs, payments] = await Promise.all([openSource('data'), openSource('blobs'), openSource('payments')]);
   const clock = { now: new Date('2026-01-01T00:00:00.000Z') };
   const start = (changes: Record<string, string> = {}) =>
     startFinance(
@@ -136,7 +117,7 @@ export async function startTestFinance(environment: Record<string, string> = {})
         now: () => clock.now,
         chargeEveryMs: 100,
         reconcileEveryMs: 200,
-        payments: { implementation: payments(price) },
+        paymentsOutbox: { implementation: payments.implementation },
         dataOutbox: { implementation: data.implementation },
         blobsOutbox: { implementation: blobs.implementation },
       },
@@ -161,7 +142,21 @@ export async function startTestFinance(environment: Record<string, string> = {})
     pool,
     data,
     blobs,
-    price,
+    payments,
+    setPrices: async ({ utiaPerGibDay = 1_000n, freeDays = 30 }) => {
+      await payments.publish('prices.set', {
+        retention_utia_per_gib_day: utiaPerGibDay.toString(),
+        retention_free_days: freeDays,
+        since: clock.now.toISOString(),
+      });
+      await eventually(async () => {
+        const last = await row<{ utia: bigint; days: number }>(
+          pool,
+          sql`select utia_per_gib_day as utia, free_days as days from retention_price order by number desc limit 1`,
+        );
+        return last?.utia === utiaPerGibDay && last.days === freeDays;
+      });
+    },
     clock,
     keyFile,
     address: () => running.address!,
@@ -175,8 +170,9 @@ export async function startTestFinance(environment: Record<string, string> = {})
     },
     stop: async () => {
       await end();
-      await Promise.all([pool.end(), data.close(), blobs.close()]);
+      await Promise.all([pool.end(), data.close(), blobs.close(), payments.close()]);
     },
   };
+  if (prices) await test.setPrices({});
   return test;
 }

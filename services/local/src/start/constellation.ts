@@ -9,7 +9,7 @@ import { startFinance } from '@granary/finance/service';
 import { gatewayConfig } from '@granary/gateway/config';
 import { startGateway, type RunningGateway } from '@granary/gateway/service';
 import { paymentsConfig } from '@granary/payments/config';
-import { paymentsDefinition, startPayments } from '@granary/payments/service';
+import { startPayments } from '@granary/payments/service';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { readConfig, type Environment } from '@granary/shared/config';
 import { targetOf, type ServiceTarget, type Target } from '@granary/shared/grpc/client';
@@ -120,7 +120,7 @@ class Starter {
     });
     return startFinance(config, {
       ...this.overridesOf('finance'),
-      payments: targetOf(whereIs(needed.payments), paymentsDefinition),
+      paymentsOutbox: outboxOf(needed.payments),
       dataOutbox: outboxOf(needed.data),
       blobsOutbox: outboxOf(needed.blobs),
     });

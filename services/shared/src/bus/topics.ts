@@ -7,6 +7,7 @@ import type { ServiceName } from '../trust/services';
 export const publishedTopics: Readonly<Record<string, readonly string[]>> = {
   data: ['usage', 'tasks'],
   blobs: ['usage'],
+  payments: ['prices'],
 };
 
 /** The readers of each topic, for whom its events are signed. */
@@ -14,6 +15,7 @@ const subscribers: Readonly<Record<string, readonly ServiceName[]>> = {
   'data.usage': ['blobs', 'finance'],
   'data.tasks': ['tasks'],
   'blobs.usage': ['finance'],
+  'payments.prices': ['finance'],
 };
 
 export const subscribersOf = (service: string, topic: string): readonly ServiceName[] =>
