@@ -12,12 +12,17 @@ interface Operation {
   description?: string;
   security: unknown[];
   parameters: Parameter[];
+  responses: Record<string, unknown>;
 }
 interface Document {
   openapi: string;
   info: { title: string; version: string; description: string };
   paths: Record<string, { get: Operation }>;
-  components: { schemas: Record<string, { properties?: Record<string, unknown>; $ref?: string }> };
+  components: {
+    schemas: Record<string, { properties?: Record<string, unknown>; $ref?: string }>;
+    responses: unknown;
+    headers: unknown;
+  };
 }
 
 const byIndex = expect.stringContaining('Indexed') as unknown;
@@ -96,6 +101,20 @@ describe.each(transports)('the OpenAPI document of an app (%s)', (transport) => 
     });
     expect(query.parameters.find(({ name }) => name === 'in')).toMatchObject({ required: true });
     expect(query.parameters).toContainEqual({ $ref: '#/components/parameters/version' });
+  });
+
+  test('says that each page has an ETag, and is spared where If-None-Match names it', async () => {
+    const { body } = await read();
+    expect(body.components.headers).toHaveProperty('ETag');
+    expect(body.components.responses).toMatchObject({ Unchanged: { headers: { ETag: expect.anything() as unknown } } });
+    for (const path of Object.keys(body.paths)) {
+      const { parameters, responses } = await get(path);
+      expect(parameters).toContainEqual({ $ref: '#/components/parameters/ifNoneMatch' });
+      expect(responses).toMatchObject({
+        200: { headers: { ETag: { $ref: '#/components/headers/ETag' } } },
+        304: { $ref: '#/components/responses/Unchanged' },
+      });
+    }
   });
 
   test('describes the rows of views', async () => {

@@ -12,7 +12,7 @@ import {
 import { filterParameter, limitParameter } from './parameters';
 import { documentSchema } from './schemas';
 import type { Part } from './part';
-import { pageSchemaName, type SharedName } from './shared-components';
+import { pageHeaders, pageSchemaName, type SharedName } from './shared-components';
 import { rowTypes } from './view-rows';
 
 /** An operation with the schema of its records, and the shared components that it refers to. */
@@ -156,7 +156,8 @@ interface Operation {
 }
 
 function operationOf({ path, schema, isPrivate, ...given }: Operation): Described {
-  const { id, tag, summary, description, parameters, shared, record } = given;
+  const { id, tag, summary, description, parameters, record } = given;
+  const shared: SharedName[] = [...given.shared, 'ifNoneMatch'];
   const refined = { type: 'object', properties: { records: { type: 'array', items: record } } };
   const page = { allOf: [{ $ref: `#/components/schemas/${pageSchemaName}` }, refined] };
   const response = (name: string): Part => ({ $ref: `#/components/responses/${name}` });
@@ -168,7 +169,12 @@ function operationOf({ path, schema, isPrivate, ...given }: Operation): Describe
     security: isPrivate ? [{ appKey: [] }] : [],
     parameters: [...parameters, ...shared.map((name) => ({ $ref: `#/components/parameters/${name}` }))],
     responses: {
-      '200': { description: 'A page of records', content: { 'application/json': { schema: page } } },
+      '200': {
+        description: 'A page of records',
+        headers: pageHeaders,
+        content: { 'application/json': { schema: page } },
+      },
+      '304': response('Unchanged'),
       '400': response('Invalid'),
       ...(isPrivate && { '401': response('Unauthorized') }),
       '404': response('NotFound'),

@@ -31,6 +31,12 @@ const parameters = {
     schema: { type: 'object', additionalProperties: { type: ['string', 'number', 'boolean'] } },
   },
   version: urlParameter('version', text, 'The version of the query; by default the newest'),
+  ifNoneMatch: {
+    name: 'If-None-Match',
+    in: 'header',
+    description: 'ETags, or `*`: 304 when the page has one of them',
+    schema: text,
+  },
 };
 
 export type SharedName = keyof typeof parameters | 'appKey';
@@ -70,6 +76,10 @@ const refusal = (description: string): Part => ({
 
 const appKey = { type: 'apiKey', in: 'header', name: 'X-App-Key', description: 'A key of the application' };
 
+/** The header of a page and of the 304 in its place. */
+export const pageHeaders = { ETag: { $ref: '#/components/headers/ETag' } };
+const etag = { description: 'Changes with all that the page shows; the same in every compression', schema: text };
+
 /** The components that the described operations refer to. */
 export function sharedComponents(used: ReadonlySet<SharedName>): {
   schemas: { [name: string]: Part };
@@ -82,12 +92,14 @@ export function sharedComponents(used: ReadonlySet<SharedName>): {
     parameters: Object.fromEntries(Object.entries(parameters).filter(([name]) => used.has(name as SharedName))),
     responses: {
       ...(!isEmpty && {
+        Unchanged: { description: 'The page is the one that `If-None-Match` names', headers: pageHeaders },
         Invalid: refusal('A parameter is invalid'),
         NotFound: refusal('It does not exist any more'),
         Other: refusal('Any other error'),
       }),
       ...(isPrivate && { Unauthorized: refusal('The key is missing or unknown') }),
     },
+    headers: isEmpty ? {} : { ETag: etag },
     securitySchemes: isPrivate ? { appKey } : {},
   };
 }

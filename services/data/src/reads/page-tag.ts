@@ -1,4 +1,4 @@
-import { hash } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
@@ -65,8 +65,46 @@ export async function readTagged(
     if (namesCurrent(ifNoneMatch, etag)) return { json: noPage, etag };
   }
   const page = await read(before !== undefined);
-  const documents = isBeforehand ? before!.documents : (page.state ?? '');
+  if (!isBeforehand) return { json: page.json, etag: tagOfPage(request, sources, page) };
+  const { documents } = before!;
   return { json: page.json, etag: tagOf(request, { revision: oldestRevision(sources, page), documents }, viewState) };
+}
+
+/** The last tag that was made for a collection, and what of. */
+interface KnownTag {
+  mayReadPrivate: boolean;
+  state: string;
+  revision: bigint | undefined;
+  definitionRevision: bigint | undefined;
+  etag: string;
+}
+
+const knownTags = new WeakMap<CollectionRef, KnownTag>();
+
+/** The tag of a page of one collection. Most are the same as the last one. */
+function tagOfPage(
+  request: Pick<ReadRequest, 'mayReadPrivate'>,
+  sources: PageSources,
+  { state, revision }: StatedPage,
+): string {
+  // Where nobody knows the state, no later page is the same.
+  if (state === undefined) return `W/"${randomBytes(16).toString('base64url')}"`;
+  const { mayReadPrivate } = request;
+  const { definitionRevision } = sources;
+  const collection = sources.collections[0]!;
+  const known = knownTags.get(collection);
+  if (
+    known?.state === state &&
+    known.mayReadPrivate === mayReadPrivate &&
+    known.revision === revision &&
+    known.definitionRevision === definitionRevision
+  ) {
+    return known.etag;
+  }
+  const states = { revision: oldestRevision(sources, { revision }), documents: state };
+  const etag = tagOf(request, states, sources.viewState);
+  knownTags.set(collection, { mayReadPrivate, state, revision, definitionRevision, etag });
+  return etag;
 }
 
 const noPage = Buffer.alloc(0);
@@ -89,7 +127,10 @@ export async function readCounted(
   return { json, state: collection.state, revision: collection.revision };
 }
 
-function oldestRevision({ collections, definitionRevision }: PageSources, { revision }: StatedPage): string {
+function oldestRevision(
+  { collections, definitionRevision }: PageSources,
+  { revision }: { revision?: bigint | undefined },
+): string {
   let oldest = revision ?? definitionRevision;
   if (oldest !== undefined && definitionRevision !== undefined && definitionRevision < oldest)
     oldest = definitionRevision;

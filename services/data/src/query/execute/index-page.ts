@@ -1,4 +1,5 @@
 import { project, type Projection } from '@granary/shared/json/project';
+import type { SharingReader } from '@granary/shared/postgres/multiplexer/shared-row';
 import type { Row, RowReader } from '@granary/shared/postgres/wire/rows';
 import type { PageRow } from '../plan/cursor';
 import type { JoinedRecords } from './joined-records';
@@ -18,7 +19,7 @@ export interface Page {
  * Makes the page of the rows of an index read, of which one more was asked for than the page may have: that one is not
  * looked at. Gives undefined where the index alone did not do, and the general way has to be gone.
  */
-export class IndexPageReader implements RowReader<Page | undefined> {
+export class IndexPageReader implements SharingReader<Page | undefined> {
   readonly #size: ResponseSizeEstimate;
   readonly #limit: number;
   readonly #projection: Projection;
@@ -28,6 +29,9 @@ export class IndexPageReader implements RowReader<Page | undefined> {
   #last: Buffer | undefined;
   #hasState: boolean;
   #state: string | undefined;
+  /** Reads the state, in a statement that was sent with this one. */
+  #leader: IndexPageReader | undefined;
+  #isResent = false;
 
   /** `shape` is that of the access path; `asked` is how many rows were asked for, beside one with the state. */
   constructor(shape: string, asked: number, projection: Projection, hasState = false) {
@@ -36,6 +40,15 @@ export class IndexPageReader implements RowReader<Page | undefined> {
     this.#limit = asked - 1;
     this.#projection = projection;
     this.#records = new PageBuffer(this.#size.expected(this.#limit));
+  }
+
+  follow(leader: SharingReader<unknown>): void {
+    this.#hasState = false;
+    this.#leader = leader as IndexPageReader;
+  }
+
+  resent(): void {
+    this.#isResent = true;
   }
 
   row(row: Row): void {
@@ -60,7 +73,12 @@ export class IndexPageReader implements RowReader<Page | undefined> {
     const hasMore = this.#rows > this.#limit;
     this.#size.learn(this.#records.count, this.#records.length, this.#rows >= this.#limit);
     const last = hasMore ? { body: this.#last ?? this.#records.last } : undefined;
-    return { records: this.#records, hasMore, last, state: this.#state };
+    return { records: this.#records, hasMore, last, state: this.#leader ? this.#leader.#sharedState : this.#state };
+  }
+
+  /** The state for the pages that follow; undefined where it may be newer than they are. */
+  get #sharedState(): string | undefined {
+    return this.#isResent ? undefined : this.#state;
   }
 }
 

@@ -106,11 +106,15 @@ async function readByIndex(
   const { relation, access, limit, joins } = plan;
   const documents = (limit - 1) * documentsOfRow(joins);
   const reads = documents <= shortPageMax ? db.shortPages : db.longPages;
-  const reader = select
-    ? new JoinedPageReader(access.shape, limit, new JoinedRecords(recordShape(select, joins!)))
-    : new IndexPageReader(access.shape, limit, projection, relation.state !== undefined);
+  const { text, values, state } = read;
   try {
-    return await reads.read<Page | undefined>(read.text, read.values, reader);
+    if (select) {
+      const writer = new JoinedRecords(recordShape(select, joins!));
+      return await reads.read<Page | undefined>(text, values, new JoinedPageReader(access.shape, limit, writer));
+    }
+    const reader = new IndexPageReader(access.shape, limit, projection, relation.state !== undefined);
+    if (!state || !reads.readSharing) return await reads.read<Page | undefined>(text, values, reader);
+    return await reads.readSharing<Page | undefined>(text, state, values, reader);
   } catch (error) {
     // query_canceled: among what is short this was not, perhaps for all the deleted rows that it had to pass over.
     if (sqlState(error) === '57014') return undefined;

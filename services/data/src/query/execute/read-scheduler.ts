@@ -12,7 +12,7 @@ import type { Condition } from '../language/condition';
 import { resolveReferences } from './references';
 
 /** Reads by one index. */
-export type IndexReads = Pick<Multiplexer, 'read'>;
+export type IndexReads = Pick<Multiplexer, 'read'> & Partial<Pick<Multiplexer, 'readSharing'>>;
 
 /** What a read goes over. */
 export interface ReadDatabases {

@@ -1,3 +1,4 @@
+import type { SharedRow } from '@granary/shared/postgres/multiplexer/shared-row';
 import type { Sql } from '@granary/shared/postgres/sql';
 import type { SortTerm } from '../language/sort';
 import type { Position } from './cursor';
@@ -39,6 +40,8 @@ export interface AccessPath {
   shape: string;
   /** For `id` and `index`: the text of the statement, once query/sql has made it. It depends on the shape alone. */
   text: string | undefined;
+  /** With that text: the row with the state of the relation, where it has one. */
+  state?: SharedRow;
   /** What is read instead where this cannot give the page, which the values of a request decide, or the rows that are read. */
   alternative: AccessPath | undefined;
 }

@@ -1,4 +1,5 @@
 import { empty, join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
+import type { SharedRow } from '@granary/shared/postgres/multiplexer/shared-row';
 import type { StatementValue } from '@granary/shared/postgres/wire/values';
 import { keyText } from '../../values/ordered-key';
 import type { AccessPath, IndexUse } from '../plan/access-path';
@@ -30,15 +31,17 @@ export const indexReadSettings: Readonly<Record<string, string>> = {
 export interface IndexRead {
   text: string;
   values: StatementValue[];
+  /** Other pages of the relation have the same row with the state. */
+  state?: SharedRow;
 }
 
 /** The statement of a plan by which one index gives the page alone; undefined for other plans. */
 export function indexRead(plan: PagePlan): IndexRead | undefined {
   const { relation, access, joins } = plan;
   if (!isByIndexAlone(access)) return undefined;
-  const text = (access.text ??= statementOf(relation, access).compile().text);
+  const text = (access.text ??= prepareText(relation, access));
   const values = valuesOf(plan);
-  if (!joins) return { text, values };
+  if (!joins) return access.state ? { text, values, state: access.state } : { text, values };
   const joined = lookedUpPage(trusted(text), joins).compile(values);
   return { text: joined.text, values: joined.values as StatementValue[] };
 }
@@ -48,10 +51,13 @@ function valuesOf({ fixed, after, places, limit, offset }: PagePlan): Array<stri
   return [...fixed, ...places.map(({ key: placed }) => keyText(placed)), after.id, limit, offset];
 }
 
-function statementOf(relation: Relation, access: AccessPath): Sql {
+/** The text of the statement; with the state of its relation where it has one, which other pages may have read. */
+function prepareText(relation: Relation, access: AccessPath): string {
   const page = pageOf(relation, access);
+  if (!relation.state) return page.compile().text;
+  access.state = { key: relation.collection ?? relation.identity, rest: page.compile().text };
   // Of one snapshot, and cheaper than a statement of its own. The rows of an append come in the order of its parts.
-  return relation.state ? sql`${relation.state} union all (${page})` : page;
+  return sql`${relation.state} union all (${page})`.compile().text;
 }
 
 function pageOf(relation: Relation, access: AccessPath): Sql {

@@ -8,6 +8,7 @@ import { backend } from '../wire/messages';
 import type { RowReader } from '../wire/rows';
 import type { StatementValue } from '../wire/values';
 import { Queue } from './queue';
+import { RowLeaders, type SharedRow, type SharingReader } from './shared-row';
 import { createSocket, socketOf, takeOver } from './socket';
 
 const handshakeTimeoutMs = 5_000;
@@ -23,11 +24,13 @@ const outdated = new Set(['26000', '0A000']);
 
 /** A statement that is waiting or in flight, and its progress. */
 export interface PendingStatement {
-  readonly text: string;
+  text: string;
   /** Undefined: the unnamed statement, parsed each time. */
-  readonly name: string | undefined;
+  name: string | undefined;
   readonly values: readonly StatementValue[];
   readonly reader: RowReader<unknown>;
+  /** Its first row, where other statements have it too. */
+  readonly shared: (SharedRow & { reader: SharingReader<unknown> }) | undefined;
   /** How many short reads it counts as, one at least, when a connection is chosen for the next one. */
   readonly weight: number;
   readonly resolve: (result: unknown) => void;
@@ -69,6 +72,8 @@ export class MultiplexedConnection {
   readonly #row = new DataRow();
   readonly #prepared = new PreparedStatements();
   readonly #sent = new Queue<PendingStatement>();
+  /** Of the statements that the next `flush` sends. */
+  readonly rowLeaders = new RowLeaders();
   #load = 0;
   #quietTicks = 0;
   #broken: Error | undefined;
@@ -141,6 +146,7 @@ export class MultiplexedConnection {
 
   /** Sends the added statements, in one write. */
   flush(): void {
+    this.rowLeaders.clear();
     if (this.#writer.length > 0) this.#socket.write(this.#writer.flush());
   }
 
@@ -185,6 +191,7 @@ export class MultiplexedConnection {
           name: undefined,
           values: [Object.keys(settings), Object.values(settings)],
           reader: { row: () => {}, end: () => undefined },
+          shared: undefined,
           weight: 1,
           resolve,
           reject,

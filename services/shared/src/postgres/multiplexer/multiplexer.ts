@@ -3,6 +3,7 @@ import { ServiceError } from '../../errors';
 import type { Logger } from '../../logger';
 import { MultiplexedConnection, unsent, type PendingStatement } from './connection';
 import { Queue } from './queue';
+import type { SharedRow, SharingReader } from './shared-row';
 import { connectionConfig, statementTimeoutMs, type PoolOptions } from '../pool';
 import { StatementNames } from '../prepared';
 import type { RowReader } from '../wire/rows';
@@ -65,6 +66,26 @@ export class Multiplexer {
    * reads that take about as long: later statements prefer other connections meanwhile.
    */
   read<T>(text: string, values: readonly StatementValue[], reader: RowReader<T>, weight = 1): Promise<T> {
+    return this.#read(text, values, reader, weight, undefined);
+  }
+
+  /** The same for a statement whose first row others may read for it, see SharedRow. */
+  readSharing<T>(
+    text: string,
+    { key, rest }: SharedRow,
+    values: readonly StatementValue[],
+    reader: SharingReader<T>,
+  ): Promise<T> {
+    return this.#read(text, values, reader, 1, { key, rest, reader });
+  }
+
+  #read<T>(
+    text: string,
+    values: readonly StatementValue[],
+    reader: RowReader<T>,
+    weight: number,
+    shared: PendingStatement['shared'],
+  ): Promise<T> {
     return new Promise<unknown>((resolve, reject) => {
       const refusal = this.#refusal();
       if (refusal) return reject(refusal);
@@ -73,6 +94,7 @@ export class Multiplexer {
         name: this.#names.nameOf(text),
         values,
         reader,
+        shared,
         weight,
         resolve,
         reject,
@@ -126,12 +148,28 @@ export class Multiplexer {
       const connection = this.#leastBusy();
       isBusy ||= connection === undefined || connection.inFlight > 0;
       if (connection === undefined) break;
-      connection.add((this.#again.shift() ?? this.#waiting.shift())!);
+      const statement = (this.#again.shift() ?? this.#waiting.shift())!;
+      if (statement.shared) this.#chooseText(statement, statement.shared, connection);
+      connection.add(statement);
     }
     for (const connection of this.#connections) connection.flush();
     this.#watch();
     if (isBusy && this.#waiting.size + this.#again.size + this.#inFlight() > 0) this.#grow();
     this.#endWhenIdle();
+  }
+
+  /** Leaves the shared row to another statement that is sent with this one, where there is one. */
+  #chooseText(
+    statement: PendingStatement,
+    shared: NonNullable<PendingStatement['shared']>,
+    { rowLeaders }: MultiplexedConnection,
+  ): void {
+    if (statement.renewed) return shared.reader.resent();
+    const leader = rowLeaders.leaderOf(shared.key, shared.reader);
+    if (!leader) return;
+    statement.text = shared.rest;
+    statement.name = this.#names.nameOf(shared.rest);
+    shared.reader.follow(leader);
   }
 
   #leastBusy(): MultiplexedConnection | undefined {
