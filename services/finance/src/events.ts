@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { PoisonEvent, type BusEvent, type Handle } from '@granary/shared/bus/inbox';
 import { maxUtia } from '@granary/shared/money';
-import { applyPrices, type Prices } from './usage/prices';
+import { applyPrices, storedPrices, type PricesIn } from './usage/prices';
 import { applyBlobUsage, applyDataUsage, deleteAppUsage, deleteCollectionUsage } from './usage/usage';
 
 /** The topic of data and of blobs that finance reads. */
@@ -45,8 +45,10 @@ const payloads = {
 };
 
 /** Keeps usage up to date with the events of data and blobs. Types that are not known are somebody else's. */
-export function usageHandler(prices: Prices): Handle {
+export function usageHandler(pricesIn: PricesIn = storedPrices): Handle {
   return async (tx, event) => {
+    // On the connection of the transaction: waiting for another one of the pool while holding one could last for ever.
+    const prices = pricesIn(tx);
     switch (event.type) {
       case 'collection.usage': {
         const usage = read(payloads['collection.usage'], event);

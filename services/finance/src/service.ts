@@ -25,7 +25,7 @@ import { startVoidingExpiredHolds } from './ledger/expired-holds';
 import { LedgerBatches } from './ledger/ledger-batches';
 import { startReconciliation } from './reconciliation/reconciliation';
 import { openKeyFile } from './wallets/keys';
-import { createPrices } from './usage/prices';
+import { storedPrices } from './usage/prices';
 import { startRetentionCharges } from './usage/retention-charges';
 import { assertWalletOrigin, hasWalletOrigin } from './wallets/wallet';
 
@@ -88,7 +88,6 @@ async function buildFinance(
   const wallets = { pool, keys, addressPrefix: config.ADDRESS_PREFIX };
   await assertWalletOrigin(wallets);
 
-  const prices = createPrices(pool);
   const consume = (from: EventSource, target: Target<OutboxDefinition>, topics: string[], handle: Handle) => {
     const outbox = openClient(outboxDefinition, target, { log, credentials: () => trust.towards(from) });
     const consumer = startConsumer({
@@ -104,19 +103,19 @@ async function buildFinance(
     });
     return { ...consumer, stop: () => consumer.stop().finally(() => outbox.close()) };
   };
-  const data = consume('data', targets.dataOutbox, usageTopics, usageHandler(prices));
-  const blobs = consume('blobs', targets.blobsOutbox, usageTopics, usageHandler(prices));
+  const data = consume('data', targets.dataOutbox, usageTopics, usageHandler());
+  const blobs = consume('blobs', targets.blobsOutbox, usageTopics, usageHandler());
   const payments = consume('payments', targets.paymentsOutbox, priceTopics, handlePrices);
 
   const ledger = new LedgerBatches({ pool, log });
   const expiredHolds = startVoidingExpiredHolds({ pool, ledger, log });
-  const charges = startRetentionCharges({ pool, prices, now, log, everyMs: chargeEveryMs });
+  const charges = startRetentionCharges({ pool, pricesIn: storedPrices, now, log, everyMs: chargeEveryMs });
   const reconciliation = startReconciliation({ pool, log, everyMs: reconcileEveryMs });
 
   const finance: Implementation<FinanceDefinition> = {
     definition: financeDefinition,
     access: { gateway: '*' } satisfies AccessTo<FinanceDefinition>,
-    handlers: financeHandlers({ wallets, prices, now }),
+    handlers: financeHandlers({ wallets, prices: storedPrices(pool), now }),
   };
   // Money is moved by services that have a reason to; the gateway, which strangers reach, is none of them.
   const money: Implementation<LedgerDefinition> = {

@@ -120,3 +120,14 @@ test('the debt of a deleted collection is shown as one line and charged until it
   await walletOn(121, 5_000);
   expect(await costs()).toEqual([]);
 });
+
+test('a pool of one connection is enough to apply events, to charge and to reconcile', async () => {
+  await earn(100_000);
+  await finance.restart({ DATABASE_POOL_SIZE: '1' });
+  await holds(0, GiB);
+  await heard(GiB);
+  // Applied after the free days: its handler needs the prices within its transaction.
+  await holds(61, 2 * GiB);
+  await heard(2 * GiB);
+  await walletOn(62, 70_000);
+});

@@ -83,7 +83,7 @@ class Replay {
     private readonly prices: PriceList,
     private readonly source: Prices,
   ) {
-    this.handle = usageHandler(source);
+    this.handle = usageHandler(() => source);
     this.model = new RetentionModel(prices, periodMs);
     this.collections = [0, 1, 2, 3].map((at) => ({
       app: this.apps[at % 2]!,
@@ -146,7 +146,7 @@ class Replay {
 
   async charge(): Promise<void> {
     const now = () => new Date(this.nowMs);
-    while ((await chargeDuePeriods({ pool, prices: this.source, now, log })) > 0);
+    while ((await chargeDuePeriods({ pool, pricesIn: () => this.source, now, log })) > 0);
     this.model.run(this.collections, this.nowMs - chargeDelayMs);
   }
 

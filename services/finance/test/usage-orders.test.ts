@@ -108,7 +108,7 @@ function expectedCost({ generations }: History): { gib: number; accrued: bigint 
 test(
   'the events of two collections of one name are applied alike in whatever order they arrive',
   async () => {
-    const handle = usageHandler(prices);
+    const handle = usageHandler(() => prices);
     const undo = new Error('undo');
     await fc.assert(
       fc.asyncProperty(histories, fc.scheduler(), async (history, scheduler) => {

@@ -17,7 +17,7 @@ async function charge({ url, utiaPerGibDay, nowMs }: ChargingOrders): Promise<vo
   const log = createLogger('test', 'silent');
   const pool = createPool({ url, size: 2, applicationName: 'charges', log });
   const list: PriceList = [{ sinceMs: 0, utiaPerGibDay: BigInt(utiaPerGibDay), freeDays: 30 }];
-  const options = { pool, log, prices: { list: () => Promise.resolve(list) }, now: () => new Date(nowMs) };
+  const options = { pool, log, pricesIn: () => ({ list: () => Promise.resolve(list) }), now: () => new Date(nowMs) };
   while ((await chargeDuePeriods(options)) > 0);
   await pool.end();
   process.disconnect();

@@ -1,5 +1,5 @@
 import { unavailable } from '@granary/shared/errors';
-import { execute, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
+import { execute, rows, type Connection, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { PriceList, PricePeriod } from './retention';
 
@@ -8,16 +8,18 @@ export interface Prices {
   list(): Promise<PriceList>;
 }
 
-/** The prices that payments has published. */
-export function createPrices(pool: Pool): Prices {
+/** The prices that payments has published, as read in this transaction or pool. */
+export type PricesIn = (db: Queryable) => Prices;
+
+export const storedPrices: PricesIn = (db) => {
   return {
     list: async () => {
-      const [first, ...rest] = await read(pool);
+      const [first, ...rest] = await read(db);
       if (!first) throw unavailable('Prices are not available yet; retry later');
       return [first, ...rest];
     },
   };
-}
+};
 
 /**
  * Stores the prices that are valid since a time, unless they are the last ones. What was settled before they were known
@@ -35,9 +37,9 @@ export async function applyPrices(tx: Connection, { sinceMs, utiaPerGibDay, free
   );
 }
 
-async function read(pool: Pool): Promise<PricePeriod[]> {
+async function read(db: Queryable): Promise<PricePeriod[]> {
   const found = await rows<{ since: Date; utiaPerGibDay: bigint; freeDays: number }>(
-    pool,
+    db,
     sql`select since, utia_per_gib_day as "utiaPerGibDay", free_days as "freeDays" from retention_price order by number`,
   );
   return found.map(({ since, ...price }) => ({ ...price, sinceMs: since.getTime() }));

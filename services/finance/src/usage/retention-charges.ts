@@ -11,7 +11,7 @@ import { accountByName, walletAccount } from '../ledger/kinds';
 import { transferId } from '../ledger/transfer-id';
 import { nextChargeAt, owedForNextPeriod, withCharge, type Generation } from './generation';
 import { fromRow, generationColumns, toLaterText, type GenerationRow } from './generation-rows';
-import type { Prices } from './prices';
+import type { Prices, PricesIn } from './prices';
 
 /** How often periods that have ended are looked for. */
 const everyMs = 60_000;
@@ -23,7 +23,7 @@ const feesAccount = 'platform:fees';
 
 export interface RetentionChargesOptions {
   pool: Pool;
-  prices: Prices;
+  pricesIn: PricesIn;
   now: () => Date;
   log: Logger;
 }
@@ -61,9 +61,12 @@ interface Charge {
  * periods charged are one transaction, and collections that another process charges are skipped: so each period is charged
  * once, whatever is interrupted or runs twice. The account of the platform's fees must exist.
  */
-export function chargeDuePeriods({ pool, prices, now, log }: RetentionChargesOptions): Promise<number> {
+export function chargeDuePeriods({ pool, pricesIn, now, log }: RetentionChargesOptions): Promise<number> {
   return retriedTransaction(pool, async (tx) => {
     const due = await lockDue(tx, new Date(now().getTime() - chargeDelayMs));
+    if (due.length === 0) return 0;
+    const list = await pricesIn(tx).list();
+    const prices: Prices = { list: () => Promise.resolve(list) };
     const charges: Charge[] = [];
     for (const generation of due) {
       const at = nextChargeAt(generation)!;
