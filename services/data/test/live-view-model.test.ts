@@ -25,6 +25,14 @@ interface ModelView {
   asked: object;
 }
 
+/** Texts of one instant have no order among themselves where a live view is read: what follows them in the order decides. */
+function compared(view: ViewMeaning, records: readonly unknown[]): unknown {
+  const paths = [...view.sort, ...(view.groups?.by ?? []), ...(view.groups?.aggregates ?? [])];
+  const isByInstant = view.groups && paths.some((one) => (typeof one === 'string' ? one : one.path) === 'd');
+  const values = rounded(records) as unknown[];
+  return isByInstant ? values.map((value) => JSON.stringify(value)).sort() : values;
+}
+
 /** The collection of one app with what it should hold, and the views of its documents. */
 class Model {
   readonly views: ModelView[] = [];
@@ -37,7 +45,7 @@ class Model {
   async create(count: number, refreshMode = 'live'): Promise<void> {
     const created = await Promise.all(
       Array.from({ length: count }, (_, at) => {
-        const { view, query } = generator.makeView({ hasJoins: false, operators: ['count', 'count', 'sum', 'avg'] });
+        const { view, query } = generator.makeView({ hasJoins: false });
         const name = `v${this.views.length + at}`;
         return this.createOne({ name, view, asked: query }, refreshMode);
       }),
@@ -126,9 +134,17 @@ class Model {
     const sources = this.sources();
     for (const { name, view, asked } of this.views) {
       const { records } = await this.app.read('readView', name, { limit: '10000' });
-      const seen = { seed, moment, name, asked, records: rounded(records) };
-      expect(seen).toEqual({ ...seen, records: rounded(viewRecords(view, sources)) });
+      const seen = { seed, moment, name, asked, records: compared(view, records) };
+      expect(seen).toEqual({ ...seen, records: compared(view, viewRecords(view, sources)) });
     }
+  }
+
+  /** A view that is not whole gives the same. */
+  async checkComputed(run: number): Promise<void> {
+    await fixture.pool.query(
+      `update view set table_number = null where app_number = ${this.app.number} and refresh_mode = 'live'`,
+    );
+    await this.check({ run, computed: true });
   }
 
   /** The same definitions as lazy views give the same texts. */
@@ -137,7 +153,8 @@ class Model {
       const [live, lazy] = [name, `${name}-lazy`];
       await this.createOne({ name: lazy, view, asked }, 'lazy');
       const read = async (of: string) => (await this.app.read('readView', of, { limit: '10000' })).records;
-      expect({ seed, asked, records: await read(live) }).toEqual({ seed, asked, records: await read(lazy) });
+      const [ofLive, ofLazy] = [compared(view, await read(live)), compared(view, await read(lazy))];
+      expect({ seed, asked, records: ofLive }).toEqual({ seed, asked, records: ofLazy });
     }
     const { views } = await fixture.methods.listViews({ appId: this.app.appId, limit: 100, cursor: '' });
     expect(views.filter(({ status }) => status !== 'ready')).toEqual([]);
@@ -163,6 +180,7 @@ async function runModel(run: number, views: number): Promise<void> {
     await model.check({ run, batch });
   }
   await model.checkLazy();
+  await model.checkComputed(run);
 }
 
 test(

@@ -79,6 +79,44 @@ test('a view of documents has those that match, what is selected of them, and it
   expect((await app.read('readView', 'top', {})).total).toBe(2);
 });
 
+test('extremes, distinct counts, first and last follow what leaves, whatever it was', async () => {
+  await create('stats', {
+    group_by: ['g'],
+    aggregate: {
+      least: { $min: 'n' },
+      most: { $max: 'n' },
+      kinds: { $count_distinct: 'n' },
+      first: { $first: 'n' },
+      last: { $last: 'n' },
+    },
+  });
+  const long = 'x'.repeat(5_000);
+  await store({ id: 'a', g: 1, n: `${long}b` }, { id: 'b', g: 1, n: `${long}a` }, { id: 'c', g: 1, n: 7 });
+  await store({ id: 'd', g: 1, n: 7.0 }, { id: 'e', g: 1 });
+  const row = async () => {
+    const [found, ...others] = await records('stats');
+    expect(others).toEqual([]);
+    return found;
+  };
+  expect(await row()).toEqual({ g: 1, least: `${long}a`, most: 7, kinds: 3, first: `${long}b`, last: null });
+  await store({ id: 'b', deleted: true }, { id: 'e', g: 1, n: 1 });
+  expect(await row()).toEqual({ g: 1, least: `${long}b`, most: 7, kinds: 3, first: `${long}b`, last: 1 });
+  await store({ id: 'a', g: 1, n: null });
+  expect(await row()).toEqual({ g: 1, least: 1, most: 7, kinds: 2, first: 7, last: null });
+  // A bulk that is copied ahead.
+  await store(
+    ...Array.from({ length: 150 }, (_, at) => ({ id: `n${at}`, g: 1, n: at - 50, padding: 'x'.repeat(1_000) })),
+  );
+  expect(await row()).toEqual({ g: 1, least: -50, most: 99, kinds: 150, first: 7, last: 99 });
+  await store(...Array.from({ length: 148 }, (_, at) => ({ id: `n${at}`, deleted: true })));
+  expect(await row()).toEqual({ g: 1, least: 1, most: 99, kinds: 4, first: 7, last: 99 });
+  await fixture.methods.deleteView({ appId: app.appId, name: 'stats', ticketId: '' });
+  const left = await fixture.pool.query(
+    `select from pg_class where relnamespace = 'a_${app.number}'::regnamespace and relname ~ '^[vw]_' and relkind = 'r'`,
+  );
+  expect(left.rows).toHaveLength(0);
+});
+
 test('a view without groups always has its row', async () => {
   await create('all', { aggregate: { n: { $count: '*' }, m: { $avg: 'n' } } });
   expect(await records('all')).toEqual([{ n: 0, m: null }]);

@@ -273,7 +273,6 @@ test.each([
   ],
   [{ find: { a: { $search: 'x' } } }, { refreshMode: 'live' }, 'INVALID_QUERY'],
   [{ find: { $or: [{ a: { inCountry: 'DE' } }] } }, { refreshMode: 'live' }, 'INVALID_QUERY'],
-  [{ aggregate: { a: { $min: 'b' } } }, { refreshMode: 'live' }, 'INVALID_QUERY'],
 ] as Array<[unknown, Definition, string]>)(
   'the view %j %j is refused when it is made: %s',
   async (query, more, reason) => {

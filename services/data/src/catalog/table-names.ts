@@ -17,6 +17,10 @@ export const ageIndexName = ({ number }: Pick<CollectionRef, 'number'>): Sql => 
 /** The rows of a view: id (the place of the row in the view's own order, as text that sorts), body, and keys. */
 export const viewTable = (appNumber: bigint, tableNumber: bigint): Sql => named('a_', appNumber, '.v_', tableNumber);
 
+/** The values that the groups of a live view keep beside sums (see views/live/entries.ts). */
+export const viewEntriesTable = (appNumber: bigint, tableNumber: bigint): Sql =>
+  named('a_', appNumber, '.w_', tableNumber);
+
 /** The column with the key of a field of the rows of a view. */
 export const viewKeyColumn = (number: number): Sql => named('f_', BigInt(number));
 

@@ -2,7 +2,7 @@ import { execute, rows, type Pool } from '@granary/shared/postgres/pool';
 import { named, sql, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import type { JobContext, Report } from '../jobs/queue';
-import { documentsTable, historyTable, viewTable } from '../catalog/table-names';
+import { documentsTable, historyTable, viewEntriesTable, viewTable } from '../catalog/table-names';
 import { cancelBuilds } from './build-job';
 
 /** Drops a table in a transaction of its own: many at once would need a lock for each. */
@@ -23,7 +23,9 @@ export async function dropCollectionJob({ pool }: JobContext, payload: Record<st
   // A build holds its table for as long as it takes.
   await cancelBuilds(pool, sql`i.collection_number = ${number}`);
   const table = { appNumber: found.app_number, number };
-  const views = (payload['view_tables'] as string[]).map((view) => viewTable(found.app_number, BigInt(view)));
+  const views = (payload['view_tables'] as string[])
+    .map(BigInt)
+    .flatMap((view) => [viewTable(found.app_number, view), viewEntriesTable(found.app_number, view)]);
   for (const one of [documentsTable(table), historyTable(table), ...views]) await dropTable(pool, one);
   await execute(pool, sql`delete from document_index where collection_number = ${number}`);
   await execute(pool, sql`delete from indexed_field where collection_number = ${number}`);
@@ -45,7 +47,7 @@ export async function dropAppJob(
     sql`select relname from pg_class where relnamespace = to_regnamespace(${`a_${number}`}) and relkind = 'r' order by relname`,
   );
   for (const [at, { relname }] of tables.entries()) {
-    const match = /^([chvd]_)(\d+)$/.exec(relname);
+    const match = /^([chvdw]_)(\d+)$/.exec(relname);
     const table = match ? named('a_', number, `.${match[1]!}`, BigInt(match[2]!)) : named('a_', number, '.commits');
     await dropTable(pool, table);
     if (at % 50 === 49) await report((0.9 * at) / tables.length, `${at + 1} of ${tables.length} tables dropped`);

@@ -74,14 +74,16 @@ export async function indexRows(
   await execute(db, sql`analyze ${nameOf(table)}`);
 }
 
-const viewTables: ReplacedTables = {
-  prefix: 'v_',
+const viewTables = (prefix: 'v_' | 'w_'): ReplacedTables => ({
+  prefix,
   inUse: (
     appNumber,
   ) => sql`select used.number from view, unnest(array[table_number, building_table_number]) used(number)
     where app_number = ${appNumber} and used.number is not null`,
-};
+});
 
 /** Drops the tables that a refresh or a deletion has left and no view uses. */
-export const dropAbandonedViews = (context: { pool: Pool; log: Logger }, appNumber: bigint): Promise<void> =>
-  dropAbandoned(context, appNumber, viewTables);
+export async function dropAbandonedViews(context: { pool: Pool; log: Logger }, appNumber: bigint): Promise<void> {
+  await dropAbandoned(context, appNumber, viewTables('v_'));
+  await dropAbandoned(context, appNumber, viewTables('w_'));
+}

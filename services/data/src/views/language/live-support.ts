@@ -8,7 +8,7 @@ export const liveViewsMax = 16;
 const advice = 'make it lazy';
 
 /** Throws INVALID_QUERY with the place and the reason where a view cannot follow each write. */
-export function assertLiveQuery({ joins, find, groups }: ViewQuery): void {
+export function assertLiveQuery({ joins, find }: ViewQuery): void {
   if (joins[0]) {
     throw invalidQuery(
       `query.join.${joins[0].alias}`,
@@ -21,10 +21,6 @@ export function assertLiveQuery({ joins, find, groups }: ViewQuery): void {
       'query.find',
       `of a live view cannot use ${rarely}, whose meaning changes without a write: ${advice}`,
     );
-  }
-  for (const { alias, operator } of groups?.aggregates ?? []) {
-    if (operator === 'count' || operator === 'sum' || operator === 'avg') continue;
-    throw invalidQuery(`query.aggregate.${alias}`, `$${operator} cannot be kept up by a live view: ${advice}`);
   }
 }
 

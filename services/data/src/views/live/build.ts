@@ -13,6 +13,7 @@ import { addKeyColumns, createViewTable, nextTableNumber } from '../tables';
 import { parseVariables } from '../variables';
 import { viewColumns, viewsWithApp, type ViewRef } from '../view';
 import { changeCte, changesBetween } from './changes';
+import { createEntries, indexEntries, slotsOf } from './entries';
 import { accumulatorColumns } from './group-rows';
 import { livePlan, rowDelta, type LivePlan } from './live-plan';
 import { viewCtes, type ChangeOptions } from './live-sql';
@@ -66,13 +67,22 @@ export function beginLiveBuild(pool: Pool, { appNumber, number }: ViewRef): Prom
     const plan = livePlan({ ...definition, layoutText });
     await createViewTable(tx, table, query.groups ? accumulatorColumns(plan, query.groups) : sql``);
     await addKeyColumns(tx, table, layout.columns);
+    if (query.groups && slotsOf(plan, query.groups).length > 0) {
+      await execute(tx, createEntries(plan));
+      await execute(tx, indexEntries(plan));
+    }
     await execute(tx, sql`update view set building_table_number = ${table.number} where number = ${number}`);
     const at = await placeOf(tx, appNumber);
     const build = { view, table, source, plan, layoutText, at, rows: 0n };
     if (query.groups)
-      build.rows += await apply(tx, build, sql`select 0 as w, ''::text as id, '{}'::text as body where false`, {
-        isFirst: true,
-      });
+      build.rows += await apply(
+        tx,
+        build,
+        sql`select 0 as w, ''::text as id, '{}'::text as body, 0::int8 as ordinal, 0 as place where false`,
+        {
+          isFirst: true,
+        },
+      );
     return build;
   });
 }

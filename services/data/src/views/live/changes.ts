@@ -7,33 +7,34 @@ import { documentsTable, historyTable } from '../../catalog/table-names';
  * of weight 1 for each that is. A record is parsed once, for all views of its collection.
  */
 export const changeCte = (rows: Sql): Sql =>
-  sql`change as materialized (select c.w, c.id, c.body, c.body::jsonb as j from (${rows}) c)`;
+  sql`change as materialized (select c.*, c.body::jsonb as j from (${rows}) c)`;
 
 /** Of an upsert, from `written`. */
 export const writtenChanges: Sql = sql`
-  select -1 as w, old_id as id, old_body as body from written where old_id is not null and not old_deleted
-  union all select 1, id, body from written where not deleted`;
+  select -1 as w, old_id as id, old_body as body, old_ordinal as ordinal, old_place as place from written
+  where old_id is not null and not old_deleted
+  union all select 1, id, body, ordinal, place from written where not deleted`;
 
 /** Of a removal, from `gone`. */
-export const removedChanges: Sql = sql`select -1 as w, id, body from gone where not deleted`;
+export const removedChanges: Sql = sql`select -1 as w, id, body, ordinal, place from gone where not deleted`;
 
 /** Of new documents, by their ids. */
 export const addedChanges = (collection: CollectionRef, ids: Buffer): Sql =>
-  sql`select 1 as w, t.id, t.body from ${documentsTable(collection)} t where t.id = any(${ids}::text[]) and not t.deleted`;
+  sql`select 1 as w, t.id, t.body, t.ordinal, t.place from ${documentsTable(collection)} t where t.id = any(${ids}::text[]) and not t.deleted`;
 
 /** All visible documents. */
 export const presentChanges = (collection: CollectionRef): Sql =>
-  sql`select 1 as w, t.id, t.body from ${documentsTable(collection)} t where not t.deleted`;
+  sql`select 1 as w, t.id, t.body, t.ordinal, t.place from ${documentsTable(collection)} t where not t.deleted`;
 
 /** From the versions that documents had at one ordinal to those that they had at another; their ids are in `ids`. */
 export function changesBetween(collection: CollectionRef, from: bigint | undefined, to: bigint): Sql {
   const at = (weight: -1 | 1, ordinal: bigint): Sql => sql`
-    select ${trusted(String(weight))} as w, u.id, u.body from ids cross join lateral (
-      select z.id, z.body, z.deleted from (
-        select t.id, t.body, t.deleted, t.version from ${documentsTable(collection)} t
+    select ${trusted(String(weight))} as w, u.id, u.body, u.ordinal, u.place from ids cross join lateral (
+      select z.* from (
+        select t.id, t.body, t.ordinal, t.place, t.deleted, t.version from ${documentsTable(collection)} t
         where t.id = ids.id and t.ordinal <= ${ordinal}
         union all
-        (select h.id, h.body, h.deleted, h.version from ${historyTable(collection)} h
+        (select h.id, h.body, h.ordinal, h.place, h.deleted, h.version from ${historyTable(collection)} h
          where h.id = ids.id and h.ordinal <= ${ordinal} order by h.version desc limit 1)) z
       order by z.version desc limit 1) u
     where not u.deleted`;

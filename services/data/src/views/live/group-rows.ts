@@ -2,14 +2,29 @@ import { join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sq
 import { viewKeyColumn } from '../../catalog/table-names';
 import { columnPaths, type Aggregate, type Groups } from '../language/aggregates';
 import { columnTree, type ColumnNode } from '../row-texts';
+import {
+  computedEntryCtes,
+  entryColumns,
+  entryCtes,
+  entryDeltas,
+  extremeText,
+  keptDelta,
+  slotCte,
+  slotJoins,
+  slotOf,
+  slotsOf,
+  slotValue,
+  type Slot,
+} from './entries';
 import { changedFields, cteOf, excluded, keyColumns, selectedText, type LivePlan } from './live-plan';
 
 /** A number that a group keeps and changes by differences, with its column. */
 interface Accumulator {
   column: Sql;
   type: 'int8' | 'numeric';
-  /** Its difference, from the rows of `change` with the arguments of aggregates. */
-  delta: Sql;
+  /** Its difference, from the rows of `changed`, or else from what came and went in a slot. */
+  delta?: Sql;
+  kept?: Sql;
 }
 
 /** A grouped view as SQL. */
@@ -17,25 +32,44 @@ interface GroupedPlan {
   /** Of the groups, then of the aggregates: the JSON text of each column of a row `x`. */
   texts: readonly Sql[];
   accumulators: readonly Accumulator[];
-  /** The arguments of aggregates, as `x0`, `x1`, … */
+  /** The arguments of aggregates, as columns of `changed`. */
   values: readonly Sql[];
+  slots: readonly Slot[];
+  /** The columns of a row `x` with the first and last values of slots, each with a comma before it. */
+  extremes: readonly Sql[];
 }
 
-function groupedPlan(plan: LivePlan, { by, aggregates }: Groups): GroupedPlan {
+function groupedPlan(plan: LivePlan, groups: Groups, isComputed = false): GroupedPlan {
+  const { by, aggregates } = groups;
   const fields = changedFields(plan);
+  const slots = slotsOf(plan, groups);
   const accumulators: Accumulator[] = [{ column: sql`n`, type: 'int8', delta: sql`coalesce(sum(e.w), 0)::int8` }];
-  const values: Sql[] = [];
+  const values = slots.map((slot) => slotValue(slot, fields.value(slot.path)));
+  const extremes: Sql[] = [];
   const texts = by.map((_, at) => sql`x.${named('t', BigInt(at))}`);
   aggregates.forEach((aggregate, at) => {
-    if (aggregate.path) values.push(sql`${fields.value(aggregate.path)} as ${named('x', BigInt(at))}`);
-    const { text, added } = aggregateSql(aggregate, at);
-    accumulators.push(...added);
-    texts.push(text);
+    const slot = slotOf(slots, plan, aggregate);
+    if (!slot) {
+      if (aggregate.path) values.push(sql`${fields.value(aggregate.path)} as ${named('x', BigInt(at))}`);
+      const { text, added } = sumSql(aggregate, at);
+      accumulators.push(...added);
+      texts.push(text);
+    } else if (aggregate.operator === 'count_distinct') {
+      const column = named('d', BigInt(at));
+      accumulators.push({ column, type: 'int8', kept: keptDelta(plan, slot) });
+      texts.push(sql`x.${column}::text`);
+    } else {
+      const column = named('b', BigInt(at));
+      const name = aggregate.operator === 'min' || aggregate.operator === 'first' ? 'least_' : 'most_';
+      extremes.push(sql`, ${extremeText(plan, slot, name, isComputed)} as ${column}`);
+      texts.push(sql`coalesce(x.${column}, 'null')`);
+    }
   });
-  return { texts, accumulators, values };
+  return { texts, accumulators, values, slots, extremes };
 }
 
-function aggregateSql({ operator, path }: Aggregate, at: number): { text: Sql; added: Accumulator[] } {
+/** An aggregate that follows from differences alone. */
+function sumSql({ operator, path }: Aggregate, at: number): { text: Sql; added: Accumulator[] } {
   if (path === undefined) return { text: sql`x.n::text`, added: [] };
   const value = sql`e.${named('x', BigInt(at))}`;
   const [count, sum] = [named('c', BigInt(at)), named('s', BigInt(at))];
@@ -68,24 +102,44 @@ export function accumulatorColumns(plan: LivePlan, groups: Groups): Sql {
   return join(columns, '');
 }
 
-/** What the rows of `change` make of each group: its id, the texts of its values, and differences. */
-function groupDeltas(plan: LivePlan, { by }: Groups, { accumulators, values }: GroupedPlan, keepsAll: boolean): Sql {
-  const fields = changedFields(plan);
-  const numbers = by.map((_, at) => named('g', BigInt(at)));
-  const groupValues = by.map((path, at) => sql`coalesce(${fields.value(path)}, 'null'::jsonb) as ${numbers[at]!}`);
-  const where = fields.where(plan.query.find);
-  const parts = numbers.map((group) => sql`group_part(q.${group})`);
-  const id = by.length === 0 ? sql`''::text` : sql`group_id(${join(parts, ` || '.' || `)})`;
-  const texts = numbers.map((group, at) => sql`, canonical_json(q.${group}) as ${named('t', BigInt(at))}`);
-  const deltas = accumulators.map(({ column, delta }) => sql`${delta} as ${column}`);
-  const columns = accumulators.map(({ column }) => sql`, q.${column}`);
-  const groupBy = by.length === 0 ? sql`` : sql`group by ${join(numbers, ', ')}`;
-  const changes = accumulators.map(({ column }) => sql`q.${column} <> 0`);
-  return sql`select ${id} as id${join(texts, '')}${join(columns, '')} from (
-      select ${join([...numbers, ...deltas], ', ')}
-      from (select ${join([sql`c.w`, ...groupValues, ...values], ', ')} from change c ${where} offset 0) e ${groupBy}) q
-    ${keepsAll ? sql`` : sql`where ${join(changes, ' or ')}`}`;
+const groupColumns = ({ by }: Groups): Sql[] => by.map((_, at) => named('g', BigInt(at)));
+
+/** The id of a group, from its columns in a row `q`. */
+function groupId(groups: Groups): Sql {
+  const parts = groupColumns(groups).map((group) => sql`group_part(q.${group})`);
+  return parts.length === 0 ? sql`''::text` : sql`group_id(${join(parts, ` || '.' || `)})`;
 }
+
+/** The rows of `change` that count, with the values of their groups and the arguments of aggregates. */
+function changedCte(plan: LivePlan, groups: Groups, { values }: GroupedPlan): Sql {
+  const fields = changedFields(plan);
+  const columns = groupColumns(groups);
+  const groupValues = groups.by.map(
+    (path, at) => sql`coalesce(${fields.value(path)}, 'null'::jsonb) as ${columns[at]!}`,
+  );
+  const selected = join([sql`c.w`, sql`c.ordinal`, sql`c.place`, ...groupValues, ...values], ', ');
+  return sql`${cteOf('changed_', plan)} as materialized (select ${selected} from change c ${fields.where(plan.query.find)})`;
+}
+
+/** What those make of each group: its id, the texts of its values, and differences. */
+function deltaCte(plan: LivePlan, groups: Groups, { accumulators, slots }: GroupedPlan, isFirst: boolean): Sql {
+  const columns = groupColumns(groups);
+  const texts = columns.map((group, at) => sql`, canonical_json(q.${group}) as ${named('t', BigInt(at))}`);
+  const summed = accumulators.flatMap(({ column, delta }) => (delta ? [{ column, delta }] : []));
+  const deltas = summed.map(({ column, delta }) => sql`${delta} as ${column}`);
+  const names = summed.map(({ column }) => sql`, q.${column}`);
+  const groupBy = columns.length === 0 ? sql`` : sql`group by ${join(columns, ', ')}`;
+  // Values may change where sums do not.
+  const isAll = isFirst || slots.length > 0;
+  const changes = summed.map(({ column }) => sql`q.${column} <> 0`);
+  return sql`${cteOf('delta_', plan)} as materialized (
+    select ${groupId(groups)} as id${join(texts, '')}${join(names, '')}
+    from (select ${join([...columns, ...deltas], ', ')} from ${cteOf('changed_', plan)} e ${groupBy}) q
+    ${isAll ? sql`` : sql`where ${join(changes, ' or ')}`})`;
+}
+
+const entryCte = (plan: LivePlan, groups: Groups, slot: Slot): Sql =>
+  sql`${slotCte('entry_', plan, slot)} as materialized (${entryDeltas(plan, slot, groupId(groups), groupColumns(groups))})`;
 
 /** The rows of groups from rows `x` with their accumulators, as `id, body`, accumulators and keys. */
 function groupTexts(plan: LivePlan, groups: Groups, { texts, accumulators }: GroupedPlan, source: Sql): Sql {
@@ -107,37 +161,69 @@ function nodeText({ column, members }: ColumnNode, texts: readonly Sql[]): Sql {
   return parts.length === 0 ? sql`'{}'` : sql`${join(parts, ' || ')} || '}'`;
 }
 
-/** The rows of a grouped view over all that is in `change`. */
-export function groupRows(plan: LivePlan, groups: Groups): Sql {
+/** A grouped view over all that is in `change`: CTEs, and its rows. */
+export function groupRows(plan: LivePlan, groups: Groups): { ctes: Sql[]; rows: Sql } {
+  const grouped = groupedPlan(plan, groups, true);
+  const { slots, accumulators, extremes } = grouped;
+  const texts = groups.by.map((_, at) => sql`, d.${named('t', BigInt(at))}`);
+  const sums = accumulators.map(({ column, kept }) => sql`, ${kept ?? sql`d.${column}`} as ${column}`);
+  const joins = slotJoins(plan, slots);
+  const source = sql`select d.id${join([...texts, ...sums, ...extremes], '')} from ${cteOf('delta_', plan)} d${joins}`;
+  const computed = slots.flatMap((slot) => [entryCte(plan, groups, slot), ...computedEntryCtes(plan, slot)]);
+  return {
+    ctes: [changedCte(plan, groups, grouped), deltaCte(plan, groups, grouped, true), ...computed],
+    rows: groupTexts(plan, groups, grouped, source),
+  };
+}
+
+/** The CTEs of what the rows of `change` make of each group. `isFirst`: of the row of a view without groups too. */
+export function groupDeltas(plan: LivePlan, groups: Groups, isFirst: boolean): Sql[] {
   const grouped = groupedPlan(plan, groups);
-  return groupTexts(plan, groups, grouped, groupDeltas(plan, groups, grouped, true));
+  const entries = grouped.slots.map((slot) => entryCte(plan, groups, slot));
+  return [changedCte(plan, groups, grouped), deltaCte(plan, groups, grouped, isFirst), ...entries];
 }
 
-/** The CTE of what the rows of `change` make of each group. `isFirst`: of the row that a view without groups always has too. */
-export const groupDelta = (plan: LivePlan, groups: Groups, isFirst: boolean): Sql =>
-  sql`${cteOf('delta_', plan)} as materialized (${groupDeltas(plan, groups, groupedPlan(plan, groups), isFirst)})`;
+/** The same as JSON text. */
+export function deltasJson(plan: LivePlan, groups: Groups): Sql {
+  const rowsOf = (cte: Sql): Sql => sql`(select coalesce(json_agg(o), '[]') from ${cte} o)`;
+  const entries = slotsOf(plan, groups).map((slot) => rowsOf(slotCte('entry_', plan, slot)));
+  return sql`json_build_array(${join([rowsOf(cteOf('delta_', plan)), ...entries], ', ')})::text`;
+}
 
-/** The same from the JSON of such rows. */
-export function groupDeltaOf(plan: LivePlan, groups: Groups, json: string): Sql {
+/** The same from that. */
+export function deltasOf(plan: LivePlan, groups: Groups, json: string): Sql[] {
+  const { accumulators, slots } = groupedPlan(plan, groups);
+  const ahead = cteOf('ahead_', plan);
   const texts = groups.by.map((_, at) => sql`, ${named('t', BigInt(at))} text`);
-  const sums = groupedPlan(plan, groups).accumulators.map(({ column, type }) => sql`, ${column} ${trusted(type)}`);
-  return sql`${cteOf('delta_', plan)} as materialized (
-    select * from json_to_recordset(${json}::json) as d(id text${join(texts, '')}${join(sums, '')}))`;
+  const sums = accumulators.flatMap(({ column, type, delta }) => (delta ? [sql`, ${column} ${trusted(type)}`] : []));
+  const recordset = (name: Sql, at: number, columns: Sql): Sql =>
+    sql`${name} as materialized (
+      select o.* from ${ahead} a cross join lateral json_to_recordset(a.j -> ${trusted(String(at))}) as o(${columns}))`;
+  return [
+    sql`${ahead} as materialized (select ${json}::json as j)`,
+    recordset(cteOf('delta_', plan), 0, sql`id text${join([...texts, ...sums], '')}`),
+    ...slots.map((slot, at) => recordset(slotCte('entry_', plan, slot), at + 1, entryColumns)),
+  ];
 }
 
-/** CTEs that change the rows of such a view by its delta. */
+/** CTEs that change the rows of such a view by its deltas. */
 export function groupCtes(plan: LivePlan, groups: Groups): Sql[] {
   const grouped = groupedPlan(plan, groups);
+  const { slots, accumulators, extremes } = grouped;
   const [delta, row] = [cteOf('delta_', plan), cteOf('row_', plan)];
   const [put, dropped] = [cteOf('put_', plan), cteOf('dropped_', plan)];
   const texts = groups.by.map((_, at) => sql`, d.${named('t', BigInt(at))}`);
-  const sums = grouped.accumulators.map(({ column }) => sql`, coalesce(v.${column}, 0) + d.${column} as ${column}`);
-  const changed = sql`select d.id${join(texts, '')}${join(sums, '')} from ${delta} d left join ${plan.table} v on v.id = d.id`;
+  const sums = accumulators.map(
+    ({ column, kept }) => sql`, coalesce(v.${column}, 0) + ${kept ?? sql`d.${column}`} as ${column}`,
+  );
+  const changed = sql`select d.id${join([...texts, ...sums, ...extremes], '')}
+    from ${delta} d left join ${plan.table} v on v.id = d.id${slotJoins(plan, slots)}`;
   const { names } = keyColumns(plan, sql`z.j`);
-  const columns = grouped.accumulators.map(({ column }) => column);
+  const columns = accumulators.map(({ column }) => column);
   const keys = plan.columns.map(({ key }) => viewKeyColumn(key));
   const isLeft = groups.by.length === 0 ? sql`true` : sql`r.n <> 0`;
   return [
+    ...slots.flatMap((slot) => entryCtes(plan, slot)),
     sql`${row} as materialized (${groupTexts(plan, groups, grouped, changed)})`,
     sql`${put} as (insert into ${plan.table} as v (id, body, ${join(columns, ', ')}${names})
           select * from ${row} r where ${isLeft} and assert_view_change((select count(*) from ${delta}))

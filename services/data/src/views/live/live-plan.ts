@@ -1,6 +1,6 @@
 import { plainProjection } from '@granary/shared/json/project';
 import { empty, join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
-import { viewKeyColumn, viewTable } from '../../catalog/table-names';
+import { viewEntriesTable, viewKeyColumn, viewTable } from '../../catalog/table-names';
 import { readJsonText } from '../../query/language/paging';
 import type { Relation, ViewColumn } from '../../query/plan/relation';
 import { Compiler } from '../../query/sql/filter-sql';
@@ -12,6 +12,8 @@ import { readLayout } from '../layout';
 export interface LivePlan {
   number: bigint;
   table: Sql;
+  /** The values that groups keep beside their sums. */
+  entries: Sql;
   query: ViewQuery;
   columns: ReadonlyArray<ViewColumn & { key: number }>;
   dates: ReadonlySet<string>;
@@ -31,6 +33,7 @@ export function livePlan(view: LiveDefinition): LivePlan {
   return {
     number: view.number,
     table: viewTable(view.appNumber, view.tableNumber),
+    entries: viewEntriesTable(view.appNumber, view.tableNumber),
     query: parseViewQuery(readJsonText(Buffer.from(view.queryText), 'query'), view.sourceCollections),
     columns: columns.filter((column): column is ViewColumn & { key: number } => column.key !== undefined),
     dates: new Set(dates),
@@ -87,8 +90,10 @@ export const excluded = (columns: readonly Sql[]): Sql =>
   );
 
 /** The name of a CTE of one view. */
-export const cteOf = (name: 'delta_' | 'row_' | 'put_' | 'dropped_' | 'counted_', { number }: LivePlan): Sql =>
-  named(name, number);
+export const cteOf = (
+  name: 'ahead_' | 'changed_' | 'delta_' | 'row_' | 'put_' | 'dropped_' | 'counted_',
+  { number }: LivePlan,
+): Sql => named(name, number);
 
 /** How many rows the CTEs of a view have added, less those they have removed. */
 export const rowDelta = (plan: LivePlan): Sql =>

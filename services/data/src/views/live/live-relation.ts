@@ -52,8 +52,10 @@ export const baseOf = (view: ViewRef): string => planOf(view).query.base;
 
 const planOf = (view: ViewRef): LivePlan => livePlan({ ...view, tableNumber: view.tableNumber ?? 0n });
 
-const computedRows = (plan: LivePlan, source: CollectionRef): Sql =>
-  sql`with ${changeCte(presentChanges(source))} ${viewRowsOf(plan)}`;
+function computedRows(plan: LivePlan, source: CollectionRef): Sql {
+  const { ctes, rows } = viewRowsOf(plan);
+  return sql`with ${join([changeCte(presentChanges(source)), ...ctes], ', ')} ${rows}`;
+}
 
 /** The sort of a view, then its groups: their ids sort by values, but for dates, and for null where the order descends. */
 function ownSort({ query: { sort, groups }, columns }: LivePlan): readonly SortTerm[] {
@@ -72,8 +74,8 @@ function orderBy({ columns }: LivePlan, sort: readonly SortTerm[]): Sql {
     if (!column) return [];
     const key = sql`o.${viewKeyColumn(column.key)}`;
     const direction = directionOf(descending);
-    // A key that is cut, and that of an array or an object, does not decide.
-    const isUndecided = sql`octet_length(${key}) > 257 or ${key} in ('\\x50'::bytea, '\\x60'::bytea)`;
+    // A key that is cut, and that of an instant, an array or an object, does not decide.
+    const isUndecided = sql`octet_length(${key}) > 257 or get_byte(${key}, 0) in (16, 80, 96)`;
     const value = sql`case when ${isUndecided} then ${valueIn(sql`o.body::jsonb`, path)} end`;
     return [sql`${key} = ${emptyKey}`, sql`${key} ${direction}`, sql`${value} ${direction}`];
   });

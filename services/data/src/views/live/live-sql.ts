@@ -1,6 +1,6 @@
 import { join, sql, type Sql } from '@granary/shared/postgres/sql';
 import { documentCtes, documentRows } from './document-rows';
-import { groupCtes, groupDelta, groupDeltaOf, groupRows } from './group-rows';
+import { deltasJson, deltasOf, groupCtes, groupDeltas, groupRows } from './group-rows';
 import { cteOf, rowDelta, type LivePlan } from './live-plan';
 
 export interface ChangeOptions {
@@ -11,7 +11,7 @@ export interface ChangeOptions {
 /** CTEs that apply `change` to the rows of a view; `rowDelta` is what they make of their number. */
 export function viewCtes(plan: LivePlan, { isFirst = false }: ChangeOptions = {}): Sql {
   const { groups } = plan.query;
-  return join(groups ? [groupDelta(plan, groups, isFirst), ...groupCtes(plan, groups)] : documentCtes(plan), ', ');
+  return join(groups ? [...groupDeltas(plan, groups, isFirst), ...groupCtes(plan, groups)] : documentCtes(plan), ', ');
 }
 
 /** The CTE that keeps the number of rows in the catalog. */
@@ -32,18 +32,17 @@ export interface AheadCtes {
 export function aheadCtes(plan: LivePlan): AheadCtes {
   const { groups } = plan.query;
   if (!groups) return { ctes: join(documentCtes(plan), ', '), result: sql`(${rowDelta(plan)})::text` };
-  const rows = sql`(select coalesce(json_agg(d), '[]')::text from ${cteOf('delta_', plan)} d)`;
-  return { ctes: groupDelta(plan, groups, false), result: rows };
+  return { ctes: join(groupDeltas(plan, groups, false), ', '), result: deltasJson(plan, groups) };
 }
 
 /** The CTEs of the turn, given what came of that. */
 export function turnCtes(plan: LivePlan, result: string): Sql {
   const { groups } = plan.query;
   if (!groups) return countedCte(plan, sql`${result}::int8`);
-  const ctes = [groupDeltaOf(plan, groups, result), ...groupCtes(plan, groups), countedCte(plan, rowDelta(plan))];
+  const ctes = [...deltasOf(plan, groups, result), ...groupCtes(plan, groups), countedCte(plan, rowDelta(plan))];
   return join(ctes, ', ');
 }
 
-/** The rows of a view over all that is in `change`, with the columns that its table has. */
-export const viewRowsOf = (plan: LivePlan): Sql =>
-  plan.query.groups ? groupRows(plan, plan.query.groups) : documentRows(plan);
+/** A view over all that is in `change`: CTEs, and its rows with the columns that its table has. */
+export const viewRowsOf = (plan: LivePlan): { ctes: Sql[]; rows: Sql } =>
+  plan.query.groups ? groupRows(plan, plan.query.groups) : { ctes: [], rows: documentRows(plan) };

@@ -1,0 +1,180 @@
+import { join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
+import type { Path } from '../../query/language/condition';
+import { valueIn } from '../../query/sql/row-fields';
+import type { Aggregate, Groups } from '../language/aggregates';
+import { cteOf, type LivePlan } from './live-plan';
+
+/**
+ * What groups keep of one field beside sums: its values, each with the number of its rows. The first and the last of them
+ * are extremes, and how many they are is the number of distinct ones. For `$first` and `$last` each row is a value, by its
+ * place.
+ */
+export interface Slot {
+  number: number;
+  kind: 'value' | 'instant' | 'place';
+  path: Path;
+  /** Whether an aggregate takes its first value, its last. */
+  isLeast: boolean;
+  isMost: boolean;
+}
+
+/** The slots of the aggregates of a view; several aggregates may have one. */
+export function slotsOf(plan: LivePlan, { aggregates }: Groups): Slot[] {
+  const slots: Slot[] = [];
+  for (const aggregate of aggregates) {
+    const kind = slotKind(plan, aggregate);
+    if (!kind) continue;
+    let slot = slotOf(slots, plan, aggregate);
+    if (!slot)
+      slots.push((slot = { number: slots.length, kind, path: aggregate.path!, isLeast: false, isMost: false }));
+    if (aggregate.operator === 'min' || aggregate.operator === 'first') slot.isLeast = true;
+    if (aggregate.operator === 'max' || aggregate.operator === 'last') slot.isMost = true;
+  }
+  return slots;
+}
+
+/** The slot of an aggregate, undefined where it needs none. */
+export function slotOf(slots: readonly Slot[], plan: LivePlan, aggregate: Aggregate): Slot | undefined {
+  const kind = slotKind(plan, aggregate);
+  return slots.find((slot) => slot.kind === kind && slot.path.join('.') === aggregate.path?.join('.'));
+}
+
+function slotKind({ dates }: LivePlan, { operator, path }: Aggregate): Slot['kind'] | undefined {
+  switch (operator) {
+    case 'min':
+    case 'max':
+      return 'value';
+    case 'count_distinct':
+      return dates.has(path!.join('.')) ? 'instant' : 'value';
+    case 'first':
+    case 'last':
+      return 'place';
+    default:
+      return undefined;
+  }
+}
+
+type SlotName = 'entry_' | 'merged_' | 'kept_' | 'least_' | 'most_';
+export const slotCte = (name: SlotName, { number }: LivePlan, slot: Slot): Sql =>
+  named(name, number, '_', BigInt(slot.number));
+
+const slotColumn = ({ number }: Slot): Sql => named('y', BigInt(number));
+
+/** The column of `changed` with the argument of a slot: as it is written for a place, else its value. */
+export function slotValue(slot: Slot, value: Sql): Sql {
+  if (slot.kind !== 'place') return sql`${value} as ${slotColumn(slot)}`;
+  return sql`(${valueIn(sql`c.body::json`, slot.path)})::text as ${slotColumn(slot)}`;
+}
+
+/** Creates the table of the entries of a view. */
+export const createEntries = ({ entries }: LivePlan): Sql =>
+  sql`create table ${entries} (slot int2 not null, key text collate "C" not null, part text collate "C" not null,
+        sort bytea not null, value text not null, n int8 not null check (n > 0), primary key (slot, key, part))`;
+
+export const indexEntries = ({ entries }: LivePlan): Sql => sql`create index on ${entries} (slot, key, sort)`;
+
+/** The columns of entries, for their JSON. */
+export const entryColumns = trusted('key text, part text, sort bytea, value text, n int8');
+
+/**
+ * What the rows of `changed` make of each value of a slot: the key of its group, what tells it from other values, what it
+ * sorts by, its text, and of how many rows more or less it is. `id` makes the key of the group columns of a row `q`.
+ */
+export function entryDeltas(plan: LivePlan, slot: Slot, id: Sql, groups: readonly Sql[]): Sql {
+  const changed = cteOf('changed_', plan);
+  const column = slotColumn(slot);
+  if (slot.kind === 'place') {
+    const place = sql`int8send(q.ordinal) || int4send(q.place)`;
+    return sql`select ${id} as key, encode(${place}, 'hex') as part, ${place} as sort, coalesce(q.${column}, 'null') as value,
+      q.w::int8 as n from ${changed} q`;
+  }
+  const isDate = plan.dates.has(slot.path.join('.'));
+  const sort = sql`${trusted(isDate ? 'date_sort_key' : 'sort_key')}(q.value)`;
+  const isInstant = sql`get_byte(${sort}, 0) = 16`;
+  const part =
+    slot.kind === 'value'
+      ? sql`group_part(q.value)`
+      : sql`case when ${isInstant} then encode(${sort}, 'hex') else group_part(q.value) end`;
+  const columns = [...groups, sql`${column} as value`, sql`sum(w)::int8 as n`];
+  const rows = sql`select ${id} as key, ${part} as part, ${sort} as sort, canonical_json(q.value) as value, q.n
+    from (select ${join(columns, ', ')} from ${changed} where jsonb_typeof(${column}) <> 'null'
+          group by ${join([...groups, column], ', ')} having sum(w) <> 0) q`;
+  if (slot.kind === 'value') return rows;
+  // Several texts are one instant.
+  return sql`select p.key, p.part, min(p.sort) as sort, min(p.value) as value, sum(p.n)::int8 as n from (${rows}) p
+    group by p.key, p.part having sum(p.n) <> 0`;
+}
+
+/** The order of entries. Keys that are cut, and those of arrays and objects, are followed by the values. */
+function orderBy(row: Sql, { kind }: Slot, direction: Sql): Sql {
+  const value = kind === 'place' ? sql`` : sql`, (${row}.value)::jsonb ${direction}`;
+  return sql`${row}.sort ${direction}${value}`;
+}
+
+const directions = { least_: trusted('asc'), most_: trusted('desc') };
+
+/** CTEs that apply the entries of a slot to the table, and say what came and went in each group. */
+export function entryCtes(plan: LivePlan, slot: Slot): Sql[] {
+  const [entry, merged] = [slotCte('entry_', plan, slot), slotCte('merged_', plan, slot)];
+  const number = trusted(`${slot.number}::int2`);
+  return [
+    sql`${merged} as (merge into ${plan.entries} m using ${entry} e on m.slot = ${number} and m.key = e.key and m.part = e.part
+          when matched and m.n + e.n = 0 then delete
+          when matched then update set n = m.n + e.n
+          when not matched then insert (slot, key, part, sort, value, n) values (${number}, e.key, e.part, e.sort, e.value, e.n)
+          returning merge_action() as act, e.key, e.part, e.sort, e.value)`,
+    sql`${slotCte('kept_', plan, slot)} as materialized (
+          select key, (count(*) filter (where act = 'INSERT') - count(*) filter (where act = 'DELETE'))::int8 as delta,
+            coalesce(array_agg(part) filter (where act = 'DELETE'), '{}') as gone from ${merged} group by key)`,
+    ...extremeCtes(plan, slot, sql`(select * from ${merged} where act = 'INSERT')`),
+  ];
+}
+
+/** The same of entries that are in no table. */
+export function computedEntryCtes(plan: LivePlan, slot: Slot): Sql[] {
+  const entry = slotCte('entry_', plan, slot);
+  return [
+    sql`${slotCte('kept_', plan, slot)} as materialized (select key, count(*) as delta from ${entry} group by key)`,
+    ...extremeCtes(plan, slot, entry),
+  ];
+}
+
+/** The first or last entry of each group among some. */
+function extremeCtes(plan: LivePlan, slot: Slot, from: Sql): Sql[] {
+  const names = [...(slot.isLeast ? (['least_'] as const) : []), ...(slot.isMost ? (['most_'] as const) : [])];
+  return names.map(
+    (name) => sql`${slotCte(name, plan, slot)} as materialized (
+      select distinct on (i.key) i.key, i.sort, i.value from ${from} i order by i.key, ${orderBy(sql`i`, slot, directions[name])})`,
+  );
+}
+
+/** Joins what changed in the slots of a group `d`. */
+export function slotJoins(plan: LivePlan, slots: readonly Slot[]): Sql {
+  const joined = (name: 'kept_' | 'least_' | 'most_', slot: Slot): Sql => {
+    const cte = slotCte(name, plan, slot);
+    return sql` left join ${cte} on ${cte}.key = d.id`;
+  };
+  const joins = slots.flatMap((slot) => [
+    joined('kept_', slot),
+    ...(slot.isLeast ? [joined('least_', slot)] : []),
+    ...(slot.isMost ? [joined('most_', slot)] : []),
+  ]);
+  return join(joins, '');
+}
+
+/** How many values more a slot of the group `d` has. */
+export const keptDelta = (plan: LivePlan, slot: Slot): Sql => sql`coalesce(${slotCte('kept_', plan, slot)}.delta, 0)`;
+
+/** The text of the first or last value of the group `d` after the change; null where there is none. */
+export function extremeText(plan: LivePlan, slot: Slot, name: 'least_' | 'most_', isComputed: boolean): Sql {
+  const cte = slotCte(name, plan, slot);
+  if (isComputed) return sql`${cte}.value`;
+  const direction = directions[name];
+  return sql`(select u.value from (
+      (select m.sort, m.value from ${plan.entries} m
+       where m.slot = ${trusted(`${slot.number}::int2`)} and m.key = d.id
+         and m.part <> all(coalesce(${slotCte('kept_', plan, slot)}.gone, '{}'))
+       order by ${orderBy(sql`m`, slot, direction)} limit 1)
+      union all select ${cte}.sort, ${cte}.value where ${cte}.key is not null) u
+    order by ${orderBy(sql`u`, slot, direction)} limit 1)`;
+}
