@@ -60,10 +60,11 @@ describe('changes of documents that were read before their transaction', () => {
     const held = store([{ id: 'held' }]);
     await session(`wait_event = 'PgSleep'`);
     const changed = change().catch((error: unknown) => error);
-    await session(`state = 'idle' and query like 'select id, version, ordinal, deleted, body%a\\_${app.number}.%'`);
-    // It waits for the head, as the transaction of the change does: whichever gets it first, the document is gone.
+    // It waits for the head, as the transaction of the change will do: whichever gets it first, the document is gone.
     const erased = erase('a');
     await session(`wait_event_type = 'Lock' and query like '%for update%'`);
+    // Meanwhile what the change depends on is read, too.
+    for (let turn = 0; turn < 10; turn += 1) await read('b');
     await release();
     await Promise.all([held, erased, changed]);
     await expect(read('a')).rejects.toMatchObject({ reason: 'DOCUMENT_NOT_FOUND' });
