@@ -41,7 +41,7 @@ export async function measure({ load, postgresPid }, side, runName, seconds) {
 }
 
 /** The current processor times; `undefined` on systems without /proc. */
-function look(side, postgresPid) {
+export function look(side, postgresPid) {
   const processes = Object.entries(side.pids).map(([name, pid]) => {
     return { name, timeUs: processorTimeUs(pid), memoryMib: residentMib(pid) };
   });
@@ -49,7 +49,8 @@ function look(side, postgresPid) {
   return { processes, postgres: postgresUsage(postgresPid, side.prefix) };
 }
 
-function usageOf(before, after, requests) {
+/** Processor time per request, and memory, by process. */
+export function usageOf(before, after, requests) {
   const cpuUs = {};
   const memoryMib = {};
   if (!before || !after) return { cpuUs, memoryMib };

@@ -88,7 +88,7 @@ export function median(values) {
 const rounded = (value) => (value < 100 ? value.toFixed(1) : Math.round(value).toLocaleString('en-US'));
 const ratio = (value) => (value === undefined || Number.isNaN(value) ? '' : value.toFixed(2));
 
-function processorTimes(cpuUs) {
+export function processorTimes(cpuUs) {
   const parts = Object.entries(cpuUs).map(([name, us]) => `${name} ${rounded(us)}`);
   return parts.length === 0 ? 'unknown here' : parts.join(' + ');
 }

@@ -1,5 +1,5 @@
-import { loadDocuments, settle } from './measure.mjs';
-import { median, table } from './report.mjs';
+import { loadDocuments, look, settle, usageOf } from './measure.mjs';
+import { median, processorTimes, table } from './report.mjs';
 import { bulkSize } from './runs.mjs';
 
 /** Documents that are read and changed; more than one run changes, so that few are changed twice. */
@@ -20,7 +20,7 @@ const measured = {
 
 /**
  * Measures requests for single documents, batches and unchanged pages beside `/store` and reads of the same round, in an app of their
- * own. Returns `{name: {perSecond, ratio}}`, medians of the rounds; a batch and a bulk count as one request.
+ * own. Returns `{name: {perSecond, ratio, cpuUs}}`, medians of the rounds; a batch and a bulk count as one request.
  */
 export async function measureSingleDocuments({ load, postgresPid }, side, { rounds, seconds }) {
   const { requests, prepare } = await side.openApp('single');
@@ -37,17 +37,22 @@ export async function measureSingleDocuments({ load, postgresPid }, side, { roun
       await settle([side], postgresPid);
       const firstNumber = documents > 0 ? app.nextNumber : 0;
       const run = { ...requests[name], port: side.port, seconds, connections, requestsMax, firstNumber };
+      const before = look(side, postgresPid);
       const { requests: count, refused, elapsedMs } = await load.call('run', run);
+      const { cpuUs } = usageOf(before, look(side, postgresPid), count);
       if (refused !== undefined) throw new Error(`${name} was refused: ${refused}`);
       app.nextNumber += count * documents + connections * documents;
       rates[name] = (count * 1000) / elapsedMs;
       // The first round is the warm-up.
-      if (round >= 0) results[name].push({ perSecond: rates[name], ratio: of && rates[name] / rates[of] });
+      if (round >= 0) results[name].push({ perSecond: rates[name], ratio: of && rates[name] / rates[of], cpuUs });
     }
   }
   const medians = (each) => ({
     perSecond: median(each.map((one) => one.perSecond)),
     ratio: median(each.map((one) => one.ratio)),
+    cpuUs: Object.fromEntries(
+      Object.keys(each[0].cpuUs).map((process) => [process, median(each.map((one) => one.cpuUs[process]))]),
+    ),
   });
   return Object.fromEntries(Object.entries(results).map(([name, each]) => [name, medians(each)]));
 }
@@ -55,15 +60,15 @@ export async function measureSingleDocuments({ load, postgresPid }, side, { roun
 /** Formats the table of the case: `results` by side. */
 export function singleDocumentsLines(results) {
   const rows = Object.entries(results).flatMap(([side, ofSide]) =>
-    Object.entries(ofSide).map(([name, { perSecond, ratio }]) => {
+    Object.entries(ofSide).map(([name, { perSecond, ratio, cpuUs }]) => {
       const { title, of, wanted } = measured[name];
       const compared = of ? [ratio.toFixed(2), `${wanted} x ${measured[of].title}`] : ['', ''];
-      return [`${side}, ${title}`, Math.round(perSecond).toLocaleString('en-US'), ...compared];
+      return [`${side}, ${title}`, Math.round(perSecond).toLocaleString('en-US'), ...compared, processorTimes(cpuUs)];
     }),
   );
   return [
     '',
     'documents: one document in a request, and batches',
-    ...table([['', 'requests/s', 'ratio', 'wanted'], ...rows]),
+    ...table([['', 'requests/s', 'ratio', 'wanted', 'CPU µs per request'], ...rows]),
   ];
 }
