@@ -137,9 +137,12 @@ interface Preparing {
 }
 
 /** A document has some bytes of keys for a hundred of its own; more make the buffer grow. */
-const preparing = (bytes: Buffer, rules: DocumentRules): Preparing => ({
+const newKeys = (bytes: Buffer, { keys }: DocumentRules): OrderedKeys =>
+  new OrderedKeys(keys.length === 0 ? 0 : 128 + 16 * keys.length + (bytes.length >>> 4));
+
+const preparing = (bytes: Buffer, rules: DocumentRules, keys = newKeys(bytes, rules)): Preparing => ({
   rules,
-  keys: new OrderedKeys(rules.keys.length === 0 ? 0 : 128 + 16 * rules.keys.length + (bytes.length >>> 4)),
+  keys,
   violations: new Violations(),
 });
 
@@ -177,13 +180,19 @@ function* documentSteps(reader: JsonReader, rules: DocumentRules): Task<Prepared
 
 /**
  * Prepares the text of one document that has its id from elsewhere: its own must be the same, or missing. `path` is where
- * it stands in the request, empty where it is the request. Throws VALIDATION_FAILED, MALFORMED_JSON, SCHEMA_VIOLATION,
+ * it stands in the request, empty where it is the request; its keys are appended to `keys`. Throws VALIDATION_FAILED, MALFORMED_JSON, SCHEMA_VIOLATION,
  * DOCUMENT_TOO_LARGE.
  */
-export function prepareDocumentOf(id: string, bytes: Buffer, rules: DocumentRules, path = ''): PreparedDocument {
+export function prepareDocumentOf(
+  id: string,
+  bytes: Buffer,
+  rules: DocumentRules,
+  path = '',
+  keys?: OrderedKeys,
+): PreparedDocument {
   return refusing(() => {
     const reader = new JsonReader(bytes, { maxDepth: bodyDepth });
-    const shared = preparing(bytes, rules);
+    const shared = preparing(bytes, rules, keys);
     const document = readDocument(reader, rules.watch);
     reader.end();
     if (!isDocumentId(id)) throw invalid('The id is not valid', { [joinPath(path, 'id')]: [idRule] });

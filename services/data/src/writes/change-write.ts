@@ -20,11 +20,13 @@ import { runToCompletion, type Task } from '@granary/shared/concurrency/time-sli
 import type { IdempotencyKey } from '@granary/shared/idempotency/key';
 import { prepareDocumentOf, type PreparedDocument } from '../documents/parser';
 import { rulesOf } from '../documents/rules';
+import { OrderedKeys } from '../values/ordered-key';
 import { changedText, changesByCollection, dependsOnPresent, type DocumentChange } from './document-change';
 import { hasSameRules, toEntry } from './prepare-body';
 
-/** Bytes of a row beside its text, roughly. */
+/** Bytes of a row beside its text, and of its keys, roughly. */
 const rowBytes = 64;
+const keyBytes = 64;
 
 /**
  * - `together`: the changes commit together, or are refused together with the error of the first that cannot be made.
@@ -85,12 +87,16 @@ export class ChangeWrite implements Write {
   /** Prepares until a change is refused or too much text is held; returns whether all are prepared. */
   private *prepareSteps(state: PlanState): Task<boolean> {
     let bytes = 0;
+    // One buffer for the keys of all: a buffer for each would be most of what the garbage collector has to copy.
+    const keys = this.changes.length > 1 ? new OrderedKeys(keyBytes * this.changes.length) : undefined;
     for (const change of this.changes) {
       try {
-        const prepared = prepareChange(change, state);
+        const prepared = prepareChange(change, state, keys);
         bytes += prepared.document.end - prepared.document.start;
         if (bytes > Math.max(batchBytesMax, this.bytes)) return false;
         this.prepared.set(change, prepared);
+        // Read again in the rare case that it is merged again.
+        change.patch = undefined;
       } catch (error) {
         if (!(error instanceof ServiceError)) throw error;
         return false;
@@ -189,7 +195,11 @@ interface PreparedChange {
   present: bigint | undefined;
 }
 
-function prepareChange(change: DocumentChange, { collections, documents }: PlanState): PreparedChange {
+function prepareChange(
+  change: DocumentChange,
+  { collections, documents }: PlanState,
+  keys?: OrderedKeys,
+): PreparedChange {
   const { kind, id, path, refusal } = change;
   if (refusal) throw refusal;
   const collection = collections.get(change.collection);
@@ -197,7 +207,7 @@ function prepareChange(change: DocumentChange, { collections, documents }: PlanS
     throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${change.collection}`);
   }
   const present = documents.get(documentKey(change.collection, id));
-  const document = prepareDocumentOf(id, changedText(change, present), rulesOf(collection), path);
+  const document = prepareDocumentOf(id, changedText(change, present), rulesOf(collection), path, keys);
   return { document, collection, present: present?.ordinal };
 }
 

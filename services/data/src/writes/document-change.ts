@@ -25,7 +25,7 @@ export interface DocumentChange {
   kind: 'create' | 'put' | 'merge' | 'delete';
   body: Buffer;
   /** The patch that `body` is, where it has been read. */
-  patch?: MergePatch;
+  patch?: MergePatch | undefined;
   ifMatch?: VersionMatch | undefined;
   ifNoneMatch?: VersionMatch | undefined;
   /** The present version must match it; a document that does not exist does not. */
