@@ -41,8 +41,8 @@ describe('the key file', () => {
     const keys = await openKeyFile(path, { create: true });
     expect((await openKeyFile(path, { create: false })).fingerprint).toBe(keys.fingerprint);
     expect((await openKeyFile(other, { create: true })).fingerprint).not.toBe(keys.fingerprint);
-    expect(await keys.publicKey(0)).toHaveLength(33);
-    expect(await keys.publicKey(1)).not.toEqual(await keys.publicKey(0));
+    expect(await keys.publicKey({ wallet: 0 })).toHaveLength(33);
+    expect(await keys.publicKey({ wallet: 1 })).not.toEqual(await keys.publicKey({ wallet: 0 }));
   });
 });
 

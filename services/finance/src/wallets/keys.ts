@@ -1,17 +1,28 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { link, mkdir, open, readFile, stat, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { HDKey } from '@scure/bip32';
+import { HARDENED_OFFSET, HDKey } from '@scure/bip32';
 import { generateMnemonic, mnemonicToSeed, validateMnemonic } from '@scure/bip39';
 import { wordlist } from '@scure/bip39/wordlists/english';
 import { StartError } from '@granary/shared/start-error';
+
+/**
+ * A key of the seed: that of a wallet, by its number (m/44'/118'/0'/0/number), or that of the hot wallet, which pays out
+ * (m/44'/118'/1'/0/0). The two branches differ in a hardened step, so no key of one helps to find a key of the other.
+ */
+export type KeyName = { wallet: number } | 'hot';
 
 /** Keeps the seed of all addresses; private keys never leave it. A vault or a KMS can implement it as well. */
 export interface KeyProvider {
   /** Identifies the seed without revealing it. */
   readonly fingerprint: string;
-  /** The compressed secp256k1 public key of m/44'/118'/0'/0/index. */
-  publicKey(index: number): Promise<Uint8Array>;
+  /** The compressed secp256k1 public key. */
+  publicKey(key: KeyName): Promise<Uint8Array>;
+  /**
+   * The secp256k1 signature of a SHA-256 digest: r and s, 32 bytes each, with the lower s and the nonce of RFC 6979, so
+   * the same digest has the same signature.
+   */
+  sign(key: KeyName, digest: Uint8Array): Promise<Uint8Array>;
 }
 
 /** The seed cannot be used: the file is missing, readable by others, or holds something else. */
@@ -26,11 +37,15 @@ export class KeyFileError extends StartError {
 export async function openKeyFile(path: string, options: { create: boolean }): Promise<KeyProvider> {
   if (options.create) await makeKeyFile(path);
   const mnemonic = await readKeyFile(path);
-  const account = HDKey.fromMasterSeed(await mnemonicToSeed(mnemonic)).derive("m/44'/118'/0'");
-  const external = account.deriveChild(0);
+  const coin = HDKey.fromMasterSeed(await mnemonicToSeed(mnemonic)).derive("m/44'/118'");
+  const account = coin.deriveChild(HARDENED_OFFSET);
+  const wallets = account.deriveChild(0);
+  const hot = coin.derive("m/1'/0/0");
+  const keyOf = (key: KeyName) => (key === 'hot' ? hot : wallets.deriveChild(key.wallet));
   return {
     fingerprint: createHash('sha256').update(account.publicKey!).digest('hex').slice(0, 32),
-    publicKey: async (index) => external.deriveChild(index).publicKey!,
+    publicKey: async (key) => keyOf(key).publicKey!,
+    sign: async (key, digest) => keyOf(key).sign(digest),
   };
 }
 

@@ -103,7 +103,7 @@ export function availableOf(amounts: { balance: bigint; pending: bigint; locked:
  */
 async function makeWallet({ pool, keys, addressPrefix }: Wallets, appId: string): Promise<void> {
   const { index } = (await row<{ index: bigint }>(pool, sql`select nextval('wallet_index') as index`))!;
-  const address = addressOf(await keys.publicKey(Number(index)), addressPrefix);
+  const address = addressOf(await keys.publicKey({ wallet: Number(index) }), addressPrefix);
   await execute(
     pool,
     sql`with opened as (insert into account (id) values (${walletAccount(appId)}) on conflict do nothing)

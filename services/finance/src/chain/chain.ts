@@ -1,0 +1,51 @@
+/** An account of a chain; it exists once money was sent to its address. */
+export interface ChainAccount {
+  number: bigint;
+  /** Of its next transaction. */
+  sequence: bigint;
+}
+
+/** Money that one included transaction moved to or from an address; amounts in the smallest unit. */
+export interface ChainTransfer {
+  transactionHash: string;
+  /** Its place among the events of the transaction: with the hash it identifies the transfer. */
+  eventIndex: number;
+  height: bigint;
+  sender: string;
+  recipient: string;
+  amount: bigint;
+  memo: string;
+}
+
+/**
+ * What a node says to a transaction. `known`: it is in its mempool or in a block already. `later`: the mempool is full,
+ * so the same bytes may be sent again. `refused`: these bytes are invalid, with a code of the Cosmos SDK.
+ */
+export type BroadcastResult =
+  | { state: 'accepted' }
+  | { state: 'known' }
+  | { state: 'later' }
+  | { state: 'refused'; codespace: string; code: number };
+
+/**
+ * A transaction in a block, code 0 if it succeeded; or the height of the node when it did not find the hash: only a
+ * height above the transaction's timeout height proves that it will never be included.
+ */
+export type FindResult =
+  { state: 'included'; height: bigint; code: number; transfers: ChainTransfer[] } | { state: 'absent'; height: bigint };
+
+/** A chain as finance sees it. An error thrown by any function means that the outcome is unknown, never that it failed. */
+export interface Chain {
+  /** The chain id that transactions are signed for. */
+  readonly id: string;
+  /** The latest block. */
+  height(): Promise<{ height: bigint; at: Date }>;
+  account(address: string): Promise<ChainAccount | undefined>;
+  balance(address: string): Promise<bigint>;
+  /** Sends a signed transaction; the same bytes may be sent as often as wanted. */
+  broadcast(bytes: Uint8Array): Promise<BroadcastResult>;
+  /** By the hash of its bytes: SHA-256 as upper-case hex. */
+  find(hash: string): Promise<FindResult>;
+  /** The transfers to and from an address in the blocks from one height to another, both included, in their order. */
+  transfers(address: string, from: bigint, to: bigint): AsyncIterable<ChainTransfer>;
+}
