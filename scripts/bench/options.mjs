@@ -33,6 +33,7 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
                          beside SQL written by hand
                        search: single writes with a full-text index, beside none
                        tracing: one request in a hundred traced, beside none
+                       views: writes with live views, beside the same without
   --requests <n>       requests of the case memory                                 (default 1000000)
   --sides <sides>      ${`of ${Object.keys(sideTitles).join(', ')}`.padEnd(58)}  (default all)
   --documents <n>      documents to read from, in thousands whole                  (default 100000)

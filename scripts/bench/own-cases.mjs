@@ -5,6 +5,7 @@ import { ledgerLines, measureLedger } from './ledger.mjs';
 import { measureObjects, objectsLines } from './objects.mjs';
 import { measureScan, scanLines } from './scan.mjs';
 import { measureSearch, searchLines } from './search.mjs';
+import { measureViews, viewsLines } from './views.mjs';
 import { measureTracing, tracingLines } from './tracing.mjs';
 
 /** Cases measured in their own processes: `measure(tools, options)`, and `lines` to format its result. */
@@ -16,5 +17,6 @@ export const ownCases = {
   objects: { measure: measureObjects, lines: objectsLines },
   scan: { measure: measureScan, lines: scanLines },
   search: { measure: measureSearch, lines: searchLines },
+  views: { measure: measureViews, lines: viewsLines },
   tracing: { measure: measureTracing, lines: tracingLines },
 };
