@@ -6,7 +6,7 @@ import { dataDefinition, startData } from '@granary/data/service';
 import { financeConfig } from '@granary/finance/config';
 import { startFinance } from '@granary/finance/service';
 import { paymentsConfig } from '@granary/payments/config';
-import { paymentsDefinition, startPayments } from '@granary/payments/service';
+import { startPayments } from '@granary/payments/service';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { readConfig } from '@granary/shared/config';
 import { collectSeldom } from '@granary/shared/service/v8';
@@ -48,8 +48,8 @@ async function start({ databaseUrls, directory, internalSecret, objectStore }) {
   const blobsSettings = objectStore ?? { OBJECTS_DIR: path.join(directory, 'objects') };
   const blobs = await startOne('blobs', startBlobs, blobsConfig, blobsSettings, toData);
   const toFinance = {
-    payments: inProcess(payments, paymentsDefinition),
     dataOutbox: toData.dataOutbox,
+    paymentsOutbox: inProcess(payments, outboxDefinition),
     blobsOutbox: inProcess(blobs, outboxDefinition),
   };
   const financeSettings = { KEY_FILE: path.join(directory, 'wallet-seed') };
