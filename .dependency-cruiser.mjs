@@ -76,6 +76,7 @@ export const rooms = {
 
 export const leaves = {
   finance: ['config', 'page'],
+  payments: ['config', 'fee-tiers'],
   shared: [
     'byte-writer',
     'config',
