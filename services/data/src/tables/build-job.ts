@@ -1,4 +1,5 @@
 import { execute, row, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { expectStatementTimeout } from '@granary/shared/postgres/pool-client';
 import { notFound, ServiceError } from '@granary/shared/errors';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { sqlState } from '@granary/shared/postgres/errors';
@@ -116,6 +117,7 @@ async function build(pool: Pool, { collection, index }: Building, report: Report
   // Without a listener the loss of the connection would end the process; the running statement reports it.
   connection.on('error', () => {});
   try {
+    expectStatementTimeout(connection, buildTimeoutMs);
     await connection.query(
       `set statement_timeout = ${buildTimeoutMs}; set lock_timeout = 0; set application_name = 'granary-index-${index.number}'`,
     );

@@ -1,5 +1,6 @@
 import { notFound } from '@granary/shared/errors';
 import { execute, row, type Connection, type Pool } from '@granary/shared/postgres/pool';
+import { expectStatementTimeout } from '@granary/shared/postgres/pool-client';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction, transaction } from '@granary/shared/postgres/transaction';
 import { COLLECTION_NOT_FOUND, findCollections, type CollectionRef } from '../catalog/collection';
@@ -146,6 +147,7 @@ export async function indexBuild(
   // Without a listener the loss of the connection would end the process; the running statement reports it.
   connection.on('error', () => {});
   try {
+    expectStatementTimeout(connection, buildTimeoutMs);
     await connection.query(`set statement_timeout = ${buildTimeoutMs}; set lock_timeout = 0`);
     await indexRows(connection, table, layout.columns, true);
   } finally {

@@ -9,6 +9,8 @@ const NAME = /^(\d{4})_[a-z0-9_]+\.sql$/;
 // Any fixed number will do, as long as everything that migrates a database takes the same.
 const migrationLock = 7_265_001;
 const statementTimeoutMs = 60_000;
+/** A bound: Postgres gives each statement of a migration the whole timeout, and answers when all are done. */
+const statementsPerText = 30;
 
 export interface Migration {
   name: string;
@@ -36,7 +38,7 @@ export async function migrate(pool: Pool, directory: string): Promise<void> {
 
 /** The same from memory. Each source (the service itself, a part of `shared`) numbers its migrations by itself. */
 export async function applyMigrations(pool: Pool, source: string, migrations: readonly Migration[]): Promise<void> {
-  const options = { statementTimeoutMs };
+  const options = { statementTimeoutMs, statementsPerText };
   await retriedTransaction(pool, (tx) => prepare(tx), options);
   for (const [at, migration] of migrations.entries()) {
     await retriedTransaction(pool, (tx) => apply(tx, source, migration, at + 1), options);

@@ -63,6 +63,11 @@ class Pipeline implements Submittable {
     private readonly reject: (error: unknown) => void,
   ) {}
 
+  /** See `PreparingClient`. */
+  get statementCount(): number {
+    return this.steps.length;
+  }
+
   submit(connection: unknown): void {
     const wire = connection as PoolWire;
     writer.rewind(0);

@@ -4,6 +4,7 @@ import { StartError } from '../start-error';
 import { PreparingClient } from './pool-client';
 import { observePool } from './pool-metrics';
 import { statementName } from './prepared';
+import { SilenceWatch, silenceGraceMs } from './silence-watch';
 import type { Sql } from './sql';
 
 const { INT8, NUMERIC, JSON, JSONB } = pg.types.builtins;
@@ -21,6 +22,9 @@ const types: pg.CustomTypesConfig = {
 /** How long a statement may run where nothing else is said. */
 export const statementTimeoutMs = 10_000;
 
+/** How long a connection is used: each backend of Postgres keeps some memory for every table that it has read. */
+export const connectionLifetimeMs = 30 * 60_000;
+
 export type Pool = pg.Pool;
 export type Connection = pg.PoolClient;
 /** What a statement can be sent to: a pool, or the connection of a transaction. */
@@ -32,11 +36,17 @@ export interface PoolOptions {
   applicationName: string;
   /** A statement that runs longer is cancelled by Postgres; 10 s if it is not given. */
   statementTimeoutMs?: number;
+  /** A connection that is silent for so long beyond the time of its statement is dropped; 5 s if it is not given. */
+  graceMs?: number;
+  /** After it a connection is replaced, once it is free; 30 min if it is not given. */
+  lifetimeMs?: number;
   log: Logger;
 }
 
 /** What every connection is made with: limits on statements, locks and idle transactions. */
-export function connectionConfig(options: Omit<PoolOptions, 'size' | 'log'>): pg.ClientConfig {
+export function connectionConfig(
+  options: Omit<PoolOptions, 'size' | 'log' | 'graceMs' | 'lifetimeMs'>,
+): pg.ClientConfig {
   return {
     connectionString: options.url,
     application_name: options.applicationName,
@@ -57,6 +67,7 @@ export function createPool(options: PoolOptions): Pool {
     Client: PreparingClient,
     max: options.size,
     idleTimeoutMillis: 30_000,
+    maxLifetimeSeconds: (options.lifetimeMs ?? connectionLifetimeMs) / 1_000,
     types,
   });
   // An idle connection that breaks is replaced; the error says only that Postgres went away.
@@ -67,6 +78,14 @@ export function createPool(options: PoolOptions): Pool {
   // It can also break after the pool has let go of it and before whoever gets it listens; without a listener of ours
   // that would end the process. The next statement reports it.
   pool.on('connect', (connection) => connection.on('error', () => {}));
+  const silence = new SilenceWatch({
+    statementTimeoutMs: options.statementTimeoutMs ?? statementTimeoutMs,
+    graceMs: options.graceMs ?? silenceGraceMs,
+    log: options.log,
+  });
+  // Every connection of the pool is made by its `Client`.
+  pool.on('connect', (connection) => silence.add(connection as unknown as PreparingClient));
+  pool.on('remove', (connection) => silence.delete(connection as unknown as PreparingClient));
   observePool(options.applicationName, pool);
   return pool;
 }

@@ -2,6 +2,7 @@ import { Backoff } from '../concurrency/backoff';
 import type { Connection, Pool } from './pool';
 import { CommitUnknownError, isConnectionError, isRetryable, sqlState } from './errors';
 import { pipeline, type Step, type StepAnswer } from './pipeline';
+import { expectStatementTimeout } from './pool-client';
 import { sql, trusted } from './sql';
 
 export { CommitUnknownError };
@@ -15,6 +16,8 @@ export interface TransactionOptions {
   statementTimeoutMs?: number;
   /** Replaces the connection's own lock timeout for this transaction. */
   lockTimeoutMs?: number;
+  /** How many statements one text of `work` may have; 1 if it is not given. */
+  statementsPerText?: number;
 }
 
 /**
@@ -26,12 +29,16 @@ export function transaction<T>(
   work: (tx: Connection) => Promise<T>,
   options: TransactionOptions = {},
 ): Promise<T> {
-  return onConnection(pool, async (tx, isLost) => {
-    for (const statement of begin(options)) await tx.query(statement);
-    const result = await work(tx);
-    await commit(isLost, () => tx.query('commit').then(({ command }) => [{ completion: command, rows: [] }]));
-    return result;
-  });
+  return onConnection(
+    pool,
+    async (tx, isLost) => {
+      for (const statement of begin(options)) await tx.query(statement);
+      const result = await work(tx);
+      await commit(isLost, () => tx.query('commit').then(({ command }) => [{ completion: command, rows: [] }]));
+      return result;
+    },
+    options,
+  );
 }
 
 /** What the first round trip of a transaction leads to. */
@@ -53,15 +60,19 @@ export function pipelinedTransaction<T>(
   work: (tx: Connection, ...answers: [StepAnswer, ...StepAnswer[]]) => Promise<LastSteps<T>>,
   options: TransactionOptions = {},
 ): Promise<T> {
-  return onConnection(pool, async (tx, isLost) => {
-    const before = begin(options).map(trusted);
-    const firstAnswers = await pipeline(tx, [...before, ...first]);
-    const [answer, ...others] = firstAnswers.slice(before.length);
-    const { result, last, committed } = await work(tx, answer!, ...others);
-    const answers = await commit(isLost, () => pipeline(tx, [...last, sql`commit`]));
-    committed?.(answers);
-    return result;
-  });
+  return onConnection(
+    pool,
+    async (tx, isLost) => {
+      const before = begin(options).map(trusted);
+      const firstAnswers = await pipeline(tx, [...before, ...first]);
+      const [answer, ...others] = firstAnswers.slice(before.length);
+      const { result, last, committed } = await work(tx, answer!, ...others);
+      const answers = await commit(isLost, () => pipeline(tx, [...last, sql`commit`]));
+      committed?.(answers);
+      return result;
+    },
+    options,
+  );
 }
 
 /**
@@ -79,8 +90,13 @@ export function singleRoundTripTransaction(pool: Pool, steps: readonly Step[]): 
 /** The error by which the connection was lost while no statement was in flight. */
 type IsLost = () => Error | undefined;
 
-async function onConnection<T>(pool: Pool, work: (tx: Connection, isLost: IsLost) => Promise<T>): Promise<T> {
+async function onConnection<T>(
+  pool: Pool,
+  work: (tx: Connection, isLost: IsLost) => Promise<T>,
+  { statementTimeoutMs, statementsPerText = 1 }: TransactionOptions = {},
+): Promise<T> {
   const tx = await pool.connect();
+  if (statementTimeoutMs !== undefined) expectStatementTimeout(tx, statementTimeoutMs * statementsPerText);
   let lostBy: Error | undefined;
   const note = (error: Error) => (lostBy = error);
   tx.on('error', note);
@@ -93,6 +109,7 @@ async function onConnection<T>(pool: Pool, work: (tx: Connection, isLost: IsLost
     throw usable ? error.cause : new CommitUnknownError(error.cause);
   } finally {
     tx.removeListener('error', note);
+    if (statementTimeoutMs !== undefined) expectStatementTimeout(tx, undefined);
     tx.release(!usable);
   }
 }

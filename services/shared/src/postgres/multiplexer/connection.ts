@@ -77,6 +77,8 @@ export class MultiplexedConnection {
   #load = 0;
   #quietTicks = 0;
   #broken: Error | undefined;
+  #lifetime: NodeJS.Timeout | undefined;
+  #isExpired = false;
 
   /** Connects, with these settings of Postgres. Throws the errors of `pg`. */
   static async open(
@@ -111,6 +113,18 @@ export class MultiplexedConnection {
     const lost = () => this.destroy(cause ?? new Error('Connection terminated unexpectedly'));
     socket.on('end', lost).on('close', lost);
     takeOver(socket, (chunk) => this.#received(chunk));
+  }
+
+  /** Whether it should get no more statements, because it has been used for its lifetime. */
+  get isExpired(): boolean {
+    return this.#isExpired;
+  }
+
+  expireAfter(lifetimeMs: number, expired: () => void): void {
+    this.#lifetime = setTimeout(() => {
+      this.#isExpired = true;
+      expired();
+    }, lifetimeMs).unref();
   }
 
   get inFlight(): number {
@@ -158,6 +172,7 @@ export class MultiplexedConnection {
 
   /** Closes the connection; nothing may be in flight. */
   async end(): Promise<void> {
+    clearTimeout(this.#lifetime);
     const timer = setTimeout(() => this.#socket.destroy(), endTimeoutMs);
     await this.#client.end();
     clearTimeout(timer);
@@ -167,6 +182,7 @@ export class MultiplexedConnection {
   destroy(error: Error): void {
     if (this.#broken) return;
     this.#broken = error;
+    clearTimeout(this.#lifetime);
     this.#socket.destroy();
     this.#row.clear();
     const lost = this.#sent.drain();

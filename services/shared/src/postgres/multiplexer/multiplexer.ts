@@ -4,13 +4,12 @@ import type { Logger } from '../../logger';
 import { MultiplexedConnection, unsent, type PendingStatement } from './connection';
 import { Queue } from './queue';
 import type { SharedRow, SharingReader } from './shared-row';
-import { connectionConfig, statementTimeoutMs, type PoolOptions } from '../pool';
+import { connectionConfig, connectionLifetimeMs, statementTimeoutMs, type PoolOptions } from '../pool';
 import { StatementNames } from '../prepared';
+import { silenceGraceMs } from '../silence-watch';
 import type { RowReader } from '../wire/rows';
 import type { StatementValue } from '../wire/values';
 
-/** How long a connection may be silent beyond the statement timeout while statements are in flight. */
-const defaultGraceMs = 5_000;
 const defaultWindow = 32;
 const defaultWaitingMax = 4_096;
 /** Statements that have names; each connection keeps the most recently used of them prepared. */
@@ -27,8 +26,6 @@ export interface MultiplexerOptions extends PoolOptions {
   window?: number;
   /** Statements that may wait for a window, those of one iteration of the event loop included: 4,096 if not given. */
   waitingMax?: number;
-  /** 5 s if not given. */
-  graceMs?: number;
 }
 
 /**
@@ -175,7 +172,8 @@ export class Multiplexer {
   #leastBusy(): MultiplexedConnection | undefined {
     let best: MultiplexedConnection | undefined;
     for (const connection of this.#connections) {
-      if (connection.inFlight < this.#window && connection.load < (best?.load ?? Infinity)) best = connection;
+      if (connection.isExpired || connection.inFlight >= this.#window) continue;
+      if (connection.load < (best?.load ?? Infinity)) best = connection;
     }
     return best;
   }
@@ -211,7 +209,18 @@ export class Multiplexer {
     this.#reconnect.reset();
     this.#lastFailure = undefined;
     this.#connections.push(connection);
+    const lifetimeMs = this.#options.lifetimeMs ?? connectionLifetimeMs;
+    connection.expireAfter(lifetimeMs, () => this.#closeExpired(connection));
     this.#schedule();
+  }
+
+  /** Closes a connection that gets no more statements, once those in flight are answered. */
+  #closeExpired(connection: MultiplexedConnection): void {
+    if (!connection.isExpired || connection.inFlight > 0) return;
+    const at = this.#connections.indexOf(connection);
+    if (at < 0) return;
+    this.#connections.splice(at, 1);
+    void connection.end();
   }
 
   #notOpened(error: Error): void {
@@ -230,6 +239,7 @@ export class Multiplexer {
   }
 
   #answered(): void {
+    for (let at = this.#connections.length - 1; at >= 0; at--) this.#closeExpired(this.#connections[at]!);
     if (this.#waiting.size + this.#again.size > 0) this.#schedule();
     this.#endWhenIdle();
   }
@@ -254,7 +264,7 @@ export class Multiplexer {
   #watch(): void {
     if (this.#ticking !== undefined || this.#inFlight() === 0) return;
     const silenceMs =
-      (this.#options.statementTimeoutMs ?? statementTimeoutMs) + (this.#options.graceMs ?? defaultGraceMs);
+      (this.#options.statementTimeoutMs ?? statementTimeoutMs) + (this.#options.graceMs ?? silenceGraceMs);
     this.#ticking = setTimeout(() => {
       this.#ticking = undefined;
       for (const connection of [...this.#connections]) {
