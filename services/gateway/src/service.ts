@@ -30,6 +30,7 @@ import { addRoutes } from './pipeline/dispatch';
 import { docsPage } from './docs/page';
 import { DocsPages } from './docs/pages';
 import { healthOf } from './clients/health';
+import { readinessOf } from './clients/readiness';
 import { beginRequest } from './pipeline/begin-request';
 import { errorHandler, notFoundHandler } from './pipeline/error-handler';
 import { exportLimitMetrics } from './admission/limit-metrics';
@@ -74,10 +75,13 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
   };
   let draining = false;
   const context = createContext(config, { clients, blobProxy, log, isDraining: () => draining });
+  const readiness = readinessOf(clients, () => draining);
   unobserve = exportLimitMetrics(context);
   const server = createHttpServer(createApp(context), config);
   try {
-    telemetry = await startTelemetry('granary-gateway', config, log);
+    telemetry = await startTelemetry('granary-gateway', config, log, () =>
+      server.listening || draining ? readiness() : 'starting',
+    );
     await listen(server, config);
   } catch (error) {
     await close();

@@ -19,6 +19,7 @@ import { probeRoom } from '../postgres/room';
 import { StorageMonitor } from '../health/storage-monitor';
 import { observeBus } from '../bus/metrics';
 import { observeDatabase } from './database-metrics';
+import type { Readiness } from '../telemetry/metrics-server';
 import { startTelemetry } from '../telemetry/start';
 import type { TelemetrySettings } from '../telemetry/settings';
 import type { ServiceName } from '../trust/services';
@@ -97,7 +98,8 @@ export async function startService(
   options: { bus?: boolean; idempotency?: boolean } = {},
 ): Promise<RunningService> {
   const log = overrides.log ?? createLogger(name, config.LOG_LEVEL);
-  const telemetry = await startTelemetry(`granary-${name}`, config, log);
+  let readiness: Readiness = 'starting';
+  const telemetry = await startTelemetry(`granary-${name}`, config, log, () => readiness);
   const pool = createPool({
     url: config.DATABASE_URL,
     size: config.DATABASE_POOL_SIZE,
@@ -143,11 +145,13 @@ export async function startService(
       running.address = server.address;
       running.leavingMs = leavingMs(config);
       running.stop = async () => {
+        readiness = 'stopping';
         parts.leaving?.();
         await delay(config.DRAIN_DELAY_MS);
         await stopAll(stops);
       };
       log.info({ address: server.address }, 'listening');
+      readiness = 'ready';
     }
     return running;
   } catch (error) {

@@ -6,6 +6,31 @@ import { watchProcess } from './process-metrics';
 
 const textFormat = 'text/plain; version=0.0.4; charset=utf-8';
 
+/** What `/readyz` of a process answers: 200 when it is ready, 503 otherwise. */
+export type Readiness = 'starting' | 'ready' | 'stopping';
+/** Must not depend on what the copies of a service share: all would leave their load balancer at once. */
+export type ReadinessCheck = () => Readiness | Promise<Readiness>;
+
+interface Answer {
+  status: number;
+  type: string;
+  text: string;
+}
+
+const ofProbe = (status: number, text: string): Answer => ({ status, type: 'text/plain; charset=utf-8', text });
+
+const answers = new Map<string, (readiness: ReadinessCheck) => Promise<Answer>>([
+  ['/metrics', async () => ({ status: 200, type: textFormat, text: await renderMetrics() })],
+  ['/livez', () => Promise.resolve(ofProbe(200, 'alive\n'))],
+  [
+    '/readyz',
+    async (readiness) => {
+      const found = await readiness();
+      return ofProbe(found === 'ready' ? 200 : 503, `${found}\n`);
+    },
+  ],
+]);
+
 export interface MetricsServer {
   /** host:port, with the actual port where 0 was configured. */
   address: string;
@@ -13,13 +38,17 @@ export interface MetricsServer {
 }
 
 /**
- * Serves `/metrics` for GET and HEAD on a port of its own, without authentication: the network decides who reaches it.
- * Throws a ConfigError when the port is not available.
+ * Serves `/metrics`, and `/livez` and `/readyz` for the probes of an orchestrator, for GET and HEAD on a port of its own,
+ * without authentication: the network decides who reaches it. Throws a ConfigError when the port is not available.
  */
-export async function startMetricsServer(listen: string): Promise<MetricsServer> {
+export async function startMetricsServer(
+  listen: string,
+  readiness: ReadinessCheck = () => 'ready',
+): Promise<MetricsServer> {
   const server = createServer({ maxHeaderSize: 8 * 1024, requestTimeout: 10_000 }, (request, response) => {
     const { method } = request;
-    if (request.url?.split('?')[0] !== '/metrics') {
+    const answer = answers.get(request.url?.split('?')[0] ?? '');
+    if (answer === undefined) {
       response.writeHead(404).end();
       return;
     }
@@ -27,10 +56,10 @@ export async function startMetricsServer(listen: string): Promise<MetricsServer>
       response.writeHead(405, { Allow: 'GET, HEAD' }).end();
       return;
     }
-    renderMetrics().then(
-      (text) => {
-        const headers = { 'Content-Type': textFormat, 'Content-Length': Buffer.byteLength(text) };
-        response.writeHead(200, headers).end(method === 'HEAD' ? undefined : text);
+    answer(readiness).then(
+      ({ status, type, text }) => {
+        const headers = { 'Content-Type': type, 'Content-Length': Buffer.byteLength(text) };
+        response.writeHead(status, headers).end(method === 'HEAD' ? undefined : text);
       },
       () => response.destroy(),
     );

@@ -1,5 +1,5 @@
 import type { Logger } from '../logger';
-import { startMetricsServer } from './metrics-server';
+import { startMetricsServer, type ReadinessCheck } from './metrics-server';
 import { openSdk } from './sdk';
 import { wantsTraces, type TelemetrySettings } from './settings';
 import { useTracer } from './trace';
@@ -11,10 +11,15 @@ export interface Telemetry {
 }
 
 /**
- * Starts the telemetry that the settings ask for: metrics over HTTP, traces to the exporter of `OTEL_*`. `name` is the
+ * Starts the telemetry that the settings ask for: metrics and probes over HTTP, traces to the exporter of `OTEL_*`. `name` is the
  * service name of the traces unless `OTEL_SERVICE_NAME` gives another.
  */
-export async function startTelemetry(name: string, settings: TelemetrySettings, log: Logger): Promise<Telemetry> {
+export async function startTelemetry(
+  name: string,
+  settings: TelemetrySettings,
+  log: Logger,
+  readiness?: ReadinessCheck,
+): Promise<Telemetry> {
   const stops: Array<() => Promise<void>> = [];
   const telemetry: Telemetry = {
     stop: async () => {
@@ -22,7 +27,7 @@ export async function startTelemetry(name: string, settings: TelemetrySettings, 
     },
   };
   if (settings.METRICS_LISTEN !== undefined) {
-    const server = await startMetricsServer(settings.METRICS_LISTEN);
+    const server = await startMetricsServer(settings.METRICS_LISTEN, readiness);
     stops.push(() => server.stop());
     telemetry.metricsAddress = server.address;
     log.info({ address: server.address }, 'listening for scrapes of metrics');
