@@ -1,0 +1,150 @@
+import { createHash } from 'node:crypto';
+import { secp256k1 } from '@noble/curves/secp256k1';
+import { MsgMultiSend, MsgSend } from 'cosmjs-types/cosmos/bank/v1beta1/tx';
+import type { Coin } from 'cosmjs-types/cosmos/base/v1beta1/coin';
+import { PubKey } from 'cosmjs-types/cosmos/crypto/secp256k1/keys';
+import { AuthInfo, TxBody, TxRaw } from 'cosmjs-types/cosmos/tx/v1beta1/tx';
+import type { Any } from 'cosmjs-types/google/protobuf/any';
+import { addressOf, parseAddress } from '../wallets/address';
+import { encodeTransfer, type Output, type Transfer } from './transaction';
+
+/** Codes of the Cosmos SDK's codespace `sdk`. */
+export const sdkCodes = {
+  undecodable: 2,
+  unauthorized: 4,
+  invalidAddress: 7,
+  memoTooLarge: 12,
+  unsupported: 18,
+} as const;
+
+/** The transaction is invalid by itself, whatever the state of the chain. */
+export class TransactionRefused extends Error {
+  override readonly name = 'TransactionRefused';
+
+  constructor(
+    readonly code: (typeof sdkCodes)[keyof typeof sdkCodes],
+    message: string,
+  ) {
+    super(message);
+  }
+}
+
+export interface ReadRules {
+  /** Of all addresses, e.g. `celestia`. */
+  prefix: string;
+  chainId: string;
+  memoBytesMax: number;
+  /** The account number of an address, which the signature covers. */
+  accountNumber(sender: string): bigint;
+}
+
+/**
+ * The transfer that the bytes of a signed transaction stand for, whose signature is valid for the chain. Throws a
+ * TransactionRefused for all bytes but those that encodeSigned makes: so also for unknown fields, other messages, signers
+ * who are not the sender, and a second encoding of the same transaction.
+ */
+export function readTransaction(bytes: Uint8Array, rules: ReadRules): Transfer {
+  const { transfer, publicKey, raw } = decode(bytes, rules.chainId);
+  for (const address of [transfer.sender, ...transfer.outputs.map((output) => output.address)]) {
+    const parsed = parseAddress(address, rules.prefix);
+    if ('problem' in parsed) throw new TransactionRefused(sdkCodes.invalidAddress, `An address ${parsed.problem}`);
+    if (parsed.address !== address) throw new TransactionRefused(sdkCodes.invalidAddress, 'An address is in capitals');
+  }
+  if (addressOf(publicKey, rules.prefix) !== transfer.sender) {
+    throw new TransactionRefused(sdkCodes.unauthorized, 'The sender is not the address of the public key');
+  }
+  if (Buffer.byteLength(transfer.memo) > rules.memoBytesMax) {
+    throw new TransactionRefused(
+      sdkCodes.memoTooLarge,
+      `The memo is longer than ${rules.memoBytesMax.toString()} bytes`,
+    );
+  }
+  const numbered = { ...transfer, accountNumber: rules.accountNumber(transfer.sender) };
+  const canonical = encode(numbered, publicKey);
+  const encoded = TxRaw.encode({ ...raw, bodyBytes: canonical.body, authInfoBytes: canonical.authInfo }).finish();
+  if (!Buffer.from(encoded).equals(bytes)) {
+    throw new TransactionRefused(
+      sdkCodes.undecodable,
+      'The bytes hold more than a transfer, or are not in canonical form',
+    );
+  }
+  if (raw.signatures.length !== 1 || !isSigned(canonical.signDoc, raw.signatures[0]!, publicKey)) {
+    throw new TransactionRefused(
+      sdkCodes.unauthorized,
+      'The signature is not valid: check chain id and account number',
+    );
+  }
+  return numbered;
+}
+
+function decode(bytes: Uint8Array, chainId: string): { transfer: Transfer; publicKey: Uint8Array; raw: TxRaw } {
+  const { raw, body, authInfo } = attempt(() => {
+    const tx = TxRaw.decode(bytes);
+    return { raw: tx, body: TxBody.decode(tx.bodyBytes), authInfo: AuthInfo.decode(tx.authInfoBytes) };
+  });
+  const [signer, ...otherSigners] = authInfo.signerInfos;
+  const [message, ...otherMessages] = body.messages;
+  if (!message || otherMessages.length > 0 || !signer?.publicKey || otherSigners.length > 0 || !authInfo.fee) {
+    throw new TransactionRefused(
+      sdkCodes.unsupported,
+      'One message, one signer with a public key and a fee are expected',
+    );
+  }
+  const { value } = signer.publicKey;
+  const publicKey = attempt(() => PubKey.decode(value).key);
+  const { amount, gasLimit } = authInfo.fee;
+  const fee = { amount: amount.length === 0 ? 0n : amountOf(amount), gas: gasLimit };
+  const { memo, timeoutHeight } = body;
+  const { sequence } = signer;
+  const transfer = { ...moneyOf(message), chainId, accountNumber: 0n, sequence, memo, fee, timeoutHeight };
+  return { transfer, publicKey, raw };
+}
+
+function moneyOf({ typeUrl, value }: Any): Pick<Transfer, 'sender' | 'outputs' | 'denom'> {
+  if (typeUrl === MsgSend.typeUrl) {
+    const { fromAddress, toAddress, amount } = attempt(() => MsgSend.decode(value));
+    const output = { address: toAddress, amount: amountOf(amount) };
+    return { sender: fromAddress, outputs: [output], denom: amount[0]!.denom };
+  }
+  if (typeUrl === MsgMultiSend.typeUrl) {
+    const { inputs, outputs } = attempt(() => MsgMultiSend.decode(value));
+    const [first, ...others] = outputs.map(({ address, coins }): Output => ({ address, amount: amountOf(coins) }));
+    if (!inputs[0] || !first) throw new TransactionRefused(sdkCodes.unsupported, 'An input and an output are expected');
+    return { sender: inputs[0].address, outputs: [first, ...others], denom: outputs[0]!.coins[0]!.denom };
+  }
+  throw new TransactionRefused(sdkCodes.unsupported, 'Only MsgSend and MsgMultiSend are expected');
+}
+
+function amountOf([coin, ...others]: Coin[]): bigint {
+  if (!coin || others.length > 0 || !/^[0-9]{1,20}$/.test(coin.amount)) {
+    throw new TransactionRefused(sdkCodes.unsupported, 'One coin with a whole amount is expected');
+  }
+  return BigInt(coin.amount);
+}
+
+function encode(transfer: Transfer, publicKey: Uint8Array) {
+  try {
+    return encodeTransfer(transfer, publicKey);
+  } catch (error) {
+    if (error instanceof RangeError) throw new TransactionRefused(sdkCodes.unsupported, error.message);
+    throw error;
+  }
+}
+
+function isSigned(signDoc: Uint8Array, signature: Uint8Array, publicKey: Uint8Array): boolean {
+  const digest = createHash('sha256').update(signDoc).digest();
+  try {
+    return signature.length === 64 && secp256k1.verify(signature, digest, publicKey, { lowS: true, prehash: false });
+  } catch {
+    return false;
+  }
+}
+
+/** A decoder of protobuf throws for bytes that it cannot read. */
+function attempt<T>(decoder: () => T): T {
+  try {
+    return decoder();
+  } catch {
+    throw new TransactionRefused(sdkCodes.undecodable, 'The bytes are not a transaction');
+  }
+}
