@@ -1,7 +1,8 @@
 import { invalid, type ServiceError } from '@granary/shared/errors';
 import { sqlState } from '@granary/shared/postgres/errors';
 import { isAll } from '../language/condition';
-import { adviseIndex, isNarrowedBy, scannedByJoins } from '../plan/index-advice';
+import { adviseIndex, scannedByJoins } from '../plan/index-advice';
+import { isNarrowedBy } from '../plan/narrowing';
 import type { PagePlan } from '../plan/page-plan';
 
 export const SCAN_LIMIT_EXCEEDED = 'SCAN_LIMIT_EXCEEDED';

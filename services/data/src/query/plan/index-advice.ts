@@ -1,9 +1,8 @@
-import { addressPrefixes } from '../../values/network';
-import type { Condition } from '../language/condition';
 import { conjuncts } from './equalities';
 import type { JoinPlan } from './join-plan';
+import { isNarrowedBy, keyedAs } from './narrowing';
 import type { PagePlan } from './page-plan';
-import { isIdPath, type Relation } from './relation';
+import { isIdPath } from './relation';
 
 /** Fields of a composite index, at most. */
 const fieldsMax = 4;
@@ -18,47 +17,6 @@ export interface IndexAdvice {
   isMixed: boolean;
   /** The fields of an index that would serve, in their order; none where there is one, or none would. */
   fields: readonly string[];
-}
-
-/** What an index narrows a field to: one key, or a range of keys. */
-function keyedAs(condition: Condition): 'equal' | 'range' | undefined {
-  switch (condition.kind) {
-    case 'is':
-    case 'empty':
-      return 'equal';
-    case 'in':
-    case 'dataset':
-    case 'range':
-      return 'range';
-    case 'text':
-      return condition.match === 'startsWith' ? 'range' : undefined;
-    case 'regexp':
-      return condition.regexp.prefix === '' ? undefined : 'range';
-    case 'network':
-      return condition.isWithin && addressPrefixes(condition.networks) ? 'range' : undefined;
-    default:
-      return undefined;
-  }
-}
-
-/** Conditions of which the primary key does not find the rows. */
-const byPrefix: ReadonlyArray<Condition['kind']> = ['text', 'regexp', 'network'];
-
-/** Whether an index finds the rows that a condition may hold for. */
-export function isNarrowedBy(relation: Relation, condition: Condition): boolean {
-  switch (condition.kind) {
-    case 'and':
-      return condition.conditions.some((part) => isNarrowedBy(relation, part));
-    case 'or':
-      return condition.conditions.every((part) => isNarrowedBy(relation, part));
-    case 'search':
-      // Without its full-text index it would have been refused.
-      return true;
-    default:
-      if (keyedAs(condition) === undefined || !('path' in condition)) return false;
-      if (isIdPath(relation, condition.path)) return !byPrefix.includes(condition.kind);
-      return relation.indexes.some(({ fields }) => fields[0] === condition.path.join('.'));
-  }
 }
 
 export function adviseIndex({ relation, access, filter }: PagePlan): IndexAdvice {

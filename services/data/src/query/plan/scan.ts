@@ -1,8 +1,7 @@
 import { isAll, type Condition } from '../language/condition';
 import { conjuncts } from './equalities';
-import { isNarrowedBy } from './index-advice';
+import { isNarrowedBy } from './narrowing';
 import type { Order } from './order';
-import type { PagePlan } from './page-plan';
 import type { Relation } from './relation';
 
 /** Rows of the head of a scan: milliseconds. */
@@ -40,7 +39,7 @@ export function firstScanStep(relation: Relation, filter: Condition, order: Orde
  * are so frequent that the rows are best read in order until the page is full.
  */
 export function stepAfterHead(
-  { relation, limit, offset }: PagePlan,
+  { relation, limit, offset }: { relation: Relation; limit: number; offset: number },
   rows: number,
   found: number,
 ): ScanStep | undefined {
