@@ -43,7 +43,8 @@ export function financeHandlers(options: {
 
     updatePayoutSettings: async (request) => {
       const appId = required(request.appId);
-      const change = checkChange(wallets, toChange(request));
+      const change = toChange(request);
+      await checkChange(wallets, change);
       await getWallet(wallets, appId);
       return retriedTransaction(wallets.pool, (tx) =>
         once<UpdatePayoutSettingsResponse>(tx, toIdempotencyKey(request.idempotency), async () => ({

@@ -92,6 +92,28 @@ describe.each(transports)('money of an app (%s)', (transport) => {
     expect((await app.call('GET', `${path}/wallet`)).body).toMatchObject({ ...nothing, locked_balance: 1_000 });
   });
 
+  test('a payout never goes to capitals, another chain or a wallet of this platform: such a destination changes nothing', async () => {
+    const destination = newWallet().address;
+    expect((await change({ payout_destination: destination })).status).toBe(200);
+    const other = await newApp(granary);
+    const addressOf = async (of: TestApp) =>
+      (await of.call<{ address: string }>('GET', `/api/apps/${of.appId}/wallet`)).body.address;
+    const capital = destination.slice(-1).toUpperCase();
+    const refused: Array<[string, RegExp]> = [
+      [await addressOf(app), /wallet of this platform/],
+      [await addressOf(other), /wallet of this platform/],
+      [destination.toUpperCase(), /lower case/],
+      [destination.slice(0, -1) + (capital === destination.slice(-1) ? 'Q' : capital), /bech32/],
+      [destination.replace('celestia', 'cosmos'), /bech32/],
+    ];
+    for (const [address, problem] of refused) {
+      const answer = await change({ payout_destination: address, min_payout: 77 });
+      expect([address, answer.status, answer.text]).toEqual([address, 400, expect.stringMatching(problem)]);
+    }
+    const { settings } = (await info()).body;
+    expect(settings).toEqual({ ...defaults, payout_destination: destination });
+  });
+
   test('the locked balance never decreases; a refused decrease changes no other setting', async () => {
     await change({ locked_balance: 1_000, min_payout: 5 });
     const before = (await info()).body.settings;

@@ -5,7 +5,7 @@ import type { Coin } from 'cosmjs-types/cosmos/base/v1beta1/coin';
 import { PubKey } from 'cosmjs-types/cosmos/crypto/secp256k1/keys';
 import { AuthInfo, TxBody, TxRaw } from 'cosmjs-types/cosmos/tx/v1beta1/tx';
 import type { Any } from 'cosmjs-types/google/protobuf/any';
-import { addressOf, parseAddress } from '../wallets/address';
+import { addressOf, addressProblem } from '../wallets/address';
 import { encodeTransfer, type Output, type Transfer } from './transaction';
 
 /** Codes of the Cosmos SDK's codespace `sdk`. */
@@ -46,9 +46,8 @@ export interface ReadRules {
 export function readTransaction(bytes: Uint8Array, rules: ReadRules): Transfer {
   const { transfer, publicKey, raw } = decode(bytes, rules.chainId);
   for (const address of [transfer.sender, ...transfer.outputs.map((output) => output.address)]) {
-    const parsed = parseAddress(address, rules.prefix);
-    if ('problem' in parsed) throw new TransactionRefused(sdkCodes.invalidAddress, `An address ${parsed.problem}`);
-    if (parsed.address !== address) throw new TransactionRefused(sdkCodes.invalidAddress, 'An address is in capitals');
+    const problem = addressProblem(address, rules.prefix);
+    if (problem !== undefined) throw new TransactionRefused(sdkCodes.invalidAddress, `An address ${problem}`);
   }
   if (addressOf(publicKey, rules.prefix) !== transfer.sender) {
     throw new TransactionRefused(sdkCodes.unauthorized, 'The sender is not the address of the public key');

@@ -1,7 +1,7 @@
-import { conflict, invalid, type FieldMessages } from '@granary/shared/errors';
+import { conflict, invalid } from '@granary/shared/errors';
 import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { parseAddress } from '../wallets/address';
+import { addressOf, addressProblem } from '../wallets/address';
 import type { PayoutSettings, Wallets } from '../wallets/wallet';
 
 export const LOCKED_BALANCE_DECREASE = 'LOCKED_BALANCE_DECREASE';
@@ -36,14 +36,22 @@ export async function updatePayoutSettings(
   });
 }
 
-/** A change with the canonical address of its destination. Throws INVALID_ARGUMENT for one that is no address of this chain. */
-export function checkChange(
-  { addressPrefix: prefix }: Pick<Wallets, 'addressPrefix'>,
-  change: PayoutSettingsChange,
-): PayoutSettingsChange {
-  if (change.payoutDestination === undefined) return change;
-  const parsed = parseAddress(change.payoutDestination, prefix);
-  if ('address' in parsed) return { ...change, payoutDestination: parsed.address };
-  const fields: FieldMessages = { payout_destination: [parsed.problem] };
-  throw invalid('The payout destination is not valid', fields);
+/**
+ * Throws VALIDATION_FAILED for a destination that is no address of this chain, or a wallet of this platform: the money would
+ * come back, at the platform's cost.
+ */
+export async function checkChange(
+  { pool, keys, addressPrefix: prefix }: Wallets,
+  { payoutDestination: destination }: PayoutSettingsChange,
+): Promise<void> {
+  if (destination === undefined) return;
+  const problem = addressProblem(destination, prefix);
+  if (problem !== undefined) throw invalidDestination(problem);
+  const isHotWallet = destination === addressOf(await keys.publicKey('hot'), prefix);
+  if (isHotWallet || (await row(pool, sql`select from wallet where address = ${destination}`))) {
+    throw invalidDestination('is the address of a wallet of this platform');
+  }
 }
+
+const invalidDestination = (problem: string) =>
+  invalid('The payout destination is not valid', { payout_destination: [problem] });

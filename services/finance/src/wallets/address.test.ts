@@ -1,7 +1,7 @@
 import { bech32 } from '@scure/base';
 import { HDKey } from '@scure/bip32';
 import { mnemonicToSeedSync } from '@scure/bip39';
-import { addressOf, parseAddress } from './address';
+import { addressOf, addressProblem } from './address';
 
 const encode = (prefix: string, length: number) =>
   bech32.encode(prefix, bech32.toWords(new Uint8Array(length).fill(7)));
@@ -12,11 +12,10 @@ test('the address of a key is the one that wallets of Cosmos chains show for it'
   expect(addressOf(key.publicKey!, 'cosmos')).toBe('cosmos19rl4cm2hmr8afy4kldpxz3fka4jguq0auqdal4');
 });
 
-test('addresses of 20 and 32 bytes with the prefix are accepted, in capitals too', () => {
+test('addresses of 20 and 32 bytes with the prefix are accepted', () => {
   for (const length of [20, 32]) {
     const address = encode('celestia', length);
-    expect(parseAddress(address, 'celestia')).toEqual({ address });
-    expect(parseAddress(address.toUpperCase(), 'celestia')).toEqual({ address });
+    expect(addressProblem(address, 'celestia')).toBeUndefined();
   }
 });
 
@@ -29,6 +28,7 @@ test('everything else is refused with a reason', () => {
     [`${good} `, /bech32/],
     [good.replace(/.$/, good.endsWith('q') ? 'p' : 'q'), /checksum/],
     [good.slice(0, 20) + good.slice(20).toUpperCase(), /bech32/],
+    [good.toUpperCase(), /lower case/],
     ['celestia1\u0000', /bech32/],
     [encode('cosmos', 20), /prefix must be "celestia"/],
     [encode('celestia', 19), /length/],
@@ -37,6 +37,6 @@ test('everything else is refused with a reason', () => {
     [bech32.encode('celestia', [1, 2, 3]), /length/],
   ];
   for (const [text, problem] of wrong) {
-    expect(parseAddress(text, 'celestia')).toEqual({ problem: expect.stringMatching(problem) as string });
+    expect(addressProblem(text, 'celestia')).toMatch(problem);
   }
 });

@@ -7,13 +7,13 @@ export function addressOf(publicKey: Uint8Array, prefix: string): string {
   return bech32.encode(prefix, bech32.toWords(ripemd160(sha256(publicKey))));
 }
 
-/** A valid address in its lower-case form, or a sentence that says what is wrong with the text. */
-export function parseAddress(text: string, prefix: string): { address: string } | { problem: string } {
+/** The problem of a text that is not a valid address, undefined for one that is. Bech32 also allows capitals; wallets and explorers do not. */
+export function addressProblem(text: string, prefix: string): string | undefined {
   const decoded = bech32.decodeUnsafe(text);
-  if (!decoded) return { problem: 'is not a bech32 address with a valid checksum' };
-  if (decoded.prefix !== prefix) return { problem: `is an address of another chain: the prefix must be "${prefix}"` };
+  if (!decoded) return 'is not a bech32 address with a valid checksum';
+  if (decoded.prefix !== prefix) return `is an address of another chain: the prefix must be "${prefix}"`;
   const payload = bech32.fromWordsUnsafe(decoded.words);
   // 20 bytes: the hash of a key; 32 bytes: a contract or a module.
-  if (payload?.length !== 20 && payload?.length !== 32) return { problem: 'is not an address: its length is wrong' };
-  return { address: text.toLowerCase() };
+  if (payload?.length !== 20 && payload?.length !== 32) return 'is not an address: its length is wrong';
+  return text === text.toLowerCase() ? undefined : 'must be in lower case';
 }
