@@ -1,5 +1,4 @@
 import { z } from 'zod';
-import { invalid } from '@granary/shared/errors';
 import type { OperationQuote } from '@granary/shared/gen/granary/payments/v1/OperationQuote';
 import type { PremiumCost } from '@granary/shared/gen/granary/payments/v1/PremiumCost';
 import { toText, type JsonValue } from '@granary/shared/json/value';
@@ -19,7 +18,7 @@ const quoteRequestSchema = z.strictObject({
     .number()
     .min(0)
     .max(sizeKbMax)
-    .describe('The size of what is written or read, in KB of 1,024 bytes, with at most 6 decimals'),
+    .describe('The size of what is written or read, in KB of 1,024 bytes, rounded to millionths'),
   collection: nameSchema.describe('Name of the collection; it need not exist'),
   monthly_volume_kb: z
     .number()
@@ -155,14 +154,8 @@ export const pricingRoutes = [
 
 const memberOf = (tree: JsonValue, name: string): JsonValue => (tree instanceof Map && tree.get(name)) || null;
 
-/** Millionths of a number that has at most 6 decimals. Throws VALIDATION_FAILED. */
-function microsOf(sizeKb: number): string {
-  const [, whole, decimals = ''] = /^(\d+)(?:\.(\d{1,6}))?$/.exec(String(sizeKb)) ?? [];
-  if (whole === undefined) {
-    throw invalid('The body is not valid', { size_kb: ['must have at most 6 decimals'] });
-  }
-  return (BigInt(whole) * 1_000_000n + BigInt(decimals.padEnd(6, '0'))).toString();
-}
+/** A size in millionths, to the nearest of them: a thousandth of a byte. */
+const microsOf = (sizeKb: number): string => BigInt(sizeKb.toFixed(6).replace('.', '')).toString();
 
 /** An amount in both units, under a name and the same with `_utia`. */
 const amountJson = (name: string, utia: string) => ({
