@@ -107,7 +107,9 @@ class Writing {
   private async write(kind: (typeof kinds)[number], writer: string): Promise<void> {
     const root = `${this.granary().app.appId}::counters`;
     const counter = { root, data: [{ id: writer, n: 0 }] };
-    await eventually(async () => (await this.post('/store', randomUUID(), counter))?.status === 202, 60_000);
+    // One key for all attempts: a counter whose answer was lost would be stored twice.
+    const key = randomUUID();
+    await eventually(async () => (await this.post('/store', key, counter))?.status === 202, 60_000);
     for (let n = 0, sent = 0; !this.stopped; sent++) {
       const isAbandoned = sent % abandonedEvery === abandonedEvery - 1;
       const batch = batchOf(kind, writer, n);
