@@ -68,7 +68,7 @@ export const rooms = {
     'routes',
   ],
   blobs: ['objects', 'records', 'maintenance', 'transfers'],
-  finance: ['ledger', 'wallets', 'chain', 'payouts', 'usage', 'reconciliation'],
+  finance: ['ledger', 'wallets', 'chain', 'simulated-chain', 'outgoing', 'payouts', 'usage', 'reconciliation'],
   payments: [],
   tasks: [],
   local: ['postgres', 'start', 'stack', 'backup', 'verify'],

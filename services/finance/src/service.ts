@@ -23,6 +23,8 @@ import { financeHandlers } from './handlers';
 import { ledgerHandlers } from './ledger-handlers';
 import { startVoidingExpiredHolds } from './ledger/expired-holds';
 import { LedgerBatches } from './ledger/ledger-batches';
+import { chainHealth, openChain } from './open-chain';
+import { startPayouts } from './payouts/payout-task';
 import { startReconciliation } from './reconciliation/reconciliation';
 import { openKeyFile } from './wallets/keys';
 import { storedPrices } from './usage/prices';
@@ -40,7 +42,11 @@ export interface FinanceOverrides extends Overrides {
   /** How often charges that are due are looked for. */
   chargeEveryMs?: number;
   reconcileEveryMs?: number;
+  /** How often payouts that wait, and blocks of the chain, are looked for. */
+  chainEveryMs?: number;
 }
+
+const chainEveryMs = 1_000;
 
 type EventSource = 'data' | 'blobs' | 'payments';
 
@@ -81,7 +87,7 @@ async function buildFinance(
   { pool, log, bus, trust, clock }: Context,
   config: FinanceConfig,
   targets: Targets,
-  { now = clock.now, chargeEveryMs, reconcileEveryMs }: FinanceOverrides,
+  { now = clock.now, ...every }: FinanceOverrides,
 ): Promise<Parts> {
   // A seed is only made for a database that has none: in place of a lost one it would be another one.
   const keys = await openKeyFile(config.KEY_FILE, { create: !(await hasWalletOrigin(pool)) });
@@ -109,8 +115,10 @@ async function buildFinance(
 
   const ledger = new LedgerBatches({ pool, log });
   const expiredHolds = startVoidingExpiredHolds({ pool, ledger, log });
-  const charges = startRetentionCharges({ pool, pricesIn: storedPrices, now, log, everyMs: chargeEveryMs });
-  const reconciliation = startReconciliation({ pool, log, everyMs: reconcileEveryMs });
+  const charges = startRetentionCharges({ pool, pricesIn: storedPrices, now, log, everyMs: every.chargeEveryMs });
+  const reconciliation = startReconciliation({ pool, log, everyMs: every.reconcileEveryMs });
+  const chain = await openChain(pool, keys, config, log);
+  const payouts = startPayouts({ ...chain.signing, everyMs: every.chainEveryMs ?? chainEveryMs });
 
   const finance: Implementation<FinanceDefinition> = {
     definition: financeDefinition,
@@ -130,6 +138,8 @@ async function buildFinance(
       'events of blobs': blobs.lag,
       'events of payments': payments.lag,
       ledger: reconciliation.check,
+      chain: () => chainHealth(chain.node),
+      payouts: payouts.check,
     },
     failed: Promise.race([data.failed, blobs.failed, payments.failed]),
     stop: async () => {
@@ -140,6 +150,7 @@ async function buildFinance(
         expiredHolds.stop(),
         charges.stop(),
         reconciliation.stop(),
+        payouts.stop(),
       ]);
       await ledger.idle();
     },

@@ -130,6 +130,11 @@ export const rows: Record<string, Row> = {
       expect((await wallet()).body.address).toMatch(/^granarytest1/);
     },
   },
+  CHAIN_GAS_PRICE: { value: '0.01' },
+  SIMULATED_BLOCK_MS: { value: '500' },
+  SIMULATED_LOSS_PERCENT: { value: '1' },
+  SIMULATED_EVICTION_PERCENT: { value: '2' },
+  SIMULATED_DELAY_BLOCKS: { value: '3' },
   RETENTION_UTIA_PER_GIB_DAY: { value: '77' },
   RETENTION_FREE_DAYS: { value: '7' },
   WRITE_UTIA_PER_KB: {

@@ -3,14 +3,18 @@ export interface ChainAccount {
   number: bigint;
   /** Of its next transaction. */
   sequence: bigint;
+  /** The height of the node when it looked. */
+  height: bigint;
 }
 
-/** Money that one included transaction moved to or from an address; amounts in the smallest unit. */
+/** Money that one included transaction moved from an address to another; amounts in the smallest unit. */
 export interface ChainTransfer {
   transactionHash: string;
   /** Its place among the events of the transaction: with the hash it identifies the transfer. */
   eventIndex: number;
   height: bigint;
+  /** The time of the block. */
+  at: Date;
   sender: string;
   recipient: string;
   amount: bigint;
@@ -28,8 +32,8 @@ export type BroadcastResult =
   | { state: 'refused'; codespace: string; code: number };
 
 /**
- * A transaction in a block, code 0 if it succeeded; or the height of the node when it did not find the hash: only a
- * height above the transaction's timeout height proves that it will never be included.
+ * A transaction in a block, code 0 if it succeeded; or the height of the node when it did not find the hash. A node may not
+ * have indexed its latest blocks, so a hash that it does not find may be in a block nevertheless.
  */
 export type FindResult =
   { state: 'included'; height: bigint; code: number; transfers: ChainTransfer[] } | { state: 'absent'; height: bigint };
@@ -46,6 +50,6 @@ export interface Chain {
   broadcast(bytes: Uint8Array): Promise<BroadcastResult>;
   /** By the hash of its bytes: SHA-256 as upper-case hex. */
   find(hash: string): Promise<FindResult>;
-  /** The transfers to and from an address in the blocks from one height to another, both included, in their order. */
-  transfers(address: string, from: bigint, to: bigint): AsyncIterable<ChainTransfer>;
+  /** All transfers in the blocks from one height to another, both included, in their order. */
+  transfers(from: bigint, to: bigint): AsyncIterable<ChainTransfer>;
 }

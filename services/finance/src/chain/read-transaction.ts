@@ -6,15 +6,20 @@ import { PubKey } from 'cosmjs-types/cosmos/crypto/secp256k1/keys';
 import { AuthInfo, TxBody, TxRaw } from 'cosmjs-types/cosmos/tx/v1beta1/tx';
 import type { Any } from 'cosmjs-types/google/protobuf/any';
 import { addressOf, addressProblem } from '../wallets/address';
-import { encodeTransfer, type Output, type Transfer } from './transaction';
+import { encodeSignDoc, encodeTransfer, type Output, type Transfer } from './transaction';
 
 /** Codes of the Cosmos SDK's codespace `sdk`. */
 export const sdkCodes = {
   undecodable: 2,
   unauthorized: 4,
+  insufficientFunds: 5,
   invalidAddress: 7,
+  outOfGas: 11,
   memoTooLarge: 12,
+  insufficientFee: 13,
   unsupported: 18,
+  timeoutHeight: 30,
+  wrongSequence: 32,
 } as const;
 
 /** The transaction is invalid by itself, whatever the state of the chain. */
@@ -34,16 +39,22 @@ export interface ReadRules {
   prefix: string;
   chainId: string;
   memoBytesMax: number;
-  /** The account number of an address, which the signature covers. */
-  accountNumber(sender: string): bigint;
+}
+
+/** A transfer whose signature has not been checked: that takes the account number of its sender. */
+export interface UnverifiedTransfer {
+  /** Its account number is 0. */
+  transfer: Transfer;
+  publicKey: Uint8Array;
+  raw: TxRaw;
 }
 
 /**
- * The transfer that the bytes of a signed transaction stand for, whose signature is valid for the chain. Throws a
- * TransactionRefused for all bytes but those that encodeSigned makes: so also for unknown fields, other messages, signers
- * who are not the sender, and a second encoding of the same transaction.
+ * The transfer that the bytes of a signed transaction stand for; `verifySignature` must follow. Throws a TransactionRefused
+ * for all bytes but those that encodeSigned makes: so also for unknown fields, other messages, signers who are not the
+ * sender, and a second encoding of the same transaction.
  */
-export function readTransaction(bytes: Uint8Array, rules: ReadRules): Transfer {
+export function readTransaction(bytes: Uint8Array, rules: ReadRules): UnverifiedTransfer {
   const { transfer, publicKey, raw } = decode(bytes, rules.chainId);
   for (const address of [transfer.sender, ...transfer.outputs.map((output) => output.address)]) {
     const problem = addressProblem(address, rules.prefix);
@@ -58,8 +69,7 @@ export function readTransaction(bytes: Uint8Array, rules: ReadRules): Transfer {
       `The memo is longer than ${rules.memoBytesMax.toString()} bytes`,
     );
   }
-  const numbered = { ...transfer, accountNumber: rules.accountNumber(transfer.sender) };
-  const canonical = encode(numbered, publicKey);
+  const canonical = encode(transfer, publicKey);
   const encoded = TxRaw.encode({ ...raw, bodyBytes: canonical.body, authInfoBytes: canonical.authInfo }).finish();
   if (!Buffer.from(encoded).equals(bytes)) {
     throw new TransactionRefused(
@@ -67,16 +77,23 @@ export function readTransaction(bytes: Uint8Array, rules: ReadRules): Transfer {
       'The bytes hold more than a transfer, or are not in canonical form',
     );
   }
-  if (raw.signatures.length !== 1 || !isSigned(canonical.signDoc, raw.signatures[0]!, publicKey)) {
+  return { transfer, publicKey, raw };
+}
+
+/** The transfer, once its signature is found valid for the chain and the account. Throws a TransactionRefused. */
+export function verifySignature({ transfer, publicKey, raw }: UnverifiedTransfer, accountNumber: bigint): Transfer {
+  const { bodyBytes: body, authInfoBytes: authInfo, signatures } = raw;
+  const signDoc = encodeSignDoc({ body, authInfo }, transfer.chainId, accountNumber);
+  if (signatures.length !== 1 || !isSigned(signDoc, signatures[0]!, publicKey)) {
     throw new TransactionRefused(
       sdkCodes.unauthorized,
       'The signature is not valid: check chain id and account number',
     );
   }
-  return numbered;
+  return { ...transfer, accountNumber };
 }
 
-function decode(bytes: Uint8Array, chainId: string): { transfer: Transfer; publicKey: Uint8Array; raw: TxRaw } {
+function decode(bytes: Uint8Array, chainId: string): UnverifiedTransfer {
   const { raw, body, authInfo } = attempt(() => {
     const tx = TxRaw.decode(bytes);
     return { raw: tx, body: TxBody.decode(tx.bodyBytes), authInfo: AuthInfo.decode(tx.authInfoBytes) };

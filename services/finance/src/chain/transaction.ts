@@ -56,8 +56,16 @@ export function encodeTransfer(transfer: Transfer, publicKey: Uint8Array): Unsig
       fee: Fee.fromPartial({ amount: coins(fee.amount, denom), gasLimit: fee.gas }),
     }),
   ).finish();
-  const signDoc = SignDoc.encode({ bodyBytes: body, authInfoBytes: authInfo, chainId, accountNumber }).finish();
-  return { body, authInfo, signDoc };
+  return { body, authInfo, signDoc: encodeSignDoc({ body, authInfo }, chainId, accountNumber) };
+}
+
+/** What the signature covers: the bytes of the transaction, the chain, and the number of the sender's account. */
+export function encodeSignDoc(
+  { body, authInfo }: Omit<UnsignedBytes, 'signDoc'>,
+  chainId: string,
+  accountNumber: bigint,
+): Uint8Array {
+  return SignDoc.encode({ bodyBytes: body, authInfoBytes: authInfo, chainId, accountNumber }).finish();
 }
 
 /** The bytes that nodes take. */

@@ -117,6 +117,7 @@ export async function startTestFinance(
         now: () => clock.now,
         chargeEveryMs: 100,
         reconcileEveryMs: 200,
+        chainEveryMs: 20,
         paymentsOutbox: { implementation: payments.implementation },
         dataOutbox: { implementation: data.implementation },
         blobsOutbox: { implementation: blobs.implementation },

@@ -1,0 +1,53 @@
+import { pause } from '@granary/shared/concurrency/backoff';
+import { degraded, healthy, type Check, type Finding } from '@granary/shared/health/check';
+import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
+import { deliver, type Step } from '../outgoing/delivery';
+import { payoutPurpose } from './payout-purpose';
+import { readPayoutState, signPayouts, type SigningOptions } from './sign-payouts';
+
+/** From here on, health reports that payouts are not paid. */
+const lateAfterSeconds = 600;
+
+export interface PayoutTask {
+  check: Check;
+  stop(): Promise<void>;
+}
+
+/** Pays the payouts that wait, in one process of the service at a time. */
+export function startPayouts(options: SigningOptions & { everyMs: number }): PayoutTask {
+  const { pool, log, everyMs } = options;
+  const task = startScheduledTask({
+    pool,
+    log,
+    name: 'payouts',
+    everyMs,
+    run: async (stopping) => {
+      while (!stopping.aborted) {
+        const step = await advancePayouts(options);
+        if (step === 'idle') return;
+        if (step === 'waiting') await pause(everyMs, stopping);
+      }
+    },
+  });
+  return { check: () => health(options), stop: () => task.stop() };
+}
+
+/**
+ * Makes the next step of the transaction that is in flight, or signs the next one. Several processes may do it at once. `idle`
+ * when nothing is in flight and nothing can be signed.
+ */
+export async function advancePayouts(options: SigningOptions): Promise<Step> {
+  const step = await deliver({ ...options, purpose: payoutPurpose }, options.sender);
+  if (step !== 'idle') return step;
+  return (await signPayouts(options)) ? 'progress' : 'idle';
+}
+
+async function health({ pool }: SigningOptions): Promise<Finding> {
+  const { held, stoppedBecause, missing, oldestAgeSeconds } = await readPayoutState(pool);
+  const problems: string[] = [];
+  if (held > 0n) problems.push(`transactions that wait for a person: ${held}`);
+  if (stoppedBecause !== null) problems.push(`payouts are stopped until a person resumes them: ${stoppedBecause}`);
+  if (missing !== null) problems.push(`the hot wallet lacks ${missing} utia for the next payout`);
+  if ((oldestAgeSeconds ?? 0) > lateAfterSeconds) problems.push('a payout has waited for more than 10 minutes');
+  return problems.length === 0 ? healthy : degraded(problems.join('; '));
+}

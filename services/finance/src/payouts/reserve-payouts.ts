@@ -1,0 +1,172 @@
+import { randomUUID } from 'node:crypto';
+import { conflict, unavailable, type ServiceError } from '@granary/shared/errors';
+import { execute, row, rows, type Connection } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { applyCommands } from '../ledger/apply-commands';
+import type { HoldCommand } from '../ledger/commands';
+import { INSUFFICIENT_FUNDS } from '../ledger/ledger';
+import { transferId } from '../ledger/transfer-id';
+import { availableOf } from '../wallets/wallet';
+import type { Payout } from './payouts';
+
+export const PAYOUT_DESTINATION_MISSING = 'PAYOUT_DESTINATION_MISSING';
+export const PAYOUT_BELOW_MINIMUM = 'PAYOUT_BELOW_MINIMUM';
+
+/** Payouts that may wait for a transaction. */
+const waitingMax = 10_000;
+
+export interface PayoutRequest {
+  appId: string;
+  trigger: Payout['trigger'];
+  /** Undefined: all that is available. */
+  amount?: bigint | undefined;
+  /** Of this payout only. Undefined: that of the settings. */
+  destination?: string | undefined;
+}
+
+export interface PayoutRules {
+  /** Nothing smaller is sent. */
+  floorUtia: bigint;
+  /** The account of the chain, which the money goes to. */
+  chainAccount: string;
+}
+
+/** What a wallet can pay out, as of the moment at which it was locked. */
+interface Source {
+  accountId: string;
+  destination: string | null;
+  minimum: bigint;
+  available: bigint;
+}
+
+/**
+ * Starts payouts: stores them and holds their amounts, in the transaction of the caller. A request that is refused changes
+ * nothing and leaves the others alone. Every wallet must exist.
+ */
+export async function reservePayouts(
+  tx: Connection,
+  requests: readonly PayoutRequest[],
+  rules: PayoutRules,
+): Promise<Array<Payout | ServiceError>> {
+  const { sources, at } = await lockSources(tx, requests, rules);
+  const reserved = requests.map((request) => {
+    const source = sources.get(request.appId)!;
+    const refusal = findRefusal(request, source);
+    if (refusal) return refusal;
+    const amountUtia = request.amount ?? source.available;
+    source.available -= amountUtia;
+    const payout: Payout = {
+      id: randomUUID(),
+      amountUtia,
+      destination: request.destination ?? source.destination!,
+      trigger: request.trigger,
+      status: 'pending',
+      txHash: null,
+      error: null,
+      createdAt: at,
+      updatedAt: at,
+    };
+    return { payout, appId: request.appId, accountId: source.accountId, holdId: transferId(at, 'payout', payout.id) };
+  });
+  await store(
+    tx,
+    reserved.filter((each) => 'payout' in each),
+    rules,
+  );
+  return reserved.map((each) => ('payout' in each ? each.payout : each));
+}
+
+/** Throws UNAVAILABLE while too many payouts wait for a transaction. */
+export async function assertRoomForPayouts(tx: Connection): Promise<void> {
+  const full = await row(
+    tx,
+    sql`select from payout where status = 'pending' and transaction_number is null and hold_id is not null
+        offset ${waitingMax - 1} limit 1`,
+  );
+  if (full) throw unavailable('Too many payouts are waiting, try again later');
+}
+
+/** Locks wallets, then their accounts, so that what is available cannot change until the transaction ends. */
+async function lockSources(
+  tx: Connection,
+  requests: readonly PayoutRequest[],
+  { floorUtia }: PayoutRules,
+): Promise<{ sources: Map<string, Source>; at: Date }> {
+  const wallets = await rows<{
+    appId: string;
+    accountId: string;
+    locked: bigint;
+    min: bigint;
+    destination: string | null;
+  }>(
+    tx,
+    sql`select app_id as "appId", account_id as "accountId", locked_balance as locked, min_payout as min,
+               payout_destination as destination
+        from wallet where app_id = any(${requests.map(({ appId }) => appId)}) order by app_id for no key update`,
+  );
+  const accounts = await rows<{ id: string; free: bigint; at: Date }>(
+    tx,
+    sql`select id, credits_posted - debits_posted - debits_pending as free,
+               date_trunc('milliseconds', clock_timestamp()) as at
+        from account where id = any(${wallets.map(({ accountId }) => accountId)}) order by id for no key update`,
+  );
+  const free = new Map(accounts.map((account) => [account.id, account.free]));
+  const sources = wallets.map(({ appId, accountId, locked, min, destination }): [string, Source] => {
+    const available = availableOf({ balance: free.get(accountId)!, pending: 0n, locked });
+    return [appId, { accountId, destination, minimum: min > floorUtia ? min : floorUtia, available }];
+  });
+  return { sources: new Map(sources), at: accounts[0]!.at };
+}
+
+function findRefusal(request: PayoutRequest, { destination, minimum, available }: Source): ServiceError | undefined {
+  if ((request.destination ?? destination) === null) {
+    return conflict(PAYOUT_DESTINATION_MISSING, 'There is no destination: set payout_destination, or give an address');
+  }
+  const amount = request.amount ?? available;
+  if (amount > available || amount === 0n) {
+    const details = { available_balance: Number(available) };
+    return conflict(INSUFFICIENT_FUNDS, 'The available balance is too small', details);
+  }
+  if (amount < minimum) {
+    return conflict(PAYOUT_BELOW_MINIMUM, `The smallest payout is ${minimum.toString()} utia`, {
+      minimum: Number(minimum),
+    });
+  }
+  return undefined;
+}
+
+interface Reserved {
+  payout: Payout;
+  appId: string;
+  accountId: string;
+  holdId: string;
+}
+
+async function store(tx: Connection, reserved: readonly Reserved[], { chainAccount }: PayoutRules): Promise<void> {
+  if (reserved.length === 0) return;
+  const of = <T>(value: (each: Reserved) => T): T[] => reserved.map(value);
+  await execute(
+    tx,
+    sql`insert into payout (id, app_id, amount, destination, trigger, status, hold_id, created_at, updated_at)
+        select id, app_id, amount, destination, trigger, 'pending', hold_id, at, at
+        from unnest(${of(({ payout }) => payout.id)}::uuid[], ${of(({ appId }) => appId)}::text[],
+          ${of(({ payout }) => payout.amountUtia)}::bigint[], ${of(({ payout }) => payout.destination)}::text[],
+          ${of(({ payout }) => payout.trigger)}::text[], ${of(({ holdId }) => holdId)}::uuid[],
+          ${of(({ payout }) => payout.createdAt)}::timestamptz[])
+          p(id, app_id, amount, destination, trigger, hold_id, at)`,
+  );
+  const holds = of(({ payout, accountId, holdId }): [HoldCommand] => [
+    {
+      type: 'hold',
+      id: holdId,
+      kind: 'payout',
+      debitAccount: accountId,
+      creditAccount: chainAccount,
+      amount: payout.amountUtia,
+      ref: payout.id,
+    },
+  ]);
+  for (const result of (await applyCommands(tx, holds)).flat()) {
+    if (result.outcome !== 'created') throw new Error('the ledger refuses the hold of a payout that is covered');
+  }
+}
