@@ -10,7 +10,7 @@ const root = join(__dirname, '../../..');
 const internal: Record<string, string> = {
   CALL_REFUSED: 'between services; a caller gets INTERNAL',
   ...Object.fromEntries(
-    ['INSUFFICIENT_FUNDS', 'ACCOUNT_NOT_FOUND', 'AMOUNT_OUT_OF_RANGE', 'TRANSFER_ID_TAKEN', 'SAME_ACCOUNT']
+    ['ACCOUNT_NOT_FOUND', 'AMOUNT_OUT_OF_RANGE', 'TRANSFER_ID_TAKEN', 'SAME_ACCOUNT']
       .concat('UNIT_MISMATCH', 'HOLD_NOT_FOUND', 'HOLD_ENDED', 'HOLD_EXCEEDED', 'HOLD_EXPIRED', 'EXPIRY_PASSED')
       .map((reason) => [reason, 'of the ledger, which no route reaches yet']),
   ),

@@ -71,6 +71,18 @@ export const codes = {
     meaning: 'Views or predefined queries read the collection: delete it with `cascade`.',
   },
   LOCKED_BALANCE_DECREASE: { status: 409, meaning: 'The locked balance can only be increased; nothing was changed.' },
+  PAYOUT_DESTINATION_MISSING: {
+    status: 409,
+    meaning: 'Neither the request nor the payout settings have an address to pay to.',
+  },
+  PAYOUT_BELOW_MINIMUM: {
+    status: 409,
+    meaning: 'The amount is below `min_payout` or below what the operator lets out; `details.minimum` is the smallest.',
+  },
+  INSUFFICIENT_FUNDS: {
+    status: 409,
+    meaning: 'The available balance is smaller than the amount; `details.available_balance` is what there is.',
+  },
   PRECONDITION_FAILED: { status: 412, meaning: '`If-Match` does not name the present version.' },
   PAYLOAD_TOO_LARGE: { status: 413, meaning: 'The body or blob is too large; `details.limit_bytes` is the limit.' },
   DOCUMENT_TOO_LARGE: { status: 413, meaning: 'A document is larger than 1 MiB.' },
