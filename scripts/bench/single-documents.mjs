@@ -5,7 +5,7 @@ import { bulkSize } from './runs.mjs';
 /** Documents that are read and changed; more than one run changes, so that few are changed twice. */
 const documentCount = 100_000;
 
-/** Each with what it is compared with in the same round, and how much of that is wanted. `changes`: it makes new versions. */
+/** Each with what it is compared with in the same round, and how much of that is wanted; `sameAs`: the run of another row. */
 const measured = {
   insert: { title: '/store of one document', connections: 32, documents: 1 },
   put: { title: 'PUT of a new document', connections: 32, documents: 1, of: 'insert', wanted: 0.9 },
@@ -15,7 +15,10 @@ const measured = {
   notModified: { title: 'GET by id, not modified', connections: 32, of: 'point', wanted: 1.5 },
   unchangedPoint: { title: 'point read, not modified', connections: 32, of: 'point', wanted: 1.5 },
   bulk: { title: `/store of ${bulkSize} documents`, connections: 8, documents: bulkSize, requestsMax: 100 },
-  batch: { title: `batch of ${bulkSize} updates`, connections: 8, of: 'bulk', wanted: 0.7, requestsMax: 100 },
+  // What a batch of updates writes: a version of each, and the one before it to history.
+  load: { title: `/store of ${bulkSize} documents that exist`, connections: 8, of: 'bulk', requestsMax: 100 },
+  batch: { title: `batch of ${bulkSize} updates`, connections: 8, of: 'load', wanted: 0.7, requestsMax: 100 },
+  batchOfBulk: { title: `the same`, sameAs: 'batch', of: 'bulk', wanted: 0.7 },
 };
 
 /**
@@ -31,9 +34,14 @@ export async function measureSingleDocuments({ load, postgresPid }, side, { roun
   const results = Object.fromEntries(Object.keys(measured).map((name) => [name, []]));
   for (let round = -1; round < rounds; round++) {
     const rates = {};
-    for (const [name, { connections, documents = 0, of, requestsMax = Number.MAX_SAFE_INTEGER }] of Object.entries(
-      measured,
-    )) {
+    for (const [
+      name,
+      { connections, documents = 0, of, sameAs, requestsMax = Number.MAX_SAFE_INTEGER },
+    ] of Object.entries(measured)) {
+      if (sameAs) {
+        if (round >= 0) results[name].push({ ...results[sameAs].at(-1), ratio: rates[sameAs] / rates[of] });
+        continue;
+      }
       await settle([side], postgresPid);
       const firstNumber = documents > 0 ? app.nextNumber : 0;
       const run = { ...requests[name], port: side.port, seconds, connections, requestsMax, firstNumber };
@@ -62,7 +70,7 @@ export function singleDocumentsLines(results) {
   const rows = Object.entries(results).flatMap(([side, ofSide]) =>
     Object.entries(ofSide).map(([name, { perSecond, ratio, cpuUs }]) => {
       const { title, of, wanted } = measured[name];
-      const compared = of ? [ratio.toFixed(2), `${wanted} x ${measured[of].title}`] : ['', ''];
+      const compared = of ? [ratio.toFixed(2), `${wanted ?? ''} x ${measured[of].title}`.trimStart()] : ['', ''];
       return [`${side}, ${title}`, Math.round(perSecond).toLocaleString('en-US'), ...compared, processorTimes(cpuUs)];
     }),
   );
