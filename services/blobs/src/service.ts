@@ -125,10 +125,11 @@ async function buildParts(
 async function openContext(
   config: BlobsConfig,
   data: Target<DataDefinition>,
-  { pool, log, trust, clock }: Context,
+  { pool, log, trust, clock, wait }: Context,
   stops: Stops,
 ): Promise<BlobsContext> {
-  const store = await openObjectStore(config, await installationId(pool));
+  const owner = await installationId(pool);
+  const store = await wait(() => openObjectStore(config, owner));
   stops.push(async () => store.close?.());
   const objectStorage = new StorageMonitor({
     service: 'blobs',

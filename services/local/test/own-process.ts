@@ -8,7 +8,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 /** Every child of this suite that has not ended yet, so that a test that timed out leaves nothing running. */
 const children = new Set<ChildProcess>();
 
-const fromSource = ['--conditions', 'source', '--require', join(__dirname, 'from-source.js')];
+export const fromSource = ['--conditions', 'source', '--require', join(__dirname, 'from-source.js')];
 
 /** Starts a TypeScript file of this checkout with Node; what it prints can be read from `stdout`. */
 export function spawnSource(file: string, env: NodeJS.ProcessEnv = process.env): ChildProcess {
@@ -22,7 +22,7 @@ export function forkSource(file: string): ChildProcess {
 }
 
 /** Copies its errors to ours; a child that shared our descriptor would keep jest open for as long as it lives. */
-function track<T extends ChildProcess>(child: T): T {
+export function track<T extends ChildProcess>(child: T): T {
   children.add(child);
   child.stderr?.on('data', (bytes: Buffer) => process.stderr.write(bytes));
   child.once('exit', () => children.delete(child));

@@ -6,6 +6,11 @@ export class StartError extends Error {
   override readonly name: string = 'StartError';
 }
 
+/** What a start needs, a database or a bucket, is not there now. A service in a process of its own waits for it. */
+export class NotAvailableError extends StartError {
+  override readonly name = 'NotAvailableError';
+}
+
 interface SystemError extends NodeJS.ErrnoException {
   address?: string;
   port?: number;

@@ -56,6 +56,9 @@ export function isConnectionError(error: unknown): boolean {
   );
 }
 
+/** Whether Postgres is not there for now: not reached, not yet or no longer serving, or without a free connection. */
+export const isUnreachable = (error: unknown): boolean => isConnectionError(error) || sqlState(error) === '53300';
+
 /** Whether there was no answer in time: no free connection, or a statement that was cancelled for its time. */
 export function isTimeout(error: unknown): boolean {
   if (sqlState(error) !== undefined) return sqlState(error) === '57014';

@@ -1,6 +1,7 @@
 import pg from 'pg';
 import type { Logger } from '../logger';
-import { StartError } from '../start-error';
+import { NotAvailableError, StartError } from '../start-error';
+import { isUnreachable } from './errors';
 import { PreparingClient } from './pool-client';
 import { observePool } from './pool-metrics';
 import { statementName } from './prepared';
@@ -124,7 +125,8 @@ export async function assertSafePostgres(pool: Pool): Promise<void> {
        select 'collation', coalesce(datlocale, datcollate) from pg_database where datname = current_database()`,
     )
     .catch((cause: unknown) => {
-      throw new StartError(`The database cannot be reached: ${reasonOf(cause)}. Check DATABASE_URL.`, { cause });
+      const NotReached = isUnreachable(cause) ? NotAvailableError : StartError;
+      throw new NotReached(`The database cannot be reached: ${reasonOf(cause)}. Check DATABASE_URL.`, { cause });
     });
   const settings = new Map(found.map((setting) => [setting.name, setting.setting]));
   for (const name of ['fsync', 'full_page_writes']) {
@@ -135,7 +137,7 @@ export async function assertSafePostgres(pool: Pool): Promise<void> {
     throw new StartError('Postgres has synchronous_commit off: acknowledged writes could be lost. Turn it on');
   }
   if (settings.get('transaction_read_only') === 'on') {
-    throw new StartError('Postgres is read-only, a standby perhaps: DATABASE_URL must name the primary');
+    throw new NotAvailableError('Postgres is read-only, a standby perhaps: DATABASE_URL must name the primary');
   }
   if (Number(settings.get('server_version_num')) < 180000)
     throw new StartError('Postgres 18 or newer is needed: DATABASE_URL names an older one');

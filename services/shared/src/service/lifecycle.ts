@@ -2,7 +2,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { collectSeldom } from './v8';
 import { isLogDrained } from '../log-output';
 import type { Logger } from '../logger';
+import { Cancellation, type CancelSignal } from '../concurrency/cancellation';
 import { explainStart } from '../start-error';
+import { StartInterruptedError } from './wait-for-dependency';
 
 /** Something that runs until it is stopped. `failed` settles (by rejecting) only if it cannot continue. */
 export interface Running {
@@ -34,13 +36,18 @@ function untilSignal(): Promise<NodeJS.Signals> {
 /**
  * The body of every `main.ts`: starts, runs until a signal or a failure, stops. The process ends once nothing is left to
  * do, and at the latest by an unreferenced timer. The only place that prints why a start failed: a sentence on standard
- * error for what the operator can fix, otherwise a log line with the stack.
+ * error for what the operator can fix, otherwise a log line with the stack. `start` gets a signal that aborts when the
+ * process is to end; with `interruptedMs` a start that has not ended so long after that is cut off.
  */
-export async function runUntilSignalled(log: Logger, start: () => Promise<Running> | Running): Promise<void> {
+export async function runUntilSignalled(
+  log: Logger,
+  start: (interrupted: CancelSignal) => Promise<Running> | Running,
+  interruptedMs?: number,
+): Promise<void> {
   try {
     collectSeldom();
     const signalled = untilSignal();
-    const running = await start();
+    const running = await startUnlessSignalled(signalled, start, interruptedMs);
     const why = await Promise.race([signalled, running.failed ?? new Promise<never>(() => {})]).catch(
       (error: unknown) => {
         log.fatal({ err: error }, 'failed, stopping');
@@ -54,10 +61,35 @@ export async function runUntilSignalled(log: Logger, start: () => Promise<Runnin
     log.info('stopped');
     await logTaken();
   } catch (error) {
+    if (error instanceof StartInterruptedError) {
+      log.info(error.message);
+      return;
+    }
     process.exitCode = 1;
     const explanation = explainStart(error);
     if (explanation === undefined) log.fatal({ err: error }, 'could not start');
     else process.stderr.write(`${explanation}\n`);
+  }
+}
+
+async function startUnlessSignalled(
+  signalled: Promise<NodeJS.Signals>,
+  start: (interrupted: CancelSignal) => Promise<Running> | Running,
+  interruptedMs: number | undefined,
+): Promise<Running> {
+  const interrupted = new Cancellation();
+  let isStarting = true;
+  void signalled.then(() => {
+    interrupted.abort();
+    if (interruptedMs === undefined || !isStarting) return;
+    setTimeout(() => {
+      if (isStarting) process.exit();
+    }, interruptedMs).unref();
+  });
+  try {
+    return await start(interrupted);
+  } finally {
+    isStarting = false;
   }
 }
 

@@ -13,12 +13,16 @@ import type { Implementation } from '../rpc/implementation';
 import { leavingMs, stopAll, type Leaving, type Running } from './lifecycle';
 import { createLogger, type Logger } from '../logger';
 import { openDatabaseClock, type DatabaseClock } from '../postgres/clock';
+import type { CancelSignal } from '../concurrency/cancellation';
 import { applyMigrations, migrate } from '../postgres/migrate';
+import { isUnreachable } from '../postgres/errors';
 import { assertSafePostgres, createPool, type Pool } from '../postgres/pool';
 import { probeRoom } from '../postgres/room';
 import { StorageMonitor } from '../health/storage-monitor';
 import { observeBus } from '../bus/metrics';
+import { NotAvailableError } from '../start-error';
 import { observeDatabase } from './database-metrics';
+import { waitForDependency } from './wait-for-dependency';
 import type { Readiness } from '../telemetry/metrics-server';
 import { startTelemetry } from '../telemetry/start';
 import type { TelemetrySettings } from '../telemetry/settings';
@@ -40,6 +44,8 @@ export interface CommonConfig extends BusConfig, Leaving, TelemetrySettings, Tru
 /** What tests and the embedded process may override. */
 export interface Overrides {
   log?: Logger;
+  /** Aborts when the process is to end. With it the start waits for what it needs; without it fails. */
+  interrupted?: CancelSignal;
   /** False: no gRPC server; callers in the same process use `implementations`. */
   listen?: boolean;
 }
@@ -55,6 +61,8 @@ export interface Context {
   clock: DatabaseClock;
   /** The free space of the database. */
   storage: StorageMonitor;
+  /** Repeats a step of the start while what it needs is not available, see `waitForDependency`. */
+  wait: <T>(step: () => Promise<T>) => Promise<T>;
 }
 
 /** The parts of a service, created once its database is ready. */
@@ -76,11 +84,27 @@ export interface RunningService extends Running {
   address?: string;
 }
 
-/** The tables of answers that are kept for Idempotency-Keys, and their trimming, which the result stops. */
-async function keepAnswers(pool: Pool, log: Logger): Promise<() => Promise<void>> {
-  await migrateIdempotency(pool);
-  const trimming = startTrimmingAnswers(pool, log);
-  return () => trimming.stop();
+/** Which tables a database gets beside those of its own migrations. */
+interface SchemaOptions {
+  bus?: boolean;
+  idempotency?: boolean;
+}
+
+/** Checks Postgres and brings the schema up to date. Repeatable. Throws a NotAvailableError when Postgres is gone. */
+async function prepareDatabase(pool: Pool, migrations: string, options: SchemaOptions): Promise<DatabaseClock> {
+  try {
+    await assertSafePostgres(pool);
+    if (options.bus) {
+      await applyMigrations(pool, 'bus', busMigrations);
+      await prepareOutbox(pool);
+    }
+    await migrate(pool, migrations);
+    if (options.idempotency) await migrateIdempotency(pool);
+    return await openDatabaseClock(pool);
+  } catch (cause) {
+    if (!isUnreachable(cause)) throw cause;
+    throw new NotAvailableError('The database has gone while its schema was brought up to date.', { cause });
+  }
 }
 
 /**
@@ -95,7 +119,7 @@ export async function startService(
   migrations: string,
   overrides: Overrides,
   build: (context: Context) => Promise<Parts>,
-  options: { bus?: boolean; idempotency?: boolean } = {},
+  options: SchemaOptions = {},
 ): Promise<RunningService> {
   const log = overrides.log ?? createLogger(name, config.LOG_LEVEL);
   let readiness: Readiness = 'starting';
@@ -110,21 +134,21 @@ export async function startService(
   try {
     const bus = openBus(config, name, log);
     const trust = openTrust(name, config, log);
-    await assertSafePostgres(pool);
-    const clock = await openDatabaseClock(pool);
+    const wait: Context['wait'] = (step) => waitForDependency(log, overrides.interrupted, step);
+    const clock = await wait(() => prepareDatabase(pool, migrations, options));
     stops.push(async () => clock.stop());
     if (options.bus) {
-      await applyMigrations(pool, 'bus', busMigrations);
-      await prepareOutbox(pool);
       const unobserve = observeBus(name, pool);
       stops.push(async () => unobserve());
     }
-    await migrate(pool, migrations);
-    if (options.idempotency) stops.push(await keepAnswers(pool, log));
+    if (options.idempotency) {
+      const trimming = startTrimmingAnswers(pool, log);
+      stops.push(() => trimming.stop());
+    }
     const storage = openStorage(name, config, pool, log);
     const unobserveSize = observeDatabase(name, pool);
     stops.push(() => storage.stop().finally(unobserveSize));
-    const parts = await build({ pool, log, bus, trust, clock, storage });
+    const parts = await build({ pool, log, bus, trust, clock, storage, wait });
     if (parts.stop) stops.push(parts.stop);
     const room: Check = () => Promise.resolve(storage.finding());
     const own = { database: databaseCheck(pool), storage: room, clock: clock.check };

@@ -4,9 +4,10 @@ import * as https from 'node:https';
 import { Client, S3Error } from 'minio';
 import { ConfigError } from '../../config';
 import { ServiceError } from '../../errors';
+import { NotAvailableError } from '../../start-error';
 import { ReadingAgent } from '../../http/buffered-agent';
 import type { ByteRange, PresignedHeaders } from '../store';
-import { codeOf, retried, StoreFailure, StoreFull } from './retry';
+import { codeOf, isRefusal, retried, StoreFailure, StoreFull } from './retry';
 
 export interface S3Options {
   /** `https://host` or `http://host:port`. */
@@ -79,11 +80,14 @@ export class S3Bucket {
     });
   }
 
-  /** Creates the bucket if it is missing. Throws a ConfigError when it can neither be used nor created. */
+  /** Creates the bucket if it is missing. Throws a NotAvailableError while it is not there, a
+   * ConfigError when the store refuses it. */
   async ensure(): Promise<void> {
     const { bucket, endpoint } = this.options;
+    let isMissing = false;
     try {
       if (await retried(() => this.client.bucketExists(this.name), this.transferRetryMs)) return;
+      isMissing = true;
       await retried(() => this.client.makeBucket(this.name, this.options.region), callRetryMs);
     } catch (error) {
       const code = codeOf(error instanceof ServiceError ? error.cause : error);
@@ -91,7 +95,10 @@ export class S3Bucket {
       if (code === 'BucketAlreadyOwnedByYou') return;
       if (code === 'BucketAlreadyExists') throw new ConfigError(`The bucket ${bucket} belongs to somebody else`);
       const why = code === '' ? 'it cannot be reached' : `it answers ${code}`;
-      throw new ConfigError(`The bucket ${bucket} at ${endpoint} can neither be used nor made: ${why}`);
+      const message = `The bucket ${bucket} at ${endpoint} can neither be used nor made: ${why}`;
+      // Somebody who may can make a bucket that is missing.
+      const isAway = code === 'ENOTFOUND' || (error instanceof ServiceError && !isRefusal(code));
+      throw isMissing || isAway ? new NotAvailableError(message, { cause: error }) : new ConfigError(message);
     }
   }
 

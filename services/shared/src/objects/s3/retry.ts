@@ -38,6 +38,9 @@ const refusals = new Set([
   'NoSuchBucket',
 ]);
 
+/** Whether an operator has to correct what the store answers with this code. */
+export const isRefusal = (code: string): boolean => refusals.has(code);
+
 const delays = { firstMs: 100, maxMs: 4_000 };
 
 /** The code of an error of S3 or Node; empty when it has none. */
@@ -59,7 +62,7 @@ export async function retried<T>(call: () => Promise<T>, retryMs: number): Promi
       return await call();
     } catch (error) {
       if (error instanceof StoreFull) throw storageFull('objects', error);
-      if (refusals.has(codeOf(error))) throw unavailable('The object store refuses the service', error);
+      if (isRefusal(codeOf(error))) throw unavailable('The object store refuses the service', error);
       if (!isTransient(error)) throw error;
       const delayMs = backoff.nextMs();
       if (performance.now() + delayMs > deadlineMs) throw unavailable('The object store cannot be reached', error);
