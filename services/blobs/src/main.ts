@@ -1,5 +1,5 @@
 import { runService } from '@granary/shared/service/run';
 import { blobsConfig } from './config';
-import { startBlobs } from './service';
+import { blobsSchema, startBlobs } from './service';
 
-void runService('blobs', blobsConfig, process.env, startBlobs);
+void runService('blobs', blobsConfig, process.env, startBlobs, blobsSchema);

@@ -11,6 +11,7 @@ import type { Check } from '@granary/shared/health/check';
 import { stopAll } from '@granary/shared/service/lifecycle';
 import { cachedFor } from '@granary/shared/concurrency/ttl-cache';
 import type { ObjectStore } from '@granary/shared/objects/store';
+import type { Schema } from '@granary/shared/service/schema';
 import {
   startService,
   type Context,
@@ -43,7 +44,8 @@ export interface RunningBlobs extends RunningService {
   httpAddress: string;
 }
 
-const migrations = join(__dirname, '..', 'migrations');
+/** What its database has. */
+export const blobsSchema: Schema = { migrations: join(__dirname, '..', 'migrations'), bus: true };
 /** The store is probed at most this often. */
 const probeEveryMs = 3_000;
 
@@ -62,7 +64,7 @@ export async function startBlobs(config: BlobsConfig, overrides: BlobsOverrides 
       throw error;
     }
   };
-  const running = await startService('blobs', config, migrations, overrides, build, { bus: true });
+  const running = await startService('blobs', config, blobsSchema, overrides, build);
   return { ...running, httpAddress };
 }
 

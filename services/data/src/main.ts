@@ -1,5 +1,5 @@
 import { runService } from '@granary/shared/service/run';
 import { dataConfig } from './config';
-import { startData } from './service';
+import { dataSchema, startData } from './service';
 
-void runService('data', dataConfig, process.env, startData);
+void runService('data', dataConfig, process.env, startData, dataSchema);

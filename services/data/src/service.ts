@@ -7,6 +7,7 @@ import type { Logger } from '@granary/shared/logger';
 import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
 import { Multiplexer } from '@granary/shared/postgres/multiplexer/multiplexer';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
+import type { Schema } from '@granary/shared/service/schema';
 import {
   startService,
   type Context,
@@ -53,14 +54,16 @@ export interface DataOverrides extends Overrides {
   publicUrl?: () => string | undefined;
 }
 
+/** What its database has. */
+export const dataSchema: Schema = { migrations: join(__dirname, '..', 'migrations'), bus: true, idempotency: true };
+
 /** Starts the data service; `implementations` serves callers in the same process. */
 export function startData(config: DataConfig, overrides: DataOverrides = {}): Promise<RunningService> {
-  const migrations = join(__dirname, '..', 'migrations');
   const assemble = async (context: Context) => {
     await removeAbandonedDocuments({ pool: context.pool, skillsDirectory: config.SKILLS_DIRECTORY });
     return assembleData(config, overrides, context, await openCountryNetworks(config, context));
   };
-  return startService('data', config, migrations, overrides, assemble, { bus: true, idempotency: true });
+  return startService('data', config, dataSchema, overrides, assemble);
 }
 
 function assembleData(

@@ -1,5 +1,5 @@
 import { runService } from '@granary/shared/service/run';
 import { financeConfig } from './config';
-import { startFinance } from './service';
+import { financeSchema, startFinance } from './service';
 
-void runService('finance', financeConfig, process.env, startFinance);
+void runService('finance', financeConfig, process.env, startFinance, financeSchema);

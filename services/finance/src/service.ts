@@ -9,6 +9,7 @@ import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Le
 import { openClient, type Target } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/rpc/implementation';
+import type { Schema } from '@granary/shared/service/schema';
 import {
   startService,
   type Context,
@@ -56,15 +57,17 @@ interface Targets {
   blobsOutbox: Target<OutboxDefinition>;
 }
 
+/** What its database has. */
+export const financeSchema: Schema = { migrations: join(__dirname, '..', 'migrations'), bus: true, idempotency: true };
+
 /**
  * The finance service: ledger, wallets, payouts, what retention costs. Throws a ConfigError for an address that is
  * missing, a KeyFileError or WalletOriginError when the seed cannot be used.
  */
 export async function startFinance(config: FinanceConfig, overrides: FinanceOverrides = {}): Promise<RunningService> {
   const targets = findTargets(config, overrides);
-  const migrations = join(__dirname, '..', 'migrations');
   const build = (context: Context) => buildFinance(context, config, targets, overrides);
-  return startService('finance', config, migrations, overrides, build, { bus: true, idempotency: true });
+  return startService('finance', config, financeSchema, overrides, build);
 }
 
 function findTargets(config: FinanceConfig, overrides: FinanceOverrides): Targets {

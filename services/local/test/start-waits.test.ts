@@ -4,6 +4,8 @@ import { createServer, connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describeWith } from '@granary/shared/testing/stack';
+import { createLogger } from '@granary/shared/logger';
+import { createPool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
 import { stopAll } from '@granary/shared/service/lifecycle';
@@ -38,7 +40,7 @@ class OwnService {
     this.exit = new Promise((resolve) => child.once('close', resolve));
   }
 
-  static async start(name: string, settings: Record<string, string>): Promise<OwnService> {
+  static async start(name: string, settings: Record<string, string>, ...args: string[]): Promise<OwnService> {
     const [port = 0, metricsPort = 0] = await choosePorts(2);
     const env = {
       PATH: process.env['PATH'],
@@ -48,7 +50,7 @@ class OwnService {
       ...settings,
     };
     const main = join(__dirname, '../..', name, 'src/main.ts');
-    const child = spawn(process.execPath, [...fromSource, main], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const child = spawn(process.execPath, [...fromSource, main, ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] });
     return new OwnService(track(child), metricsPort);
   }
 
@@ -145,6 +147,38 @@ test('a database that does not exist ends the start with a sentence, for only a 
   const service = await OwnService.start('tasks', { DATABASE_URL: url.href, DATA_ADDRESS: '127.0.0.1:1' });
   expect(await service.exit).toBe(1);
   expect(service.text()).toContain('database "missing" does not exist. Check DATABASE_URL.');
+});
+
+test('with MIGRATIONS=wait a service waits for the command migrate, and takes a newer schema too', async () => {
+  const { url: DATABASE_URL } = await testDatabase();
+  const settings = { DATABASE_URL, DATA_ADDRESS: '127.0.0.1:1', MIGRATIONS: 'wait' };
+  const service = await OwnService.start('tasks', settings);
+  await service.answers(503, 'starting\n');
+  await eventually(async () => service.waits().length > 0);
+  expect(service.waits()[0]).toMatch(
+    /The schema of the database lacks \d+ migrations, from tables on: run the command/,
+  );
+  const migrations = await Promise.all([1, 2].map(() => OwnService.start('tasks', { DATABASE_URL }, 'migrate')));
+  expect(await Promise.all(migrations.map(({ exit }) => exit))).toEqual([0, 0]);
+  await service.answers(200, 'ready\n');
+
+  const pool = createPool({ url: DATABASE_URL, size: 1, applicationName: 'test', log: createLogger('test', 'silent') });
+  await pool.query(
+    `insert into migration (source, number, name, checksum) values ('service', 9999, '9999_next.sql', '')`,
+  );
+  const other = await OwnService.start('tasks', settings);
+  await other.answers(200, 'ready\n');
+  await pool.query(`update migration set checksum = 'other' where source = 'service' and number = 1`);
+  await pool.end();
+  const refused = await OwnService.start('tasks', settings);
+  expect(await refused.exit).toBe(1);
+  expect(refused.text()).toContain('was changed after it had been applied');
+});
+
+test('a service has no other command than migrate', async () => {
+  const service = await OwnService.start('tasks', {}, 'migrte');
+  expect(await service.exit).toBe(1);
+  expect(service.text()).toContain('there is only the command migrate');
 });
 
 describeWith(describe, 'minio')('the object store', () => {

@@ -1,5 +1,5 @@
 import { runService } from '@granary/shared/service/run';
 import { paymentsConfig } from './config';
-import { startPayments } from './service';
+import { paymentsSchema, startPayments } from './service';
 
-void runService('payments', paymentsConfig, process.env, startPayments);
+void runService('payments', paymentsConfig, process.env, startPayments, paymentsSchema);

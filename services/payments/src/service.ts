@@ -5,6 +5,7 @@ import { createSignal } from '@granary/shared/concurrency/signal';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/rpc/implementation';
+import type { Schema } from '@granary/shared/service/schema';
 import {
   startService,
   type Context,
@@ -27,9 +28,11 @@ export interface PaymentsOverrides extends Overrides {
   now?: () => Date;
 }
 
+/** What its database has. */
+export const paymentsSchema: Schema = { migrations: join(__dirname, '..', 'migrations'), bus: true };
+
 /** The payments service: the configured prices of the platform, which it publishes. */
 export function startPayments(config: PaymentsConfig, overrides: PaymentsOverrides = {}): Promise<RunningService> {
-  const migrations = join(__dirname, '..', 'migrations');
   const build = async ({ pool, log, clock, trust }: Context): Promise<Parts> => {
     const appended = createSignal();
     await setPrices(
@@ -48,5 +51,5 @@ export function startPayments(config: PaymentsConfig, overrides: PaymentsOverrid
     const outbox = readableBy(['finance'], outboxImplementation({ pool, log, signer: trust.signer, appended }));
     return { implementations: [payments, outbox], appended };
   };
-  return startService('payments', config, migrations, overrides, build, { bus: true });
+  return startService('payments', config, paymentsSchema, overrides, build);
 }

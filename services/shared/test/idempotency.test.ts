@@ -1,4 +1,5 @@
-import { migrateIdempotency } from '@granary/shared/idempotency/migrations';
+import { idempotencyMigrations } from '@granary/shared/idempotency/migrations';
+import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { once } from '@granary/shared/idempotency/once';
 import { trimAnswers } from '@granary/shared/idempotency/trim';
 import { createPool, rows, type Pool } from '@granary/shared/postgres/pool';
@@ -11,7 +12,7 @@ let pool: Pool;
 beforeAll(async () => {
   const { url } = await testDatabase();
   pool = createPool({ url, size: 4, applicationName: 'idempotency', log: createLogger('test', 'silent') });
-  await migrateIdempotency(pool);
+  await applyMigrations(pool, 'idempotency', idempotencyMigrations);
 });
 afterAll(() => pool.end());
 

@@ -1,5 +1,5 @@
 import { runService } from '@granary/shared/service/run';
 import { tasksConfig } from './config';
-import { startTasks } from './service';
+import { tasksSchema, startTasks } from './service';
 
-void runService('tasks', tasksConfig, process.env, startTasks);
+void runService('tasks', tasksConfig, process.env, startTasks, tasksSchema);

@@ -8,6 +8,7 @@ import type { TasksDefinition } from '@granary/shared/gen/granary/tasks/v1/Tasks
 import { openClient, type Target } from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/rpc/implementation';
+import type { Schema } from '@granary/shared/service/schema';
 import {
   startService,
   type Context,
@@ -28,13 +29,15 @@ export interface TasksOverrides extends Overrides {
   dataOutbox?: Target<OutboxDefinition>;
 }
 
+/** What its database has. */
+export const tasksSchema: Schema = { migrations: join(__dirname, '..', 'migrations'), bus: true };
+
 /** The tasks service: the state of tickets. Throws a ConfigError when the address of `data` is missing. */
 export async function startTasks(config: TasksConfig, overrides: TasksOverrides = {}): Promise<RunningService> {
   const data = overrides.data ?? dataAt(config);
   const dataOutbox = overrides.dataOutbox ?? dataAt(config);
-  const migrations = join(__dirname, '..', 'migrations');
   const build = (context: Context) => Promise.resolve(buildTasks(context, data, dataOutbox));
-  return startService('tasks', config, migrations, overrides, build, { bus: true });
+  return startService('tasks', config, tasksSchema, overrides, build);
 }
 
 function dataAt(config: TasksConfig): { address: string } {

@@ -1,12 +1,11 @@
-import { applyMigrations, type Migration } from '../postgres/migrate';
-import type { Pool } from '../postgres/pool';
+import type { Migration } from '../postgres/migrate';
 
 /**
  * The tables of kept answers, the same in every service that makes changes for a caller. Forward only. `idempotency` has an
  * answer for each key, written in the transaction of the change; `idempotency_usage` counts them by owner (see `ownerOf`).
  * The service `data` made the first table before this module existed.
  */
-const idempotencyMigrations: readonly Migration[] = [
+export const idempotencyMigrations: readonly Migration[] = [
   {
     name: 'answers',
     text: `
@@ -31,7 +30,3 @@ insert into idempotency_usage (owner, keys, answer_bytes)
   select substring(caller from '^[^/]*(?:/[^/]*)?'), count(*), sum(octet_length(answer)) from idempotency group by 1;`,
   },
 ];
-
-/** Runs after the migrations of the service itself. */
-export const migrateIdempotency = (pool: Pool): Promise<void> =>
-  applyMigrations(pool, 'idempotency', idempotencyMigrations);

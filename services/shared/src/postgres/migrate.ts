@@ -17,7 +17,8 @@ export interface Migration {
   text: string;
 }
 
-async function readMigrations(directory: string): Promise<Migration[]> {
+/** The migrations of a directory, in their order. Throws when their numbers have a gap. */
+export async function readMigrations(directory: string): Promise<Migration[]> {
   const names = (await readdir(directory)).filter((name) => name.endsWith('.sql')).sort();
   return Promise.all(
     names.map(async (name, at) => {
@@ -45,6 +46,36 @@ export async function applyMigrations(pool: Pool, source: string, migrations: re
   }
 }
 
+/** The names of the migrations of a source that a database lacks. Throws when one that was applied has changed. */
+export async function missingMigrations(
+  pool: Pool,
+  source: string,
+  migrations: readonly Migration[],
+): Promise<readonly string[]> {
+  const { rows: tables } = await pool.query<{ exists: boolean }>(
+    `select to_regclass('migration') is not null as exists`,
+  );
+  if (!tables[0]!.exists) return migrations.map(({ name }) => name);
+  const { rows: applied } = await pool.query<{ number: number; checksum: string }>(
+    'select number, checksum from migration where source = $1',
+    [source],
+  );
+  const checksums = new Map(applied.map(({ number, checksum }) => [number, checksum]));
+  return migrations.flatMap((migration, at) => {
+    const checksum = checksums.get(at + 1);
+    if (checksum === undefined) return [migration.name];
+    assertUnchanged(migration, checksum);
+    return [];
+  });
+}
+
+const checksumOf = ({ text }: Migration): string => createHash('sha256').update(text).digest('hex');
+
+function assertUnchanged(migration: Migration, applied: string): void {
+  if (checksumOf(migration) === applied) return;
+  throw new StartError(`The migration ${migration.name} was changed after it had been applied. Put the original back`);
+}
+
 /** Waits for another copy that migrates as long as one of its migrations may take; a migration itself does not wait so. */
 async function lock(tx: Connection): Promise<void> {
   await tx.query('set local lock_timeout = 0');
@@ -61,22 +92,19 @@ async function prepare(tx: Connection): Promise<void> {
 
 async function apply(tx: Connection, source: string, migration: Migration, number: number): Promise<void> {
   await lock(tx);
-  const checksum = createHash('sha256').update(migration.text).digest('hex');
   const { rows } = await tx.query<{ checksum: string }>(
     'select checksum from migration where source = $1 and number = $2',
     [source, number],
   );
   if (rows[0]) {
-    if (rows[0].checksum === checksum) return;
-    throw new StartError(
-      `The migration ${migration.name} was changed after it had been applied. Put the original back`,
-    );
+    assertUnchanged(migration, rows[0].checksum);
+    return;
   }
   await tx.query(migration.text);
   await tx.query('insert into migration (source, number, name, checksum) values ($1, $2, $3, $4)', [
     source,
     number,
     migration.name,
-    checksum,
+    checksumOf(migration),
   ]);
 }

@@ -36,6 +36,8 @@ export const commonConfig = z.object({
     .default('127.0.0.1:0'),
   DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/ }),
   DATABASE_POOL_SIZE: whole(1, 100).default(8),
+  /** `start`: a start brings the schema up to date; `wait`: it waits until the command `migrate` has done so. */
+  MIGRATIONS: z.enum(['start', 'wait']).default('start'),
   LOG_LEVEL: logLevel.default('info'),
   /** How events travel between services; every service of a deployment has the same. */
   BUS: z.enum(['postgres', 'kafka']).default('postgres'),

@@ -35,9 +35,8 @@ function untilSignal(): Promise<NodeJS.Signals> {
 
 /**
  * The body of every `main.ts`: starts, runs until a signal or a failure, stops. The process ends once nothing is left to
- * do, and at the latest by an unreferenced timer. The only place that prints why a start failed: a sentence on standard
- * error for what the operator can fix, otherwise a log line with the stack. `start` gets a signal that aborts when the
- * process is to end; with `interruptedMs` a start that has not ended so long after that is cut off.
+ * do, and at the latest by an unreferenced timer. `start` gets a signal that aborts when the process is to end; with
+ * `interruptedMs` a start that has not ended so long after that is cut off.
  */
 export async function runUntilSignalled(
   log: Logger,
@@ -65,11 +64,19 @@ export async function runUntilSignalled(
       log.info(error.message);
       return;
     }
-    process.exitCode = 1;
-    const explanation = explainStart(error);
-    if (explanation === undefined) log.fatal({ err: error }, 'could not start');
-    else process.stderr.write(`${explanation}\n`);
+    endWithError(log, error);
   }
+}
+
+/**
+ * Ends a process whose start, or whose command, has failed: a sentence on standard error for what the operator can mend, else
+ * a log line with the stack.
+ */
+export function endWithError(log: Logger, error: unknown): void {
+  process.exitCode = 1;
+  const explanation = explainStart(error);
+  if (explanation === undefined) log.fatal({ err: error }, 'could not start');
+  else process.stderr.write(`${explanation}\n`);
 }
 
 async function startUnlessSignalled(

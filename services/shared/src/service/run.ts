@@ -1,21 +1,40 @@
 import type { z } from 'zod';
 import type { CancelSignal } from '../concurrency/cancellation';
 import { logLevelOf, readConfig, type Environment } from '../config';
-import { runUntilSignalled, type Running } from './lifecycle';
+import { endWithError, runUntilSignalled, type Running } from './lifecycle';
 import { createLogger, type Logger } from '../logger';
+import { StartError } from '../start-error';
+import { runMigrations } from './migrate-command';
+import type { Schema } from './schema';
 import { misspeltName } from './setting-names';
 
 /** How long a start that is interrupted may take to end; a migration that is cut off leaves nothing behind. */
 const interruptedStartMs = 1_000;
 
-/** The body of the `main.ts` of a service: reads its configuration, starts it, runs until a signal or a failure. */
-export function runService<S extends z.ZodObject>(
+/**
+ * The body of the `main.ts` of a service: reads its configuration, starts it, runs until a signal or a failure. With a schema
+ * the program also has the command `migrate`.
+ */
+export async function runService<S extends z.ZodObject>(
   name: string,
   schema: S,
   environment: Environment,
   start: (config: Readonly<z.infer<S>>, overrides: { log: Logger; interrupted: CancelSignal }) => Promise<Running>,
+  database?: Schema,
 ): Promise<void> {
   const log = createLogger(name, logLevelOf(environment, 'info'));
+  const [command, ...others] = process.argv.slice(2);
+  if (command !== undefined) {
+    const run = async () => {
+      if (!database || command !== 'migrate' || others.length > 0) {
+        throw new StartError(
+          `The arguments are wrong: ${database ? 'there is only the command migrate' : 'it takes none'}.`,
+        );
+      }
+      await runMigrations(name, database, environment, log);
+    };
+    return run().catch((error: unknown) => endWithError(log, error));
+  }
   const begin = (interrupted: CancelSignal) => {
     const config = readConfig(schema, environment);
     for (const warning of misspeltSettings(Object.keys(environment), Object.keys(schema.shape))) log.warn(warning);

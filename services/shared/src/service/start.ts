@@ -2,19 +2,15 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Check } from '../health/check';
 import { databaseCheck, healthAccess, healthImplementation } from './health-rpc';
 import { openBus, type Bus, type BusConfig } from '../bus/bus';
-import { prepareOutbox } from '../bus/epoch';
-import { busMigrations } from '../bus/migrations';
 import { KafkaRelay } from '../bus/kafka-relay';
 import type { Signal } from '../concurrency/signal';
 import { startServer } from '../grpc/server';
-import { migrateIdempotency } from '../idempotency/migrations';
 import { startTrimmingAnswers } from '../idempotency/trim';
 import type { Implementation } from '../rpc/implementation';
 import { leavingMs, stopAll, type Leaving, type Running } from './lifecycle';
 import { createLogger, type Logger } from '../logger';
 import { openDatabaseClock, type DatabaseClock } from '../postgres/clock';
 import type { CancelSignal } from '../concurrency/cancellation';
-import { applyMigrations, migrate } from '../postgres/migrate';
 import { isUnreachable } from '../postgres/errors';
 import { assertSafePostgres, createPool, type Pool } from '../postgres/pool';
 import { probeRoom } from '../postgres/room';
@@ -22,6 +18,7 @@ import { StorageMonitor } from '../health/storage-monitor';
 import { observeBus } from '../bus/metrics';
 import { NotAvailableError } from '../start-error';
 import { observeDatabase } from './database-metrics';
+import { assertSchema, migrateSchema, type Schema } from './schema';
 import { waitForDependency } from './wait-for-dependency';
 import type { Readiness } from '../telemetry/metrics-server';
 import { startTelemetry } from '../telemetry/start';
@@ -39,6 +36,7 @@ export interface CommonConfig extends BusConfig, Leaving, TelemetrySettings, Tru
   HEALTH_UNHEALTHY_AFTER_MS: number;
   DATABASE_DIRECTORY?: string | undefined;
   DISK_RESERVE_BYTES: number;
+  MIGRATIONS: 'start' | 'wait';
 }
 
 /** What tests and the embedded process may override. */
@@ -84,22 +82,18 @@ export interface RunningService extends Running {
   address?: string;
 }
 
-/** Which tables a database gets beside those of its own migrations. */
-interface SchemaOptions {
-  bus?: boolean;
-  idempotency?: boolean;
-}
-
-/** Checks Postgres and brings the schema up to date. Repeatable. Throws a NotAvailableError when Postgres is gone. */
-async function prepareDatabase(pool: Pool, migrations: string, options: SchemaOptions): Promise<DatabaseClock> {
+/**
+ * Checks Postgres, and brings the schema up to date or checks that it is. Repeatable. Throws a NotAvailableError when Postgres
+ * is gone or migrations that another process runs are missing.
+ */
+async function prepareDatabase(
+  pool: Pool,
+  schema: Schema,
+  migrations: CommonConfig['MIGRATIONS'],
+): Promise<DatabaseClock> {
   try {
     await assertSafePostgres(pool);
-    if (options.bus) {
-      await applyMigrations(pool, 'bus', busMigrations);
-      await prepareOutbox(pool);
-    }
-    await migrate(pool, migrations);
-    if (options.idempotency) await migrateIdempotency(pool);
+    await (migrations === 'wait' ? assertSchema(pool, schema) : migrateSchema(pool, schema));
     return await openDatabaseClock(pool);
   } catch (cause) {
     if (!isUnreachable(cause)) throw cause;
@@ -108,18 +102,15 @@ async function prepareDatabase(pool: Pool, migrations: string, options: SchemaOp
 }
 
 /**
- * Starts a service with a database: pool, safety checks of Postgres, migrations, its own parts, gRPC server with health.
- * Stops in reverse order, after it has served for another DRAIN_DELAY_MS. With `bus` its database gets the tables of events
- * (see bus/migrations.ts) before its own migrations run; with `idempotency`, which needs `bus`, those of kept answers (see
- * idempotency/migrations.ts) after them.
+ * Starts a service with a database: pool, safety checks of Postgres, schema, its own parts, gRPC server with health. Stops in
+ * reverse order, after it has served for another DRAIN_DELAY_MS.
  */
 export async function startService(
   name: ServiceName,
   config: CommonConfig,
-  migrations: string,
+  schema: Schema,
   overrides: Overrides,
   build: (context: Context) => Promise<Parts>,
-  options: SchemaOptions = {},
 ): Promise<RunningService> {
   const log = overrides.log ?? createLogger(name, config.LOG_LEVEL);
   let readiness: Readiness = 'starting';
@@ -135,13 +126,13 @@ export async function startService(
     const bus = openBus(config, name, log);
     const trust = openTrust(name, config, log);
     const wait: Context['wait'] = (step) => waitForDependency(log, overrides.interrupted, step);
-    const clock = await wait(() => prepareDatabase(pool, migrations, options));
+    const clock = await wait(() => prepareDatabase(pool, schema, config.MIGRATIONS));
     stops.push(async () => clock.stop());
-    if (options.bus) {
+    if (schema.bus) {
       const unobserve = observeBus(name, pool);
       stops.push(async () => unobserve());
     }
-    if (options.idempotency) {
+    if (schema.idempotency) {
       const trimming = startTrimmingAnswers(pool, log);
       stops.push(() => trimming.stop());
     }

@@ -1,0 +1,47 @@
+import { prepareOutbox } from '../bus/epoch';
+import { busMigrations } from '../bus/migrations';
+import { idempotencyMigrations } from '../idempotency/migrations';
+import { applyMigrations, missingMigrations, readMigrations, type Migration } from '../postgres/migrate';
+import type { Pool } from '../postgres/pool';
+import { NotAvailableError } from '../start-error';
+
+/** Which tables the database of a service has. */
+export interface Schema {
+  /** The directory of the service's own migrations. */
+  migrations: string;
+  /** The tables of events, see bus/migrations.ts. */
+  bus?: boolean;
+  /** The tables of kept answers, see idempotency/migrations.ts. */
+  idempotency?: boolean;
+}
+
+/** The migrations of a schema by their source, in the order in which they run. */
+async function sourcesOf({ migrations, bus, idempotency }: Schema): Promise<Array<[string, readonly Migration[]]>> {
+  const own = await readMigrations(migrations);
+  return [
+    ...(bus ? [['bus', busMigrations] as [string, readonly Migration[]]] : []),
+    ['service', own],
+    ...(idempotency ? [['idempotency', idempotencyMigrations] as [string, readonly Migration[]]] : []),
+  ];
+}
+
+/** Brings a database up to its schema. Repeatable, and safe beside other copies that do the same. */
+export async function migrateSchema(pool: Pool, schema: Schema): Promise<void> {
+  for (const [source, migrations] of await sourcesOf(schema)) {
+    await applyMigrations(pool, source, migrations);
+    // Later migrations may append events.
+    if (source === 'bus') await prepareOutbox(pool);
+  }
+}
+
+/** Throws a NotAvailableError while migrations of the schema are missing. A newer schema is accepted. */
+export async function assertSchema(pool: Pool, schema: Schema): Promise<void> {
+  for (const [source, migrations] of await sourcesOf(schema)) {
+    const missing = await missingMigrations(pool, source, migrations);
+    if (missing.length === 0) continue;
+    throw new NotAvailableError(
+      `The schema of the database lacks ${missing.length} migrations, from ${missing[0]!} on: run the command migrate.`,
+    );
+  }
+  if (schema.bus) await prepareOutbox(pool);
+}
