@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { grpcAddress, publicUrl, whole } from '@granary/shared/config';
+import { hostPorts } from '@granary/shared/host-port';
 import { commonConfig, healthSettings, leavingSettings } from '@granary/shared/service/common-config';
 import { telemetrySettings } from '@granary/shared/telemetry/settings';
 import { trustSettings } from '@granary/shared/trust/settings';
@@ -32,9 +33,7 @@ export const gatewayConfig = z.object({
   PAYMENTS_ADDRESS: grpcAddress.optional(),
   TASKS_ADDRESS: grpcAddress.optional(),
   /** host:port of the internal HTTP listener of the blobs service, or several with commas between. */
-  BLOBS_HTTP_ADDRESS: z
-    .string()
-    .regex(/^[^\s,/]+:\d{1,5}(,[^\s,/]+:\d{1,5})*$/, 'host:port is expected, or several with commas between'),
+  BLOBS_HTTP_ADDRESS: hostPorts,
   /** `*`, or the allowed origins separated by commas. */
   CORS_ORIGINS: z.string().min(1).default('*'),
   TRUST_PROXY: trustProxy,

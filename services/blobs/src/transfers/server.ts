@@ -5,6 +5,7 @@ import { KeyedBudget } from '@granary/shared/concurrency/keyed-budget';
 import { ServiceError, unavailable, type StatusName } from '@granary/shared/errors';
 import { grantErrorHeader, grantHeader, type Grant } from '@granary/shared/trust/blob-grant';
 import { toServiceError } from '@granary/shared/rpc/status';
+import { formatHostPort, parseHostPort } from '@granary/shared/host-port';
 import { drainHttp } from '@granary/shared/http/drain';
 import type { ServerTrust } from '@granary/shared/trust/trust';
 import type { BlobsContext } from '../records/context';
@@ -157,12 +158,9 @@ function answerJson(response: ServerResponse, status: number, body: object): voi
 }
 
 function listen(server: Server, address: string): Promise<string> {
-  const colon = address.lastIndexOf(':');
-  const host = address.slice(0, colon);
+  const { host, port } = parseHostPort(address);
   return new Promise((resolve, reject) => {
     server.once('error', reject);
-    server.listen(Number(address.slice(colon + 1)), host, () =>
-      resolve(`${host}:${(server.address() as AddressInfo).port}`),
-    );
+    server.listen(port, host, () => resolve(formatHostPort({ host, port: (server.address() as AddressInfo).port })));
   });
 }

@@ -1,6 +1,7 @@
 import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
 import { TtlCache } from '@granary/shared/concurrency/ttl-cache';
+import { parseHostPort } from '@granary/shared/host-port';
 import { unavailable } from '@granary/shared/errors';
 import { LRUCache } from 'lru-cache';
 
@@ -58,9 +59,7 @@ export class EndpointResolver {
 const keyOf = ({ host, port }: Endpoint): string => `${host} ${port}`;
 
 async function resolveAddress(address: string): Promise<Endpoint[]> {
-  const colon = address.lastIndexOf(':');
-  const name = address.slice(0, colon).replace(/^\[(.*)\]$/, '$1');
-  const port = Number(address.slice(colon + 1));
+  const { host: name, port } = parseHostPort(address);
   if (isIP(name) !== 0) return [{ host: name, port }];
   return (await lookup(name, { all: true })).map(({ address: host }) => ({ host, port, servername: name }));
 }

@@ -7,6 +7,7 @@ import {
 } from '@grpc/grpc-js';
 import type { ServiceError } from '../errors';
 import type { Logger } from '../logger';
+import { formatHostPort, parseHostPort } from '../host-port';
 import { StartError } from '../start-error';
 import type { Implementation } from '../rpc/implementation';
 import type { ServerTrust } from '../trust/trust';
@@ -76,7 +77,7 @@ export async function startServer(
     );
   });
   return {
-    address: `${listen.slice(0, listen.lastIndexOf(':'))}:${port}`,
+    address: formatHostPort({ ...parseHostPort(listen), port }),
     muxCounts: () => mux.counts(),
     stop: () => {
       const stopped = stop(server, options.drainTimeoutMs ?? 5_000);

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { logLevel, whole } from '../config';
+import { hostPort } from '../host-port';
 import { kafkaSettings } from '../kafka/settings';
 import { telemetrySettings } from '../telemetry/settings';
 import { trustSettings } from '../trust/settings';
@@ -30,10 +31,7 @@ export const commonConfig = z.object({
   ...leavingSettings,
   ...healthSettings,
   ...storageSettings,
-  LISTEN: z
-    .string()
-    .regex(/^[^:\s]+:\d{1,5}$/, 'host:port is expected')
-    .default('127.0.0.1:0'),
+  LISTEN: hostPort.default('127.0.0.1:0'),
   DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/ }),
   DATABASE_POOL_SIZE: whole(1, 100).default(8),
   /** `start`: a start brings the schema up to date; `wait`: it waits until the command `migrate` has done so. */

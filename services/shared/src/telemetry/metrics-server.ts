@@ -1,6 +1,7 @@
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { ConfigError } from '../config';
+import { formatHostPort, parseHostPort } from '../host-port';
 import { renderMetrics } from './metrics';
 import { watchProcess } from './process-metrics';
 
@@ -64,19 +65,18 @@ export async function startMetricsServer(
       () => response.destroy(),
     );
   });
-  const colon = listen.lastIndexOf(':');
-  const host = listen.slice(0, colon);
+  const { host, port } = parseHostPort(listen);
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) =>
       reject(
         new ConfigError(`The configuration is wrong:\n  METRICS_LISTEN: ${listen} cannot be taken (${error.code})`),
       ),
     );
-    server.listen(Number(listen.slice(colon + 1)), host, resolve);
+    server.listen(port, host, resolve);
   });
   const unwatch = watchProcess();
   return {
-    address: `${host}:${(server.address() as AddressInfo).port}`,
+    address: formatHostPort({ host, port: (server.address() as AddressInfo).port }),
     stop: async () => {
       unwatch();
       const closed = new Promise((resolve) => server.close(resolve));

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { hostPort } from '../host-port';
 
 /** An empty variable counts as unset, as OpenTelemetry specifies. */
 const unlessEmpty = <S extends z.ZodType>(schema: S) =>
@@ -22,12 +23,7 @@ export type Sampler = (typeof samplers)[number];
  */
 export const telemetrySettings = {
   /** host:port of the HTTP listener for Prometheus; there is none when absent. */
-  METRICS_LISTEN: unlessEmpty(
-    z
-      .string()
-      .regex(/^[^:\s]+:\d{1,5}$/, 'host:port is expected')
-      .optional(),
-  ),
+  METRICS_LISTEN: unlessEmpty(hostPort.optional()),
   OTEL_SDK_DISABLED: z.string().default('false'),
   OTEL_SERVICE_NAME: text,
   OTEL_EXPORTER_OTLP_ENDPOINT: text,
