@@ -81,6 +81,7 @@ export const leaves = {
     'byte-writer',
     'config',
     'errors',
+    'host-port',
     'ids',
     'log-output',
     'logger',
