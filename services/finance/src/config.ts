@@ -21,8 +21,16 @@ export const financeConfig = commonConfig.extend({
     .string()
     .regex(/^\d{1,6}(\.\d{1,9})?$/, 'a decimal number is expected, for example 0.004')
     .default('0.004'),
+  /** Nothing smaller is paid out: the platform pays the fees. */
+  PAYOUT_FLOOR_UTIA: whole(1, Number.MAX_SAFE_INTEGER).default(50_000),
+  /** From an automatic payout of an app to its next one, at least. */
+  PAYOUT_INTERVAL_MS: whole(0, 31_536_000_000).default(3_600_000),
+  /** A deposit is credited once so many blocks have followed its own. */
+  DEPOSIT_DEPTH_BLOCKS: whole(0, 10_000).default(1),
+  /** What the faucet of the simulated chain gives at a time, at most; 0: it is closed. */
+  FAUCET_UTIA_MAX: whole(0, Number.MAX_SAFE_INTEGER).default(1_000_000_000),
   /** The time between two blocks of the simulated chain. */
-  SIMULATED_BLOCK_MS: whole(10, 3_600_000).default(1_000),
+  SIMULATED_BLOCK_MS: whole(10, 3_600_000).default(2_000),
   /** How often the simulated chain loses a transaction that it has accepted, and drops one instead of including it. */
   SIMULATED_LOSS_PERCENT: whole(0, 100).default(0),
   SIMULATED_EVICTION_PERCENT: whole(0, 100).default(0),

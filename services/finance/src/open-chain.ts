@@ -5,7 +5,7 @@ import type { Chain } from './chain/chain';
 import type { FinanceConfig } from './config';
 import { openAccounts } from './ledger/accounts';
 import { accountByName } from './ledger/kinds';
-import type { SigningOptions } from './payouts/sign-payouts';
+import type { PayoutSigning } from './payouts/sign-payouts';
 import { openSimulatedNode, type SimulatedNode } from './simulated-chain/simulated-node';
 import { reliableChain } from './simulated-chain/settings';
 import { addressOf } from './wallets/address';
@@ -22,7 +22,7 @@ export interface OpenChain {
   node: SimulatedNode;
   /** The account of the ledger that stands for the world behind the chain. */
   account: string;
-  signing: SigningOptions;
+  signing: PayoutSigning;
 }
 
 /** Opens the chain that the configuration names, with the accounts of the ledger that it needs. */

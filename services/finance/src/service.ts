@@ -25,7 +25,7 @@ import { ledgerHandlers } from './ledger-handlers';
 import { startVoidingExpiredHolds } from './ledger/expired-holds';
 import { LedgerBatches } from './ledger/ledger-batches';
 import { chainHealth, openChain } from './open-chain';
-import { startPayouts } from './payouts/payout-task';
+import { startMoney } from './start-money';
 import { startReconciliation } from './reconciliation/reconciliation';
 import { openKeyFile } from './wallets/keys';
 import { storedPrices } from './usage/prices';
@@ -46,8 +46,6 @@ export interface FinanceOverrides extends Overrides {
   /** How often payouts that wait, and blocks of the chain, are looked for. */
   chainEveryMs?: number;
 }
-
-const chainEveryMs = 1_000;
 
 type EventSource = 'data' | 'blobs' | 'payments';
 
@@ -86,6 +84,18 @@ function findTargets(config: FinanceConfig, overrides: FinanceOverrides): Target
   return targets;
 }
 
+/** Opens consumers of the events of other services. */
+function consumerOf({ pool, log, bus, trust }: Pick<Context, 'pool' | 'log' | 'bus' | 'trust'>) {
+  return (from: EventSource, target: Target<OutboxDefinition>, topics: string[], handle: Handle) => {
+    const outbox = openClient(outboxDefinition, target, { log, credentials: () => trust.towards(from) });
+    const consumer = startConsumer({
+      ...{ pool, log, bus, from, handle, topics, name: `finance-${from}`, source: outbox.client },
+      verifier: trust.verifier(from),
+    });
+    return { ...consumer, stop: () => consumer.stop().finally(() => outbox.close()) };
+  };
+}
+
 async function buildFinance(
   { pool, log, bus, trust, clock }: Context,
   config: FinanceConfig,
@@ -97,21 +107,7 @@ async function buildFinance(
   const wallets = { pool, keys, addressPrefix: config.ADDRESS_PREFIX };
   await assertWalletOrigin(wallets);
 
-  const consume = (from: EventSource, target: Target<OutboxDefinition>, topics: string[], handle: Handle) => {
-    const outbox = openClient(outboxDefinition, target, { log, credentials: () => trust.towards(from) });
-    const consumer = startConsumer({
-      pool,
-      log,
-      bus,
-      from,
-      handle,
-      topics,
-      name: `finance-${from}`,
-      source: outbox.client,
-      verifier: trust.verifier(from),
-    });
-    return { ...consumer, stop: () => consumer.stop().finally(() => outbox.close()) };
-  };
+  const consume = consumerOf({ pool, log, bus, trust });
   const data = consume('data', targets.dataOutbox, usageTopics, usageHandler());
   const blobs = consume('blobs', targets.blobsOutbox, usageTopics, usageHandler());
   const payments = consume('payments', targets.paymentsOutbox, priceTopics, handlePrices);
@@ -121,28 +117,34 @@ async function buildFinance(
   const charges = startRetentionCharges({ pool, pricesIn: storedPrices, now, log, everyMs: every.chargeEveryMs });
   const reconciliation = startReconciliation({ pool, log, everyMs: every.reconcileEveryMs });
   const chain = await openChain(pool, keys, config, log);
-  const payouts = startPayouts({ ...chain.signing, everyMs: every.chainEveryMs ?? chainEveryMs });
+  const money = await startMoney(chain, config, every);
 
   const finance: Implementation<FinanceDefinition> = {
     definition: financeDefinition,
     access: { gateway: '*' } satisfies AccessTo<FinanceDefinition>,
-    handlers: financeHandlers({ wallets, prices: storedPrices(pool), now }),
+    handlers: financeHandlers({
+      wallets,
+      prices: storedPrices(pool),
+      payoutRules: money.payoutRules,
+      faucet: money.faucet,
+      now,
+    }),
   };
   // Money is moved by services that have a reason to; the gateway, which strangers reach, is none of them.
-  const money: Implementation<LedgerDefinition> = {
+  const transfers: Implementation<LedgerDefinition> = {
     definition: ledgerDefinition,
     access: { payments: '*' } satisfies AccessTo<LedgerDefinition>,
     handlers: ledgerHandlers({ wallets, ledger }),
   };
   return {
-    implementations: [finance, money],
+    implementations: [finance, transfers],
     checks: {
       'events of data': data.lag,
       'events of blobs': blobs.lag,
       'events of payments': payments.lag,
       ledger: reconciliation.check,
       chain: () => chainHealth(chain.node),
-      payouts: payouts.check,
+      ...money.checks,
     },
     failed: Promise.race([data.failed, blobs.failed, payments.failed]),
     stop: async () => {
@@ -153,7 +155,7 @@ async function buildFinance(
         expiredHolds.stop(),
         charges.stop(),
         reconciliation.stop(),
-        payouts.stop(),
+        money.stop(),
       ]);
       await ledger.idle();
     },

@@ -7,7 +7,7 @@ import { transferId } from '../src/ledger/transfer-id';
 import { advancePayouts } from '../src/payouts/payout-task';
 import type { Payout } from '../src/payouts/payouts';
 import { reservePayouts } from '../src/payouts/reserve-payouts';
-import type { SigningOptions } from '../src/payouts/sign-payouts';
+import type { PayoutSigning } from '../src/payouts/sign-payouts';
 import { verifyLedger } from '../src/reconciliation/verify-ledger';
 import { feeCollector } from '../src/simulated-chain/blocks';
 import { getWallet } from '../src/wallets/wallet';
@@ -71,7 +71,7 @@ test(`${payoutCount} payouts by two processes that crash, on a chain that loses,
   const apps = await openWallets();
   const blocked = new Set(Array.from({ length: 3 }, () => below(payoutCount)));
   const payouts: Payout[] = [];
-  const copies: SigningOptions[] = [pool, other].map((each) => ({
+  const copies: PayoutSigning[] = [pool, other].map((each) => ({
     ...bench.options,
     pool: each,
     chain: crashing(bench.node, 0.05, random),

@@ -1,5 +1,7 @@
 import { randomUUID } from 'node:crypto';
+import { eventually } from '@granary/shared/testing/eventually';
 import { operatorKey, type Body, type TestApp } from './granary';
+import { newWallet } from './wallet-signing';
 
 /** A request that is accepted. */
 export interface ChangingRequest {
@@ -77,6 +79,28 @@ async function newDocument(app: TestApp): Promise<string> {
   const id = newName();
   await app.store('docs', [{ id, n: 1 }]);
   return `collections/docs/documents/${id}`;
+}
+/** By app: what its wallet will have earned once all that was sent to it is credited. */
+const expectedEarnings = new Map<string, number>();
+
+async function expectEarnings(app: TestApp, amount: number): Promise<void> {
+  const { total_earned: earned } = await succeed(app, 'GET', 'wallet');
+  expectedEarnings.set(app.appId, Number(earned) + amount);
+}
+
+/** Resolves when all that was sent to the wallet is credited, and its payouts are final. */
+export async function settleMoney(app: TestApp): Promise<void> {
+  await eventually(async () => {
+    const { total_earned: earned, pending_payouts: pending } = await succeed(app, 'GET', 'wallet');
+    return Number(earned) >= (expectedEarnings.get(app.appId) ?? 0) && pending === 0;
+  });
+}
+
+/** Sends the wallet money of the simulated chain, and waits until it is credited. */
+async function fundWallet(app: TestApp, amount: number): Promise<void> {
+  await expectEarnings(app, amount);
+  await succeed(app, 'POST', 'faucet', { amount }, { 'x-operator-key': operatorKey });
+  await settleMoney(app);
 }
 const newIndexDefinition = () => ({ name: newName(), collection: newName(), field_name: 'n', index_type: 'number' });
 
@@ -164,6 +188,16 @@ export const changingRequests: Readonly<Record<string, MakeRequest>> = {
     return `keys/${String(key['key_id'])}`;
   }),
   updatePayoutSettings: withBody('payout/settings', () => ({ min_payout: ++made }), { min_payout: 1_000_000 }),
+  triggerPayout: async (app) => {
+    await fundWallet(app, 100_000);
+    const body = { amount: 60_000, payout_address: newWallet().address };
+    return { path: pathOf(app, 'payout/trigger'), body, other: { body: { ...body, amount: 61_000 } } };
+  },
+  fundWallet: async (app) => {
+    const body = { amount: ++made };
+    await expectEarnings(app, body.amount);
+    return { path: pathOf(app, 'faucet'), body, other: { body: { amount: 1_000_000 } } };
+  },
   putSkills: ({ appId }) => ({
     path: `/api/skills/${appId}/skills.md`,
     body: { markdown: newName() },

@@ -256,7 +256,6 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       'GET /x402/supported',
       'POST /query/sql',
       'POST /apps/{app_id}/views/sql',
-      'POST /apps/{app_id}/payout/trigger',
       'PATCH /apps/{app_id}/collections/{collection}/sharding',
     ].sort();
     await app.store('films', [{ id: 'a' }]);

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Route } from '@granary/gateway/pipeline/route';
 import { routes } from '@granary/gateway/routes/table';
-import { changingRequests, type ChangingRequest } from './changing-requests';
+import { changingRequests, settleMoney, type ChangingRequest } from './changing-requests';
 import {
   newApp,
   operatorKey,
@@ -28,7 +28,7 @@ describe.each(transports)('Idempotency-Key of every changing route (%s)', (trans
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await startGranary(transport, { settings: { finance: { SIMULATED_BLOCK_MS: '100' } } });
     app = await newApp(granary);
     await app.store('docs', [{ id: '1', n: 1 }]);
   });
@@ -73,6 +73,7 @@ describe.each(transports)('Idempotency-Key of every changing route (%s)', (trans
 
   async function ended(answer: Answer): Promise<Answer> {
     if (typeof answer.body['ticket_id'] === 'string') await app.ended(answer.body['ticket_id']);
+    if (answer.status === 202) await settleMoney(app);
     return answer;
   }
 

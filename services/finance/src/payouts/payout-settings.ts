@@ -38,20 +38,21 @@ export async function updatePayoutSettings(
 
 /**
  * Throws VALIDATION_FAILED for a destination that is no address of this chain, or a wallet of this platform: the money would
- * come back, at the platform's cost.
+ * come back, at the platform's cost. `field` is its name in the request.
  */
-export async function checkChange(
+export async function checkDestination(
   { pool, keys, addressPrefix: prefix }: Wallets,
-  { payoutDestination: destination }: PayoutSettingsChange,
+  destination: string | undefined,
+  field: string,
 ): Promise<void> {
   if (destination === undefined) return;
   const problem = addressProblem(destination, prefix);
-  if (problem !== undefined) throw invalidDestination(problem);
+  if (problem !== undefined) throw invalidDestination(field, problem);
   const isHotWallet = destination === addressOf(await keys.publicKey('hot'), prefix);
   if (isHotWallet || (await row(pool, sql`select from wallet where address = ${destination}`))) {
-    throw invalidDestination('is the address of a wallet of this platform');
+    throw invalidDestination(field, 'is the address of a wallet of this platform');
   }
 }
 
-const invalidDestination = (problem: string) =>
-  invalid('The payout destination is not valid', { payout_destination: [problem] });
+const invalidDestination = (field: string, problem: string) =>
+  invalid('The payout destination is not valid', { [field]: [problem] });

@@ -2,8 +2,9 @@ import { pause } from '@granary/shared/concurrency/backoff';
 import { degraded, healthy, type Check, type Finding } from '@granary/shared/health/check';
 import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
 import { deliver, type Step } from '../outgoing/delivery';
+import { startAutoPayouts, type AutoPayoutOptions } from './auto-payouts';
 import { payoutPurpose } from './payout-purpose';
-import { readPayoutState, signPayouts, type SigningOptions } from './sign-payouts';
+import { readPayoutState, signPayouts, type PayoutSigning } from './sign-payouts';
 
 /** From here on, health reports that payouts are not paid. */
 const lateAfterSeconds = 600;
@@ -13,15 +14,27 @@ export interface PayoutTask {
   stop(): Promise<void>;
 }
 
-/** Pays the payouts that wait, in one process of the service at a time. */
-export function startPayouts(options: SigningOptions & { everyMs: number }): PayoutTask {
-  const { pool, log, everyMs } = options;
+export interface PayoutTaskOptions extends PayoutSigning {
+  auto: AutoPayoutOptions;
+  everyMs: number;
+  /** How often wallets are looked at that pay out automatically. */
+  autoEveryMs: number;
+}
+
+/** Starts automatic payouts, and pays those that wait, in one process of the service at a time. */
+export function startPayouts(options: PayoutTaskOptions): PayoutTask {
+  const { pool, log, auto, everyMs, autoEveryMs } = options;
+  let autoAtMs = 0;
   const task = startScheduledTask({
     pool,
     log,
     name: 'payouts',
     everyMs,
     run: async (stopping) => {
+      if (performance.now() >= autoAtMs) {
+        autoAtMs = performance.now() + autoEveryMs;
+        while (!stopping.aborted && (await startAutoPayouts(auto)) > 0);
+      }
       while (!stopping.aborted) {
         const step = await advancePayouts(options);
         if (step === 'idle') return;
@@ -36,13 +49,13 @@ export function startPayouts(options: SigningOptions & { everyMs: number }): Pay
  * Makes the next step of the transaction that is in flight, or signs the next one. Several processes may do it at once. `idle`
  * when nothing is in flight and nothing can be signed.
  */
-export async function advancePayouts(options: SigningOptions): Promise<Step> {
+export async function advancePayouts(options: PayoutSigning): Promise<Step> {
   const step = await deliver({ ...options, purpose: payoutPurpose }, options.sender);
   if (step !== 'idle') return step;
   return (await signPayouts(options)) ? 'progress' : 'idle';
 }
 
-async function health({ pool }: SigningOptions): Promise<Finding> {
+async function health({ pool }: PayoutSigning): Promise<Finding> {
   const { held, stoppedBecause, missing, oldestAgeSeconds } = await readPayoutState(pool);
   const problems: string[] = [];
   if (held > 0n) problems.push(`transactions that wait for a person: ${held}`);

@@ -1,30 +1,15 @@
-import type { Logger } from '@granary/shared/logger';
 import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { retriedTransaction } from '@granary/shared/postgres/transaction';
-import type { Chain, ChainAccount } from '../chain/chain';
-import { feeOf, gasLimit } from '../chain/fee';
-import { signTransfer } from '../chain/sign-transfer';
 import type { Output } from '../chain/transaction';
-import { findOpen, insertSigned, lockSender } from '../outgoing/outgoing-transaction';
-import type { KeyProvider } from '../wallets/keys';
+import { signNext, transferFee, type Draft, type SigningOptions } from '../outgoing/sign-next';
 import { arePayoutsPaused } from './pause';
 
 /** Payouts that one transaction pays. */
 export const payoutsMax = 100;
 
-export interface SigningOptions {
-  pool: Pool;
-  chain: Chain;
-  keys: KeyProvider;
-  log: Logger;
+export interface PayoutSigning extends SigningOptions {
   /** The address of the hot wallet. */
   sender: string;
-  denom: string;
-  /** In the denomination. */
-  gasPrice: number;
-  /** A transaction can be included in so many blocks from its signature on. */
-  timeoutBlocks: number;
 }
 
 interface Waiting {
@@ -36,37 +21,34 @@ interface Waiting {
 
 /**
  * Signs a transaction for the payouts that have waited longest, at most `payoutsMax`, and stores it; nothing is sent. False when
- * nothing could be signed: no payout waits, another transaction is in flight, payouts are paused or stopped, or the hot wallet
- * is short of funds. Concurrent calls sign once.
+ * nothing could be signed: no payout waits, payouts are paused or stopped, the hot wallet is short of funds, or one of the
+ * reasons of signNext.
  */
-export async function signPayouts(options: SigningOptions): Promise<boolean> {
-  const { pool, chain, sender, log } = options;
-  if ((await findOpen(pool, sender)) || (await listWaiting(pool, 1)).length === 0) return false;
-  // In this order: what is known of the money is not older than the sequence.
-  const { height } = await chain.height();
-  const account = await chain.account(sender);
-  const balance = await chain.balance(sender);
-  return retriedTransaction(pool, async (tx) => {
-    const { nextSequence, stoppedBecause } = await lockSender(tx, sender, account?.sequence ?? 0n);
-    if (stoppedBecause !== null || (await findOpen(tx, sender)) || (await arePayoutsPaused(tx))) return false;
-    const sequence = account?.sequence ?? 0n;
-    // The node lags behind, or another process has sent a transaction since it was asked.
-    if (sequence < nextSequence) return false;
-    if (sequence > nextSequence) {
-      log.error({ sequence: sequence.toString() }, 'somebody else signs with the key of the hot wallet, payouts stop');
-      await stop(tx, sender, 'a transaction of the hot wallet is on the chain that was not sent from here');
-      return false;
-    }
-    const { payouts, missing } = await choose(tx, balance, options.gasPrice);
+export async function signPayouts(options: PayoutSigning): Promise<boolean> {
+  const { pool, sender, gasPrice } = options;
+  if ((await listWaiting(pool, 1)).length === 0) return false;
+  return signNext(options, { address: sender, key: 'hot' }, async (tx, balance) => {
+    if (await arePayoutsPaused(tx)) return undefined;
+    const { payouts, missing } = await choose(tx, balance, gasPrice);
     await execute(tx, sql`update chain_sender set missing_utia = ${missing} where address = ${sender}`);
-    if (payouts.length === 0) return false;
-    await sign(tx, options, account!, height, payouts);
-    return true;
+    return payouts.length === 0 ? undefined : draftOf(payouts);
   });
 }
 
-const stop = (tx: Connection, sender: string, reason: string): Promise<number> =>
-  execute(tx, sql`update chain_sender set stopped_because = ${reason} where address = ${sender}`);
+const draftOf = (payouts: readonly Waiting[]): Draft => ({
+  outputs: payouts.map(({ destination, amount }): Output => ({ address: destination, amount })),
+  stored: async (tx, number, hash) => {
+    const ids = payouts.map(({ id }) => id);
+    await execute(
+      tx,
+      sql`with attempt as (
+            insert into payout_attempt (transaction_number, payout_id) select ${number}, * from unnest(${ids}::uuid[])
+          )
+          update payout set transaction_number = ${number}, tx_hash = ${hash}, updated_at = clock_timestamp()
+          where id = any(${ids}::uuid[])`,
+    );
+  },
+});
 
 /** The payouts that wait for a transaction, in the order in which they are paid. */
 function listWaiting(db: Pool | Connection, limit: number, lock = sql``): Promise<Waiting[]> {
@@ -89,37 +71,10 @@ async function choose(
   let total = 0n;
   for (const [at, { amount }] of together.entries()) {
     total += amount;
-    const missing = total + feeOf(gasLimit(at + 1), gasPrice) - balance;
+    const missing = total + transferFee(at + 1, gasPrice) - balance;
     if (missing > 0n) return { payouts: together.slice(0, at), missing: at === 0 ? missing : null };
   }
   return { payouts: together, missing: null };
-}
-
-async function sign(
-  tx: Connection,
-  { chain, keys, sender, denom, gasPrice, timeoutBlocks }: SigningOptions,
-  { number: accountNumber, sequence }: ChainAccount,
-  height: bigint,
-  payouts: readonly Waiting[],
-): Promise<void> {
-  const gas = gasLimit(payouts.length);
-  const fee = feeOf(gas, gasPrice);
-  const timeoutHeight = height + BigInt(timeoutBlocks);
-  const outputs = payouts.map(({ destination, amount }): Output => ({ address: destination, amount }));
-  const { bytes, hash } = await signTransfer(keys, 'hot', {
-    ...{ chainId: chain.id, accountNumber, sequence, sender, outputs: outputs as [Output, ...Output[]], denom },
-    ...{ memo: '', fee: { amount: fee, gas }, timeoutHeight },
-  });
-  const number = await insertSigned(tx, { sender, sequence, hash, bytes, timeoutHeight, fee });
-  const ids = payouts.map(({ id }) => id);
-  await execute(
-    tx,
-    sql`with attempt as (
-          insert into payout_attempt (transaction_number, payout_id) select ${number}, * from unnest(${ids}::uuid[])
-        )
-        update payout set transaction_number = ${number}, tx_hash = ${hash}, updated_at = clock_timestamp()
-        where id = any(${ids}::uuid[])`,
-  );
 }
 
 /** How payouts are, for health. */

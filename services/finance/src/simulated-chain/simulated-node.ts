@@ -107,15 +107,19 @@ export class SimulatedNode implements Chain {
   }
 
   /** Sends an address money out of nothing, in a block of its own, and returns the hash of the transaction. */
-  fund(address: string, amount: bigint, sender = 'faucet'): Promise<string> {
+  fund(address: string, amount: bigint): Promise<string> {
+    return retriedTransaction(this.options.pool, (tx) => this.fundIn(tx, address, amount));
+  }
+
+  /** The same in a transaction of the caller, until whose end the chain is locked. */
+  async fundIn(tx: Connection, address: string, amount: bigint): Promise<string> {
     const hash = randomBytes(32).toString('hex').toUpperCase();
-    return this.change(async (tx, head) => {
-      const { height, blockAt } = await this.next(tx, head, await clockOf(tx));
-      await execute(tx, sql`insert into simulated_transaction (hash, height, code) values (${hash}, ${height}, 0)`);
-      const outputs = [{ address, amount }];
-      await credit(tx, { hash, height, at: blockAt, sender, outputs, memo: '' });
-      return hash;
-    });
+    const head = await this.catchUp(tx, await lockHead(tx));
+    const { height, blockAt } = await this.next(tx, head, await clockOf(tx));
+    await execute(tx, sql`insert into simulated_transaction (hash, height, code) values (${hash}, ${height}, 0)`);
+    const outputs = [{ address, amount }];
+    await credit(tx, { hash, height, at: blockAt, sender: 'faucet', outputs, memo: '' });
+    return hash;
   }
 
   /** Produces a block now. */

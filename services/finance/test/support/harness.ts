@@ -109,6 +109,7 @@ export async function startTestFinance(
         DATABASE_URL: url,
         KEY_FILE: keyFile,
         LOG_LEVEL: 'silent',
+        SIMULATED_BLOCK_MS: '20',
         INTERNAL_SECRET: testSecret,
         ...environment,
         ...changes,

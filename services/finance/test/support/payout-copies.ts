@@ -7,7 +7,7 @@ import type { Pool } from '@granary/shared/postgres/pool';
 import type { Chain } from '../../src/chain/chain';
 import { accountByName } from '../../src/ledger/kinds';
 import { openAccounts } from '../../src/ledger/accounts';
-import type { SigningOptions } from '../../src/payouts/sign-payouts';
+import type { PayoutSigning } from '../../src/payouts/sign-payouts';
 import { SimulatedNode, openSimulatedNode } from '../../src/simulated-chain/simulated-node';
 import { reliableChain, type SimulatedChainSettings } from '../../src/simulated-chain/settings';
 import { addressOf } from '../../src/wallets/address';
@@ -32,7 +32,7 @@ export interface PayoutBench {
   wallets: Wallets;
   chainAccount: string;
   /** What a copy of the service pays with. */
-  options: SigningOptions;
+  options: PayoutSigning;
 }
 
 /** What pays out, without the service around it, on a chain that behaves as `settings` say. */

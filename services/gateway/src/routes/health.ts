@@ -30,7 +30,7 @@ const aliveSchema = z.object({ status: z.string().describe('In one word') });
 
 const features = [
   ...['collections', 'schemas', 'documents', 'history', 'list', 'indexes', 'views', 'queries'],
-  ...['blobs', 'tasks', 'wallet', 'retention', 'skills', 'idempotency'],
+  ...['blobs', 'tasks', 'wallet', 'payouts', 'retention', 'skills', 'idempotency'],
 ];
 
 const links = { docs: '/docs', openapi: '/openapi.json' };

@@ -8,12 +8,14 @@ import { collectionRoutes } from './collections';
 import { commitRoutes } from './commits';
 import { datasetRoutes } from './datasets';
 import { documentRoutes } from './documents';
+import { faucetRoutes } from './faucet';
 import { healthRoutes } from './health';
 import { indexRoutes } from './indexes';
 import { indexOfCollectionRoutes } from './indexes-of-collection';
 import { keyRoutes } from './keys';
 import { plannedRoutes } from './not-implemented';
 import { paymentRoutes } from './payments';
+import { payoutRoutes } from './payouts';
 import { pricingRoutes } from './pricing';
 import { queryRoutes } from './queries';
 import { relationRoutes } from './relations';
@@ -47,6 +49,8 @@ export const routes: readonly Route[] = [
   ...commitRoutes,
   ...keyRoutes,
   ...walletRoutes,
+  ...payoutRoutes,
+  ...faucetRoutes,
   ...authzRoutes,
   ...skillsRoutes,
   ...appOpenapiRoutes,

@@ -23,6 +23,23 @@ export function appFields(): BadInput[] {
       },
     ),
     ...wrong(
+      `POST ${app}/payout/trigger`,
+      { amount: 100_000 },
+      {
+        amount: [0, -1, 1.5, '5', 2 ** 53, true, [1]],
+        payout_address: [
+          1,
+          '',
+          'celestia1',
+          'x'.repeat(129),
+          'celestia1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqpjnvf0',
+          'cosmos1qqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqqjsf7pe',
+          '0x52908400098527886E0F7030069857D2E4169EE7',
+        ],
+        extra: [1],
+      },
+    ),
+    ...wrong(
       `POST ${app}/payout/history`,
       {},
       { limit: [0, '1'], offset: [-1, 1_000_001], status: ['done', 1], extra: [1] },

@@ -1,3 +1,4 @@
+import { newWallet } from '../wallet-signing';
 import { type BadInput, bad, app, shop } from './bad-input';
 
 export function conflicts(): BadInput[] {
@@ -104,6 +105,20 @@ export function conflicts(): BadInput[] {
       422,
       'SCHEMA_VIOLATION',
       { says: 'data[0].born' },
+    ),
+    bad(
+      'a payout without a destination',
+      `POST ${app}/payout/trigger`,
+      { amount: 100_000 },
+      409,
+      'PAYOUT_DESTINATION_MISSING',
+    ),
+    bad(
+      'a payout from an empty wallet',
+      `POST ${app}/payout/trigger`,
+      { amount: 100_000, payout_address: newWallet().address },
+      409,
+      'INSUFFICIENT_FUNDS',
     ),
     bad(
       'a lower locked balance',

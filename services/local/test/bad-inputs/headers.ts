@@ -28,6 +28,7 @@ export function headers(): BadInput[] {
       `POST /apps/${shop}/queries`,
       `POST ${app}/payout/settings`,
       `POST ${app}/payout/info`,
+      `POST ${app}/payout/trigger`,
       `POST ${app}/regenerate-key`,
       'POST /api/applications',
     ].map((target) => typed('text/plain', target)),

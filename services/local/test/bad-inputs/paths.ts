@@ -82,6 +82,7 @@ export function paths(): BadInput[] {
       `PUT /apps/${shop}/views`,
       `POST ${app}/wallet`,
       `GET ${app}/payout/info`,
+      `GET ${app}/payout/trigger`,
       `GET ${app}/regenerate-key`,
       `DELETE /api/skills/${shop}/skills.md`,
       'PROPFIND /store',

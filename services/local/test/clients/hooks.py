@@ -105,8 +105,9 @@ def valid_address(case, _body):
 
 
 def valid_destination(_case, body):
-    if body.get("payout_destination") is not None:
-        body["payout_destination"] = ADDRESS
+    for name in ("payout_destination", "payout_address"):
+        if body and body.get(name) is not None:
+            body[name] = ADDRESS
 
 
 def valid_schema(_case, body):
@@ -147,4 +148,5 @@ sanitizers = {
     "updateCollection": valid_schema,
     "listTransactionsOfUser": valid_address,
     "updatePayoutSettings": valid_destination,
+    "triggerPayout": valid_destination,
 }

@@ -1,0 +1,53 @@
+import { rows, type Pool } from '@granary/shared/postgres/pool';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
+import { retriedTransaction } from '@granary/shared/postgres/transaction';
+import { reservePayouts, type PayoutRules } from './reserve-payouts';
+
+/** Payouts that one transaction starts. */
+const startedMax = 100;
+
+export interface AutoPayoutOptions {
+  pool: Pool;
+  rules: PayoutRules;
+  /** From an automatic payout of an application to its next one, at least: the platform pays the fees. */
+  intervalMs: number;
+}
+
+/**
+ * Starts payouts of all that is available, for applications that have turned them on, have a destination and have reached their
+ * threshold; of `appIds` only if they are given. Returns how many were started.
+ */
+export async function startAutoPayouts(
+  { pool, rules, intervalMs }: AutoPayoutOptions,
+  appIds?: readonly string[],
+): Promise<number> {
+  const wanted = appIds === undefined ? sql`` : sql` and wallet.app_id = any(${[...appIds]})`;
+  return retriedTransaction(pool, async (tx) => {
+    const ready = await rows<{ appId: string }>(
+      tx,
+      sql`select wallet.app_id as "appId" from wallet join account on account.id = wallet.account_id
+          where auto_payout_enabled and payout_destination is not null
+            and credits_posted - debits_posted - debits_pending - locked_balance
+                >= greatest(payout_threshold, min_payout, ${rules.floorUtia}, 1)
+            and not ${hasRecent(sql`wallet.app_id`, intervalMs)}${wanted}
+          order by wallet.app_id limit ${startedMax} for no key update of wallet skip locked`,
+    );
+    if (ready.length === 0) return 0;
+    // Again, now that their wallets are locked: another process may have started some meanwhile.
+    const due = await rows<{ appId: string }>(
+      tx,
+      sql`select app_id as "appId" from unnest(${ready.map(({ appId }) => appId)}::text[]) ready(app_id)
+          where not ${hasRecent(sql`ready.app_id`, intervalMs)}`,
+    );
+    if (due.length === 0) return 0;
+    const requests = due.map(({ appId }) => ({ appId, trigger: 'auto' as const }));
+    const reserved = await reservePayouts(tx, requests, rules);
+    return reserved.filter((each) => !(each instanceof Error)).length;
+  });
+}
+
+const hasRecent = (appId: Sql, intervalMs: number): Sql =>
+  sql`exists (
+    select from payout where payout.app_id = ${appId} and trigger = 'auto'
+      and (status in ('pending', 'broadcast') or created_at > now() - ${intervalMs} * interval '1 millisecond')
+  )`;

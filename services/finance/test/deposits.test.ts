@@ -1,0 +1,135 @@
+import { randomUUID } from 'node:crypto';
+import { execute, row, rows, type Pool } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { beginWatch, creditDeposits } from '../src/deposits/credit-deposits';
+import { advanceSweeps } from '../src/deposits/sweep';
+import { verifyLedger } from '../src/reconciliation/verify-ledger';
+import { getWallet } from '../src/wallets/wallet';
+import { financePool, log } from './support/harness';
+import { crashing, openPayoutBench, type PayoutBench } from './support/payout-copies';
+import { seededRandom } from './support/random';
+
+let pool: Pool;
+let bench: PayoutBench;
+beforeEach(async () => {
+  pool = (await financePool(4)).pool;
+  bench = await openPayoutBench(pool);
+  await beginWatch({ pool, chain: bench.node });
+});
+afterEach(async () => {
+  expect((await verifyLedger(pool, () => undefined)).differences).toEqual([]);
+  await pool.end();
+});
+
+const newApp = () => `a${randomUUID().slice(0, 8)}`;
+const watch = (depthBlocks = 0, chain = bench.options.chain) => ({
+  ...{ pool, chain, chainAccount: bench.chainAccount, depthBlocks, log },
+});
+const credited = async (depthBlocks = 0): Promise<string[]> => {
+  const apps: string[] = [];
+  for (let found; (found = await creditDeposits(watch(depthBlocks))) !== undefined;) apps.push(...found);
+  return apps;
+};
+const walletOf = (app: string) => getWallet(bench.wallets, app);
+const sweep = () => advanceSweeps({ ...bench.options, hotWallet: bench.options.sender });
+
+test('what arrives at a wallet is credited once, as earned, however often and by how many its blocks are read', async () => {
+  const [app, other] = [newApp(), newApp()];
+  const { address } = await walletOf(app);
+  await bench.node.fund(address, 5_000n);
+  await bench.node.fund((await walletOf(other)).address, 7n);
+  await bench.node.fund(address, 600n);
+  await bench.node.fund(bench.options.sender, 9_999n);
+  const found = await Promise.all([credited(), credited(), credited()]);
+  expect(new Set(found.flat())).toEqual(new Set([app, other]));
+  expect(await credited()).toEqual([]);
+  expect(await walletOf(app)).toMatchObject({ balance: 5_600n, totalEarned: 5_600n, available: 5_600n });
+  expect(await walletOf(other)).toMatchObject({ balance: 7n });
+  const deposits = await rows(pool, sql`select amount, sender from deposit where app_id = ${app} order by height`);
+  expect(deposits).toEqual([
+    { amount: 5_000n, sender: 'faucet' },
+    { amount: 600n, sender: 'faucet' },
+  ]);
+});
+
+test('a deposit counts once as many blocks have followed as is configured', async () => {
+  const app = newApp();
+  await bench.node.fund((await walletOf(app)).address, 50n);
+  await bench.node.produceBlock();
+  await bench.node.produceBlock();
+  expect(await credited(3)).toEqual([]);
+  await bench.node.produceBlock();
+  expect(await credited(3)).toEqual([app]);
+});
+
+test('a deposit that the wallet cannot hold stops nothing: it is stored without a transfer, and health counts it', async () => {
+  const [app, other] = [newApp(), newApp()];
+  const { address } = await walletOf(app);
+  await bench.node.fund(address, BigInt(Number.MAX_SAFE_INTEGER));
+  await bench.node.fund(address, 1n);
+  await bench.node.fund((await walletOf(other)).address, 1n);
+  expect(await credited()).toEqual(expect.arrayContaining([app, other]));
+  expect(await walletOf(app)).toMatchObject({ balance: BigInt(Number.MAX_SAFE_INTEGER) });
+  expect(await row(pool, sql`select count(*) from deposit where transfer_id is null`)).toEqual({ count: 1n });
+});
+
+test('deposits worth more than 20 fees are sent to the hot wallet, which the application does not notice; smaller ones wait', async () => {
+  const [large, small] = [newApp(), newApp()];
+  await bench.node.fund((await walletOf(large)).address, 50_000n);
+  await bench.node.fund((await walletOf(small)).address, 9_999n);
+  await credited();
+  for (let round = 0; round < 4; round++) {
+    await sweep();
+    await bench.node.produceBlock();
+  }
+  expect(await bench.node.balance((await walletOf(large)).address)).toBe(0n);
+  expect(await bench.node.balance((await walletOf(small)).address)).toBe(9_999n);
+  expect(await bench.node.balance(bench.options.sender)).toBe(49_500n);
+  expect(await walletOf(large)).toMatchObject({ balance: 50_000n, totalSpent: 0n });
+  // The sweep itself is no deposit.
+  expect(await credited()).toEqual([]);
+  const cost = await row(pool, sql`select debits_posted as fees from account where id = 'platform:cost'`);
+  expect(cost).toEqual({ fees: 500n });
+});
+
+test('1,000 deposits with sweeps by two processes that crash, on a chain that loses and evicts: all arrive once', async () => {
+  const seed = Date.now() % 2 ** 31;
+  const random = seededRandom(seed);
+  const faults = { loss: 0.1, eviction: 0.1, delayBlocks: 2, answerLoss: 0.1, indexLagBlocks: 3 };
+  bench = await openPayoutBench(pool, faults, random);
+  const apps = Array.from({ length: 20 }, newApp);
+  const addresses = new Map<string, string>();
+  for (const app of apps) addresses.set(app, (await walletOf(app)).address);
+  const sent = new Map<string, bigint>();
+  const chain = crashing(bench.node, 0.02, random);
+  const copies = [1, 2].map(() => async () => {
+    await creditDeposits({ ...watch(1, chain) });
+    await advanceSweeps({ ...bench.options, chain, hotWallet: bench.options.sender });
+  });
+  const rest = async () => {
+    const found = await rows<{ amount: bigint }>(pool, sql`select amount from unswept where amount >= 10000`);
+    return found.length > 0 || (await credited(1)).length > 0;
+  };
+  for (let round = 0; round < 1_000 || (await rest()); round++) {
+    if (round > 20_000) throw new Error(`deposits are stuck; seed ${seed}`);
+    if (round < 1_000) {
+      const app = apps[round % apps.length]!;
+      const amount = BigInt(1_000 + Math.floor(random() * 20_000));
+      await bench.node.fund(addresses.get(app)!, amount);
+      sent.set(app, (sent.get(app) ?? 0n) + amount);
+    } else await bench.node.produceBlock();
+    if (round % 10 === 0 || round >= 1_000) await Promise.allSettled(copies.map((copy) => copy()));
+  }
+  const balances = await Promise.all(apps.map(async (app) => [app, (await walletOf(app)).balance] as const));
+  expect({ seed, balances: new Map(balances) }).toEqual({ seed, balances: sent });
+  const total = [...sent.values()].reduce((sum, amount) => sum + amount, 0n);
+  const state = (await row<{ fees: bigint; onChain: bigint; unswept: bigint }>(
+    pool,
+    sql`select (select debits_posted from account where id = 'platform:cost') as fees,
+          (select sum(balance)::bigint from simulated_account) as "onChain",
+          (select coalesce(sum(amount), 0)::bigint from unswept) as unswept`,
+  ))!;
+  expect(state.onChain).toBe(total - state.fees);
+  expect((await bench.node.balance(bench.options.sender)) + state.unswept).toBe(total - state.fees);
+  expect(await execute(pool, sql`select from outgoing_transaction where state = 'expired'`)).toBeGreaterThan(0);
+});
