@@ -17,13 +17,14 @@ const commandsOf = (page: string): Array<{ id: string; command: string }> =>
     ([, id, text]) => ({ id: id!, command: text!.replace(/&(#?\w+);/g, (_, name: string) => entities[name]!) }),
   );
 
-/** They need an id that an earlier answer shows, or the signature of a wallet. */
+/** They need an id that an earlier answer shows, the signature of a wallet, or a destination for the payout. */
 const withPlaceholder = {
   getTask: 404,
   readBlob: 404,
   deleteBlob: 404,
   revokeKey: 404,
   listTransactionsOfUser: 401,
+  triggerPayout: 409,
 };
 
 test('the commands of /docs, typed in their order, find what they name', async () => {
