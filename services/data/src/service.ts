@@ -8,6 +8,7 @@ import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
 import { Multiplexer } from '@granary/shared/postgres/multiplexer/multiplexer';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import type { Schema } from '@granary/shared/service/schema';
+import { databaseOf } from '@granary/shared/service/database-settings';
 import {
   startService,
   type Context,
@@ -179,7 +180,7 @@ function createCommitter(
 /** Connections for look-ups, which slow statements cannot hold up. Few: each active one costs the others a switch. */
 function createFastPool(config: DataConfig, log: Logger): Pool {
   return createPool({
-    url: config.DATABASE_URL,
+    ...databaseOf(config),
     size: config.FAST_POOL_SIZE,
     applicationName: 'granary-data-fast',
     log,
@@ -189,7 +190,7 @@ function createFastPool(config: DataConfig, log: Logger): Pool {
 /** The connections for reads that are one scan of an index. */
 function createMultiplexer(config: DataConfig, log: Logger): Multiplexer {
   return new Multiplexer({
-    url: config.DATABASE_URL,
+    ...databaseOf(config),
     size: config.PIPELINED_POOL_SIZE,
     applicationName: 'granary-data-pipelined',
     statementTimeoutMs: indexScanTimeoutMs,

@@ -1,8 +1,9 @@
 import { z } from 'zod';
-import { grpcAddress, publicUrl, whole } from '@granary/shared/config';
+import { grpcAddress, publicUrl, whole, wrongConfig } from '@granary/shared/config';
 import { hostPorts } from '@granary/shared/host-port';
 import { commonConfig, healthSettings, leavingSettings } from '@granary/shared/service/common-config';
 import { telemetrySettings } from '@granary/shared/telemetry/settings';
+import { readSecret } from '@granary/shared/trust/setting-file';
 import { trustSettings } from '@granary/shared/trust/settings';
 
 /** `false`, `true`, a number of hops, or a comma-separated list of addresses and networks: Express's `trust proxy`. */
@@ -15,6 +16,9 @@ const trustProxy = z
     return /^\d{1,3}$/.test(text) ? Number(text) : text;
   });
 
+const operatorKeyLengthMin = 16;
+const operatorKeyRule = `at least ${operatorKeyLengthMin} characters are needed`;
+
 /** The environment of the gateway. An address may be absent only for a service of the same process. */
 export const gatewayConfig = z.object({
   HOST: z.string().min(1).default('127.0.0.1'),
@@ -22,7 +26,9 @@ export const gatewayConfig = z.object({
   /** How clients reach the gateway; absent: what each request says of that. */
   PUBLIC_URL: publicUrl.optional(),
   LOG_LEVEL: commonConfig.shape.LOG_LEVEL,
-  OPERATOR_KEY: z.string().min(16, 'at least 16 characters are needed'),
+  /** The key of the operator, or the file that has it. */
+  OPERATOR_KEY: z.string().min(operatorKeyLengthMin, operatorKeyRule).optional(),
+  OPERATOR_KEY_FILE: z.string().min(1).optional(),
   ...trustSettings,
   ...telemetrySettings,
   ...leavingSettings,
@@ -89,5 +95,13 @@ export const gatewayConfig = z.object({
   IDLE_TIMEOUT_MS: whole(1_000, 3_600_000).default(60_000),
   KEEP_ALIVE_TIMEOUT_MS: whole(0, 3_600_000).default(65_000),
 });
+
+/** The operator's key of a configuration. Throws a ConfigError when there is none, or it is too short. */
+export function operatorKeyOf(config: Pick<GatewayConfig, 'OPERATOR_KEY' | 'OPERATOR_KEY_FILE'>): string {
+  const key = readSecret(config, 'OPERATOR_KEY');
+  if (key === undefined) throw wrongConfig([['OPERATOR_KEY', 'either it or OPERATOR_KEY_FILE is needed']]);
+  if (key.length < operatorKeyLengthMin) throw wrongConfig([['OPERATOR_KEY_FILE', operatorKeyRule]]);
+  return key;
+}
 
 export type GatewayConfig = Readonly<z.infer<typeof gatewayConfig>>;

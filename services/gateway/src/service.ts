@@ -25,7 +25,7 @@ import { jsonBytes } from './http/answer';
 import { BlobProxy } from './blob-proxy/proxy';
 import { openClients, type ServiceName } from './clients/clients';
 import { Compression } from './http/compression';
-import type { GatewayConfig } from './config';
+import { operatorKeyOf, type GatewayConfig } from './config';
 import { addRoutes } from './pipeline/dispatch';
 import { docsPage } from './docs/page';
 import { DocsPages } from './docs/pages';
@@ -121,7 +121,7 @@ function createContext(
     keys: new KeyLookup(parts.clients.data, lookups),
     apps: new KnownApps(parts.clients.data, lookups),
     addressOf: clientAddress(config.TRUST_PROXY),
-    operatorKeyHash: hashKey(config.OPERATOR_KEY),
+    operatorKeyHash: hashKey(operatorKeyOf(config)),
     memory,
     bodies: new Bodies(memory, config),
     answers: new Answers(memory, config),

@@ -1,8 +1,7 @@
-import { readFile } from 'node:fs/promises';
-import { ConfigError } from '@granary/shared/config';
 import { openFilesystemStore } from '@granary/shared/objects/filesystem';
 import { openS3Store } from '@granary/shared/objects/s3/store';
 import type { ObjectStore } from '@granary/shared/objects/store';
+import { readSecret } from '@granary/shared/trust/setting-file';
 import type { BlobsConfig } from '../config';
 
 /**
@@ -17,23 +16,8 @@ export async function openObjectStore(config: BlobsConfig, owner: string): Promi
     bucket: config.S3_BUCKET!,
     owner,
     prefix: config.S3_PREFIX,
-    accessKey: await secretOf(config, 'S3_ACCESS_KEY'),
-    secretKey: await secretOf(config, 'S3_SECRET_KEY'),
+    accessKey: readSecret(config, 'S3_ACCESS_KEY')!,
+    secretKey: readSecret(config, 'S3_SECRET_KEY')!,
     ...(config.BLOBS_PRESIGNED && { publicEndpoint: config.S3_PUBLIC_ENDPOINT! }),
   });
-}
-
-/** A secret, from the variable or from the file that is mounted for it. */
-async function secretOf(config: BlobsConfig, name: 'S3_ACCESS_KEY' | 'S3_SECRET_KEY'): Promise<string> {
-  const given = config[name];
-  if (given !== undefined) return given;
-  const file = config[`${name}_FILE`]!;
-  const secret = await readFile(file, 'utf8').then(
-    (text) => text.trim(),
-    () => {
-      throw new ConfigError(`The configuration is wrong:\n  ${name}_FILE: ${file} cannot be read`);
-    },
-  );
-  if (secret === '') throw new ConfigError(`The configuration is wrong:\n  ${name}_FILE: ${file} is empty`);
-  return secret;
 }

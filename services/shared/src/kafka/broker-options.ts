@@ -1,5 +1,5 @@
 import { ConfigError } from '../config';
-import { readSetting } from '../trust/setting-file';
+import { readSecret, readSetting } from '../trust/setting-file';
 import type { KafkaSettings } from './settings';
 
 /** How clients authenticate. */
@@ -32,10 +32,8 @@ export function readBrokerOptions(settings: KafkaSettings): BrokerOptions {
 }
 
 function readSasl(settings: KafkaSettings): KafkaSasl | undefined {
-  const { KAFKA_SASL_USERNAME: username, KAFKA_SASL_PASSWORD: value, KAFKA_SASL_PASSWORD_FILE: path } = settings;
-  if (value !== undefined && path !== undefined)
-    throw wrong('KAFKA_SASL_PASSWORD', 'either it or KAFKA_SASL_PASSWORD_FILE is expected');
-  const password = path === undefined ? value : readSetting('KAFKA_SASL_PASSWORD_FILE', path).toString().trim();
+  const { KAFKA_SASL_USERNAME: username } = settings;
+  const password = readSecret(settings, 'KAFKA_SASL_PASSWORD');
   if (username === undefined && password === undefined) return undefined;
   if (username === undefined) throw wrong('KAFKA_SASL_USERNAME', 'is missing');
   if (!password) throw wrong('KAFKA_SASL_PASSWORD', 'is missing');

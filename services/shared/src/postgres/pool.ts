@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import pg from 'pg';
 import type { Logger } from '../logger';
 import { NotAvailableError, StartError } from '../start-error';
@@ -33,6 +34,8 @@ export type Queryable = Pick<pg.Pool, 'query'> | Pick<pg.PoolClient, 'query'>;
 
 export interface PoolOptions {
   url: string;
+  /** A file with the password, which may change: it is read for each connection. Else the URL has it. */
+  passwordFile?: string | undefined;
   size: number;
   applicationName: string;
   /** A statement that runs longer is cancelled by Postgres; 10 s if it is not given. */
@@ -49,7 +52,7 @@ export function connectionConfig(
   options: Omit<PoolOptions, 'size' | 'log' | 'graceMs' | 'lifetimeMs'>,
 ): pg.ClientConfig {
   return {
-    connectionString: options.url,
+    connectionString: urlWithPassword(options),
     application_name: options.applicationName,
     connectionTimeoutMillis: 5_000,
     keepAlive: true,
@@ -61,11 +64,32 @@ export function connectionConfig(
   };
 }
 
+/** The URL with the password of now. What cannot be read is left out: Postgres refuses the connection, and says so. */
+function urlWithPassword({ url, passwordFile }: Pick<PoolOptions, 'url' | 'passwordFile'>): string {
+  if (passwordFile === undefined) return url;
+  try {
+    const password = encodeURIComponent(readFileSync(passwordFile, 'utf8').trim());
+    return Object.assign(new URL(url), { password }).href;
+  } catch {
+    return url;
+  }
+}
+
+/** The client of a pool, which makes each connection with the password of that moment. */
+function clientWithPassword(options: Pick<PoolOptions, 'url' | 'passwordFile'>): typeof PreparingClient {
+  if (options.passwordFile === undefined) return PreparingClient;
+  return class extends PreparingClient {
+    constructor(config: pg.ClientConfig) {
+      super({ ...config, connectionString: urlWithPassword(options) });
+    }
+  };
+}
+
 /** A pool of connections with statement, lock and idle time limits set on each. json and jsonb come as text. */
 export function createPool(options: PoolOptions): Pool {
   const pool = new pg.Pool({
     ...connectionConfig(options),
-    Client: PreparingClient,
+    Client: clientWithPassword(options),
     max: options.size,
     idleTimeoutMillis: 30_000,
     maxLifetimeSeconds: (options.lifetimeMs ?? connectionLifetimeMs) / 1_000,

@@ -33,6 +33,8 @@ export const commonConfig = z.object({
   ...storageSettings,
   LISTEN: hostPort.default('127.0.0.1:0'),
   DATABASE_URL: z.url({ protocol: /^postgres(ql)?$/ }),
+  /** A file with the password, read again for each connection; then the URL has none. */
+  DATABASE_PASSWORD_FILE: z.string().min(1).optional(),
   DATABASE_POOL_SIZE: whole(1, 100).default(8),
   /** `start`: a start brings the schema up to date; `wait`: it waits until the command `migrate` has done so. */
   MIGRATIONS: z.enum(['start', 'wait']).default('start'),

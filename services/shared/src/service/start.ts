@@ -18,6 +18,7 @@ import { StorageMonitor } from '../health/storage-monitor';
 import { observeBus } from '../bus/metrics';
 import { NotAvailableError } from '../start-error';
 import { observeDatabase } from './database-metrics';
+import { databaseOf, type DatabaseSettings } from './database-settings';
 import { assertSchema, migrateSchema, type Schema } from './schema';
 import { waitForDependency } from './wait-for-dependency';
 import type { Readiness } from '../telemetry/metrics-server';
@@ -28,9 +29,8 @@ import type { TrustSettings } from '../trust/settings';
 import { openTrust, type Trust } from '../trust/trust';
 
 /** The settings that every service has, see common-config.ts. */
-export interface CommonConfig extends BusConfig, Leaving, TelemetrySettings, TrustSettings {
+export interface CommonConfig extends BusConfig, DatabaseSettings, Leaving, TelemetrySettings, TrustSettings {
   LISTEN: string;
-  DATABASE_URL: string;
   DATABASE_POOL_SIZE: number;
   LOG_LEVEL: string;
   HEALTH_UNHEALTHY_AFTER_MS: number;
@@ -116,7 +116,7 @@ export async function startService(
   let readiness: Readiness = 'starting';
   const telemetry = await startTelemetry(`granary-${name}`, config, log, () => readiness);
   const pool = createPool({
-    url: config.DATABASE_URL,
+    ...databaseOf(config),
     size: config.DATABASE_POOL_SIZE,
     applicationName: `granary-${name}`,
     log,

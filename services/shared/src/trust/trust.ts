@@ -3,7 +3,7 @@ import type { ChannelCredentials, ServerCredentials } from '@grpc/grpc-js';
 import { ConfigError } from '../config';
 import { signGrant, type Grant } from './blob-grant';
 import type { Logger } from '../logger';
-import { readSetting } from './setting-file';
+import { readSecret } from './setting-file';
 import { createEventSigner, createEventVerifier, type EventSigner, type EventVerifier } from './event-signature';
 import { createGuard, type Guard } from './guard';
 import { callersOf, isServiceName, type ServiceName } from './services';
@@ -48,7 +48,7 @@ export interface ServerTrust {
 export function openTrust(service: ServiceName, settings: TrustSettings, log: Logger): Trust {
   const internalSecret = secretIn(settings, 'INTERNAL_SECRET');
   const ownSecret = secretIn(settings, 'SERVICE_SECRET');
-  const trustedCallers = valueOf(settings, 'TRUSTED_CALLERS');
+  const trustedCallers = readSecret(settings, 'TRUSTED_CALLERS');
   if (internalSecret !== undefined && (ownSecret ?? trustedCallers) !== undefined)
     throw wrong('INTERNAL_SECRET', 'is one secret for all: it does not go with SERVICE_SECRET or TRUSTED_CALLERS');
   const secret = internalSecret === undefined ? ownSecret : secretOf(internalSecret, service);
@@ -111,15 +111,8 @@ function parseCallers(text: string | undefined): Keys | undefined {
 
 type Setting = 'INTERNAL_SECRET' | 'SERVICE_SECRET' | 'TRUSTED_CALLERS';
 
-/** A setting that is given as a value or in a file. */
-function valueOf(settings: TrustSettings, name: Setting): string | undefined {
-  const [value, path] = [settings[name], settings[`${name}_FILE`]];
-  if (value !== undefined && path !== undefined) throw wrong(name, `either it or ${name}_FILE is expected`);
-  return path === undefined ? value : readSetting(`${name}_FILE`, path).toString().trim();
-}
-
 function secretIn(settings: TrustSettings, name: Setting): string | undefined {
-  const secret = valueOf(settings, name);
+  const secret = readSecret(settings, name);
   if (secret !== undefined && secret.length < 32) throw wrong(name, 'at least 32 characters are needed');
   return secret;
 }

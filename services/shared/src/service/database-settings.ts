@@ -1,0 +1,22 @@
+import { wrongConfig } from '../config';
+import type { PoolOptions } from '../postgres/pool';
+import { readSetting } from '../trust/setting-file';
+
+/** Where the database of a service is. */
+export interface DatabaseSettings {
+  DATABASE_URL: string;
+  DATABASE_PASSWORD_FILE?: string | undefined;
+}
+
+/** Where the database is, for pools. Throws a ConfigError when the password is given twice, or its file cannot be read. */
+export function databaseOf({
+  DATABASE_URL: url,
+  DATABASE_PASSWORD_FILE: passwordFile,
+}: DatabaseSettings): Pick<PoolOptions, 'url' | 'passwordFile'> {
+  if (passwordFile === undefined) return { url };
+  if (new URL(url).password !== '') {
+    throw wrongConfig([['DATABASE_PASSWORD_FILE', 'the password is in DATABASE_URL already']]);
+  }
+  readSetting('DATABASE_PASSWORD_FILE', passwordFile);
+  return { url, passwordFile };
+}
