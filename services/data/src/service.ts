@@ -143,8 +143,9 @@ async function openCountryNetworks(
 const jobsOf = ({ SKILLS_DIRECTORY: skillsDirectory }: DataConfig): Record<JobKind, JobHandler> => ({
   'index.build': { run: buildIndexJob, giveUp: giveUpBuild },
   'view.refresh': { run: buildViewJob },
-  'collection.drop': { run: dropCollectionJob },
+  'collection.drop': { run: dropCollectionJob, neverFails: true },
   'app.drop': {
+    neverFails: true,
     run: async (context, payload, report) => {
       const result = await dropAppJob(context, payload, report);
       await removeDocuments({ skillsDirectory }, BigInt(String(payload['app_number'])));

@@ -10,6 +10,8 @@ import { JobWorker } from '../src/jobs/worker';
 import { enqueueJob, getJob, waitingJobsMax, type JobFunction, type JobKind } from '../src/jobs/queue';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 
+const log = createLogger('test', 'silent');
+
 let fixture: Fixture;
 beforeAll(async () => {
   fixture = await startFixture();
@@ -159,14 +161,19 @@ test('beyond the limit of waiting jobs an app is refused and nothing changes, wh
   await other.completed(mine.ticketId);
 });
 
-test('with a full disk a refresh is put back and waits, a drop is run, and the refresh goes on once there is room', async () => {
+/** A database with an app and no workers. */
+async function openQueue() {
   const own = await startFixture();
-  const log = createLogger('test', 'silent');
   const pool = createPool({ url: own.url, size: 4, applicationName: 'test', log });
-  const enqueue = (owner: { number: bigint; appId: string }, kind: JobKind) =>
-    transaction(pool, (tx) => enqueueJob(tx, owner, kind, {}, { subject: randomUUID() }));
   const { appId, number } = await own.newApp();
   await own.stop();
+  const enqueue = (kind: JobKind) =>
+    transaction(pool, (tx) => enqueueJob(tx, { number, appId }, kind, {}, { subject: randomUUID() }));
+  return { pool, enqueue };
+}
+
+test('with a full disk a refresh is put back and waits, a drop is run, and the refresh goes on once there is room', async () => {
+  const { pool, enqueue } = await openQueue();
   const storage = { isFull: false };
   let starts = 0;
   const refreshView: JobFunction = async (_, __, report) => {
@@ -182,14 +189,39 @@ test('with a full disk a refresh is put back and waits, a drop is run, and the r
   const worker = new JobWorker({ pool, log }, handlers, 3, storage, () => {});
   const statusOf = async (ticketId: string) => (await getJob(pool, ticketId)).status;
   try {
-    const refreshed = await enqueue({ number, appId }, 'view.refresh');
+    const refreshed = await enqueue('view.refresh');
     await eventually(() => starts === 1 && storage.isFull);
-    const dropped = await enqueue({ number, appId }, 'collection.drop');
+    const dropped = await enqueue('collection.drop');
     await eventually(async () => (await statusOf(dropped)) === 'Completed');
     expect([await statusOf(refreshed), starts]).toEqual(['StoringData', 1]);
     storage.isFull = false;
     await eventually(async () => (await statusOf(refreshed)) === 'Completed');
     expect(starts).toBe(2);
+  } finally {
+    await worker.stop();
+    await pool.end();
+  }
+});
+
+test('a drop that fails more often than other jobs may is repeated until it succeeds', async () => {
+  const { pool, enqueue } = await openQueue();
+  let runs = 0;
+  const drop: JobFunction = () => {
+    runs += 1;
+    return runs > 7 ? Promise.resolve({}) : Promise.reject(new Error('something is in the way'));
+  };
+  const other = { run: drop };
+  const repeated = { run: drop, neverFails: true as const };
+  const handlers = { 'index.build': other, 'view.refresh': other, 'collection.drop': repeated, 'app.drop': repeated };
+  const worker = new JobWorker({ pool, log }, handlers, 1, { isFull: false }, () => {});
+  try {
+    const ticketId = await enqueue('collection.drop');
+    await eventually(async () => {
+      // Without the pauses between its runs.
+      await pool.query('update job set not_before = null where not_before is not null');
+      return (await getJob(pool, ticketId)).status === 'Completed';
+    });
+    expect(runs).toBe(8);
   } finally {
     await worker.stop();
     await pool.end();

@@ -32,6 +32,8 @@ export type JobFunction = (context: JobContext, payload: Record<string, unknown>
 /** What is done for the jobs of a kind. */
 export interface JobHandler {
   run: JobFunction;
+  /** It is repeated until it succeeds: what it removes is gone for users already, and would take space for ever. */
+  neverFails?: true;
   /**
    * Called with the last error of a job before it is recorded as failed, and again after a crash. Returns what the task
    * says, undefined for the usual.

@@ -132,12 +132,14 @@ export class JobWorker {
     } catch (error) {
       const interrupted = error instanceof JobInterruptedError || isStorageFull(fromPostgres(error) ?? error);
       const temporary = interrupted || isConnectionError(error) || isRetryable(error);
-      const final = (error instanceof ServiceError && !interrupted) || (job.attempts >= attemptsMax && !temporary);
+      const { neverFails, giveUp } = this.handlers[job.kind];
+      const isHopeless = (error instanceof ServiceError && !interrupted) || (job.attempts >= attemptsMax && !temporary);
+      const final = isHopeless && !neverFails;
       // The caller reads in the task why a job cannot be done.
       const level = interrupted ? 'debug' : error instanceof ServiceError ? 'info' : 'warn';
       log[level]({ err: error, ticket: job.ticket_id, kind: job.kind, attempt: job.attempts, final }, 'job failed');
       if (final) {
-        const reason = await this.handlers[job.kind].giveUp?.({ ...this.context, stopping }, payloadOf(job), error);
+        const reason = await giveUp?.({ ...this.context, stopping }, payloadOf(job), error);
         const text = reason ?? (error instanceof ServiceError ? error.message : 'The job failed repeatedly');
         await this.record(job, 'Failed', { message: text, error: text });
       } else {
