@@ -115,9 +115,9 @@ async function buildFinance(
   const ledger = new LedgerBatches({ pool, log });
   const expiredHolds = startVoidingExpiredHolds({ pool, ledger, log });
   const charges = startRetentionCharges({ pool, pricesIn: storedPrices, now, log, everyMs: every.chargeEveryMs });
-  const reconciliation = startReconciliation({ pool, log, everyMs: every.reconcileEveryMs });
   const chain = await openChain(pool, keys, config, log);
   const money = await startMoney(chain, config, every);
+  const reconciliation = startReconciliation({ pool, log, chain: chain.node, everyMs: every.reconcileEveryMs });
 
   const finance: Implementation<FinanceDefinition> = {
     definition: financeDefinition,

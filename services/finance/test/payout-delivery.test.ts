@@ -6,6 +6,7 @@ import { feeOf, gasLimit } from '../src/chain/fee';
 import { signTransfer } from '../src/chain/sign-transfer';
 import { postTransfer } from '../src/ledger/ledger';
 import { transferId } from '../src/ledger/transfer-id';
+import { listHeld, releaseHeld, resumeSenders } from '../src/payouts/held-transactions';
 import { advancePayouts } from '../src/payouts/payout-task';
 import { readPayoutState } from '../src/payouts/sign-payouts';
 import { reservePayouts } from '../src/payouts/reserve-payouts';
@@ -45,7 +46,7 @@ const fundHotWallet = () => bench.node.fund(bench.options.sender, funds);
 const advance = (chain: Chain = bench.node) => advancePayouts({ ...bench.options, chain });
 /** Steps and blocks until nothing is left that could be done. */
 async function settle(chain?: Chain): Promise<void> {
-  for (let round = 0; round < 30; round++) {
+  for (let round = 0; round < 40; round++) {
     await advance(chain);
     await bench.node.produceBlock();
   }
@@ -165,6 +166,10 @@ test('a transaction that somebody else signed with the key stops payouts until a
   await settle();
   expect(await statuses()).toEqual(['confirmed', 'pending']);
   expect((await readPayoutState(pool)).stoppedBecause).toMatch(/not sent from here/);
+  expect(await resumeSenders(pool)).toBe(1);
+  await settle();
+  expect(await statuses()).toEqual(['confirmed', 'confirmed']);
+  expect((await attempts()).map(({ sequence }) => sequence)).toEqual([0n, 2n]);
 });
 
 test('a sequence that another transaction used while ours was in flight holds ours, and it is not signed again', async () => {
@@ -173,11 +178,36 @@ test('a sequence that another transaction used while ours was in flight holds ou
   await advance();
   await advance(answering({ state: 'accepted' }));
   await execute(pool, sql`update simulated_account set sequence = 1 where address = ${bench.options.sender}`);
-  for (let block = 0; block < 30; block++) {
+  for (let block = 0; block < 60; block++) {
     await advance();
     await bench.node.produceBlock();
   }
   expect((await attempts()).map(({ state }) => state)).toEqual(['held']);
+  // A person has made sure that no block has it.
+  const [held] = await listHeld(pool);
+  expect(held).toMatchObject({ payouts: 1n, amount: 1_000n, error: expect.stringMatching(/sequence/) as string });
+  await releaseHeld(pool, held!.hash);
+  await settle();
+  expect((await attempts()).map(({ state, sequence }) => [state, sequence])).toEqual([
+    ['expired', 0n],
+    ['confirmed', 1n],
+  ]);
+  expect(await statuses()).toEqual(['confirmed']);
+});
+
+test('a held transaction is not given up as long as a block could include it', async () => {
+  await fundHotWallet();
+  await reserve(1);
+  await advance();
+  await advance(answering({ state: 'refused', codespace: 'sdk', code: 13 }));
+  const [held] = await listHeld(pool);
+  await advance();
+  await expect(releaseHeld(pool, held!.hash)).rejects.toThrow(/could still include it/);
+  await expect(releaseHeld(pool, 'AB')).rejects.toThrow(/No transaction/);
+  await settle();
+  await releaseHeld(pool, held!.hash);
+  await settle();
+  expect((await attempts()).map(({ state }) => state)).toEqual(['expired', 'confirmed']);
 });
 
 test('without funds for the next payout nothing is signed and health knows what is missing; with them it is paid', async () => {

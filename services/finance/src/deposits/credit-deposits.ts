@@ -28,7 +28,8 @@ export async function beginWatch({ pool, chain }: Pick<WatchOptions, 'pool' | 'c
   const { height } = await chain.height();
   await execute(
     pool,
-    sql`insert into chain_watch (chain_id, height) values (${chain.id}, ${height}) on conflict do nothing`,
+    sql`insert into chain_watch (chain_id, height, checked_height) values (${chain.id}, ${height}, ${height})
+        on conflict do nothing`,
   );
 }
 

@@ -55,8 +55,7 @@ export async function deliver(options: DeliveryOptions, sender: string): Promise
   if (open.state === 'signed') return send(options, open);
   const found = await options.chain.find(open.hash);
   if (found.state === 'included') return end(options, open, found);
-  // Whether it may be given up is for a person to say.
-  if (open.state === 'held') return 'waiting';
+  if (open.state === 'held') return noteAbsence(options, open, found.height);
   if (found.height > open.timeoutHeight) return giveUp(options, open, found.height);
   // It may have been lost or evicted; a node that has it answers so.
   await send(options, open);
@@ -132,6 +131,14 @@ async function giveUp(options: DeliveryOptions, open: OutgoingTransaction, heigh
   }
   if (height <= open.timeoutHeight + indexLagMax) return 'waiting';
   return hold(options, open, 'its sequence on the chain is not the one that it was signed with');
+}
+
+/** Whether a held transaction may be given up is for a person to say, who needs to know that no block can include it. */
+async function noteAbsence(options: DeliveryOptions, open: OutgoingTransaction, height: bigint): Promise<Step> {
+  if (height > open.timeoutHeight + indexLagMax && open.absentHeight === null) {
+    await changeOpen(options, open, (tx, { number }) => updateOutgoing(tx, number, { absentHeight: height }));
+  }
+  return 'waiting';
 }
 
 async function hold(options: DeliveryOptions, open: OutgoingTransaction, error: string): Promise<Step> {

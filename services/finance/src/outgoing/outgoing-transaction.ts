@@ -50,33 +50,34 @@ export interface Sender {
   stoppedBecause: string | null;
 }
 
-/** Locks a sender; one that signs for the first time starts with the sequence that the chain expects. */
+/** Locks a sender; one that signs for the first time, or was resumed, starts with the sequence that the chain expects. */
 export async function lockSender(tx: Connection, address: string, sequence: bigint): Promise<Sender> {
-  const read = () =>
-    row<Sender>(
-      tx,
-      sql`select next_sequence as "nextSequence", stopped_because as "stoppedBecause"
-          from chain_sender where address = ${address} for no key update`,
-    );
-  const found = await read();
-  if (found) return found;
   await execute(
     tx,
     sql`insert into chain_sender (address, next_sequence) values (${address}, ${sequence}) on conflict do nothing`,
   );
-  return (await read())!;
+  const found = await row<Sender>(
+    tx,
+    sql`select coalesce(next_sequence, ${sequence}) as "nextSequence", stopped_because as "stoppedBecause"
+        from chain_sender where address = ${address} for no key update`,
+  );
+  return found!;
 }
 
 /** Stores a signed transaction, before it is sent. */
 export async function insertSigned(
   tx: Connection,
-  signed: Pick<OutgoingTransaction, 'sender' | 'sequence' | 'hash' | 'timeoutHeight' | 'fee'> & { bytes: Uint8Array },
+  signed: Pick<OutgoingTransaction, 'sender' | 'sequence' | 'hash' | 'timeoutHeight' | 'fee'> & {
+    bytes: Uint8Array;
+    /** Of the chain: no block up to it includes the transaction. */
+    signedHeight: bigint;
+  },
 ): Promise<bigint> {
   const inserted = await row<{ number: bigint }>(
     tx,
-    sql`insert into outgoing_transaction (sender, sequence, hash, bytes, timeout_height, fee, state)
+    sql`insert into outgoing_transaction (sender, sequence, hash, bytes, signed_height, timeout_height, fee, state)
         values (${signed.sender}, ${signed.sequence}, ${signed.hash}, ${Buffer.from(signed.bytes)},
-                ${signed.timeoutHeight}, ${signed.fee}, 'signed')
+                ${signed.signedHeight}, ${signed.timeoutHeight}, ${signed.fee}, 'signed')
         returning number`,
   );
   return inserted!.number;

@@ -90,6 +90,9 @@ async function sign(
     ...{ chainId: chain.id, accountNumber, sequence, sender, outputs: outputs as [Output, ...Output[]], denom },
     ...{ memo: '', fee, timeoutHeight },
   });
-  const number = await insertSigned(tx, { sender, sequence, hash, bytes, timeoutHeight, fee: fee.amount });
+  const number = await insertSigned(tx, {
+    ...{ sender, sequence, hash, bytes, timeoutHeight },
+    ...{ signedHeight: height, fee: fee.amount },
+  });
   await draft.stored(tx, number, hash);
 }

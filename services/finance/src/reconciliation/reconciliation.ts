@@ -4,8 +4,10 @@ import { execute, row, type Pool } from '@granary/shared/postgres/pool';
 import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
 import { sql } from '@granary/shared/postgres/sql';
 import { addSource } from '@granary/shared/telemetry/metrics';
+import type { Chain } from '../chain/chain';
 import { checkAllAccounts, checkChangedAccounts } from './account-checks';
-import { countDifferences, differenceKinds, storeDifferences } from './differences';
+import { checkChain } from './chain-checks';
+import { countDifferences, differenceKinds, storeDifferences, type Difference } from './differences';
 import { checkSums } from './sum-checks';
 
 const everyMs = 60_000;
@@ -17,6 +19,7 @@ const completeEveryHours = 24;
 export interface ReconciliationOptions {
   pool: Pool;
   log: Logger;
+  chain: Chain;
   everyMs?: number | undefined;
 }
 
@@ -27,18 +30,22 @@ export interface Reconciliation {
 
 /**
  * Compares the figures of the ledger with each other, in one process of the service at a time: counters with entries, debits
- * with credits, what is pending with open holds and with payouts. A difference is stored and pauses payouts until a person
+ * with credits, what is pending with open holds and with payouts, the blocks of the chain with deposits
+ * and with what was signed here. A difference is stored and pauses payouts until a person
  * resolves it.
  */
 export function startReconciliation(options: ReconciliationOptions): Reconciliation {
-  const { pool, log } = options;
+  const { pool, log, chain } = options;
   const startedMs = performance.now();
   const task = startScheduledTask({
     pool,
     log,
     name: 'reconciliation',
     everyMs: options.everyMs ?? everyMs,
-    run: (stopping) => reconcile(pool, log, stopping),
+    run: async (stopping) => {
+      await reconcile(pool, log, stopping);
+      await reconcileChain(pool, log, chain, stopping);
+    },
   });
   const unobserve = observe(pool);
   return {
@@ -57,13 +64,26 @@ async function reconcile(pool: Pool, log: Logger, stopping: AbortSignal): Promis
     ? await checkAllAccounts(pool, { keep: true, stopping })
     : await checkChangedAccounts(pool, stopping);
   const sums = await checkSums(pool, { entries: isCompleteDue !== undefined });
-  for (const { kind, subject, expected, found } of await storeDifferences(pool, [...accounts.differences, ...sums])) {
-    const figures = { kind, subject, expected: expected.toString(), found: found.toString() };
-    log.error(figures, 'reconciliation found a difference, payouts are paused');
-  }
+  await store(pool, log, [...accounts.differences, ...sums]);
   if (stopping.aborted) return;
   const completed = isCompleteDue ? sql`, complete_at = now()` : sql``;
   await execute(pool, sql`update reconciliation set ended_at = now()${completed}`);
+}
+
+/** After the rest: a chain that does not answer must not prevent it. */
+async function reconcileChain(pool: Pool, log: Logger, chain: Chain, stopping: AbortSignal): Promise<void> {
+  for (;;) {
+    const differences = stopping.aborted ? undefined : await checkChain(pool, chain);
+    if (differences === undefined) return;
+    await store(pool, log, differences);
+  }
+}
+
+async function store(pool: Pool, log: Logger, differences: readonly Difference[]): Promise<void> {
+  for (const { kind, subject, expected, found } of await storeDifferences(pool, differences)) {
+    const figures = { kind, subject, expected: expected.toString(), found: found.toString() };
+    log.error(figures, 'reconciliation found a difference, payouts are paused');
+  }
 }
 
 async function health(pool: Pool, upMs: number): Promise<ReturnType<typeof degraded>> {

@@ -1,0 +1,106 @@
+import { execute, row, rows, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import type { Chain, ChainTransfer } from '../chain/chain';
+import type { Difference } from './differences';
+
+/** Blocks that are compared at a time. */
+const blocksMax = 500n;
+
+/**
+ * Compares the blocks that were read for deposits with what is stored: each transfer to a wallet with its deposit, and what
+ * each transaction of a sender of ours has moved with what it was signed for. So money that left by another hand is found, and a
+ * deposit that was missed. Each block is compared once; returns what differs in the next ones, undefined when none is left.
+ */
+export async function checkChain(pool: Pool, chain: Chain): Promise<Difference[] | undefined> {
+  const watch = await row<{ read: bigint; checked: bigint }>(
+    pool,
+    sql`select height as read, checked_height as checked from chain_watch where chain_id = ${chain.id}`,
+  );
+  const last = watch && (await lastSettled(pool, watch.read));
+  if (last === undefined || last <= watch!.checked) return undefined;
+  const from = watch!.checked + 1n;
+  const to = last < watch!.checked + blocksMax ? last : watch!.checked + blocksMax;
+  const transfers: ChainTransfer[] = [];
+  for await (const transfer of chain.transfers(from, to)) transfers.push(transfer);
+  const differences = [
+    ...(await checkDeposits(pool, chain.id, transfers, from, to)),
+    ...(await checkOutgoing(pool, transfers, from, to)),
+  ];
+  await execute(
+    pool,
+    sql`update chain_watch set checked_height = ${to} where chain_id = ${chain.id} and checked_height = ${from - 1n}`,
+  );
+  return differences;
+}
+
+/** The last block of those read that has no transaction of ours whose state may not be stored yet. */
+async function lastSettled(db: Queryable, read: bigint): Promise<bigint> {
+  // A transaction in flight was signed for a range of blocks that begins at most this far before its timeout.
+  const open = await row<{ first: bigint | null }>(
+    db,
+    sql`select min(signed_height) as first from outgoing_transaction where state in ('signed', 'broadcast', 'held')`,
+  );
+  return open!.first !== null && open!.first < read ? open!.first : read;
+}
+
+async function checkDeposits(
+  db: Queryable,
+  chainId: string,
+  transfers: readonly ChainTransfer[],
+  from: bigint,
+  to: bigint,
+): Promise<Difference[]> {
+  const found = await rows<{ subject: string; expected: string; found: string }>(
+    db,
+    sql`with arrived as (
+          select t.* from unnest(${transfers.map(({ transactionHash }) => transactionHash)}::text[],
+            ${transfers.map(({ eventIndex }) => eventIndex)}::int[], ${transfers.map(({ recipient }) => recipient)}::text[],
+            ${transfers.map(({ amount }) => amount)}::bigint[]) t(hash, place, recipient, amount)
+          where exists (select from wallet where address = t.recipient)
+        ), stored as (
+          select transaction_hash as hash, event_index as place, amount from deposit
+          where chain_id = ${chainId} and height between ${from} and ${to}
+        )
+        select hash || '/' || place as subject, coalesce(arrived.amount, 0)::text as expected,
+               coalesce(stored.amount, 0)::text as found
+        from arrived full join stored using (hash, place)
+        where arrived.amount is distinct from stored.amount order by subject`,
+  );
+  return found.map(toDifference('deposit'));
+}
+
+async function checkOutgoing(
+  db: Queryable,
+  transfers: readonly ChainTransfer[],
+  from: bigint,
+  to: bigint,
+): Promise<Difference[]> {
+  const found = await rows<{ subject: string; expected: string; found: string }>(
+    db,
+    sql`with left_us as (
+          select t.hash, sum(t.amount) as amount
+          from unnest(${transfers.map(({ transactionHash }) => transactionHash)}::text[],
+            ${transfers.map(({ sender }) => sender)}::text[], ${transfers.map(({ amount }) => amount)}::bigint[])
+            t(hash, sender, amount)
+          where exists (select from chain_sender where address = t.sender) group by t.hash
+        ), signed as (
+          select o.hash, coalesce(sum(payout.amount), max(sweep.amount) - o.fee) as amount
+          from outgoing_transaction o left join payout on payout.transaction_number = o.number
+          left join sweep on sweep.transaction_number = o.number
+          where o.state = 'confirmed' and o.height between ${from} and ${to} group by o.number
+        )
+        select hash as subject, coalesce(signed.amount, 0)::text as expected, coalesce(left_us.amount, 0)::text as found
+        from left_us full join signed using (hash)
+        where left_us.amount is distinct from signed.amount order by subject`,
+  );
+  return found.map(toDifference('outgoing'));
+}
+
+const toDifference =
+  (kind: Difference['kind']) =>
+  ({ subject, expected, found }: { subject: string; expected: string; found: string }): Difference => ({
+    kind,
+    subject,
+    expected: BigInt(expected),
+    found: BigInt(found),
+  });
