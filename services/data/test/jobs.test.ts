@@ -203,6 +203,25 @@ test('with a full disk a refresh is put back and waits, a drop is run, and the r
   }
 });
 
+test('a job whose runs all ended with their process has failed after 25 of them, and is not run again', async () => {
+  const { pool, enqueue } = await openQueue();
+  let runs = 0;
+  const run: JobFunction = () => Promise.resolve({ runs: ++runs });
+  const ticketId = await enqueue('view.refresh');
+  // As 25 workers leave it that were killed.
+  await pool.query(`update job set status = 'StoringData', attempts = 25, leased_until = now()`);
+  const handlers = { 'index.build': { run }, 'view.refresh': { run }, 'collection.drop': { run }, 'app.drop': { run } };
+  const worker = new JobWorker({ pool, log }, handlers, 1, { isFull: false }, () => {});
+  try {
+    await eventually(async () => (await getJob(pool, ticketId)).status === 'Failed');
+    expect(await getJob(pool, ticketId)).toMatchObject({ error: expect.stringContaining('25 times') as string });
+    expect(runs).toBe(0);
+  } finally {
+    await worker.stop();
+    await pool.end();
+  }
+});
+
 test('a drop that fails more often than other jobs may is repeated until it succeeds', async () => {
   const { pool, enqueue } = await openQueue();
   let runs = 0;

@@ -12,6 +12,8 @@ import { JobInterruptedError, taskEvent, type JobContext, type JobHandler, type 
 const leaseMs = 60_000;
 /** Runs of one job before it has failed. */
 const attemptsMax = 5;
+/** Runs of one job, those included that ended with their process: what kills each process that runs it is given up. */
+const runsMax = 25;
 /** Longest pause before a retry. */
 const retryPauseMaxS = 60;
 const pollMs = 250;
@@ -124,7 +126,9 @@ export class JobWorker {
       await this.record(job, 'StoringData', { progress, message });
     };
     const lease = setInterval(() => this.renew(job), leaseMs / 3);
+    const { neverFails, giveUp } = this.handlers[job.kind];
     try {
+      if (job.attempts > runsMax && !neverFails) throw abandoned;
       if (!job.started) await report(0, `${job.kind} started`);
       const result = await this.handlers[job.kind].run({ ...this.context, stopping }, payloadOf(job), report);
       await this.record(job, 'Completed', { progress: 1, message: `${job.kind} completed`, result });
@@ -132,7 +136,6 @@ export class JobWorker {
     } catch (error) {
       const interrupted = error instanceof JobInterruptedError || isStorageFull(fromPostgres(error) ?? error);
       const temporary = interrupted || isConnectionError(error) || isRetryable(error);
-      const { neverFails, giveUp } = this.handlers[job.kind];
       const isHopeless = (error instanceof ServiceError && !interrupted) || (job.attempts >= attemptsMax && !temporary);
       const final = isHopeless && !neverFails;
       // The caller reads in the task why a job cannot be done.
@@ -146,7 +149,7 @@ export class JobWorker {
         // Released for a retry after a pause.
         await execute(
           this.context.pool,
-          sql`update job set leased_until = null, attempts = attempts - ${interrupted ? 1 : 0},
+          sql`update job set leased_until = null, attempts = attempts - ${temporary ? 1 : 0},
                 not_before = now() + interval '1 second' * ${Math.min(job.attempts, retryPauseMaxS)}
               where ticket_id = ${job.ticket_id}`,
         );
@@ -204,6 +207,12 @@ export class JobWorker {
     this.notify();
   }
 }
+
+const abandoned = new ServiceError(
+  'ABORTED',
+  'INTERNAL',
+  `The processes that ran the job ended before it did, ${runsMax} times`,
+);
 
 const payloadOf = ({ payload }: OpenJob): Record<string, unknown> => JSON.parse(payload) as Record<string, unknown>;
 
