@@ -1,5 +1,6 @@
 import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
+import { startPostgresProxy, type CommitFate, type PostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { applyCommands } from '../src/ledger/apply-commands';
 import { walletAccount } from '../src/ledger/kinds';
@@ -26,15 +27,27 @@ const below = (limit: number) => Math.floor(random() * limit);
 
 let pool: Pool;
 let other: Pool;
+let proxy: PostgresProxy;
 let bench: PayoutBench;
 beforeAll(async () => {
   const made = await financePool(4);
   pool = made.pool;
-  other = createPool({ url: made.url, size: 4, applicationName: 'copy', log });
+  proxy = await startPostgresProxy(made.url, fateOfCommit);
+  other = createPool({ url: proxy.url, size: 4, applicationName: 'copy', log });
   const faults = { loss: 0.1, eviction: 0.1, delayBlocks: 3, answerLoss: 0.1, indexLagBlocks: 4 };
   bench = await openPayoutBench(pool, faults, random);
 });
-afterAll(() => Promise.all([pool.end(), other.end()]));
+afterAll(async () => {
+  await Promise.all([pool.end(), other.end()]);
+  await proxy.stop();
+});
+
+/** The connection of one of the copies is cut now and then when it commits: it cannot know whether it has. */
+function fateOfCommit(): CommitFate {
+  const fate = random();
+  if (fate < 0.01) return 'cut before';
+  return fate < 0.02 ? 'cut after' : 'pass';
+}
 
 /** Gives each application all that it will pay out. */
 async function openWallets(): Promise<string[]> {
@@ -67,7 +80,7 @@ async function reserve(apps: readonly string[], blocked: ReadonlySet<number>, fr
 const isUnfinished = async () =>
   (await row(pool, sql`select from payout where status in ('pending', 'broadcast') limit 1`)) !== undefined;
 
-test(`${payoutCount} payouts by two processes that crash, on a chain that loses, delays and evicts: none twice, none stuck`, async () => {
+test(`${payoutCount} payouts by two processes that crash, of which one is cut off at COMMIT, on a chain that loses, delays and evicts: none twice, none stuck`, async () => {
   const apps = await openWallets();
   const blocked = new Set(Array.from({ length: 3 }, () => below(payoutCount)));
   const payouts: Payout[] = [];
