@@ -79,6 +79,22 @@ test('a view of documents has those that match, what is selected of them, and it
   expect((await app.read('readView', 'top', {})).total).toBe(2);
 });
 
+test('documents of one instant, however it is written, are limited in the order of their ids', async () => {
+  await app.createIndex('docs', 'd', 'date');
+  const [early, late] = ['2024-01-01T00:00:00Z', '2024-01-01T01:00:00+01:00'];
+  await store({ id: 'a', d: late }, { id: 'b', d: early }, { id: 'c', d: late }, { id: 'd', d: early });
+  for (const [sort, ids] of [
+    ['d', ['a', 'b']],
+    ['-d', ['d', 'c']],
+  ] as const) {
+    for (const mode of ['live', 'lazy']) {
+      const name = `${mode}${sort}`.replace('-', '_');
+      await create(name, { sort_by: [sort], limit: 2 }, mode);
+      expect([name, (await records(name)).map(({ id }) => id)]).toEqual([name, ids]);
+    }
+  }
+});
+
 test('extremes, distinct counts, first and last follow what leaves, whatever it was', async () => {
   await create('stats', {
     group_by: ['g'],

@@ -68,14 +68,16 @@ function ownSort({ query: { sort, groups }, columns }: LivePlan): readonly SortT
 }
 
 /** The same over the columns of a row `o`. */
-function orderBy({ columns }: LivePlan, sort: readonly SortTerm[]): Sql {
+function orderBy({ query, columns }: LivePlan, sort: readonly SortTerm[]): Sql {
+  // A key that is cut, and that of an array or an object, does not decide; nor does that of an instant between groups,
+  // while documents of one instant go by their ids.
+  const undecided = query.groups ? sql`(16, 80, 96)` : sql`(80, 96)`;
   const terms = sort.flatMap(({ path, descending }): Sql[] => {
     const column = columns.find(({ name }) => name === path.join('.'));
     if (!column) return [];
     const key = sql`o.${viewKeyColumn(column.key)}`;
     const direction = directionOf(descending);
-    // A key that is cut, and that of an instant, an array or an object, does not decide.
-    const isUndecided = sql`octet_length(${key}) > 257 or get_byte(${key}, 0) in (16, 80, 96)`;
+    const isUndecided = sql`octet_length(${key}) > 257 or get_byte(${key}, 0) in ${undecided}`;
     const value = sql`case when ${isUndecided} then ${valueIn(sql`o.body::jsonb`, path)} end`;
     return [sql`${key} = ${emptyKey}`, sql`${key} ${direction}`, sql`${value} ${direction}`];
   });
