@@ -1,0 +1,225 @@
+import type { ChildProcess } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Client } from 'pg';
+import { testDatabase } from '@granary/shared/testing/database';
+import { eventually } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
+import { seededRandom } from '../../data/test/support/random';
+import { rounded, viewGenerator } from '../../data/test/support/view-generator';
+import { viewRecords, type ViewMeaning } from '../../data/test/support/view-reference';
+import { databaseServices, type DatabaseService } from '../src/start/constellation';
+import { newApp, operatorKey, send, type ListAnswer } from './granary';
+import { endAllProcesses, endProcess, forkSource } from './own-process';
+import type { GranaryOrders } from './view-process';
+
+const kills = process.env['TEST_LONG'] ? 100 : 8;
+const writers = 4;
+const liveViews = 12;
+const lazyViews = 4;
+const random = seededRandom(Number(process.env['VIEWS_SEED'] ?? 9));
+const generator = viewGenerator(random);
+// By the first or the last document groups depend on the order of writes, which is not known where an answer was lost.
+const operators = ['count', 'count_distinct', 'sum', 'avg', 'min', 'max'];
+
+type Document = { id: string } & Record<string, unknown>;
+interface CrashView {
+  name: string;
+  mode: string;
+  view: ViewMeaning;
+  query: object;
+}
+
+let directory: string;
+let orders: GranaryOrders;
+let database: Client;
+let child: ChildProcess;
+let url: string;
+let appId: string;
+let key: string;
+const views: CrashView[] = [];
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'granary-views-'));
+  const urls = await Promise.all(databaseServices.map(async (name) => [name, (await testDatabase()).url] as const));
+  const databaseUrls = Object.fromEntries(urls) as Record<DatabaseService, string>;
+  orders = { databaseUrls, directory, operatorKey };
+  await start();
+  database = new Client({ connectionString: databaseUrls.data });
+  await database.connect();
+  ({ appId, key } = await newApp({ url }));
+});
+afterAll(async () => {
+  await endAllProcesses();
+  await database?.end();
+  await rm(directory, { recursive: true, force: true });
+});
+
+async function start(): Promise<void> {
+  child = forkSource(join(__dirname, 'view-process.ts'));
+  child.send(orders);
+  [url] = (await once(child, 'message')) as [string];
+}
+
+/** Undefined where no answer came, or that the service is not available. */
+async function call<T = Record<string, unknown>>(method: string, path: string, body?: object) {
+  const answer = await send<T>(url, method, path, { key, ...(body && { body }) }).catch(() => undefined);
+  return answer && [429, 503, 504].includes(answer.status) ? undefined : answer;
+}
+const definite = <T>(method: string, path: string, body?: object) =>
+  eventually(() => call<T>(method, path, body), 60_000);
+
+const store = (data: object[]) => call('POST', '/store', { root: `${appId}::base`, data });
+const createView = ({ name, query, mode }: CrashView) =>
+  call('POST', `/apps/${appId}/views`, { name, query, source_collections: ['base'], refresh_mode: mode });
+
+/** Clients that write, erase, build views anew and replace them, until they are stopped. */
+class Clients {
+  acknowledged = 0;
+  private isStopped = false;
+  private readonly loops = [
+    ...Array.from({ length: writers }, (_, writer) => this.loop(() => this.write(writer))),
+    this.loop(() => this.changeViews()),
+  ];
+  /** The last versions that were acknowledged; undefined while an answer is missing. */
+  readonly last = new Map<string, Document | undefined>();
+
+  stop(): Promise<unknown> {
+    this.isStopped = true;
+    return Promise.all(this.loops);
+  }
+
+  private async loop(step: () => Promise<void>): Promise<void> {
+    // The fields of this object are there.
+    await Promise.resolve();
+    while (!this.isStopped) await step();
+  }
+
+  private async write(writer: number): Promise<void> {
+    const ids = `${writer}-`;
+    if (random(15) === 0) return this.erase(`${ids}${random(30)}`);
+    const isBulk = random(10) === 0;
+    const padding = isBulk ? 'x'.repeat(1_200) : '';
+    const made = Array.from({ length: isBulk ? 120 : 1 + random(6) }, (_, at) => ({
+      ...generator.makeDocument(`${ids}${isBulk ? at : random(30)}`),
+      ...(random(6) === 0 ? { deleted: true } : { padding }),
+    }));
+    const documents = [...new Map(made.map((document) => [document.id, document as Document])).values()];
+    for (const { id } of documents) this.last.set(id, undefined);
+    const answer = await store(documents);
+    if (!answer) return;
+    expect([answer.status, answer.text]).toEqual([202, answer.text]);
+    for (const document of documents) this.last.set(document.id, document);
+    this.acknowledged += 1;
+  }
+
+  private async erase(id: string): Promise<void> {
+    this.last.set(id, undefined);
+    const answer = await call('DELETE', `/api/apps/${appId}/collections/base/documents/${id}?erase=true`);
+    if (!answer) return;
+    expect([200, 404]).toContain(answer.status);
+    this.last.set(id, { id, deleted: true });
+    this.acknowledged += 1;
+  }
+
+  private async changeViews(): Promise<void> {
+    const view = views[random(views.length)]!;
+    const path = `/apps/${appId}/views/${view.name}`;
+    if (random(3) > 0) {
+      const answer = await call('POST', `${path}/refresh`);
+      expect([202, 404, undefined]).toContain(answer?.status);
+    } else {
+      const gone = await call('DELETE', path);
+      expect([200, 404, undefined]).toContain(gone?.status);
+      const made = await createView(view);
+      expect([202, 409, undefined]).toContain(made?.status);
+    }
+  }
+}
+
+/** What the collection has, which includes all that was acknowledged. */
+async function present(last: ReadonlyMap<string, Document | undefined>): Promise<Document[]> {
+  const query = { root: `${appId}::base`, sort: ['id'], limit: 10_000 };
+  const listed = await definite<ListAnswer<Document>>('POST', '/list', query);
+  const records = listed.body.records.filter((record) => record['deleted'] !== true);
+  const found = new Map(records.map((record) => [record.id, record]));
+  for (const [id, document] of last) {
+    if (!document) continue;
+    expect([id, found.get(id)]).toEqual([id, document['deleted'] === true ? undefined : document]);
+  }
+  return records;
+}
+
+const compared = (records: readonly unknown[]): string[] =>
+  (rounded(records) as unknown[]).map((value) => JSON.stringify(value)).sort();
+
+async function checkViews(moment: object, documents: readonly Document[]): Promise<void> {
+  const sources = new Map([
+    ['base', { documents: documents.map((document, place) => ({ document, place })), dates: new Set<string>() }],
+  ]);
+  for (const { name, mode, view, query } of views) {
+    const { status, body } = await definite<ListAnswer<object>>('GET', `/api/views/${appId}/${name}/data?limit=10000`);
+    const seen = { moment, name, mode, query, status, records: compared(body.records) };
+    expect(seen).toEqual({ ...seen, status: 200, records: compared(viewRecords(view, sources)) });
+  }
+}
+
+/** Waits until all views are whole and no job is left. */
+async function settled(): Promise<void> {
+  for (const view of views) await eventually(async () => (await createView(view)) !== undefined, 60_000);
+  await eventually(async () => {
+    const left = await database.query(`select from job where status in ('Pending', 'StoringData')`);
+    const unready = await database.query(`select from view where status <> 'ready'`);
+    return left.rowCount === 0 && unready.rowCount === 0;
+  }, 120_000);
+}
+
+/** No table of a build is left: there are those that views name. */
+async function checkTables(): Promise<void> {
+  const tables = (text: string) =>
+    database.query<{ name: string }>(text).then(({ rows }) => rows.map(({ name }) => name));
+  await eventually(async () => {
+    const there = await tables(
+      `select substr(relname, 3) as name from pg_class where relname ~ '^[vw]_[0-9]+$' and relkind = 'r' and relnamespace::regnamespace::text ~ '^a_'`,
+    );
+    const used = await tables('select table_number::text as name from view');
+    return there.every((name) => used.includes(name)) && used.every((name) => there.includes(name));
+  });
+}
+
+test(
+  `after ${kills} times kill -9 amid writes, erasures and builds every view has the rows of its meaning, and no table is left`,
+  async () => {
+    await store([{ id: '0-0' }]);
+    for (let at = 0; at < liveViews + lazyViews; at += 1) {
+      const { view, query } = generator.makeView({ hasJoins: false, operators });
+      // Of rows beyond a limit those of equal places may be any.
+      const whole = { ...view, limit: undefined, sort: [] };
+      const named = { ...query, limit: undefined, sort_by: undefined };
+      views.push({ name: `v${at}`, mode: at < liveViews ? 'live' : 'lazy', view: whole, query: named });
+    }
+    for (const view of views) expect((await createView(view))?.status).toBe(202);
+    const last = new Map<string, Document | undefined>();
+    for (let kill = 0; kill < kills; kill += 1) {
+      const clients = new Clients();
+      const goal = 5 + random(30);
+      await eventually(() => clients.acknowledged >= goal, 60_000);
+      await endProcess(child, 'SIGKILL');
+      const stopped = clients.stop();
+      // The leases of the process that was killed end, as they do by time.
+      await database.query('update job set leased_until = now() where leased_until > now()');
+      await start();
+      await stopped;
+      for (const [id, document] of clients.last) last.set(id, document);
+      await settled();
+      const lazy = views.filter(({ mode }) => mode === 'lazy');
+      for (const { name } of lazy) await definite('POST', `/apps/${appId}/views/${name}/refresh`);
+      await settled();
+      await checkViews({ kill }, await present(last));
+      await checkTables();
+    }
+  },
+  scaledMs(process.env['TEST_LONG'] ? 3_600_000 : 240_000),
+);
