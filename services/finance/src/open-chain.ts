@@ -49,8 +49,8 @@ export async function openChain(pool: Pool, keys: KeyProvider, config: FinanceCo
   return { node, account, signing: { pool, chain: node, keys, log, sender, denom, gasPrice, timeoutBlocks } };
 }
 
-/** Says that the chain is simulated, so that nobody takes it for a real one. */
-export async function chainHealth(chain: Chain): Promise<Finding> {
-  await chain.height();
-  return { ...healthy, message: `${chain.id} is simulated: what is paid there is no money` };
-}
+/** Says that the chain is simulated, so that nobody takes it for a real one. It is a part of the database, so it is not called. */
+export const chainFinding = (chain: Chain): Finding => ({
+  ...healthy,
+  message: `${chain.id} is simulated: what is paid there is no money`,
+});

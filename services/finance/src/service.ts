@@ -24,7 +24,7 @@ import { financeHandlers } from './handlers';
 import { ledgerHandlers } from './ledger-handlers';
 import { startVoidingExpiredHolds } from './ledger/expired-holds';
 import { LedgerBatches } from './ledger/ledger-batches';
-import { chainHealth, openChain } from './open-chain';
+import { chainFinding, openChain } from './open-chain';
 import { startMoney } from './start-money';
 import { startReconciliation } from './reconciliation/reconciliation';
 import { openKeyFile } from './wallets/keys';
@@ -143,7 +143,7 @@ async function buildFinance(
       'events of blobs': blobs.lag,
       'events of payments': payments.lag,
       ledger: reconciliation.check,
-      chain: () => chainHealth(chain.node),
+      chain: () => Promise.resolve(chainFinding(chain.node)),
       ...money.checks,
     },
     failed: Promise.race([data.failed, blobs.failed, payments.failed]),
