@@ -23,6 +23,7 @@ const notOnStack = {
   'traces.test.ts': 'collects the spans of its own process',
   'trust.test.ts': 'starts services with its own secrets and certificates',
   'unread-log.test.ts': 'starts its own gateway',
+  'view-crash.test.ts': 'kills its own process',
 };
 
 const common = {

@@ -1,13 +1,12 @@
 import path from 'node:path';
 import { runChild } from './child.mjs';
 
-// The same tests as in every run, at the size that takes most of a day, the live views some hours of it: 300,000
-// events and 500 kills on
-// each transport of the bus, five minutes without the broker, 1 GiB through the gateway to the object store and back,
-// backups under tens of thousands of writes, 100,000 keys made twice, a million filters with and without indexes by every
-// entrance, as many of which no text is in the SQL, 3,000 orders, 100,000 live views under 30 changes each, 100 kills amid builds of views, 10,000
-// looks of readers, 500,000 payouts by copies that crash, and 60,000 by processes of which 300 are killed. Nothing is
-// skipped.
+// The same tests as in every run, at the size that takes most of a day, the live views some hours of it: 300,000 events
+// and 500 kills on each transport of the bus, five minutes without the broker, 1 GiB through the gateway to the object
+// store and back, backups under tens of thousands of writes, 100,000 keys made twice, a million filters with and
+// without indexes by every entrance, as many of which no text is in the SQL, 3,000 orders, 100,000 live views under 30
+// changes each, 100 kills amid builds of views, 10,000 looks of readers, 500,000 payouts by copies that crash, and
+// 60,000 by processes of which 300 are killed. Nothing is skipped.
 const { code } = await runChild(
   process.execPath,
   [

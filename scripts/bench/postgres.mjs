@@ -38,6 +38,18 @@ serve({
     const { rows } = await client.query(text, [database]).finally(() => client.end());
     return Number(rows[0].blocks);
   },
+  /** Runs a statement; returns its rows, and how long it took. */
+  execute: async ({ database, text }) => {
+    const client = new pg.Client({ connectionString: postgres.url(database) });
+    await client.connect();
+    try {
+      const beganMs = performance.now();
+      const { rows } = await client.query(text);
+      return { rows, ms: performance.now() - beganMs };
+    } finally {
+      await client.end();
+    }
+  },
   stop: () => postgres?.stop(),
 });
 

@@ -92,6 +92,7 @@ export function granaryRequests(app, key) {
     insert: store('writes', 1),
     bulk: store('writes', bulkSize),
     load: store('documents', bulkSize),
+    append: store('documents', 1),
     blob: upload(`/api/apps/${app}/blobs/files`, keyed),
     ...singleDocumentRequests(app, keyed),
   };
@@ -110,6 +111,14 @@ function singleDocumentRequests(app, headers) {
   return {
     put: { method: 'PUT', path: path('writes'), headers: json, body: put, statuses: [201] },
     patch: { method: 'PATCH', ...existing, headers: json, body: { text: '{"views":7}' }, statuses: [200] },
+    // Each of them once, so that all but one of a hundred leave their category.
+    recategorize: {
+      method: 'PATCH',
+      ...existing,
+      headers: json,
+      body: { text: '{"category":"c00"}' },
+      statuses: [200],
+    },
     get: { method: 'GET', ...existing, headers, statuses: [200] },
     notModified: { method: 'GET', ...existing, headers: { ...headers, 'If-None-Match': '*' }, statuses: [304] },
     batch: { method: 'POST', path: `/api/apps/${app}/batch`, headers: json, body: operations, statuses: [200] },

@@ -1,0 +1,139 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { fetchJson } from './fetch-json.mjs';
+import { loadDocuments, settle } from './measure.mjs';
+import { median, table } from './report.mjs';
+
+const readyStepsMax = 60_000;
+const readyStepMs = 10;
+const documents = 100_000;
+/** Below what one connection can write, so that latency shows the neighbour and not a queue of our own. */
+const singlesPerSecond = 100;
+const bulkConnections = 4;
+const bulkBodies = 500;
+const appName = 'viewreads';
+
+/** What Postgres itself is asked for: the same as the view, by hand. */
+const byHand = (documentsTable) => `
+  select j ->> 'category' as category, count(*) as rows, sum((j ->> 'score')::numeric) as score,
+    avg((j ->> 'views')::numeric) as mean
+  from (select body::jsonb as j from ${documentsTable} where not deleted offset 0) d group by 1`;
+
+/** Creates a view over the documents of an app, and waits until it is built. */
+export async function createView(side, app, { headers }, name, query, mode = 'live') {
+  const body = { name, query, source_collections: ['documents'], refresh_mode: mode };
+  await fetchJson(`${side.url}/apps/${app}/views`, { body, headers, statuses: [202] });
+  await until(async () => (await fetchJson(`${side.url}/apps/${app}/views/${name}`, { headers })).status === 'ready');
+}
+
+async function until(holds) {
+  for (let left = readyStepsMax; left > 0; left--) {
+    if (await holds()) return;
+    await delay(readyStepMs);
+  }
+  throw new Error('The view was not built.');
+}
+
+/**
+ * Measures, over 100,000 documents, reading a live view beside computing it by hand, a full refresh of a lazy view beside
+ * Postgres's own of the same rows, and single writes alone and beside a bulk load of the same app, which has a live view.
+ * Returns `{title: {ours, other, ratio, wanted}}`, in milliseconds.
+ */
+export async function measureReads(tools, side, query, options) {
+  const app = { ...(await side.openApp(appName)), nextNumber: documents };
+  await app.prepare(false);
+  await loadDocuments(tools.load, { name: side.name, port: side.port, requests: app.requests }, documents);
+  await createView(side, appName, app, 'live', query);
+  await createView(side, appName, app, 'lazy', query, 'lazy');
+  await tools.postgres.call('tidy');
+  const database = `${side.prefix}_data`;
+  const sql = async (text) => (await tools.postgres.call('execute', { database, text })).ms;
+  const { rows } = await tools.postgres.call('execute', {
+    database,
+    text: `select format('a_%s.c_%s', a.number, c.number) as name from collection c
+           join application a on a.number = c.app_number where a.app_id = '${appName}' and c.name = 'documents'`,
+  });
+  const statement = byHand(rows[0].name);
+  await sql(`create materialized view bench_view as ${statement}`);
+  const pairs = {
+    'reading a view / computing it': {
+      ours: () => readMs(tools, side, options),
+      other: () => sql(statement),
+      wanted: 1,
+    },
+    'refresh / refresh materialized view': {
+      ours: () => refreshMs(side, app),
+      other: () => sql('refresh materialized view bench_view'),
+      wanted: 1.5,
+    },
+    'p99 of single writes beside a bulk load of the same app / alone': {
+      ours: () => besideMs(tools, side, app, options),
+      other: () => singlesMs(tools, side, app, options),
+      wanted: 3,
+    },
+  };
+  const results = {};
+  for (const [title, pair] of Object.entries(pairs)) results[title] = await measurePair(tools, side, pair, options);
+  return results;
+}
+
+async function measurePair(tools, side, { ours, other, wanted }, { rounds }) {
+  const found = [];
+  for (let round = 0; round < rounds; round++) {
+    const result = {};
+    for (const name of round % 2 === 0 ? ['other', 'ours'] : ['ours', 'other']) {
+      await settle([side], tools.postgresPid);
+      result[name] = await { ours, other }[name]();
+    }
+    found.push(result);
+  }
+  return {
+    ours: median(found.map((one) => one.ours)),
+    other: median(found.map((one) => one.other)),
+    ratio: median(found.map((one) => one.ours / one.other)),
+    wanted,
+  };
+}
+
+async function readMs({ load }, { port }, { seconds }) {
+  const request = { method: 'GET', path: `/api/views/${appName}/live/data`, headers: {}, statuses: [200] };
+  const run = { ...request, port, connections: 1, seconds, firstNumber: 0, requestsMax: Number.MAX_SAFE_INTEGER };
+  return (await load.call('run', run)).p50Ms;
+}
+
+async function refreshMs({ url }, { headers }) {
+  const beganMs = performance.now();
+  const path = `${url}/apps/${appName}/views/lazy/refresh`;
+  const { ticket_id: ticket } = await fetchJson(path, { body: {}, headers, statuses: [202] });
+  await until(async () => (await fetchJson(`${url}/api/tasks/${ticket}`, { headers })).status === 'Completed');
+  return performance.now() - beganMs;
+}
+
+/** The p99 of single writes at a fixed rate. */
+async function singlesMs({ load }, { port }, app, { seconds }) {
+  const requestsMax = singlesPerSecond * seconds;
+  const firstNumber = app.nextNumber;
+  app.nextNumber += requestsMax;
+  const run = { ...app.requests.append, port, connections: 32, seconds, perSecond: singlesPerSecond };
+  const result = await load.call('run', { ...run, requestsMax, firstNumber });
+  if (result.refused !== undefined) throw new Error(`A write was refused: ${result.refused}`);
+  return result.p99Ms;
+}
+
+async function besideMs(tools, side, app, options) {
+  const firstNumber = app.nextNumber;
+  app.nextNumber += bulkBodies * 1_000;
+  const bulk = { ...app.requests.load, port: side.port, connections: bulkConnections, seconds: options.seconds };
+  const [p99Ms] = await Promise.all([
+    singlesMs(tools, side, app, options),
+    tools.neighbour.call('run', { ...bulk, requestsMax: bulkBodies, firstNumber }),
+  ]);
+  return p99Ms;
+}
+
+/** Formats the table of these results. */
+export function readsLines(results) {
+  const rows = Object.entries(results).map(([title, { ours, other, ratio, wanted }]) => [
+    ...[title, `${ours.toFixed(2)} ms`, `${other.toFixed(2)} ms`, `× ${ratio.toFixed(2)}`, `× ${wanted}`],
+  ]);
+  return ['', ...table([['of 100,000 documents', 'the first', 'the second', 'ratio', 'wanted'], ...rows])];
+}
