@@ -1,4 +1,4 @@
-import { empty, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
+import { empty, join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import type { CollectionRef } from '../../catalog/collection';
 import { readCollectionState } from '../../catalog/collection-state';
 import type { FieldTypes } from '../../catalog/schema';
@@ -210,6 +210,11 @@ export function viewRelation({ appNumber, tableNumber, rowCount, columns }: Stor
   const indexes = columns.flatMap(({ name, key }) =>
     key === undefined ? [] : [{ name, fields: [name], columns: [sql`${row}.${viewKeyColumn(key)}`] }],
   );
+  // Before its first build a view is empty, with the columns that filters and sorts use.
+  const emptyKeys = join(
+    columns.flatMap(({ key }) => (key === undefined ? [] : [sql`, null::bytea as ${viewKeyColumn(key)}`])),
+    '',
+  );
   return {
     identity: `v${appNumber}.${tableNumber}`,
     kind: 'view',
@@ -217,7 +222,7 @@ export function viewRelation({ appNumber, tableNumber, rowCount, columns }: Stor
     alias: pageAlias,
     table:
       tableNumber === null
-        ? sql`(select null::text as id, null::text as body where false) ${row}`
+        ? sql`(select null::text as id, null::text as body${emptyKeys} where false) ${row}`
         : sql`${viewTable(appNumber, tableNumber)} ${row}`,
     visible: empty,
     hasIdColumn: false,
