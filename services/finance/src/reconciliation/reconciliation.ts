@@ -70,7 +70,7 @@ async function reconcile(pool: Pool, log: Logger, stopping: AbortSignal): Promis
   await execute(pool, sql`update reconciliation set ended_at = now()${completed}`);
 }
 
-/** After the rest: a chain that does not answer must not prevent it. */
+/** Runs last, so that a chain that does not answer delays no other check. */
 async function reconcileChain(pool: Pool, log: Logger, chain: Chain, stopping: AbortSignal): Promise<void> {
   for (;;) {
     const differences = stopping.aborted ? undefined : await checkChain(pool, chain);

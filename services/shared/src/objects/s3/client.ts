@@ -80,8 +80,10 @@ export class S3Bucket {
     });
   }
 
-  /** Creates the bucket if it is missing. Throws a NotAvailableError while it is not there, a
-   * ConfigError when the store refuses it. */
+  /**
+   * Creates the bucket if it is missing. Throws a NotAvailableError while the store cannot be reached or the bucket is missing
+   * and may not be created, a ConfigError when the store refuses the keys.
+   */
   async ensure(): Promise<void> {
     const { bucket, endpoint } = this.options;
     let isMissing = false;
@@ -96,7 +98,7 @@ export class S3Bucket {
       if (code === 'BucketAlreadyExists') throw new ConfigError(`The bucket ${bucket} belongs to somebody else`);
       const why = code === '' ? 'it cannot be reached' : `it answers ${code}`;
       const message = `The bucket ${bucket} at ${endpoint} can neither be used nor made: ${why}`;
-      // Somebody who may can make a bucket that is missing.
+      // A missing bucket may still be created with other keys.
       const isAway = code === 'ENOTFOUND' || (error instanceof ServiceError && !isRefusal(code));
       throw isMissing || isAway ? new NotAvailableError(message, { cause: error }) : new ConfigError(message);
     }
