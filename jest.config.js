@@ -19,6 +19,7 @@ const notOnStack = {
   'probes.test.ts': 'starts services itself',
   'retention-crash.test.ts': 'kills its own processes',
   'rolling.test.ts': 'starts replicas of services itself',
+  'service-roles.test.ts': 'starts services on its own databases',
   'settings-documented.test.ts': 'tests documentation',
   'settings.test.ts': 'starts npm start and npm run stack itself',
   'launch.test.ts': 'starts npm start and npm run stack itself',

@@ -77,21 +77,21 @@ function assertUnchanged(migration: Migration, applied: string): void {
 }
 
 /** Waits for another copy that migrates as long as one of its migrations may take; a migration itself does not wait so. */
-async function lock(tx: Connection): Promise<void> {
+export async function lockMigrations(tx: Connection): Promise<void> {
   await tx.query('set local lock_timeout = 0');
   await tx.query(`select pg_advisory_xact_lock(${migrationLock})`);
   await tx.query('set local lock_timeout to default');
 }
 
 async function prepare(tx: Connection): Promise<void> {
-  await lock(tx);
+  await lockMigrations(tx);
   await tx.query(`create table if not exists migration (
     source text, number int, name text not null, checksum text not null, applied_at timestamptz not null default now(),
     primary key (source, number))`);
 }
 
 async function apply(tx: Connection, source: string, migration: Migration, number: number): Promise<void> {
-  await lock(tx);
+  await lockMigrations(tx);
   const { rows } = await tx.query<{ checksum: string }>(
     'select checksum from migration where source = $1 and number = $2',
     [source, number],

@@ -3,6 +3,7 @@ import { busMigrations } from '../bus/migrations';
 import { idempotencyMigrations } from '../idempotency/migrations';
 import { applyMigrations, missingMigrations, readMigrations, type Migration } from '../postgres/migrate';
 import type { Pool } from '../postgres/pool';
+import { unreadableTables } from '../postgres/rights';
 import { NotAvailableError } from '../start-error';
 
 /** Which tables the database of a service has. */
@@ -34,8 +35,17 @@ export async function migrateSchema(pool: Pool, schema: Schema): Promise<void> {
   }
 }
 
-/** Throws a NotAvailableError while migrations of the schema are missing. A newer schema is accepted. */
+/**
+ * Throws a NotAvailableError while migrations of the schema are missing, or the rights of this role on them. A newer schema is
+ * accepted.
+ */
 export async function assertSchema(pool: Pool, schema: Schema): Promise<void> {
+  const unreadable = await unreadableTables(pool);
+  if (unreadable.length > 0) {
+    throw new NotAvailableError(
+      `The role in DATABASE_URL may not read ${unreadable[0]!}: run the command migrate with SERVICE_ROLE.`,
+    );
+  }
   for (const [source, migrations] of await sourcesOf(schema)) {
     const missing = await missingMigrations(pool, source, migrations);
     if (missing.length === 0) continue;

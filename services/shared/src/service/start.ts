@@ -11,12 +11,12 @@ import { leavingMs, stopAll, type Leaving, type Running } from './lifecycle';
 import { createLogger, type Logger } from '../logger';
 import { openDatabaseClock, type DatabaseClock } from '../postgres/clock';
 import type { CancelSignal } from '../concurrency/cancellation';
-import { isUnreachable } from '../postgres/errors';
+import { isUnreachable, sqlState } from '../postgres/errors';
 import { assertSafePostgres, createPool, type Pool } from '../postgres/pool';
 import { probeRoom } from '../postgres/room';
 import { StorageMonitor } from '../health/storage-monitor';
 import { observeBus } from '../bus/metrics';
-import { NotAvailableError } from '../start-error';
+import { NotAvailableError, StartError } from '../start-error';
 import { observeDatabase } from './database-metrics';
 import { databaseOf, type DatabaseSettings } from './database-settings';
 import { assertSchema, migrateSchema, type Schema } from './schema';
@@ -63,6 +63,9 @@ export interface Context {
   wait: <T>(step: () => Promise<T>) => Promise<T>;
 }
 
+/** The SQLSTATE of a statement that the role may not run. */
+const insufficientPrivilege = '42501';
+
 /** The parts of a service, created once its database is ready. */
 export interface Parts {
   implementations: Implementation[];
@@ -96,6 +99,12 @@ async function prepareDatabase(
     await (migrations === 'wait' ? assertSchema(pool, schema) : migrateSchema(pool, schema));
     return await openDatabaseClock(pool);
   } catch (cause) {
+    if (sqlState(cause) === insufficientPrivilege && migrations === 'start') {
+      throw new StartError(
+        'The role in DATABASE_URL may not change the schema: run the command migrate as the owner of the database, and set MIGRATIONS=wait.',
+        { cause },
+      );
+    }
     if (!isUnreachable(cause)) throw cause;
     throw new NotAvailableError('The database has gone while its schema was brought up to date.', { cause });
   }
