@@ -12,6 +12,8 @@ const start =
 const end = '"}';
 const text = start + 'x'.repeat(documentSizeBytes - start.length - end.length) + end;
 const template = Buffer.from(text, 'latin1');
+/** A document without its id. */
+export const documentText = text.replace(/"id":"[^"]*",/, '');
 
 const positionOf = (field) => text.indexOf(`"${field}":`) + field.length + 3;
 const idAt = positionOf('id') + 2;

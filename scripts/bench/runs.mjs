@@ -1,3 +1,5 @@
+import { documentText } from './documents.mjs';
+
 const mebibyte = 1024 * 1024;
 
 /**
@@ -110,6 +112,7 @@ function singleDocumentRequests(app, headers) {
   const put = { prefix: '', suffix: '', documents: 1 };
   return {
     put: { method: 'PUT', path: path('writes'), headers: json, body: put, statuses: [201] },
+    replace: { method: 'PUT', ...existing, headers: json, body: { text: documentText }, statuses: [200] },
     patch: { method: 'PATCH', ...existing, headers: json, body: { text: '{"views":7}' }, statuses: [200] },
     // Each of them once, so that all but one of a hundred leave their category.
     recategorize: {

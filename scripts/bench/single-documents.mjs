@@ -9,7 +9,10 @@ const documentCount = 100_000;
 const measured = {
   insert: { title: '/store of one document', connections: 32, documents: 1 },
   put: { title: 'PUT of a new document', connections: 32, documents: 1, of: 'insert', wanted: 0.9 },
+  // What a PATCH writes: a version, and the one before it to history.
+  replace: { title: 'PUT of a document that exists', connections: 32, of: 'insert' },
   patch: { title: 'PATCH of one member', connections: 32, of: 'insert', wanted: 0.7 },
+  patchOfReplace: { title: 'the same', sameAs: 'patch', of: 'replace' },
   point: { title: 'point read by an indexed field', connections: 32 },
   get: { title: 'GET by id', connections: 32, of: 'point', wanted: 1 },
   notModified: { title: 'GET by id, not modified', connections: 32, of: 'point', wanted: 1.5 },
