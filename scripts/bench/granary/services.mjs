@@ -52,7 +52,7 @@ async function start({ databaseUrls, directory, internalSecret, objectStore }) {
     paymentsOutbox: inProcess(payments, outboxDefinition),
     blobsOutbox: inProcess(blobs, outboxDefinition),
   };
-  const financeSettings = { KEY_FILE: path.join(directory, 'wallet-seed') };
+  const financeSettings = { KEY_FILE: path.join(directory, 'wallet-seed'), KEY_FILE_CREATE: 'true' };
   await startOne('finance', startFinance, financeConfig, financeSettings, toFinance);
   await startOne('tasks', startTasks, tasksConfig, {}, toData);
   return { address, blobsHttpAddress: blobs.httpAddress };

@@ -9,8 +9,10 @@ export const financeConfig = commonConfig.extend({
   DATA_ADDRESS: address,
   BLOBS_ADDRESS: address,
   PAYMENTS_ADDRESS: address,
-  /** The seed of all wallets, made at the first start. Whoever loses it loses what was sent to the wallets. */
+  /** The seed of all wallets. Whoever loses it loses what was sent to the wallets. */
   KEY_FILE: z.string().min(1),
+  /** Whether the first start makes the file: only where it is kept, not on a volume that ends with its pod. */
+  KEY_FILE_CREATE: z.stringbool().default(false),
   /** Of the addresses of the chain; final once the service has run. */
   ADDRESS_PREFIX: z
     .string()

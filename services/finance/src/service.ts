@@ -103,7 +103,8 @@ async function buildFinance(
   { now = clock.now, ...every }: FinanceOverrides,
 ): Promise<Parts> {
   // A seed is only made for a database that has none: in place of a lost one it would be another one.
-  const keys = await openKeyFile(config.KEY_FILE, { create: !(await hasWalletOrigin(pool)) });
+  const isNew = !(await hasWalletOrigin(pool));
+  const keys = await openKeyFile(config.KEY_FILE, { create: config.KEY_FILE_CREATE && isNew, isNew });
   const wallets = { pool, keys, addressPrefix: config.ADDRESS_PREFIX };
   await assertWalletOrigin(wallets);
 

@@ -36,6 +36,20 @@ describe('the key file', () => {
     await expect(openKeyFile(path, { create: true })).rejects.toThrow(/does not hold/);
   });
 
+  test('a group may read a mounted secret, which belongs to another user, and nothing more', async () => {
+    const path = await fresh();
+    const { fingerprint } = await openKeyFile(path, { create: true });
+    const mounted = { create: false, userId: (await stat(path)).uid + 1 };
+    for (const mode of [0o440, 0o640, 0o400]) {
+      await chmod(path, mode);
+      expect((await openKeyFile(path, mounted)).fingerprint).toBe(fingerprint);
+    }
+    for (const mode of [0o460, 0o450, 0o444, 0o404]) {
+      await chmod(path, mode);
+      await expect(openKeyFile(path, mounted)).rejects.toThrow(/open to others/);
+    }
+  });
+
   test('another seed has another fingerprint, and the fingerprint is not the seed', async () => {
     const [path, other] = [await fresh(), await fresh()];
     const keys = await openKeyFile(path, { create: true });
@@ -135,6 +149,13 @@ describe('wallets', () => {
       await expect(finance.client.getWallet({ appId }, call())).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' });
     }
   });
+});
+
+test('a seed is only made where the settings say that it is kept', async () => {
+  const KEY_FILE = join(await mkdtemp(join(tmpdir(), 'granary-keys-')), 'seed');
+  const started = startTestFinance({ KEY_FILE, KEY_FILE_CREATE: 'false' });
+  await expect(started).rejects.toThrow(/make one by the command seed, or set KEY_FILE_CREATE=true/);
+  await expect(stat(KEY_FILE)).rejects.toThrow('ENOENT');
 });
 
 describe('the seed of a database', () => {

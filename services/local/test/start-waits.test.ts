@@ -1,8 +1,9 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { openKeyFile } from '@granary/finance/wallets/keys';
 import { describeWith } from '@granary/shared/testing/stack';
 import { createLogger } from '@granary/shared/logger';
 import { createPool } from '@granary/shared/postgres/pool';
@@ -175,10 +176,26 @@ test('with MIGRATIONS=wait a service waits for the command migrate, and takes a 
   expect(refused.text()).toContain('was changed after it had been applied');
 });
 
-test('a service has no other command than migrate', async () => {
+test('a service refuses commands that it does not have', async () => {
   const service = await OwnService.start('tasks', {}, 'migrte');
   expect(await service.exit).toBe(1);
-  expect(service.text()).toContain('there is only the command migrate');
+  expect(service.text()).toContain('the commands are migrate');
+});
+
+test('the command seed of finance makes a key file once, and prints a seed where no file is named', async () => {
+  const KEY_FILE = join(directory, 'keys', 'seed');
+  const first = await OwnService.start('finance', { KEY_FILE }, 'seed');
+  expect([await first.exit, first.text()]).toEqual([0, '']);
+  const { fingerprint } = await openKeyFile(KEY_FILE, { create: false });
+  const second = await OwnService.start('finance', { KEY_FILE }, 'seed');
+  expect([await second.exit, second.text()]).toEqual([1, `The key file ${KEY_FILE} exists: it was left as it is\n`]);
+  expect((await openKeyFile(KEY_FILE, { create: false })).fingerprint).toBe(fingerprint);
+
+  const printed = await OwnService.start('finance', {}, 'seed');
+  expect(await printed.exit).toBe(0);
+  const other = join(directory, 'printed');
+  await writeFile(other, printed.text(), { mode: 0o600 });
+  expect((await openKeyFile(other, { create: false })).fingerprint).not.toBe(fingerprint);
 });
 
 describeWith(describe, 'minio')('the object store', () => {

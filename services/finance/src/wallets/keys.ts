@@ -1,4 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto';
+import type { Stats } from 'node:fs';
 import { link, mkdir, open, readFile, stat, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { HARDENED_OFFSET, HDKey } from '@scure/bip32';
@@ -30,13 +31,27 @@ export class KeyFileError extends StartError {
   override readonly name = 'KeyFileError';
 }
 
+/** A BIP-39 mnemonic of 24 words, with a line break. */
+export const newSeed = (): string => `${generateMnemonic(wordlist, 256)}\n`;
+
+export interface KeyFileOptions {
+  create: boolean;
+  /** Whether no wallet was made from the seed yet. */
+  isNew?: boolean;
+  /** The user of this process. */
+  userId?: number | undefined;
+}
+
 /**
- * The driver for one machine: a file with a BIP-39 mnemonic of 24 words, which only its owner may read. A missing
- * file is made when `create` is true. Throws a KeyFileError.
+ * The driver for one machine: a file with a seed, see `isPrivate`. A missing file is made when `create` is true. Throws a
+ * KeyFileError.
  */
-export async function openKeyFile(path: string, options: { create: boolean }): Promise<KeyProvider> {
-  if (options.create) await makeKeyFile(path);
-  const mnemonic = await readKeyFile(path);
+export async function openKeyFile(
+  path: string,
+  { create, isNew = false, userId = process.getuid?.() }: KeyFileOptions,
+): Promise<KeyProvider> {
+  if (create) await makeKeyFile(path);
+  const mnemonic = await readKeyFile(path, isNew, userId);
   const coin = HDKey.fromMasterSeed(await mnemonicToSeed(mnemonic)).derive("m/44'/118'");
   const account = coin.deriveChild(HARDENED_OFFSET);
   const wallets = account.deriveChild(0);
@@ -49,16 +64,16 @@ export async function openKeyFile(path: string, options: { create: boolean }): P
   };
 }
 
-async function readKeyFile(path: string): Promise<string> {
+async function readKeyFile(path: string, isNew: boolean, userId: number | undefined): Promise<string> {
   const found = await stat(path).catch((cause: unknown) => {
     throw new KeyFileError(
-      `The key file ${path} cannot be read: the wallets of this database were made from it. Put it back from a backup`,
-      {
-        cause,
-      },
+      isNew
+        ? `The key file ${path} cannot be read: make one by the command seed, or set KEY_FILE_CREATE=true where it is kept`
+        : `The key file ${path} cannot be read: the wallets of this database were made from it. Put it back from a backup`,
+      { cause },
     );
   });
-  if ((found.mode & 0o077) !== 0) {
+  if (!isPrivate(found, userId)) {
     throw new KeyFileError(
       `The key file ${path} is open to others: only its owner may have rights on it. Run chmod 600 ${path}`,
     );
@@ -70,26 +85,40 @@ async function readKeyFile(path: string): Promise<string> {
 }
 
 /**
- * The file is written and flushed under a temporary name, then linked to its own unless that exists. So there is never a
+ * Whether nobody but the owner has rights on a file. The group may read what belongs to another user: a mounted secret belongs
+ * to root, and is readable by a process without root's rights through its group only.
+ */
+function isPrivate({ mode, uid }: Stats, userId: number | undefined): boolean {
+  return (mode & 0o077) === 0 || (uid !== userId && (mode & 0o037) === 0);
+}
+
+/**
+ * Returns whether it made the file. It is written and flushed under a temporary name, then linked to its own unless that exists. So there is never a
  * partial seed, and never a second one in its place.
  */
-async function makeKeyFile(path: string): Promise<void> {
-  if (await exists(path)) return;
+export async function makeKeyFile(path: string): Promise<boolean> {
+  if (await exists(path)) return false;
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const draft = `${path}.${randomBytes(6).toString('hex')}`;
   const file = await open(draft, 'wx', 0o600);
+  let isMade: boolean;
   try {
-    await file.writeFile(`${generateMnemonic(wordlist, 256)}\n`);
+    await file.writeFile(newSeed());
     await file.sync();
-    await link(draft, path).catch((error: NodeJS.ErrnoException) => {
-      if (error.code !== 'EEXIST') throw error;
-    });
+    isMade = await link(draft, path).then(
+      () => true,
+      (error: NodeJS.ErrnoException) => {
+        if (error.code === 'EEXIST') return false;
+        throw error;
+      },
+    );
   } finally {
     await file.close();
     await unlink(draft);
   }
   const directory = await open(dirname(path), 'r');
   await directory.sync().finally(() => directory.close());
+  return isMade;
 }
 
 function exists(path: string): Promise<boolean> {

@@ -108,6 +108,7 @@ export async function startTestFinance(
       readConfig(financeConfig, {
         DATABASE_URL: url,
         KEY_FILE: keyFile,
+        KEY_FILE_CREATE: 'true',
         LOG_LEVEL: 'silent',
         SIMULATED_BLOCK_MS: '20',
         INTERNAL_SECRET: testSecret,

@@ -97,6 +97,7 @@ export function environments(settings: ServicesSettings): Record<ServiceName, Re
       BLOBS_ADDRESS: at('blobs'),
       PAYMENTS_ADDRESS: at('payments'),
       KEY_FILE: path.join(directory, 'wallet-seed'),
+      KEY_FILE_CREATE: 'true',
     },
     tasks: { ...common('tasks'), DATA_ADDRESS: at('data') },
     gateway: {

@@ -116,6 +116,7 @@ class Starter {
   private startFinance(needed: Record<'data' | 'blobs' | 'payments', RunningService>): Promise<RunningService> {
     const config = readConfig(financeConfig, {
       KEY_FILE: join(this.options.directory, 'wallet-seed'),
+      KEY_FILE_CREATE: 'true',
       ...this.environmentOf('finance'),
     });
     return startFinance(config, {

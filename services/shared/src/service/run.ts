@@ -11,6 +11,9 @@ import { misspeltName } from './setting-names';
 /** How long a start that is interrupted may take to end; a migration that is cut off leaves nothing behind. */
 const interruptedStartMs = 1_000;
 
+/** What the program of a service does instead of running it, by its argument. */
+export type Commands = Readonly<Record<string, (environment: Environment, log: Logger) => Promise<void>>>;
+
 /**
  * The body of the `main.ts` of a service: reads its configuration, starts it, runs until a signal or a failure. With a schema
  * the program also has the command `migrate`.
@@ -21,19 +24,13 @@ export async function runService<S extends z.ZodObject>(
   environment: Environment,
   start: (config: Readonly<z.infer<S>>, overrides: { log: Logger; interrupted: CancelSignal }) => Promise<Running>,
   database?: Schema,
+  commands: Commands = {},
 ): Promise<void> {
   const log = createLogger(name, logLevelOf(environment, 'info'));
-  const [command, ...others] = process.argv.slice(2);
-  if (command !== undefined) {
-    const run = async () => {
-      if (!database || command !== 'migrate' || others.length > 0) {
-        throw new StartError(
-          `The arguments are wrong: ${database ? 'there is only the command migrate' : 'it takes none'}.`,
-        );
-      }
-      await runMigrations(name, database, environment, log);
-    };
-    return run().catch((error: unknown) => endWithError(log, error));
+  if (process.argv.length > 2) {
+    const migrate = database && (() => runMigrations(name, database, environment, log));
+    const all = { ...(migrate && { migrate }), ...commands };
+    return runCommand(all, environment, log).catch((error: unknown) => endWithError(log, error));
   }
   const begin = (interrupted: CancelSignal) => {
     const config = readConfig(schema, environment);
@@ -41,6 +38,17 @@ export async function runService<S extends z.ZodObject>(
     return start(config, { log, interrupted });
   };
   return runUntilSignalled(log, begin, interruptedStartMs);
+}
+
+async function runCommand(commands: Commands, environment: Environment, log: Logger): Promise<void> {
+  const [name = '', ...others] = process.argv.slice(2);
+  const names = Object.keys(commands);
+  if (!names.includes(name) || others.length > 0) {
+    throw new StartError(
+      `The arguments are wrong: ${names.length > 0 ? `the commands are ${names.join(', ')}` : 'it takes none'}.`,
+    );
+  }
+  await commands[name]!(environment, log);
 }
 
 /** Names of other programs that may resemble ours. */

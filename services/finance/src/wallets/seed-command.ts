@@ -1,0 +1,15 @@
+import { readConfig, type Environment } from '@granary/shared/config';
+import { financeConfig } from '../config';
+import { KeyFileError, makeKeyFile, newSeed } from './keys';
+
+const seedConfig = financeConfig.pick({ KEY_FILE: true }).partial();
+
+/**
+ * The command `seed`: makes the file that KEY_FILE names, or without KEY_FILE prints a new seed. Throws a KeyFileError when
+ * there is such a file.
+ */
+export async function makeSeed(environment: Environment): Promise<void> {
+  const { KEY_FILE: path } = readConfig(seedConfig, environment);
+  if (path === undefined) process.stdout.write(newSeed());
+  else if (!(await makeKeyFile(path))) throw new KeyFileError(`The key file ${path} exists: it was left as it is`);
+}
