@@ -22,11 +22,8 @@ export async function createTopics({ environment, say }) {
   const { createLogger } = await import('@granary/shared/logger');
   const config = readConfig(kafkaConfig, environment);
   const prefix = config.KAFKA_TOPIC_PREFIX;
-  const kafka = openKafka({
-    ...readBrokerOptions(config),
-    clientId: 'granary-topics',
-    log: createLogger('topics', 'warn'),
-  });
+  const log = createLogger('topics', 'warn');
+  const kafka = openKafka({ ...readBrokerOptions(config, log), clientId: 'granary-topics', log });
   const made = await kafka.createTopics(kafkaTopics(prefix), topicPartitions);
   for (const topic of kafkaTopics(prefix)) say(`${topic}: ${made.includes(topic) ? 'created' : 'exists'}`);
 }

@@ -23,6 +23,7 @@ import { createLogger } from '@granary/shared/logger';
 import type { RunningService } from '@granary/shared/service/start';
 import { createAuthority } from '@granary/shared/testing/certificates';
 import { testDatabase } from '@granary/shared/testing/database';
+import { eventually } from '@granary/shared/testing/eventually';
 import { callersByPath } from '@granary/shared/rpc/access';
 import { trustEnvironments } from '@granary/shared/trust/environments';
 import { callersOf, serviceNames, type ServiceName } from '@granary/shared/trust/services';
@@ -263,7 +264,7 @@ test('with certificates everywhere all calls and transfers work', async () => {
   }
 });
 
-test('with TLS_VERIFY_CLIENTS blob transfers need a client certificate too', async () => {
+test('with TLS_VERIFY_CLIENTS blob transfers need a client certificate too, also of a renewed authority', async () => {
   const { authority, settings } = await tlsSettings();
   const running = await startBlobs(
     readConfig(blobsConfig, {
@@ -296,6 +297,14 @@ test('with TLS_VERIFY_CLIENTS blob transfers need a client certificate too', asy
     expect(await ask({ ...authority.issue() })).toBe('cut off');
     const plain = fetch(`http://${running.httpAddress}/blob`).then(() => 'answered');
     expect(await plain.catch(() => 'cut off')).toBe('cut off');
+
+    const renewed = createAuthority();
+    const own = renewed.issue();
+    await writeFile(settings.blobs['TLS_CA_FILE']!, renewed.cert);
+    await writeFile(settings.blobs['TLS_CERT_FILE']!, own.cert);
+    await writeFile(settings.blobs['TLS_KEY_FILE']!, own.key);
+    await eventually(async () => (await ask({ ca: renewed.cert, ...renewed.issue() })) === '401', 30_000);
+    expect(await ask({ ca: [ca, renewed.cert], ...authority.issue() })).toBe('cut off');
   } finally {
     await running.stop();
   }

@@ -7,6 +7,7 @@ import { grantErrorHeader, grantHeader, type Grant } from '@granary/shared/trust
 import { toServiceError } from '@granary/shared/rpc/status';
 import { formatHostPort, parseHostPort } from '@granary/shared/host-port';
 import { drainHttp } from '@granary/shared/http/drain';
+import { serverOptions } from '@granary/shared/trust/tls';
 import type { ServerTrust } from '@granary/shared/trust/trust';
 import type { BlobsContext } from '../records/context';
 import { download } from './download';
@@ -94,7 +95,13 @@ function createHttpServer(tls: ServerTrust['tls'], listener: RequestListener): S
     requestTimeout: 0,
     highWaterMark: socketBufferBytes,
   };
-  return tls ? createTlsServer({ ...limits, ...tls }, listener) : createServer(limits, listener);
+  if (!tls) return createServer(limits, listener);
+  const server = createTlsServer({ ...limits, ...serverOptions(tls) }, listener);
+  server.once(
+    'close',
+    tls.files.watch((pem) => server.setSecureContext(pem)),
+  );
+  return server;
 }
 
 async function serve(

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { request, type Agent, type ClientRequest, type IncomingMessage, type ServerResponse } from 'node:http';
-import { Agent as TlsAgent, request as requestOverTls } from 'node:https';
+import { request as requestOverTls } from 'node:https';
 import { ServiceError, unavailable, type ErrorDetails, type StatusName } from '@granary/shared/errors';
 import { grantErrorHeader, grantHeader, type ReadGrant, type UploadGrant } from '@granary/shared/trust/blob-grant';
 import type { Call } from '@granary/shared/rpc/types';
@@ -11,6 +11,7 @@ import type { CallCredentials } from '@granary/shared/trust/trust';
 import { stalledUpload, type Download, type Upload } from '../admission/transfers';
 import { clientDisconnected } from '../http/body';
 import { EndpointResolver, type Endpoint } from './endpoint-resolver';
+import { RenewingAgent } from './renewing-agent';
 
 export interface BlobProxyOptions {
   /** host:port of the internal HTTP listener of the blobs service, or several with commas between. */
@@ -57,7 +58,7 @@ export class BlobProxy {
   constructor(private readonly options: BlobProxyOptions) {
     const { tls } = options.credentials;
     const pooled = { keepAlive: true, maxSockets: connectionsMax, timeout: idleConnectionMs };
-    this.agent = tls ? new TlsAgent({ ...pooled, ...tls }) : new ReadingAgent(pooled);
+    this.agent = tls ? new RenewingAgent(pooled, tls) : new ReadingAgent(pooled);
     this.peers = new EndpointResolver(options.address);
   }
 

@@ -21,6 +21,6 @@ export interface BusConfig extends KafkaSettings {
 /** The transport of a service. Throws a ConfigError when the address of Kafka is missing. */
 export function openBus(config: BusConfig, service: string, log: Logger): Bus {
   if (config.BUS === 'postgres') return undefined;
-  const kafka = openKafka({ ...readBrokerOptions(config), clientId: `granary-${service}`, log });
+  const kafka = openKafka({ ...readBrokerOptions(config, log), clientId: `granary-${service}`, log });
   return { kafka, prefix: config.KAFKA_TOPIC_PREFIX };
 }

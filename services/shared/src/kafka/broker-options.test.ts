@@ -2,11 +2,15 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { readConfig } from '../config';
+import { createLogger } from '../logger';
 import { kafkaConfig } from './settings';
 import { readBrokerOptions } from './broker-options';
 
 const read = (environment: Record<string, string>) =>
-  readBrokerOptions(readConfig(kafkaConfig, { KAFKA_BROKERS: 'a:9092,b:9092', ...environment }));
+  readBrokerOptions(
+    readConfig(kafkaConfig, { KAFKA_BROKERS: 'a:9092,b:9092', ...environment }),
+    createLogger('test', 'silent'),
+  );
 
 let directory: string;
 beforeAll(() => {
@@ -35,9 +39,9 @@ test('a password is given as it is or in a file', () => {
 });
 
 test('certificates are read from files', () => {
-  expect(read({ KAFKA_TLS: 'true' }).tls).toEqual({});
+  expect(read({ KAFKA_TLS: 'true' }).tls!.latest).toEqual({});
   const files = { KAFKA_TLS_CERT_FILE: file('cert', 'CERT'), KAFKA_TLS_KEY_FILE: file('key', 'KEY') };
-  expect(read({ KAFKA_TLS: 'true', KAFKA_TLS_CA_FILE: file('ca', 'CA'), ...files }).tls).toEqual({
+  expect(read({ KAFKA_TLS: 'true', KAFKA_TLS_CA_FILE: file('ca', 'CA'), ...files }).tls!.latest).toEqual({
     ca: Buffer.from('CA'),
     cert: Buffer.from('CERT'),
     key: Buffer.from('KEY'),

@@ -1,5 +1,7 @@
 import { ConfigError } from '../config';
-import { readSecret, readSetting } from '../trust/setting-file';
+import type { Logger } from '../logger';
+import { PemFiles, type PemPaths } from '../trust/pem-files';
+import { readSecret } from '../trust/setting-file';
 import type { KafkaSettings } from './settings';
 
 /** How clients authenticate. */
@@ -9,26 +11,19 @@ export interface KafkaSasl {
   password: string;
 }
 
-/** Certificates as PEM; without any, those of Node's authorities apply. */
-export interface KafkaTls {
-  ca?: Buffer;
-  cert?: Buffer;
-  key?: Buffer;
-}
-
 /** The addresses of the brokers, and how clients connect. */
 export interface BrokerOptions {
   brokers: readonly string[];
   sasl?: KafkaSasl | undefined;
-  /** Absent: without TLS. */
-  tls?: KafkaTls | undefined;
+  /** Absent: without TLS. Without authorities those of Node apply. */
+  tls?: PemFiles | undefined;
 }
 
 /** The options that the settings describe; reads the files. Throws a ConfigError that names each setting that is missing or conflicts. */
-export function readBrokerOptions(settings: KafkaSettings): BrokerOptions {
+export function readBrokerOptions(settings: KafkaSettings, log: Logger): BrokerOptions {
   const { KAFKA_BROKERS: brokers } = settings;
   if (brokers === undefined) throw wrong('KAFKA_BROKERS', 'is needed when BUS is kafka');
-  return { brokers: brokers.split(','), sasl: readSasl(settings), tls: readTls(settings) };
+  return { brokers: brokers.split(','), sasl: readSasl(settings), tls: readTls(settings, log) };
 }
 
 function readSasl(settings: KafkaSettings): KafkaSasl | undefined {
@@ -40,7 +35,7 @@ function readSasl(settings: KafkaSettings): KafkaSasl | undefined {
   return { mechanism: settings.KAFKA_SASL_MECHANISM, username, password };
 }
 
-function readTls(settings: KafkaSettings): KafkaTls | undefined {
+function readTls(settings: KafkaSettings, log: Logger): PemFiles | undefined {
   const { KAFKA_TLS_CA_FILE: ca, KAFKA_TLS_CERT_FILE: cert, KAFKA_TLS_KEY_FILE: key } = settings;
   if (!settings.KAFKA_TLS) {
     if (ca ?? cert ?? key) throw wrong('KAFKA_TLS', 'must be true for certificates to be used');
@@ -48,11 +43,12 @@ function readTls(settings: KafkaSettings): KafkaTls | undefined {
   }
   if ((cert === undefined) !== (key === undefined))
     throw wrong(cert === undefined ? 'KAFKA_TLS_CERT_FILE' : 'KAFKA_TLS_KEY_FILE', 'is missing');
-  return {
-    ...(ca !== undefined && { ca: readSetting('KAFKA_TLS_CA_FILE', ca) }),
-    ...(cert !== undefined && { cert: readSetting('KAFKA_TLS_CERT_FILE', cert) }),
-    ...(key !== undefined && { key: readSetting('KAFKA_TLS_KEY_FILE', key) }),
+  const paths: PemPaths = {
+    ...(ca !== undefined && { ca: ['KAFKA_TLS_CA_FILE', ca] }),
+    ...(cert !== undefined && { cert: ['KAFKA_TLS_CERT_FILE', cert] }),
+    ...(key !== undefined && { key: ['KAFKA_TLS_KEY_FILE', key] }),
   };
+  return new PemFiles(paths, log);
 }
 
 function wrong(name: string, why: string): ConfigError {

@@ -38,9 +38,8 @@ export function openKafka(options: BrokerOptions & { clientId: string; log: Logg
   const client = new KafkaJs({
     brokers: [...brokers],
     ...(sasl && { sasl: toSaslOptions(sasl) }),
-    ...(tls && { ssl: { ...tls } }),
     clientId,
-    socketFactory: connectToBroker,
+    socketFactory: (to) => connectToBroker({ ...to, ...(tls && { ssl: tls.current() }) }),
     connectionTimeout: connectionTimeoutMs,
     requestTimeout: requestTimeoutMs,
     retry: kafkajsRetry,

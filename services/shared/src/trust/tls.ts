@@ -1,18 +1,18 @@
-import { ChannelCredentials, ServerCredentials } from '@grpc/grpc-js';
+import { ChannelCredentials, experimental, ServerCredentials } from '@grpc/grpc-js';
 import { ConfigError } from '../config';
-import { readSetting } from './setting-file';
+import type { Logger } from '../logger';
+import { PemFiles, type Pem } from './pem-files';
 import type { TrustSettings } from './settings';
 
-/** The TLS options of a process, as `node:tls` names them. */
+/** The TLS of a process. */
 export interface Tls {
-  /** For outgoing connections. */
-  client: { ca: Buffer; cert?: Buffer; key?: Buffer };
-  /** For incoming connections; absent where a process has no certificate. */
-  server?: { ca: Buffer; cert: Buffer; key: Buffer; requestCert: boolean; rejectUnauthorized: boolean };
+  files: PemFiles;
+  /** Whether callers need a certificate. */
+  verifiesClients: boolean;
 }
 
-/** Reads the files; undefined without TLS. Throws a ConfigError for what is missing or cannot be read. */
-export function readTls(settings: TrustSettings): Tls | undefined {
+/** Undefined without TLS. Throws a ConfigError for what is missing or cannot be read. */
+export function readTls(settings: TrustSettings, log: Logger, checkEveryMs?: number): Tls | undefined {
   const { TLS_CA_FILE, TLS_CERT_FILE, TLS_KEY_FILE, TLS_VERIFY_CLIENTS: verify = false } = settings;
   if (!TLS_CA_FILE && !TLS_CERT_FILE && !TLS_KEY_FILE) {
     if (!verify) return undefined;
@@ -24,25 +24,73 @@ export function readTls(settings: TrustSettings): Tls | undefined {
   if (!TLS_KEY_FILE && (TLS_CERT_FILE || verify)) missing.push('TLS_KEY_FILE');
   if (missing.length > 0)
     throw new ConfigError(`The configuration is wrong:\n${missing.map((name) => `  ${name}: is missing`).join('\n')}`);
-  const ca = readSetting('TLS_CA_FILE', TLS_CA_FILE!);
-  if (!TLS_CERT_FILE) return { client: { ca } };
-  const own = { cert: readSetting('TLS_CERT_FILE', TLS_CERT_FILE), key: readSetting('TLS_KEY_FILE', TLS_KEY_FILE!) };
-  return {
-    client: { ca, ...own },
-    server: { ca, ...own, requestCert: verify, rejectUnauthorized: verify },
+  const paths = {
+    ca: ['TLS_CA_FILE', TLS_CA_FILE!] as const,
+    ...(TLS_CERT_FILE && {
+      cert: ['TLS_CERT_FILE', TLS_CERT_FILE] as const,
+      key: ['TLS_KEY_FILE', TLS_KEY_FILE!] as const,
+    }),
   };
+  return { files: new PemFiles(paths, log, checkEveryMs), verifiesClients: verify };
 }
 
-export function channelCredentials(client: Tls['client'] | undefined): ChannelCredentials {
-  if (!client) return ChannelCredentials.createInsecure();
-  return ChannelCredentials.createSsl(client.ca, client.key ?? null, client.cert ?? null);
+/** The options of a server of `node:tls`; without those of its files they can be changed by `setSecureContext`. */
+export function serverOptions({ files, verifiesClients }: Tls): Pem & {
+  requestCert: boolean;
+  rejectUnauthorized: boolean;
+} {
+  return { ...files.latest, requestCert: verifiesClients, rejectUnauthorized: verifiesClients };
 }
 
-export function serverCredentials(server: Tls['server']): ServerCredentials {
-  if (!server) return ServerCredentials.createInsecure();
-  return ServerCredentials.createSsl(
-    server.ca,
-    [{ cert_chain: server.cert, private_key: server.key }],
-    server.requestCert,
+export function channelCredentials(files: PemFiles | undefined): ChannelCredentials {
+  if (!files) return ChannelCredentials.createInsecure();
+  const provider = new FilesProvider(files);
+  return experimental.createCertificateProviderChannelCredentials(provider, files.hasCertificate ? provider : null);
+}
+
+export function serverCredentials(tls: Tls | undefined): ServerCredentials {
+  if (!tls) return ServerCredentials.createInsecure();
+  const provider = new FilesProvider(tls.files);
+  // grpc-js 1.14 has the names of the first two parameters the wrong way round.
+  return experimental.createCertificateProviderServerCredentials(
+    provider,
+    tls.verifiesClients ? provider : null,
+    tls.verifiesClients,
   );
+}
+
+/** Gives gRPC what the files hold, then what they hold after each change. */
+class FilesProvider implements experimental.CertificateProvider {
+  private readonly unwatch = new Map<unknown, () => void>();
+
+  constructor(private readonly files: PemFiles) {}
+
+  addCaCertificateListener(listener: experimental.CaCertificateUpdateListener): void {
+    this.add(listener, ({ ca }) => listener(ca ? { caCertificate: ca } : null));
+  }
+
+  addIdentityCertificateListener(listener: experimental.IdentityCertificateUpdateListener): void {
+    this.add(listener, ({ cert, key }) => listener(cert && key ? { certificate: cert, privateKey: key } : null));
+  }
+
+  removeCaCertificateListener(listener: experimental.CaCertificateUpdateListener): void {
+    this.remove(listener);
+  }
+
+  removeIdentityCertificateListener(listener: experimental.IdentityCertificateUpdateListener): void {
+    this.remove(listener);
+  }
+
+  private add(listener: unknown, update: (pem: Pem) => void): void {
+    this.unwatch.set(listener, this.files.watch(update));
+    // gRPC can take it only after the call that adds the listener.
+    process.nextTick(() => {
+      if (this.unwatch.has(listener)) update(this.files.current());
+    });
+  }
+
+  private remove(listener: unknown): void {
+    this.unwatch.get(listener)?.();
+    this.unwatch.delete(listener);
+  }
 }

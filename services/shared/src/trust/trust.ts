@@ -3,6 +3,7 @@ import type { ChannelCredentials, ServerCredentials } from '@grpc/grpc-js';
 import { ConfigError } from '../config';
 import { signGrant, type Grant } from './blob-grant';
 import type { Logger } from '../logger';
+import type { PemFiles } from './pem-files';
 import { readSecret } from './setting-file';
 import { createEventSigner, createEventVerifier, type EventSigner, type EventVerifier } from './event-signature';
 import { createGuard, type Guard } from './guard';
@@ -26,7 +27,7 @@ export interface Trust {
 export interface CallCredentials {
   channel: ChannelCredentials;
   /** For blob transfers; undefined without TLS. */
-  tls: Tls['client'] | undefined;
+  tls: PemFiles | undefined;
   /** For one call: `method` is `/package.Service/Method`, `app` may be empty. */
   token(method: string, app: string): string;
   /** For one blob transfer. */
@@ -37,7 +38,7 @@ export interface ServerTrust {
   guard: Guard;
   credentials: ServerCredentials;
   /** For blob transfers; undefined without TLS. */
-  tls: Tls['server'];
+  tls: Tls | undefined;
 }
 
 /**
@@ -45,7 +46,12 @@ export interface ServerTrust {
  * TRUSTED_CALLERS. A process whose services call each other directly needs neither until one of them listens. Throws a
  * ConfigError, which never contains a value.
  */
-export function openTrust(service: ServiceName, settings: TrustSettings, log: Logger): Trust {
+export function openTrust(
+  service: ServiceName,
+  settings: TrustSettings,
+  log: Logger,
+  options: { tlsCheckEveryMs?: number } = {},
+): Trust {
   const internalSecret = secretIn(settings, 'INTERNAL_SECRET');
   const ownSecret = secretIn(settings, 'SERVICE_SECRET');
   const trustedCallers = readSecret(settings, 'TRUSTED_CALLERS');
@@ -53,7 +59,7 @@ export function openTrust(service: ServiceName, settings: TrustSettings, log: Lo
     throw wrong('INTERNAL_SECRET', 'is one secret for all: it does not go with SERVICE_SECRET or TRUSTED_CALLERS');
   const secret = internalSecret === undefined ? ownSecret : secretOf(internalSecret, service);
   const keys = internalSecret === undefined ? parseCallers(trustedCallers) : keysFrom(internalSecret, service);
-  const tls = readTls(settings);
+  const tls = readTls(settings, log, options.tlsCheckEveryMs);
   let served: ServerTrust | undefined;
   const callKeyFor = (callee: ServiceName): KeyObject => {
     if (secret === undefined) throw wrong('SERVICE_SECRET', 'it or INTERNAL_SECRET is needed to call other services');
@@ -67,19 +73,19 @@ export function openTrust(service: ServiceName, settings: TrustSettings, log: Lo
     towards: (audience) => {
       const key = callKeyFor(audience);
       return {
-        channel: channelCredentials(tls?.client),
-        tls: tls?.client,
+        channel: channelCredentials(tls?.files),
+        tls: tls?.files,
         token: (method, app) => signToken(key, { caller: service, audience, app, method }),
         grant: (grant) => signGrant(key, grant),
       };
     },
     server: () => {
       const callers = callerKeys();
-      if (tls && !tls.server) throw wrong('TLS_CERT_FILE', 'is needed where other services call');
+      if (tls && !tls.files.hasCertificate) throw wrong('TLS_CERT_FILE', 'is needed where other services call');
       served ??= {
         guard: createGuard(service, callers, log),
-        credentials: serverCredentials(tls?.server),
-        tls: tls?.server,
+        credentials: serverCredentials(tls),
+        tls,
       };
       return served;
     },
