@@ -79,14 +79,14 @@ export const rooms = {
     'usage',
     'reconciliation',
   ],
-  payments: [],
+  payments: ['quotes', 'spending'],
   tasks: [],
   local: ['postgres', 'start', 'stack', 'backup', 'verify'],
 };
 
 export const leaves = {
   finance: ['config', 'page'],
-  payments: ['config', 'fee-tiers'],
+  payments: ['app-share', 'config', 'fee-tiers', 'payment-addresses'],
   shared: [
     'byte-writer',
     'config',
@@ -98,6 +98,7 @@ export const leaves = {
     'money',
     'names',
     'start-error',
+    'transfer-id',
     'version',
   ],
 };

@@ -7,7 +7,7 @@ import { bech32 } from '@scure/base';
 import { openAccounts } from '@granary/finance/ledger/accounts';
 import { accountByName } from '@granary/finance/ledger/kinds';
 import { postTransfer } from '@granary/finance/ledger/ledger';
-import { transferId } from '@granary/finance/ledger/transfer-id';
+import { transferId } from '@granary/shared/transfer-id';
 import { reservePayouts } from '@granary/finance/payouts/reserve-payouts';
 import { verifyLedger } from '@granary/finance/reconciliation/verify-ledger';
 import { openSimulatedNode } from '@granary/finance/simulated-chain/simulated-node';

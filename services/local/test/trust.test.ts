@@ -57,7 +57,8 @@ beforeAll(async () => {
     DATABASE_URL: (await testDatabase()).url,
     ...environments[service],
   });
-  const payments = started(await startPayments(readConfig(paymentsConfig, await common('payments')), { log }));
+  const ofPayments = { ...(await common('payments')), FINANCE_ADDRESS: '127.0.0.1:1' };
+  const payments = started(await startPayments(readConfig(paymentsConfig, ofPayments), { log }));
   const skills = { SKILLS_DIRECTORY: join(directory, 'skills') };
   const data = started(await startData(readConfig(dataConfig, { ...(await common('data')), ...skills }), { log }));
   const at = { DATA_ADDRESS: data.address!, PAYMENTS_ADDRESS: payments.address! };

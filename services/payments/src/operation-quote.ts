@@ -4,20 +4,18 @@ import type { Premium } from '@granary/shared/gen/granary/payments/v1/Premium';
 import type { PremiumCost } from '@granary/shared/gen/granary/payments/v1/PremiumCost';
 import type { QuoteOperationRequest } from '@granary/shared/gen/granary/payments/v1/QuoteOperationRequest';
 import { maxUtia, parseUtia } from '@granary/shared/money';
+import { appShareOf, divideShares } from './app-share';
 import type { PaymentsConfig } from './config';
 import { feeTierOf, parseFeeTiers } from './fee-tiers';
 
 /** The prices of the platform for an operation. */
 export type OperationPriceList = Pick<
   PaymentsConfig,
-  'WRITE_UTIA_PER_KB' | 'READ_UTIA_PER_KB' | 'INDEX_UTIA_PER_KB' | 'BROKER_FEE_PERCENT'
+  'WRITE_UTIA_PER_KB' | 'READ_UTIA_PER_KB' | 'INDEX_UTIA_PER_KB' | 'BROKER_FEE_PERCENT' | 'APP_SHARE_PERCENT'
 >;
 
 const microsPerKb = 1_000_000n;
 const basisPointsPerWhole = 10_000n;
-const millionthsPerWhole = 1_000_000n;
-/** The part of the application where its price does not say. */
-const defaultAppSharePpm = 800_000;
 
 /**
  * What an operation costs: the storage, a fee of it, each indexed field, and the highest of the premiums that the
@@ -33,7 +31,7 @@ export function quoteOperation(prices: OperationPriceList, request: QuoteOperati
   const fieldCost = request.isWrite ? perKb(prices.INDEX_UTIA_PER_KB) : 0n;
   const fields = request.isWrite ? request.indexedFields : [];
   const baseTotal = atMost(base + brokerFee + fieldCost * BigInt(fields.length));
-  const premium = highestPremium(request.premiums, sizeMicroKb);
+  const premium = highestPremium(request.premiums, sizeMicroKb, prices);
   const total = atMost(baseTotal + parseUtia(premium?.totalUtia ?? '0'));
   return {
     baseUtia: base.toString(),
@@ -52,7 +50,11 @@ function atMost(amount: bigint): bigint {
   throw invalid('The operation costs more than 2^53-1 utia', { size_kb: ['costs too much'] }, 'LIMIT_EXCEEDED');
 }
 
-function highestPremium(premiums: readonly Premium[], sizeMicroKb: bigint): PremiumCost | undefined {
+function highestPremium(
+  premiums: readonly Premium[],
+  sizeMicroKb: bigint,
+  prices: OperationPriceList,
+): PremiumCost | undefined {
   let highest: { premium: Premium; total: bigint } | undefined;
   for (const premium of premiums) {
     const amount = parseUtia(premium.amountUtia);
@@ -61,13 +63,13 @@ function highestPremium(premiums: readonly Premium[], sizeMicroKb: bigint): Prem
   }
   if (!highest) return undefined;
   const { premium, total } = highest;
-  const appSharePpm = premium.appSharePpm ?? defaultAppSharePpm;
-  const app = (total * BigInt(appSharePpm)) / millionthsPerWhole;
+  const appSharePpm = appShareOf(prices, premium.appSharePpm);
+  const { app, platform } = divideShares(total, appSharePpm);
   return {
     premium,
     totalUtia: total.toString(),
     appUtia: app.toString(),
-    platformUtia: (total - app).toString(),
+    platformUtia: platform.toString(),
     appSharePpm,
   };
 }

@@ -19,6 +19,8 @@ import { paymentsDefinition, startPayments } from '../src/service';
 const log = createLogger('payments-test', 'silent');
 const secret = 'a secret that the services share with each other';
 const stops: Array<() => Promise<void>> = [];
+/** Nothing here moves money. */
+const ledger = () => ({ address: '127.0.0.1:1' });
 
 afterEach(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();
@@ -33,7 +35,7 @@ async function start(
   now = new Date(),
 ): Promise<RunningService> {
   const config = readConfig(paymentsConfig, { DATABASE_URL: url, INTERNAL_SECRET: secret, ...environment });
-  const service = await startPayments(config, { log, listen: transport === 'over gRPC', now: () => now });
+  const service = await startPayments(config, { log, listen: transport === 'over gRPC', now: () => now, ledger });
   stops.push(() => service.stop());
   return service;
 }

@@ -4,6 +4,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { findApp, type App } from './app';
 import { collectionState } from './collection-state';
 import { toLiveView, type LiveView, type LiveViewRow } from './live-view';
+import { collectionReadPrices, type ReadPrice } from './read-price';
 import { parseSchema, type Schema } from './schema';
 import {
   toIndexDefinition,
@@ -32,6 +33,8 @@ export interface CollectionRef {
   /** The fields that indexes are over, for writers. */
   fields: IndexedField[];
   indexes: IndexDefinition[];
+  /** What callers without a key that has Read pay; undefined: nothing. */
+  readPrices: readonly ReadPrice[] | undefined;
   /** The live views of its documents that are whole: whoever changes its documents changes their rows. */
   liveViews: LiveView[];
   rowCount: bigint;
@@ -57,6 +60,7 @@ interface CollectionRow {
   size_bytes: bigint;
   revision: bigint;
   state: string;
+  read_price_config_text: string | null;
   fields: string;
   indexes: string;
   live_views: string;
@@ -82,7 +86,7 @@ export async function findCollections(db: Queryable, app: App, names: readonly s
   const found = await rows<CollectionRow>(
     db,
     sql`select c.number, c.name, c.namespace, c.read_access, c.retention_days, c.schema_text,
-               c.row_count, c.deleted_count, c.version_count, c.size_bytes,
+               c.row_count, c.deleted_count, c.version_count, c.size_bytes, c.read_price_config_text,
                (select h.catalog_revision from head h where h.app_number = c.app_number) as revision,
                ${collectionState(sql`c`)} as state,
                coalesce((select json_agg(json_build_object('number', f.number::text, 'path', f.path, 'is_date', f.is_date)
@@ -90,7 +94,7 @@ export async function findCollections(db: Queryable, app: App, names: readonly s
                          from indexed_field f where f.collection_number = c.number), '[]')::text as fields,
                coalesce((select json_agg(json_build_object('number', i.number::text, 'name', i.name,
                           'field_name', i.field_name, 'fields', i.fields, 'index_type', i.index_type, 'language', i.language, 'is_unique', i.is_unique,
-                          'status', i.status, 'field_numbers', i.field_numbers::text[]) order by i.number)
+                          'status', i.status, 'field_numbers', i.field_numbers::text[], 'read_price', i.read_price_config_text) order by i.number)
                          from document_index i where i.collection_number = c.number), '[]')::text as indexes,
                coalesce((select json_agg(json_build_object('number', v.number::text, 'table_number', v.table_number::text,
                           'query_text', v.query_text, 'layout_text', v.layout_text, 'sources', v.source_collections)
@@ -107,6 +111,8 @@ function toCollectionRef(app: App, found: CollectionRow): CollectionRef {
   const schema = found.schema_text === null ? undefined : parseSchema(found.schema_text);
   const fields = (JSON.parse(found.fields) as FieldRow[]).map(toIndexedField);
   const byNumber = new Map(fields.map((field) => [field.number, field]));
+  const indexRows = JSON.parse(found.indexes) as Array<IndexRow & { read_price: string | null }>;
+  const indexes = indexRows.map((index) => toIndexDefinition(index, byNumber));
   return {
     appNumber: app.number,
     appId: app.appId,
@@ -117,7 +123,11 @@ function toCollectionRef(app: App, found: CollectionRow): CollectionRef {
     retentionDays: found.retention_days,
     schema,
     fields,
-    indexes: (JSON.parse(found.indexes) as IndexRow[]).map((index) => toIndexDefinition(index, byNumber)),
+    indexes,
+    readPrices: collectionReadPrices(
+      found.read_price_config_text,
+      indexes.map(({ fields: names }, at) => ({ fields: names, priceText: indexRows[at]!.read_price })),
+    ),
     liveViews: (JSON.parse(found.live_views) as LiveViewRow[]).map(toLiveView),
     rowCount: found.row_count,
     deletedCount: found.deleted_count,

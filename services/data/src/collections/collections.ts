@@ -19,6 +19,7 @@ import { listPage } from '../listings/listing';
 import { parseSchema, type Schema } from '../catalog/schema';
 import { checkDefinitionBytes } from '../catalog/definition-limit';
 import { usageColumns, usageEvent, type UsageRow } from '../usage/event';
+import { priceText, storedPrice } from '../catalog/read-price';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
 import { findApp, type App } from '../catalog/app';
 import { addSchemaIndexes, rekeyIndexes } from '../tables/define-index';
@@ -43,6 +44,7 @@ export async function createCollection(
         sortColumn: request.sortColumn,
         schemaText: request.schemaJson === '' ? undefined : request.schemaJson,
         readAccess: readAccess(request.readAccess || defaultRead),
+        readPriceText: priceText(request.readPriceConfig),
       },
       await databaseTime(tx),
     );
@@ -63,6 +65,7 @@ interface CollectionRow {
   schema_text: string | null;
   read_access: string;
   retention_days: number | null;
+  read_price_config_text: string | null;
   documents: bigint;
   size_bytes: bigint;
   created_at: Date;
@@ -70,7 +73,7 @@ interface CollectionRow {
 }
 
 const collectionColumns = sql`name, namespace, primary_column, sort_column, schema_text, read_access, retention_days,
-  row_count - deleted_count as documents, size_bytes, created_at, updated_at`;
+  read_price_config_text,  row_count - deleted_count as documents, size_bytes, created_at, updated_at`;
 
 function toCollection(appId: string, found: CollectionRow): Collection {
   return message<Collection>({
@@ -86,6 +89,7 @@ function toCollection(appId: string, found: CollectionRow): Collection {
     sizeBytes: found.size_bytes.toString(),
     createdAt: found.created_at.toISOString(),
     updatedAt: found.updated_at.toISOString(),
+    readPriceConfig: storedPrice(found.read_price_config_text),
   });
 }
 
@@ -111,7 +115,7 @@ export async function listCollections(pool: Pool, request: ListRequest): Promise
     columns: collectionColumns,
     from: sql`collection where app_number = ${app.number} and deleted_at is null`,
     key: [{ column: sql`name`, type: 'text' as const }],
-    bytes: sql`coalesce(octet_length(schema_text), 0) + 6 * (coalesce(octet_length(namespace), 0)
+    bytes: sql`coalesce(octet_length(schema_text), 0) + coalesce(octet_length(read_price_config_text), 0) + 6 * (coalesce(octet_length(namespace), 0)
       + coalesce(octet_length(primary_column), 0) + coalesce(octet_length(sort_column), 0))`,
     keyOf: ({ name }: CollectionRow) => [name],
   };
@@ -126,7 +130,7 @@ export async function listCollections(pool: Pool, request: ListRequest): Promise
 export async function updateCollection(pool: Pool, request: UpdateCollectionRequest): Promise<Collection> {
   return withAppLockOnce(pool, request, async (tx, app) => {
     const before = await requireCollection(tx, request.appId, request.name);
-    const { schemaJson } = request;
+    const { schemaJson, readPriceConfig: price } = request;
     if (before.readAccess === 'private' && request.readAccess === 'public' && !request.mayPublish) {
       throw forbidden('Making a private collection public needs the permission Admin');
     }
@@ -141,6 +145,7 @@ export async function updateCollection(pool: Pool, request: UpdateCollectionRequ
             sort_column = coalesce(${request.sortColumn ?? null}, sort_column),
             schema_text = ${schemaJson === undefined ? sql`schema_text` : sql`${schemaJson || null}::text`},
             read_access = coalesce(${request.readAccess === undefined ? null : readAccess(request.readAccess)}, read_access),
+            read_price_config_text = ${price ? sql`${priceText(price)}::text` : sql`read_price_config_text`},
             updated_at = now()
           where number = ${before.number}`,
     );

@@ -5,7 +5,7 @@ import type { Index } from '@granary/shared/gen/granary/data/v1/Index';
 import type { ListIndexesRequest } from '@granary/shared/gen/granary/data/v1/ListIndexesRequest';
 import type { ListIndexesResponse } from '@granary/shared/gen/granary/data/v1/ListIndexesResponse';
 import { requireCollection } from '../catalog/collection';
-import { indexPrice } from './index-prices';
+import { storedPrice } from '../catalog/read-price';
 import { listPage } from '../listings/listing';
 import { findApp } from '../catalog/app';
 
@@ -46,8 +46,8 @@ export function toIndex(found: IndexRow): Index {
     fields: found.fields ?? [],
     indexType: found.index_type,
     language: found.language ?? undefined,
-    priceConfig: indexPrice(found.price_config_text),
-    readPriceConfig: indexPrice(found.read_price_config_text),
+    priceConfig: storedPrice(found.price_config_text),
+    readPriceConfig: storedPrice(found.read_price_config_text),
     unique: found.is_unique,
     status: found.status,
     error: found.error ?? undefined,

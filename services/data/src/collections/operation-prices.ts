@@ -5,16 +5,21 @@ import type { OperationPrices } from '@granary/shared/gen/granary/data/v1/Operat
 import type { OperationPricesRequest } from '@granary/shared/gen/granary/data/v1/OperationPricesRequest';
 import { JsonNumber, type JsonValue } from '@granary/shared/json/value';
 import { maxUtia } from '@granary/shared/money';
-import { rows, type Queryable } from '@granary/shared/postgres/pool';
+import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { findApp } from '../catalog/app';
+import { amountOf, appShareOf, storedPrice } from '../catalog/read-price';
 import { readJsonText } from '../query/language/paging';
-import { indexPrice } from './index-prices';
+
+interface PricedCollection {
+  number: bigint;
+  read_price_config_text: string | null;
+}
 
 interface PricedIndex {
   name: string;
-  read_access: string;
+  status: string;
   field_name: string;
   fields: string[] | null;
   index_type: string;
@@ -29,18 +34,38 @@ interface PricedIndex {
 export async function getOperationPrices(db: Queryable, request: OperationPricesRequest): Promise<OperationPrices> {
   const documents = request.documents.length === 0 ? [] : documentsOf(request.documents);
   const app = await findApp(db, request.appId);
-  const found = await rows<PricedIndex>(
+  const collection = await row<PricedCollection>(
     db,
-    sql`select i.name, c.read_access, i.field_name, i.fields, i.index_type, i.price_config_text, i.read_price_config_text
-        from collection c join document_index i on i.collection_number = c.number
-        where c.app_number = ${app.number} and c.name = ${request.collection} and c.deleted_at is null
-          and i.status <> 'failed' order by i.number`,
+    sql`select number, read_price_config_text from collection
+        where app_number = ${app.number} and name = ${request.collection} and deleted_at is null
+          and (read_access = 'public' or ${request.mayReadPrivate}::boolean)`,
   );
-  const visible = found.filter((index) => index.read_access === 'public' || request.mayReadPrivate);
+  if (!collection) return { indexedFields: [], prices: [] };
+  const indexes = await rows<PricedIndex>(
+    db,
+    sql`select name, status, field_name, fields, index_type, price_config_text, read_price_config_text
+        from document_index where collection_number = ${collection.number} order by number`,
+  );
+  // An index whose build failed has no entries, but the price of its field as long as it is there.
+  const written = indexes.filter(({ status }) => status !== 'failed');
   return {
-    indexedFields: [...new Set(visible.flatMap((index) => index.fields ?? [index.field_name]))],
-    prices: visible.flatMap((index) => pricesOfIndex(index, request.isWrite, documents)),
+    indexedFields: [...new Set(written.flatMap((index) => index.fields ?? [index.field_name]))],
+    prices: [
+      ...(request.isWrite ? [] : pricesOfCollection(collection, request.collection)),
+      ...(request.isWrite ? written : indexes).flatMap((index) => pricesOfIndex(index, request.isWrite, documents)),
+    ],
   };
+}
+
+const pricesOfCollection = ({ read_price_config_text: text }: PricedCollection, name: string): OperationPrice[] =>
+  asked(storedPrice(text), { index: name, field: '*' });
+
+/** The price that is asked, if there is one. */
+function asked(price: IndexPrice | undefined, names: { index: string; field: string }): OperationPrice[] {
+  const [amount, appSharePpm] = [amountOf(price), appShareOf(price)];
+  if (amount === undefined) return [];
+  const share = appSharePpm === undefined ? {} : { appSharePpm };
+  return [{ ...names, ...share, type: price!.pricingModel!, amountUtia: amount.toString() }];
 }
 
 function documentsOf(bytes: Buffer): readonly JsonValue[] {
@@ -49,25 +74,15 @@ function documentsOf(bytes: Buffer): readonly JsonValue[] {
 }
 
 function pricesOfIndex(index: PricedIndex, isWrite: boolean, documents: readonly JsonValue[]): OperationPrice[] {
-  const price = indexPrice(isWrite ? index.price_config_text : index.read_price_config_text);
+  const price = storedPrice(isWrite ? index.price_config_text : index.read_price_config_text);
   const names = { index: index.name, field: index.field_name };
-  const share = appShare(price);
-  const prices: OperationPrice[] = [];
-  const amount = price?.pricingModel === 'per_kb' ? price.pricePerKbUtia : price?.pricePerAccessUtia;
-  if (price?.pricingModel !== undefined && amount !== undefined) {
-    prices.push({ ...names, ...share, type: price.pricingModel, amountUtia: String(amount) });
-  }
+  const prices = asked(price, names);
   if (isWrite && index.index_type === 'price' && documents.length > 0) {
-    const value = valueOf(documents, index.field_name);
+    const [appSharePpm, value] = [appShareOf(price), valueOf(documents, index.field_name)];
+    const share = appSharePpm === undefined ? {} : { appSharePpm };
     prices.push({ ...names, ...share, type: 'field_value', amountUtia: value.toString() });
   }
   return prices;
-}
-
-function appShare(price: IndexPrice | undefined): Pick<OperationPrice, 'appSharePpm'> {
-  const { appOwnerPercentage: app, platformPercentage: platform } = price ?? {};
-  const share = app ?? (platform === undefined ? undefined : 1 - platform);
-  return share === undefined ? {} : { appSharePpm: Math.round(share * 1_000_000) };
 }
 
 /** The sum of a field over documents, in utia. Documents that lack it add nothing. Throws VALIDATION_FAILED. */

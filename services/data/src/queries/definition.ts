@@ -3,6 +3,7 @@ import { limitMax, numberOfText, parseLimit, parseSortList, refuseUnknown } from
 import { parseFindAndSelect, type FindAndSelect } from '../query/language/joined-query';
 import { parseName } from '../query/language/path';
 import { invalidQuery, overLimit } from '../query/language/query-error';
+import type { ReadPrice } from '../catalog/read-price';
 import type { SortTerm } from '../query/language/sort';
 import { isOperator } from '../query/language/value-operators';
 
@@ -118,6 +119,8 @@ export interface PredefinedQuery extends BaseQuery {
   shownCollections: ReadonlySet<string>;
   sourceCollection: string;
   parameters: QueryParameters;
+  /** Its own price, empty where it is free; undefined: those of what it reads. */
+  readPrices: readonly ReadPrice[] | undefined;
   /** The revision of the app's catalog that this shows. */
   revision: bigint;
 }

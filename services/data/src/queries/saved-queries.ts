@@ -19,6 +19,7 @@ import { invalidQuery, overLimit } from '../query/language/query-error';
 import { resolveReferences } from '../query/execute/references';
 import { readJsonText } from '../query/language/paging';
 import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
+import { ownReadPrice, priceText, storedPrice } from '../catalog/read-price';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
 import { findApp } from '../catalog/app';
 import { parseBaseQuery, parseParameters, refuseReservedNames, type PredefinedQuery } from './definition';
@@ -76,10 +77,11 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
       tx,
       sql`insert into query (app_number, name, source_collection, base_query_text, parameters_text, description, version,
             example_request_text, example_response_text, read_access, shows_private,
-            joined_collections, shown_collections, created_at)
+            joined_collections, shown_collections, read_price_config_text, created_at)
           values (${app.number}, ${name}, ${sourceCollection}, ${toText(baseQuery)}, ${toText(parameters)},
             ${description}, ${version}, ${textOrNull(exampleRequest)}, ${textOrNull(exampleResponse)},
-            ${request.readAccess || 'public'}, ${showsPrivate}, ${joined.names}, ${shown}, clock_timestamp())`,
+            ${request.readAccess || 'public'}, ${showsPrivate}, ${joined.names}, ${shown},
+            ${priceText(request.readPriceConfig)}, clock_timestamp())`,
     );
     await checkDefinitionBytes(tx, app.number);
     await bumpCatalogRevision(tx, app.number);
@@ -123,6 +125,7 @@ interface QueryRow {
   /** Whether it is private itself, or because what it shows is private now. */
   is_private: boolean;
   created_at: Date;
+  read_price_config_text: string | null;
   revision: bigint;
   /** All versions of the query, the newest first. */
   versions: string[];
@@ -131,7 +134,7 @@ interface QueryRow {
 const queryColumns = sql`q.name, q.source_collection, q.base_query_text, q.parameters_text, q.description, q.version,
   q.example_request_text, q.example_response_text, q.read_access, q.shows_private, q.shown_collections,
   ${isPrivateQuery} as is_private,
-  q.created_at, (select h.catalog_revision from head h where h.app_number = q.app_number) as revision, array(select v.version from query v where v.app_number = q.app_number and v.name = q.name
+  q.created_at, q.read_price_config_text, (select h.catalog_revision from head h where h.app_number = q.app_number) as revision, array(select v.version from query v where v.app_number = q.app_number and v.name = q.name
     order by v.number desc) as versions`;
 
 /** A version of a query; without one the newest. */
@@ -163,6 +166,7 @@ export const queryNotFound = (name: string, version?: string): ServiceError =>
   notFound(QUERY_NOT_FOUND, `There is no query ${name}${version === undefined ? '' : ` of the version ${version}`}`);
 
 function toQuery(found: QueryRow): Query {
+  const price = storedPrice(found.read_price_config_text);
   return {
     name: found.name,
     sourceCollection: found.source_collection,
@@ -175,6 +179,7 @@ function toQuery(found: QueryRow): Query {
     createdAt: found.created_at.toISOString(),
     readAccess: found.is_private ? 'private' : 'public',
     versions: found.versions,
+    ...(price && { readPriceConfig: price }),
   };
 }
 
@@ -253,6 +258,7 @@ async function findPredefined(
     shownCollections: new Set(found.shown_collections),
     sourceCollection: found.source_collection,
     revision: found.revision,
+    readPrices: ownReadPrice(found.read_price_config_text),
     parameters: parseParameters(readJsonText(Buffer.from(found.parameters_text), 'parameters'), baseQuery.limit),
   };
 }

@@ -27,6 +27,8 @@ import {
 } from '../query/language/paging';
 import { documentsRelation, typeOf } from '../query/plan/relation';
 import type { FieldType } from '../values/field-type';
+import { readPriced } from './priced-read';
+import { touchedPrices } from './touched-prices';
 import { noView, readCounted, readTagged, statedDocuments } from './page-tag';
 import { lookUpCollection, type ReadContext } from './read-context';
 
@@ -51,12 +53,16 @@ export async function readCollection(
       collections: [collection],
       hasReferences: hasReferences(query.find),
     };
-    return await readTagged(db, request, sources, async (isAfterStates) => {
-      const databases = new AppDatabases(db, request, call.signal);
-      if (isFiltered) return await readPage(databases, documentsRelation(collection, statedDocuments), query);
-      const counted = isAfterStates ? await publicCollection(db, request, true) : collection;
-      return await readCounted(databases, counted, urlQuery(counted, request));
-    });
+    const readAs = (reader: ReadRequest) =>
+      readTagged(db, reader, sources, async (isAfterStates) => {
+        const databases = new AppDatabases(db, request, call.signal);
+        if (isFiltered) return await readPage(databases, documentsRelation(collection, statedDocuments), query);
+        const counted = isAfterStates ? await publicCollection(db, request, true) : collection;
+        return await readCounted(databases, counted, urlQuery(counted, request));
+      });
+    const prices = request.mayReadPrivate ? undefined : collection.readPrices;
+    const touched = prices && touchedPrices(request.appId, prices, query);
+    return await (touched?.length ? readPriced(touched, request, readAs) : readAs(request));
   });
 }
 

@@ -22,6 +22,9 @@ import {
 import { parseVariables } from '../views/variables';
 import { AppDatabases } from '../query/execute/read-scheduler';
 import { lookUpCollection, type ReadContext } from './read-context';
+import { ownReadPrice, type ReadPrice } from '../catalog/read-price';
+import { readPriced } from './priced-read';
+import { touchedPrices, viewPrices } from './touched-prices';
 import { readTagged } from './page-tag';
 import { lookUpJoined, resolveJoins } from './resolve-joins';
 import { readableView } from './view-source';
@@ -75,18 +78,37 @@ export async function readView(
       hasReferences: hasReferences(find) || allJoins(query.joins).some((join) => hasReferences(join.find)),
       viewState: view.state,
     };
-    return await readTagged(db, request, sources, async () => {
-      const databases = new AppDatabases(db, request, call.signal);
-      const joined = await resolveJoins(db, request, query, { ...joining, collections: joins });
-      const { relation, sort } = await readableView(db, view);
-      return await readPage(
-        databases,
-        relation,
-        { ...options, ...(options.sort.length === 0 && { sort }), joined, find },
-        more,
-      );
-    });
+    const readAs = (reader: ReadRequest) =>
+      readTagged(db, reader, sources, async () => {
+        const databases = new AppDatabases(db, request, call.signal);
+        const joined = await resolveJoins(db, request, query, { ...joining, collections: joins });
+        const { relation, sort } = await readableView(db, view);
+        return await readPage(
+          databases,
+          relation,
+          { ...options, ...(options.sort.length === 0 && { sort }), joined, find },
+          more,
+        );
+      });
+    if (!view.mayHavePrices || request.mayReadPrivate) return await readAs(request);
+    const prices = [
+      ...(await pricesOfView(db, view)),
+      ...touchedPrices(request.appId, undefined, { ...query, find, sort: options.sort }, joins),
+    ];
+    return await (prices.length === 0 ? readAs(request) : readPriced(prices, request, readAs));
   });
+}
+
+/** A view has its own price, or those of what it reads of its sources. */
+async function pricesOfView(db: ReadContext, view: ViewRef): Promise<readonly ReadPrice[]> {
+  const { appId, sourceCollections } = view;
+  const own = ownReadPrice(view.readPriceText);
+  if (own) return own;
+  const found = await Promise.all(sourceCollections.map((name) => lookUpCollection(db, appId, name, false)));
+  return viewPrices(
+    view,
+    found.filter((collection) => collection !== undefined),
+  );
 }
 
 /** The collections whose documents decide the rows of a view: of a lazy one its last refresh does. */

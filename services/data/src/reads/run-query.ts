@@ -11,6 +11,9 @@ import { isOperator } from '../query/language/value-operators';
 import { queryNotFound, type QueryLookup } from '../queries/saved-queries';
 import { parsePageLimit, type PredefinedQuery, type QueryParameter } from '../queries/definition';
 import { lookUpCollection, type ReadContext } from './read-context';
+import type { ReadPrice } from '../catalog/read-price';
+import { readPriced } from './priced-read';
+import { touchedPrices } from './touched-prices';
 import { noView, presentDocuments, readCounted, readTagged, statedDocuments } from './page-tag';
 import { lookUpJoined, resolveJoins } from './resolve-joins';
 import { conditionOfText, parametersByName, refused, take } from '../query/language/url-filter';
@@ -57,18 +60,36 @@ export async function runQuery(
       hasReferences: hasReferences(find) || allJoins(query.joins).some((join) => hasReferences(join.find)),
       definitionRevision: query.revision,
     };
-    return await readTagged(db, request, sources, async (isAfterStates) => {
-      const databases = new AppDatabases(db, request, call.signal);
-      const joined = await resolveJoins(db, request, query, { ...joining, collections: joins });
-      const page = { ...options, joined };
-      if (isFiltered) {
-        const shown = joined ? presentDocuments : statedDocuments;
-        return await readPage(databases, documentsRelation(collection, shown), page);
-      }
-      const counted = isAfterStates ? await sourceOf(db, request, query, true) : collection;
-      return await readCounted(databases, counted, page);
-    });
+    const readAs = (reader: ReadRequest) =>
+      readTagged(db, reader, sources, async (isAfterStates) => {
+        const databases = new AppDatabases(db, request, call.signal);
+        const joined = await resolveJoins(db, request, query, { ...joining, collections: joins });
+        const page = { ...options, joined };
+        if (isFiltered) {
+          const shown = joined ? presentDocuments : statedDocuments;
+          return await readPage(databases, documentsRelation(collection, shown), page);
+        }
+        const counted = isAfterStates ? await sourceOf(db, request, query, true) : collection;
+        return await readCounted(databases, counted, page);
+      });
+    const prices = request.mayReadPrivate ? noPrices : pricesOfQuery(request.appId, query, find, collection, joins);
+    return await (prices.length === 0 ? readAs(request) : readPriced(prices, request, readAs));
   });
+}
+
+const noPrices: readonly ReadPrice[] = [];
+
+/** A query has its own price, or those of what it reads. */
+function pricesOfQuery(
+  appId: string,
+  query: PredefinedQuery,
+  find: Condition,
+  collection: CollectionRef,
+  joined: ReadonlyMap<string, CollectionRef>,
+): readonly ReadPrice[] {
+  if (query.readPrices) return query.readPrices;
+  if (!collection.readPrices && joined.size === 0) return noPrices;
+  return touchedPrices(appId, collection.readPrices, { ...query, find }, joined);
 }
 
 async function sourceOf(

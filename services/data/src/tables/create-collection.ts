@@ -21,6 +21,8 @@ export interface NewCollection {
   sortColumn?: string | undefined;
   schemaText?: string | undefined;
   readAccess: ReadAccess;
+  /** JSON; see catalog/read-price.ts. */
+  readPriceText?: string | null;
 }
 
 /**
@@ -42,9 +44,10 @@ export async function addCollection(tx: Connection, app: App, input: NewCollecti
   }
   const { number } = (await row<{ number: bigint }>(
     tx,
-    sql`insert into collection (app_number, name, namespace, primary_column, sort_column, schema_text, read_access, created_at, updated_at)
+    sql`insert into collection (app_number, name, namespace, primary_column, sort_column, schema_text, read_access,
+          read_price_config_text, created_at, updated_at)
         values (${app.number}, ${input.name}, ${input.namespace ?? null}, ${input.primaryColumn ?? null}, ${input.sortColumn ?? null},
-                ${input.schemaText ?? null}, ${input.readAccess}, ${at}, ${at})
+                ${input.schemaText ?? null}, ${input.readAccess}, ${input.readPriceText ?? null}, ${at}, ${at})
         returning number`,
   ))!;
   const table = { appNumber: app.number, number };

@@ -25,6 +25,9 @@ export interface ViewRef {
   rowCount: bigint;
   createdAt: Date;
   refreshedAt: Date | null;
+  readPriceText: string | null;
+  /** Whether anything of its application has a price. */
+  mayHavePrices: boolean;
   /** Changes whenever the row does: with each refresh, and each change of its definition. */
   state: string;
 }
@@ -37,6 +40,11 @@ export const viewColumns = sql`v.app_number as "appNumber", a.app_id as "appId",
   case when v.refresh_mode = 'lazy' then v.refreshed_at else (
     select max(coalesce(c.last_write_at, v.refreshed_at)) from collection c
     where c.app_number = v.app_number and c.name = any(v.source_collections) and c.deleted_at is null) end as "refreshedAt",
+  v.read_price_config_text as "readPriceText",
+  v.read_price_config_text is not null
+    or exists (select from collection p where p.app_number = v.app_number and p.read_price_config_text is not null)
+    or exists (select from document_index p where p.app_number = v.app_number and p.read_price_config_text is not null)
+    as "mayHavePrices",
   concat_ws('.', v.number, v.xmin, v.table_number, date_part('epoch', v.refreshed_at)) as state`;
 export const viewsWithApp = sql`view v join application a on a.number = v.app_number and a.deleted_at is null`;
 

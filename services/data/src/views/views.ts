@@ -27,6 +27,7 @@ import { planView } from './plan/view-plan';
 import { viewRows } from './sql/view-sql';
 import { findApp, type App } from '../catalog/app';
 import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
+import { priceText, storedPrice } from '../catalog/read-price';
 import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
 import { toIdempotencyKey } from '@granary/shared/idempotency/key';
 import { once } from '@granary/shared/idempotency/once';
@@ -74,6 +75,7 @@ interface ViewDefinition {
   variables: ReturnType<typeof parseVariables>;
   sourceCollections: string[];
   refreshMode: string;
+  readPriceText: string | null;
 }
 
 /** The definition that is asked for. Throws VALIDATION_FAILED, INVALID_QUERY, LIMIT_EXCEEDED. */
@@ -91,7 +93,8 @@ function definitionOf(request: CreateViewRequest): ViewDefinition {
   if (refreshMode === 'live') assertLiveQuery(query);
   const variables = parseVariables(variablesText);
   checkVariableLengths(variables);
-  return { name, queryText, query, variablesText, variables, sourceCollections, refreshMode };
+  const readPriceText = priceText(request.readPriceConfig);
+  return { name, queryText, query, variablesText, variables, sourceCollections, refreshMode, readPriceText };
 }
 
 /** Whether this call has created the view already: its response was lost. Throws ALREADY_EXISTS, LIMIT_EXCEEDED. */
@@ -172,9 +175,9 @@ async function insertView(
   const { number } = (await row<{ number: bigint }>(
     tx,
     sql`insert into view (app_number, name, query_text, source_collections, refresh_mode, variables_text, read_access,
-          layout_text, status, created_at)
+          layout_text, read_price_config_text, status, created_at)
         values (${app.number}, ${name}, ${queryText}, ${sourceCollections}, ${refreshMode}, ${variablesText},
-          ${readAccess}, ${layoutText}, 'building', clock_timestamp()) returning number`,
+          ${readAccess}, ${layoutText}, ${view.readPriceText}, 'building', clock_timestamp()) returning number`,
   ))!;
   return number;
 }
@@ -235,6 +238,7 @@ function toView(view: ViewRef): View {
     unindexedJoinFields: [...readLayout(view.layoutText).unindexedFields],
     createdAt: view.createdAt.toISOString(),
     refreshedAt: view.refreshedAt?.toISOString(),
+    readPriceConfig: storedPrice(view.readPriceText),
   });
 }
 

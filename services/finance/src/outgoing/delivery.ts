@@ -6,7 +6,7 @@ import type { Chain, FindResult } from '../chain/chain';
 import { sdkCodes } from '../chain/read-transaction';
 import { applyCommands } from '../ledger/apply-commands';
 import type { Group } from '../ledger/commands';
-import { transferId } from '../ledger/transfer-id';
+import { transferId } from '@granary/shared/transfer-id';
 import { findOpen, lockOpen, updateOutgoing, type OutgoingTransaction } from './outgoing-transaction';
 
 /** A node that has not indexed its latest blocks is waited for this long, in blocks after the timeout height. */

@@ -2,7 +2,7 @@ import { execute, rows, type Connection } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { sdkCodes } from '../chain/read-transaction';
 import type { Group } from '../ledger/commands';
-import { transferId } from '../ledger/transfer-id';
+import { transferId } from '@granary/shared/transfer-id';
 import type { Purpose } from '../outgoing/delivery';
 import type { OutgoingTransaction } from '../outgoing/outgoing-transaction';
 

@@ -8,7 +8,7 @@ import { openAccounts } from '../ledger/accounts';
 import { applyCommands } from '../ledger/apply-commands';
 import type { TransferCommand } from '../ledger/commands';
 import { accountByName, walletAccount } from '../ledger/kinds';
-import { transferId } from '../ledger/transfer-id';
+import { transferId } from '@granary/shared/transfer-id';
 import { nextChargeAt, owedForNextPeriod, withCharge, type Generation } from './generation';
 import { fromRow, generationColumns, toLaterText, type GenerationRow } from './generation-rows';
 import type { Prices, PricesIn } from './prices';

@@ -76,7 +76,7 @@ const repeatable: MethodNames = {
   ],
   blobs: ['deleteBlob'],
   finance: ['getWallet', 'getPayoutInfo', 'listPayouts', 'getRetentionCost', 'listTransactions'],
-  payments: ['quoteOperation', 'verifyPayment'],
+  payments: ['quoteOperation', 'offerRead', 'reserveSpend', 'completeSpend', 'cancelSpend', 'verifyPayment'],
   tasks: ['getTask'],
 };
 
@@ -93,6 +93,7 @@ const multiplexed: Partial<MethodNames> = {
     'readView',
     'runQuery',
   ],
+  payments: ['offerRead', 'reserveSpend', 'completeSpend', 'cancelSpend'],
   tasks: ['getTask'],
 };
 

@@ -35,6 +35,15 @@ export const codes = {
       'missing index, or advises `count=none`.',
   },
   LIMIT_EXCEEDED: { status: 400, meaning: 'A limit on counts or complexity is exceeded; the message names it.' },
+  PAYMENT_REQUIRED: {
+    status: 402,
+    meaning:
+      'The read costs what `details.amount_utia` says; `accepts` lists how it may be paid for, see docs/prices.md.',
+  },
+  PAYMENT_REFUSED: {
+    status: 402,
+    meaning: 'The agent key or payment does not pay for the read: `details.reason` says why. Nothing was charged.',
+  },
   UNAUTHENTICATED: { status: 401, meaning: 'The key or wallet signature is missing, unknown, revoked or expired.' },
   FORBIDDEN: { status: 403, meaning: 'The key belongs to another app, or lacks the permission.' },
   NOT_FOUND: { status: 404, meaning: 'No such route.' },

@@ -1,4 +1,5 @@
 import { forbidden } from '@granary/shared/errors';
+import type { PayLimits } from '@granary/shared/gen/granary/data/v1/PayLimits';
 
 export const permissions = ['Read', 'Write', 'Admin', 'Pay'] as const;
 export type Permission = (typeof permissions)[number];
@@ -23,6 +24,8 @@ export interface AppCaller {
   appId: string;
   appNumber: string;
   permissions: ReadonlySet<string>;
+  /** Of a key with Pay. */
+  payLimits?: PayLimits;
 }
 export interface Operator {
   kind: 'operator';

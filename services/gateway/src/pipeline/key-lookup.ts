@@ -50,12 +50,21 @@ export class KeyLookup {
   }
 
   private async verify(id: string, hash: Buffer, call: Call): Promise<AppCaller | undefined> {
-    const { known, keyId, name: keyName, appId, appNumber, permissions } = await this.data.verifyKey({ hash }, call);
-    if (!known) {
+    const verified = await this.data.verifyKey({ hash }, call);
+    const { keyId, name: keyName, appId, appNumber, permissions, payLimits } = verified;
+    if (!verified.known) {
       this.existing.delete(id);
       return undefined;
     }
     this.existing.set(id, true);
-    return { kind: 'app', keyId, keyName, appId, appNumber, permissions: new Set(permissions) };
+    return {
+      kind: 'app',
+      keyId,
+      keyName,
+      appId,
+      appNumber,
+      permissions: new Set(permissions),
+      ...(payLimits && { payLimits }),
+    };
   }
 }

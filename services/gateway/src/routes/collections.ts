@@ -16,7 +16,8 @@ import {
   exampleCollectionStats,
   includeStats,
 } from '../validation/collection';
-import { mayPublish } from '../pipeline/access';
+import { readPriceOf } from '../validation/index-prices';
+import { mayPublish, requirePermission } from '../pipeline/access';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
 import { publishedAs } from '../validation/published-as';
@@ -56,7 +57,8 @@ export const collectionRoutes = [
       409: { description: 'A collection or view has the name', codes: ['ALREADY_EXISTS'] },
     },
     handle: async ({ clients }, request) => {
-      const { path, body, jsonTree: tree, call } = request;
+      const { path, caller, body, jsonTree: tree, call } = request;
+      if (body.read_price_config) requirePermission(caller, 'Admin');
       const collection = await clients.data.createCollection(
         message<CreateCollectionRequest>({
           appId: path.app_id,
@@ -67,6 +69,7 @@ export const collectionRoutes = [
           schemaJson: memberText(tree, 'schema_definition'),
           // Empty: the value of DEFAULT_READ.
           readAccess: body.access_policy?.read ?? '',
+          ...readPriceOf(body),
           idempotency: idempotencyOfJson(request),
         }),
         call,
@@ -169,6 +172,7 @@ export const collectionRoutes = [
       if ((body.name ?? path.collection) !== path.collection) {
         throw invalid('A collection cannot be renamed', { name: ['must be the name in the path'] });
       }
+      if (body.read_price_config) requirePermission(caller, 'Admin');
       const updated = await clients.data.updateCollection(
         message<UpdateCollectionRequest>({
           appId: path.app_id,
@@ -180,6 +184,7 @@ export const collectionRoutes = [
           schemaJson: body.schema_definition === undefined ? undefined : memberText(tree, 'schema_definition'),
           readAccess: body.access_policy?.read,
           mayPublish: mayPublish(caller),
+          ...readPriceOf(body),
           idempotency: idempotencyOfJson(request),
         }),
         call,

@@ -1,17 +1,12 @@
 import { z } from 'zod';
-import { forbidden, ServiceError } from '@granary/shared/errors';
-import type { Parameter } from '@granary/shared/gen/granary/data/v1/Parameter';
-import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
-import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreResponse';
 import { newTicket } from '@granary/shared/ids';
 import { appIdPattern, namePattern } from '@granary/shared/names';
-import { jsonBytes, stringify, taskLocation, type Answer } from '../http/answer';
-import { mayReadPrivate, type AnyReader } from '../pipeline/access';
+import { jsonBytes, stringify, taskLocation } from '../http/answer';
 import type { Code } from '../errors/codes';
 import { pageEtagHeader, revalidationHeader, unchangedPage } from '../openapi/headers';
 import { idempotency, idempotencyHeader, replayedHeader } from '../pipeline/idempotency';
-import { bodyLimits, route, type RouteRequest } from '../pipeline/route';
+import { bodyLimits, route } from '../pipeline/route';
 import { selectableQuery } from '../validation/parameters';
 import {
   createdCollectionSchema,
@@ -23,6 +18,7 @@ import {
   selectSchema,
   ticketField,
 } from '../validation/schemas';
+import { paymentHeaders, paymentResponses, read } from './reads';
 
 /** `app_id::name` */
 const rootPattern = new RegExp(`${appIdPattern.source.slice(0, -1)}::${namePattern.source.slice(1)}`);
@@ -197,49 +193,20 @@ export const documentRoutes = [
         example: { id: 'first' },
       },
     },
-    headers: revalidationHeader,
+    headers: { ...revalidationHeader, ...paymentHeaders },
     responses: {
       200: { description: 'A page of documents', schema: recordsSchema, headers: pageEtagHeader },
       ...unchangedPage,
       ...publicQueryErrors,
       400: { description: 'Malformed or invalid', codes: [...publicQueryErrors[400].codes, 'FIELD_NOT_INDEXED'] },
+      ...paymentResponses,
     },
-    handle: ({ clients }, request) =>
-      read(request, request.path.collection, (message) => clients.data.readCollection(message, request.call)),
+    handle: (gateway, request) =>
+      read(gateway, request, request.path.collection, (message) =>
+        gateway.clients.data.readCollection(message, request.call),
+      ),
   }),
 ];
-
-/** A read by URL of a collection, a view or a predefined query: public, unless the data service refuses it. */
-export async function read(
-  request: RouteRequest<'app_id', AnyReader, ReadonlyMap<string, string>>,
-  name: string,
-  send: (message: ReadRequest) => Promise<PageResponse>,
-): Promise<Answer> {
-  const { caller, path, query } = request;
-  const parameters: Parameter[] = [];
-  for (const [parameter, value] of query) parameters.push({ name: parameter, value });
-  try {
-    const mayRead = mayReadPrivate(caller, path.app_id);
-    const ifNoneMatch = request.incoming.headers['if-none-match'];
-    const { json: page, etag } = await send({
-      appId: path.app_id,
-      name,
-      parameters,
-      mayReadPrivate: mayRead,
-      ...(ifNoneMatch !== undefined && { ifNoneMatch }),
-    });
-    const headers = { ETag: etag, Vary: 'Accept-Encoding' };
-    return page.length === 0 ? { status: 304, body: undefined, headers } : jsonBytes(200, page, headers);
-  } catch (error) {
-    const isRefused =
-      error instanceof ServiceError && (error.code === 'PERMISSION_DENIED' || error.code === 'UNAUTHENTICATED');
-    // The service only refuses the caller; with a key, the error states what is wrong with it.
-    if (!isRefused || caller.kind !== 'app') throw error;
-    throw forbidden(
-      caller.appId === path.app_id ? 'The key lacks the permission Read' : 'The key belongs to another app',
-    );
-  }
-}
 
 /** The results are JSON text, some 200 KB for a bulk, which is passed through unparsed. */
 function storedAnswer({ ticketId, resultsJson, createdCollection: created }: StoreResponse): Buffer {

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import type { Query } from '@granary/shared/gen/granary/data/v1/Query';
 import { created, json, jsonText } from '../http/answer';
 import { pageEtagHeader, revalidationHeader, unchangedPage } from '../openapi/headers';
-import { mayPublish, mayReadPrivate } from '../pipeline/access';
+import { mayPublish, mayReadPrivate, requirePermission } from '../pipeline/access';
 import { publishedAs } from '../validation/published-as';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
@@ -22,8 +22,10 @@ import {
   successSchema,
   timeSchema,
 } from '../validation/schemas';
+import { priceConfigSchema, priceJson, readPriceOf } from '../validation/index-prices';
 import { memberBytes, textMember } from '../validation/json-members';
-import { publicQueryErrors, read } from './documents';
+import { publicQueryErrors } from './documents';
+import { paymentHeaders, paymentResponses, read } from './reads';
 
 const parameterSchema = z.strictObject({
   name: z.string().min(1).max(200).describe('Name of the URL parameter; not `offset`, `cursor`, `count` or `version`'),
@@ -58,6 +60,11 @@ const createSchema = z.strictObject({
   example_request: z.unknown().optional().describe('For people: any JSON'),
   example_response: z.unknown().optional().describe('For people: any JSON'),
   access_policy: accessPolicySchema.nullish(),
+  read_price_config: priceConfigSchema
+    .nullish()
+    .describe(
+      'The price of every run without a key that has `Read`; needs `Admin`. Absent or `{}`: the prices of what it reads',
+    ),
 });
 
 const exampleQuery = {
@@ -87,6 +94,7 @@ const querySchema = z
     example_response: z.unknown().describe('For people'),
     access_policy: accessPolicySchema.describe('Who may run it at present'),
     created_at: timeSchema.describe('When it was made'),
+    read_price_config: priceConfigSchema.optional().describe('Its own price, where it has one'),
   })
   .meta({ id: 'Query', examples: [exampleQuery] });
 
@@ -116,6 +124,7 @@ function queryJson(query: Query) {
     example_response: jsonText(query.exampleResponseJson),
     access_policy: accessPolicy(query.readAccess),
     created_at: query.createdAt,
+    ...(query.readPriceConfig && { read_price_config: priceJson(query.readPriceConfig) }),
   };
 }
 
@@ -144,14 +153,17 @@ export const queryRoutes = [
       reserved: recordsQuery.extend({ version: versionParameter.describe('The version; by default the newest') }),
       others: { name: 'parameters', description: 'The parameters of the query, by name', example: { stars: 5 } },
     },
-    headers: revalidationHeader,
+    headers: { ...revalidationHeader, ...paymentHeaders },
     responses: {
       200: { description: 'A page of records', schema: recordsSchema, headers: pageEtagHeader },
       ...unchangedPage,
       ...publicQueryErrors,
+      ...paymentResponses,
     },
-    handle: ({ clients }, request) =>
-      read(request, request.path.query_name, (message) => clients.data.runQuery(message, request.call)),
+    handle: (gateway, request) =>
+      read(gateway, request, request.path.query_name, (message) =>
+        gateway.clients.data.runQuery(message, request.call),
+      ),
   }),
   route({
     method: 'POST',
@@ -183,6 +195,7 @@ export const queryRoutes = [
     },
     handle: async ({ clients }, request) => {
       const { path, caller, body, jsonTree: tree, call } = request;
+      if (body.read_price_config) requirePermission(caller, 'Admin');
       const query = await clients.data.createQuery(
         {
           appId: path.app_id,
@@ -197,6 +210,7 @@ export const queryRoutes = [
           // Empty: as private as its source.
           readAccess: body.access_policy?.read ?? '',
           mayPublish: mayPublish(caller),
+          ...readPriceOf(body),
           idempotency: idempotencyOfJson(request),
         },
         call,

@@ -3,7 +3,7 @@ import type { View } from '@granary/shared/gen/granary/data/v1/View';
 import { newTicket } from '@granary/shared/ids';
 import { accepted, json, jsonText } from '../http/answer';
 import { pageEtagHeader, revalidationHeader, unchangedPage } from '../openapi/headers';
-import { mayPublish } from '../pipeline/access';
+import { mayPublish, requirePermission } from '../pipeline/access';
 import { publishedAs } from '../validation/published-as';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
@@ -24,8 +24,10 @@ import {
   ticketSchema,
   timeSchema,
 } from '../validation/schemas';
+import { priceConfigSchema, priceJson, readPriceOf } from '../validation/index-prices';
 import { memberBytes } from '../validation/json-members';
-import { publicQueryErrors, read } from './documents';
+import { publicQueryErrors } from './documents';
+import { paymentHeaders, paymentResponses, read } from './reads';
 
 const refreshModes = ['live', 'lazy'] as const;
 
@@ -65,6 +67,9 @@ const variablesSchema = z
   .record(z.string(), z.string())
   .describe('By name of a URL parameter: the path of the field that it filters, perhaps with an operator as a suffix');
 
+const ownPrice =
+  'The price of every read without a key that has `Read`; needs `Admin`. Absent or `{}`: the prices of what it reads';
+
 const createSchema = z.strictObject({
   name: nameSchema,
   query: publishedAs(objectSchema, viewQuery),
@@ -81,6 +86,7 @@ const createSchema = z.strictObject({
     ),
   variables: variablesSchema.nullish(),
   access_policy: accessPolicySchema.nullish(),
+  read_price_config: priceConfigSchema.nullish().describe(ownPrice),
 });
 
 const exampleView = {
@@ -106,6 +112,7 @@ const viewSchema = z
     refresh_mode: z.enum(refreshModes).describe('How it is kept current'),
     variables: variablesSchema,
     access_policy: accessPolicySchema,
+    read_price_config: priceConfigSchema.optional().describe('Its own price, where it has one'),
     status: z
       .enum(['building', 'ready', 'failed', 'broken'])
       .describe('`broken`: a write failed with it; it is built again'),
@@ -156,6 +163,7 @@ function viewJson(view: View) {
     unindexed_join_fields: view.unindexedJoinFields,
     created_at: view.createdAt,
     refreshed_at: view.refreshedAt ?? null,
+    ...(view.readPriceConfig && { read_price_config: priceJson(view.readPriceConfig) }),
   };
 }
 
@@ -178,14 +186,15 @@ export const viewRoutes = [
       }),
       others: { name: 'variables', description: 'The variables of the view, by name', example: { stars: 5 } },
     },
-    headers: revalidationHeader,
+    headers: { ...revalidationHeader, ...paymentHeaders },
     responses: {
       200: { description: 'A page of rows', schema: rowsSchema, headers: pageEtagHeader },
       ...unchangedPage,
       ...publicQueryErrors,
+      ...paymentResponses,
     },
-    handle: ({ clients }, request) =>
-      read(request, request.path.view_name, (message) => clients.data.readView(message, request.call)),
+    handle: (gateway, request) =>
+      read(gateway, request, request.path.view_name, (message) => gateway.clients.data.readView(message, request.call)),
   }),
   route({
     method: 'POST',
@@ -226,6 +235,7 @@ export const viewRoutes = [
     },
     handle: async ({ clients }, request) => {
       const { path, caller, body: view, jsonTree: tree, call } = request;
+      if (view.read_price_config) requirePermission(caller, 'Admin');
       const job = await clients.data.createView(
         {
           appId: path.app_id,
@@ -239,6 +249,7 @@ export const viewRoutes = [
           readAccess: view.access_policy?.read ?? '',
           ticketId: newTicket('j', BigInt(caller.appNumber)),
           mayPublish: mayPublish(caller),
+          ...readPriceOf(view),
           idempotency: idempotencyOfJson(request),
         },
         call,

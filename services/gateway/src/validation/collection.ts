@@ -2,6 +2,7 @@ import { z } from 'zod';
 import type { Collection } from '@granary/shared/gen/granary/data/v1/Collection';
 import type { CollectionStats } from '@granary/shared/gen/granary/data/v1/CollectionStats';
 import { jsonText } from '../http/answer';
+import { priceConfigSchema, priceJson } from './index-prices';
 import { flagParameter } from './parameters';
 import { publishedAs } from './published-as';
 import { schemaDefinition } from './schema-definition';
@@ -26,6 +27,10 @@ const namespace = z.string().max(200).describe('Shown in the results of writes; 
 const primaryColumn = z.string().max(200).describe('A note for clients: kept and shown, without effect');
 const sortColumn = z.string().max(200).describe('A note for clients: kept and shown, without effect');
 
+const readPriceField = priceConfigSchema
+  .nullish()
+  .describe('The price of every read without a key that has `Read`; needs `Admin`. Absent: as it was; `{}`: none');
+
 /** What a collection is made with beside its name. */
 export const collectionDefinition = {
   namespace: namespace.nullish(),
@@ -36,6 +41,7 @@ export const collectionDefinition = {
     schemaDefinition.nullable(),
   ).describe('Rules for the fields of documents; null is none'),
   access_policy: accessPolicySchema.nullish(),
+  read_price_config: readPriceField,
 };
 
 export const collectionSchema = z
@@ -52,6 +58,7 @@ export const collectionSchema = z
     size_bytes: z.int().describe('Bytes of all versions of the documents'),
     created_at: timeSchema.describe('When it was made'),
     updated_at: timeSchema.describe('When its definition last changed'),
+    read_price_config: priceConfigSchema.optional().describe('The price of reads, where there is one'),
     metadata: objectSchema
       .optional()
       .describe(
@@ -74,6 +81,7 @@ export function collectionJson(collection: Collection) {
     size_bytes: Number(collection.sizeBytes),
     created_at: collection.createdAt,
     updated_at: collection.updatedAt,
+    ...(collection.readPriceConfig && { read_price_config: priceJson(collection.readPriceConfig) }),
   };
 }
 

@@ -61,8 +61,10 @@ const documented = z.strictObject({
     .describe('More about the index; members with other names are ignored'),
   read_price_config: priceConfigSchema
     .nullish()
-    .describe('The price of reading the field, kept and shown; nothing is charged yet. Absent: as it was; `{}`: none'),
-  price_config: priceConfigSchema.nullish().describe('The same for writing'),
+    .describe('The price of reading the field, see docs/prices.md. Absent: as it was; `{}`: none'),
+  price_config: priceConfigSchema
+    .nullish()
+    .describe('The same for writing, which quotes take into account; writes are not charged'),
 });
 
 /** What an index is made of. An older client calls the field and the type otherwise, and gives no name. */

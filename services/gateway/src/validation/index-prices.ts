@@ -70,6 +70,10 @@ export function priceMessage(price: PriceConfig): IndexPrice {
   };
 }
 
+/** The price in a body, where it has one. */
+export const readPriceOf = (body: { read_price_config?: PriceConfig | null | undefined }) =>
+  body.read_price_config ? { readPriceConfig: priceMessage(body.read_price_config) } : {};
+
 /** A price as it is shown: each amount in both units. */
 export function priceJson(price: IndexPrice) {
   const amounts = (unit: 'access' | 'kb', text: string | undefined) =>

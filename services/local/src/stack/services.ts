@@ -77,7 +77,7 @@ export function environments(settings: ServicesSettings): Record<ServiceName, Re
     ...bus,
   });
   return {
-    payments: common('payments'),
+    payments: { ...common('payments'), FINANCE_ADDRESS: at('finance') },
     data: {
       ...common('data'),
       SKILLS_DIRECTORY: path.join(directory, 'skills'),

@@ -5,7 +5,7 @@ import { startBlobs, type RunningBlobs } from '@granary/blobs/service';
 import { dataConfig } from '@granary/data/config';
 import { dataDefinition, startData } from '@granary/data/service';
 import { financeConfig } from '@granary/finance/config';
-import { startFinance } from '@granary/finance/service';
+import { ledgerDefinition, startFinance } from '@granary/finance/service';
 import { gatewayConfig } from '@granary/gateway/config';
 import { startGateway, type RunningGateway } from '@granary/gateway/service';
 import { paymentsConfig } from '@granary/payments/config';
@@ -68,16 +68,21 @@ class Starter {
   /** What has been started so far, to be stopped in reverse order. */
   readonly stops: Array<() => Promise<void>> = [];
   private url: string | undefined;
+  private finance: RunningService | undefined;
 
   constructor(private readonly options: ConstellationOptions) {}
 
   async start(): Promise<RunningGateway> {
     const payments = await this.started(
-      startPayments(readConfig(paymentsConfig, this.environmentOf('payments')), this.overridesOf('payments')),
+      startPayments(readConfig(paymentsConfig, this.environmentOf('payments')), {
+        ...this.overridesOf('payments'),
+        ledger: () => targetOf(whereIs(this.finance!), ledgerDefinition),
+      }),
     );
     const data = await this.started(this.startData());
     const blobs = await this.started(this.startBlobs(data));
     const finance = await this.started(this.startFinance({ data, blobs, payments }));
+    this.finance = finance;
     const tasks = await this.started(
       startTasks(readConfig(tasksConfig, this.environmentOf('tasks')), {
         ...this.overridesOf('tasks'),

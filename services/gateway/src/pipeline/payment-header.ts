@@ -1,0 +1,40 @@
+import type { IncomingMessage } from 'node:http';
+import { invalid } from '@granary/shared/errors';
+import { JsonError } from '@granary/shared/json/error';
+import { readJson } from '@granary/shared/json/value';
+
+const headerLengthMax = 8_192;
+const depthMax = 16;
+const names = ['X-PAYMENT', 'PAYMENT-SIGNATURE'] as const;
+// Standard base64, as the official clients encode it.
+const base64 = /^[A-Za-z0-9+/]+={0,2}$/;
+
+/**
+ * The JSON text of the payment that a request carries, in X-PAYMENT (version 1) or PAYMENT-SIGNATURE (version 2); undefined
+ * where it carries none. Throws VALIDATION_FAILED for several, and for what is not base64 of a JSON object.
+ */
+export function paymentIn({ headersDistinct }: Pick<IncomingMessage, 'headersDistinct'>): Buffer | undefined {
+  const given = names.flatMap((name) => (headersDistinct[name.toLowerCase()] ?? []).map((text) => ({ name, text })));
+  const [first] = given;
+  if (!first) return undefined;
+  const { name, text } = first;
+  const refuse = (message: string) => invalid('The payment is not valid', { [name]: [message] });
+  if (given.length > 1) throw refuse('must be the only payment');
+  if (text.length > headerLengthMax) throw refuse(`must have at most ${headerLengthMax} characters`);
+  if (!base64.test(text)) throw refuse('must be base64');
+  const bytes = Buffer.from(text, 'base64');
+  let value: unknown;
+  try {
+    value = readJson(bytes, { maxDepth: depthMax });
+  } catch (error) {
+    if (!(error instanceof JsonError)) throw error;
+    throw refuse(`must be base64 of JSON: ${error.message}`);
+  }
+  if (!(value instanceof Map)) throw refuse('must be base64 of a JSON object');
+  const version = name === 'X-PAYMENT' ? '1' : '2';
+  const stated: unknown = value.get('x402Version');
+  if (String((stated as { text?: unknown } | undefined)?.text) !== version) {
+    throw refuse(`must have the x402Version ${version}`);
+  }
+  return bytes;
+}

@@ -1,0 +1,93 @@
+import { z } from 'zod';
+import { forbidden, ServiceError } from '@granary/shared/errors';
+import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
+import type { Parameter } from '@granary/shared/gen/granary/data/v1/Parameter';
+import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
+import { jsonBytes, type Answer } from '../http/answer';
+import { mayReadPrivate, type AnyReader } from '../pipeline/access';
+import type { GatewayContext } from '../pipeline/gateway-context';
+import type { HeaderDoc, ResponseDoc, RouteRequest } from '../pipeline/route';
+import { objectSchema } from '../validation/schemas';
+import { isPaymentRequired, payForRead } from './paid-reads';
+
+/** How a read is paid for. */
+export const paymentHeaders: Readonly<Record<string, HeaderDoc>> = {
+  'X-Agent-Key': { description: 'A key with `Pay` of another application, which pays what the read costs' },
+  'X-PAYMENT': { description: 'A payment of x402 version 1; refused with 402 until payments are settled' },
+  'PAYMENT-SIGNATURE': { description: 'A payment of x402 version 2; refused with 402 until payments are settled' },
+};
+
+const paymentRequiredSchema = z
+  .object({
+    x402Version: z.literal(1).describe('Always 1'),
+    error: z.string().describe('Text for people'),
+    accepts: z.array(objectSchema).describe('The requirements of x402; empty where no network is configured'),
+    code: z.enum(['PAYMENT_REQUIRED', 'PAYMENT_REFUSED']).describe('Whether there was a payment'),
+    details: z
+      .looseObject({
+        amount_utia: z.int().describe('What the read costs'),
+        pricing_model: z.enum(['per_access', 'per_kb']).describe('What the price counts'),
+        fields: z.array(z.string()).describe('The priced fields that the read touches; `*`: the whole'),
+        size_bytes: z.int().optional().describe('With `per_kb`: the size of the answer'),
+        reason: z.string().optional().describe('Why a payment was refused'),
+      })
+      .describe('The price'),
+  })
+  .meta({
+    id: 'PaymentRequired',
+    examples: [
+      {
+        x402Version: 1,
+        error: 'The read costs 250000 utia',
+        accepts: [],
+        code: 'PAYMENT_REQUIRED',
+        details: { amount_utia: 250_000, pricing_model: 'per_access', fields: ['stars'] },
+      },
+    ],
+  });
+
+/** What a read answers that costs something, see docs/prices.md. */
+export const paymentResponses: Readonly<Record<402, ResponseDoc>> = {
+  402: {
+    description: 'It costs something',
+    schema: paymentRequiredSchema,
+    headers: { 'PAYMENT-REQUIRED': 'The same by x402 version 2, in base64; where a network is configured' },
+  },
+};
+
+/** A read by URL of a collection, a view or a predefined query: public and free, unless the data service refuses it. */
+export async function read(
+  gateway: GatewayContext,
+  request: RouteRequest<'app_id', AnyReader, ReadonlyMap<string, string>>,
+  name: string,
+  send: (message: ReadRequest) => Promise<PageResponse>,
+): Promise<Answer> {
+  const { caller, path, query } = request;
+  const parameters: Parameter[] = [];
+  for (const [parameter, value] of query) parameters.push({ name: parameter, value });
+  const mayRead = mayReadPrivate(caller, path.app_id);
+  const ifNoneMatch = request.incoming.headers['if-none-match'];
+  const message: ReadRequest = {
+    appId: path.app_id,
+    name,
+    parameters,
+    mayReadPrivate: mayRead,
+    ...(ifNoneMatch !== undefined && { ifNoneMatch }),
+  };
+  try {
+    const { json: page, etag } = await send(message);
+    const headers = { ETag: etag, Vary: 'Accept-Encoding' };
+    return page.length === 0 ? { status: 304, body: undefined, headers } : jsonBytes(200, page, headers);
+  } catch (error) {
+    if (isPaymentRequired(error)) {
+      return payForRead(gateway, request, error, (paidUtia) => send({ ...message, paidUtia }));
+    }
+    const isRefused =
+      error instanceof ServiceError && (error.code === 'PERMISSION_DENIED' || error.code === 'UNAUTHENTICATED');
+    // The service only refuses the caller; with a key, the error states what is wrong with it.
+    if (!isRefused || caller.kind !== 'app') throw error;
+    throw forbidden(
+      caller.appId === path.app_id ? 'The key lacks the permission Read' : 'The key belongs to another app',
+    );
+  }
+}

@@ -1,0 +1,178 @@
+import { neverAborted } from '@granary/shared/concurrency/cancellation';
+import { TtlCache } from '@granary/shared/concurrency/ttl-cache';
+import { ServiceError, unavailable } from '@granary/shared/errors';
+import type { Command } from '@granary/shared/gen/granary/finance/v1/Command';
+import type { CommandResult } from '@granary/shared/gen/granary/finance/v1/CommandResult';
+import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Ledger';
+import type { ReserveSpendRequest } from '@granary/shared/gen/granary/payments/v1/ReserveSpendRequest';
+import type { SpendLimits } from '@granary/shared/gen/granary/payments/v1/SpendLimits';
+import type { SpendReservation } from '@granary/shared/gen/granary/payments/v1/SpendReservation';
+import type { Call, Client } from '@granary/shared/rpc/types';
+import { parseUtia } from '@granary/shared/money';
+import { transferId } from '@granary/shared/transfer-id';
+import { appShareOf, divideShares } from '../app-share';
+
+export const PAYMENT_REFUSED = 'PAYMENT_REFUSED';
+
+/** Keys whose allowance is known to be in the ledger, and for how long that is remembered. */
+const knownKeys = { max: 10_000, ttlMs: 3_600_000 };
+
+/** The kinds of transfer of a payment, see finance/src/ledger/kinds.ts. */
+const kinds = ['spend', 'spend_share', 'allowance_spend'] as const;
+type Kind = (typeof kinds)[number];
+const isKind = (text: string): text is Kind => (kinds as readonly string[]).includes(text);
+
+/** Why a payment by an agent key is refused, in the order in which the reasons are looked at. */
+export type SpendRefusal =
+  'agent_key_expired' | 'over_max_per_tx' | 'allowance_spent' | 'target_not_allowed' | 'insufficient_funds';
+
+const messages: Readonly<Record<SpendRefusal, string>> = {
+  agent_key_expired: 'The agent key has expired',
+  over_max_per_tx: 'The price is higher than the agent key may pay at once',
+  allowance_spent: 'The agent key has spent its allowance',
+  target_not_allowed: 'The agent key may not pay this app',
+  insufficient_funds: 'The wallet of the agent key has too little money',
+};
+
+const refused = (reason: SpendRefusal) =>
+  new ServiceError('FAILED_PRECONDITION', PAYMENT_REFUSED, messages[reason], { details: { reason } });
+
+export interface AgentPaymentsOptions {
+  /** The ledger of finance. */
+  ledger: () => Pick<Client<LedgerDefinition>, 'apply' | 'getBalances'>;
+  APP_SHARE_PERCENT: number;
+  /** How long a reservation holds money back that is neither completed nor cancelled. */
+  AGENT_RESERVATION_MS: number;
+  now: () => Date;
+}
+
+/**
+ * What agent keys pay: money of the application that has the key, to another application and the platform, within the limits
+ * of the key. A payment is reserved before what it buys is done, and then completed or cancelled. All legs of it, and what
+ * is left of the allowance of the key, move together or not at all.
+ */
+export class AgentPayments {
+  private readonly allowances = new TtlCache<true>(knownKeys);
+
+  constructor(private readonly options: AgentPaymentsOptions) {}
+
+  /** Throws PAYMENT_REFUSED with the reason, UNAVAILABLE. */
+  async reserve(request: ReserveSpendRequest, call: Call): Promise<SpendReservation> {
+    const amount = parseUtia(request.amountUtia);
+    const limits = request.limits!;
+    const { maxPaymentPerTx, spendAllowance, expiresAt } = limits;
+    if (expiresAt !== undefined && !(Date.parse(expiresAt) > this.options.now().getTime())) {
+      throw refused('agent_key_expired');
+    }
+    if (maxPaymentPerTx !== undefined && amount > parseUtia(maxPaymentPerTx)) throw refused('over_max_per_tx');
+    if (spendAllowance !== undefined) await this.openAllowance(request.keyId, parseUtia(spendAllowance), call);
+    if (!limits.anyTarget && !limits.allowedTargetApps.includes(request.targetAppId)) {
+      await this.assertAllowance(request.keyId, limits, amount, call);
+      throw refused('target_not_allowed');
+    }
+    const holds = this.holdsOf(request, amount, spendAllowance !== undefined);
+    const results = await this.apply(holds, call);
+    assertHeld(holds, results);
+    return { paymentId: request.paymentId, atMs: request.atMs, kinds: holds.map(({ kind }) => kind) };
+  }
+
+  /** Throws UNAVAILABLE: the outcome is unknown, or the reservation has ended and nothing was moved. */
+  async complete(reservation: SpendReservation, call: Call): Promise<void> {
+    const results = await this.apply(
+      heldOf(reservation).map(({ kind, holdId, at }) => ({
+        ...{ id: transferId(at, 'post', holdId), kind, action: 'post' as const, post: { holdId } },
+      })),
+      call,
+    );
+    if (results.every(isApplied)) return;
+    throw unavailable('The payment took too long, and nothing was moved');
+  }
+
+  /** What has ended already stays as it is. */
+  async cancel(reservation: SpendReservation, call: Call): Promise<void> {
+    await this.apply(
+      heldOf(reservation).map(({ kind, holdId, at }) => ({
+        ...{ id: transferId(at, 'void', holdId), kind, action: 'void' as const, void: { holdId } },
+      })),
+      call,
+    );
+  }
+
+  private holdsOf(request: ReserveSpendRequest, amount: bigint, hasAllowance: boolean): HoldCommand[] {
+    const { payerAppId, targetAppId, keyId, paymentId } = request;
+    const shares = divideShares(amount, appShareOf(this.options, request.appSharePpm));
+    const expiresAtMs = String(this.options.now().getTime() + this.options.AGENT_RESERVATION_MS);
+    const at = new Date(Number(request.atMs));
+    const payer = `app:${payerAppId}`;
+    const legs: Array<[kind: Kind, debit: string, credit: string, amount: bigint]> = [
+      ['spend', payer, `app:${targetAppId}`, shares.app],
+      ['spend_share', payer, 'platform:fees', shares.platform],
+      ...(hasAllowance
+        ? [['allowance_spend', allowanceOf(keyId), issued, amount] as [Kind, string, string, bigint]]
+        : []),
+    ];
+    return legs
+      .filter(([, , , part]) => part > 0n)
+      .map(([kind, debitAccount, creditAccount, part]) => ({
+        ...{ id: transferId(at, kind, paymentId), kind, action: 'hold' as const },
+        hold: { debitAccount, creditAccount, amount: part.toString(), ref: paymentId, atMost: false, expiresAtMs },
+      }));
+  }
+
+  /** The allowance of a key is credited once, by the first payment that comes to this process. */
+  private async openAllowance(keyId: string, allowance: bigint, call: Call): Promise<void> {
+    if (allowance === 0n) throw refused('allowance_spent');
+    // Others share it, so it does not end when the client that caused it disconnects.
+    const shared = { ...call, signal: neverAborted };
+    await this.allowances.get(keyId, () => this.creditAllowance(keyId, allowance, shared));
+  }
+
+  private async creditAllowance(keyId: string, allowance: bigint, call: Call): Promise<true> {
+    const credit: Command = {
+      // The time of the cause is not known here, and must be the same each time.
+      ...{ id: transferId(new Date(0), 'allowance', keyId), kind: 'allowance', action: 'transfer' },
+      transfer: {
+        ...{ debitAccount: issued, creditAccount: allowanceOf(keyId), amount: allowance.toString() },
+        ...{ ref: keyId, atMost: false, expiresAtMs: '0' },
+      },
+    };
+    const results = await this.apply([credit], call);
+    if (!results.every(isApplied)) throw unavailable('The allowance of the key could not be opened');
+    return true;
+  }
+
+  /** The reason that comes before a target that is not allowed. */
+  private async assertAllowance(keyId: string, limits: SpendLimits, amount: bigint, call: Call): Promise<void> {
+    if (limits.spendAllowance === undefined) return;
+    const { balances } = await this.options.ledger().getBalances({ accounts: [allowanceOf(keyId)] }, call);
+    const [account] = balances;
+    if (!account) return;
+    const { creditsPosted, debitsPosted, debitsPending } = account;
+    if (BigInt(creditsPosted) - BigInt(debitsPosted) - BigInt(debitsPending) < amount) throw refused('allowance_spent');
+  }
+
+  private async apply(commands: Command[], call: Call): Promise<CommandResult[]> {
+    return (await this.options.ledger().apply({ groups: [{ commands }] }, call)).groups[0]!.results;
+  }
+}
+
+type HoldCommand = Command & { kind: Kind };
+
+const issued = 'allowance:issued';
+const allowanceOf = (keyId: string): string => `allowance:${keyId}`;
+
+const isApplied = ({ outcome }: CommandResult): boolean => outcome !== 'refused';
+
+function assertHeld(holds: readonly HoldCommand[], results: readonly CommandResult[]): void {
+  if (results.every(isApplied)) return;
+  const isWithout = (kind: Kind) =>
+    results.some(({ reason }, at) => reason === 'INSUFFICIENT_FUNDS' && holds[at]!.kind === kind);
+  if (isWithout('allowance_spend')) throw refused('allowance_spent');
+  if (isWithout('spend') || isWithout('spend_share')) throw refused('insufficient_funds');
+  throw unavailable('The payment could not be reserved');
+}
+
+function heldOf({ paymentId, atMs, kinds: held }: SpendReservation): Array<{ kind: Kind; holdId: string; at: Date }> {
+  const at = new Date(Number(atMs));
+  return held.filter(isKind).map((kind) => ({ kind, at, holdId: transferId(at, kind, paymentId) }));
+}
