@@ -35,6 +35,7 @@ export const codes = {
       'missing index, or advises `count=none`.',
   },
   LIMIT_EXCEEDED: { status: 400, meaning: 'A limit on counts or complexity is exceeded; the message names it.' },
+  UNAUTHENTICATED: { status: 401, meaning: 'The key or wallet signature is missing, unknown, revoked or expired.' },
   PAYMENT_REQUIRED: {
     status: 402,
     meaning:
@@ -44,7 +45,6 @@ export const codes = {
     status: 402,
     meaning: 'The agent key or payment does not pay for the read: `details.reason` says why. Nothing was charged.',
   },
-  UNAUTHENTICATED: { status: 401, meaning: 'The key or wallet signature is missing, unknown, revoked or expired.' },
   FORBIDDEN: { status: 403, meaning: 'The key belongs to another app, or lacks the permission.' },
   NOT_FOUND: { status: 404, meaning: 'No such route.' },
   APP_NOT_FOUND: { status: 404, meaning: 'No such app.' },

@@ -56,8 +56,8 @@ const premiumSchema = z
 
 const priceSchema = z
   .object({
-    index: z.string().describe('Name of the index'),
-    field_name: z.string().describe('Its field'),
+    index: z.string().describe('Name of the index, or of the collection'),
+    field_name: z.string().describe('Its field; `*` where the price is of the collection'),
     pricing_model: z.string().describe('As `premium_type`'),
     amount: z.number().min(0).describe('As `premium_amount`'),
     amount_utia: utiaSchema.describe('The same in utia'),

@@ -103,6 +103,7 @@ interface PaymentWithQuote {
 
 /** Where version 1 and version 2 carry the id of the quote, if they do. */
 function quoteIdIn({ quoteId, accepted }: PaymentWithQuote): string | undefined {
-  const id = quoteId ?? accepted?.extra?.quoteId;
-  return id === undefined || id === null ? undefined : String(id as string);
+  const id = quoteId ?? accepted?.extra?.quoteId ?? undefined;
+  // What is no text is the id of no quote.
+  return id === undefined || typeof id === 'string' ? id : '';
 }
