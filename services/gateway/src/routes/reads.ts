@@ -49,7 +49,7 @@ const paymentRequiredSchema = z
 /** What a read answers that costs something, see docs/prices.md. */
 export const paymentResponses: Readonly<Record<402, ResponseDoc>> = {
   402: {
-    description: 'It costs something',
+    description: 'It costs something, and no payment came that pays for it: `PAYMENT_REQUIRED`, `PAYMENT_REFUSED`',
     schema: paymentRequiredSchema,
     headers: { 'PAYMENT-REQUIRED': 'The same by x402 version 2, in base64; where a network is configured' },
   },
