@@ -3,6 +3,7 @@
  * stack.
  */
 const notOnStack = {
+  'agent-crash.test.ts': 'kills npm start',
   'backup-failures.test.ts': 'tests the commands, which are the same on a stack',
   'batch-crash.test.ts': 'kills npm start',
   'blobs-away.test.ts': 'kills and freezes its own MinIO',

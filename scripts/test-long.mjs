@@ -6,7 +6,7 @@ import { runChild } from './child.mjs';
 // store and back, backups under tens of thousands of writes, 100,000 keys made twice, a million filters with and
 // without indexes by every entrance, as many of which no text is in the SQL, 3,000 orders, 100,000 live views under 30
 // changes each, 100 kills amid builds of views, 10,000 looks of readers, 500,000 payouts by copies that crash, and
-// 60,000 by processes of which 300 are killed. Nothing is skipped.
+// 60,000 by processes of which 300 are killed, and paid reads under 50 kills. Nothing is skipped.
 const { code } = await runChild(
   process.execPath,
   [
@@ -22,6 +22,7 @@ const { code } = await runChild(
     'services/local/test/view-crash',
     'services/finance/test/payout-histories',
     'services/local/test/payout-crash',
+    'services/local/test/agent-crash',
   ],
   { env: { ...process.env, TEST_LONG: '1', REQUIRE_STACK: '1' }, show: true },
 );
