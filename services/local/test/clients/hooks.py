@@ -23,6 +23,10 @@ def before_call(context, case, kwargs):
     if "cursor" in (case.query or {}):
         # A cursor is what an earlier page answered.
         del case.query["cursor"]
+    for name in ("price_config", "read_price_config"):
+        # What is counted has an amount, of at most 6 decimals, and shares are at most 1 together.
+        if body.get(name):
+            body[name] = {"pricing_model": "per_access", "price_per_access_tia": 0.25}
     sanitize = sanitizers.get(operation)
     if sanitize:
         sanitize(case, body)
