@@ -10,6 +10,7 @@ import { loadDocuments, measure, settle } from './bench/measure.mjs';
 import { help, readOptions } from './bench/options.mjs';
 import { ownCases } from './bench/own-cases.mjs';
 import { startProcess } from './bench/processes.mjs';
+import { measurePrices, pricesLines } from './bench/prices.mjs';
 import { profileLines } from './bench/profile.mjs';
 import { memoryLines, resultLines, summarize } from './bench/report.mjs';
 import { bulkSize, runs } from './bench/runs.mjs';
@@ -130,6 +131,7 @@ async function measureCases(tools, sides, options) {
       if (name in besideCases) measured[name][side.name] = await measureBeside(tools, side, name, { rounds, seconds });
       else if (name === 'documents')
         measured[name][side.name] = await measureSingleDocuments(tools, side, { rounds, seconds });
+      else if (name === 'prices') measured[name][side.name] = await measurePrices(tools, side, { rounds, seconds });
       else measured[name][side.name] = await measureMemory(tools, side, requests);
     }
     for (const line of caseLines(name, measured[name])) console.log(line);
@@ -146,6 +148,7 @@ async function measureCases(tools, sides, options) {
 function caseLines(name, results) {
   if (name in ownCases) return ownCases[name].lines(results);
   if (name === 'documents') return singleDocumentsLines(results);
+  if (name === 'prices') return pricesLines(results);
   return name in besideCases ? besideLines(name, results) : memoryGrowthLines(results);
 }
 

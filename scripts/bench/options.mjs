@@ -5,7 +5,7 @@ import { runs } from './runs.mjs';
 import { sideTitles } from './sides.mjs';
 
 /** Cases beyond the runs, measured only for Granary. */
-const cases = [...Object.keys(besideCases), 'documents', 'memory'];
+const cases = [...Object.keys(besideCases), 'documents', 'memory', 'prices'];
 const granarySides = ['embedded', 'split'];
 
 export const help = `Measures Granary beside two baselines, on one Postgres of its own, in one go.
@@ -22,6 +22,7 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
                        mixed: single inserts beside a bulk load of another and of the same app
                        documents: single documents and batches beside /store and point reads
                        memory: what processes hold after many requests; takes minutes
+                       prices: reads that cost something, unpaid and paid, beside plain ones
                        or parts of it with processes of their own:
                        events: the bus, on both transports; Kafka needs Java
                        growth: reads by an index at 10,000 to 1,000,000 documents,

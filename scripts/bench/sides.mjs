@@ -90,7 +90,8 @@ async function granarySide(port, children, { operatorKey }) {
   const url = `http://127.0.0.1:${port}`;
   const openApp = (app) => makeApp(url, app, operatorKey);
   const { requests, prepare, count, blobRequests } = await openApp(app);
-  return { port, url, children, requests, prepare, count, blobRequests, openApp };
+  const operatorHeaders = { 'X-Operator-Key': operatorKey };
+  return { port, url, children, requests, prepare, count, blobRequests, openApp, operatorHeaders };
 }
 
 /** An app with its key: headers with it, the requests of its runs, its set-up of collections, and its count of documents. */

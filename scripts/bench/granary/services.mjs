@@ -4,7 +4,7 @@ import { startBlobs } from '@granary/blobs/service';
 import { dataConfig } from '@granary/data/config';
 import { dataDefinition, startData } from '@granary/data/service';
 import { financeConfig } from '@granary/finance/config';
-import { startFinance } from '@granary/finance/service';
+import { ledgerDefinition, startFinance } from '@granary/finance/service';
 import { paymentsConfig } from '@granary/payments/config';
 import { startPayments } from '@granary/payments/service';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
@@ -41,7 +41,9 @@ async function start({ databaseUrls, directory, internalSecret, objectStore }) {
   };
   const inProcess = ({ implementations }, definition) => targetOf({ implementations }, definition);
 
-  const payments = await startOne('payments', startPayments, paymentsConfig, {}, {});
+  let finance;
+  const toPayments = { ledger: () => inProcess(finance, ledgerDefinition) };
+  const payments = await startOne('payments', startPayments, paymentsConfig, {}, toPayments);
   const dataSettings = { SKILLS_DIRECTORY: path.join(directory, 'skills'), DATABASE_POOL_SIZE: '16' };
   const data = await startOne('data', startData, dataConfig, dataSettings, {});
   const toData = { data: inProcess(data, dataDefinition), dataOutbox: inProcess(data, outboxDefinition) };
@@ -53,7 +55,7 @@ async function start({ databaseUrls, directory, internalSecret, objectStore }) {
     blobsOutbox: inProcess(blobs, outboxDefinition),
   };
   const financeSettings = { KEY_FILE: path.join(directory, 'wallet-seed'), KEY_FILE_CREATE: 'true' };
-  await startOne('finance', startFinance, financeConfig, financeSettings, toFinance);
+  finance = await startOne('finance', startFinance, financeConfig, financeSettings, toFinance);
   await startOne('tasks', startTasks, tasksConfig, {}, toData);
   return { address, blobsHttpAddress: blobs.httpAddress };
 }
