@@ -1,9 +1,9 @@
 import { lookup } from 'node:dns/promises';
 import { isIP } from 'node:net';
+import { Cooldowns } from '@granary/shared/concurrency/cooldowns';
 import { TtlCache } from '@granary/shared/concurrency/ttl-cache';
 import { parseHostPort } from '@granary/shared/host-port';
 import { unavailable } from '@granary/shared/errors';
-import { LRUCache } from 'lru-cache';
 
 /** The address of one copy of the blobs service. */
 export interface Endpoint {
@@ -17,12 +17,11 @@ export interface Endpoint {
 const refreshAfterMs = 2_000;
 /** How long other endpoints are preferred to one that could not be reached. */
 const cooldownMs = 1_000;
-const cooldownsMax = 1_000;
 
 /** Resolves the names of the copies of the blobs service, and orders them for a request. */
 export class EndpointResolver {
   private readonly resolved = new TtlCache<Endpoint[]>({ max: 1, ttlMs: Infinity, refreshAfterMs });
-  private readonly coolingDown = new LRUCache<string, true>({ max: cooldownsMax, ttl: cooldownMs });
+  private readonly cooldowns = new Cooldowns(cooldownMs);
   private nextIndex = 0;
 
   /** `host:port`, or several separated by commas. */
@@ -36,15 +35,12 @@ export class EndpointResolver {
     const endpoints = await this.resolved.get('', () => this.resolve());
     if (!endpoints) throw unavailable('The blobs service cannot be found');
     const first = this.nextIndex++ % endpoints.length;
-    const inOrder = [...endpoints.slice(first), ...endpoints.slice(0, first)];
-    if (this.coolingDown.size === 0) return inOrder;
-    const isCoolingDown = (endpoint: Endpoint) => this.coolingDown.has(keyOf(endpoint));
-    return [...inOrder.filter((endpoint) => !isCoolingDown(endpoint)), ...inOrder.filter(isCoolingDown)];
+    return this.cooldowns.order([...endpoints.slice(first), ...endpoints.slice(0, first)], keyOf);
   }
 
   /** The endpoint could not be reached, or closed the connection before a transfer began. */
   markUnreachable(endpoint: Endpoint): void {
-    this.coolingDown.set(keyOf(endpoint), true);
+    this.cooldowns.begin(keyOf(endpoint));
   }
 
   private async resolve(): Promise<Endpoint[]> {
