@@ -72,6 +72,7 @@ export const rooms = {
     'ledger',
     'wallets',
     'chain',
+    'cosmos-chain',
     'simulated-chain',
     'outgoing',
     'deposits',

@@ -4,8 +4,18 @@ import { commonConfig } from '@granary/shared/service/common-config';
 
 const address = grpcAddress.optional();
 
+/** With a path, or user and password, as providers of nodes give them. */
+const nodeUrls = z
+  .string()
+  .transform((text) => text.split(','))
+  .pipe(
+    z
+      .array(z.url({ protocol: /^https?$/, error: 'http:// or https:// URLs with commas between are expected' }))
+      .max(10, 'at most 10 nodes are expected'),
+  );
+
 /** The environment of the finance service. An address may be absent only when that service is in the same process. */
-export const financeConfig = commonConfig.extend({
+const settings = commonConfig.extend({
   DATA_ADDRESS: address,
   BLOBS_ADDRESS: address,
   PAYMENTS_ADDRESS: address,
@@ -18,6 +28,24 @@ export const financeConfig = commonConfig.extend({
     .string()
     .regex(/^[a-z][a-z0-9]{0,19}$/, 'lower-case letters and digits are expected')
     .default('celestia'),
+  /** `simulated`: a chain of the database, whose money is none; `cosmos`: a real one. Final once the service has run. */
+  CHAIN: z.enum(['simulated', 'cosmos']).default('simulated'),
+  /** The CometBFT nodes of a real chain. */
+  CHAIN_RPC_URLS: nodeUrls.optional(),
+  /** What transactions are signed for; final once the service has run. */
+  CHAIN_ID: z
+    .string()
+    .regex(/^[A-Za-z0-9._-]{1,50}$/, 'the id of a chain is expected, for example celestia')
+    .optional(),
+  /** The smallest unit of the money of the chain. */
+  CHAIN_DENOM: z
+    .string()
+    .regex(/^[a-zA-Z][a-zA-Z0-9/:._-]{2,127}$/, 'a denomination is expected, for example utia')
+    .default('utia'),
+  /** The longest memo that the chain accepts. */
+  CHAIN_MEMO_BYTES_MAX: whole(0, 65_536).default(256),
+  /** A node that takes longer for an answer counts as failed. */
+  CHAIN_RPC_TIMEOUT_MS: whole(100, 60_000).default(10_000),
   /** What a unit of gas costs, in utia: transactions are signed with it. */
   CHAIN_GAS_PRICE: z
     .string()
@@ -38,6 +66,18 @@ export const financeConfig = commonConfig.extend({
   SIMULATED_EVICTION_PERCENT: whole(0, 100).default(0),
   /** How many blocks late it includes a transaction, at most. */
   SIMULATED_DELAY_BLOCKS: whole(0, 1_000).default(0),
+});
+
+export const financeConfig = settings.superRefine((config, context) => {
+  if (config.CHAIN === 'simulated') return;
+  for (const name of ['CHAIN_RPC_URLS', 'CHAIN_ID'] as const) {
+    if (config[name] === undefined) {
+      context.addIssue({ code: 'custom', path: [name], message: 'is needed when CHAIN is cosmos' });
+    }
+  }
+  if (config.CHAIN_ID?.startsWith('granary-simulated-')) {
+    context.addIssue({ code: 'custom', path: ['CHAIN_ID'], message: 'is that of a simulated chain' });
+  }
 });
 
 export type FinanceConfig = Readonly<z.infer<typeof financeConfig>>;

@@ -1,56 +1,121 @@
-import { healthy, type Finding } from '@granary/shared/health/check';
+import { healthy, type Check } from '@granary/shared/health/check';
 import type { Logger } from '@granary/shared/logger';
-import type { Pool } from '@granary/shared/postgres/pool';
+import { row, type Pool } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { NotAvailableError, StartError } from '@granary/shared/start-error';
 import type { Chain } from './chain/chain';
 import type { FinanceConfig } from './config';
+import { openCosmosChain } from './cosmos-chain/open-cosmos-chain';
+import { NodeFailure } from './cosmos-chain/json-rpc';
+import { beginWatch } from './deposits/credit-deposits';
 import { openAccounts } from './ledger/accounts';
 import { accountByName } from './ledger/kinds';
 import type { PayoutSigning } from './payouts/sign-payouts';
-import { openSimulatedNode, type SimulatedNode } from './simulated-chain/simulated-node';
+import { openFaucet, type Faucet } from './simulated-chain/faucet';
+import { openSimulatedNode } from './simulated-chain/simulated-node';
 import { reliableChain } from './simulated-chain/settings';
 import { addressOf } from './wallets/address';
 import type { KeyProvider } from './wallets/keys';
 
-const denom = 'utia';
 /** What the hot wallet of the simulated chain has from the beginning, for fees. */
 const genesisUtia = 1_000_000_000n;
 /** A transaction that is not included in so many blocks expires. */
 const timeoutBlocks = 50;
+/** Blocks that come faster are looked for this often. */
+const fastestMs = 100;
+/** How often the nodes of a real chain are asked for its next block. */
+const cosmosEveryMs = 2_000;
+
+interface KindOfChain {
+  chain: Chain;
+  check: Check;
+  /** Of the simulated chain only. */
+  faucet?: Faucet;
+  /** How often the next block is looked for. */
+  everyMs: number;
+}
 
 /** The chain with what transactions are signed with. */
-export interface OpenChain {
-  node: SimulatedNode;
+export interface OpenChain extends KindOfChain {
   /** The account of the ledger that stands for the world behind the chain. */
   account: string;
   signing: PayoutSigning;
 }
 
-/** Opens the chain that the configuration names, with the accounts of the ledger that it needs. */
+/** The money in the database is that of another chain. */
+export class ChainOriginError extends StartError {
+  override readonly name = 'ChainOriginError';
+}
+
+/**
+ * Opens the chain that the configuration names, with the accounts of the ledger that it needs. Throws a ChainOriginError when the
+ * database has been used with another one, a ChainNodeError when a node is of another one, and at the first start a
+ * NotAvailableError when no node answers: deposits are looked for from its height on.
+ */
 export async function openChain(pool: Pool, keys: KeyProvider, config: FinanceConfig, log: Logger): Promise<OpenChain> {
-  const { ADDRESS_PREFIX: prefix } = config;
+  const sender = addressOf(await keys.publicKey('hot'), config.ADDRESS_PREFIX);
+  await assertChainOrigin(pool, config);
+  const opened =
+    config.CHAIN === 'cosmos' ? await openCosmos(pool, config, log) : await openSimulated(pool, config, sender);
+  const { chain } = opened;
+  try {
+    await beginWatch({ pool, chain });
+  } catch (error) {
+    if (!(error instanceof NodeFailure)) throw error;
+    throw new NotAvailableError(`No node of CHAIN_RPC_URLS can be asked: ${error.message}`, { cause: error });
+  }
+  const account = `chain:${chain.id}`;
+  await openAccounts(pool, [accountByName(account)!, accountByName('platform:cost')!]);
   const gasPrice = Number(config.CHAIN_GAS_PRICE);
-  const sender = addressOf(await keys.publicKey('hot'), prefix);
+  const signing = { pool, chain, keys, log, sender, denom: config.CHAIN_DENOM, gasPrice, timeoutBlocks };
+  return { ...opened, account, signing };
+}
+
+async function openCosmos(pool: Pool, config: FinanceConfig, log: Logger): Promise<KindOfChain> {
+  const settings = {
+    urls: config.CHAIN_RPC_URLS!,
+    chainId: config.CHAIN_ID!,
+    denom: config.CHAIN_DENOM,
+    prefix: config.ADDRESS_PREFIX,
+    timeoutMs: config.CHAIN_RPC_TIMEOUT_MS,
+  };
+  return { ...(await openCosmosChain(pool, settings, log)), everyMs: cosmosEveryMs };
+}
+
+async function openSimulated(pool: Pool, config: FinanceConfig, hotWallet: string): Promise<KindOfChain> {
   const node = await openSimulatedNode({
     pool,
-    genesis: { address: sender, amount: genesisUtia },
+    genesis: { address: hotWallet, amount: genesisUtia },
     settings: {
       ...reliableChain,
-      prefix,
-      denom,
-      gasPrice,
+      prefix: config.ADDRESS_PREFIX,
+      denom: config.CHAIN_DENOM,
+      gasPrice: Number(config.CHAIN_GAS_PRICE),
+      memoBytesMax: config.CHAIN_MEMO_BYTES_MAX,
       blockMs: config.SIMULATED_BLOCK_MS,
       loss: config.SIMULATED_LOSS_PERCENT / 100,
       eviction: config.SIMULATED_EVICTION_PERCENT / 100,
       delayBlocks: config.SIMULATED_DELAY_BLOCKS,
     },
   });
-  const account = `chain:${node.id}`;
-  await openAccounts(pool, [accountByName(account)!, accountByName('platform:cost')!]);
-  return { node, account, signing: { pool, chain: node, keys, log, sender, denom, gasPrice, timeoutBlocks } };
+  // It is a part of the database, so it is not called.
+  const finding = { ...healthy, message: `${node.id} is simulated: what is paid there is no money` };
+  return {
+    chain: node,
+    check: () => Promise.resolve(finding),
+    faucet: openFaucet(node, config.FAUCET_UTIA_MAX),
+    everyMs: Math.max(fastestMs, config.SIMULATED_BLOCK_MS),
+  };
 }
 
-/** Says that the chain is simulated, so that nobody takes it for a real one. It is a part of the database, so it is not called. */
-export const chainFinding = (chain: Chain): Finding => ({
-  ...healthy,
-  message: `${chain.id} is simulated: what is paid there is no money`,
-});
+/** What was credited from one chain must not be paid out on another, least of all on a real one. */
+async function assertChainOrigin(pool: Pool, { CHAIN, CHAIN_ID }: FinanceConfig): Promise<void> {
+  const isOther =
+    CHAIN === 'cosmos' ? sql`chain_id <> ${CHAIN_ID!}` : sql`chain_id not in (select chain_id from simulated_chain)`;
+  const other = await row<{ id: string }>(pool, sql`select chain_id as id from chain_watch where ${isOther} limit 1`);
+  if (!other) return;
+  const configured = CHAIN === 'cosmos' ? `CHAIN_ID=${CHAIN_ID!}` : 'CHAIN=simulated';
+  throw new ChainOriginError(
+    `The money in this database is that of the chain ${other.id}, but ${configured} is set. A database belongs to one chain: set back what was changed, or start with an empty database`,
+  );
+}

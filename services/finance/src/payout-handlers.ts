@@ -1,4 +1,4 @@
-import { invalid } from '@granary/shared/errors';
+import { conflict, invalid } from '@granary/shared/errors';
 import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/Finance';
 import type { FundWalletResponse } from '@granary/shared/gen/granary/finance/v1/FundWalletResponse';
 import type { Payout as PayoutMessage } from '@granary/shared/gen/granary/finance/v1/Payout';
@@ -18,10 +18,13 @@ import { assertRoomForPayouts, reservePayouts, type PayoutRules } from './payout
 import type { Faucet } from './simulated-chain/faucet';
 import { getWallet, type PayoutSettings, type Wallets } from './wallets/wallet';
 
+export const FAUCET_MISSING = 'FAUCET_MISSING';
+
 export interface PayoutHandlerOptions {
   wallets: Wallets;
   payoutRules: PayoutRules;
-  faucet: Faucet;
+  /** Undefined: the chain is a real one. */
+  faucet: Faucet | undefined;
 }
 
 type PayoutMethods = 'getPayoutInfo' | 'updatePayoutSettings' | 'triggerPayout' | 'fundWallet' | 'listPayouts';
@@ -75,6 +78,11 @@ export function payoutHandlers({
     fundWallet: async (request) => {
       const appId = required(request.appId);
       const amount = toAmount(request.amount)!;
+      if (!faucet)
+        throw conflict(
+          FAUCET_MISSING,
+          'Only the simulated chain has a faucet: send money to the address of the wallet',
+        );
       faucet.check(amount);
       const { address } = await getWallet(wallets, appId);
       return retriedTransaction(wallets.pool, (tx) =>

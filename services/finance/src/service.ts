@@ -24,7 +24,7 @@ import { financeHandlers } from './handlers';
 import { ledgerHandlers } from './ledger-handlers';
 import { startVoidingExpiredHolds } from './ledger/expired-holds';
 import { LedgerBatches } from './ledger/ledger-batches';
-import { chainFinding, openChain } from './open-chain';
+import { openChain } from './open-chain';
 import { startMoney } from './start-money';
 import { startReconciliation } from './reconciliation/reconciliation';
 import { openKeyFile } from './wallets/keys';
@@ -107,6 +107,7 @@ async function buildFinance(
   const keys = await openKeyFile(config.KEY_FILE, { create: config.KEY_FILE_CREATE && isNew, isNew });
   const wallets = { pool, keys, addressPrefix: config.ADDRESS_PREFIX };
   await assertWalletOrigin(wallets);
+  const opened = await openChain(pool, keys, config, log);
 
   const consume = consumerOf({ pool, log, bus, trust });
   const data = consume('data', targets.dataOutbox, usageTopics, usageHandler());
@@ -116,9 +117,8 @@ async function buildFinance(
   const ledger = new LedgerBatches({ pool, log });
   const expiredHolds = startVoidingExpiredHolds({ pool, ledger, log });
   const charges = startRetentionCharges({ pool, pricesIn: storedPrices, now, log, everyMs: every.chargeEveryMs });
-  const chain = await openChain(pool, keys, config, log);
-  const money = await startMoney(chain, config, every);
-  const reconciliation = startReconciliation({ pool, log, chain: chain.node, everyMs: every.reconcileEveryMs });
+  const money = startMoney(opened, config, every);
+  const reconciliation = startReconciliation({ pool, log, chain: opened.chain, everyMs: every.reconcileEveryMs });
 
   const finance: Implementation<FinanceDefinition> = {
     definition: financeDefinition,
@@ -127,7 +127,7 @@ async function buildFinance(
       wallets,
       prices: storedPrices(pool),
       payoutRules: money.payoutRules,
-      faucet: money.faucet,
+      faucet: opened.faucet,
       now,
     }),
   };
@@ -144,7 +144,7 @@ async function buildFinance(
       'events of blobs': blobs.lag,
       'events of payments': payments.lag,
       ledger: reconciliation.check,
-      chain: () => Promise.resolve(chainFinding(chain.node)),
+      chain: opened.check,
       ...money.checks,
     },
     failed: Promise.race([data.failed, blobs.failed, payments.failed]),

@@ -12,7 +12,7 @@ import { readPayoutState } from '../src/payouts/sign-payouts';
 import { reservePayouts } from '../src/payouts/reserve-payouts';
 import type { Payout } from '../src/payouts/payouts';
 import { verifyLedger } from '../src/reconciliation/verify-ledger';
-import { feeCollector } from '../src/simulated-chain/blocks';
+import { feeCollector } from '../src/chain/module-accounts';
 import { getWallet } from '../src/wallets/wallet';
 import { financePool } from './support/harness';
 import { gasPrice, newAddress, openPayoutBench, type PayoutBench } from './support/payout-copies';

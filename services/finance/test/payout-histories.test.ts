@@ -10,7 +10,7 @@ import type { Payout } from '../src/payouts/payouts';
 import { reservePayouts } from '../src/payouts/reserve-payouts';
 import type { PayoutSigning } from '../src/payouts/sign-payouts';
 import { verifyLedger } from '../src/reconciliation/verify-ledger';
-import { feeCollector } from '../src/simulated-chain/blocks';
+import { feeCollector } from '../src/chain/module-accounts';
 import { getWallet } from '../src/wallets/wallet';
 import { financePool, log } from './support/harness';
 import { crashing, newAddress, openPayoutBench, type PayoutBench } from './support/payout-copies';

@@ -5,7 +5,7 @@ import type { ChainTransfer } from '../src/chain/chain';
 import { feeOf, gasLimit } from '../src/chain/fee';
 import { signTransfer, type SignedTransaction } from '../src/chain/sign-transfer';
 import type { Transfer } from '../src/chain/transaction';
-import { feeCollector } from '../src/simulated-chain/blocks';
+import { feeCollector } from '../src/chain/module-accounts';
 import { openSimulatedNode, type SimulatedNode } from '../src/simulated-chain/simulated-node';
 import { financePool } from './support/harness';
 import { gasPrice, manualChain, newAddress, openPayoutBench, type PayoutBench } from './support/payout-copies';

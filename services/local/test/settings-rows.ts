@@ -130,6 +130,18 @@ export const rows: Record<string, Row> = {
       expect((await wallet()).body.address).toMatch(/^granarytest1/);
     },
   },
+  // The other value needs nodes: services/finance/test/cosmos-service.test.ts.
+  CHAIN: {
+    value: 'simulated',
+    effect: async ({ url }) => {
+      expect(JSON.stringify((await send(url, 'GET', '/health')).body)).toMatch(/granary-simulated-\w+ is simulated/);
+    },
+  },
+  CHAIN_RPC_URLS: { value: 'https://rpc-1.example,https://rpc-2.example/path' },
+  CHAIN_ID: { value: 'mocha-5' },
+  CHAIN_DENOM: { value: 'utest' },
+  CHAIN_MEMO_BYTES_MAX: { value: '16' },
+  CHAIN_RPC_TIMEOUT_MS: { value: '5000' },
   CHAIN_GAS_PRICE: { value: '0.01' },
   PAYOUT_FLOOR_UTIA: { value: '777' },
   PAYOUT_INTERVAL_MS: { value: '86400000' },

@@ -1,7 +1,6 @@
-import { createHash } from 'node:crypto';
-import { bech32 } from '@scure/base';
 import { execute, row, rows, type Connection, type Queryable } from '@granary/shared/postgres/pool';
 import { join, sql } from '@granary/shared/postgres/sql';
+import { feeCollector } from '../chain/module-accounts';
 import { readTransaction, sdkCodes } from '../chain/read-transaction';
 import type { Output, Transfer } from '../chain/transaction';
 import { gasUsed, type SimulatedChainSettings } from './settings';
@@ -21,11 +20,6 @@ export const readHead = async (db: Queryable): Promise<Head> =>
 /** Locks the chain until the transaction ends: nothing else changes it meanwhile. */
 export const lockHead = async (tx: Connection): Promise<Head> =>
   (await row<Head>(tx, sql`select ${headColumns} from simulated_chain for no key update`))!;
-
-/** A module account, to which chains refuse transfers. */
-export function feeCollector(prefix: string): string {
-  return bech32.encode(prefix, bech32.toWords(createHash('sha256').update('fee_collector').digest().subarray(0, 20)));
-}
 
 /**
  * Produces the next block on a locked chain: includes the transactions of the mempool that are due, in the order of their

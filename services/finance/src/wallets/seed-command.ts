@@ -1,8 +1,9 @@
 import { readConfig, type Environment } from '@granary/shared/config';
+import { z } from 'zod';
 import { financeConfig } from '../config';
 import { KeyFileError, makeKeyFile, newSeed } from './keys';
 
-const seedConfig = financeConfig.pick({ KEY_FILE: true }).partial();
+const seedConfig = z.object({ KEY_FILE: financeConfig.shape.KEY_FILE.optional() });
 
 /**
  * The command `seed`: makes the file that KEY_FILE names, or without KEY_FILE prints a new seed. Throws a KeyFileError when

@@ -34,6 +34,7 @@ export const faucetRoutes = [
         example: { app_id: 'demo', address: 'celestia1…', amount: 1_000_000, tx_hash: '5A1F…' },
       },
       403: { description: 'The faucet is closed', codes: ['FORBIDDEN'] },
+      409: { description: 'The chain is a real one', codes: ['FAUCET_MISSING'] },
     },
     handle: async ({ clients }, request) => {
       const { path, body, call } = request;

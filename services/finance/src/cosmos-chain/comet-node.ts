@@ -1,0 +1,200 @@
+import { QueryAccountRequest, QueryAccountResponse } from 'cosmjs-types/cosmos/auth/v1beta1/query';
+import { QueryBalanceRequest, QueryBalanceResponse } from 'cosmjs-types/cosmos/bank/v1beta1/query';
+import { z } from 'zod';
+import type { BroadcastResult, ChainAccount } from '../chain/chain';
+import { decodeAccount } from './decode-account';
+import { JsonRpc, NodeFailure, RpcError } from './json-rpc';
+
+/** A light call: a node that takes longer is not asked anything else. */
+const statusTimeoutMs = 3_000;
+/** What the transactions of a full block leave behind: events, but not their bytes. */
+const resultsMaxBytes = 32 * 1024 * 1024;
+const searchPage = 50;
+const searchMaxBytes = 8 * 1024 * 1024;
+const pagesMax = 200;
+
+const codes = { mempoolCache: 19, mempoolFull: 20, notFound: 22 };
+
+const int64 = z
+  .string()
+  .regex(/^\d{1,19}$/)
+  .transform(BigInt);
+const time = z
+  .string()
+  .transform((text) => new Date(text))
+  .refine((at) => !Number.isNaN(at.getTime()));
+const base64 = z
+  .string()
+  .nullish()
+  .transform((text) => Buffer.from(text ?? '', 'base64'));
+
+const eventSchema = z.object({
+  type: z.string(),
+  attributes: z
+    .array(z.object({ key: z.string().nullish(), value: z.string().nullish() }))
+    .nullish()
+    .transform((attributes) => attributes ?? []),
+});
+export type ChainEvent = z.infer<typeof eventSchema>;
+
+const resultSchema = z.object({
+  code: z.int().default(0),
+  events: z
+    .array(eventSchema)
+    .nullish()
+    .transform((events) => events ?? []),
+});
+/** What a transaction has done. */
+export type TransactionResult = z.infer<typeof resultSchema>;
+
+const foundSchema = z.object({
+  hash: z
+    .string()
+    .regex(/^[0-9A-Fa-f]{64}$/)
+    .transform((hash) => hash.toUpperCase()),
+  height: int64,
+  index: z.int().default(0),
+  tx_result: resultSchema,
+  tx: base64,
+});
+/** A transaction of a block, with its place in it. */
+export type FoundTransaction = z.infer<typeof foundSchema>;
+
+const statusSchema = z.object({
+  node_info: z.object({
+    network: z.string(),
+    other: z.object({ tx_index: z.string().default('') }).optional(),
+  }),
+  sync_info: z.object({ latest_block_height: int64, latest_block_time: time, catching_up: z.boolean() }),
+});
+
+const querySchema = z.object({
+  response: z.object({
+    code: z.int().default(0),
+    codespace: z.string().default(''),
+    log: z.string().default(''),
+    value: base64,
+    height: int64.default(0n),
+  }),
+});
+
+const broadcastSchema = z.object({ code: z.int().default(0), codespace: z.string().default('') });
+const searchSchema = z.object({ txs: z.array(foundSchema).nullish(), total_count: int64 });
+const blockResultsSchema = z.object({ txs_results: z.array(resultSchema).nullish() });
+const blocksSchema = z.object({
+  block_metas: z.array(z.object({ header: z.object({ height: int64, time }) })),
+});
+
+export interface NodeStatus {
+  chainId: string;
+  height: bigint;
+  at: Date;
+  isCatchingUp: boolean;
+  /** Whether it finds transactions by their hash. */
+  hasIndex: boolean;
+}
+
+/** The calls of a CometBFT node that finance needs, and of the Cosmos SDK behind it. All throw as JsonRpc does. */
+export class CometNode {
+  constructor(private readonly rpc: JsonRpc) {}
+
+  get name(): string {
+    return this.rpc.name;
+  }
+
+  async status(): Promise<NodeStatus> {
+    const { node_info: node, sync_info: sync } = await this.rpc.call('status', {}, statusSchema, {
+      timeoutMs: statusTimeoutMs,
+    });
+    return {
+      chainId: node.network,
+      height: sync.latest_block_height,
+      at: sync.latest_block_time,
+      isCatchingUp: sync.catching_up,
+      hasIndex: node.other?.tx_index === 'on',
+    };
+  }
+
+  async account(address: string): Promise<ChainAccount | undefined> {
+    const request = QueryAccountRequest.encode({ address }).finish();
+    const found = await this.query('/cosmos.auth.v1beta1.Query/Account', request);
+    if (!found) return undefined;
+    const account = decodeAccount(QueryAccountResponse.decode(found.value).account);
+    return { number: account.accountNumber, sequence: account.sequence, height: found.height };
+  }
+
+  async balance(address: string, denom: string): Promise<bigint> {
+    const request = QueryBalanceRequest.encode({ address, denom }).finish();
+    const found = await this.query('/cosmos.bank.v1beta1.Query/Balance', request);
+    const balance = found && QueryBalanceResponse.decode(found.value).balance;
+    return balance ? BigInt(balance.amount) : 0n;
+  }
+
+  async broadcast(bytes: Uint8Array): Promise<BroadcastResult> {
+    try {
+      const tx = Buffer.from(bytes).toString('base64');
+      const { code, codespace } = await this.rpc.call('broadcast_tx_sync', { tx }, broadcastSchema);
+      if (code === 0) return { state: 'accepted' };
+      if (codespace === 'sdk' && code === codes.mempoolCache) return { state: 'known' };
+      if (codespace === 'sdk' && code === codes.mempoolFull) return { state: 'later' };
+      return { state: 'refused', codespace, code };
+    } catch (error) {
+      if (!(error instanceof RpcError)) throw error;
+      if (/already exists in cache/i.test(error.data)) return { state: 'known' };
+      if (/mempool is full/i.test(error.data)) return { state: 'later' };
+      throw error;
+    }
+  }
+
+  /** By its hash; undefined when its index does not have it. */
+  async find(hash: string): Promise<FoundTransaction | undefined> {
+    try {
+      const params = { hash: Buffer.from(hash, 'hex').toString('base64') };
+      const found = await this.rpc.call('tx', params, foundSchema, { maxBytes: searchMaxBytes });
+      if (found.hash !== hash) throw new NodeFailure(`${this.name} answers with another transaction (tx)`);
+      return found;
+    } catch (error) {
+      if (error instanceof RpcError && /^tx \([0-9a-f]{64}\) not found/i.test(error.data)) return undefined;
+      throw error;
+    }
+  }
+
+  /** The transactions that its index has for a query. */
+  async search(query: string): Promise<FoundTransaction[]> {
+    const found: FoundTransaction[] = [];
+    for (let page = 1; page <= pagesMax; page++) {
+      const params = { query, prove: false, page: String(page), per_page: String(searchPage), order_by: 'asc' };
+      const limits = { maxBytes: searchMaxBytes };
+      const { txs, total_count: total } = await this.rpc.call('tx_search', params, searchSchema, limits);
+      found.push(...(txs ?? []));
+      if (BigInt(found.length) >= total || !txs || txs.length === 0) return found;
+    }
+    throw new NodeFailure(`${this.name} has too many transactions for one query (tx_search)`);
+  }
+
+  /** What the transactions of a block have done, in their order. It does not come from the index, which may be behind. */
+  async blockResults(height: bigint): Promise<TransactionResult[]> {
+    const params = { height: height.toString() };
+    const found = await this.rpc.call('block_results', params, blockResultsSchema, { maxBytes: resultsMaxBytes });
+    return found.txs_results ?? [];
+  }
+
+  async blockTime(height: bigint): Promise<Date> {
+    const params = { minHeight: height.toString(), maxHeight: height.toString() };
+    const { block_metas: blocks } = await this.rpc.call('blockchain', params, blocksSchema);
+    const block = blocks.find(({ header }) => header.height === height);
+    if (!block) throw new NodeFailure(`${this.name} does not have block ${height} (blockchain)`);
+    return block.header.time;
+  }
+
+  /** A query of the application, as of its latest state; undefined when it finds nothing. */
+  private async query(path: string, request: Uint8Array): Promise<{ value: Uint8Array; height: bigint } | undefined> {
+    const params = { path, data: Buffer.from(request).toString('hex'), height: '0', prove: false };
+    const { response } = await this.rpc.call('abci_query', params, querySchema);
+    const { code, codespace, log, value, height } = response;
+    if (code === codes.notFound && codespace === 'sdk') return undefined;
+    if (code !== 0) throw new RpcError(`${this.name} refuses ${path}`, `code ${code} of ${codespace}: ${log}`);
+    if (height === 0n) throw new NodeFailure(`${this.name} answers without a height (abci_query)`);
+    return { value, height };
+  }
+}

@@ -1,0 +1,149 @@
+import { TxBody, TxRaw } from 'cosmjs-types/cosmos/tx/v1beta1/tx';
+import type { BroadcastResult, Chain, ChainAccount, ChainTransfer, FindResult } from '../chain/chain';
+import { feeCollector } from '../chain/module-accounts';
+import type { FoundTransaction } from './comet-node';
+import type { CometNodes } from './comet-nodes';
+import { readTransfers, type TransferEvent } from './transfer-events';
+
+/** An absence counts when so many nodes, of those there are, have looked. */
+const looksWanted = 2;
+
+export interface CosmosChainOptions {
+  nodes: CometNodes;
+  denom: string;
+  /** Of all addresses. */
+  prefix: string;
+  /** Those of the addresses that are ours: transfers between others are left out. */
+  ours: (addresses: readonly string[]) => Promise<ReadonlySet<string>>;
+}
+
+/** A chain of the Cosmos SDK behind CometBFT nodes. */
+export class CosmosChain implements Chain {
+  readonly id: string;
+  private readonly feeCollector: string;
+
+  constructor(private readonly options: CosmosChainOptions) {
+    this.id = options.nodes.chainId;
+    this.feeCollector = feeCollector(options.prefix);
+  }
+
+  async height(): Promise<{ height: bigint; at: Date }> {
+    const [first] = await this.options.nodes.ready();
+    const { height, at } = first!.status;
+    return { height, at };
+  }
+
+  account(address: string): Promise<ChainAccount | undefined> {
+    return this.options.nodes.ask((node) => node.account(address));
+  }
+
+  balance(address: string): Promise<bigint> {
+    return this.options.nodes.ask((node) => node.balance(address, this.options.denom));
+  }
+
+  /**
+   * Sends to another node each time, so that one that forwards nothing cannot keep a transaction from the others. A refusal is
+   * the opinion of one node, which may be behind or ask for a higher fee, so the others are asked too.
+   */
+  async broadcast(bytes: Uint8Array): Promise<BroadcastResult> {
+    const { nodes } = this.options;
+    let refusal: BroadcastResult | undefined;
+    let failure: unknown;
+    for (const { node } of await nodes.rotated()) {
+      try {
+        const result = await node.broadcast(bytes);
+        if (result.state === 'accepted' || result.state === 'known') return result;
+        if (refusal?.state !== 'later') refusal = result;
+      } catch (error) {
+        failure = nodes.failed(node, error);
+      }
+    }
+    if (refusal) return refusal;
+    throw failure;
+  }
+
+  /**
+   * Where there are several nodes, two must not have found the hash, and the height is the lower one of theirs; it is 0 when one
+   * alone could be asked.
+   */
+  async find(hash: string): Promise<FindResult> {
+    const { nodes } = this.options;
+    const wanted = Math.min(looksWanted, nodes.count);
+    const absentAt: bigint[] = [];
+    let failure: unknown;
+    for (const { node, status } of await nodes.ready()) {
+      try {
+        const found = await node.find(hash);
+        if (found) return await this.included(found);
+        absentAt.push(status.height);
+      } catch (error) {
+        failure = nodes.failed(node, error);
+      }
+      if (absentAt.length === wanted) return { state: 'absent', height: lowest(absentAt) };
+    }
+    if (absentAt.length === 0) throw failure;
+    return { state: 'absent', height: 0n };
+  }
+
+  async *transfers(from: bigint, to: bigint): AsyncIterable<ChainTransfer> {
+    for (let height = from; height <= to; height += 1n) yield* await this.transfersOf(height);
+  }
+
+  private async included(found: FoundTransaction): Promise<FindResult> {
+    const { height, tx_result: result } = found;
+    const at = await this.options.nodes.ask((node) => node.blockTime(height));
+    const transfers = result.code === 0 ? this.read(found).map((transfer) => toTransfer(transfer, found, at)) : [];
+    return { state: 'included', height, code: result.code, transfers };
+  }
+
+  private read({ tx_result: result }: Pick<FoundTransaction, 'tx_result'>): TransferEvent[] {
+    return readTransfers(result.events, this.options.denom, this.feeCollector);
+  }
+
+  /** Transfers of ours in a block, from its results; only the hashes come from the index. */
+  private async transfersOf(height: bigint): Promise<ChainTransfer[]> {
+    const { nodes, ours } = this.options;
+    const results = await nodes.ask((node) => node.blockResults(height));
+    const all = results.flatMap((result, index) =>
+      result.code === 0 ? this.read({ tx_result: result }).map((transfer) => ({ transfer, index })) : [],
+    );
+    if (all.length === 0) return [];
+    const known = await ours([...new Set(all.flatMap(({ transfer }) => [transfer.sender, transfer.recipient]))]);
+    const wanted = all.filter(({ transfer }) => known.has(transfer.sender) || known.has(transfer.recipient));
+    if (wanted.length === 0) return [];
+    const at = await nodes.ask((node) => node.blockTime(height));
+    const found = new Map<number, FoundTransaction>();
+    for (const { transfer, index } of wanted) {
+      if (found.has(index)) continue;
+      for (const each of await this.search(height, transfer.recipient)) found.set(each.index, each);
+      // It is read again later.
+      if (!found.has(index)) throw new Error(`the index of transactions does not have block ${height} yet`);
+    }
+    return wanted.map(({ transfer, index }) => toTransfer(transfer, found.get(index)!, at));
+  }
+
+  private async search(height: bigint, recipient: string): Promise<FoundTransaction[]> {
+    const query = `tx.height=${height} AND transfer.recipient='${recipient}'`;
+    return this.options.nodes.ask((node) => node.search(query));
+  }
+}
+
+const toTransfer = (transfer: TransferEvent, { hash, height, tx }: FoundTransaction, at: Date): ChainTransfer => ({
+  transactionHash: hash,
+  height,
+  at,
+  memo: memoOf(tx),
+  ...transfer,
+});
+
+const lowest = (heights: readonly bigint[]): bigint =>
+  heights.reduce((least, height) => (height < least ? height : least));
+
+/** Empty when the bytes are not those of a transaction of the SDK. */
+function memoOf(bytes: Uint8Array): string {
+  try {
+    return TxBody.decode(TxRaw.decode(bytes).bodyBytes).memo;
+  } catch {
+    return '';
+  }
+}

@@ -1,0 +1,116 @@
+import { randomUUID } from 'node:crypto';
+import { ConfigError, readConfig } from '@granary/shared/config';
+import { execute, type Pool } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { eventually } from '@granary/shared/testing/eventually';
+import { financeConfig } from '../src/config';
+import { openChain } from '../src/open-chain';
+import { openSimulatedNode, type SimulatedNode } from '../src/simulated-chain/simulated-node';
+import { openKeyFile } from '../src/wallets/keys';
+import { startStandIns, type StandIn } from './support/comet-stand-in';
+import { call, financePool, log, startTestFinance, testSecret, type TestFinance } from './support/harness';
+import { manualChain, newAddress } from './support/payout-copies';
+
+let chainPool: Pool;
+let node: SimulatedNode;
+let nodes: StandIn[];
+let finance: TestFinance;
+let environment: Record<string, string>;
+let settings: Record<string, string>;
+beforeAll(async () => {
+  ({ pool: chainPool } = await financePool(4));
+  // Finance takes no simulated chain for a real one.
+  await execute(chainPool, sql`insert into simulated_chain (chain_id, height, block_at) values ('mocha-5', 1, now())`);
+  node = await openSimulatedNode({ pool: chainPool, settings: { ...manualChain, blockMs: 50 } });
+  nodes = await startStandIns(chainPool, node, 2);
+  environment = {
+    ...{ CHAIN: 'cosmos', CHAIN_ID: 'mocha-5', CHAIN_RPC_URLS: nodes.map(({ url }) => url).join(',') },
+    ...{ PAYOUT_FLOOR_UTIA: '1', CHAIN_RPC_TIMEOUT_MS: '1000' },
+  };
+  settings = { DATABASE_URL: 'postgres://localhost/x', KEY_FILE: 'seed', INTERNAL_SECRET: testSecret, ...environment };
+  finance = await startTestFinance(environment);
+});
+afterAll(async () => {
+  await finance.stop();
+  await Promise.all(nodes.map((each) => each.stop()));
+  await chainPool.end();
+});
+
+const newApp = () => `a${randomUUID().slice(0, 8)}`;
+const walletOf = (appId: string) => finance.client.getWallet({ appId }, call());
+const chainHealth = async () => (await finance.health.check({}, call())).parts.find((part) => part.name === 'chain')!;
+
+test('a deposit is credited and paid out, and health names the chain and its nodes', async () => {
+  expect(await chainHealth()).toMatchObject({ status: 'HEALTHY', message: 'mocha-5, nodes: 2' });
+  const appId = newApp();
+  await node.fund((await walletOf(appId)).address, 70_000n);
+  await eventually(async () => (await walletOf(appId)).balance === '70000');
+  const payoutAddress = newAddress();
+  await finance.client.triggerPayout({ appId, amount: '60000', payoutAddress }, call());
+  await eventually(async () => (await node.balance(payoutAddress)) === 60_000n);
+  await eventually(async () => (await walletOf(appId)).pendingPayouts === '0');
+  expect(await walletOf(appId)).toMatchObject({ balance: '10000', availableBalance: '10000' });
+});
+
+test('a real chain has no faucet', async () => {
+  await expect(finance.client.fundWallet({ appId: newApp(), amount: '5' }, call())).rejects.toMatchObject({
+    reason: 'FAUCET_MISSING',
+  });
+});
+
+test('a database belongs to one chain: finance starts with no other one, neither real nor simulated', async () => {
+  await expect(finance.restart({ CHAIN_ID: 'mocha-4' })).rejects.toThrow(/chain mocha-5, but CHAIN_ID=mocha-4 is set/);
+  await expect(finance.restart({ CHAIN: 'simulated' })).rejects.toThrow(/chain mocha-5, but CHAIN=simulated is set/);
+  await finance.restart();
+  expect(await chainHealth()).toMatchObject({ status: 'HEALTHY' });
+});
+
+test('money of the simulated chain is never that of a real one', async () => {
+  const simulated = await startTestFinance();
+  await expect(simulated.restart(environment)).rejects.toThrow(/chain granary-simulated-\w+, but CHAIN_ID=mocha-5/);
+  await simulated.restart();
+  await simulated.stop();
+});
+
+test('the first start needs a node that answers: deposits are read from its height on', async () => {
+  const { pool } = await financePool(1);
+  const config = readConfig(financeConfig, { ...settings, CHAIN_RPC_URLS: 'http://nowhere.invalid:26657' });
+  const keys = await openKeyFile(finance.keyFile, { create: false });
+  await expect(openChain(pool, keys, config, log)).rejects.toThrow(
+    /^No node of CHAIN_RPC_URLS can be asked: node 1 does not answer/,
+  );
+  await pool.end();
+});
+
+test('finance starts while the nodes do not answer, and deposits go on when they do', async () => {
+  for (const { faults } of nodes) faults.answer = 'unavailable';
+  await finance.restart();
+  expect(await chainHealth()).toMatchObject({
+    status: 'DEGRADED',
+    message: expect.stringMatching(/^mocha-5: no node can be asked/) as string,
+  });
+  for (const { faults } of nodes) delete faults.answer;
+  const appId = newApp();
+  await node.fund((await walletOf(appId)).address, 9n);
+  await eventually(async () => (await walletOf(appId)).balance === '9');
+  expect(await chainHealth()).toMatchObject({ status: 'HEALTHY' });
+});
+
+test.each([
+  ['CHAIN', 'bitcoin'],
+  ['CHAIN_ID', ''],
+  ['CHAIN_ID', 'a chain'],
+  ['CHAIN_ID', 'granary-simulated-00000000'],
+  ['CHAIN_RPC_URLS', ''],
+  ['CHAIN_RPC_URLS', 'rpc.example:26657'],
+  ['CHAIN_RPC_URLS', 'https://a.example,'],
+  ['CHAIN_RPC_URLS', Array.from({ length: 11 }, (_, at) => `https://${at}.example`).join(',')],
+  ['CHAIN_DENOM', 'u'],
+  ['CHAIN_MEMO_BYTES_MAX', '-1'],
+  ['CHAIN_RPC_TIMEOUT_MS', '99'],
+])('%s may not be %j', (name, value) => {
+  expect(() => readConfig(financeConfig, settings)).not.toThrow();
+  const wrong = () => readConfig(financeConfig, { ...settings, [name]: value });
+  expect(wrong).toThrow(ConfigError);
+  expect(wrong).toThrow(new RegExp(` {2}${name}`));
+});
