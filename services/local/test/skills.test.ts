@@ -45,6 +45,30 @@ describe.each(transports)('the skills document (%s)', (transport) => {
     }
   });
 
+  test('states prices, and follows a change of one at once', async () => {
+    const priced = await newApp(granary);
+    const text = async () => (await send(granary.url, 'GET', `/api/skills/${priced.appId}/skills.md`)).text;
+    const index = (read_price_config: object) =>
+      priced.call('POST', `/api/apps/${priced.appId}/indexes`, {
+        ...{ name: 'by_kind', collection: 'birds', field_name: 'kind', index_type: 'string', read_price_config },
+      });
+    await index({});
+    expect(await text()).not.toMatch(/TIA|X-Agent-Key/);
+    await index({ pricing_model: 'per_access', price_per_access_tia: 0.25 });
+    expect(await text()).toMatch(/X-Agent-Key[^]*\n- `kind` \(string\), 0\.25 TIA for each read\n/);
+    const read_price_config = { pricing_model: 'per_kb', price_per_kb_utia: 1 };
+    await priced.call('PUT', `/api/apps/${priced.appId}/collections/birds`, { read_price_config });
+    await priced.call('POST', `/apps/${priced.appId}/queries`, {
+      ...{ name: 'all', source_collection: 'birds', base_query: {} },
+      read_price_config: { pricing_model: 'per_access', price_per_access_utia: 0 },
+    });
+    expect(await text()).toMatch(
+      /### birds\n\nPrice: 0\.000001 TIA for each KB of the answer\.[^]*### all\n\nPrice: free\./,
+    );
+    await index({});
+    expect(await text()).not.toContain('for each read');
+  });
+
   test('follows a change of what is private at once', async () => {
     const set = (access: string) =>
       app.call('PUT', `/api/apps/${app.appId}/collections/public_birds`, { access_policy: { read: access } });

@@ -106,6 +106,37 @@ describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transpo
     ]);
   });
 
+  test('a quote is valid for five minutes, in each copy of the service and after a restart', async () => {
+    const { url } = await testDatabase();
+    const address = 'celestia1qyqszqgpqyqszqgpqyqszqgpqyqszqgpreswh3';
+    const at = (seconds: number) => new Date(Date.UTC(2026, 0, 1) + seconds * 1_000);
+    const offersAt = async (seconds: number) =>
+      connect(
+        await start(transport, url, { X402_PAY_TO: `cosmos:celestia=${address}` }, at(seconds)),
+        paymentsDefinition,
+        'gateway',
+      );
+    const asked = {
+      ...{ appId: 'films', operation: 'GET /x', path: '/x', query: '', bodyHash: Buffer.alloc(0), amountUtia: '5' },
+      ...{ resource: 'http://127.0.0.1/x', description: 'x', error: 'It costs 5' },
+    };
+    const first = await (await offersAt(0)).offerRead(asked, call());
+    const [{ extra }] = JSON.parse(first.acceptsJson) as [{ extra: { quoteId: string; pricing: object } }];
+    expect(extra.pricing).toEqual({ baseAmount: '5', baseAsset: 'utia', expiresAt: at(300).getTime() / 1_000 });
+    const paymentJson = Buffer.from(JSON.stringify({ x402Version: 1, quoteId: extra.quoteId }));
+    const refused = async (seconds: number, amountUtia = '5') =>
+      (await (await offersAt(seconds)).offerRead({ ...asked, amountUtia, paymentJson }, call())).refusedBecause;
+    expect(await refused(299)).toBe('settlement_unavailable');
+    expect(await refused(299, '6')).toBe('quote_insufficient');
+    expect(await refused(300)).toBe('quote_expired');
+    // Where payments go elsewhere, an older quote is for nobody.
+    const elsewhere = await start(transport, url, { X402_PAY_TO: `cosmos:mocha-4=${address}` }, at(1));
+    const offers = connect(elsewhere, paymentsDefinition, 'gateway');
+    expect((await offers.offerRead({ ...asked, paymentJson }, call())).refusedBecause).toBe('quote_invalid');
+    const nowhere = connect(await start(transport, url, {}, at(1)), paymentsDefinition, 'gateway');
+    expect(await nowhere.offerRead(asked, call())).toEqual({ acceptsJson: '[]' });
+  });
+
   test('quotes and payments say that they are not implemented', async () => {
     const payments = connect(await start(transport, (await testDatabase()).url), paymentsDefinition, 'gateway');
     const refusal = { code: 'UNIMPLEMENTED', reason: 'NOT_IMPLEMENTED' };
@@ -123,6 +154,19 @@ test('a fee that is no percentage, or whose volumes do not ascend, is refused be
   for (const right of ['0', '100', '12.5', '0:20', '20,1000:0', '0:20,1000:12.25,999999999999999:0']) {
     expect(read(right).BROKER_FEE_PERCENT).toBe(right);
   }
+});
+
+test('an address without its checksum, in capitals, or of a network that is named twice, is refused before anything starts', () => {
+  const address = 'celestia1qyqszqgpqyqszqgpqyqszqgpqyqszqgpreswh3';
+  const read = (X402_PAY_TO: string) =>
+    readConfig(paymentsConfig, { DATABASE_URL: 'postgres://x@127.0.0.1:1/none', X402_PAY_TO });
+  const wrong = [
+    ...[address, `cosmos:celestia=${address.slice(0, -1)}q`, `cosmos:celestia=${address.toUpperCase()}`],
+    ...[`celestia=${address}`, `cosmos:=${address}`, 'cosmos:celestia=', 'cosmos:celestia=celestia1', ','],
+    ...[`eip155:1=${address}`, `cosmos:celestia=${address},cosmos:celestia=${address}`],
+  ];
+  for (const text of wrong) expect(() => read(text)).toThrow('X402_PAY_TO');
+  expect(read(`cosmos:celestia=${address}, cosmos:mocha-4=${address}`).X402_PAY_TO).toContain('mocha-4');
 });
 
 test('a price that is no whole number from 0 is refused before anything starts', () => {

@@ -1,6 +1,7 @@
-import { execute, type Queryable } from '@granary/shared/postgres/pool';
+import { execute, type Connection } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { CreateIndexRequest } from '@granary/shared/gen/granary/data/v1/CreateIndexRequest';
+import { bumpCatalogRevision } from '../catalog/app-lock';
 import { priceText } from '../catalog/read-price';
 import type { IndexPrices } from '../tables/define-index';
 
@@ -12,18 +13,17 @@ export const pricesOf = ({ priceConfig, readPriceConfig }: CreateIndexRequest): 
 
 /** Changes those prices of an index that a request gives. */
 export async function changePrices(
-  db: Queryable,
-  number: bigint,
+  tx: Connection,
+  { appNumber, number }: { appNumber: bigint; number: bigint },
   { priceConfig, readPriceConfig }: CreateIndexRequest,
 ): Promise<void> {
-  if (priceConfig) {
-    await execute(
-      db,
-      sql`update document_index set price_config_text = ${priceText(priceConfig)} where number = ${number}`,
-    );
-  }
-  if (readPriceConfig) {
-    const text = priceText(readPriceConfig);
-    await execute(db, sql`update document_index set read_price_config_text = ${text} where number = ${number}`);
-  }
+  if (!priceConfig && !readPriceConfig) return;
+  const price = priceConfig ? sql`${priceText(priceConfig)}::text` : sql`price_config_text`;
+  const readPrice = readPriceConfig ? sql`${priceText(readPriceConfig)}::text` : sql`read_price_config_text`;
+  await execute(
+    tx,
+    sql`update document_index set price_config_text = ${price}, read_price_config_text = ${readPrice}
+        where number = ${number}`,
+  );
+  await bumpCatalogRevision(tx, appNumber);
 }

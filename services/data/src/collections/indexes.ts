@@ -55,7 +55,7 @@ export async function createIndex(
     }
     assertOneSearch(collection, definition);
     if (same) {
-      await changePrices(tx, same.number, request);
+      await changePrices(tx, { appNumber: app.number, number: same.number }, request);
       if (same.status === 'failed') return answer(await buildAgain(tx, collection, same, request.ticketId), false);
       const repeated = await isEnqueued(tx, app.number, request.ticketId);
       return answer(repeated ? request.ticketId : '', !repeated);

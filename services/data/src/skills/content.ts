@@ -1,6 +1,8 @@
 import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql, Sql } from '@granary/shared/postgres/sql';
+import { tiaText } from '@granary/shared/money';
 import { appNotFound, type App } from '../catalog/app';
+import { amountOf, storedPrice } from '../catalog/read-price';
 import { generatedBytesMax, type SkillsContent } from './markdown';
 import { isPrivateQuery, newestQueries } from '../queries/saved-queries';
 
@@ -58,7 +60,7 @@ async function readCollections(
   const collections = await rows<CollectionRow>(
     tx,
     described(
-      sql`name, read_access`,
+      sql`name, read_access, read_price_config_text as price`,
       sql`collection where app_number = ${app.number} and deleted_at is null and (${mayReadPrivate} or read_access <> 'private')`,
       sql`name`,
       sql`octet_length(name)`,
@@ -66,20 +68,22 @@ async function readCollections(
   );
   const indexes = await rows<IndexRow>(
     tx,
-    sql`select collection, field_name, index_type from (
+    sql`select collection, field_name, index_type, price from (
           select f.*, sum(octet_length(f.field_name)) over (order by f.collection, f.number rows unbounded preceding) as bytes
-          from (select c.name as collection, i.number, unnest(coalesce(i.fields, array[i.field_name])) as field_name, i.index_type
+          from (select c.name as collection, i.number, unnest(coalesce(i.fields, array[i.field_name])) as field_name, i.index_type,
+                  i.read_price_config_text as price
                 from document_index i join collection c on c.number = i.collection_number
                 where i.app_number = ${app.number} and i.status <> 'failed' and c.deleted_at is null
                   and (${mayReadPrivate} or c.read_access <> 'private')) f) d
         where bytes <= ${describedBytesMax} order by collection, number limit ${describedMax * 10}`,
   );
-  const entries = collections.map(({ name, read_access }) => ({
+  const entries = collections.map(({ name, read_access, price }) => ({
     name,
+    price: priceInWords(price),
     isPrivate: read_access === 'private',
     indexes: indexes
       .filter(({ collection }) => collection === name)
-      .map(({ field_name, index_type }) => ({ field: field_name, type: index_type })),
+      .map((index) => ({ field: index.field_name, type: index.index_type, price: priceInWords(index.price) })),
   }));
   return { entries, total: totalOf(collections) };
 }
@@ -96,14 +100,15 @@ async function readViews(
   const views = await rows<ViewRow>(
     tx,
     described(
-      sql`name, ${sources} as sources, read_access, variables_text`,
+      sql`name, ${sources} as sources, read_access, variables_text, read_price_config_text as price`,
       sql`view where app_number = ${app.number} and (${mayReadPrivate} or read_access <> 'private')`,
       sql`name`,
       sql`octet_length(variables_text)`,
     ),
   );
-  const entries = views.map(({ name, sources, read_access, variables_text }) => ({
+  const entries = views.map(({ name, sources, read_access, variables_text, price }) => ({
     name,
+    price: priceInWords(price),
     sources,
     isPrivate: read_access === 'private',
     variablesText: variables_text,
@@ -115,14 +120,16 @@ async function readQueries(tx: Queryable, app: App): Promise<Described<SkillsCon
   const queries = await rows<QueryRow>(
     tx,
     described(
-      sql`q.name, source_collection as source, description, parameters_text, ${isPrivateQuery} as is_private`,
+      sql`q.name, source_collection as source, description, parameters_text, q.read_price_config_text as price,
+        ${isPrivateQuery} as is_private`,
       newestQueries(app.number),
       sql`q.name`,
       sql`octet_length(description) + octet_length(parameters_text)`,
     ),
   );
-  const entries = queries.map(({ name, source, description, is_private: isPrivate, parameters_text }) => ({
+  const entries = queries.map(({ name, source, description, is_private: isPrivate, parameters_text, price }) => ({
     name,
+    price: priceInWords(price),
     source,
     description,
     isPrivate,
@@ -139,10 +146,20 @@ const described = (columns: Sql, from: Sql, name: Sql, bytes: Sql): Sql =>
         from ${from} window listed as (order by ${name})) d
       where place <= ${describedMax} and (bytes_so_far <= ${describedBytesMax} or place = 1) order by place`;
 
+/** What a read without a key that has `Read` costs; empty where there is no price. */
+function priceInWords(text: string | null): string {
+  const price = storedPrice(text);
+  const amount = amountOf(price);
+  if (amount === undefined) return '';
+  if (amount === 0n) return 'free';
+  return `${tiaText(amount)} TIA ${price!.pricingModel === 'per_kb' ? 'for each KB of the answer' : 'for each read'}`;
+}
+
 const totalOf = (entries: ReadonlyArray<{ total: bigint }>): number => Number(entries[0]?.total ?? 0n);
 
 interface CollectionRow {
   name: string;
+  price: string | null;
   read_access: string;
   total: bigint;
 }
@@ -151,10 +168,12 @@ interface IndexRow {
   collection: string;
   field_name: string;
   index_type: string;
+  price: string | null;
 }
 
 interface ViewRow {
   name: string;
+  price: string | null;
   sources: string[];
   read_access: string;
   variables_text: string;
@@ -163,6 +182,7 @@ interface ViewRow {
 
 interface QueryRow {
   name: string;
+  price: string | null;
   source: string;
   description: string;
   is_private: boolean;

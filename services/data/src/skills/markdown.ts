@@ -2,6 +2,13 @@ import { readJson, toPlain } from '@granary/shared/json/value';
 import { operatorNames } from '../query/language/operators';
 import type { Task } from '@granary/shared/concurrency/time-slicing';
 
+/** What can be read, and for how much in words: empty where it has no price of its own. */
+interface Offer {
+  name: string;
+  isPrivate: boolean;
+  price: string;
+}
+
 /** What an app offers, as its skills document describes it. */
 export interface SkillsContent {
   appId: string;
@@ -9,9 +16,9 @@ export interface SkillsContent {
   description: string;
   ownerPart: string;
   baseUrl: string;
-  collections: Array<{ name: string; isPrivate: boolean; indexes: Array<{ field: string; type: string }> }>;
-  views: Array<{ name: string; sources: string[]; isPrivate: boolean; variablesText: string }>;
-  queries: Array<{ name: string; source: string; description: string; isPrivate: boolean; parametersText: string }>;
+  collections: Array<Offer & { indexes: Array<{ field: string; type: string; price: string }> }>;
+  views: Array<Offer & { sources: string[]; variablesText: string }>;
+  queries: Array<Offer & { source: string; description: string; parametersText: string }>;
   /** How many there are, of which the arrays hold the first. */
   totals: { collections: number; views: number; queries: number };
 }
@@ -97,11 +104,21 @@ interface Kind {
   listing: string;
 }
 
-function introduction({ appId, baseUrl, name, description }: SkillsContent): string[] {
+function introduction(content: SkillsContent): string[] {
+  const { appId, baseUrl, name, description, collections, views, queries } = content;
+  const isPriced = ({ price }: { price: string }): boolean => price !== '';
+  const hasPrices = [...collections, ...views, ...queries, ...collections.flatMap(({ indexes }) => indexes)].some(
+    isPriced,
+  );
   return [
     `# ${inline(name)}`,
     ...(description === '' ? [] : [inline(description)]),
     `App \`${appId}\` at ${baseUrl}. What is marked private needs a key with the permission Read in the header \`X-App-Key\`.`,
+    ...(hasPrices
+      ? [
+          'What has a price is free with a key with Read of this app. Others pay with an agent key (permission Pay) of an app of their own, in the header `X-Agent-Key`; without payment the answer is 402 and states the price. A field with a price costs it where a read filters or sorts by it or shows it, the highest price counts, and views and queries without a price of their own cost what they read.',
+        ]
+      : []),
     `The same for programs, with the types of fields and parameters (OpenAPI 3.1): ${baseUrl}/api/apps/${appId}/openapi.json`,
   ];
 }
@@ -160,14 +177,17 @@ type Entry<K extends 'collections' | 'views' | 'queries'> = SkillsContent[K][num
 
 function collectionSection(
   { appId, baseUrl }: SkillsContent,
-  { name, isPrivate, indexes }: Entry<'collections'>,
+  { name, isPrivate, indexes, price }: Entry<'collections'>,
 ): string[] {
-  const fields = indexes.map(({ field, type }) => `\n- ${code(field)} (${type})`).join('');
+  const fields = indexes
+    .map(({ field, type, price: ofField }) => `\n- ${code(field)} (${type})${ofField && `, ${ofField}`}`)
+    .join('');
   const [first] = indexes;
   const searched = indexes.find(({ type }) => type === 'fulltext');
   const filter = first ? `?${urlPart(first.field)}.$exists=true&limit=10` : '?limit=10';
   return [
     `### ${name}${isPrivate ? ' (private)' : ''}`,
+    ...priceLine(price),
     fields === '' ? 'No indexed field but `id`.' : `Indexed fields:${fields}`,
     curl(keyHeader(isPrivate), `'${baseUrl}/api/apps/${appId}/collections/${name}/data${filter}'`),
     ...(searched ? [`Words are found with \`${urlPart(searched.field)}.$search=…\`, phrases in double quotes.`] : []),
@@ -176,13 +196,14 @@ function collectionSection(
 
 function viewSection(
   { appId, baseUrl }: SkillsContent,
-  { name, sources, isPrivate, variablesText }: Entry<'views'>,
+  { name, sources, isPrivate, variablesText, price }: Entry<'views'>,
 ): string[] {
   const variables = Object.entries(plainOf(variablesText) as Record<string, string>);
   const over = sources.length === 0 ? '' : `Over ${sources.map(code).join(', ')}.`;
   const list = variables.map(([variable, path]) => `\n- ${code(variable)}: ${code(path)}`).join('');
   return [
     `### ${name}${isPrivate ? ' (private)' : ''}`,
+    ...priceLine(price),
     ...(over === '' && list === '' ? [] : [`${over}${list === '' ? '' : `${over && ' '}Variables:${list}`}`]),
     curl(keyHeader(isPrivate), `'${baseUrl}/api/views/${appId}/${name}/data?limit=10'`),
   ];
@@ -190,7 +211,7 @@ function viewSection(
 
 function querySection(
   { appId, baseUrl }: SkillsContent,
-  { name, source, description, isPrivate, parametersText }: Entry<'queries'>,
+  { name, source, description, isPrivate, parametersText, price }: Entry<'queries'>,
 ): string[] {
   if (isPrivate) {
     return [
@@ -212,10 +233,13 @@ function querySection(
     .join('');
   return [
     `### ${name}`,
+    ...priceLine(price),
     `${description === '' ? '' : `${inline(description)} `}Over ${code(source)}.${described === '' ? '' : ` Parameters:${described}`}`,
     curl(`'${baseUrl}/api/queries/${appId}/${name}/data${example === '' ? '' : `?${example}`}'`),
   ];
 }
+
+const priceLine = (price: string): string[] => (price === '' ? [] : [`Price: ${price}.`]);
 
 const plainOf = (text: string): unknown => toPlain(readJson(Buffer.from(text), { maxDepth: 64 }));
 
