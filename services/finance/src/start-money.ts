@@ -3,6 +3,7 @@ import type { FinanceConfig } from './config';
 import { startDeposits } from './deposits/deposit-task';
 import type { OpenChain } from './open-chain';
 import { startAutoPayouts } from './payouts/auto-payouts';
+import { observePayouts } from './payouts/payout-metrics';
 import { startPayouts } from './payouts/payout-task';
 import type { PayoutRules } from './payouts/reserve-payouts';
 
@@ -35,10 +36,12 @@ export function startMoney(
     },
   });
   const payouts = startPayouts({ ...signing, auto, everyMs, autoEveryMs: every.chainEveryMs ?? autoEveryMs });
+  const unobserve = observePayouts(pool);
   return {
     payoutRules,
     checks: { deposits: deposits.check, payouts: payouts.check },
     stop: async () => {
+      unobserve();
       await Promise.all([deposits.stop(), payouts.stop()]);
     },
   };
