@@ -78,6 +78,7 @@ export const rooms = {
     'deposits',
     'payouts',
     'usage',
+    'closing',
     'reconciliation',
   ],
   payments: ['quotes', 'spending'],

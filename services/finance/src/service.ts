@@ -18,6 +18,8 @@ import {
   type RunningService,
 } from '@granary/shared/service/start';
 import type { AccessTo } from '@granary/shared/rpc/access';
+import { startLastPayouts } from './closing/last-payouts';
+import { observeStranded } from './closing/stranded-wallets';
 import type { FinanceConfig } from './config';
 import { handlePrices, priceTopics, usageHandler, usageTopics } from './events';
 import { financeHandlers } from './handlers';
@@ -118,6 +120,11 @@ async function buildFinance(
   const expiredHolds = startVoidingExpiredHolds({ pool, ledger, log });
   const charges = startRetentionCharges({ pool, pricesIn: storedPrices, now, log, everyMs: every.chargeEveryMs });
   const money = startMoney(opened, config, every);
+  const lastPayouts = startLastPayouts({
+    ...{ pool, now, log, rules: money.payoutRules, intervalMs: config.PAYOUT_INTERVAL_MS },
+    everyMs: every.chargeEveryMs,
+  });
+  const unobserve = observeStranded(pool);
   const reconciliation = startReconciliation({ pool, log, chain: opened.chain, everyMs: every.reconcileEveryMs });
 
   const finance: Implementation<FinanceDefinition> = {
@@ -149,12 +156,14 @@ async function buildFinance(
     },
     failed: Promise.race([data.failed, blobs.failed, payments.failed]),
     stop: async () => {
+      unobserve();
       await Promise.all([
         data.stop(),
         blobs.stop(),
         payments.stop(),
         expiredHolds.stop(),
         charges.stop(),
+        lastPayouts.stop(),
         reconciliation.stop(),
         money.stop(),
       ]);

@@ -66,7 +66,8 @@ async function rounds(count: number): Promise<void> {
 test('without anything to decide it says so', async () => {
   expect(await runScript()).toEqual({
     code: 0,
-    stdout: '0 transactions are held, 0 senders are stopped.\n',
+    stdout:
+      '0 transactions are held, 0 senders are stopped, 0 deleted applications have money without a destination.\n',
     stderr: '',
   });
 });

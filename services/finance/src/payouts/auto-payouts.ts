@@ -15,7 +15,7 @@ export interface AutoPayoutOptions {
 
 /**
  * Starts payouts of all that is available, for applications that have turned them on, have a destination and have reached their
- * threshold; of `appIds` only if they are given. Returns how many were started.
+ * threshold; of `appIds` only if they are given. Those of deleted applications are last payouts, see closing. Returns how many were started.
  */
 export async function startAutoPayouts(
   { pool, rules, intervalMs }: AutoPayoutOptions,
@@ -27,9 +27,10 @@ export async function startAutoPayouts(
       tx,
       sql`select wallet.app_id as "appId" from wallet join account on account.id = wallet.account_id
           where auto_payout_enabled and payout_destination is not null
+            and not exists (select from deleted_app where deleted_app.app_id = wallet.app_id)
             and credits_posted - debits_posted - debits_pending - locked_balance
                 >= greatest(payout_threshold, min_payout, ${rules.floorUtia}, 1)
-            and not ${hasRecent(sql`wallet.app_id`, intervalMs)}${wanted}
+            and not ${hasRecentAutoPayout(sql`wallet.app_id`, intervalMs)}${wanted}
           order by wallet.app_id limit ${startedMax} for no key update of wallet skip locked`,
     );
     if (ready.length === 0) return 0;
@@ -37,7 +38,7 @@ export async function startAutoPayouts(
     const due = await rows<{ appId: string }>(
       tx,
       sql`select app_id as "appId" from unnest(${ready.map(({ appId }) => appId)}::text[]) ready(app_id)
-          where not ${hasRecent(sql`ready.app_id`, intervalMs)}`,
+          where not ${hasRecentAutoPayout(sql`ready.app_id`, intervalMs)}`,
     );
     if (due.length === 0) return 0;
     const requests = due.map(({ appId }) => ({ appId, trigger: 'auto' as const }));
@@ -46,7 +47,8 @@ export async function startAutoPayouts(
   });
 }
 
-const hasRecent = (appId: Sql, intervalMs: number): Sql =>
+/** Whether an application has an automatic payout under way, or had one lately. */
+export const hasRecentAutoPayout = (appId: Sql, intervalMs: number): Sql =>
   sql`exists (
     select from payout where payout.app_id = ${appId} and trigger = 'auto'
       and (status in ('pending', 'broadcast') or created_at > now() - ${intervalMs} * interval '1 millisecond')

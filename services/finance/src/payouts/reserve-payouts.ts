@@ -22,6 +22,8 @@ export interface PayoutRequest {
   amount?: bigint | undefined;
   /** Of this payout only. Undefined: that of the settings. */
   destination?: string | undefined;
+  /** Of an application that is gone: what is locked is paid out too, and its smallest payout does not count. */
+  isLast?: boolean;
 }
 
 export interface PayoutRules {
@@ -110,10 +112,13 @@ async function lockSources(
                date_trunc('milliseconds', clock_timestamp()) as at
         from account where id = any(${wallets.map(({ accountId }) => accountId)}) order by id for no key update`,
   );
+  const last = new Set(requests.flatMap(({ appId, isLast }) => (isLast ? [appId] : [])));
   const free = new Map(accounts.map((account) => [account.id, account.free]));
   const sources = wallets.map(({ appId, accountId, locked, min, destination }): [string, Source] => {
-    const available = availableOf({ balance: free.get(accountId)!, pending: 0n, locked });
-    return [appId, { accountId, destination, minimum: min > floorUtia ? min : floorUtia, available }];
+    const isLast = last.has(appId);
+    const available = availableOf({ balance: free.get(accountId)!, pending: 0n, locked: isLast ? 0n : locked });
+    const minimum = min > floorUtia && !isLast ? min : floorUtia;
+    return [appId, { accountId, destination, minimum, available }];
   });
   return { sources: new Map(sources), at: accounts[0]!.at };
 }

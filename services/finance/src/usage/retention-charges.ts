@@ -9,7 +9,7 @@ import { applyCommands } from '../ledger/apply-commands';
 import type { TransferCommand } from '../ledger/commands';
 import { accountByName, walletAccount } from '../ledger/kinds';
 import { transferId } from '@granary/shared/transfer-id';
-import { nextChargeAt, owedForNextPeriod, withCharge, type Generation } from './generation';
+import { nextChargeAt, owed, owedForNextPeriod, withCharge, type Generation } from './generation';
 import { fromRow, generationColumns, toLaterText, type GenerationRow } from './generation-rows';
 import type { Prices, PricesIn } from './prices';
 
@@ -39,12 +39,15 @@ export function startRetentionCharges(options: RetentionChargesOptions & { every
     name: 'retention charges',
     everyMs: options.everyMs ?? everyMs,
     run: async (stopping) => {
-      await openAccounts(pool, [accountByName(feesAccount)!]);
+      await openFeesAccount(pool);
       await scheduleMissing(pool);
       while (!stopping.aborted && (await chargeDuePeriods(options)) > 0);
     },
   });
 }
+
+/** Opens the account that charges go to. */
+export const openFeesAccount = (pool: Pool): Promise<void> => openAccounts(pool, [accountByName(feesAccount)!]);
 
 /** The end of a period of a collection. */
 interface Charge {
@@ -77,6 +80,29 @@ export function chargeDuePeriods({ pool, pricesIn, now, log }: RetentionChargesO
     await record(tx, charges, moved);
     return due.length;
   });
+}
+
+/**
+ * Charges all that an application owes which is gone, before its next periods end: nothing accrues any more, and later events
+ * about it are ignored. The wallet must be locked.
+ */
+export async function chargeDeletedApp(tx: Connection, appId: string, at: Date, log: Logger): Promise<void> {
+  const found = await rows<GenerationRow>(
+    tx,
+    sql`select ${generationColumns} from collection_generation
+        where app_id = ${appId} and deleted_at is not null and next_charge_at is not null
+        order by collection, number for no key update`,
+  );
+  const charges = found.map(fromRow).map((generation): Charge => ({
+    generation,
+    period: generation.chargedPeriods + 1,
+    at: generation.deletedAt! > at ? generation.deletedAt! : at,
+    amount: owed(generation, generation.accrued),
+  }));
+  for (let from = 0; from < charges.length; from += batchMax) {
+    const batch = charges.slice(from, from + batchMax);
+    await record(tx, batch, await collect(tx, batch, log));
+  }
 }
 
 /** Schedules the charges of collections that the release before this one has added during a rolling update. */
