@@ -211,6 +211,7 @@ export const rows: Record<string, Row> = {
     },
   },
   COMPRESSION_CONCURRENCY: { value: '3' },
+  CONNECTION_AGE_MS: { value: '299999' },
   HEALTH_UNHEALTHY_AFTER_MS: { value: '4999' },
   APP_CONCURRENCY: { value: '9' },
   QUEUE_TIMEOUT_MS: { value: '999' },

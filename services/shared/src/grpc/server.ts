@@ -43,7 +43,7 @@ export interface GrpcServer {
 export interface ServerOptions {
   /** How long calls under way may take to finish when the server stops. */
   drainTimeoutMs?: number;
-  /** For tests. */
+  /** 5 min if it is not given. */
   connectionAgeMs?: number;
 }
 

@@ -1,161 +1,100 @@
-import { Client as GrpcClient, credentials, Metadata } from '@grpc/grpc-js';
-import type { ServiceError as GrpcError } from '@grpc/grpc-js';
-import { jittered } from '../concurrency/backoff';
-import type { Batch } from '../gen/granary/mux/v1/Batch';
-import { tokenHeader } from '../trust/token';
-import type { CallCredentials } from '../trust/trust';
-import { muxDefinition, windowItems } from './protocol';
-import { Stream, type Channel, type StreamDuplex } from './stream';
+import { windowItems } from './protocol';
+import { StreamGroup, type StreamEvents, type StreamGroupOptions } from './stream-group';
+import type { Stream } from './stream';
 
-export interface ChannelOptions {
-  address: string;
-  /** Of grpc-js. */
-  channelOptions: Record<string, string | number>;
+export interface ChannelsOptions extends Omit<StreamGroupOptions, 'streamsMax'> {
+  /** Streams to a service with one address. */
   count: number;
-  /** Age at which a stream is replaced by a new one. */
-  renewAfterMs: number;
-  /** Absent: calls are neither signed nor encrypted. */
-  own?: CallCredentials | undefined;
 }
 
-export interface ChannelEvents<Item> {
-  received(stream: Stream<Item>, batch: Batch): void;
-  /** The stream is gone; the calls in its `inFlight` get no answer. */
-  broken(stream: Stream<Item>, error: GrpcError | undefined): void;
-  /** There may be room for calls, or a stream to end: `maintain` is needed. */
-  changed(): void;
-}
-
-/** How often a channel tries to reach an address of its own; in vain where there is only one. */
-const movesMax = 2;
-const avoidAfterBreakMs = 1_000;
+/** Streams to the addresses of a service, at most. */
+const addressesMax = 64;
 const avoidAfterSilenceMs = 5_000;
 
-const { path: streamPath, requestSerialize, responseDeserialize } = muxDefinition.Stream;
-
-/** The connections to one address and the streams on them: opens, renews, drains and replaces streams. */
+/**
+ * The streams to a service: one to each of its addresses, or `count` to its only one, on connections of their own so that what
+ * stalls one does not stall all.
+ */
 export class Channels<Item> {
-  private readonly channels: Channel<Item>[];
-  /** Also those that are draining. */
-  private readonly open = new Set<Stream<Item>>();
-  private renewals = 0;
+  /** The first one reaches all addresses, the others have one stream each. */
+  private readonly groups: readonly [StreamGroup<Item>, ...StreamGroup<Item>[]];
+  private turn = 0;
 
   constructor(
-    private readonly options: ChannelOptions,
-    private readonly events: ChannelEvents<Item>,
+    private readonly options: ChannelsOptions,
+    events: StreamEvents<Item>,
   ) {
-    this.channels = Array.from({ length: options.count }, () => ({
-      connection: connect(options),
-      moves: 0,
-      avoidUntilMs: 0,
-    }));
+    const one = () => new StreamGroup<Item>({ ...options, streamsMax: 1 }, events);
+    const { count } = options;
+    const all = new StreamGroup<Item>({ ...options, streamsMax: count === 1 ? 1 : addressesMax }, events);
+    this.groups = [all, ...Array.from({ length: count - 1 }, one)];
   }
 
-  /** The stream with the fewest calls that has room, opened if need be. */
+  /** How many streams take calls, or would. */
+  get width(): number {
+    return Math.max(this.options.count, this.groups[0].streams.size);
+  }
+
+  /** The stream with the fewest calls that has room, opened if need be; among those with as few the least recently used. */
   leastLoaded(nowMs: number): Stream<Item> | undefined {
-    const { channels } = this;
-    let best: Channel<Item> | undefined;
+    let best: Stream<Item> | undefined;
     let bestLoad = Infinity;
-    for (const channel of channels) {
-      if (channel.stream && !channel.stream.hasRoom) continue;
-      const load = (channel.stream?.inFlight.size ?? 0) + (channel.avoidUntilMs > nowMs ? windowItems : 0);
-      if (load < bestLoad) [best, bestLoad] = [channel, load];
+    let empty: StreamGroup<Item> | undefined;
+    for (const group of this.wantedGroups()) {
+      if (group.streams.size === 0) empty = preferred(empty, group, nowMs);
+      for (const stream of group.streams) {
+        if (!stream.hasRoom) continue;
+        const load = stream.inFlight.size + (isAvoided(stream, nowMs) ? windowItems : 0);
+        if (load > bestLoad || (load === bestLoad && stream.lastTurn > best!.lastTurn)) continue;
+        [best, bestLoad] = [stream, load];
+      }
     }
-    // Round robin among channels with the same load.
-    channels.push(channels.shift()!);
-    return best && (best.stream ?? this.openStream(best));
+    if (empty && bestLoad >= (empty.avoidUntilMs > nowMs ? windowItems : 0)) best = empty.search();
+    if (best) best.lastTurn = ++this.turn;
+    return best;
   }
 
-  /** A call that was sent on this stream has timed out. If nothing has arrived since, the other channels are preferred. */
-  timedOut({ lastReceivedMs, channel }: Stream<Item>, sentAtMs: number): void {
-    if (lastReceivedMs < sentAtMs) channel.avoidUntilMs = Date.now() + avoidAfterSilenceMs;
+  /** A call that was sent on this stream has timed out. If nothing has arrived since, the other streams are preferred. */
+  timedOut(stream: Stream<Item>, sentAtMs: number): void {
+    if (stream.lastReceivedMs < sentAtMs) stream.avoidUntilMs = Date.now() + avoidAfterSilenceMs;
   }
 
   /** Sends pending cancellations, and ends streams that have drained. */
   maintain(): void {
-    for (const stream of this.open) stream.maintain();
+    for (const group of this.groups) group.maintain();
   }
 
   /** Ends every stream without calls, and with the last stream the connections. */
   close(): void {
-    for (const stream of this.open) stream.closeIfIdle();
-    if (this.open.size === 0) for (const { connection } of this.channels) connection.close();
+    for (const group of this.groups) group.close();
   }
 
   counts(): { streams: number; renewals: number } {
-    return { streams: this.open.size, renewals: this.renewals };
-  }
-
-  private openStream(channel: Channel<Item>): Stream<Item> {
-    const { own, renewAfterMs } = this.options;
-    const metadata = new Metadata();
-    if (own) metadata.set(tokenHeader, own.token(streamPath, ''));
-    const duplex: StreamDuplex = channel.connection.makeBidiStreamRequest(
-      streamPath,
-      requestSerialize,
-      responseDeserialize,
-      metadata,
-    );
-    const stream = new Stream(channel, duplex, own, () => this.events.changed());
-    const renew = () => {
-      channel.moves = 0;
-      this.drain(stream);
+    const sum = (numbers: number[]) => numbers.reduce((total, one) => total + one, 0);
+    return {
+      streams: sum(this.groups.map(({ openCount }) => openCount)),
+      renewals: sum(this.groups.map(({ renewals }) => renewals)),
     };
-    stream.renewTimer = setTimeout(renew, jittered(renewAfterMs)).unref();
-    duplex.on('metadata', () => this.connected(stream, duplex.getPeer()));
-    duplex.on('data', (batch: Batch) => this.receive(stream, batch));
-    duplex.on('end', () => this.broken(stream));
-    duplex.on('error', (error: GrpcError) => this.broken(stream, error));
-    channel.stream = stream;
-    this.open.add(stream);
-    return stream;
   }
 
-  private receive(stream: Stream<Item>, batch: Batch): void {
-    stream.lastReceivedMs = Date.now();
-    stream.channel.avoidUntilMs = 0;
-    this.events.received(stream, batch);
-    if (batch.goingAway) this.drain(stream);
-  }
-
-  /** Two streams to one of several addresses would leave another address idle, so the second one is replaced. */
-  private connected(stream: Stream<Item>, peer: string): void {
-    stream.peer = peer;
-    const { channel } = stream;
-    const isTaken = this.channels.some((other) => other !== channel && other.stream?.peer === peer);
-    if (channel.moves >= movesMax || !isTaken) return;
-    channel.moves++;
-    this.drain(stream);
-  }
-
-  /** From here on nothing but cancellations is sent on the stream. */
-  private drain(stream: Stream<Item>): void {
-    if (stream.isDraining || !this.open.has(stream)) return;
-    stream.isDraining = true;
-    clearTimeout(stream.renewTimer);
-    delete stream.channel.stream;
-    this.renewals++;
-    this.events.changed();
-  }
-
-  private broken(stream: Stream<Item>, error?: GrpcError): void {
-    if (!this.open.delete(stream)) return;
-    clearTimeout(stream.renewTimer);
-    if (!stream.isDraining) delete stream.channel.stream;
-    if (error) stream.channel.avoidUntilMs = Date.now() + avoidAfterBreakMs;
-    this.events.broken(stream, error);
-    this.events.changed();
+  /** With several addresses the first group has connections enough. */
+  private wantedGroups(): readonly StreamGroup<Item>[] {
+    const [all, ...others] = this.groups;
+    if (all.addresses < 2) return this.groups;
+    for (const group of others) group.retire();
+    return [all];
   }
 }
 
-function connect({ address, channelOptions, own }: ChannelOptions): GrpcClient {
-  return new GrpcClient(address, own?.channel ?? credentials.createInsecure(), {
-    ...channelOptions,
-    // Otherwise the channels would share a connection, and what stalls one would stall all.
-    'grpc.use_local_subchannel_pool': 1,
-    'grpc.service_config': JSON.stringify({ loadBalancingConfig: [{ round_robin: {} }] }),
-    // grpc-js would buffer what has been sent in order to retry it; calls are retried in grpc/client.ts, where they may be.
-    'grpc.enable_retries': 0,
-    'grpc-node.flow_control_window': 1024 * 1024,
-  });
+/** A stream that is not connected yet takes calls only where no other one does. */
+function isAvoided<Item>({ avoidUntilMs, peer }: Stream<Item>, nowMs: number): boolean {
+  return avoidUntilMs > nowMs || peer === undefined;
+}
+
+function preferred<Item>(
+  one: StreamGroup<Item> | undefined,
+  other: StreamGroup<Item>,
+  nowMs: number,
+): StreamGroup<Item> {
+  return one && (one.avoidUntilMs <= nowMs || other.avoidUntilMs > nowMs) ? one : other;
 }

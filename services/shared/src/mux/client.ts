@@ -27,7 +27,7 @@ export interface MuxClientCounts {
 }
 
 export interface MuxClientOptions {
-  /** Streams of one client, each on a connection of its own. */
+  /** Streams to a service with one address, each on a connection of its own; with several addresses there is one to each. */
   streams?: number;
   /** A stream is renewed after this time, a fifth more or less, so that copies of a service share the load. */
   renewAfterMs?: number;
@@ -91,7 +91,7 @@ export class MuxClient {
   ) {
     const { streams: count, renewAfterMs, waitingMax } = { ...defaults, ...options };
     this.waitingMax = waitingMax;
-    this.window = new InFlightWindow(count);
+    this.window = new InFlightWindow(() => this.channels.width);
     this.channels = new Channels<PendingCall>(
       { address, channelOptions, count, renewAfterMs, own },
       {

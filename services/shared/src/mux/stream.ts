@@ -1,20 +1,10 @@
-import type { Client as GrpcClient, ClientDuplexStream } from '@grpc/grpc-js';
+import type { ClientDuplexStream } from '@grpc/grpc-js';
 import type { Batch } from '../gen/granary/mux/v1/Batch';
 import type { Call } from '../gen/granary/mux/v1/Call';
 import { clockSkewMs, tokenLifetimeMs } from '../trust/token';
 import type { CallCredentials } from '../trust/trust';
 import type { OutgoingBatch } from './codec';
 import { muxDefinition, renewMethod, unsentBytesMax, windowBytes, windowItems } from './protocol';
-
-/** A connection of its own, with at most one stream that takes new calls. */
-export interface Channel<Item> {
-  connection: GrpcClient;
-  stream?: Stream<Item>;
-  /** How often its stream was replaced because another channel had reached the same address. */
-  moves: number;
-  /** The other channels are preferred until then: its stream broke, or was silent while calls timed out. */
-  avoidUntilMs: number;
-}
 
 export type StreamDuplex = ClientDuplexStream<OutgoingBatch, Batch>;
 
@@ -31,7 +21,11 @@ export class Stream<Item> {
   /** The address that it has reached, once the server has answered. */
   peer: string | undefined = undefined;
   isDraining = false;
-  renewTimer: NodeJS.Timeout | undefined = undefined;
+  /** The other streams are preferred until then: it was silent while calls timed out. */
+  avoidUntilMs = 0;
+  readonly openedAtMs = Date.now();
+  /** When it was last chosen to take calls. */
+  lastTurn = 0;
   private lastId = 0;
   private unsentBytes = 0;
   /** Ids of calls that were abandoned; they are sent with the next message. */
@@ -40,7 +34,8 @@ export class Stream<Item> {
 
   /** `onRoom` is called when a stream that was full has room again, or has cancellations to send. */
   constructor(
-    readonly channel: Channel<Item>,
+    /** The number of the last search that has come to its address, see stream-group.ts. */
+    public search: number,
     private readonly duplex: StreamDuplex,
     private readonly credentials: CallCredentials | undefined,
     private readonly onRoom: () => void,

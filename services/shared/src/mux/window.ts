@@ -11,12 +11,14 @@ export const shareOfOneApp = 1 / 4;
  * FairScheduler: calls do not start one by one, but as many at once from the FairQueue as fit into a message.
  */
 export class InFlightWindow {
-  private readonly max: number;
   private readonly byKey = new Map<string, number>();
   private total = 0;
 
-  constructor(streams: number) {
-    this.max = windowItems * streams;
+  /** `streams`: how many there are now. */
+  constructor(private readonly streams: () => number) {}
+
+  private get max(): number {
+    return windowItems * this.streams();
   }
 
   get size(): number {

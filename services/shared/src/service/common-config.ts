@@ -13,6 +13,11 @@ export const leavingSettings = {
   DRAIN_TIMEOUT_MS: whole(0, 3_600_000).default(10_000),
 };
 
+export const connectionSettings = {
+  /** Age at which the gRPC server closes a connection: callers then look for the copies of the service again. */
+  CONNECTION_AGE_MS: whole(1_000, 86_400_000).default(300_000),
+};
+
 /** How long something may leave health without an answer before it counts as unhealthy; until then it is degraded. */
 export const healthSettings = { HEALTH_UNHEALTHY_AFTER_MS: whole(500, 600_000).default(5_000) };
 
@@ -29,6 +34,7 @@ export const commonConfig = z.object({
   ...trustSettings,
   ...telemetrySettings,
   ...leavingSettings,
+  ...connectionSettings,
   ...healthSettings,
   ...storageSettings,
   LISTEN: hostPort.default('127.0.0.1:0'),

@@ -33,6 +33,7 @@ export interface CommonConfig extends BusConfig, DatabaseSettings, Leaving, Tele
   LISTEN: string;
   DATABASE_POOL_SIZE: number;
   LOG_LEVEL: string;
+  CONNECTION_AGE_MS: number;
   HEALTH_UNHEALTHY_AFTER_MS: number;
   DATABASE_DIRECTORY?: string | undefined;
   DISK_RESERVE_BYTES: number;
@@ -163,8 +164,8 @@ export async function startService(
     const running: RunningService = { implementations, stop: () => stopAll(stops) };
     if (parts.failed) running.failed = parts.failed;
     if (overrides.listen !== false) {
-      const drainTimeoutMs = config.DRAIN_TIMEOUT_MS;
-      const server = await startServer(config.LISTEN, implementations, log, trust.server(), { drainTimeoutMs });
+      const times = { drainTimeoutMs: config.DRAIN_TIMEOUT_MS, connectionAgeMs: config.CONNECTION_AGE_MS };
+      const server = await startServer(config.LISTEN, implementations, log, trust.server(), times);
       stops.push(() => server.stop());
       running.address = server.address;
       running.leavingMs = leavingMs(config);
