@@ -33,7 +33,7 @@ async function runModel(run: number, views: number, { one, two, pool }: TwoCopie
   const methods = [one, two].map((copy: DataService) => copy.methods);
   const app = await newApp(one);
   const model = new LiveViewModel({ copies: methods, pool, random, generator }, app);
-  await model.createCollection();
+  await model.createCollections();
   await model.changeDocuments();
   // Some of the views are built while documents are there, and some while they change.
   await model.createViews(Math.floor(views / 2));

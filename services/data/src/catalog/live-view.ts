@@ -5,6 +5,8 @@ export interface LiveView {
   queryText: string;
   layoutText: string;
   sourceCollections: string[];
+  /** The numbers of those by their names. */
+  sourceNumbers: ReadonlyMap<string, bigint>;
 }
 
 /** The same in the JSON of the catalog: a bigint does not fit a number of JSON. */
@@ -14,6 +16,7 @@ export interface LiveViewRow {
   query_text: string;
   layout_text: string;
   sources: string[];
+  source_numbers: Record<string, string>;
 }
 
 export const toLiveView = (view: LiveViewRow): LiveView => ({
@@ -22,4 +25,5 @@ export const toLiveView = (view: LiveViewRow): LiveView => ({
   queryText: view.query_text,
   layoutText: view.layout_text,
   sourceCollections: view.sources,
+  sourceNumbers: new Map(Object.entries(view.source_numbers).map(([name, number]) => [name, BigInt(number)])),
 });

@@ -21,6 +21,10 @@ export const viewTable = (appNumber: bigint, tableNumber: bigint): Sql => named(
 export const viewEntriesTable = (appNumber: bigint, tableNumber: bigint): Sql =>
   named('a_', appNumber, '.w_', tableNumber);
 
+/** By what the documents of a live view with a join meet (see views/live/join-pairs.ts). */
+export const viewJoinKeysTable = (appNumber: bigint, tableNumber: bigint): Sql =>
+  named('a_', appNumber, '.j_', tableNumber);
+
 /** The column with the key of a field of the rows of a view. */
 export const viewKeyColumn = (number: number): Sql => named('f_', BigInt(number));
 

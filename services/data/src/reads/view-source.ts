@@ -1,8 +1,8 @@
 import { row } from '@granary/shared/postgres/pool';
 import { notFound } from '@granary/shared/errors';
-import { COLLECTION_NOT_FOUND } from '../catalog/collection';
+import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
 import { viewRelation } from '../query/plan/relation';
-import { baseOf, countComputed, liveRelation, type ReadableView } from '../views/live/live-relation';
+import { countComputed, liveRelation, sourceNames, type ReadableView } from '../views/live/live-relation';
 import { storedView, type ViewRef } from '../views/view';
 import { lookUpCollection, type ReadContext } from './read-context';
 
@@ -10,9 +10,17 @@ import { lookUpCollection, type ReadContext } from './read-context';
 export async function readableView(db: ReadContext, view: ViewRef): Promise<ReadableView> {
   if (view.refreshMode === 'lazy') return { relation: viewRelation(storedView(view)), sort: [] };
   if (view.tableNumber !== null) return liveRelation(view);
-  const name = baseOf(view);
-  const source = await lookUpCollection(db, view.appId, name, true);
+  const { base, partner } = sourceNames(view);
+  const sources = {
+    base: await sourceOf(db, view, base),
+    partner: partner === undefined ? undefined : await sourceOf(db, view, partner),
+  };
+  const counted = await row<{ count: bigint }>(db.pool, countComputed(view, sources));
+  return liveRelation(view, { sources, rowCount: counted!.count });
+}
+
+async function sourceOf(db: ReadContext, { appId }: ViewRef, name: string): Promise<CollectionRef> {
+  const source = await lookUpCollection(db, appId, name, true);
   if (!source) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
-  const counted = await row<{ count: bigint }>(db.pool, countComputed(view, source));
-  return liveRelation(view, { source, rowCount: counted!.count });
+  return source;
 }

@@ -5,7 +5,7 @@ import type { Logger } from '@granary/shared/logger';
 
 /** A kind of table that is replaced as a whole: its name is the prefix and a number. */
 export interface ReplacedTables {
-  prefix: 'v_' | 'w_' | 'd_';
+  prefix: 'v_' | 'w_' | 'j_' | 'd_';
   /** Selects the numbers of the tables of an app that are in use, none of them null. */
   inUse: (appNumber: bigint) => Sql;
   /** How often and how long a lock is waited for, where somebody waits for the end. */

@@ -2,7 +2,7 @@ import { execute, rows, type Pool } from '@granary/shared/postgres/pool';
 import { named, sql, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import type { JobContext, Report } from '../jobs/queue';
-import { documentsTable, historyTable, viewEntriesTable, viewTable } from '../catalog/table-names';
+import { documentsTable, historyTable, viewEntriesTable, viewJoinKeysTable, viewTable } from '../catalog/table-names';
 import { cancelBuilds } from './build-job';
 
 /** Drops a table in a transaction of its own: many at once would need a lock for each. */
@@ -25,7 +25,7 @@ export async function dropCollectionJob({ pool }: JobContext, payload: Record<st
   const table = { appNumber: found.app_number, number };
   const views = (payload['view_tables'] as string[])
     .map(BigInt)
-    .flatMap((view) => [viewTable(found.app_number, view), viewEntriesTable(found.app_number, view)]);
+    .flatMap((view) => [viewTable, viewEntriesTable, viewJoinKeysTable].map((table) => table(found.app_number, view)));
   for (const one of [documentsTable(table), historyTable(table), ...views]) await dropTable(pool, one);
   await execute(pool, sql`delete from document_index where collection_number = ${number}`);
   await execute(pool, sql`delete from indexed_field where collection_number = ${number}`);
@@ -47,7 +47,7 @@ export async function dropAppJob(
     sql`select relname from pg_class where relnamespace = to_regnamespace(${`a_${number}`}) and relkind = 'r' order by relname`,
   );
   for (const [at, { relname }] of tables.entries()) {
-    const match = /^([chvdw]_)(\d+)$/.exec(relname);
+    const match = /^([chvdwj]_)(\d+)$/.exec(relname);
     const table = match ? named('a_', number, `.${match[1]!}`, BigInt(match[2]!)) : named('a_', number, '.commits');
     await dropTable(pool, table);
     if (at % 50 === 49) await report((0.9 * at) / tables.length, `${at + 1} of ${tables.length} tables dropped`);

@@ -74,7 +74,7 @@ export async function indexRows(
   await execute(db, sql`analyze ${nameOf(table)}`);
 }
 
-const viewTables = (prefix: 'v_' | 'w_'): ReplacedTables => ({
+const viewTables = (prefix: 'v_' | 'w_' | 'j_'): ReplacedTables => ({
   prefix,
   inUse: (
     appNumber,
@@ -86,4 +86,5 @@ const viewTables = (prefix: 'v_' | 'w_'): ReplacedTables => ({
 export async function dropAbandonedViews(context: { pool: Pool; log: Logger }, appNumber: bigint): Promise<void> {
   await dropAbandoned(context, appNumber, viewTables('v_'));
   await dropAbandoned(context, appNumber, viewTables('w_'));
+  await dropAbandoned(context, appNumber, viewTables('j_'));
 }

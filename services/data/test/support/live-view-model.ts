@@ -16,7 +16,11 @@ interface ModelView {
   name: string;
   view: ViewMeaning;
   asked: object;
+  sourceCollections: string[];
 }
+
+const collections = ['base', 'other'] as const;
+type Collection = (typeof collections)[number];
 
 export interface ModelContext {
   /** Of the copies of the service: each request goes to any of them. */
@@ -33,15 +37,18 @@ const count = (kind: string): void => void (modelCounts[kind] = (modelCounts[kin
 /** Texts of one instant have no order among themselves where a live view is read: what follows them in the order decides. */
 function compared(view: ViewMeaning, records: readonly unknown[]): unknown {
   const paths = [...view.sort, ...(view.groups?.by ?? []), ...(view.groups?.aggregates ?? [])];
-  const isByInstant = view.groups && paths.some((one) => (typeof one === 'string' ? one : one.path) === 'd');
+  const isByInstant = view.groups && paths.some((one) => /(^|\.)d$/.test(typeof one === 'string' ? one : one.path));
   const values = rounded(records) as unknown[];
   return isByInstant ? values.map((value) => JSON.stringify(value)).sort() : values;
 }
 
-/** The collection of one app with what it should hold, and the live views of its documents. */
+const textOf = (document: Document): string =>
+  JSON.stringify(document).replaceAll(':1,', ':1.0,').replaceAll(':100,', ':1e2,');
+
+/** The collections of one app with what they should hold, and the live views of their documents. */
 export class LiveViewModel {
   readonly views: ModelView[] = [];
-  private readonly documents = new Map<string, StoredDocument>();
+  private readonly documents = { base: new Map<string, StoredDocument>(), other: new Map<string, StoredDocument>() };
   private place = 0;
   private named = 0;
 
@@ -50,14 +57,18 @@ export class LiveViewModel {
     private readonly app: App,
   ) {}
 
-  async createCollection(): Promise<void> {
+  async createCollections(): Promise<void> {
+    for (const collection of collections) await this.createCollection(collection);
+  }
+
+  private async createCollection(collection: Collection): Promise<void> {
     const { appId, number } = this.app;
-    await this.copy().createCollection({ appId, name: 'base', schemaJson: '', readAccess: 'public' });
+    await this.copy().createCollection({ appId, name: collection, schemaJson: '', readAccess: 'public' });
     // By its index the field is a date.
     const ticketId = newTicket('j', number);
     const index = {
-      name: 'base_d',
-      collection: 'base',
+      name: `${collection}_d`,
+      collection,
       indexType: 'date',
       unique: false,
       fieldName: 'd',
@@ -85,11 +96,13 @@ export class LiveViewModel {
   async changeDocuments(): Promise<void> {
     const { random } = this.context;
     const kind = random(20);
-    if (kind === 0) return this.erase();
-    if (kind === 1) return this.purge();
-    if (kind === 2) return this.bulk();
-    if (kind === 3) return this.storeOnBoth();
-    await this.store(this.changedDocuments(1 + random(kind < 7 ? 40 : 4), 'k'));
+    const collection = random(5) < 3 ? 'base' : 'other';
+    if (kind === 0) return this.erase(collection);
+    if (kind === 1) return this.purge(collection);
+    if (kind === 2) return this.bulk(collection);
+    if (kind === 3) return this.storeOnBoth(collection);
+    if (kind === 4) return this.storeBoth();
+    await this.store(collection, this.changedDocuments(1 + random(kind < 8 ? 40 : 4), 'k'));
   }
 
   async check(moment: object): Promise<void> {
@@ -103,8 +116,8 @@ export class LiveViewModel {
 
   /** The same definitions as lazy views give the same texts. */
   async checkLazy(): Promise<void> {
-    for (const { name, view, asked } of this.views) {
-      const lazy = { name: `${name}-lazy`, view, asked };
+    for (const { name, view, asked, sourceCollections } of this.views) {
+      const lazy = { name: `${name}-lazy`, view, asked, sourceCollections };
       await this.createView(lazy, 'lazy');
       const [ofLive, ofLazy] = [compared(view, await this.read(name)), compared(view, await this.read(lazy.name))];
       expect({ asked, records: ofLive }).toEqual({ asked, records: ofLazy });
@@ -132,12 +145,13 @@ export class LiveViewModel {
   }
 
   private makeView(): ModelView {
-    const { view, query } = this.context.generator.makeView({ hasJoins: false });
+    const { view, query, sourceCollections } = this.context.generator.makeView({ isLive: true });
     this.named += 1;
-    return { name: `v${this.named}`, view, asked: query };
+    count(view.joins.length > 0 ? 'definitions with a join' : 'definitions without a join');
+    return { name: `v${this.named}`, view, asked: query, sourceCollections };
   }
 
-  private async createView({ name, asked }: ModelView, refreshMode: string): Promise<void> {
+  private async createView({ name, asked, sourceCollections }: ModelView, refreshMode: string): Promise<void> {
     const { appId, number } = this.app;
     const ticketId = newTicket('j', number);
     await this.copy().createView({
@@ -145,7 +159,7 @@ export class LiveViewModel {
       appNumber: number.toString(),
       name,
       queryJson: Buffer.from(JSON.stringify(asked)),
-      sourceCollections: ['base'],
+      sourceCollections,
       refreshMode,
       variablesJson: Buffer.from(''),
       readAccess: '',
@@ -170,10 +184,13 @@ export class LiveViewModel {
   }
 
   private sources(): ReadonlyMap<string, Source> {
-    const documents = [...this.documents.values()].sort((a, b) =>
-      Buffer.compare(Buffer.from(String(a.document['id'])), Buffer.from(String(b.document['id']))),
-    );
-    return new Map([['base', { documents, dates: new Set(['d']) }]]);
+    const sourceOf = (collection: Collection): Source => {
+      const documents = [...this.documents[collection].values()].sort((a, b) =>
+        Buffer.compare(Buffer.from(String(a.document['id'])), Buffer.from(String(b.document['id']))),
+      );
+      return { documents, dates: new Set(['d']) };
+    };
+    return new Map(collections.map((collection) => [collection, sourceOf(collection)]));
   }
 
   private changed(id: string): Document {
@@ -185,78 +202,108 @@ export class LiveViewModel {
     return Array.from({ length }, () => this.changed(`${prefix}${this.context.random(60)}`));
   }
 
-  private async send(documents: readonly Document[], copy = this.copy()): Promise<number> {
-    const texts = documents.map((document) =>
-      JSON.stringify(document).replaceAll(':1,', ':1.0,').replaceAll(':100,', ':1e2,'),
+  private async send(collection: Collection, documents: readonly Document[], copy = this.copy()): Promise<number> {
+    const { resultsJson } = await copy.store(
+      storeRequest(this.app, collection, `[${documents.map(textOf).join(',')}]`),
     );
-    const { resultsJson } = await copy.store(storeRequest(this.app, 'base', `[${texts.join(',')}]`));
     const [first] = JSON.parse(resultsJson.toString()) as Array<{ celestia_height: number }>;
     return first!.celestia_height;
   }
 
-  private stored(documents: readonly Document[]): void {
+  private stored(collection: Collection, documents: readonly Document[]): void {
+    const present = this.documents[collection];
     for (const document of documents) {
-      this.documents.delete(document.id);
+      present.delete(document.id);
       this.place += 1;
-      if (document['deleted'] !== true) this.documents.set(document.id, { document, place: this.place });
+      if (document['deleted'] !== true) present.set(document.id, { document, place: this.place });
     }
   }
 
-  private async store(documents: readonly Document[]): Promise<void> {
-    await this.send(documents);
-    this.stored(documents);
+  private async store(collection: Collection, documents: readonly Document[]): Promise<void> {
+    await this.send(collection, documents);
+    this.stored(collection, documents);
     count('stores');
   }
 
+  /** Documents of both collections come, change and go in one transaction. */
+  private async storeBoth(): Promise<void> {
+    const { random } = this.context;
+    const changed = new Map<string, { collection: Collection; operation: string; data: Document }>();
+    for (let left = 2 + random(12); left > 0; left -= 1) {
+      const [collection, id] = [collections[random(2)]!, `k${random(12)}`];
+      const present = this.documents[collection].get(id);
+      const isKept = random(3) > 0;
+      const operation = !present ? 'create' : isKept ? 'update' : 'delete';
+      const data = !present ? this.context.generator.makeDocument(id) : isKept ? { id, ref: `k${random(12)}` } : { id };
+      changed.set(`${collection}/${id}`, { collection, operation, data });
+    }
+    const operations = [...changed.values()].map(
+      ({ collection, operation, data }) =>
+        `{"operation":"${operation}","collection":"${collection}","data":${textOf(data)}}`,
+    );
+    const body = Buffer.from(`{"atomic":true,"operations":[${operations.join(',')}]}`);
+    const { appId, number } = this.app;
+    const ticketId = newTicket('c', number);
+    await this.copy().batch({ appId, appNumber: number.toString(), ticketId, body, idempotency: noIdempotency });
+    for (const { collection, operation, data } of changed.values()) {
+      const before = this.documents[collection].get(data.id)?.document;
+      this.stored(collection, [{ ...before, ...data, ...(operation === 'delete' && { deleted: true }) }]);
+    }
+    count('changes of both collections');
+  }
+
   /** Both copies store some of the same documents at the same time: the heights give the order. */
-  private async storeOnBoth(): Promise<void> {
+  private async storeOnBoth(collection: Collection): Promise<void> {
     const { copies, random } = this.context;
     const sent = await Promise.all(
       copies.map(async (copy) => {
         const documents = this.changedDocuments(1 + random(20), 'k');
-        return { documents, height: await this.send(documents, copy) };
+        return { documents, height: await this.send(collection, documents, copy) };
       }),
     );
-    for (const { documents } of sent.sort((a, b) => a.height - b.height)) this.stored(documents);
+    for (const { documents } of sent.sort((a, b) => a.height - b.height)) this.stored(collection, documents);
     count('stores on both copies');
   }
 
   /** New documents that may be copied ahead, with known ones among them or not. */
-  private async bulk(): Promise<void> {
+  private async bulk(collection: Collection): Promise<void> {
     const isPreloaded = this.context.random(2) === 0;
     this.named += 1;
     const documents = Array.from({ length: 120 }, (_, at) => ({
       ...this.changed(`b${this.named}-${at}`),
       padding: isPreloaded ? 'x'.repeat(1_200) : '',
     }));
-    await this.store(isPreloaded ? documents : [...documents, this.changed('k1'), this.changed('k2')]);
+    await this.store(collection, isPreloaded ? documents : [...documents, this.changed('k1'), this.changed('k2')]);
     // The rest of the run has few documents again.
-    await this.store(documents.map(({ id }) => ({ id, deleted: true })));
+    await this.store(
+      collection,
+      documents.map(({ id }) => ({ id, deleted: true })),
+    );
     count('bulks');
   }
 
-  private someIds(most: number): string[] {
-    const ids = [...this.documents.keys()];
+  private someIds(collection: Collection, most: number): string[] {
+    const ids = [...this.documents[collection].keys()];
     return Array.from({ length: Math.min(most, ids.length) }, () => ids[this.context.random(ids.length)]!);
   }
 
-  private async erase(): Promise<void> {
-    const [id] = this.someIds(1);
+  private async erase(collection: Collection): Promise<void> {
+    const [id] = this.someIds(collection, 1);
     if (id === undefined) return;
     const { appId, number } = this.app;
-    const named = { appId, appNumber: number.toString(), collection: 'base', id };
+    const named = { appId, appNumber: number.toString(), collection, id };
     await this.copy().eraseDocument({ ...named, ifMatch: null, idempotency: noIdempotency });
-    this.documents.delete(id);
+    this.documents[collection].delete(id);
     count('erasures');
   }
 
   /** Some documents are made older than the retention. While a live view is built its collection is not purged. */
-  private async purge(): Promise<void> {
+  private async purge(collection: Collection): Promise<void> {
     const { pool } = this.context;
-    const ids = this.someIds(5);
+    const ids = this.someIds(collection, 5);
     const { rows } = await pool.query<{ number: string }>(
-      `update collection set retention_days = 7 where app_number = $1 and deleted_at is null returning number::text`,
-      [this.app.number],
+      `update collection set retention_days = 7 where app_number = $1 and name = $2 and deleted_at is null returning number::text`,
+      [this.app.number, collection],
     );
     const table = `a_${this.app.number}.c_${rows[0]!.number}`;
     await pool.query(`update ${table} set updated_at = now() - interval '8 days' where id = any($1)`, [ids]);
@@ -266,18 +313,20 @@ export class LiveViewModel {
       return left.rowCount === 0;
     });
     await pool.query('update collection set retention_days = null where app_number = $1', [this.app.number]);
-    for (const id of ids) this.documents.delete(id);
+    for (const id of ids) this.documents[collection].delete(id);
     count('purges');
   }
 
-  /** The collection goes with its views, and both come back: the documents do not. */
+  /** A collection goes with its views, and both come back: the documents do not. */
   private async recreateSource(): Promise<void> {
     const { appId } = this.app;
-    await this.copy().deleteCollection({ appId, name: 'base', force: true, cascade: true });
-    this.documents.clear();
-    await this.createCollection();
+    const collection = collections[this.context.random(2)]!;
+    await this.copy().deleteCollection({ appId, name: collection, force: true, cascade: true });
+    this.documents[collection].clear();
+    await this.createCollection(collection);
     await this.changeDocuments();
-    await this.beside(() => Promise.all(this.views.map((view) => this.createView(view, 'live'))));
+    const gone = this.views.filter(({ sourceCollections }) => sourceCollections.includes(collection));
+    await this.beside(() => Promise.all(gone.map((view) => this.createView(view, 'live'))));
     count('recreated sources');
   }
 

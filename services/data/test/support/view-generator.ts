@@ -12,6 +12,8 @@ const allOperators = ['count', 'count', 'count_distinct', 'sum', 'avg', 'min', '
 
 export interface ViewOptions {
   hasJoins?: boolean;
+  /** Only what a live view can do: one join at most, of `other`, and no first or last value over it. */
+  isLive?: boolean;
   /** Of aggregates. */
   operators?: readonly string[];
 }
@@ -57,8 +59,15 @@ export function viewGenerator(random: Random): ViewGenerator {
     });
   }
 
-  function makeView({ hasJoins = true, operators = allOperators }: ViewOptions = {}): GeneratedView {
+  function makeView({
+    hasJoins = true,
+    isLive = false,
+    operators: all = allOperators,
+  }: ViewOptions = {}): GeneratedView {
     let joins = hasJoins ? makeJoins() : [];
+    if (isLive) joins = joins.slice(0, 1).map((join) => ({ ...join, collection: 'other' }));
+    const isPlaced = (operator: string): boolean => operator === 'first' || operator === 'last';
+    const operators = isLive && joins.length > 0 ? all.filter((operator) => !isPlaced(operator)) : all;
     // A reference to an alias that is not there would be one to a field of the base.
     if (joins[0]?.alias !== 'x') joins = joins.slice(0, 1);
     const scalars = [...fields, ...joins.flatMap(({ alias }) => fields.map((field) => `${alias}.${field}`))].filter(

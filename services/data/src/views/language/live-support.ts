@@ -8,18 +8,35 @@ export const liveViewsMax = 16;
 const advice = 'make it lazy';
 
 /** Throws INVALID_QUERY with the place and the reason where a view cannot follow each write. */
-export function assertLiveQuery({ joins, find }: ViewQuery): void {
-  if (joins[0]) {
-    throw invalidQuery(
-      `query.join.${joins[0].alias}`,
-      `cannot be kept up by a live view, which has one source: ${advice}`,
-    );
-  }
+export function assertLiveQuery(query: ViewQuery): void {
+  assertLiveJoin(query);
+  const { find } = query;
   const rarely = changesWithout(find);
   if (rarely !== undefined) {
     throw invalidQuery(
       'query.find',
       `of a live view cannot use ${rarely}, whose meaning changes without a write: ${advice}`,
+    );
+  }
+}
+
+function assertLiveJoin({ base, joins, groups }: ViewQuery): void {
+  const [only, second] = joins;
+  if (!only) return;
+  if (second) {
+    throw invalidQuery(`query.join.${second.alias}`, `cannot be kept up by a live view, which has one join: ${advice}`);
+  }
+  if (only.collection === base) {
+    throw invalidQuery(
+      `query.join.${only.alias}.collection`,
+      `cannot be the base of a live view, which does not join a collection with itself: ${advice}`,
+    );
+  }
+  const placed = groups?.aggregates.find(({ operator }) => operator === 'first' || operator === 'last');
+  if (placed) {
+    throw invalidQuery(
+      `query.aggregate.${placed.alias}`,
+      `cannot be $${placed.operator} over the join of a live view: ${advice}`,
     );
   }
 }

@@ -49,18 +49,19 @@ async function buildLiveView(context: JobContext, { number, ...view }: ViewRef, 
 /** Reports the documents that have been read, of as many as there are. */
 function progressOf(
   { stopping }: JobContext,
-  { source }: LiveBuild,
+  { base, partner }: LiveBuild,
   report: Report,
 ): (documents: number) => Promise<void> {
+  const documents = Number(base.rowCount + (partner?.rowCount ?? 0n));
   let reportedAtMs = 0;
   let done = 0;
-  return async (documents) => {
+  return async (read) => {
     if (stopping.aborted) throw new JobInterruptedError('the service stops');
-    done += documents;
+    done += read;
     const nowMs = performance.now();
     if (nowMs - reportedAtMs < reportMs) return;
     reportedAtMs = nowMs;
-    const progress = (0.9 * done) / Math.max(1, Number(source.rowCount), done);
+    const progress = (0.9 * done) / Math.max(1, documents, done);
     await report(progress, `${done} documents read`);
   };
 }

@@ -1,6 +1,6 @@
 import { notFound } from '@granary/shared/errors';
 import { execute, row, type Connection, type Pool } from '@granary/shared/postgres/pool';
-import { sql, type Sql } from '@granary/shared/postgres/sql';
+import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { bumpCatalogRevision, lockApp } from '../../catalog/app-lock';
 import { COLLECTION_NOT_FOUND, findCollections, type CollectionRef } from '../../catalog/collection';
@@ -12,11 +12,12 @@ import { planView } from '../plan/view-plan';
 import { addKeyColumns, createViewTable, nextTableNumber } from '../tables';
 import { parseVariables } from '../variables';
 import { viewColumns, viewsWithApp, type ViewRef } from '../view';
-import { changeCte, changesBetween } from './changes';
+import { changeCte, changesBetween, noChanges } from './changes';
 import { createEntries, indexEntries, slotsOf } from './entries';
 import { accumulatorColumns } from './group-rows';
+import { createJoinKeys, type JoinedChange } from './join-pairs';
 import { livePlan, rowDelta, type LivePlan } from './live-plan';
-import { viewCtes, type ChangeOptions } from './live-sql';
+import { viewCtes } from './live-sql';
 
 /** Documents that one statement of a build adds. */
 const batchDocuments = 2_000;
@@ -35,7 +36,9 @@ interface Place {
 
 /** A build of a live view under way. The versions of documents say what it has read: none is removed meanwhile. */
 export interface LiveBuild extends Build {
-  source: CollectionRef;
+  base: CollectionRef;
+  /** Of a view with a join: the collection that is joined. */
+  partner: CollectionRef | undefined;
   plan: LivePlan;
   layoutText: string;
   /** The last commit whose documents are in the rows. */
@@ -59,10 +62,15 @@ export function beginLiveBuild(pool: Pool, { appNumber, number }: ViewRef): Prom
     const table = { appNumber, number: await nextTableNumber(tx) };
     const definition = { ...view, tableNumber: table.number };
     const { query } = livePlan(definition);
-    const source = found.find(({ name }) => name === query.base);
-    if (!source) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${query.base}`);
+    const sourceOf = (name: string): CollectionRef => {
+      const source = found.find((each) => each.name === name);
+      if (!source) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${name}`);
+      return source;
+    };
+    const base = sourceOf(query.base);
+    const partner = query.joins[0] && sourceOf(query.joins[0].collection);
     const variables = [...parseVariables(view.variablesText).values()].map(({ path }) => path);
-    const layout = layoutOf(planView(query, new Map([[source.name, source]])), variables);
+    const layout = layoutOf(planView(query, new Map(found.map((each) => [each.name, each]))), variables);
     const layoutText = JSON.stringify(layout);
     const plan = livePlan({ ...definition, layoutText });
     await createViewTable(tx, table, query.groups ? accumulatorColumns(plan, query.groups) : sql``);
@@ -71,19 +79,11 @@ export function beginLiveBuild(pool: Pool, { appNumber, number }: ViewRef): Prom
       await execute(tx, createEntries(plan));
       await execute(tx, indexEntries(plan));
     }
+    for (const statement of plan.join ? createJoinKeys(plan.join) : []) await execute(tx, statement);
     await execute(tx, sql`update view set building_table_number = ${table.number} where number = ${number}`);
     const at = await placeOf(tx, appNumber);
-    const build = { view, table, source, plan, layoutText, at, rows: 0n };
-    if (query.groups)
-      build.rows += await apply(
-        tx,
-        build,
-        sql`select 0 as w, ''::text as id, '{}'::text as body, 0::int8 as ordinal, 0 as place where false`,
-        {
-          isFirst: true,
-        },
-      );
-    return build;
+    const rows = query.groups ? await addFirstRow(tx, plan) : 0n;
+    return { view, table, base, partner, plan, layoutText, at, rows };
   });
 }
 
@@ -92,7 +92,7 @@ const placeOf = async (tx: Connection, appNumber: bigint): Promise<Place> =>
 
 /** Fills the table, catches up with the commits since, and switches the view on. Returns the number of its rows. */
 export async function runLiveBuild(pool: Pool, build: LiveBuild, filled: Filled): Promise<number> {
-  await fill(pool, build, filled);
+  for (const side of sidesOf(build)) await fill(pool, build, side, filled);
   await indexBuild(pool, build.table, { rows: Number(build.rows), layout: readLayout(build.layoutText) });
   for (let caughtUp = 0; caughtUp < catchUpsMax; caughtUp += 1) {
     const { height } = (await row<Place>(
@@ -100,30 +100,52 @@ export async function runLiveBuild(pool: Pool, build: LiveBuild, filled: Filled)
       sql`select height from head where app_number = ${build.view.appNumber}`,
     ))!;
     if (height - build.at.height <= lockedCommits) break;
-    await catchUp(pool, build);
+    Object.assign(build, await retriedTransaction(pool, (tx) => caughtUpWith(tx, build)));
     await filled(0);
   }
   await switchOn(pool, build);
   return Number(build.rows);
 }
 
-/** The documents as they were at the height of the build, by their ids. */
-async function fill(pool: Pool, build: LiveBuild, filled: Filled): Promise<void> {
-  const { source, at } = build;
+/** One of the sources of a view, and how its rows follow when that changes. */
+interface Side {
+  source: CollectionRef;
+  /** `at`: the ordinal of the documents of the other one. */
+  joined(at: bigint): JoinedChange | undefined;
+}
+
+/** In the order in which a build fills them: while no document of the base is there, those of the partner meet nothing. */
+function sidesOf({ base, partner }: LiveBuild): Side[] {
+  if (!partner) return [{ source: base, joined: () => undefined }];
+  return [
+    { source: partner, joined: (at) => ({ of: 'partner', base, partner, at }) },
+    { source: base, joined: (at) => ({ of: 'base', base, partner, at }) },
+  ];
+}
+
+/** The documents of a source as they were at the height of the build, by their ids. */
+async function fill(pool: Pool, build: LiveBuild, { source, joined }: Side, filled: Filled): Promise<void> {
+  const { at, plan } = build;
   let after: string | null = '';
   while (after !== null) {
     const ids: Sql = sql`ids as materialized (
       select id from ${documentsTable(source)} where id > ${after} order by id limit ${batchDocuments})`;
-    const { delta, last, count }: Applied = await applied(
-      pool,
-      build,
-      ids,
-      changesBetween(source, undefined, at.ordinal),
-    );
+    const changes = changesBetween(source, undefined, at.ordinal);
+    const { delta, last, count }: Applied = await applied(pool, plan, { ids, changes, joined: joined(at.ordinal) });
     build.rows += delta;
     after = last;
     if (count > 0n) await filled(Number(count));
   }
+  // Plans of the next statements depend on how many keys there are.
+  if (plan.join) await execute(pool, sql`analyze ${plan.join.keys}`);
+}
+
+interface Changes {
+  /** The CTE `ids`. */
+  ids: Sql;
+  /** Of their documents. */
+  changes: Sql;
+  joined: JoinedChange | undefined;
 }
 
 interface Applied {
@@ -132,44 +154,48 @@ interface Applied {
   count: bigint;
 }
 
-/** Applies changes of the documents in the CTE `ids`. */
-async function applied(db: Pool | Connection, { plan }: LiveBuild, ids: Sql, changes: Sql): Promise<Applied> {
+async function applied(db: Pool | Connection, plan: LivePlan, { ids, changes, joined }: Changes): Promise<Applied> {
   return (await row<Applied>(
     db,
-    sql`with ${ids}, ${changeCte(changes)}, ${viewCtes(plan)}
+    sql`with ${ids}, ${changeCte(changes)}, ${viewCtes(plan, { joined, isBounded: false })}
         select ${rowDelta(plan)} as delta, (select max(id) from ids) as last, (select count(*) from ids) as count`,
   ))!;
 }
 
-async function apply(
-  tx: Connection,
-  { plan }: { plan: LivePlan },
-  changes: Sql,
-  options: ChangeOptions,
-): Promise<bigint> {
+/** Gives a new table the row that a view without groups has over nothing. */
+async function addFirstRow(tx: Connection, plan: LivePlan): Promise<bigint> {
+  const options = { isFirst: true, isBounded: false, joined: undefined };
   const found = await row<{ delta: bigint }>(
     tx,
-    sql`with ${changeCte(changes)}, ${viewCtes(plan, options)} select ${rowDelta(plan)} as delta`,
+    sql`with ${changeCte(noChanges)}, ${viewCtes({ ...plan, source: trusted('change'), join: undefined }, options)}
+        select ${rowDelta(plan)} as delta`,
   );
   return found!.delta;
 }
 
-/** Applies the documents of the commits after the place of the build, as many as one statement takes. */
-async function catchUp(db: Pool | Connection, build: LiveBuild): Promise<void> {
-  const { source, at, view } = build;
+/**
+ * Applies the documents of the commits after the place of the build, as many as one statement takes. The sources follow
+ * each other: the first meets the documents that the other had before, that one those which the first has afterwards.
+ */
+async function caughtUpWith(tx: Connection, build: LiveBuild): Promise<Pick<LiveBuild, 'at' | 'rows'>> {
+  const { at, view, plan } = build;
+  let { rows } = build;
   const commits = commitsTable(view.appNumber);
   const to = await row<Place>(
-    db,
+    tx,
     sql`select height, ordinal from ${commits} where height > ${at.height} and height <= ${at.height + batchCommits}
         order by height desc limit 1`,
   );
-  if (!to) return;
-  const ids = sql`ids as materialized (
-    select distinct u.id from ${commits} k cross join unnest(k.ids) u(id)
-    where k.height > ${at.height} and k.height <= ${to.height} and k.collection = ${source.name})`;
-  const { delta } = await applied(db, build, ids, changesBetween(source, at.ordinal, to.ordinal));
-  build.rows += delta;
-  build.at = to;
+  if (!to) return { at, rows };
+  for (const [place, { source, joined }] of sidesOf(build).entries()) {
+    const ids = sql`ids as materialized (
+      select distinct u.id from ${commits} k cross join unnest(k.ids) u(id)
+      where k.height > ${at.height} and k.height <= ${to.height} and k.collection = ${source.name})`;
+    const changes = changesBetween(source, at.ordinal, to.ordinal);
+    const { delta } = await applied(tx, plan, { ids, changes, joined: joined(place === 0 ? at.ordinal : to.ordinal) });
+    rows += delta;
+  }
+  return { at: to, rows };
 }
 
 /** From here on whoever changes the documents changes the rows. */
@@ -182,7 +208,7 @@ async function switchOn(pool: Pool, build: LiveBuild): Promise<void> {
       Object.assign(build, before);
       await lockApp(tx, view.appNumber);
       const head = await placeOf(tx, view.appNumber);
-      while (build.at.height < head.height) await catchUp(tx, build);
+      while (build.at.height < head.height) Object.assign(build, await caughtUpWith(tx, build));
       const switched = await execute(
         tx,
         sql`update view set table_number = building_table_number, building_table_number = null, row_count = ${build.rows},

@@ -2,12 +2,19 @@ import { join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import type { CollectionRef } from '../../catalog/collection';
 import { documentsTable, historyTable } from '../../catalog/table-names';
 
+/** The tables of a collection. */
+export type DocumentTables = Pick<CollectionRef, 'appNumber' | 'number'>;
+
 /**
  * What changes the rows of live views: the CTE `change`, with a row of weight −1 for each version that was visible and one
  * of weight 1 for each that is. A record is parsed once, for all views of its collection.
  */
 export const changeCte = (rows: Sql): Sql =>
   sql`change as materialized (select c.*, c.body::jsonb as j from (${rows}) c)`;
+
+/** No change, for views that have a row over nothing. */
+export const noChanges: Sql = sql`
+  select 0 as w, ''::text as id, '{}'::text as body, 0::int8 as ordinal, 0 as place where false`;
 
 /** Of an upsert, from `written`. */
 export const writtenChanges: Sql = sql`
@@ -19,24 +26,32 @@ export const writtenChanges: Sql = sql`
 export const removedChanges: Sql = sql`select -1 as w, id, body, ordinal, place from gone where not deleted`;
 
 /** Of new documents, by their ids. */
-export const addedChanges = (collection: CollectionRef, ids: Buffer): Sql =>
+export const addedChanges = (collection: DocumentTables, ids: Buffer): Sql =>
   sql`select 1 as w, t.id, t.body, t.ordinal, t.place from ${documentsTable(collection)} t where t.id = any(${ids}::text[]) and not t.deleted`;
 
 /** All visible documents. */
-export const presentChanges = (collection: CollectionRef): Sql =>
+export const presentChanges = (collection: DocumentTables): Sql =>
   sql`select 1 as w, t.id, t.body, t.ordinal, t.place from ${documentsTable(collection)} t where not t.deleted`;
 
 /** From the versions that documents had at one ordinal to those that they had at another; their ids are in `ids`. */
-export function changesBetween(collection: CollectionRef, from: bigint | undefined, to: bigint): Sql {
+export function changesBetween(collection: DocumentTables, from: bigint | undefined, to: bigint): Sql {
   const at = (weight: -1 | 1, ordinal: bigint): Sql => sql`
-    select ${trusted(String(weight))} as w, u.id, u.body, u.ordinal, u.place from ids cross join lateral (
-      select z.* from (
-        select t.id, t.body, t.ordinal, t.place, t.deleted, t.version from ${documentsTable(collection)} t
-        where t.id = ids.id and t.ordinal <= ${ordinal}
-        union all
-        (select h.id, h.body, h.ordinal, h.place, h.deleted, h.version from ${historyTable(collection)} h
-         where h.id = ids.id and h.ordinal <= ${ordinal} order by h.version desc limit 1)) z
-      order by z.version desc limit 1) u
+    select ${trusted(String(weight))} as w, u.id, u.body, u.ordinal, u.place
+    from ids cross join lateral (${versionAt(collection, sql`ids.id`, ordinal)}) u
     where not u.deleted`;
   return join([...(from === undefined ? [] : [at(-1, from)]), at(1, to)], ' union all ');
 }
+
+/** The version that a document had at an ordinal, which may mark it as deleted. */
+export const versionAt = (collection: DocumentTables, id: Sql, ordinal: bigint): Sql => sql`
+  select z.* from (
+    select t.id, t.body, t.ordinal, t.place, t.deleted, t.version from ${documentsTable(collection)} t
+    where t.id = ${id} and t.ordinal <= ${ordinal}
+    union all
+    (select h.id, h.body, h.ordinal, h.place, h.deleted, h.version from ${historyTable(collection)} h
+     where h.id = ${id} and h.ordinal <= ${ordinal} order by h.version desc limit 1)) z
+  order by z.version desc limit 1`;
+
+/** The latest version of a document. Looked up for each row: nothing else is cheap in large collections. */
+export const latestVersion = (collection: DocumentTables, id: Sql): Sql =>
+  sql`select t.id, t.body, t.ordinal, t.place from ${documentsTable(collection)} t where t.id = ${id} offset 0`;

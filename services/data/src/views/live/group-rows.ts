@@ -110,7 +110,7 @@ function groupId(groups: Groups): Sql {
   return parts.length === 0 ? sql`''::text` : sql`group_id(${join(parts, ` || '.' || `)})`;
 }
 
-/** The rows of `change` that count, with the values of their groups and the arguments of aggregates. */
+/** The rows of its source that count, with the values of their groups and the arguments of aggregates. */
 function changedCte(plan: LivePlan, groups: Groups, { values }: GroupedPlan): Sql {
   const fields = changedFields(plan);
   const columns = groupColumns(groups);
@@ -118,7 +118,7 @@ function changedCte(plan: LivePlan, groups: Groups, { values }: GroupedPlan): Sq
     (path, at) => sql`coalesce(${fields.value(path)}, 'null'::jsonb) as ${columns[at]!}`,
   );
   const selected = join([sql`c.w`, sql`c.ordinal`, sql`c.place`, ...groupValues, ...values], ', ');
-  return sql`${cteOf('changed_', plan)} as materialized (select ${selected} from change c ${fields.where(plan.query.find)})`;
+  return sql`${cteOf('changed_', plan)} as materialized (select ${selected} from ${plan.source} c ${fields.where(plan.query.find)})`;
 }
 
 /** What those make of each group: its id, the texts of its values, and differences. */
@@ -161,7 +161,7 @@ function nodeText({ column, members }: ColumnNode, texts: readonly Sql[]): Sql {
   return parts.length === 0 ? sql`'{}'` : sql`${join(parts, ' || ')} || '}'`;
 }
 
-/** A grouped view over all that is in `change`: CTEs, and its rows. */
+/** A grouped view over all that is in its source: CTEs, and its rows. */
 export function groupRows(plan: LivePlan, groups: Groups): { ctes: Sql[]; rows: Sql } {
   const grouped = groupedPlan(plan, groups, true);
   const { slots, accumulators, extremes } = grouped;
@@ -176,7 +176,7 @@ export function groupRows(plan: LivePlan, groups: Groups): { ctes: Sql[]; rows: 
   };
 }
 
-/** The CTEs of what the rows of `change` make of each group. `isFirst`: of the row of a view without groups too. */
+/** The CTEs of what the rows of its source make of each group. `isFirst`: of the row of a view without groups too. */
 export function groupDeltas(plan: LivePlan, groups: Groups, isFirst: boolean): Sql[] {
   const grouped = groupedPlan(plan, groups);
   const entries = grouped.slots.map((slot) => entryCte(plan, groups, slot));
@@ -206,8 +206,8 @@ export function deltasOf(plan: LivePlan, groups: Groups, json: string): Sql[] {
   ];
 }
 
-/** CTEs that change the rows of such a view by its deltas. */
-export function groupCtes(plan: LivePlan, groups: Groups): Sql[] {
+/** CTEs that change the rows of such a view by its deltas, of which a bounded change makes at most so many. */
+export function groupCtes(plan: LivePlan, groups: Groups, isBounded: boolean): Sql[] {
   const grouped = groupedPlan(plan, groups);
   const { slots, accumulators, extremes } = grouped;
   const [delta, row] = [cteOf('delta_', plan), cteOf('row_', plan)];
@@ -221,12 +221,13 @@ export function groupCtes(plan: LivePlan, groups: Groups): Sql[] {
   const { names } = keyColumns(plan, sql`z.j`);
   const columns = accumulators.map(({ column }) => column);
   const keys = plan.columns.map(({ key }) => viewKeyColumn(key));
+  const bound = isBounded ? sql`and assert_view_change((select count(*) from ${delta}))` : sql``;
   const isLeft = groups.by.length === 0 ? sql`true` : sql`r.n <> 0`;
   return [
     ...slots.flatMap((slot) => entryCtes(plan, slot)),
     sql`${row} as materialized (${groupTexts(plan, groups, grouped, changed)})`,
     sql`${put} as (insert into ${plan.table} as v (id, body, ${join(columns, ', ')}${names})
-          select * from ${row} r where ${isLeft} and assert_view_change((select count(*) from ${delta}))
+          select * from ${row} r where ${isLeft} ${bound}
           on conflict (id) do update set ${excluded([sql`body`, ...columns, ...keys])} returning old.id is null as added)`,
     sql`${dropped} as (delete from ${plan.table} v using ${row} r where v.id = r.id and not (${isLeft}) returning 1)`,
   ];

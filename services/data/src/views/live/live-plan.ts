@@ -1,6 +1,7 @@
 import { plainProjection } from '@granary/shared/json/project';
 import { empty, join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
-import { viewEntriesTable, viewKeyColumn, viewTable } from '../../catalog/table-names';
+import { viewEntriesTable, viewJoinKeysTable, viewKeyColumn, viewTable } from '../../catalog/table-names';
+import type { Path } from '../../query/language/condition';
 import { readJsonText } from '../../query/language/paging';
 import type { Relation, ViewColumn } from '../../query/plan/relation';
 import { Compiler } from '../../query/sql/filter-sql';
@@ -8,13 +9,27 @@ import { valueIn } from '../../query/sql/row-fields';
 import { parseViewQuery, type ViewQuery } from '../language/view-query';
 import { readLayout } from '../layout';
 
-/** How the rows of a live view follow from those of `change`. Types are those that fields had when it was built. */
+/** A join of a live view. */
+export interface LiveJoin {
+  /** The member of the rows that is the partner. */
+  alias: string;
+  isInner: boolean;
+  /** Fields of the partner, each with that of the base which it equals; of a date their instants are compared. */
+  on: ReadonlyArray<{ path: Path; to: Path; isDate: boolean }>;
+  /** The keys of the documents of both collections. */
+  keys: Sql;
+}
+
+/** How the rows of a live view follow from those of `source`. Types are those that fields had when it was built. */
 export interface LivePlan {
   number: bigint;
   table: Sql;
   /** The values that groups keep beside their sums. */
   entries: Sql;
   query: ViewQuery;
+  /** `change`, or the pairs of the join: `w, ordinal, place, j`, where rows are not groups also `id, body`. */
+  source: Sql;
+  join: LiveJoin | undefined;
   columns: ReadonlyArray<ViewColumn & { key: number }>;
   dates: ReadonlySet<string>;
 }
@@ -30,28 +45,45 @@ export interface LiveDefinition {
 
 export function livePlan(view: LiveDefinition): LivePlan {
   const { columns, dates } = readLayout(view.layoutText);
+  const query = parseViewQuery(readJsonText(Buffer.from(view.queryText), 'query'), view.sourceCollections);
+  const join = joinOf(view, query, new Set(dates));
   return {
     number: view.number,
     table: viewTable(view.appNumber, view.tableNumber),
     entries: viewEntriesTable(view.appNumber, view.tableNumber),
-    query: parseViewQuery(readJsonText(Buffer.from(view.queryText), 'query'), view.sourceCollections),
+    query,
+    source: join ? cteOf('pair_', view) : trusted('change'),
+    join,
     columns: columns.filter((column): column is ViewColumn & { key: number } => column.key !== undefined),
     dates: new Set(dates),
   };
 }
 
+function joinOf(view: LiveDefinition, { joins }: ViewQuery, dates: ReadonlySet<string>): LiveJoin | undefined {
+  const [only] = joins;
+  if (!only) return undefined;
+  const { alias, isInner, on } = only;
+  return {
+    alias,
+    isInner,
+    on: on.map(({ path, to }) => ({ path, to, isDate: dates.has([alias, ...path].join('.')) })),
+    keys: viewJoinKeysTable(view.appNumber, view.tableNumber),
+  };
+}
+
 const change = trusted('c');
 
-/** The fields of the documents of `change`. Nothing is known of them but their records: they are in no table with keys. */
-export function changedFields({ dates }: LivePlan): Compiler {
+/** The fields of the rows of its source. Nothing is known of them but their records: they are in no table with keys. */
+export function changedFields({ dates, source: rows, join: joined }: LivePlan): Compiler {
   const source: Relation = {
     identity: 'change',
     kind: 'documents',
     collection: undefined,
     alias: { row: change, record: change, sort: change },
-    table: trusted('change c'),
+    table: sql`${rows} c`,
     visible: empty,
-    hasIdColumn: true,
+    // The id of a pair is not that of a document.
+    hasIdColumn: !joined,
     tieColumn: undefined,
     keys: new Map(),
     indexes: [],
@@ -62,7 +94,14 @@ export function changedFields({ dates }: LivePlan): Compiler {
     tableRowCount: 0n,
     sizeBytes: undefined,
   };
-  return new Compiler(source);
+  return joined ? new PairFields(source) : new Compiler(source);
+}
+
+/** Pairs have their record at hand, and not always a text. */
+class PairFields extends Compiler {
+  override rareValue(path: Path): Sql {
+    return this.value(path);
+  }
 }
 
 /** The text of a row as the select of the view leaves it. */
@@ -91,8 +130,21 @@ export const excluded = (columns: readonly Sql[]): Sql =>
 
 /** The name of a CTE of one view. */
 export const cteOf = (
-  name: 'ahead_' | 'changed_' | 'delta_' | 'row_' | 'put_' | 'dropped_' | 'counted_',
-  { number }: LivePlan,
+  name:
+    | 'keyed_'
+    | 'turned_'
+    | 'met_'
+    | 'pair_'
+    | 'entered_'
+    | 'left_'
+    | 'ahead_'
+    | 'changed_'
+    | 'delta_'
+    | 'row_'
+    | 'put_'
+    | 'dropped_'
+    | 'counted_',
+  { number }: Pick<LivePlan, 'number'>,
 ): Sql => named(name, number);
 
 /** How many rows the CTEs of a view have added, less those they have removed. */

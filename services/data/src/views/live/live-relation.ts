@@ -10,6 +10,12 @@ import { changeCte, presentChanges } from './changes';
 import { livePlan, type LivePlan } from './live-plan';
 import { viewRowsOf } from './live-sql';
 
+/** The collections whose documents a view shows. */
+export interface LiveSources {
+  base: CollectionRef;
+  partner: CollectionRef | undefined;
+}
+
 /** The rows of a view for one page, and the order that they have where a reader names none. */
 export interface ReadableView {
   relation: Relation;
@@ -18,15 +24,15 @@ export interface ReadableView {
 
 /**
  * The rows of a live view, from its table. Its limit holds at the moment of the read. While the view is not whole they are
- * computed from `source`, of which there are `rowCount`.
+ * computed from `sources`, of which there are `rowCount`.
  */
-export function liveRelation(view: ViewRef, computed?: { source: CollectionRef; rowCount: bigint }): ReadableView {
+export function liveRelation(view: ViewRef, computed?: { sources: LiveSources; rowCount: bigint }): ReadableView {
   const plan = planOf(view);
   const sort = ownSort(plan);
   const relation = viewRelation(storedView(view));
   const { limit } = plan.query;
   if (!computed && limit === undefined) return { relation, sort };
-  const all = computed ? computedRows(plan, computed.source) : plan.table;
+  const all = computed ? computedRows(plan, computed.sources) : plan.table;
   const { rowCount } = computed ?? view;
   const bound = limit === undefined || rowCount < BigInt(limit) ? rowCount : BigInt(limit);
   const limited = limit === undefined ? sql`` : sql`order by ${orderBy(plan, sort)} limit ${limit}`;
@@ -39,22 +45,26 @@ export function liveRelation(view: ViewRef, computed?: { source: CollectionRef; 
       // There is no index on rows that are chosen or computed.
       indexes: [],
       rowCount: bound,
-      tableRowCount: computed ? computed.source.rowCount : view.rowCount,
+      tableRowCount: computed ? computed.sources.base.rowCount : view.rowCount,
     },
   };
 }
 
 /** A statement that counts the rows of a view which are computed. */
-export const countComputed = (view: ViewRef, source: CollectionRef): Sql =>
-  sql`select count(*) as count from (${computedRows(planOf(view), source)}) o`;
+export const countComputed = (view: ViewRef, sources: LiveSources): Sql =>
+  sql`select count(*) as count from (${computedRows(planOf(view), sources)}) o`;
 
-export const baseOf = (view: ViewRef): string => planOf(view).query.base;
+/** The names of the base of a view and of the collection that it joins. */
+export function sourceNames(view: ViewRef): { base: string; partner: string | undefined } {
+  const { base, joins } = planOf(view).query;
+  return { base, partner: joins[0]?.collection };
+}
 
 const planOf = (view: ViewRef): LivePlan => livePlan({ ...view, tableNumber: view.tableNumber ?? 0n });
 
-function computedRows(plan: LivePlan, source: CollectionRef): Sql {
-  const { ctes, rows } = viewRowsOf(plan);
-  return sql`with ${join([changeCte(presentChanges(source)), ...ctes], ', ')} ${rows}`;
+function computedRows(plan: LivePlan, { base, partner }: LiveSources): Sql {
+  const { ctes, rows } = viewRowsOf(plan, partner && { base, partner });
+  return sql`with ${join([changeCte(presentChanges(base)), ...ctes], ', ')} ${rows}`;
 }
 
 /** The sort of a view, then its groups: their ids sort by values, but for dates, and for null where the order descends. */

@@ -1,49 +1,76 @@
 import { textArray } from '@granary/shared/postgres/wire/binary';
 import { row, rows, type Connection } from '@granary/shared/postgres/pool';
 import { join, sql, type Sql } from '@granary/shared/postgres/sql';
+import type { Step } from '@granary/shared/postgres/pipeline';
 import type { App } from '../../catalog/app';
 import { bumpCatalogRevision } from '../../catalog/app-lock';
 import type { CollectionRef } from '../../catalog/collection';
+import type { LiveView } from '../../catalog/live-view';
 import type { DerivedRows, DerivedSource } from '../../commit/after-plan';
 import { enqueueRefresh } from '../views';
 import { addedChanges, changeCte, removedChanges, writtenChanges } from './changes';
-import { livePlan } from './live-plan';
+import type { JoinedChange } from './join-pairs';
+import { livePlan, type LivePlan } from './live-plan';
 import { aheadCtes, countedViewCtes, turnCtes } from './live-sql';
 
 /** The rows of live views, which change with the documents of their collections. */
 export const liveViewRows: DerivedSource = { rowsOf, abandon };
 
+/** A view as one of its collections changes it. */
+interface FollowedView {
+  plan: LivePlan;
+  joined: JoinedChange | undefined;
+}
+
 function rowsOf(collection: CollectionRef): DerivedRows[] {
   if (collection.liveViews.length === 0) return [];
-  const { appNumber } = collection;
-  const plans = collection.liveViews.map((view) => livePlan({ ...view, appNumber }));
-  const views = join(plans.map(countedViewCtes), ', ');
-  const applied = (changes: Sql): Sql => sql`${changeCte(changes)}, ${views}`;
+  const views = collection.liveViews.map((view) => followedView(collection, view));
+  const applied = (changes: Sql, some: readonly FollowedView[]): Sql =>
+    sql`${changeCte(changes)}, ${join(
+      some.map(({ plan, joined }) => countedViewCtes(plan, joined)),
+      ', ',
+    )}`;
+  const joining = views.filter(({ joined }) => joined);
+  const ofDocuments = views.filter(({ joined }) => !joined).map(({ plan }) => plan);
   return [
     {
-      upsertCte: applied(writtenChanges),
-      removalCte: applied(removedChanges),
+      upsertCte: applied(writtenChanges, views),
+      removalCte: applied(removedChanges, views),
       afterCopy: (added) => {
         const ids = textArray(added.map(({ document }) => document.id));
-        return [sql`with ${applied(addedChanges(collection, ids))} select`];
+        return [sql`with ${applied(addedChanges(collection, ids), views)} select`];
       },
       beforeTurn: async (tx, added) => {
-        const ids = textArray(added.map(({ document }) => document.id));
-        const ahead = plans.map(aheadCtes);
-        const ctes = [changeCte(addedChanges(collection, ids)), ...ahead.map((each) => each.ctes)];
-        const results = join(
-          ahead.map(({ result }) => result),
-          ', ',
-        );
-        const found = await row<{ results: string[] }>(
-          tx,
-          sql`with ${join(ctes, ', ')} select array[${results}] as results`,
-        );
-        const turns = plans.map((plan, at) => turnCtes(plan, found!.results[at]!));
-        return [sql`with ${join(turns, ', ')} select`];
+        const changes = addedChanges(collection, textArray(added.map(({ document }) => document.id)));
+        return [
+          ...(joining.length === 0 ? [] : [sql`with ${applied(changes, joining)} select`]),
+          ...(ofDocuments.length === 0 ? [] : [await aheadOfTurn(tx, changes, ofDocuments)]),
+        ];
       },
     },
   ];
+}
+
+function followedView({ appNumber, name }: CollectionRef, view: LiveView): FollowedView {
+  const plan = livePlan({ ...view, appNumber });
+  const { base, joins } = plan.query;
+  if (!joins[0]) return { plan, joined: undefined };
+  const tablesOf = (source: string) => ({ appNumber, number: view.sourceNumbers.get(source)! });
+  const of = name === base ? 'base' : 'partner';
+  return { plan, joined: { of, base: tablesOf(base), partner: tablesOf(joins[0].collection) } };
+}
+
+/** Does what can be done before the turn; returns the statement of the turn. */
+async function aheadOfTurn(tx: Connection, changes: Sql, plans: readonly LivePlan[]): Promise<Step> {
+  const ahead = plans.map(aheadCtes);
+  const ctes = join([changeCte(changes), ...ahead.map((each) => each.ctes)], ', ');
+  const results = join(
+    ahead.map(({ result }) => result),
+    ', ',
+  );
+  const found = await row<{ results: string[] }>(tx, sql`with ${ctes} select array[${results}] as results`);
+  const turns = plans.map((plan, at) => turnCtes(plan, found!.results[at]!));
+  return sql`with ${join(turns, ', ')} select`;
 }
 
 /** Their readers get them computed from now on, until jobs have built them again. */

@@ -1,17 +1,26 @@
 import { join, sql, type Sql } from '@granary/shared/postgres/sql';
 import { documentCtes, documentRows } from './document-rows';
 import { deltasJson, deltasOf, groupCtes, groupDeltas, groupRows } from './group-rows';
+import { computedPairCtes, pairCtes, type JoinedChange, type JoinedSources } from './join-pairs';
 import { cteOf, rowDelta, type LivePlan } from './live-plan';
 
 export interface ChangeOptions {
+  /** Of a view with a join: the side whose documents change. */
+  joined: JoinedChange | undefined;
   /** The table is new: a view without groups gets its row. */
   isFirst?: boolean;
+  /** Whether a change of too many rows fails: nobody waits for a build. */
+  isBounded: boolean;
 }
 
 /** CTEs that apply `change` to the rows of a view; `rowDelta` is what they make of their number. */
-export function viewCtes(plan: LivePlan, { isFirst = false }: ChangeOptions = {}): Sql {
+export function viewCtes(plan: LivePlan, { joined, isFirst = false, isBounded }: ChangeOptions): Sql {
   const { groups } = plan.query;
-  return join(groups ? [...groupDeltas(plan, groups, isFirst), ...groupCtes(plan, groups)] : documentCtes(plan), ', ');
+  const pairs = plan.join && joined ? pairCtes(plan, plan.join, joined, isBounded) : [];
+  const ctes = groups
+    ? [...groupDeltas(plan, groups, isFirst), ...groupCtes(plan, groups, isBounded)]
+    : documentCtes(plan, isBounded);
+  return join([...pairs, ...ctes], ', ');
 }
 
 /** The CTE that keeps the number of rows in the catalog. */
@@ -19,8 +28,9 @@ const countedCte = (plan: LivePlan, delta: Sql): Sql => sql`${cteOf('counted_', 
   update view set row_count = row_count + s.delta from (select ${delta} as delta) s
   where number = ${plan.number} and s.delta <> 0)`;
 
-/** The same CTEs with it. */
-export const countedViewCtes = (plan: LivePlan): Sql => sql`${viewCtes(plan)}, ${countedCte(plan, rowDelta(plan))}`;
+/** The CTEs of a write, with that one. */
+export const countedViewCtes = (plan: LivePlan, joined: JoinedChange | undefined): Sql =>
+  sql`${viewCtes(plan, { joined, isBounded: true })}, ${countedCte(plan, rowDelta(plan))}`;
 
 /** What new documents do to a view before the lock of the head is held: rows of documents are written, groups only summed. */
 export interface AheadCtes {
@@ -29,9 +39,10 @@ export interface AheadCtes {
   result: Sql;
 }
 
+/** Not of a view with a join: its pairs depend on what is there at the turn. */
 export function aheadCtes(plan: LivePlan): AheadCtes {
   const { groups } = plan.query;
-  if (!groups) return { ctes: join(documentCtes(plan), ', '), result: sql`(${rowDelta(plan)})::text` };
+  if (!groups) return { ctes: join(documentCtes(plan, true), ', '), result: sql`(${rowDelta(plan)})::text` };
   return { ctes: join(groupDeltas(plan, groups, false), ', '), result: deltasJson(plan, groups) };
 }
 
@@ -39,10 +50,15 @@ export function aheadCtes(plan: LivePlan): AheadCtes {
 export function turnCtes(plan: LivePlan, result: string): Sql {
   const { groups } = plan.query;
   if (!groups) return countedCte(plan, sql`${result}::int8`);
-  const ctes = [...deltasOf(plan, groups, result), ...groupCtes(plan, groups), countedCte(plan, rowDelta(plan))];
+  const ctes = [...deltasOf(plan, groups, result), ...groupCtes(plan, groups, true), countedCte(plan, rowDelta(plan))];
   return join(ctes, ', ');
 }
 
-/** A view over all that is in `change`: CTEs, and its rows with the columns that its table has. */
-export const viewRowsOf = (plan: LivePlan): { ctes: Sql[]; rows: Sql } =>
-  plan.query.groups ? groupRows(plan, plan.query.groups) : { ctes: [], rows: documentRows(plan) };
+/** A view over all documents, of which `change` has those of the base: CTEs, and its rows with the columns that its table has. */
+export function viewRowsOf(plan: LivePlan, joined: JoinedSources | undefined): { ctes: Sql[]; rows: Sql } {
+  const pairs = plan.join && joined ? computedPairCtes(plan, plan.join, joined) : [];
+  const { ctes, rows } = plan.query.groups
+    ? groupRows(plan, plan.query.groups)
+    : { ctes: [], rows: documentRows(plan) };
+  return { ctes: [...pairs, ...ctes], rows };
+}
