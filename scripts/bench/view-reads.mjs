@@ -18,9 +18,9 @@ const byHand = (documentsTable) => `
     avg((j ->> 'views')::numeric) as mean
   from (select body::jsonb as j from ${documentsTable} where not deleted offset 0) d group by 1`;
 
-/** Creates a view over the documents of an app, and waits until it is built. */
-export async function createView(side, app, { headers }, name, query, mode = 'live') {
-  const body = { name, query, source_collections: ['documents'], refresh_mode: mode };
+/** Creates a view over the documents of an app, or over the collections in `sources`, and waits until it is built. */
+export async function createView(side, app, { headers }, { name, query, mode = 'live', sources = ['documents'] }) {
+  const body = { name, query, source_collections: sources, refresh_mode: mode };
   await fetchJson(`${side.url}/apps/${app}/views`, { body, headers, statuses: [202] });
   await until(async () => (await fetchJson(`${side.url}/apps/${app}/views/${name}`, { headers })).status === 'ready');
 }
@@ -42,8 +42,8 @@ export async function measureReads(tools, side, query, options) {
   const app = { ...(await side.openApp(appName)), nextNumber: documents };
   await app.prepare(false);
   await loadDocuments(tools.load, { name: side.name, port: side.port, requests: app.requests }, documents);
-  await createView(side, appName, app, 'live', query);
-  await createView(side, appName, app, 'lazy', query, 'lazy');
+  await createView(side, appName, app, { name: 'live', query });
+  await createView(side, appName, app, { name: 'lazy', query, mode: 'lazy' });
   await tools.postgres.call('tidy');
   const database = `${side.prefix}_data`;
   const sql = async (text) => (await tools.postgres.call('execute', { database, text })).ms;

@@ -18,6 +18,17 @@ const byViews = { group_by: ['views'], aggregate: sums };
 const single = { views: [byCategory], run: 'append', connections: 1, wanted: 1.5 };
 const filled = { documents: 10_000, run: 'append', connections: 32, wanted: 1.5 };
 const bulk = { run: 'load', connections: 1 };
+/** Each document has the owner of one of the other collection. */
+const joinedDocuments = 18_000;
+const byCategoryOfBoth = {
+  group_by: ['category'],
+  aggregate: { rows: { $count: '*' }, score: { $sum: 'other.score' }, mean: { $avg: 'other.views' } },
+  join: { other: { collection: 'writes', on: { owner: '$data.owner' } } },
+};
+const joining = {
+  ...{ documents: joinedDocuments, views: [byCategoryOfBoth], connections: 1, wanted: 2 },
+  sources: ['documents', 'writes'],
+};
 const largestUsual = 1_000_000;
 
 /** Rows whose ratio must be the same, but for this factor, whatever is stored. */
@@ -26,7 +37,7 @@ const flat = { from: 'one document, 10,000 stored', to: 'one document, 1,000,000
 /**
  * Writes to the collection with live views, beside the same writes without: `documents` are there before, `connections`
  * write, `wanted` is the most that the ratio of the median latency may be, and `wantedUs` the most of Postgres's processor
- * time that the views may take of a document.
+ * time that the views may take of a document. `sources`: the collections of the views, all with so many documents.
  */
 const measured = {
   'one document, 10,000 stored': { ...single, documents: 10_000 },
@@ -37,6 +48,8 @@ const measured = {
   'an update that changes the group': { ...single, documents: 100_000, run: 'recategorize', wanted: 2 },
   [`${bulkSize} documents, 100 groups`]: { ...bulk, documents: 10_000, views: [byCategory], wanted: 1.15 },
   [`${bulkSize} documents, 200,000 groups`]: { ...bulk, documents: 200_000, views: [byViews], wanted: 1.6 },
+  'one document of the base of a join': { ...joining, run: 'append' },
+  'one document of the other side': { ...joining, run: 'insert' },
   'one document, ten views': { ...single, documents: 10_000, views: Array(10).fill(byCategory), wanted: 4 },
 };
 
@@ -61,7 +74,7 @@ export async function measureViews(tools, options) {
     const apps = {};
     for (const name of ['without', 'with']) apps[name] = await openApp(tools, side, `views${at}${name}`, definition);
     for (const [index, query] of definition.views.entries()) {
-      await createView(side, `views${at}with`, apps.with, `v${index}`, query);
+      await createView(side, `views${at}with`, apps.with, { name: `v${index}`, query, sources: definition.sources });
     }
     await postgres.call('tidy');
     results[title] = await measureCase(tools, side, apps, definition, options);
@@ -70,10 +83,14 @@ export async function measureViews(tools, options) {
   return results;
 }
 
-async function openApp({ load }, side, name, { documents }) {
+async function openApp({ load }, side, name, { documents, sources = [] }) {
   const app = await side.openApp(name);
   await app.prepare(false);
-  await loadDocuments(load, { name: side.name, port: side.port, requests: app.requests }, documents);
+  const { requests } = app;
+  await loadDocuments(load, { name: side.name, port: side.port, requests }, documents);
+  if (sources.includes('writes')) {
+    await loadDocuments(load, { name: side.name, port: side.port, requests: { load: requests.bulk } }, documents);
+  }
   return { ...app, nextNumber: documents };
 }
 

@@ -1,4 +1,5 @@
 import { newTicket } from '@granary/shared/ids';
+import { eventually } from '@granary/shared/testing/eventually';
 import { noIdempotency } from './support/data-service';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 
@@ -82,4 +83,36 @@ test('a left join has null for a document as long as it has no partner', async (
   const erased = { collection: 'orders', id: 'o1', ifMatch: null, idempotency: noIdempotency };
   await fixture.methods.eraseDocument({ appId: app.appId, appNumber: app.number.toString(), ...erased });
   expect(await records('rows')).toEqual([alone]);
+});
+
+test('a change that makes 10,000 pairs is followed; by one of 10,001 the view is broken, computed, and built again', async () => {
+  // A broken view is soon whole again.
+  await fixture.pool.query(`
+    create table broken_view (name text);
+    create function keep_broken_view() returns trigger language plpgsql as
+      $$ begin insert into public.broken_view values (new.name); return null; end $$;
+    create trigger keep_broken_view after update on view for each row when (new.status = 'broken')
+      execute function keep_broken_view()`);
+  await create('sums', { ...byCountry, join: joined('inner') });
+  const counts: unknown[] = [];
+  for (const [customer, orders] of [
+    ['ten', 10_000],
+    ['more', 10_001],
+  ] as const) {
+    const ids = Array.from({ length: orders }, (_, at) => ({ id: `${customer}-${at}`, customer, total: 1 }));
+    await store('orders', ...ids);
+    await store('customers', { id: customer, country: customer, name: customer });
+    const { rows } = await fixture.pool.query('select name from broken_view');
+    counts.push([rows.length, (await records('sums')).find(({ m }) => m === customer)?.['n']]);
+  }
+  expect(counts).toEqual([
+    [0, 10_000],
+    [1, 10_001],
+  ]);
+  await eventually(async () => {
+    const { status } = await fixture.methods.getView({ appId: app.appId, name: 'sums', ticketId: '' });
+    return status === 'ready';
+  });
+  await store('orders', { id: 'more-0', customer: 'ten', total: 1 });
+  expect((await records('sums')).map(({ n }) => n)).toEqual([10_000, 10_001]);
 });

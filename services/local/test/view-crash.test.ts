@@ -182,7 +182,7 @@ async function checkTables(): Promise<void> {
     database.query<{ name: string }>(text).then(({ rows }) => rows.map(({ name }) => name));
   await eventually(async () => {
     const there = await tables(
-      `select substr(relname, 3) as name from pg_class where relname ~ '^[vw]_[0-9]+$' and relkind = 'r' and relnamespace::regnamespace::text ~ '^a_'`,
+      `select substr(relname, 3) as name from pg_class where relname ~ '^[vwj]_[0-9]+$' and relkind = 'r' and relnamespace::regnamespace::text ~ '^a_'`,
     );
     const used = await tables('select table_number::text as name from view');
     return there.every((name) => used.includes(name)) && used.every((name) => there.includes(name));

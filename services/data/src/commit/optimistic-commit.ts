@@ -1,3 +1,4 @@
+import { sql } from '@granary/shared/postgres/sql';
 import { singleRoundTripTransaction } from '@granary/shared/postgres/transaction';
 import { cachedCollections } from './batch-collections';
 import type { CommitContext } from './commit-context';
@@ -42,7 +43,11 @@ export async function commitOptimistically(
       returnsVersions: versioned.has(collection.name),
     }),
   );
-  const first = [compareAndSetHead(app.number, planned.from, planned.to), ...assertAssumed(rows, batch, documents)];
+  const first = [
+    ...(context.afterPlan.derivedFrom(rows.keys()).length > 0 ? [genericPlans] : []),
+    compareAndSetHead(app.number, planned.from, planned.to),
+    ...assertAssumed(rows, batch, documents),
+  ];
   try {
     const steps = [...first, ...upserts, insertCommits(app.number, planned.commits, at)];
     const answers = (await singleRoundTripTransaction(context.pool, steps)).slice(first.length);
@@ -58,6 +63,12 @@ export async function commitOptimistically(
   countBatch('optimistic', batch, startedAtMs);
   return { outcomes: planned.outcomes, changed: [...rows.keys()].map(({ number }) => number) };
 }
+
+/**
+ * To plan a statement with live views takes longer than to run it, and by its estimates for any number of documents
+ * Postgres would plan it each time.
+ */
+const genericPlans = sql`set local plan_cache_mode = force_generic_plan`;
 
 /**
  * Whether a write may be planned before the lock. Not with a key: what it was used for is read under the lock. One that

@@ -93,6 +93,9 @@ const placeOf = async (tx: Connection, appNumber: bigint): Promise<Place> =>
 /** Fills the table, catches up with the commits since, and switches the view on. Returns the number of its rows. */
 export async function runLiveBuild(pool: Pool, build: LiveBuild, filled: Filled): Promise<number> {
   for (const side of sidesOf(build)) await fill(pool, build, side, filled);
+  const { join } = build.plan;
+  // Not before: by the statistics of one side alone Postgres would scan the keys for the other.
+  if (join) await execute(pool, sql`analyze ${join.keys}`);
   await indexBuild(pool, build.table, { rows: Number(build.rows), layout: readLayout(build.layoutText) });
   for (let caughtUp = 0; caughtUp < catchUpsMax; caughtUp += 1) {
     const { height } = (await row<Place>(
@@ -111,7 +114,7 @@ export async function runLiveBuild(pool: Pool, build: LiveBuild, filled: Filled)
 interface Side {
   source: CollectionRef;
   /** `at`: the ordinal of the documents of the other one. */
-  joined(at: bigint): JoinedChange | undefined;
+  joined: (at: bigint) => JoinedChange | undefined;
 }
 
 /** In the order in which a build fills them: while no document of the base is there, those of the partner meet nothing. */
@@ -136,8 +139,6 @@ async function fill(pool: Pool, build: LiveBuild, { source, joined }: Side, fill
     after = last;
     if (count > 0n) await filled(Number(count));
   }
-  // Plans of the next statements depend on how many keys there are.
-  if (plan.join) await execute(pool, sql`analyze ${plan.join.keys}`);
 }
 
 interface Changes {

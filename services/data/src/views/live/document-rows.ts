@@ -1,6 +1,6 @@
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { viewKeyColumn } from '../../catalog/table-names';
-import { changedFields, cteOf, excluded, keyColumns, selectedText, type LivePlan } from './live-plan';
+import { assertTouched, changedFields, cteOf, excluded, keyColumns, selectedText, type LivePlan } from './live-plan';
 
 /** The rows of its source that a view without groups has, as `id, body` and its keys. */
 export function documentRows(plan: LivePlan): Sql {
@@ -21,8 +21,7 @@ export function documentCtes(plan: LivePlan, isBounded: boolean): Sql[] {
   const [row, put, dropped] = [cteOf('row_', plan), cteOf('put_', plan), cteOf('dropped_', plan)];
   const { names } = keyColumns(plan, sql`c.j`);
   const columns = [sql`body`, ...plan.columns.map(({ key }) => viewKeyColumn(key))];
-  const touched = sql`(select greatest(count(*) filter (where w = 1), count(*) filter (where w = -1)) from ${source})`;
-  const bound = isBounded ? sql`where assert_view_change(${touched})` : sql`where true`;
+  const bound = isBounded ? sql`where ${assertTouched(source)}` : sql`where true`;
   return [
     sql`${row} as materialized (${documentRows(plan)})`,
     sql`${put} as (insert into ${plan.table} as v (id, body${names}) select * from ${row} ${bound}

@@ -2,7 +2,7 @@ import { empty, join, sql, trusted, type Sql } from '@granary/shared/postgres/sq
 import type { Path } from '../../query/language/condition';
 import { valueIn } from '../../query/sql/row-fields';
 import { latestVersion, presentChanges, versionAt, type DocumentTables } from './changes';
-import { cteOf, type LiveJoin, type LivePlan } from './live-plan';
+import { assertTouched, cteOf, type LiveJoin, type LivePlan } from './live-plan';
 
 /** The two collections of a live view with a join. */
 export interface JoinedSources {
@@ -17,8 +17,8 @@ export interface JoinedChange extends JoinedSources {
   at?: bigint;
 }
 
-/** Pairs that one change may make or end, without a bound in builds. */
-const pairsMax = 10_000;
+/** Pairs that are looked up: if there are more, more have come or more have gone than a change of a view may touch. */
+const pairsMax = 20_000;
 
 const sides = { base: trusted('0::int2'), partner: trusted('1::int2') };
 
@@ -44,7 +44,7 @@ export function pairCtes(plan: LivePlan, live: LiveJoin, change: JoinedChange, i
     ...(change.of === 'partner' && !live.isInner ? [turnedCte(plan, live)] : []),
     sql`${met} as materialized (${change.of === 'base' ? metPartners(plan, live) : metDocuments(plan, live)} ${bound})`,
     sql`${cteOf('pair_', plan)} as materialized (${pairsOf(plan, live, change)}
-      ${isBounded ? sql`where assert_view_change((select count(*) from ${met}))` : empty})`,
+      ${isBounded ? sql`where ${assertTouched(met)}` : empty})`,
     ...keyChanges(plan, live, change.of),
   ];
 }

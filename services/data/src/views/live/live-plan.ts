@@ -147,6 +147,10 @@ export const cteOf = (
   { number }: Pick<LivePlan, 'number'>,
 ): Sql => named(name, number);
 
+/** That neither the rows that come nor those that go are more than a change of a view may touch. */
+export const assertTouched = (rows: Sql): Sql => sql`assert_view_change(
+  (select greatest(count(*) filter (where w = 1), count(*) filter (where w = -1)) from ${rows}))`;
+
 /** How many rows the CTEs of a view have added, less those they have removed. */
 export const rowDelta = (plan: LivePlan): Sql =>
   sql`(select count(*) filter (where added) from ${cteOf('put_', plan)}) - (select count(*) from ${cteOf('dropped_', plan)})`;
