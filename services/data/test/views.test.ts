@@ -267,8 +267,8 @@ test.each([
   [{}, { sources: ['none'] }, 'COLLECTION_NOT_FOUND'],
   [{ limit: 10_001 }, {}, 'LIMIT_EXCEEDED'],
   [
-    { join: { other: { on: { id: '$data.a' } } } },
-    { refreshMode: 'live', sources: ['trades', 'other'] },
+    { join: { other: { collection: 'trades', on: { id: '$data.a' } } } },
+    { refreshMode: 'live', sources: ['trades'] },
     'INVALID_QUERY',
   ],
   [{ find: { a: { $search: 'x' } } }, { refreshMode: 'live' }, 'INVALID_QUERY'],
