@@ -4,6 +4,7 @@
  */
 const notOnStack = {
   'agent-crash.test.ts': 'kills npm start',
+  'agent-payments.test.ts': 'starts services itself',
   'backup-failures.test.ts': 'tests the commands, which are the same on a stack',
   'batch-crash.test.ts': 'kills npm start',
   'blobs-away.test.ts': 'kills and freezes its own MinIO',
