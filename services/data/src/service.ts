@@ -27,6 +27,7 @@ import { dropAppJob, dropCollectionJob } from './tables/drop-jobs';
 import { dataHandlers } from './handlers';
 import { CatalogCache, readerCache } from './catalog/cache';
 import { JobWorker } from './jobs/worker';
+import { measureIndexes } from './usage/index-sizes';
 import { purgeExpired } from './usage/retention-purge';
 import { readSchedulers } from './query/execute/read-scheduler';
 import { removeAbandonedDocuments, removeDocuments } from './skills/kept-document';
@@ -200,13 +201,17 @@ function createMultiplexer(config: DataConfig, log: Logger): Multiplexer {
   });
 }
 
-/** Deletes what is past its retention. */
+/** How often indexes are measured. */
+const measureEveryMs = 3_600_000;
+
+/** Deletes what is past its retention, and measures the indexes. */
 function startMaintenance(
   config: DataConfig,
   context: Parameters<typeof purgeExpired>[0],
   notify: () => void,
 ): { stop(): Promise<void> } {
   const { pool, log } = context;
+  let measuredAtMs = -Infinity;
   return startScheduledTask({
     pool,
     log,
@@ -214,6 +219,10 @@ function startMaintenance(
     everyMs: config.MAINTENANCE_EVERY_MS,
     run: async (stopping) => {
       await purgeExpired(context, stopping);
+      if (performance.now() - measuredAtMs >= measureEveryMs) {
+        measuredAtMs = performance.now();
+        await measureIndexes(pool, stopping);
+      }
       notify();
     },
   });

@@ -1,6 +1,7 @@
 import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { eventually } from '@granary/shared/testing/eventually';
+import { measureIndexes } from '../src/usage/index-sizes';
 import { newApp, noIdempotency, storeRequest, type App, type DataService } from './support/data-service';
 import { startTwoCopies } from './support/write-fixture';
 
@@ -32,6 +33,7 @@ describe('what collections use', () => {
       sequence: bigint;
       document_count: number;
       size_bytes: number;
+      index_bytes: number;
     }>;
   };
   const counters = async (collection: string) => {
@@ -62,6 +64,55 @@ describe('what collections use', () => {
       expect(events.length).toBeGreaterThan(1);
       expect(events.map(({ sequence }) => sequence)).toEqual(events.map((_, at) => BigInt(at + 1)));
     }
+  });
+
+  test('events carry what the indexes take, as of their last measurement; those of an empty collection take nothing', async () => {
+    const index = async (collection: string) => {
+      await one.methods.createIndex({
+        ...{ appId: app.appId, appNumber: app.number.toString(), name: `${collection}_n`, collection, fieldName: 'n' },
+        ...{ fields: [], indexType: 'btree', unique: false, ticketId: newTicket('j', app.number) },
+      });
+      const list = { appId: app.appId, collection, limit: 10, cursor: '' };
+      await eventually(async () => (await one.methods.listIndexes(list)).indexes[0]!.status === 'ready');
+    };
+    const last = async () => (await told('films')).at(-1)!;
+    await store(
+      one,
+      'films',
+      Array.from({ length: 2_000 }, (_, n) => ({ id: `${n}`, n: `text ${n}` })),
+    );
+    await store(one, 'empty', [{ id: 'a' }]);
+    await index('films');
+    await pool.query(`update collection set size_bytes = 0 where app_number = $1 and name = 'empty'`, [app.number]);
+    await index('empty');
+    await measureIndexes(pool);
+    await store(two, 'films', [{ id: 'one more' }]);
+    const { rows } = await pool.query<{ name: string; index_bytes: bigint }>(
+      `select name, index_bytes from collection where app_number = $1 order by name`,
+      [app.number],
+    );
+    const { indexes } = await one.methods.listIndexes({ appId: app.appId, collection: 'films', limit: 10, cursor: '' });
+    expect(Number(indexes[0]!.sizeBytes)).toBeGreaterThan(20_000);
+    expect(rows).toEqual([
+      { name: 'empty', index_bytes: 0n },
+      { name: 'films', index_bytes: BigInt(indexes[0]!.sizeBytes) },
+    ]);
+    await eventually(async () => (await last()).index_bytes === Number(indexes[0]!.sizeBytes));
+    // A measurement that finds the same changes no row.
+    const versions = () =>
+      pool.query(`select xmin::text from collection where app_number = $1 order by name`, [app.number]);
+    const before = (await versions()).rows;
+    await measureIndexes(pool);
+    expect((await versions()).rows).toEqual(before);
+    await one.methods.deleteIndex({
+      appId: app.appId,
+      collection: 'films',
+      name: 'films_n',
+      ticketId: newTicket('j', app.number),
+    });
+    await measureIndexes(pool);
+    await store(two, 'films', [{ id: 'and another' }]);
+    await eventually(async () => (await last()).index_bytes === 0);
   });
 
   test('a commit says which collection of its name it was for, at once, when it is repeated, and after that was deleted', async () => {

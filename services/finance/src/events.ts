@@ -19,6 +19,8 @@ const payloads = {
     collection: z.string(),
     collection_number: number,
     size_bytes: count,
+    // Absent in events from before it was published.
+    index_bytes: count.default(0n),
     document_count: count,
     retention_days: z.int().min(0).max(2_147_483_647).nullable(),
     at,
@@ -56,7 +58,7 @@ export function usageHandler(pricesIn: PricesIn = storedPrices): Handle {
           appId: usage.app_id,
           collection: usage.collection,
           number: usage.collection_number,
-          bytes: usage.size_bytes,
+          bytes: usage.size_bytes + usage.index_bytes,
           documentCount: usage.document_count,
           retentionDays: usage.retention_days,
           at: usage.at,

@@ -5,12 +5,14 @@ export interface UsageRow {
   number: bigint;
   documents: bigint;
   size_bytes: bigint;
+  /** Of its indexes, as of their last measurement. */
+  index_bytes: bigint;
   retention_days: number | null;
   usage_sequence: bigint;
 }
 
 /** What a statement on the row of a collection returns for `usageEvent`. */
-export const usageColumns = sql`number, row_count - deleted_count as documents, size_bytes, retention_days, usage_sequence`;
+export const usageColumns = sql`number, row_count - deleted_count as documents, size_bytes, index_bytes, retention_days, usage_sequence`;
 
 /** The event with what a collection uses now, in absolute numbers: the last one is enough. */
 export function usageEvent(appId: string, collection: string, usage: UsageRow, at: Date) {
@@ -25,6 +27,7 @@ export function usageEvent(appId: string, collection: string, usage: UsageRow, a
       collection,
       collection_number: usage.number.toString(),
       size_bytes: Number(usage.size_bytes),
+      index_bytes: Number(usage.index_bytes),
       document_count: Number(usage.documents),
       retention_days: usage.retention_days,
       at: at.toISOString(),

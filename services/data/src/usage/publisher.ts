@@ -83,7 +83,8 @@ export class UsagePublisher {
       sql`select ${usageColumns}, name as collection_name, app_id
           from collection join (select number as app_number, app_id from application where deleted_at is null) app using (app_number)
           where ${which} and deleted_at is null
-            and (row_count - deleted_count, size_bytes) is distinct from (published_documents, published_bytes)
+            and (row_count - deleted_count, size_bytes, index_bytes)
+                is distinct from (published_documents, published_bytes, published_index_bytes)
           order by number limit ${publishBatch}`,
     );
     if (found.length === 0) return 0;
@@ -108,15 +109,17 @@ function publishing(found: readonly UsageRow[]): Sql {
   const column = (of: (usage: UsageRow) => bigint) => sql`${found.map((usage) => of(usage).toString())}::int8[]`;
   return sql`
     held as (
-      select c.number, p.place, p.documents, p.size_bytes
+      select c.number, p.place, p.documents, p.size_bytes, p.index_bytes
       from unnest(${column(({ number }) => number)}, ${column((usage) => usage.usage_sequence)},
-          ${column(({ documents }) => documents)}, ${column((usage) => usage.size_bytes)})
-          with ordinality as p (number, usage_sequence, documents, size_bytes, place)
+          ${column(({ documents }) => documents)}, ${column((usage) => usage.size_bytes)},
+          ${column((usage) => usage.index_bytes)})
+          with ordinality as p (number, usage_sequence, documents, size_bytes, index_bytes, place)
         join collection c on c.number = p.number and c.usage_sequence = p.usage_sequence
       where c.deleted_at is null order by c.number for no key update of c skip locked
     ), passed as (
       update collection c set usage_sequence = c.usage_sequence + 1,
-        published_documents = held.documents, published_bytes = held.size_bytes
+        published_documents = held.documents, published_bytes = held.size_bytes,
+        published_index_bytes = held.index_bytes
       from held where c.number = held.number returning held.place
     )`;
 }
