@@ -28,6 +28,7 @@ const notOnStack = {
   'server-guide.test.ts': 'starts what the systemd unit starts',
   'start-failures.test.ts': 'starts npm start and npm run stack itself',
   'start-waits.test.ts': 'starts services itself',
+  'standbys.test.ts': 'starts a Postgres of its own',
   'stack-parts.test.ts': 'tests Kafka and MinIO themselves',
   'stack-run.test.ts': 'tests npm run stack itself',
   'traces.test.ts': 'collects the spans of its own process',

@@ -7,7 +7,7 @@ import { row, type Pool } from '../postgres/pool';
 import { sql } from '../postgres/sql';
 import { cachedFor } from '../concurrency/ttl-cache';
 import { Probe, type Look } from '../health/probe';
-import { healthy, worst, type Check, type Finding } from '../health/check';
+import { degraded, healthy, worst, type Check, type Finding } from '../health/check';
 import type { AccessTo } from '../rpc/access';
 import { version } from '../version';
 
@@ -63,15 +63,27 @@ function findingOf(found: Look<Finding>): Finding {
   }
 }
 
-/** Whether a database answers, and accepts writes. */
+/**
+ * Whether a database answers, accepts writes, and has them on a standby before they are acknowledged, if it has standbys: those
+ * with a slot, and those that this role may see. With names of synchronous standbys a commit waits for one of them.
+ */
 export function databaseCheck(pool: Pool): Check {
   return async () => {
-    const found = await row<{ read_only: boolean }>(
+    const found = await row<{ read_only: boolean; loses_writes: boolean }>(
       pool,
-      // On in a standby, and where default_transaction_read_only is on.
-      sql`select current_setting('transaction_read_only')::boolean as read_only`,
+      // read_only is on in a standby, and where default_transaction_read_only is on. A base backup has a temporary slot.
+      sql`select current_setting('transaction_read_only')::boolean as read_only,
+        (current_setting('synchronous_standby_names') = '' or current_setting('synchronous_commit') in ('local', 'off'))
+          and (exists (select from pg_replication_slots where slot_type = 'physical' and active and not temporary)
+            or exists (select from pg_stat_replication where state in ('streaming', 'catchup')
+              and application_name not in ('pg_basebackup', 'pg_receivewal'))) as loses_writes`,
     );
-    if (!found?.read_only) return healthy;
-    return { status: 'UNHEALTHY', message: 'is read-only: writes are refused', servesReads: true };
+    if (found?.read_only) {
+      return { status: 'UNHEALTHY', message: 'is read-only: writes are refused', servesReads: true };
+    }
+    if (found?.loses_writes) {
+      return degraded('has standbys and none is synchronous: a failover would lose acknowledged writes');
+    }
+    return healthy;
   };
 }
