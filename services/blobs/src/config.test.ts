@@ -13,6 +13,8 @@ test.each([
   ['files', { OBJECTS_DIR: '/objects' }],
   ['S3 with keys', { ...s3, ...keys }],
   ['S3 with keys from files', { ...s3, S3_ACCESS_KEY_FILE: '/a', S3_SECRET_KEY_FILE: '/b' }],
+  ['S3 by web identity', { ...s3, AWS_WEB_IDENTITY_TOKEN_FILE: '/token', S3_STS_ENDPOINT: 'http://127.0.0.1:9000' }],
+  ['S3 with keys, whatever EKS sets', { ...s3, ...keys, AWS_WEB_IDENTITY_TOKEN_FILE: '/token' }],
   ['presigned', { ...s3, ...keys, BLOBS_PRESIGNED: 'true', S3_PUBLIC_ENDPOINT: 'https://files.example.org/' }],
   ['a prefix', { ...s3, ...keys, S3_PREFIX: 'granary/blobs/' }],
 ])('%s is a configuration', (_, environment) => {
@@ -24,6 +26,7 @@ test.each([
   ['an unknown store', { OBJECT_STORE: 'tape' }, ['OBJECT_STORE']],
   ['S3 with nothing else', { OBJECT_STORE: 's3' }, ['S3_ENDPOINT', 'S3_BUCKET', 'S3_ACCESS_KEY', 'S3_SECRET_KEY']],
   ['a key twice', { ...s3, ...keys, S3_SECRET_KEY_FILE: '/b' }, ['S3_SECRET_KEY']],
+  ['half a key', { ...s3, S3_ACCESS_KEY: 'a', AWS_WEB_IDENTITY_TOKEN_FILE: '/token' }, ['S3_SECRET_KEY']],
   ['an endpoint with a path', { ...s3, ...keys, S3_ENDPOINT: 'http://127.0.0.1:9000/minio' }, ['S3_ENDPOINT']],
   ['an endpoint without a scheme', { ...s3, ...keys, S3_ENDPOINT: '127.0.0.1:9000' }, ['S3_ENDPOINT']],
   ['an impossible bucket', { ...s3, ...keys, S3_BUCKET: 'My_Bucket' }, ['S3_BUCKET']],

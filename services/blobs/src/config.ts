@@ -29,6 +29,11 @@ export const blobsConfig = commonConfig
     S3_ACCESS_KEY_FILE: z.string().min(1).optional(),
     S3_SECRET_KEY: z.string().min(1).optional(),
     S3_SECRET_KEY_FILE: z.string().min(1).optional(),
+    /** Without keys: the token of a service account, exchanged for keys; EKS sets the names. */
+    AWS_WEB_IDENTITY_TOKEN_FILE: z.string().min(1).optional(),
+    AWS_ROLE_ARN: z.string().min(1).optional(),
+    /** The security token service; absent: that of AWS in the region. */
+    S3_STS_ENDPOINT: origin.optional(),
     /** Whether downloads are redirected to the store. */
     BLOBS_PRESIGNED: z.stringbool().default(false),
     S3_PUBLIC_ENDPOINT: origin.optional(),
@@ -56,9 +61,15 @@ export const blobsConfig = commonConfig
     for (const name of ['S3_ENDPOINT', 'S3_BUCKET'] as const) {
       if (config[name] === undefined) need(name, 'is needed when OBJECT_STORE is s3');
     }
-    for (const name of ['S3_ACCESS_KEY', 'S3_SECRET_KEY'] as const) {
-      const given = [config[name], config[`${name}_FILE`]].filter((value) => value !== undefined);
-      if (given.length !== 1) need(name, `either it or ${name}_FILE is needed when OBJECT_STORE is s3`);
+    const names = ['S3_ACCESS_KEY', 'S3_SECRET_KEY'] as const;
+    const keys = names.map((name) => [config[name], config[`${name}_FILE`]].filter((value) => value !== undefined));
+    const isWithoutKeys = keys.every((given) => given.length === 0);
+    if (!isWithoutKeys || config.AWS_WEB_IDENTITY_TOKEN_FILE === undefined) {
+      for (const [at, name] of names.entries()) {
+        if (keys[at]!.length !== 1) {
+          need(name, `either it, ${name}_FILE or AWS_WEB_IDENTITY_TOKEN_FILE is needed when OBJECT_STORE is s3`);
+        }
+      }
     }
     if (config.BLOBS_PRESIGNED && config.S3_PUBLIC_ENDPOINT === undefined) {
       need('S3_PUBLIC_ENDPOINT', 'is needed when BLOBS_PRESIGNED is true');

@@ -1,7 +1,8 @@
 import { openFilesystemStore } from '@granary/shared/objects/filesystem';
-import { openS3Store } from '@granary/shared/objects/s3/store';
+import { openS3Store, type S3StoreOptions } from '@granary/shared/objects/s3/store';
 import type { ObjectStore } from '@granary/shared/objects/store';
 import { readSecret } from '@granary/shared/trust/setting-file';
+import { webIdentityKeys } from '@granary/shared/objects/s3/web-identity';
 import type { BlobsConfig } from '../config';
 
 /**
@@ -16,8 +17,19 @@ export async function openObjectStore(config: BlobsConfig, owner: string): Promi
     bucket: config.S3_BUCKET!,
     owner,
     prefix: config.S3_PREFIX,
-    accessKey: readSecret(config, 'S3_ACCESS_KEY')!,
-    secretKey: readSecret(config, 'S3_SECRET_KEY')!,
+    ...keysOf(config),
     ...(config.BLOBS_PRESIGNED && { publicEndpoint: config.S3_PUBLIC_ENDPOINT! }),
   });
+}
+
+/** Keys that are given, or the source of those for the token of a service account. */
+function keysOf(config: BlobsConfig): Pick<S3StoreOptions, 'accessKey' | 'secretKey' | 'keys'> {
+  const accessKey = readSecret(config, 'S3_ACCESS_KEY');
+  if (accessKey !== undefined) return { accessKey, secretKey: readSecret(config, 'S3_SECRET_KEY')! };
+  const keys = webIdentityKeys({
+    tokenFile: config.AWS_WEB_IDENTITY_TOKEN_FILE!,
+    roleArn: config.AWS_ROLE_ARN,
+    endpoint: config.S3_STS_ENDPOINT ?? `https://sts.${config.S3_REGION}.amazonaws.com`,
+  });
+  return { keys };
 }

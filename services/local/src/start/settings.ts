@@ -23,7 +23,7 @@ export const serviceSchemas = {
 /** Settings that a launcher decides: addresses of services, databases and stores, and trust. */
 const decidedByBoth = new RegExp(
   `^(${Object.keys(trustSettings).join('|')}|LISTEN|HTTP_LISTEN|DATABASE_URL|DATABASE_PASSWORD_FILE|OPERATOR_KEY_FILE|MIGRATIONS|SKILLS_DIRECTORY|DATABASE_DIRECTORY|OBJECTS_DIR|KEY_FILE|KEY_FILE_CREATE` +
-    '|([A-Z_]+_)?ADDRESS|KAFKA_[A-Z0-9_]+|OBJECT_STORE|S3_[A-Z0-9_]+)$',
+    '|([A-Z_]+_)?ADDRESS|KAFKA_[A-Z0-9_]+|OBJECT_STORE|S3_[A-Z0-9_]+|AWS_[A-Z_]+)$',
 );
 
 /** A way to run all services on one machine. */
@@ -95,4 +95,4 @@ function warningsOf({ command, schema, decides }: Launcher, set: Record<string, 
 }
 
 /** Often set in developers' shells for other programs, so a warning would be noise. */
-const isOfOthers = (name: string): boolean => name === 'DATABASE_URL' || name === 'LISTEN';
+const isOfOthers = (name: string): boolean => /^(DATABASE_URL|LISTEN|AWS_[A-Z_]+)$/.test(name);

@@ -2,24 +2,40 @@ import { createHash } from 'node:crypto';
 import * as http from 'node:http';
 import * as https from 'node:https';
 import { Client, S3Error } from 'minio';
+import { CredentialProvider } from 'minio/dist/main/CredentialProvider.js';
+import { Credentials } from 'minio/dist/main/Credentials.js';
 import { ConfigError } from '../../config';
 import { ServiceError } from '../../errors';
 import { NotAvailableError } from '../../start-error';
 import { ReadingAgent } from '../../http/buffered-agent';
 import type { ByteRange, PresignedHeaders } from '../store';
-import { codeOf, isRefusal, retried, StoreFailure, StoreFull } from './retry';
+import type { S3Keys } from './web-identity';
+import { codeOf, reasonOf, isRefusal, retried, StoreFailure, StoreFull } from './retry';
 
 export interface S3Options {
   /** `https://host` or `http://host:port`. */
   endpoint: string;
   region: string;
   bucket: string;
-  accessKey: string;
-  secretKey: string;
+  accessKey?: string;
+  secretKey?: string;
+  /** In place of both a source of keys that expire. */
+  keys?: () => Promise<S3Keys>;
   /** A connection without traffic for this long has failed. */
   idleTimeoutMs?: number;
   /** How long calls of a transfer under way are retried while the store is away. */
   transferRetryMs?: number;
+}
+
+/** Gives the client the keys for each request. */
+class ExpiringKeys extends CredentialProvider {
+  constructor(private readonly source: () => Promise<S3Keys>) {
+    super({ accessKey: '', secretKey: '' });
+  }
+
+  override async getCredentials(): Promise<Credentials> {
+    return new Credentials(await this.source());
+  }
 }
 
 /** A multipart upload that was neither completed nor aborted. */
@@ -71,8 +87,9 @@ export class S3Bucket {
       ...(port !== '' && { port: Number(port) }),
       useSSL: isSecure,
       region: options.region,
-      accessKey: options.accessKey,
-      secretKey: options.secretKey,
+      ...(options.keys
+        ? { credentialsProvider: new ExpiringKeys(options.keys) }
+        : { accessKey: options.accessKey!, secretKey: options.secretKey! }),
       transport: { request: requestWith(isSecure ? https : http, this.idleTimeoutMs) } as typeof http,
       transportAgent: this.agent,
       // The retries of the client warn on the console and leave the bodies of failed answers unread.
@@ -92,7 +109,7 @@ export class S3Bucket {
       isMissing = true;
       await retried(() => this.client.makeBucket(this.name, this.options.region), callRetryMs);
     } catch (error) {
-      const code = codeOf(error instanceof ServiceError ? error.cause : error);
+      const code = codeOf(reasonOf(error instanceof ServiceError ? error.cause : error));
       // Another replica created it meanwhile.
       if (code === 'BucketAlreadyOwnedByYou') return;
       if (code === 'BucketAlreadyExists') throw new ConfigError(`The bucket ${bucket} belongs to somebody else`);

@@ -46,6 +46,11 @@ const delays = { firstMs: 100, maxMs: 4_000 };
 /** The code of an error of S3 or Node; empty when it has none. */
 export const codeOf = (error: unknown): string => (error as { code?: string } | undefined)?.code ?? '';
 
+/** The client wraps what the source of its keys throws. */
+export function reasonOf(error: unknown): unknown {
+  return error instanceof Error && error.message.startsWith('Unable to get credentials') ? error.cause : error;
+}
+
 function isTransient(error: unknown): boolean {
   return error instanceof StoreFailure || connectionErrors.has(codeOf(error)) || overloadErrors.has(codeOf(error));
 }
@@ -60,7 +65,8 @@ export async function retried<T>(call: () => Promise<T>, retryMs: number): Promi
   for (;;) {
     try {
       return await call();
-    } catch (error) {
+    } catch (thrown) {
+      const error = reasonOf(thrown);
       if (error instanceof StoreFull) throw storageFull('objects', error);
       if (isRefusal(codeOf(error))) throw unavailable('The object store refuses the service', error);
       if (!isTransient(error)) throw error;
