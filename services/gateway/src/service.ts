@@ -19,6 +19,7 @@ import { createRequestMemory } from './admission/client-budget';
 import { KnownApps } from './admission/known-apps';
 import { Transfers } from './admission/transfers';
 import { hashKey } from './pipeline/auth';
+import { AgentSpending } from './pipeline/agent-spending';
 import { KeyLookup } from './pipeline/key-lookup';
 import { createHttpServer } from './http/server';
 import { jsonBytes } from './http/answer';
@@ -119,6 +120,7 @@ function createContext(
     ...parts,
     config,
     keys: new KeyLookup(parts.clients.data, lookups),
+    agentSpending: new AgentSpending(parts.clients.payments, config.REQUEST_TIMEOUT_MS),
     apps: new KnownApps(parts.clients.data, lookups),
     addressOf: clientAddress(config.TRUST_PROXY),
     operatorKeyHash: hashKey(operatorKeyOf(config)),

@@ -88,7 +88,7 @@ async function newPayer(amount: bigint): Promise<string> {
 const requestOf = (payerAppId: string, targetAppId: string): ReserveSpendRequest => ({
   ...{ paymentId: randomUUID(), atMs: String(Date.now()), payerAppId, targetAppId, keyId: `key-${payerAppId}` },
   limits: { allowedTargetApps: [], anyTarget: true, spendAllowance: '5000' },
-  amountUtia: price.toString(),
+  amountsUtia: [price.toString()],
 });
 
 test('each call may be repeated whose answer was lost: nothing is reserved or paid twice', async () => {
@@ -106,7 +106,7 @@ test('each call may be repeated whose answer was lost: nothing is reserved or pa
   expect(await openHolds()).toBe(0n);
   const reservation = await repeated(() => payments.reserveSpend(request, call()));
   expect([await openHolds(), (await wallet(payer)).balance]).toEqual([3n, '8999']);
-  await repeated(() => payments.completeSpend(reservation, call()));
+  await repeated(() => payments.completeSpend({ reservation, amountsUtia: [price.toString()] }, call()));
   expect(await openHolds()).toBe(0n);
   expect(await wallet(payer)).toEqual({ balance: '8999', totalSpent: '1001', totalEarned: '10000' });
   expect(await wallet(target)).toMatchObject({ balance: '800', totalEarned: '800' });
@@ -114,7 +114,9 @@ test('each call may be repeated whose answer was lost: nothing is reserved or pa
   await payments.cancelSpend(reservation, call());
   const second = await payments.reserveSpend(requestOf(payer, target), call());
   await repeated(() => payments.cancelSpend(second, call()));
-  await expect(payments.completeSpend(second, call())).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+  await expect(
+    payments.completeSpend({ reservation: second, amountsUtia: [price.toString()] }, call()),
+  ).rejects.toMatchObject({ code: 'UNAVAILABLE' });
   expect(await wallet(payer)).toMatchObject({ balance: '8999', totalSpent: '1001' });
   expect(await openHolds()).toBe(0n);
 });
@@ -127,9 +129,35 @@ test('what is neither completed nor cancelled is released when it expires, with 
     ...{ reason: 'PAYMENT_REFUSED', details: { reason: 'insufficient_funds' } },
   });
   await eventually(async () => (await openHolds()) === 0n);
-  await expect(payments.completeSpend(reservation, call())).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+  await expect(payments.completeSpend({ reservation, amountsUtia: [price.toString()] }, call())).rejects.toMatchObject({
+    code: 'UNAVAILABLE',
+  });
   expect(await wallet(payer)).toMatchObject({ balance: '2000', totalSpent: '0' });
   const again = await payments.reserveSpend(requestOf(payer, target), call());
-  await payments.completeSpend(again, call());
+  await payments.completeSpend({ reservation: again, amountsUtia: [price.toString()] }, call());
   expect(await wallet(payer)).toMatchObject({ balance: '999', totalSpent: '1001' });
+});
+
+test('payments that share a reservation are paid as if each were by itself, and what is not completed is released', async () => {
+  const [payer, target] = [await newPayer(100_000n), `target-${randomUUID()}`];
+  const amountsUtia = ['1001', '1', '1', '999'];
+  const reservation = await payments.reserveSpend({ ...requestOf(payer, target), amountsUtia }, call());
+  expect((await wallet(payer)).balance).toBe(String(100_000 - 2_002));
+  // The share of 1 utia is 0.
+  await payments.completeSpend({ reservation, amountsUtia: ['1', '999'] }, call());
+  expect(await wallet(payer)).toMatchObject({ balance: '99000', totalSpent: '1000' });
+  expect(await wallet(target)).toMatchObject({ balance: '799' });
+  const tiny = await payments.reserveSpend({ ...requestOf(payer, target), amountsUtia: ['5', '1'] }, call());
+  await payments.completeSpend({ reservation: tiny, amountsUtia: ['1'] }, call());
+  expect(await wallet(payer)).toMatchObject({ balance: '98999', totalSpent: '1001' });
+  expect(await wallet(target)).toMatchObject({ balance: '799' });
+  expect(await openHolds()).toBe(0n);
+  // Of the allowance of 5,000, 3,999 are left.
+  const refused = payments.reserveSpend({ ...requestOf(payer, target), amountsUtia: ['3999', '1'] }, call());
+  await expect(refused).rejects.toMatchObject({ details: { reason: 'allowance_spent' } });
+  await payments.reserveSpend({ ...requestOf(payer, target), amountsUtia: ['3998', '1'] }, call());
+  for (const wrong of [[], Array<string>(1_001).fill('1')]) {
+    const request = { ...requestOf(payer, target), amountsUtia: wrong };
+    await expect(payments.reserveSpend(request, call())).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' });
+  }
 });

@@ -7,6 +7,7 @@ import type { RequestMemory } from '../admission/client-budget';
 import type { KnownApps } from '../admission/known-apps';
 import type { Transfers } from '../admission/transfers';
 import type { Answer } from '../http/answer';
+import type { AgentSpending } from './agent-spending';
 import type { KeyLookup } from './key-lookup';
 import type { BlobProxy } from '../blob-proxy/proxy';
 import type { Clients } from '../clients/clients';
@@ -24,6 +25,8 @@ export interface GatewayContext {
   blobProxy: BlobProxy;
   log: Logger;
   keys: KeyLookup;
+  /** What agent keys pay. */
+  agentSpending: AgentSpending;
   operatorKeyHash: Buffer;
   apps: KnownApps;
   /** What the limits of a client are counted by. */

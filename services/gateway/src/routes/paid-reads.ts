@@ -1,10 +1,7 @@
 import { createHash } from 'node:crypto';
-import { neverAborted } from '@granary/shared/concurrency/cancellation';
 import { invalid, ServiceError } from '@granary/shared/errors';
 import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { OfferReadRequest } from '@granary/shared/gen/granary/payments/v1/OfferReadRequest';
-import type { ReserveSpendRequest } from '@granary/shared/gen/granary/payments/v1/ReserveSpendRequest';
-import { newDocumentId } from '@granary/shared/ids';
 import { maxUtia } from '@granary/shared/money';
 import { message } from '@granary/shared/rpc/types';
 import { unauthenticated } from '../errors/problem';
@@ -12,6 +9,7 @@ import { clientUrl } from '../http/address';
 import { clientDisconnected } from '../http/body';
 import { json, jsonBytes, JsonText, type Answer } from '../http/answer';
 import { requirePermission, type AnyReader, type AppCaller } from '../pipeline/access';
+import { isPaymentRefused, type ReservedSpend, type Spend } from '../pipeline/agent-spending';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { paymentIn } from '../pipeline/payment-header';
 import { requestContextOf } from '../pipeline/request-context';
@@ -24,9 +22,6 @@ export type PaymentRequired = ServiceError & { reason: 'PAYMENT_REQUIRED' };
 
 export const isPaymentRequired = (error: unknown): error is PaymentRequired =>
   error instanceof ServiceError && error.reason === 'PAYMENT_REQUIRED';
-
-const isPaymentRefused = (error: unknown): error is ServiceError =>
-  error instanceof ServiceError && error.reason === 'PAYMENT_REFUSED';
 
 /** How often a price that has grown since it was reserved is reserved again. */
 const attemptsMax = 2;
@@ -65,27 +60,18 @@ async function payByKey(
   required: PaymentRequired,
   read: (paidUtia: string) => Promise<PageResponse>,
 ): Promise<Answer> {
-  const { payments } = gateway.clients;
   let price = required;
   for (let attempt = 1; ; attempt += 1) {
-    // Moving money ends with a definite outcome, also when the client has gone meanwhile.
-    const call = { ...request.call, signal: neverAborted };
-    const amount = amountOf(price);
-    let reservation;
+    let reserved: ReservedSpend | undefined;
     try {
-      reservation = await payments.reserveSpend(spendOf(agent, request.path.app_id, price), call);
-    } catch (error) {
-      if (isPaymentRefused(error)) return refusedAnswer(gateway, request, price, error);
-      throw error;
-    }
-    try {
-      const page = await read(amount);
+      reserved = await gateway.agentSpending.reserve(spendOf(agent, request, price));
+      const page = await read(amountOf(price));
       if (request.outgoing.destroyed) throw clientDisconnected();
-      await payments.completeSpend(reservation, call);
+      await reserved.complete();
       return paidPage(page);
     } catch (error) {
-      // Without it the reservation expires; what is completed already stays so.
-      await payments.cancelSpend(reservation, call).catch(() => undefined);
+      await reserved?.cancel();
+      if (isPaymentRefused(error)) return paymentAnswer(gateway, request, price, undefined, error);
       if (!isPaymentRequired(error)) throw error;
       if (attempt === attemptsMax) return paymentAnswer(gateway, request, error, undefined);
       price = error;
@@ -95,25 +81,16 @@ async function payByKey(
 
 const amountOf = ({ details }: PaymentRequired): string => String(details['amount_utia']);
 
-const shareOf = ({ details }: PaymentRequired): { appSharePpm?: number } =>
-  typeof details['app_share_ppm'] === 'number' ? { appSharePpm: details['app_share_ppm'] } : {};
+const shareOf = ({ details }: PaymentRequired): number | undefined =>
+  typeof details['app_share_ppm'] === 'number' ? details['app_share_ppm'] : undefined;
 
-const spendOf = (agent: AppCaller, targetAppId: string, price: PaymentRequired): ReserveSpendRequest => ({
-  paymentId: newDocumentId(),
-  atMs: String(Date.now()),
-  payerAppId: agent.appId,
-  keyId: agent.keyId,
-  limits: agent.payLimits ?? { allowedTargetApps: [], anyTarget: true },
-  targetAppId,
-  amountUtia: amountOf(price),
-  ...shareOf(price),
+const spendOf = (agent: AppCaller, { path, call }: ReadByUrl, price: PaymentRequired): Spend => ({
+  ...{ agent, targetAppId: path.app_id, amountUtia: amountOf(price), requestId: call.requestId },
+  appSharePpm: shareOf(price),
 });
 
 /** No cache may give to others what one has paid for. */
 const paidPage = ({ json: page }: PageResponse): Answer => jsonBytes(200, page, { 'Cache-Control': 'no-store' });
-
-const refusedAnswer = (gateway: GatewayContext, request: ReadByUrl, price: PaymentRequired, refusal: ServiceError) =>
-  paymentAnswer(gateway, request, price, undefined, refusal);
 
 /** 402 with the price and how it may be paid, to a payment that was refused with the reason. */
 async function paymentAnswer(
@@ -163,7 +140,7 @@ function offerRequest(
     query: new URLSearchParams([...query].sort(([one], [other]) => (one < other ? -1 : 1))).toString(),
     bodyHash: Buffer.isBuffer(body) ? createHash('sha256').update(body).digest() : Buffer.alloc(0),
     amountUtia: amountOf(price),
-    appSharePpm: shareOf(price).appSharePpm,
+    appSharePpm: shareOf(price),
     resource: clientUrl(incoming, config) + incoming.originalUrl,
     description: `A read of ${canonicalPathOf(request)}`,
     error: price.message,

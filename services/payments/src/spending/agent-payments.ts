@@ -1,9 +1,10 @@
 import { neverAborted } from '@granary/shared/concurrency/cancellation';
 import { TtlCache } from '@granary/shared/concurrency/ttl-cache';
-import { ServiceError, unavailable } from '@granary/shared/errors';
+import { invalid, ServiceError, unavailable } from '@granary/shared/errors';
 import type { Command } from '@granary/shared/gen/granary/finance/v1/Command';
 import type { CommandResult } from '@granary/shared/gen/granary/finance/v1/CommandResult';
 import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Ledger';
+import type { CompleteSpendRequest } from '@granary/shared/gen/granary/payments/v1/CompleteSpendRequest';
 import type { ReserveSpendRequest } from '@granary/shared/gen/granary/payments/v1/ReserveSpendRequest';
 import type { SpendLimits } from '@granary/shared/gen/granary/payments/v1/SpendLimits';
 import type { SpendReservation } from '@granary/shared/gen/granary/payments/v1/SpendReservation';
@@ -16,6 +17,9 @@ export const PAYMENT_REFUSED = 'PAYMENT_REFUSED';
 
 /** Keys whose allowance is known to be in the ledger, and for how long that is remembered. */
 const knownKeys = { max: 10_000, ttlMs: 3_600_000 };
+
+/** Payments that share a reservation. */
+const paymentsMax = 1_000;
 
 /** The kinds of transfer of a payment, see finance/src/ledger/kinds.ts. */
 const kinds = ['spend', 'spend_share', 'allowance_spend'] as const;
@@ -58,30 +62,35 @@ export class AgentPayments {
 
   /** Throws PAYMENT_REFUSED with the reason, UNAVAILABLE. */
   async reserve(request: ReserveSpendRequest, call: Call): Promise<SpendReservation> {
-    const amount = parseUtia(request.amountUtia);
+    const amounts = amountsOf(request);
     const limits = request.limits!;
     const { maxPaymentPerTx, spendAllowance, expiresAt } = limits;
     if (expiresAt !== undefined && !(Date.parse(expiresAt) > this.options.now().getTime())) {
       throw refused('agent_key_expired');
     }
-    if (maxPaymentPerTx !== undefined && amount > parseUtia(maxPaymentPerTx)) throw refused('over_max_per_tx');
+    const maxUtiaPerTx = maxPaymentPerTx === undefined ? undefined : parseUtia(maxPaymentPerTx);
+    if (maxUtiaPerTx !== undefined && amounts.some((one) => one > maxUtiaPerTx)) throw refused('over_max_per_tx');
     if (spendAllowance !== undefined) await this.openAllowance(request.keyId, parseUtia(spendAllowance), call);
     if (!limits.anyTarget && !limits.allowedTargetApps.includes(request.targetAppId)) {
-      await this.assertAllowance(request.keyId, limits, amount, call);
+      await this.assertAllowance(request.keyId, limits, sumOf(amounts), call);
       throw refused('target_not_allowed');
     }
-    const holds = this.holdsOf(request, amount, spendAllowance !== undefined);
+    const appSharePpm = appShareOf(this.options, request.appSharePpm);
+    const holds = this.holdsOf(request, legsOf(amounts, appSharePpm), spendAllowance !== undefined);
     const results = await this.apply(holds, call);
     assertHeld(holds, results);
-    return { paymentId: request.paymentId, atMs: request.atMs, kinds: holds.map(({ kind }) => kind) };
+    const { paymentId, atMs } = request;
+    return { paymentId, atMs, kinds: holds.map(({ kind }) => kind), appSharePpm };
   }
 
   /** Throws UNAVAILABLE: the outcome is unknown, or the reservation has ended and nothing was moved. */
-  async complete(reservation: SpendReservation, call: Call): Promise<void> {
+  async complete(request: CompleteSpendRequest, call: Call): Promise<void> {
+    const reservation = request.reservation!;
+    const legs = legsOf(amountsOf(request), reservation.appSharePpm);
     const results = await this.apply(
-      heldOf(reservation).map(({ kind, holdId, at }) => ({
-        ...{ id: transferId(at, 'post', holdId), kind, action: 'post' as const, post: { holdId } },
-      })),
+      heldOf(reservation).map(({ kind, holdId, at }) =>
+        legs[kind] > 0n ? postOf(kind, holdId, at, legs[kind]) : voidOf(kind, holdId, at),
+      ),
       call,
     );
     if (results.every(isApplied)) return;
@@ -91,31 +100,27 @@ export class AgentPayments {
   /** What has ended already stays as it is. */
   async cancel(reservation: SpendReservation, call: Call): Promise<void> {
     await this.apply(
-      heldOf(reservation).map(({ kind, holdId, at }) => ({
-        ...{ id: transferId(at, 'void', holdId), kind, action: 'void' as const, void: { holdId } },
-      })),
+      heldOf(reservation).map(({ kind, holdId, at }) => voidOf(kind, holdId, at)),
       call,
     );
   }
 
-  private holdsOf(request: ReserveSpendRequest, amount: bigint, hasAllowance: boolean): HoldCommand[] {
+  private holdsOf(request: ReserveSpendRequest, legs: Legs, hasAllowance: boolean): HoldCommand[] {
     const { payerAppId, targetAppId, keyId, paymentId } = request;
-    const shares = divideShares(amount, appShareOf(this.options, request.appSharePpm));
     const expiresAtMs = String(this.options.now().getTime() + this.options.AGENT_RESERVATION_MS);
     const at = new Date(Number(request.atMs));
-    const payer = `app:${payerAppId}`;
-    const legs: Array<[kind: Kind, debit: string, credit: string, amount: bigint]> = [
-      ['spend', payer, `app:${targetAppId}`, shares.app],
-      ['spend_share', payer, 'platform:fees', shares.platform],
-      ...(hasAllowance
-        ? [['allowance_spend', allowanceOf(keyId), issued, amount] as [Kind, string, string, bigint]]
-        : []),
+    const accounts: Array<[kind: Kind, debit: string, credit: string]> = [
+      ['spend', `app:${payerAppId}`, `app:${targetAppId}`],
+      ['spend_share', `app:${payerAppId}`, 'platform:fees'],
+      ['allowance_spend', allowanceOf(keyId), issued],
     ];
-    return legs
-      .filter(([, , , part]) => part > 0n)
-      .map(([kind, debitAccount, creditAccount, part]) => ({
+    return accounts
+      .filter(([kind]) => legs[kind] > 0n && (hasAllowance || kind !== 'allowance_spend'))
+      .map(([kind, debitAccount, creditAccount]) => ({
         ...{ id: transferId(at, kind, paymentId), kind, action: 'hold' as const },
-        hold: { debitAccount, creditAccount, amount: part.toString(), ref: paymentId, atMost: false, expiresAtMs },
+        hold: {
+          ...{ debitAccount, creditAccount, amount: legs[kind].toString(), ref: paymentId, atMost: false, expiresAtMs },
+        },
       }));
   }
 
@@ -157,6 +162,35 @@ export class AgentPayments {
 }
 
 type HoldCommand = Command & { kind: Kind };
+
+/** What moves by kind. */
+type Legs = Readonly<Record<Kind, bigint>>;
+
+const sumOf = (amounts: readonly bigint[]): bigint => amounts.reduce((sum, amount) => sum + amount, 0n);
+
+/** The legs of payments together: the shares of each are rounded by themselves. */
+function legsOf(amounts: readonly bigint[], appSharePpm: number): Legs {
+  const shares = amounts.map((amount) => divideShares(amount, appSharePpm));
+  return {
+    spend: sumOf(shares.map(({ app }) => app)),
+    spend_share: sumOf(shares.map(({ platform }) => platform)),
+    allowance_spend: sumOf(amounts),
+  };
+}
+
+function amountsOf({ amountsUtia }: { amountsUtia: readonly string[] }): bigint[] {
+  if (amountsUtia.length < 1 || amountsUtia.length > paymentsMax)
+    throw invalid(`1 to ${paymentsMax} payments are expected`);
+  return amountsUtia.map(parseUtia);
+}
+
+const postOf = (kind: Kind, holdId: string, at: Date, amount: bigint): Command => ({
+  ...{ id: transferId(at, 'post', holdId), kind, action: 'post', post: { holdId, amount: amount.toString() } },
+});
+
+const voidOf = (kind: Kind, holdId: string, at: Date): Command => ({
+  ...{ id: transferId(at, 'void', holdId), kind, action: 'void', void: { holdId } },
+});
 
 const issued = 'allowance:issued';
 const allowanceOf = (keyId: string): string => `allowance:${keyId}`;

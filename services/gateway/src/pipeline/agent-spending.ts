@@ -1,0 +1,185 @@
+import { Batcher, type ItemResult } from '@granary/shared/concurrency/batcher';
+import { ServiceError } from '@granary/shared/errors';
+import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
+import type { SpendReservation } from '@granary/shared/gen/granary/payments/v1/SpendReservation';
+import { newDocumentId } from '@granary/shared/ids';
+import { message, newCall, type Call, type Client } from '@granary/shared/rpc/types';
+import type { ReserveSpendRequest } from '@granary/shared/gen/granary/payments/v1/ReserveSpendRequest';
+import { overloaded } from '../errors/problem';
+import type { AppCaller } from './access';
+
+/** Payments that one reservation covers, and that may wait for one, of a key for an application. */
+const sharedMax = 100;
+const waitingMax = 1_000;
+/** How long the first payment of a reservation that is ready waits for the others. */
+const lingerMs = 10;
+
+type Payments = Pick<Client<PaymentsDefinition>, 'reserveSpend' | 'completeSpend' | 'cancelSpend'>;
+
+/** What an agent key is to pay. */
+export interface Spend {
+  agent: AppCaller;
+  targetAppId: string;
+  amountUtia: string;
+  /** The part of the application in millionths; undefined: the default. */
+  appSharePpm: number | undefined;
+  requestId: string;
+}
+
+/** A payment that is reserved, to be completed or cancelled. */
+export interface ReservedSpend {
+  /** Resolves when it is paid. Rejects with PAYMENT_REFUSED, or UNAVAILABLE where the outcome is unknown. */
+  complete(): Promise<void>;
+  /** Resolves when nothing of it is held back any more. */
+  cancel(): Promise<void>;
+}
+
+export const isPaymentRefused = (error: unknown): error is ServiceError =>
+  error instanceof ServiceError && error.reason === 'PAYMENT_REFUSED';
+
+/**
+ * What agent keys pay. Payments of one key to one application that come at the same time share a reservation: one movement
+ * of money in place of many. One that is not ready soon after the others is reserved again by itself.
+ */
+export class AgentSpending {
+  private readonly flows = new Map<string, { batcher: Batcher<Spend, ReservedSpend>; users: number }>();
+
+  constructor(
+    private readonly payments: Payments,
+    private readonly timeoutMs: number,
+  ) {}
+
+  /** Rejects with PAYMENT_REFUSED and the reason, OVERLOADED, UNAVAILABLE. */
+  async reserve(spend: Spend): Promise<ReservedSpend> {
+    const name = `${spend.agent.keyId}/${spend.targetAppId}/${spend.appSharePpm ?? ''}`;
+    let flow = this.flows.get(name);
+    if (!flow) {
+      const batcher = new Batcher<Spend, ReservedSpend>({
+        run: (spends) => this.reserveAll(spends),
+        sizeOf: () => 1,
+        ...{ maxSize: sharedMax, maxWaiting: waitingMax, refusal: overloaded },
+      });
+      this.flows.set(name, (flow = { batcher, users: 0 }));
+    }
+    flow.users += 1;
+    try {
+      return await flow.batcher.submit(spend);
+    } finally {
+      flow.users -= 1;
+      if (flow.users === 0) this.flows.delete(name);
+    }
+  }
+
+  private async reserveAll(spends: readonly Spend[]): Promise<Array<ItemResult<ReservedSpend>>> {
+    try {
+      return (await this.reserveTogether(spends)).map((value) => ({ value }));
+    } catch (error) {
+      if (spends.length === 1 || !isPaymentRefused(error)) throw error;
+      // Together they exceed a limit, which some of them may keep.
+      return Promise.all(
+        spends.map(async (spend) => {
+          try {
+            return { value: (await this.reserveTogether([spend]))[0]! };
+          } catch (cause) {
+            return { error: cause };
+          }
+        }),
+      );
+    }
+  }
+
+  private async reserveTogether(spends: readonly Spend[]): Promise<ReservedSpend[]> {
+    const [{ requestId }] = spends as [Spend];
+    // Money moves to a definite end, also when the clients have gone.
+    const call = () => newCall(requestId, this.timeoutMs);
+    const reservation = await this.payments.reserveSpend(requestOf(spends), call());
+    const shared = new SharedReservation(this.payments, reservation, spends.length, call);
+    return spends.map((spend) => ({
+      complete: async () => {
+        const completed = shared.complete(spend.amountUtia);
+        if (completed) return completed;
+        return (await this.reserve(spend)).complete();
+      },
+      cancel: () => shared.cancel(),
+    }));
+  }
+}
+
+function requestOf(spends: readonly Spend[]): ReserveSpendRequest {
+  const [{ agent, targetAppId, appSharePpm }] = spends as [Spend];
+  return message<ReserveSpendRequest>({
+    paymentId: newDocumentId(),
+    atMs: String(Date.now()),
+    payerAppId: agent.appId,
+    keyId: agent.keyId,
+    limits: agent.payLimits ?? { allowedTargetApps: [], anyTarget: true },
+    targetAppId,
+    amountsUtia: spends.map(({ amountUtia }) => amountUtia),
+    appSharePpm,
+  });
+}
+
+/** A reservation of several payments. It ends once: with those that are completed until then; what is left is released. */
+class SharedReservation {
+  private readonly completed: string[] = [];
+  private linger: NodeJS.Timeout | undefined;
+  private isEnding = false;
+  private readonly ended: Promise<void>;
+  private end: () => void = () => {};
+
+  constructor(
+    private readonly payments: Payments,
+    private readonly reservation: SpendReservation,
+    /** Payments that are neither completed nor cancelled. */
+    private open: number,
+    private readonly call: () => Call,
+  ) {
+    this.ended = new Promise<void>((resolve) => (this.end = resolve)).then(() => this.finish());
+    // Nobody may wait for it.
+    this.ended.catch(() => undefined);
+  }
+
+  /** Undefined when the reservation has ended without this payment. */
+  complete(amountUtia: string): Promise<void> | undefined {
+    if (this.isEnding) return undefined;
+    this.completed.push(amountUtia);
+    this.settleOne();
+    return this.ended;
+  }
+
+  cancel(): Promise<void> {
+    if (this.isEnding) return Promise.resolve();
+    this.settleOne();
+    return this.ended.catch(() => undefined);
+  }
+
+  private settleOne(): void {
+    this.open -= 1;
+    const end = () => {
+      clearTimeout(this.linger);
+      this.isEnding = true;
+      this.end();
+    };
+    if (this.open === 0) end();
+    else this.linger ??= setTimeout(end, lingerMs);
+  }
+
+  private async finish(): Promise<void> {
+    const { payments, reservation, completed } = this;
+    if (completed.length > 0) {
+      try {
+        await payments.completeSpend({ reservation, amountsUtia: completed }, this.call());
+        return;
+      } catch (error) {
+        await this.release();
+        throw error;
+      }
+    }
+    await this.release();
+  }
+
+  /** Without it the reservation expires; what is paid already stays paid. */
+  private async release(): Promise<void> {
+    await this.payments.cancelSpend(this.reservation, this.call()).catch(() => undefined);
+  }
+}
