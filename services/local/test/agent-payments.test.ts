@@ -156,6 +156,12 @@ test('payments that share a reservation are paid as if each were by itself, and 
   const refused = payments.reserveSpend({ ...requestOf(payer, target), amountsUtia: ['3999', '1'] }, call());
   await expect(refused).rejects.toMatchObject({ details: { reason: 'allowance_spent' } });
   await payments.reserveSpend({ ...requestOf(payer, target), amountsUtia: ['3998', '1'] }, call());
+  const limits = { allowedTargetApps: [], anyTarget: true };
+  const most = String(Number.MAX_SAFE_INTEGER);
+  for (const amounts of [[most], [most, most]]) {
+    const huge = payments.reserveSpend({ ...requestOf(payer, target), limits, amountsUtia: amounts }, call());
+    await expect(huge).rejects.toMatchObject({ details: { reason: 'insufficient_funds' } });
+  }
   for (const wrong of [[], Array<string>(1_001).fill('1')]) {
     const request = { ...requestOf(payer, target), amountsUtia: wrong };
     await expect(payments.reserveSpend(request, call())).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' });

@@ -197,12 +197,14 @@ const allowanceOf = (keyId: string): string => `allowance:${keyId}`;
 
 const isApplied = ({ outcome }: CommandResult): boolean => outcome !== 'refused';
 
+/** More than the account has, or than any account can have. */
+const tooMuch: ReadonlySet<string> = new Set(['INSUFFICIENT_FUNDS', 'AMOUNT_OUT_OF_RANGE']);
+
 function assertHeld(holds: readonly HoldCommand[], results: readonly CommandResult[]): void {
   if (results.every(isApplied)) return;
   // The call is repeated: the holds of its first time, which are there all or not at all, expire at another moment.
   if (results[0]!.reason === 'TRANSFER_ID_TAKEN') return;
-  const isWithout = (kind: Kind) =>
-    results.some(({ reason }, at) => reason === 'INSUFFICIENT_FUNDS' && holds[at]!.kind === kind);
+  const isWithout = (kind: Kind) => results.some(({ reason }, at) => tooMuch.has(reason) && holds[at]!.kind === kind);
   if (isWithout('allowance_spend')) throw refused('allowance_spent');
   if (isWithout('spend') || isWithout('spend_share')) throw refused('insufficient_funds');
   throw unavailable('The payment could not be reserved');
