@@ -40,6 +40,8 @@ export const blobsConfig = commonConfig
     MAX_BLOB_BYTES: whole(1, 1024 ** 4).default(1024 ** 3),
     /** Concurrent uploads, and as many downloads; three quarters of that for one app. */
     TRANSFERS_MAX: whole(1, 100_000).default(512),
+    /** Parts of uploads to S3 in memory; beyond, uploads wait, and are refused after 10 s. */
+    UPLOAD_BUFFER_BYTES: whole(16 * 1024 ** 2, 64 * 1024 ** 3).default(256 * 1024 ** 2),
     /** A transfer without progress for this long is aborted. */
     IDLE_TIMEOUT_MS: whole(1_000, 3_600_000).default(60_000),
     /** Age from which an uncommitted upload is discarded; longer than any commit can take. */

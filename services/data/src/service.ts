@@ -22,6 +22,7 @@ import { dataAccess } from './access';
 import { AfterPlan } from './commit/after-plan';
 import { Committer } from './commit/committer';
 import { BulkThrottle } from './commit/bulk-throttle';
+import { WriteMemory } from './commit/write-memory';
 import type { DataConfig } from './config';
 import { dropAppJob, dropCollectionJob } from './tables/drop-jobs';
 import { dataHandlers } from './handlers';
@@ -167,6 +168,7 @@ function createCommitter(
       log,
       now: clock.now,
       concurrency: Math.max(1, Math.floor(config.DATABASE_POOL_SIZE / 2)),
+      memory: new WriteMemory(config.WRITE_BUFFER_BYTES),
       throttle: new BulkThrottle(config.PRELOAD_CONCURRENCY),
       collections: new CatalogCache(pool),
       afterPlan,

@@ -49,6 +49,8 @@ export const gatewayConfig = z.object({
   COMPRESSION_CONCURRENCY: whole(1, 128).default(2),
   MAX_BLOB_BYTES: whole(1, 1024 ** 4).default(1024 ** 3),
   /** Bytes of request bodies and of answers that the process holds at once, … */
+  /** Requests to one service that wait to be sent; beyond, further ones are refused. */
+  CALL_BUFFER_BYTES: whole(1024 ** 2, 64 * 1024 ** 3).default(64 * 1024 ** 2),
   BODY_BUDGET_BYTES: whole(16 * 1024 ** 2, 64 * 1024 ** 3).default(256 * 1024 ** 2),
   /** … the parts of it that one app and one client address may hold, … */
   APP_BUDGET_PERCENT: whole(1, 100).default(50),

@@ -18,6 +18,7 @@ export async function openObjectStore(config: BlobsConfig, owner: string): Promi
     owner,
     prefix: config.S3_PREFIX,
     ...keysOf(config),
+    uploadBytesMax: config.UPLOAD_BUFFER_BYTES,
     ...(config.BLOBS_PRESIGNED && { publicEndpoint: config.S3_PUBLIC_ENDPOINT! }),
   });
 }

@@ -11,6 +11,7 @@ import type { App } from '../catalog/app';
 export interface CommitterSettings extends Omit<CommitContext, 'slots' | 'reads' | 'memory' | 'heads'> {
   /** Transactions that run at a time, of all apps. */
   concurrency: number;
+  memory?: WriteMemory;
 }
 
 /**
@@ -52,7 +53,7 @@ export class Committer {
       ...settings,
       slots: new Semaphore(concurrency),
       reads: new Semaphore(Math.ceil(concurrency / 2)),
-      memory: new WriteMemory(),
+      memory: settings.memory ?? new WriteMemory(),
       heads: new HeadCache(),
     };
   }

@@ -2,16 +2,18 @@ import { unavailable } from '@granary/shared/errors';
 import type { PendingWrite } from './write';
 import { waitingBytes } from './metrics';
 
-/** Bytes of writes that may wait in this process, of all apps together. */
-const bytesMax = 256 * 1024 * 1024;
+const defaultBytesMax = 256 * 1024 * 1024;
 
 /** The memory budget of writes that are being parsed or wait for their batch, of all apps. */
 export class WriteMemory {
   private used = 0;
 
+  /** `bytesMax`: bytes of writes that may wait in this process, of all apps together. */
+  constructor(private readonly bytesMax = defaultBytesMax) {}
+
   /** Throws UNAVAILABLE when the budget is used up. */
   refuseWhenFull(): void {
-    if (this.used >= bytesMax) throw unavailable('Too many writes are waiting');
+    if (this.used >= this.bytesMax) throw unavailable('Too many writes are waiting');
   }
 
   take(bytes: number): void {

@@ -112,7 +112,8 @@ export function openClients(
     options: Pick<ClientOptions, 'repeatable' | 'multiplexed'>,
   ) => {
     const credentials = () => trust.towards(service);
-    const opened = openClient(definition, targetOf(found[service], definition), { log, credentials, ...options });
+    const mux = { waitingBytesMax: config.CALL_BUFFER_BYTES };
+    const opened = openClient(definition, targetOf(found[service], definition), { log, credentials, mux, ...options });
     closes.push(() => opened.close());
     return opened.client;
   };

@@ -33,11 +33,17 @@ export interface MuxClientOptions {
   renewAfterMs?: number;
   /** How many calls may wait; further ones are refused at once. */
   waitingMax?: number;
+  /** How many bytes of their requests. */
+  waitingBytesMax?: number;
 }
 
-const defaults: Required<MuxClientOptions> = { streams: 2, renewAfterMs: 60_000, waitingMax: 8_192 };
+const defaults: Required<MuxClientOptions> = {
+  streams: 2,
+  renewAfterMs: 60_000,
+  waitingMax: 8_192,
+  waitingBytesMax: 64 * 1024 * 1024,
+};
 
-const waitingBytesMax = 64 * 1024 * 1024;
 const unsupportedForMs = 60_000;
 const longestTimeoutMs = 2 ** 31 - 1;
 
@@ -77,6 +83,7 @@ export class MuxClient {
   private readonly window: InFlightWindow;
   private readonly channels: Channels<PendingCall>;
   private readonly waitingMax: number;
+  private readonly waitingBytesMax: number;
   private waitingBytes = 0;
   private unsupportedUntilMs = 0;
   private flushing: NodeJS.Immediate | undefined;
@@ -89,8 +96,9 @@ export class MuxClient {
     options: MuxClientOptions = {},
     own?: CallCredentials,
   ) {
-    const { streams: count, renewAfterMs, waitingMax } = { ...defaults, ...options };
+    const { streams: count, renewAfterMs, waitingMax, waitingBytesMax } = { ...defaults, ...options };
     this.waitingMax = waitingMax;
+    this.waitingBytesMax = waitingBytesMax;
     this.window = new InFlightWindow(() => this.channels.width);
     this.channels = new Channels<PendingCall>(
       { address, channelOptions, count, renewAfterMs, own },
@@ -147,7 +155,7 @@ export class MuxClient {
     if (this.isClosing) return unavailable('The client is closed');
     if (call.signal.aborted) return cancelled();
     if (timeoutMs <= 0) return deadlinePassed();
-    const { queue, waitingMax, waitingBytes } = this;
+    const { queue, waitingMax, waitingBytes, waitingBytesMax } = this;
     const max = key === '' ? waitingMax : waitingMax * shareOfOneApp;
     if (queue.size < waitingMax && queue.sizeOf(key) < max && waitingBytes < waitingBytesMax) return undefined;
     return new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', 'Too many requests wait');

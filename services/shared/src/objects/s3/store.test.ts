@@ -55,7 +55,7 @@ describeWith(describe, 'minio')('the object store on S3', () => {
   });
 
   test('uploads share a bounded pool of buffers in order, and small files need none of it', async () => {
-    const { store } = await openTestStore(minio, { partBuffersMax: 2 });
+    const { store } = await openTestStore(minio, { uploadBytesMax: 2 * partBytes });
     // Each pauses in its second part, and holds one buffer or both.
     let goOn = () => {};
     const paused = new Promise<void>((resolve) => {

@@ -14,14 +14,14 @@ export interface S3StoreOptions extends S3Options {
   /** The endpoint in presigned URLs; without it there are none. */
   publicEndpoint?: string;
   partBytes?: number;
-  partBuffersMax?: number;
+  /** Bounds the memory of all uploads together. */
+  uploadBytesMax?: number;
 }
 
 const KEY = /^[0-9a-f]{2}\/[0-9a-f]{2}\/[0-9a-f]{32}$/;
 
 const defaultPartBytes = 8 * 1024 * 1024;
-/** Times the size of a part, this bounds the memory of all uploads together. */
-const defaultPartBuffersMax = 32;
+const defaultUploadBytesMax = 256 * 1024 * 1024;
 const bufferTimeoutMs = 10_000;
 const presignedLifetimeS = 300;
 
@@ -37,11 +37,9 @@ export async function openS3Store(options: S3StoreOptions): Promise<ObjectStore>
   await bucket.ensure();
   await claim(bucket, options);
   const reader = options.publicEndpoint && new S3Bucket({ ...options, endpoint: options.publicEndpoint });
-  const buffers = new PartBuffers(
-    options.partBytes ?? defaultPartBytes,
-    options.partBuffersMax ?? defaultPartBuffersMax,
-    bufferTimeoutMs,
-  );
+  const partBytes = options.partBytes ?? defaultPartBytes;
+  const partsMax = Math.floor((options.uploadBytesMax ?? defaultUploadBytesMax) / partBytes);
+  const buffers = new PartBuffers(partBytes, partsMax, bufferTimeoutMs);
   const objects = `${prefix}objects/`;
   const markers = `${prefix}uploads/`;
   const probes = `${prefix}probe/`;
