@@ -12,6 +12,7 @@ export const rooms = {
     'telemetry',
     'health',
     'trust',
+    'cosmos',
     'postgres/wire',
     'postgres',
     'idempotency',

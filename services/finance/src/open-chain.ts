@@ -14,7 +14,7 @@ import type { PayoutSigning } from './payouts/sign-payouts';
 import { openFaucet, type Faucet } from './simulated-chain/faucet';
 import { openSimulatedNode } from './simulated-chain/simulated-node';
 import { reliableChain } from './simulated-chain/settings';
-import { addressOf } from './wallets/address';
+import { addressOf } from '@granary/shared/cosmos/address';
 import type { KeyProvider } from './wallets/keys';
 
 /** What the hot wallet of the simulated chain has from the beginning, for fees. */

@@ -4,10 +4,15 @@ import { join } from 'node:path';
 import { secp256k1 } from '@noble/curves/secp256k1';
 import { AuthInfo, TxBody, TxRaw } from 'cosmjs-types/cosmos/tx/v1beta1/tx';
 import * as fc from 'fast-check';
-import { readTransaction, TransactionRefused, verifySignature, type ReadRules } from '../src/chain/read-transaction';
+import {
+  readTransaction,
+  TransactionRefused,
+  verifySignature,
+  type ReadRules,
+} from '@granary/shared/cosmos/read-transaction';
 import { signTransfer } from '../src/chain/sign-transfer';
-import type { Transfer } from '../src/chain/transaction';
-import { addressOf } from '../src/wallets/address';
+import type { Transfer } from '@granary/shared/cosmos/transaction';
+import { addressOf } from '@granary/shared/cosmos/address';
 import { openKeyFile, type KeyProvider } from '../src/wallets/keys';
 
 let keys: KeyProvider;

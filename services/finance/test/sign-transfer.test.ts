@@ -14,8 +14,8 @@ import { MsgMultiSend, MsgSend } from 'cosmjs-types/cosmos/bank/v1beta1/tx';
 import { TxRaw } from 'cosmjs-types/cosmos/tx/v1beta1/tx';
 import * as fc from 'fast-check';
 import { signTransfer, transactionHash } from '../src/chain/sign-transfer';
-import type { Transfer } from '../src/chain/transaction';
-import { addressOf } from '../src/wallets/address';
+import type { Transfer } from '@granary/shared/cosmos/transaction';
+import { addressOf } from '@granary/shared/cosmos/address';
 import { openKeyFile, type KeyName, type KeyProvider } from '../src/wallets/keys';
 
 const mnemonic = `${'abandon '.repeat(23)}art`;

@@ -11,7 +11,7 @@ import { transferId } from '@granary/shared/transfer-id';
 import { reservePayouts } from '@granary/finance/payouts/reserve-payouts';
 import { verifyLedger } from '@granary/finance/reconciliation/verify-ledger';
 import { openSimulatedNode } from '@granary/finance/simulated-chain/simulated-node';
-import { addressOf } from '@granary/finance/wallets/address';
+import { addressOf } from '@granary/shared/cosmos/address';
 import { openKeyFile } from '@granary/finance/wallets/keys';
 import { getWallet } from '@granary/finance/wallets/wallet';
 import { createLogger } from '@granary/shared/logger';

@@ -3,7 +3,7 @@ import { execute, type Connection, type Pool } from '@granary/shared/postgres/po
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import type { Chain, FindResult } from '../chain/chain';
-import { sdkCodes } from '../chain/read-transaction';
+import { sdkCodes } from '@granary/shared/cosmos/read-transaction';
 import { applyCommands } from '../ledger/apply-commands';
 import type { Group } from '../ledger/commands';
 import { transferId } from '@granary/shared/transfer-id';

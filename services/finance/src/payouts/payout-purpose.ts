@@ -1,6 +1,6 @@
 import { execute, rows, type Connection } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { sdkCodes } from '../chain/read-transaction';
+import { sdkCodes } from '@granary/shared/cosmos/read-transaction';
 import type { Group } from '../ledger/commands';
 import { transferId } from '@granary/shared/transfer-id';
 import type { Purpose } from '../outgoing/delivery';

@@ -4,9 +4,14 @@ import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import type { BroadcastResult, Chain, ChainAccount, ChainTransfer, FindResult } from '../chain/chain';
 import { feeOf } from '../chain/fee';
-import { readTransaction, sdkCodes, TransactionRefused, verifySignature } from '../chain/read-transaction';
+import {
+  readTransaction,
+  sdkCodes,
+  TransactionRefused,
+  verifySignature,
+} from '@granary/shared/cosmos/read-transaction';
 import { transactionHash } from '../chain/sign-transfer';
-import type { Transfer } from '../chain/transaction';
+import type { Transfer } from '@granary/shared/cosmos/transaction';
 import { credit, lockHead, produceBlock, readHead, type Head } from './blocks';
 import type { SimulatedChainSettings } from './settings';
 

@@ -5,7 +5,7 @@ import type { Coin } from 'cosmjs-types/cosmos/base/v1beta1/coin';
 import { PubKey } from 'cosmjs-types/cosmos/crypto/secp256k1/keys';
 import { AuthInfo, TxBody, TxRaw } from 'cosmjs-types/cosmos/tx/v1beta1/tx';
 import type { Any } from 'cosmjs-types/google/protobuf/any';
-import { addressOf, addressProblem } from '../wallets/address';
+import { addressOf, addressProblem } from './address';
 import { encodeSignDoc, encodeTransfer, type Output, type Transfer } from './transaction';
 
 /** Codes of the Cosmos SDK's codespace `sdk`. */
