@@ -24,6 +24,7 @@ const notOnStack = {
   'service-roles.test.ts': 'starts services on its own databases',
   'settings-documented.test.ts': 'tests documentation',
   'settings.test.ts': 'starts npm start and npm run stack itself',
+  'kafka-tls.test.ts': 'starts its own Kafka',
   'launch.test.ts': 'starts npm start and npm run stack itself',
   'server-guide.test.ts': 'starts what the systemd unit starts',
   'start-failures.test.ts': 'starts npm start and npm run stack itself',

@@ -75,6 +75,7 @@ function certificate({ subject, issuer, publicKey, signedWith, extensions, days 
 function tagged(tag: number, content: Buffer): Buffer {
   const { length } = content;
   if (length < 128) return Buffer.concat([Buffer.from([tag, length]), content]);
+  if (length < 256) return Buffer.concat([Buffer.from([tag, 0x81, length]), content]);
   return Buffer.concat([Buffer.from([tag, 0x82, length >> 8, length & 0xff]), content]);
 }
 
