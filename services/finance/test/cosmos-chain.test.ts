@@ -199,6 +199,12 @@ test('a refusal counts when every node refuses: one that asks for a higher fee h
   await bench.node.fund(bench.options.sender, 1_000_000n);
   nodes[0]!.faults.refuses = 13;
   await payOne();
+  // Each transaction goes to another node first.
+  for (let payouts = 2; payouts < 5; payouts++) {
+    await reserve([1_000n]);
+    await rounds(10, paid(payouts));
+  }
+  expect(await listHeld(pool)).toEqual([]);
   nodes[1]!.faults.refuses = 13;
   await reserve([1_000n]);
   await rounds(5);

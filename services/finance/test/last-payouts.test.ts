@@ -1,12 +1,16 @@
 import { randomUUID } from 'node:crypto';
 import { execute, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
+import { transferId } from '@granary/shared/transfer-id';
 import { renderMetrics } from '@granary/shared/telemetry/metrics';
 import { eventually, eventuallyResolves } from '@granary/shared/testing/eventually';
 import { feeCollector } from '../src/chain/module-accounts';
 import { listStranded, setLastDestination } from '../src/closing/stranded-wallets';
-import { call, startTestFinance, type TestFinance } from './support/harness';
-import { newAddress } from './support/payout-copies';
+import { postTransfer } from '../src/ledger/ledger';
+import { startAutoPayouts } from '../src/payouts/auto-payouts';
+import { getWallet } from '../src/wallets/wallet';
+import { call, financePool, startTestFinance, type TestFinance } from './support/harness';
+import { newAddress, openPayoutBench } from './support/payout-copies';
 
 const GiB = 2 ** 30;
 const started = Date.UTC(2026, 0, 1);
@@ -130,4 +134,20 @@ test('a destination that the chain refuses is tried once, and then is for the op
   expect(await listStranded(finance.pool)).toContainEqual({
     ...{ appId: app, amount: 50_001n, destination: feeCollector('celestia') },
   });
+});
+
+test('no automatic payout takes the money of a deleted app before its debts', async () => {
+  const { pool } = await financePool(1);
+  const bench = await openPayoutBench(pool);
+  await getWallet(bench.wallets, app);
+  const gift = { id: transferId(new Date(0), 'deposit', app), kind: 'deposit', ref: '', amount: 5_000n };
+  await postTransfer(pool, { ...gift, debitAccount: bench.chainAccount, creditAccount: `app:${app}` });
+  await execute(pool, sql`update wallet set auto_payout_enabled = true, payout_destination = ${newAddress()}`);
+  const start = () =>
+    startAutoPayouts({ pool, rules: { floorUtia: 1n, chainAccount: bench.chainAccount }, intervalMs: 0 });
+  await execute(pool, sql`insert into deleted_app (app_id, at) values (${app}, now())`);
+  expect(await start()).toBe(0);
+  await execute(pool, sql`delete from deleted_app`);
+  expect(await start()).toBe(1);
+  await pool.end();
 });
