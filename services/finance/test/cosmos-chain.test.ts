@@ -226,6 +226,22 @@ test('a start fails with a node of another chain, without an index, or without r
   await expect(connect()).rejects.toThrow(/node 2 does not serve.*discard_abci_responses = false/);
 });
 
+test('blocks that no node serves are read later: no deposit is missed, and health counts them', async () => {
+  await open(2);
+  for (const { faults } of nodes) faults.keepsResults = false;
+  await bench.node.fund(await walletAddress(), 9n);
+  for (let block = 0; block < 110; block++) await bench.node.produceBlock();
+  await expect(creditDeposits(watch())).rejects.toThrow(/not persisting abci responses/);
+  expect(await health()).toMatchObject({
+    status: 'DEGRADED',
+    message: expect.stringMatching(/11\d blocks have not been read for deposits/) as string,
+  });
+  delete nodes[1]!.faults.keepsResults;
+  while (await creditDeposits(watch()));
+  expect(await balance()).toBe(9n);
+  expect(await health()).toMatchObject({ status: 'HEALTHY' });
+});
+
 test('a node that turns out to be of another chain later is not asked any more', async () => {
   await open(2);
   await bench.node.fund(bench.options.sender, 1_000_000n);

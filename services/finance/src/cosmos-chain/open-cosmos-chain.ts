@@ -1,6 +1,6 @@
 import type { Logger } from '@granary/shared/logger';
-import { degraded, healthy, type Check } from '@granary/shared/health/check';
-import { rows, type Pool } from '@granary/shared/postgres/pool';
+import { degraded, healthy, type Check, type Finding } from '@granary/shared/health/check';
+import { row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { StartError } from '@granary/shared/start-error';
 import { CometNode } from './comet-node';
@@ -17,6 +17,8 @@ export interface CosmosSettings {
   statusTtlMs?: number;
 }
 
+/** From here on, health reports that deposits are not credited. */
+const unreadMax = 100n;
 /** Shorter than the time between two blocks. */
 const defaultStatusTtlMs = 500;
 
@@ -40,7 +42,7 @@ export async function openCosmosChain(
   if (known.length > 0) throw new ChainNodeError(`CHAIN_RPC_URLS: ${known.join('; ')}`);
   const pooled = new CometNodes(nodes, chainId, statusTtlMs);
   const ours = (addresses: readonly string[]) => findOurs(pool, addresses);
-  return { chain: new CosmosChain({ ...settings, nodes: pooled, ours }), check: () => health(pooled) };
+  return { chain: new CosmosChain({ ...settings, nodes: pooled, ours }), check: () => health(pool, pooled) };
 }
 
 /** Why finance must not start with the node, if that is known. */
@@ -69,13 +71,20 @@ async function findOurs(pool: Pool, addresses: readonly string[]): Promise<Reado
   return new Set(found.map(({ address }) => address));
 }
 
-async function health(nodes: CometNodes): Promise<ReturnType<typeof degraded>> {
-  const isReady = await nodes.ready().then(
-    () => true,
-    () => false,
-  );
+/** The block up to which deposits have been credited. */
+async function readHeight(pool: Pool, chainId: string): Promise<bigint> {
+  const found = await row<{ height: bigint }>(pool, sql`select height from chain_watch where chain_id = ${chainId}`);
+  return found?.height ?? 0n;
+}
+
+async function health(pool: Pool, nodes: CometNodes): Promise<Finding> {
+  const [first] = await nodes.ready().catch(() => []);
   const problems = nodes.problems.join('; ');
-  if (!isReady) return degraded(`${nodes.chainId}: no node can be asked, deposits and payouts wait: ${problems}`);
+  if (!first) {
+    return degraded(`${nodes.chainId}: no node can be asked, deposits and payouts wait: ${problems}`);
+  }
+  const unread = first.status.height - (await readHeight(pool, nodes.chainId));
+  if (unread > unreadMax) return degraded(`${nodes.chainId}: ${unread} blocks have not been read for deposits`);
   if (problems !== '') return degraded(`${nodes.chainId}: ${problems}`);
   return { ...healthy, message: `${nodes.chainId}, nodes: ${nodes.count}` };
 }
