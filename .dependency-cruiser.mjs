@@ -82,14 +82,14 @@ export const rooms = {
     'closing',
     'reconciliation',
   ],
-  payments: ['quotes', 'spending'],
+  payments: ['quotes', 'spending', 'verify'],
   tasks: [],
   local: ['postgres', 'start', 'stack', 'backup', 'verify'],
 };
 
 export const leaves = {
   finance: ['config', 'page'],
-  payments: ['app-share', 'config', 'fee-tiers', 'payment-addresses'],
+  payments: ['app-share', 'config', 'evm-assets', 'fee-tiers', 'payment-addresses'],
   shared: [
     'byte-writer',
     'config',

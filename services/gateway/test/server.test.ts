@@ -197,7 +197,6 @@ test('the 22 endpoints of the interface are routes at their paths; two of them a
   expect(endpoints.filter((line) => at(line) === undefined)).toEqual([]);
   expect(endpoints.filter((line) => at(line)?.undocumented !== undefined)).toEqual([
     'get /api/apps/{app_id}/indexes/encrypted-quote',
-    'post /x402/verify',
   ]);
 });
 

@@ -251,9 +251,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
   test('exactly the listed routes answer 501', async () => {
     const later = [
       'GET /apps/{app_id}/indexes/encrypted-quote',
-      'POST /x402/verify',
       'POST /x402/settle',
-      'GET /x402/supported',
       'POST /query/sql',
       'POST /apps/{app_id}/views/sql',
       'PATCH /apps/{app_id}/collections/{collection}/sharding',

@@ -115,9 +115,10 @@ class Load {
     await this.send('GET', `${app}/wallet`, 200);
   }
 
-  /** The payments service says that it cannot do this yet; so it was asked. */
   private async payment(): Promise<void> {
-    await this.send('POST', '/x402/verify', 501, { body: { x402Version: 2, paymentRequirements: {} } });
+    const body = { paymentPayload: {}, paymentRequirements: {} };
+    const found = (await this.send('POST', '/x402/verify', 200, { body })).json<{ invalidReason: string }>();
+    if (found.invalidReason !== 'invalid_x402_version') throw new Error(`found ${found.invalidReason}`);
   }
 }
 

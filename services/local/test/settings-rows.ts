@@ -165,6 +165,13 @@ export const rows: Record<string, Row> = {
   },
   APP_SHARE_PERCENT: { value: '75' },
   X402_PAY_TO: { value: 'cosmos:celestia=celestia1qyqszqgpqyqszqgpqyqszqgpqyqszqgpreswh3' },
+  X402_EVM_ASSETS: {
+    value: 'eip155:84532/0x036CbD53842c5426634e7929541eC2318f3dCF7e=USDC:2',
+    effect: async ({ url }) => {
+      const { body } = await send<{ kinds: object[] }>(url, 'GET', '/x402/supported');
+      expect(body.kinds.map((kind) => (kind as { network: string }).network)).toEqual(['eip155:84532', 'base-sepolia']);
+    },
+  },
   AGENT_RESERVATION_MS: { value: '61000' },
   BODY_BUDGET_BYTES: limitOf('granary_body_budget_limit_bytes', '33554432'),
   CONCURRENCY: limitOf('granary_admission_limit{class="requests"}', '333'),

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { grpcAddress, whole } from '@granary/shared/config';
 import { commonConfig } from '@granary/shared/service/common-config';
+import { areEvmAssets, evmAssetsRule } from './evm-assets';
 import { areFeeTiers, feeTiersRule } from './fee-tiers';
 import { arePaymentAddresses, paymentAddressesRule } from './payment-addresses';
 
@@ -19,6 +20,8 @@ export const paymentsConfig = commonConfig.extend({
   APP_SHARE_PERCENT: whole(0, 100).default(80),
   /** Where x402 payments go, by network, in the order in which they are offered; none: no x402 payments. */
   X402_PAY_TO: z.string().refine(arePaymentAddresses, paymentAddressesRule).default(''),
+  /** Tokens on EVM networks in which payments are verified, with their EIP-712 domains. */
+  X402_EVM_ASSETS: z.string().refine(areEvmAssets, evmAssetsRule).default('usdc,usdc-test'),
   /** How long what a read by an agent key costs is held back that is neither completed nor cancelled. */
   AGENT_RESERVATION_MS: whole(1_000, 3_600_000).default(60_000),
   /** The ledger. May be absent only when finance is in the same process. */

@@ -4,14 +4,21 @@ import type { Handlers } from '@granary/shared/rpc/types';
 import { quoteOperation, type OperationPriceList } from './operation-quote';
 import { offerRead, type OfferSettings } from './quotes/read-offer';
 import type { AgentPayments } from './spending/agent-payments';
+import type { Verifier } from './verify/verifier';
 
 export interface HandlerOptions {
   prices: OperationPriceList;
   offers: OfferSettings;
   agentPayments: AgentPayments;
+  verifier: Verifier;
 }
 
-export function paymentsHandlers({ prices, offers, agentPayments }: HandlerOptions): Handlers<PaymentsDefinition> {
+export function paymentsHandlers({
+  prices,
+  offers,
+  agentPayments,
+  verifier,
+}: HandlerOptions): Handlers<PaymentsDefinition> {
   return {
     quoteOperation: (request) => Promise.resolve(quoteOperation(prices, request)),
     offerRead: (request) => Promise.resolve(offerRead(offers, request)),
@@ -25,6 +32,7 @@ export function paymentsHandlers({ prices, offers, agentPayments }: HandlerOptio
       return {};
     },
     quoteEncryptedIndex: () => Promise.reject(notImplemented('a quote for an encrypted index')),
-    verifyPayment: () => Promise.reject(notImplemented('the verification of payments')),
+    verifyPayment: async ({ body }) => ({ resultJson: JSON.stringify(await verifier.verify(body)) }),
+    listPaymentKinds: () => Promise.resolve({ kindsJson: JSON.stringify(verifier.kinds()) }),
   };
 }

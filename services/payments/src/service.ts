@@ -18,18 +18,20 @@ import {
 } from '@granary/shared/service/start';
 import type { AccessTo } from '@granary/shared/rpc/access';
 import type { PaymentsConfig } from './config';
+import { parseEvmAssets } from './evm-assets';
 import { paymentsHandlers } from './handlers';
 import { parsePaymentAddresses } from './payment-addresses';
 import { setPrices } from './prices';
 import { openQuoteKey } from './quotes/quote-key';
 import { AgentPayments } from './spending/agent-payments';
+import { Verifier } from './verify/verifier';
 
 export const paymentsDefinition = loadService<PaymentsDefinition>('payments', 'Payments');
 const ledgerDefinition = loadService<LedgerDefinition>('finance', 'Ledger');
 
 const access = {
   gateway: [
-    ...(['quoteEncryptedIndex', 'quoteOperation', 'verifyPayment'] as const),
+    ...(['quoteEncryptedIndex', 'quoteOperation', 'verifyPayment', 'listPaymentKinds'] as const),
     ...(['offerRead', 'reserveSpend', 'completeSpend', 'cancelSpend'] as const),
   ],
 } satisfies AccessTo<PaymentsDefinition>;
@@ -81,6 +83,7 @@ export async function startPayments(
       handlers: paymentsHandlers({
         prices: config,
         offers: { ...config, key: quoteKey, addresses: parsePaymentAddresses(config.X402_PAY_TO), now },
+        verifier: new Verifier({ evmAssets: parseEvmAssets(config.X402_EVM_ASSETS), now }),
         agentPayments: new AgentPayments({ ...config, ledger, now }),
       }),
     };

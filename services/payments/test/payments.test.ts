@@ -137,11 +137,10 @@ describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transpo
     expect(await nowhere.offerRead(asked, call())).toEqual({ acceptsJson: '[]' });
   });
 
-  test('quotes and payments say that they are not implemented', async () => {
+  test('quotes for encrypted indexes say that they are not implemented', async () => {
     const payments = connect(await start(transport, (await testDatabase()).url), paymentsDefinition, 'gateway');
     const refusal = { code: 'UNIMPLEMENTED', reason: 'NOT_IMPLEMENTED' };
     await expect(payments.quoteEncryptedIndex({ appId: 'films' }, call())).rejects.toMatchObject(refusal);
-    await expect(payments.verifyPayment({ body: Buffer.from('{}') }, call())).rejects.toMatchObject(refusal);
   });
 });
 

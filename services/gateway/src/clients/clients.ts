@@ -76,7 +76,15 @@ const repeatable: MethodNames = {
   ],
   blobs: ['deleteBlob'],
   finance: ['getWallet', 'getPayoutInfo', 'listPayouts', 'getRetentionCost', 'listTransactions'],
-  payments: ['quoteOperation', 'offerRead', 'reserveSpend', 'completeSpend', 'cancelSpend', 'verifyPayment'],
+  payments: [
+    'quoteOperation',
+    'offerRead',
+    'reserveSpend',
+    'completeSpend',
+    'cancelSpend',
+    'verifyPayment',
+    'listPaymentKinds',
+  ],
   tasks: ['getTask'],
 };
 

@@ -34,6 +34,5 @@ export const plannedRoutes = [
   planned('POST', '/query/sql', 'querySql', 'SQL', 'Read', rootFirst),
   planned('POST', '/apps/{app_id}/views/sql', 'createSqlView', 'A view from SQL', 'Write', rootFirst),
   planned('POST', '/x402/settle', 'settlePayment', 'Settling a payment', undefined, rootFirst),
-  planned('GET', '/x402/supported', 'listPaymentKinds', 'The list of payment kinds', undefined, rootFirst),
   planned('PATCH', '/apps/{app_id}/collections/{collection}/sharding', 'setSharding', 'Sharding', 'Admin'),
 ];

@@ -1,6 +1,66 @@
 import { z } from 'zod';
 import { json, jsonText } from '../http/answer';
-import { route } from '../pipeline/route';
+import { bodyLimits, route } from '../pipeline/route';
+import { objectSchema } from '../validation/schemas';
+
+const versionSchema = z.literal([1, 2]).describe('Version of the x402 protocol');
+
+const verificationSchema = z.object({
+  x402Version: versionSchema.optional(),
+  paymentPayload: objectSchema.describe('The payment, as it is decoded from `X-PAYMENT` or `PAYMENT-SIGNATURE`'),
+  paymentRequirements: objectSchema.describe('What it must meet: one of the `accepts` of a 402'),
+});
+
+const exampleRequirements = {
+  scheme: 'exact',
+  network: 'eip155:84532',
+  amount: '10000',
+  asset: '0x036CbD53842c5426634e7929541eC2318f3dCF7e',
+  payTo: '0x209693bc6afc0c5328ba36faf03c514ef312287c',
+  maxTimeoutSeconds: 300,
+  extra: { name: 'USDC', version: '2' },
+};
+
+const exampleVerification = {
+  x402Version: 2 as const,
+  paymentPayload: {
+    x402Version: 2,
+    accepted: exampleRequirements,
+    payload: {
+      signature: `0x${'11'.repeat(64)}1b`,
+      authorization: {
+        from: '0x857b06519e91e3a54538791bdbb0e22373e36b66',
+        to: '0x209693bc6afc0c5328ba36faf03c514ef312287c',
+        value: '10000',
+        validAfter: '0',
+        validBefore: '1740672154',
+        nonce: `0x${'f3'.repeat(32)}`,
+      },
+    },
+  },
+  paymentRequirements: exampleRequirements,
+};
+
+const findingSchema = z.object({
+  isValid: z.boolean().describe('Whether the payment meets the requirements; not whether it was used before'),
+  invalidReason: z.string().optional().describe('A reason of the x402 specification, if it does not'),
+  invalidMessage: z.string().optional().describe('The same for people'),
+  payer: z.string().optional().describe('Who pays, where that can be read'),
+});
+
+const kindsSchema = z.object({
+  kinds: z
+    .array(
+      z.object({
+        x402Version: versionSchema,
+        scheme: z.literal('exact').describe('Always `exact`'),
+        network: z.string().describe('The network, as the version names it'),
+      }),
+    )
+    .describe('What is verified, by version, scheme and network'),
+  extensions: z.array(z.string()).describe('None'),
+  signers: objectSchema.describe('None: nothing is settled'),
+});
 
 export const paymentRoutes = [
   route({
@@ -9,24 +69,56 @@ export const paymentRoutes = [
     prefixes: ['', '/api'],
     id: 'verifyPayment',
     summary: 'Say whether a payment meets its requirements',
-    description: 'Nothing is paid.',
-    undocumented: 'planned',
+    description:
+      'By what the payment contains, without a chain. Nothing is paid, stored or reserved, and the answer is relative to ' +
+      'the requirements of the request. A payment that does not meet them is answered with 200 and `isValid: false`.',
+    tag: 'x402',
+    auth: { kind: 'public' },
+    body: {
+      kind: 'raw',
+      content: { 'application/json': { schema: verificationSchema, example: exampleVerification } },
+      limitBytes: bodyLimits.smallBytes,
+    },
+    responses: {
+      200: {
+        description: 'The finding',
+        schema: findingSchema,
+        example: {
+          isValid: false,
+          invalidReason: 'invalid_exact_evm_payload_authorization_valid_before',
+          invalidMessage: 'validBefore must lie at least 6 seconds ahead, and at most maxTimeoutSeconds and 60 seconds',
+          payer: '0x857b06519e91e3a54538791bdbb0e22373e36b66',
+        },
+      },
+      400: { description: 'The body is not JSON, has a key twice, or lacks the payment or the requirements' },
+    },
+    handle: async ({ clients }, { body, call }) =>
+      json(200, jsonText((await clients.payments.verifyPayment({ body }, call)).resultJson)),
+  }),
+  route({
+    method: 'GET',
+    path: '/x402/supported',
+    prefixes: ['', '/api'],
+    id: 'listPaymentKinds',
+    summary: 'List the kinds of payments that are verified',
+    description: 'In the form of the facilitators of x402.',
     tag: 'x402',
     auth: { kind: 'public' },
     responses: {
       200: {
-        description: 'The finding',
-        schema: z.object({
-          isValid: z.boolean(),
-          invalidReason: z.string().optional(),
-          invalidMessage: z.string().optional(),
-          payer: z.string().optional(),
-        }),
+        description: 'The kinds',
+        schema: kindsSchema,
+        example: {
+          kinds: [
+            { x402Version: 2, scheme: 'exact', network: 'eip155:84532' },
+            { x402Version: 1, scheme: 'exact', network: 'base-sepolia' },
+          ],
+          extensions: [],
+          signers: {},
+        },
       },
-      501: { description: 'Not implemented yet', codes: ['NOT_IMPLEMENTED'] },
     },
-    // What is not implemented is refused before its body is read: anyone may send one.
     handle: async ({ clients }, { call }) =>
-      json(200, jsonText((await clients.payments.verifyPayment({ body: Buffer.alloc(0) }, call)).resultJson)),
+      json(200, jsonText((await clients.payments.listPaymentKinds({}, call)).kindsJson)),
   }),
 ];
