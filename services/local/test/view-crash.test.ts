@@ -8,8 +8,8 @@ import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
 import { scaledMs } from '@granary/shared/testing/speed';
 import { seededRandom } from '../../data/test/support/random';
-import { rounded, viewGenerator } from '../../data/test/support/view-generator';
-import { viewRecords, type ViewMeaning } from '../../data/test/support/view-reference';
+import { rounded, viewGenerator, type GeneratedView } from '../../data/test/support/view-generator';
+import { viewRecords, type Source, type ViewMeaning } from '../../data/test/support/view-reference';
 import { databaseServices, type DatabaseService } from '../src/start/constellation';
 import { newApp, operatorKey, send, type ListAnswer } from './granary';
 import { endAllProcesses, endProcess, forkSource } from './own-process';
@@ -24,13 +24,19 @@ const generator = viewGenerator(random);
 // By the first or the last document groups depend on the order of writes, which is not known where an answer was lost.
 const operators = ['count', 'count_distinct', 'sum', 'avg', 'min', 'max'];
 
+const collections = ['base', 'other'] as const;
+type Collection = (typeof collections)[number];
 type Document = { id: string } & Record<string, unknown>;
 interface CrashView {
   name: string;
   mode: string;
   view: ViewMeaning;
   query: object;
+  sourceCollections: string[];
 }
+
+/** The last versions of documents that were acknowledged; undefined while an answer is missing. */
+type LastVersions = Record<Collection, Map<string, Document | undefined>>;
 
 let directory: string;
 let orders: GranaryOrders;
@@ -71,9 +77,20 @@ async function call<T = Record<string, unknown>>(method: string, path: string, b
 const definite = <T>(method: string, path: string, body?: object) =>
   eventually(() => call<T>(method, path, body), 60_000);
 
-const store = (data: object[]) => call('POST', '/store', { root: `${appId}::base`, data });
-const createView = ({ name, query, mode }: CrashView) =>
-  call('POST', `/apps/${appId}/views`, { name, query, source_collections: ['base'], refresh_mode: mode });
+const store = (collection: Collection, data: object[]) =>
+  call('POST', '/store', { root: `${appId}::${collection}`, data });
+const createView = ({ name, query, mode, sourceCollections }: CrashView) =>
+  call('POST', `/apps/${appId}/views`, { name, query, source_collections: sourceCollections, refresh_mode: mode });
+
+/** Documents meet by an id on one side at least: by a field of few values they would be too many pairs for a page. */
+function makeView(): GeneratedView {
+  for (;;) {
+    const made = generator.makeView({ isLive: true, operators });
+    const fields = made.view.joins.flatMap(({ on }) => on);
+    if (fields.every(({ path, to }) => [path, to].includes('id') && [path, to].every((name) => /id|ref/.test(name))))
+      return made;
+  }
+}
 
 /** Clients that write, erase, build views anew and replace them, until they are stopped. */
 class Clients {
@@ -83,8 +100,7 @@ class Clients {
     ...Array.from({ length: writers }, (_, writer) => this.loop(() => this.write(writer))),
     this.loop(() => this.changeViews()),
   ];
-  /** The last versions that were acknowledged; undefined while an answer is missing. */
-  readonly last = new Map<string, Document | undefined>();
+  readonly last: LastVersions = { base: new Map(), other: new Map() };
 
   stop(): Promise<unknown> {
     this.isStopped = true;
@@ -99,28 +115,32 @@ class Clients {
 
   private async write(writer: number): Promise<void> {
     const ids = `${writer}-`;
-    if (random(15) === 0) return this.erase(`${ids}${random(30)}`);
+    const collection = collections[random(2)]!;
+    if (random(15) === 0) return this.erase(collection, `${ids}${random(30)}`);
     const isBulk = random(10) === 0;
     const padding = isBulk ? 'x'.repeat(1_200) : '';
     const made = Array.from({ length: isBulk ? 120 : 1 + random(6) }, (_, at) => ({
       ...generator.makeDocument(`${ids}${isBulk ? at : random(30)}`),
+      ref: `${random(writers)}-${random(30)}`,
       ...(random(6) === 0 ? { deleted: true } : { padding }),
     }));
     const documents = [...new Map(made.map((document) => [document.id, document as Document])).values()];
-    for (const { id } of documents) this.last.set(id, undefined);
-    const answer = await store(documents);
+    const last = this.last[collection];
+    for (const { id } of documents) last.set(id, undefined);
+    const answer = await store(collection, documents);
     if (!answer) return;
     expect([answer.status, answer.text]).toEqual([202, answer.text]);
-    for (const document of documents) this.last.set(document.id, document);
+    for (const document of documents) last.set(document.id, document);
     this.acknowledged += 1;
   }
 
-  private async erase(id: string): Promise<void> {
-    this.last.set(id, undefined);
-    const answer = await call('DELETE', `/api/apps/${appId}/collections/base/documents/${id}?erase=true`);
+  private async erase(collection: Collection, id: string): Promise<void> {
+    const last = this.last[collection];
+    last.set(id, undefined);
+    const answer = await call('DELETE', `/api/apps/${appId}/collections/${collection}/documents/${id}?erase=true`);
     if (!answer) return;
     expect([200, 404]).toContain(answer.status);
-    this.last.set(id, { id, deleted: true });
+    last.set(id, { id, deleted: true });
     this.acknowledged += 1;
   }
 
@@ -139,9 +159,9 @@ class Clients {
   }
 }
 
-/** What the collection has, which includes all that was acknowledged. */
-async function present(last: ReadonlyMap<string, Document | undefined>): Promise<Document[]> {
-  const query = { root: `${appId}::base`, sort: ['id'], limit: 10_000 };
+/** What a collection has, which includes all that was acknowledged. */
+async function present(collection: Collection, last: ReadonlyMap<string, Document | undefined>): Promise<Document[]> {
+  const query = { root: `${appId}::${collection}`, sort: ['id'], limit: 10_000 };
   const listed = await definite<ListAnswer<Document>>('POST', '/list', query);
   const records = listed.body.records.filter((record) => record['deleted'] !== true);
   const found = new Map(records.map((record) => [record.id, record]));
@@ -152,13 +172,20 @@ async function present(last: ReadonlyMap<string, Document | undefined>): Promise
   return records;
 }
 
+/** Members in one order: a partner takes the place of a member of its name. */
+const canonical = (_: string, value: unknown): unknown =>
+  value !== null && typeof value === 'object' && !Array.isArray(value)
+    ? Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)))
+    : value;
 const compared = (records: readonly unknown[]): string[] =>
-  (rounded(records) as unknown[]).map((value) => JSON.stringify(value)).sort();
+  (rounded(records) as unknown[]).map((value) => JSON.stringify(value, canonical)).sort();
 
-async function checkViews(moment: object, documents: readonly Document[]): Promise<void> {
-  const sources = new Map([
-    ['base', { documents: documents.map((document, place) => ({ document, place })), dates: new Set<string>() }],
-  ]);
+async function checkViews(moment: object, last: LastVersions): Promise<void> {
+  const sources = new Map<string, Source>();
+  for (const collection of collections) {
+    const documents = (await present(collection, last[collection])).map((document, place) => ({ document, place }));
+    sources.set(collection, { documents, dates: new Set() });
+  }
   for (const { name, mode, view, query } of views) {
     const { status, body } = await definite<ListAnswer<object>>('GET', `/api/views/${appId}/${name}/data?limit=10000`);
     const seen = { moment, name, mode, query, status, records: compared(body.records) };
@@ -192,16 +219,17 @@ async function checkTables(): Promise<void> {
 test(
   `after ${kills} times kill -9 amid writes, erasures and builds every view has the rows of its meaning, and no table is left`,
   async () => {
-    await store([{ id: '0-0' }]);
+    for (const collection of collections) await store(collection, [{ id: '0-0' }]);
     for (let at = 0; at < liveViews + lazyViews; at += 1) {
-      const { view, query } = generator.makeView({ hasJoins: false, operators });
+      const { view, query, sourceCollections } = makeView();
       // Of rows beyond a limit those of equal places may be any.
       const whole = { ...view, limit: undefined, sort: [] };
       const named = { ...query, limit: undefined, sort_by: undefined };
-      views.push({ name: `v${at}`, mode: at < liveViews ? 'live' : 'lazy', view: whole, query: named });
+      const mode = at < liveViews ? 'live' : 'lazy';
+      views.push({ name: `v${at}`, mode, view: whole, query: named, sourceCollections });
     }
     for (const view of views) expect((await createView(view))?.status).toBe(202);
-    const last = new Map<string, Document | undefined>();
+    const last: LastVersions = { base: new Map(), other: new Map() };
     for (let kill = 0; kill < kills; kill += 1) {
       const clients = new Clients();
       const goal = 5 + random(30);
@@ -212,12 +240,12 @@ test(
       await database.query('update job set leased_until = now() where leased_until > now()');
       await start();
       await stopped;
-      for (const [id, document] of clients.last) last.set(id, document);
+      for (const name of collections) for (const [id, document] of clients.last[name]) last[name].set(id, document);
       await settled();
       const lazy = views.filter(({ mode }) => mode === 'lazy');
       for (const { name } of lazy) await definite('POST', `/apps/${appId}/views/${name}/refresh`);
       await settled();
-      await checkViews({ kill }, await present(last));
+      await checkViews({ kill }, last);
       await checkTables();
     }
   },
