@@ -158,6 +158,10 @@ describeWith(describe, 'minio')('the object store on S3', () => {
     const answer = await fetch(url, { headers: { range: 'bytes=2-3' } });
     expect([answer.status, await answer.text()]).toEqual([206, '23']);
     expect(answer.headers.get('content-type')).toBe('text/html');
-    expect((await fetch(url.replace(/X-Amz-Signature=./, 'X-Amz-Signature=0'))).status).toBe(403);
+    const forged = url.replace(
+      /(X-Amz-Signature=)(.)/,
+      (_, name: string, digit: string) => name + (digit === '0' ? '1' : '0'),
+    );
+    expect((await fetch(forged)).status).toBe(403);
   });
 });
