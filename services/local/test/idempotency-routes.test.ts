@@ -14,7 +14,15 @@ import {
 } from './granary';
 
 /** POST by the interface, or because their questions do not fit into a URL: they only read. */
-const reading = ['list', 'validateDocuments', 'explainQuery', 'getPayoutInfo', 'listPayouts', 'quotePrice'];
+const reading = [
+  'list',
+  'validateDocuments',
+  'explainQuery',
+  'getPayoutInfo',
+  'listPayouts',
+  'quotePrice',
+  'verifyPayment',
+];
 const changing = routes.filter(
   ({ id, method, undocumented }) => method !== 'GET' && undocumented !== 'planned' && !reading.includes(id),
 );
