@@ -6,7 +6,10 @@ import { objectSchema } from '../validation/schemas';
 const versionSchema = z.literal([1, 2]).describe('Version of the x402 protocol');
 
 const verificationSchema = z.object({
-  x402Version: versionSchema.optional(),
+  x402Version: z
+    .unknown()
+    .optional()
+    .describe('Version of the x402 protocol, 1 or 2: a payment of any other is answered as not valid'),
   paymentPayload: objectSchema.describe('The payment, as it is decoded from `X-PAYMENT` or `PAYMENT-SIGNATURE`'),
   paymentRequirements: objectSchema.describe('What it must meet: one of the `accepts` of a 402'),
 });
