@@ -54,15 +54,6 @@ const operation: fc.Arbitrary<Change> = fc.record({
 });
 const document = fc.record({ id, members, deleted: fc.nat({ max: 7 }).map((n) => n === 0) });
 const sameDocument = (one: Change, other: Change) => one.collection === other.collection && one.id === other.id;
-/**
- * Where each change is a commit of its own, those of other documents may overtake: only where values are unique does that
- * show, so documents of that collection are named once.
- */
-const separate = (changes: Change[]) =>
-  changes.filter(
-    (one, at) =>
-      one.collection !== uniqueCollection || !changes.slice(0, at).some((earlier) => sameDocument(earlier, one)),
-  );
 const once = (changes: Change[]) =>
   changes.filter((one, at) => !changes.slice(0, at).some((earlier) => sameDocument(earlier, one)));
 const operations = fc.array(operation, { minLength: 1, maxLength: 12 });
@@ -81,7 +72,7 @@ const command: fc.Arbitrary<Command> = fc.oneof(
     arbitrary: fc
       .record({ operations, atomic: fc.boolean(), isRepeated })
       .map(({ operations: all, atomic, isRepeated }) => {
-        const changes = atomic ? once(all) : separate(all);
+        const changes = atomic ? once(all) : all;
         return { call: 'batch' as const, changes, atomic, isRepeated };
       }),
   },

@@ -7,7 +7,7 @@ import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { App } from '../catalog/app';
 import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
-import { UNIQUE_VIOLATION } from '../catalog/index-definition';
+import { UNIQUE_VIOLATION, uniqueIndexes } from '../catalog/index-definition';
 import { ALREADY_EXISTS } from '../catalog/names';
 import { KeptSeparatelyError, keepSeparately } from '../commit/repeated-writes';
 import type { CallCommitter } from '../commit/tracing';
@@ -87,24 +87,43 @@ class BatchRun {
     }
   }
 
-  /** Each change in a transaction of its own; those of one document in their order. */
+  /**
+   * Each change in a transaction of its own. Those of one document are committed in their order, and those of a collection
+   * with unique values too: a value may be taken once an earlier change gave it up.
+   */
   private async oneByOne(key: IdempotencyKey | undefined, changes: readonly DocumentChange[]): Promise<Results> {
-    const answers = await Promise.all(
-      changes.map(async (change, at) => {
-        const ticketId = newTicket('c', this.app.number);
-        const keyOfOne = key && { ...key, path: `${key.path}#${at}` };
-        try {
-          return await this.commit({ ticketId, key: keyOfOne, changes: [change], refusing: 'separately' });
-        } catch (error) {
-          if (!(error instanceof ServiceError)) throw error;
-          return { results: [toRefused(change, error)], replayed: false };
-        }
-      }),
-    );
+    const answers = new Map<DocumentChange, Results>();
+    const ends = new Map<string, Promise<void>>();
+    const hasUniques = await this.collectionsWithUniques(changes);
+    for (const [at, change] of changes.entries()) {
+      const keyOfOne = key && { ...key, path: `${key.path}#${at}` };
+      const answer = async () => void answers.set(change, await this.alone(keyOfOne, change));
+      const chain = hasUniques.has(change.collection) ? change.collection : `#${at}`;
+      const before = ends.get(chain);
+      ends.set(chain, before ? before.then(answer) : answer());
+    }
+    await Promise.all(ends.values());
+    const inOrder = changes.map((change) => answers.get(change)!);
     return {
-      results: answers.flatMap(({ results }) => results),
-      replayed: answers.every(({ replayed }) => replayed),
+      results: inOrder.flatMap(({ results }) => results),
+      replayed: inOrder.every(({ replayed }) => replayed),
     };
+  }
+
+  private async collectionsWithUniques(changes: readonly DocumentChange[]): Promise<ReadonlySet<string>> {
+    const names = [...new Set(changes.map(({ collection }) => collection))];
+    const found = await Promise.all(names.map((name) => this.committer.collections.get(this.app, name)));
+    return new Set(names.filter((_, at) => uniqueIndexes(found[at]?.indexes ?? []).length > 0));
+  }
+
+  private async alone(key: IdempotencyKey | undefined, change: DocumentChange): Promise<Results> {
+    const ticketId = newTicket('c', this.app.number);
+    try {
+      return await this.commit({ ticketId, key, changes: [change], refusing: 'separately' });
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      return { results: [toRefused(change, error)], replayed: false };
+    }
   }
 
   /** Commits changes in one transaction. Throws their refusal, of changes that are refused separately only some. */

@@ -55,10 +55,11 @@ export class WriteModel {
     });
   }
 
-  /** Those that are not refused: together where no value is taken twice, else one after the other. */
+  /** Those that are not refused: together where each can be decided without the others, else one after the other. */
   separately(changes: readonly Change[]): Outcome[] {
-    const outcomes = this.unless(() => changes.map((change) => this.decide(change)));
-    return 'reason' in outcomes ? changes.map((change) => this.change(change)) : outcomes;
+    const isRepeated = new Set(changes.map(({ collection, id }) => `${collection}/${id}`)).size < changes.length;
+    const outcomes = isRepeated ? undefined : this.unless(() => changes.map((change) => this.decide(change)));
+    return !outcomes || 'reason' in outcomes ? changes.map((change) => this.change(change)) : outcomes;
   }
 
   /** A call of `/store`. */

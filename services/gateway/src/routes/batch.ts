@@ -20,7 +20,11 @@ const operationSchema = z.strictObject({
 });
 
 const batchSchema = z.strictObject({
-  operations: z.array(operationSchema).min(1).max(1_000).describe('What to do, in this order for each document'),
+  operations: z
+    .array(operationSchema)
+    .min(1)
+    .max(1_000)
+    .describe('What to do, in this order for each document and each collection with unique fields'),
   atomic: z
     .boolean()
     .optional()
