@@ -2,7 +2,7 @@ import { execute, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { beginWatch, creditDeposits } from '../src/deposits/credit-deposits';
-import { advanceSweeps } from '../src/deposits/sweep';
+import { Sweeps } from '../src/deposits/sweep';
 import { feeOf, gasLimit } from '../src/chain/fee';
 import { signTransfer } from '../src/chain/sign-transfer';
 import { advancePayouts } from '../src/payouts/payout-task';
@@ -37,7 +37,7 @@ async function pay(): Promise<void> {
   await transaction(pool, (tx) => reservePayouts(tx, requests, { floorUtia: 1n, chainAccount: bench.chainAccount }));
   for (let round = 0; round < 6; round++) {
     await advancePayouts(bench.options);
-    await advanceSweeps({ ...bench.options, hotWallet: bench.options.sender });
+    await new Sweeps({ ...bench.options, hotWallet: bench.options.sender }).advance();
     await bench.node.produceBlock();
   }
 }

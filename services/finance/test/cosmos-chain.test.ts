@@ -6,7 +6,7 @@ import type { ChainTransfer } from '../src/chain/chain';
 import { openCosmosChain } from '../src/cosmos-chain/open-cosmos-chain';
 import type { CosmosChain } from '../src/cosmos-chain/cosmos-chain';
 import { beginWatch, creditDeposits } from '../src/deposits/credit-deposits';
-import { advanceSweeps } from '../src/deposits/sweep';
+import { Sweeps } from '../src/deposits/sweep';
 import { listHeld } from '../src/payouts/held-transactions';
 import { advancePayouts } from '../src/payouts/payout-task';
 import { reservePayouts } from '../src/payouts/reserve-payouts';
@@ -70,7 +70,7 @@ async function round(): Promise<void> {
   await Promise.allSettled([
     creditDeposits(watch()),
     advancePayouts(options()),
-    advanceSweeps({ ...options(), hotWallet: bench.options.sender }),
+    new Sweeps({ ...options(), hotWallet: bench.options.sender }).advance(),
   ]);
   await bench.node.produceBlock();
 }

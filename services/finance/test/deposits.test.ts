@@ -1,8 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { execute, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
+import type { Chain } from '../src/chain/chain';
 import { beginWatch, creditDeposits } from '../src/deposits/credit-deposits';
-import { advanceSweeps } from '../src/deposits/sweep';
+import { Sweeps } from '../src/deposits/sweep';
 import { verifyLedger } from '../src/reconciliation/verify-ledger';
 import { getWallet } from '../src/wallets/wallet';
 import { financePool, log } from './support/harness';
@@ -31,7 +32,7 @@ const credited = async (depthBlocks = 0): Promise<string[]> => {
   return apps;
 };
 const walletOf = (app: string) => getWallet(bench.wallets, app);
-const sweep = () => advanceSweeps({ ...bench.options, hotWallet: bench.options.sender });
+const sweep = () => new Sweeps({ ...bench.options, hotWallet: bench.options.sender }).advance();
 
 test('what arrives at a wallet is credited once, as earned, however often and by how many its blocks are read', async () => {
   const [app, other] = [newApp(), newApp()];
@@ -92,6 +93,27 @@ test('deposits worth more than 20 fees are sent to the hot wallet, which the app
   expect(cost).toEqual({ fees: 500n });
 });
 
+test('addresses that cannot be swept do not keep the others from their turn', async () => {
+  const apps = Array.from({ length: 8 }, newApp);
+  const addresses: string[] = [];
+  for (const app of apps) addresses.push((await walletOf(app)).address);
+  for (const [at, address] of addresses.entries()) await bench.node.fund(address, at === 0 ? 10_000n : 90_000n);
+  await credited();
+  const [good, ...others] = addresses;
+  const chain: Chain = {
+    ...crashing(bench.node, 0, Math.random),
+    account: (address) =>
+      others.includes(address) ? Promise.reject(new Error('no account')) : bench.node.account(address),
+  };
+  const sweeps = new Sweeps({ ...bench.options, chain, hotWallet: bench.options.sender });
+  for (let round = 0; round < 12; round++) {
+    await sweeps.advance().catch((error: unknown) => expect(error).toEqual(new Error('no account')));
+    await bench.node.produceBlock();
+  }
+  expect(await bench.node.balance(good!)).toBe(0n);
+  expect(await bench.node.balance(others[0]!)).toBe(90_000n);
+});
+
 test('1,000 deposits with sweeps by two processes that crash, on a chain that loses and evicts: all arrive once', async () => {
   const seed = Date.now() % 2 ** 31;
   const random = seededRandom(seed);
@@ -104,7 +126,7 @@ test('1,000 deposits with sweeps by two processes that crash, on a chain that lo
   const chain = crashing(bench.node, 0.02, random);
   const copies = [1, 2].map(() => async () => {
     await creditDeposits({ ...watch(1, chain) });
-    await advanceSweeps({ ...bench.options, chain, hotWallet: bench.options.sender });
+    await new Sweeps({ ...bench.options, chain, hotWallet: bench.options.sender }).advance();
   });
   const rest = async () => {
     const found = await rows<{ amount: bigint }>(pool, sql`select amount from unswept where amount >= 10000`);

@@ -136,6 +136,21 @@ test('a destination that the chain refuses is tried once, and then is for the op
   });
 });
 
+test('three payouts that the chain refuses end the automatic ones to a destination, until it is another', async () => {
+  await fund(50_000);
+  await settings({ autoPayoutEnabled: true, payoutDestination: feeCollector('celestia') });
+  await eventuallyResolves(async () => {
+    await fund(1);
+    expect((await history()).filter(({ status }) => status === 'failed')).toHaveLength(3);
+  });
+  await fund(1);
+  await fund(1);
+  expect(await history()).toHaveLength(3);
+  await settings({ payoutDestination: newAddress() });
+  await fund(1);
+  await eventuallyResolves(async () => expect((await history())[0]).toMatchObject({ status: 'confirmed' }));
+});
+
 test('no automatic payout takes the money of a deleted app before its debts', async () => {
   const { pool } = await financePool(1);
   const bench = await openPayoutBench(pool);

@@ -3,7 +3,7 @@ import { row } from '@granary/shared/postgres/pool';
 import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
 import { sql } from '@granary/shared/postgres/sql';
 import { creditDeposits, type WatchOptions } from './credit-deposits';
-import { advanceSweeps, type SweepOptions } from './sweep';
+import { Sweeps, type SweepOptions } from './sweep';
 
 export interface DepositOptions extends WatchOptions, SweepOptions {
   everyMs: number;
@@ -14,6 +14,7 @@ export interface DepositOptions extends WatchOptions, SweepOptions {
 /** Credits deposits and sends them to the hot wallet, in one process of the service at a time. */
 export function startDeposits(options: DepositOptions): { check: Check; stop(): Promise<void> } {
   const { pool, log, everyMs, credited } = options;
+  const sweeps = new Sweeps(options);
   const task = startScheduledTask({
     pool,
     log,
@@ -25,7 +26,7 @@ export function startDeposits(options: DepositOptions): { check: Check; stop(): 
         if (appIds === undefined) break;
         if (appIds.length > 0) await credited(appIds);
       }
-      if (!stopping.aborted) await advanceSweeps(options);
+      if (!stopping.aborted) await sweeps.advance();
     },
   });
   const check: Check = async () => {

@@ -8,6 +8,8 @@ import { signNext, transferFee, type SigningOptions } from '../outgoing/sign-nex
 const feesWorth = 20n;
 /** Addresses that one round sweeps. */
 const addressesMax = 100;
+/** So many addresses one after the other whose steps fail end a round. */
+const failuresInRowMax = 3;
 
 export interface SweepOptions extends SigningOptions {
   /** The address of the hot wallet. */
@@ -38,17 +40,48 @@ const forget = async (tx: Connection, { number }: OutgoingTransaction): Promise<
   await execute(tx, sql`delete from sweep where transaction_number = ${number}`);
 };
 
-/** Makes the next step of each address of a wallet that has something to be sent to the hot wallet. */
-export async function advanceSweeps(options: SweepOptions): Promise<void> {
-  const minimum = transferFee(1, options.gasPrice) * feesWorth;
-  const found = await rows<Unswept>(
-    options.pool,
-    sql`select address, address_index as index from unswept
-        where amount >= ${minimum < 1n ? 1n : minimum} order by amount desc limit ${addressesMax}`,
-  );
-  for (const { address, index } of found) {
-    const step = await deliver({ ...options, purpose: sweepPurpose }, address);
-    if (step === 'idle') await signSweep(options, { address, index });
+/** Sends what is in the addresses of wallets to the hot wallet, one step of each address at a time. */
+export class Sweeps {
+  /** The address of the last step. */
+  private last = '';
+
+  constructor(private readonly options: SweepOptions) {}
+
+  /**
+   * Makes the next step of up to `addressesMax` addresses, in their order from where the last round ended, so that each gets
+   * its turn. An address whose step fails does not keep others from theirs; failures in a row end the round, for then it is
+   * the node or the database. Throws the first failure at the end.
+   */
+  async advance(): Promise<void> {
+    const failures: unknown[] = [];
+    let inRow = 0;
+    for (const unswept of await this.next()) {
+      this.last = unswept.address;
+      try {
+        await this.step(unswept);
+        inRow = 0;
+      } catch (error) {
+        failures.push(error);
+        inRow += 1;
+        if (inRow >= failuresInRowMax) break;
+      }
+    }
+    if (failures.length > 0) throw failures[0];
+  }
+
+  private next(): Promise<Unswept[]> {
+    const { pool, gasPrice } = this.options;
+    const minimum = transferFee(1, gasPrice) * feesWorth;
+    return rows<Unswept>(
+      pool,
+      sql`select address, address_index as index from unswept
+          where amount >= ${minimum < 1n ? 1n : minimum} order by address <= ${this.last}, address limit ${addressesMax}`,
+    );
+  }
+
+  private async step(unswept: Unswept): Promise<void> {
+    const step = await deliver({ ...this.options, purpose: sweepPurpose }, unswept.address);
+    if (step === 'idle') await signSweep(this.options, unswept);
   }
 }
 
