@@ -2,8 +2,10 @@ import { randomUUID } from 'node:crypto';
 import { execute, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { Chain } from '../src/chain/chain';
+import { feeCollector } from '../src/chain/module-accounts';
 import { beginWatch, creditDeposits } from '../src/deposits/credit-deposits';
 import { Sweeps } from '../src/deposits/sweep';
+import { listStopped, resumeSenders } from '../src/payouts/held-transactions';
 import { verifyLedger } from '../src/reconciliation/verify-ledger';
 import { getWallet } from '../src/wallets/wallet';
 import { financePool, log } from './support/harness';
@@ -112,6 +114,62 @@ test('addresses that cannot be swept do not keep the others from their turn', as
   }
   expect(await bench.node.balance(good!)).toBe(0n);
   expect(await bench.node.balance(others[0]!)).toBe(90_000n);
+});
+
+test('with more addresses than rounds can visit in time, none is signed for and sent too late', async () => {
+  for (let at = 0; at < 250; at++) await bench.node.fund((await walletOf(newApp())).address, 20_000n);
+  await credited();
+  const sweeps = new Sweeps({ ...bench.options, hotWallet: bench.options.sender });
+  for (let round = 0; round < 6; round++) {
+    await sweeps.advance();
+    for (let block = 0; block < 3; block++) await bench.node.produceBlock();
+  }
+  expect(await rows(pool, sql`select distinct state from outgoing_transaction`)).toEqual([{ state: 'confirmed' }]);
+  expect(await row(pool, sql`select sum(amount)::bigint as rest from unswept`)).toEqual({ rest: 0n });
+});
+
+test('a sweep that fails on the chain costs one fee: the address signs nothing until a person resumes it', async () => {
+  const { address } = await walletOf(newApp());
+  await bench.node.fund(address, 50_000n);
+  await credited();
+  const rounds = async (hotWallet: string) => {
+    const sweeps = new Sweeps({ ...bench.options, hotWallet });
+    for (let round = 0; round < 5; round++) {
+      await sweeps.advance();
+      await bench.node.produceBlock();
+    }
+  };
+  await rounds(feeCollector('celestia'));
+  expect(await bench.node.balance(address)).toBe(49_500n);
+  expect(await listStopped(pool)).toEqual([{ address, reason: 'a sweep has failed on the chain with code 4' }]);
+  await resumeSenders(pool);
+  await rounds(bench.options.sender);
+  expect(await bench.node.balance(address)).toBe(0n);
+});
+
+test('a sweep in flight ends when a higher gas price makes what it carries too little to sweep', async () => {
+  await bench.node.fund((await walletOf(newApp())).address, 20_000n);
+  await credited();
+  await sweep();
+  const dearer = new Sweeps({ ...bench.options, gasPrice: 1, hotWallet: bench.options.sender });
+  await bench.node.produceBlock();
+  await dearer.advance();
+  expect(await rows(pool, sql`select state from outgoing_transaction`)).toEqual([{ state: 'confirmed' }]);
+});
+
+test('an address that another process sweeps at the same time is not swept for the little that has arrived since', async () => {
+  const { address } = await walletOf(newApp());
+  await bench.node.fund(address, 20_000n);
+  await credited();
+  const chain: Chain = {
+    ...crashing(bench.node, 0, Math.random),
+    balance: async () => {
+      await execute(pool, sql`update unswept set amount = 900`);
+      return 20_000n;
+    },
+  };
+  await new Sweeps({ ...bench.options, chain, hotWallet: bench.options.sender }).advance();
+  expect(await rows(pool, sql`select from outgoing_transaction`)).toEqual([]);
 });
 
 test('1,000 deposits with sweeps by two processes that crash, on a chain that loses and evicts: all arrive once', async () => {

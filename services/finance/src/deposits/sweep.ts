@@ -1,7 +1,7 @@
 import { execute, row, rows, type Connection } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { deliver, type Purpose } from '../outgoing/delivery';
-import type { OutgoingTransaction } from '../outgoing/outgoing-transaction';
+import { stopSender, type OutgoingTransaction } from '../outgoing/outgoing-transaction';
 import { signNext, transferFee, type SigningOptions } from '../outgoing/sign-next';
 
 /** An address is swept when it has this many times the fee. */
@@ -21,12 +21,16 @@ interface Unswept {
   index: number;
 }
 
-/** What is not swept is known from the deposits, so the ledger needs nothing but the fee. */
+/**
+ * What is not swept is known from the deposits, so the ledger needs nothing but the fee. After a failure nothing is signed
+ * until a person resumes: each further one would cost a fee, until as good as nothing is left at the address.
+ */
 const sweepPurpose: Purpose = {
   broadcast: async () => {},
   held: async () => {},
   expired: (tx, outgoing) => forget(tx, outgoing),
   included: async (tx, outgoing, code) => {
+    if (code !== 0) await stopSender(tx, outgoing.sender, `a sweep has failed on the chain with code ${code}`);
     const taken =
       code === 0
         ? sql`(select amount from sweep where transaction_number = ${outgoing.number})`
@@ -69,20 +73,33 @@ export class Sweeps {
     if (failures.length > 0) throw failures[0];
   }
 
+  /** The address of a transaction that is in flight gets its turn whatever is left there and whatever a fee is by now. */
   private next(): Promise<Unswept[]> {
-    const { pool, gasPrice } = this.options;
-    const minimum = transferFee(1, gasPrice) * feesWorth;
     return rows<Unswept>(
-      pool,
-      sql`select address, address_index as index from unswept
-          where amount >= ${minimum < 1n ? 1n : minimum} order by address <= ${this.last}, address limit ${addressesMax}`,
+      this.options.pool,
+      sql`select address, index from (
+            select address, address_index as index from unswept
+            where amount >= ${minimumOf(this.options)} and not exists (
+              select from chain_sender where chain_sender.address = unswept.address and stopped_because is not null)
+            union
+            select address, address_index from outgoing_transaction join unswept on address = sender
+            where state in ('signed', 'broadcast', 'held')
+          ) unswept
+          order by address <= ${this.last}, address limit ${addressesMax}`,
     );
   }
 
   private async step(unswept: Unswept): Promise<void> {
-    const step = await deliver({ ...this.options, purpose: sweepPurpose }, unswept.address);
-    if (step === 'idle') await signSweep(this.options, unswept);
+    const delivery = { ...this.options, purpose: sweepPurpose };
+    if ((await deliver(delivery, unswept.address)) !== 'idle') return;
+    // Sent at once: where there are many addresses, the timeout height passes before the next step of this one.
+    if (await signSweep(this.options, unswept)) await deliver(delivery, unswept.address);
   }
+}
+
+function minimumOf({ gasPrice }: SweepOptions): bigint {
+  const minimum = transferFee(1, gasPrice) * feesWorth;
+  return minimum < 1n ? 1n : minimum;
 }
 
 function signSweep(options: SweepOptions, { address, index }: Unswept): Promise<boolean> {
@@ -90,10 +107,10 @@ function signSweep(options: SweepOptions, { address, index }: Unswept): Promise<
   return signNext(options, { address, key: { wallet: index } }, async (tx, balance) => {
     const unswept = await row<{ amount: bigint }>(tx, sql`select amount from unswept where address = ${address}`);
     const amount = unswept!.amount;
-    const sent = amount - transferFee(1, gasPrice);
-    if (sent <= 0n || balance < amount) return undefined;
+    // Another process may have swept it meanwhile.
+    if (amount < minimumOf(options) || balance < amount) return undefined;
     return {
-      outputs: [{ address: hotWallet, amount: sent }],
+      outputs: [{ address: hotWallet, amount: amount - transferFee(1, gasPrice) }],
       stored: async (inTransaction, number) => {
         await execute(inTransaction, sql`insert into sweep (transaction_number, amount) values (${number}, ${amount})`);
       },

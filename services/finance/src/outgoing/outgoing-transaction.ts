@@ -64,6 +64,11 @@ export async function lockSender(tx: Connection, address: string, sequence: bigi
   return found!;
 }
 
+/** Nothing more is signed for a sender until a person resumes it. */
+export async function stopSender(tx: Connection, address: string, reason: string): Promise<void> {
+  await execute(tx, sql`update chain_sender set stopped_because = ${reason} where address = ${address}`);
+}
+
 /** Stores a signed transaction, before it is sent. */
 export async function insertSigned(
   tx: Connection,

@@ -1,13 +1,12 @@
 import type { Logger } from '@granary/shared/logger';
-import { execute, type Connection, type Pool } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import type { Connection, Pool } from '@granary/shared/postgres/pool';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import type { Chain, ChainAccount } from '../chain/chain';
 import { feeOf, gasLimit } from '../chain/fee';
 import { signTransfer } from '../chain/sign-transfer';
 import type { Output } from '@granary/shared/cosmos/transaction';
 import type { KeyName, KeyProvider } from '../wallets/keys';
-import { findOpen, insertSigned, lockSender } from './outgoing-transaction';
+import { findOpen, insertSigned, lockSender, stopSender } from './outgoing-transaction';
 
 export interface SigningOptions {
   pool: Pool;
@@ -64,8 +63,7 @@ export async function signNext(
         { address, sequence: sequence.toString() },
         'somebody else signs with a key of ours, its sender is stopped',
       );
-      const problem = 'a transaction of ours is on the chain that was not sent from here';
-      await execute(tx, sql`update chain_sender set stopped_because = ${problem} where address = ${address}`);
+      await stopSender(tx, address, 'a transaction of ours is on the chain that was not sent from here');
       return false;
     }
     const draft = await choose(tx, balance);

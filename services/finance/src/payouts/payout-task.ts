@@ -59,7 +59,7 @@ async function health({ pool }: PayoutSigning): Promise<Finding> {
   const { held, stoppedBecause, missing, oldestAgeSeconds } = await readPayoutState(pool);
   const problems: string[] = [];
   if (held > 0n) problems.push(`transactions that wait for a person: ${held}`);
-  if (stoppedBecause !== null) problems.push(`payouts are stopped until a person resumes them: ${stoppedBecause}`);
+  if (stoppedBecause !== null) problems.push(`an address signs nothing until a person resumes it: ${stoppedBecause}`);
   if (missing !== null) problems.push(`the hot wallet lacks ${missing} utia for the next payout`);
   if ((oldestAgeSeconds ?? 0) > lateAfterSeconds) problems.push('a payout has waited for more than 10 minutes');
   return problems.length === 0 ? healthy : degraded(problems.join('; '));
