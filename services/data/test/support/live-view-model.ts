@@ -7,7 +7,7 @@ import { liveViewRows } from '../../src/views/live/live-rows';
 import { log, noIdempotency, storeRequest, type App, type Methods } from './data-service';
 import { parse } from './query-fixture';
 import type { Random } from './random';
-import { rounded, type ViewGenerator } from './view-generator';
+import { type ViewGenerator } from './view-generator';
 import { viewRecords, type Source, type StoredDocument, type ViewMeaning } from './view-reference';
 
 type Document = { id: string } & Record<string, unknown>;
@@ -38,8 +38,7 @@ const count = (kind: string): void => void (modelCounts[kind] = (modelCounts[kin
 function compared(view: ViewMeaning, records: readonly unknown[]): unknown {
   const paths = [...view.sort, ...(view.groups?.by ?? []), ...(view.groups?.aggregates ?? [])];
   const isByInstant = view.groups && paths.some((one) => /(^|\.)d$/.test(typeof one === 'string' ? one : one.path));
-  const values = rounded(records) as unknown[];
-  return isByInstant ? values.map((value) => JSON.stringify(value)).sort() : values;
+  return isByInstant ? records.map((value) => JSON.stringify(value)).sort() : records;
 }
 
 const textOf = (document: Document): string =>

@@ -146,6 +146,16 @@ function put(record: Record<string, unknown>, path: readonly string[], value: un
   else put((record[first!] ??= {}) as Record<string, unknown>, rest, value);
 }
 
+/** With 16 significant digits, as views print it, of a sum of quarters. */
+function average(sum: number, count: number): number {
+  let [numerator, denominator, exponent] = [BigInt(Math.abs(sum) * 4), 4n * BigInt(count), 0];
+  if (numerator === 0n) return 0;
+  for (; numerator / denominator < 10n ** 15n; exponent -= 1) numerator *= 10n;
+  for (; numerator / denominator >= 10n ** 16n; exponent += 1) denominator *= 10n;
+  const digits = (2n * numerator + denominator) / (2n * denominator);
+  return Math.sign(sum) * Number(`${digits}e${exponent}`);
+}
+
 function aggregate(operator: string, path: string, rows: readonly Row[], dates: ReadonlySet<string>): unknown {
   if (path === '*') return rows.length;
   const isDate = dates.has(path);
@@ -162,7 +172,7 @@ function aggregate(operator: string, path: string, rows: readonly Row[], dates: 
     case 'sum':
       return sum;
     case 'avg':
-      return numbers.length === 0 ? null : sum / numbers.length;
+      return numbers.length === 0 ? null : average(sum, numbers.length);
     case 'min':
     case 'max': {
       const ascending = [...values].sort((a, b) => sortOrder(a, b, false, isDate) || sameInstant(a, b, false));
