@@ -36,6 +36,7 @@ const derivedFrom = ({ appNumber }: CollectionRef): DerivedRows[] => {
         insert into ${table} (id, before, after) select id, old_body, body from written)`,
       removalCte: sql`derived as (insert into ${table} (id, before) select id, body from gone)`,
       afterCopy,
+      besideCopy: () => Promise.resolve([]),
       beforeTurn: (_, copied) => Promise.resolve(afterCopy(copied)),
     },
   ];

@@ -1,5 +1,5 @@
 import type { Step } from '@granary/shared/postgres/pipeline';
-import type { Connection } from '@granary/shared/postgres/pool';
+import type { Connection, Pool } from '@granary/shared/postgres/pool';
 import { empty, join, sql, type Sql } from '@granary/shared/postgres/sql';
 import type { App } from '../catalog/app';
 import type { CollectionRef } from '../catalog/collection';
@@ -23,9 +23,11 @@ export interface DerivedRows {
    */
   afterCopy(rows: readonly DocumentRow[]): readonly Step[];
   /**
-   * The same for a bulk that is copied ahead: what can be computed and written before its turn, without the lock. Returns
-   * the statements for its turn.
+   * For a bulk that is copied ahead: what follows from its documents alone, computed on any connection while they are
+   * copied. Returns the statements for its turn.
    */
+  besideCopy(pool: Pool, rows: readonly DocumentRow[]): Promise<readonly Step[]>;
+  /** The same of what is written in the transaction of the COPY, after it and without the lock. */
   beforeTurn(tx: Connection, rows: readonly DocumentRow[]): Promise<readonly Step[]>;
 }
 
@@ -39,6 +41,7 @@ export interface DerivedStatements {
   returning: Sql;
   removal: DerivedRemoval;
   afterCopy(rows: readonly DocumentRow[]): readonly Step[];
+  besideCopy(pool: Pool, rows: readonly DocumentRow[]): Promise<readonly Step[]>;
   beforeTurn(tx: Connection, rows: readonly DocumentRow[]): Promise<readonly Step[]>;
 }
 
@@ -49,6 +52,7 @@ export const nothingDerived: DerivedStatements = {
   returning: empty,
   removal: nothingRemoved,
   afterCopy: () => none,
+  besideCopy: () => Promise.resolve(none),
   beforeTurn: () => Promise.resolve(none),
 };
 
@@ -112,6 +116,7 @@ function compile(derived: readonly DerivedRows[]): DerivedStatements {
       returning: sql`, body, ordinal, place`,
     },
     afterCopy: (rows) => derived.flatMap((each) => each.afterCopy(rows)),
+    besideCopy: async (pool, rows) => (await Promise.all(derived.map((each) => each.besideCopy(pool, rows)))).flat(),
     beforeTurn: async (tx, rows) => {
       const steps: Step[] = [];
       for (const each of derived) steps.push(...(await each.beforeTurn(tx, rows)));

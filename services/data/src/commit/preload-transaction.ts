@@ -70,10 +70,13 @@ export async function preloadTransaction(
   const batch = [preload.bulk];
   try {
     if (!preload.beginCopying()) return undefined;
-    const copy = await copyDocuments(collection, rows, context.now());
     const derived = context.afterPlan.of(collection);
+    const beside = derived.besideCopy(context.pool, rows);
+    // Awaited after the COPY, which may fail first.
+    beside.catch(() => {});
+    const copy = await copyDocuments(collection, rows, context.now());
     const finish = async (tx: Connection) => {
-      const changes = derived.isEmpty ? [] : await derived.beforeTurn(tx, rows);
+      const changes = derived.isEmpty ? [] : [...(await beside), ...(await derived.beforeTurn(tx, rows))];
       release();
       preload.hasCopied();
       await preload.turn;

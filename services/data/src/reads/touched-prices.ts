@@ -1,7 +1,7 @@
 import type { Projection } from '@granary/shared/json/project';
 import type { CollectionRef } from '../catalog/collection';
 import type { ReadPrice } from '../catalog/read-price';
-import type { Condition, Path } from '../query/language/condition';
+import { pathsOf, type Condition, type Path } from '../query/language/condition';
 import type { JoinedSelect } from '../query/language/joined-select';
 import { modelName, type Join } from '../query/language/joins';
 import type { SortTerm } from '../query/language/sort';
@@ -79,10 +79,6 @@ function viewPaths({ find, joins, groups, sort }: ViewQuery): Path[] {
   if (!groups) return [...paths, ...sort.map(({ path }) => path)];
   for (const { path } of groups.aggregates) if (path) paths.push(path);
   return [...paths, ...groups.by];
-}
-
-function pathsOf(condition: Condition): Path[] {
-  return 'conditions' in condition ? condition.conditions.flatMap(pathsOf) : [condition.path];
 }
 
 /** The fields of the record one level up that the conditions of a join refer to. */

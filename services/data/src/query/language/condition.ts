@@ -46,5 +46,9 @@ export const or = (...conditions: Condition[]): Condition =>
   conditions.length === 1 ? conditions[0]! : { kind: 'or', conditions };
 export const not = (condition: Condition): Condition => ({ kind: 'none', conditions: [condition] });
 
+/** The paths that a condition looks at, once for each place where it does. */
+export const pathsOf = (condition: Condition): Path[] =>
+  'conditions' in condition ? condition.conditions.flatMap(pathsOf) : [condition.path];
+
 /** Whether a condition holds for every record, whatever is in it. */
 export const isAll = (condition: Condition): boolean => condition.kind === 'and' && condition.conditions.every(isAll);

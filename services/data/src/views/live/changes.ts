@@ -29,6 +29,19 @@ export const removedChanges: Sql = sql`select -1 as w, id, body, ordinal, place 
 export const addedChanges = (collection: DocumentTables, ids: Buffer): Sql =>
   sql`select 1 as w, t.id, t.body, t.ordinal, t.place from ${documentsTable(collection)} t where t.id = any(${ids}::text[]) and not t.deleted`;
 
+/** Documents as parameters: arrays of their ids, texts, ordinals and places. */
+export interface GivenDocuments {
+  ids: Buffer;
+  texts: Buffer;
+  ordinals: Buffer;
+  places: Buffer;
+}
+
+/** Of new documents that may be in no table yet. */
+export const givenChanges = ({ ids, texts, ordinals, places }: GivenDocuments): Sql => sql`
+  select 1 as w, g.id, g.body, g.ordinal, g.place
+  from unnest(${ids}::text[], ${texts}::text[], ${ordinals}::int8[], ${places}::int4[]) as g(id, body, ordinal, place)`;
+
 /** All visible documents. */
 export const presentChanges = (collection: DocumentTables): Sql =>
   sql`select 1 as w, t.id, t.body, t.ordinal, t.place from ${documentsTable(collection)} t where not t.deleted`;

@@ -73,8 +73,12 @@ export const createEntries = ({ entries }: LivePlan): Sql =>
 
 export const indexEntries = ({ entries }: LivePlan): Sql => sql`create index on ${entries} (slot, key, sort)`;
 
-/** The columns of entries, for their JSON. */
-export const entryColumns = trusted('key text, part text, sort bytea, value text, n int8');
+/** The columns of entries. */
+export const entryColumns = [
+  ...['key', 'part', 'value'].map((name) => ({ name: trusted(name), type: sql`text` })),
+  { name: sql`sort`, type: sql`bytea` },
+  { name: sql`n`, type: sql`int8` },
+];
 
 /**
  * What the rows of `changed` make of each value of a slot: the key of its group, what tells it from other values, what it

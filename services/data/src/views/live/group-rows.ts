@@ -1,4 +1,4 @@
-import { join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
+import { empty, join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { viewKeyColumn } from '../../catalog/table-names';
 import { columnPaths, type Aggregate, type Groups } from '../language/aggregates';
 import { columnTree, type ColumnNode } from '../row-texts';
@@ -16,7 +16,7 @@ import {
   slotValue,
   type Slot,
 } from './entries';
-import { changedFields, cteOf, excluded, keyColumns, selectedText, type LivePlan } from './live-plan';
+import { changedFields, cteOf, keyColumns, selectedText, type LivePlan } from './live-plan';
 
 /** A number that a group keeps and changes by differences, with its column. */
 interface Accumulator {
@@ -141,13 +141,19 @@ function deltaCte(plan: LivePlan, groups: Groups, { accumulators, slots }: Group
 const entryCte = (plan: LivePlan, groups: Groups, slot: Slot): Sql =>
   sql`${slotCte('entry_', plan, slot)} as materialized (${entryDeltas(plan, slot, groupId(groups), groupColumns(groups))})`;
 
-/** The rows of groups from rows `x` with their accumulators, as `id, body`, accumulators and keys. */
-function groupTexts(plan: LivePlan, groups: Groups, { texts, accumulators }: GroupedPlan, source: Sql): Sql {
+/** The rows of groups from rows `x` with their accumulators, as `id, body`, accumulators and keys; with other columns after `id`. */
+function groupTexts(
+  plan: LivePlan,
+  groups: Groups,
+  { texts, accumulators }: GroupedPlan,
+  source: Sql,
+  others = empty,
+): Sql {
   const text = selectedText(plan, nodeText(columnTree(columnPaths(groups)), texts));
   const columns = accumulators.map(({ column }) => sql`, x.${column}`);
   const { values } = keyColumns(plan, sql`z.j`);
   const record = plan.columns.length === 0 ? sql`` : sql`cross join lateral (select y.body::jsonb as j offset 0) z`;
-  return sql`select x.id, y.body${join(columns, '')}${values} from (${source}) x
+  return sql`select x.id${others}, y.body${join(columns, '')}${values} from (${source}) x
     cross join lateral (select ${text} as body offset 0) y ${record}`;
 }
 
@@ -183,27 +189,39 @@ export function groupDeltas(plan: LivePlan, groups: Groups, isFirst: boolean): S
   return [changedCte(plan, groups, grouped), deltaCte(plan, groups, grouped, isFirst), ...entries];
 }
 
-/** The same as JSON text. */
-export function deltasJson(plan: LivePlan, groups: Groups): Sql {
-  const rowsOf = (cte: Sql): Sql => sql`(select coalesce(json_agg(o), '[]') from ${cte} o)`;
-  const entries = slotsOf(plan, groups).map((slot) => rowsOf(slotCte('entry_', plan, slot)));
-  return sql`json_build_array(${join([rowsOf(cteOf('delta_', plan)), ...entries], ', ')})::text`;
+/** A CTE of deltas, with the columns that it needs to be made again. */
+interface DeltaColumns {
+  cte: Sql;
+  columns: ReadonlyArray<{ name: Sql; type: Sql }>;
 }
 
-/** The same from that. */
-export function deltasOf(plan: LivePlan, groups: Groups, json: string): Sql[] {
+function deltaColumns(plan: LivePlan, groups: Groups): DeltaColumns[] {
   const { accumulators, slots } = groupedPlan(plan, groups);
-  const ahead = cteOf('ahead_', plan);
-  const texts = groups.by.map((_, at) => sql`, ${named('t', BigInt(at))} text`);
-  const sums = accumulators.flatMap(({ column, type, delta }) => (delta ? [sql`, ${column} ${trusted(type)}`] : []));
-  const recordset = (name: Sql, at: number, columns: Sql): Sql =>
-    sql`${name} as materialized (
-      select o.* from ${ahead} a cross join lateral json_to_recordset(a.j -> ${trusted(String(at))}) as o(${columns}))`;
+  const texts = groups.by.map((_, at) => ({ name: named('t', BigInt(at)), type: sql`text` }));
+  const sums = accumulators.flatMap(({ column, type, delta }) =>
+    delta ? [{ name: column, type: trusted(type) }] : [],
+  );
   return [
-    sql`${ahead} as materialized (select ${json}::json as j)`,
-    recordset(cteOf('delta_', plan), 0, sql`id text${join([...texts, ...sums], '')}`),
-    ...slots.map((slot, at) => recordset(slotCte('entry_', plan, slot), at + 1, entryColumns)),
+    { cte: cteOf('delta_', plan), columns: [{ name: sql`id`, type: sql`text` }, ...texts, ...sums] },
+    ...slots.map((slot) => ({ cte: slotCte('entry_', plan, slot), columns: entryColumns })),
   ];
+}
+
+/** The same as texts of arrays: for each of its CTEs a row with a text for each column. */
+export const deltaArrays = (plan: LivePlan, groups: Groups): Array<{ rows: Sql; columns: number }> =>
+  deltaColumns(plan, groups).map(({ cte, columns }) => {
+    const arrays = columns.map(({ name }) => sql`array_agg(o.${name})::text`);
+    return { rows: sql`(select ${join(arrays, ', ')} from ${cte} o)`, columns: columns.length };
+  });
+
+/** The same from those texts, of which there is none where there are no rows. */
+export function deltasOf(plan: LivePlan, groups: Groups, arrays: ReadonlyArray<string | null>): Sql[] {
+  let at = 0;
+  return deltaColumns(plan, groups).map(({ cte, columns }) => {
+    const values = columns.map(({ type }) => sql`${arrays[at++] ?? null}::${type}[]`);
+    const names = columns.map(({ name }) => name);
+    return sql`${cte} as materialized (select * from unnest(${join(values, ', ')}) as o(${join(names, ', ')}))`;
+  });
 }
 
 /** CTEs that change the rows of such a view by its deltas, of which a bounded change makes at most so many. */
@@ -216,19 +234,32 @@ export function groupCtes(plan: LivePlan, groups: Groups, isBounded: boolean): S
   const sums = accumulators.map(
     ({ column, kept }) => sql`, coalesce(v.${column}, 0) + ${kept ?? sql`d.${column}`} as ${column}`,
   );
-  const changed = sql`select d.id${join([...texts, ...sums, ...extremes], '')}
+  // By its place in the table, so that a row is not looked up twice.
+  const changed = sql`select d.id, v.ctid as at${join([...texts, ...sums, ...extremes], '')}
     from ${delta} d left join ${plan.table} v on v.id = d.id${slotJoins(plan, slots)}`;
-  const { names } = keyColumns(plan, sql`z.j`);
-  const columns = accumulators.map(({ column }) => column);
-  const keys = plan.columns.map(({ key }) => viewKeyColumn(key));
-  const bound = isBounded ? sql`and assert_view_change((select count(*) from ${delta}))` : sql``;
-  const isLeft = groups.by.length === 0 ? sql`true` : sql`r.n <> 0`;
+  const columns = [
+    sql`body`,
+    ...accumulators.map(({ column }) => column),
+    ...plan.columns.map(({ key }) => viewKeyColumn(key)),
+  ];
+  const bound = isBounded ? sql`where assert_view_change((select count(*) from ${delta}))` : sql``;
+  const isEmpty = groups.by.length === 0 ? sql`false` : sql`r.n = 0`;
   return [
     ...slots.flatMap((slot) => entryCtes(plan, slot)),
-    sql`${row} as materialized (${groupTexts(plan, groups, grouped, changed)})`,
-    sql`${put} as (insert into ${plan.table} as v (id, body, ${join(columns, ', ')}${names})
-          select * from ${row} r where ${isLeft} ${bound}
-          on conflict (id) do update set ${excluded([sql`body`, ...columns, ...keys])} returning old.id is null as added)`,
-    sql`${dropped} as (delete from ${plan.table} v using ${row} r where v.id = r.id and not (${isLeft}) returning 1)`,
+    sql`${row} as materialized (${groupTexts(plan, groups, grouped, changed, sql`, x.at`)})`,
+    // No other transaction changes these rows: a row that is new needs no look for a conflict.
+    sql`${put} as (merge into ${plan.table} v using (select * from ${row} ${bound}) r on v.ctid = r.at
+          when matched and ${isEmpty} then delete
+          when matched then update set ${join(
+            columns.map((column) => sql`${column} = r.${column}`),
+            ', ',
+          )}
+          when not matched and not ${isEmpty} then insert (id, ${join(columns, ', ')})
+            values (r.id, ${join(
+              columns.map((column) => sql`r.${column}`),
+              ', ',
+            )})
+          returning merge_action() = 'INSERT' as added, merge_action() = 'DELETE' as removed)`,
+    sql`${dropped} as (select 1 from ${put} where removed)`,
   ];
 }

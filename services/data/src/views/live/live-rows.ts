@@ -1,6 +1,6 @@
 import { textArray } from '@granary/shared/postgres/wire/binary';
-import { row, rows, type Connection } from '@granary/shared/postgres/pool';
-import { join, sql, type Sql } from '@granary/shared/postgres/sql';
+import { row, rows, type Connection, type Queryable } from '@granary/shared/postgres/pool';
+import { join, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import type { Step } from '@granary/shared/postgres/pipeline';
 import type { App } from '../../catalog/app';
 import { bumpCatalogRevision } from '../../catalog/app-lock';
@@ -8,7 +8,8 @@ import type { CollectionRef } from '../../catalog/collection';
 import type { LiveView } from '../../catalog/live-view';
 import type { DerivedRows, DerivedSource } from '../../commit/after-plan';
 import { enqueueRefresh } from '../views';
-import { addedChanges, changeCte, removedChanges, writtenChanges } from './changes';
+import { addedChanges, changeCte, givenChanges, removedChanges, writtenChanges } from './changes';
+import { givenDocuments, membersOf } from './given-documents';
 import type { JoinedChange } from './join-pairs';
 import { livePlan, type LivePlan } from './live-plan';
 import { aheadCtes, countedViewCtes, turnCtes } from './live-sql';
@@ -31,7 +32,12 @@ function rowsOf(collection: CollectionRef): DerivedRows[] {
       ', ',
     )}`;
   const joining = views.filter(({ joined }) => joined);
-  const ofDocuments = views.filter(({ joined }) => !joined).map(({ plan }) => plan);
+  const others = views.filter(({ joined }) => !joined).map(({ plan }) => plan);
+  const [grouped, ofDocuments] = [
+    others.filter(({ query }) => query.groups),
+    others.filter(({ query }) => !query.groups),
+  ];
+  const members = membersOf(grouped);
   return [
     {
       upsertCte: applied(writtenChanges, views),
@@ -39,6 +45,10 @@ function rowsOf(collection: CollectionRef): DerivedRows[] {
       afterCopy: (added) => {
         const ids = textArray(added.map(({ document }) => document.id));
         return [sql`with ${applied(addedChanges(collection, ids), views)} select`];
+      },
+      besideCopy: async (pool, added) => {
+        if (grouped.length === 0) return [];
+        return [await aheadOfTurn(pool, givenChanges(await givenDocuments(added, members)), grouped)];
       },
       beforeTurn: async (tx, added) => {
         const changes = addedChanges(collection, textArray(added.map(({ document }) => document.id)));
@@ -61,15 +71,24 @@ function followedView({ appNumber, name }: CollectionRef, view: LiveView): Follo
 }
 
 /** Does what can be done before the turn; returns the statement of the turn. */
-async function aheadOfTurn(tx: Connection, changes: Sql, plans: readonly LivePlan[]): Promise<Step> {
+async function aheadOfTurn(db: Queryable, changes: Sql, plans: readonly LivePlan[]): Promise<Step> {
   const ahead = plans.map(aheadCtes);
   const ctes = join([changeCte(changes), ...ahead.map((each) => each.ctes)], ', ');
-  const results = join(
-    ahead.map(({ result }) => result),
-    ', ',
+  let count = 0;
+  const names = ahead.map(({ results }) =>
+    results.map(({ columns }) => Array.from({ length: columns }, () => `r${count++}`)),
   );
-  const found = await row<{ results: string[] }>(tx, sql`with ${ctes} select array[${results}] as results`);
-  const turns = plans.map((plan, at) => turnCtes(plan, found!.results[at]!));
+  const sources = ahead.flatMap(({ results }, plan) =>
+    results.map(({ rows }, at) => {
+      const [first, ...others] = names[plan]![at]!;
+      return sql`${rows} as ${trusted(`x${first}(${[first, ...others].join(', ')})`)}`;
+    }),
+  );
+  const found = await row<Record<string, string | null>>(db, sql`with ${ctes} select * from ${join(sources, ', ')}`);
+  const turns = plans.map((plan, at) => {
+    const texts = names[at]!.flat().map((name) => found![name]!);
+    return turnCtes(plan, texts);
+  });
   return sql`with ${join(turns, ', ')} select`;
 }
 

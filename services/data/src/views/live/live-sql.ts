@@ -1,6 +1,6 @@
 import { join, sql, type Sql } from '@granary/shared/postgres/sql';
 import { documentCtes, documentRows } from './document-rows';
-import { deltasJson, deltasOf, groupCtes, groupDeltas, groupRows } from './group-rows';
+import { deltaArrays, deltasOf, groupCtes, groupDeltas, groupRows } from './group-rows';
 import { computedPairCtes, pairCtes, type JoinedChange, type JoinedSources } from './join-pairs';
 import { cteOf, rowDelta, type LivePlan } from './live-plan';
 
@@ -35,22 +35,23 @@ export const countedViewCtes = (plan: LivePlan, joined: JoinedChange | undefined
 /** What new documents do to a view before the lock of the head is held: rows of documents are written, groups only summed. */
 export interface AheadCtes {
   ctes: Sql;
-  /** What the statement of the turn needs: a number of rows, or the JSON of deltas. */
-  result: Sql;
+  /** What the statement of the turn needs: rows, each with so many texts. */
+  results: ReadonlyArray<{ rows: Sql; columns: number }>;
 }
 
 /** Not of a view with a join: its pairs depend on what is there at the turn. */
 export function aheadCtes(plan: LivePlan): AheadCtes {
   const { groups } = plan.query;
-  if (!groups) return { ctes: join(documentCtes(plan, true), ', '), result: sql`(${rowDelta(plan)})::text` };
-  return { ctes: join(groupDeltas(plan, groups, false), ', '), result: deltasJson(plan, groups) };
+  if (groups) return { ctes: join(groupDeltas(plan, groups, false), ', '), results: deltaArrays(plan, groups) };
+  const count = { rows: sql`(select (${rowDelta(plan)})::text)`, columns: 1 };
+  return { ctes: join(documentCtes(plan, true), ', '), results: [count] };
 }
 
-/** The CTEs of the turn, given what came of that. */
-export function turnCtes(plan: LivePlan, result: string): Sql {
+/** The CTEs of the turn, given those texts. */
+export function turnCtes(plan: LivePlan, texts: ReadonlyArray<string | null>): Sql {
   const { groups } = plan.query;
-  if (!groups) return countedCte(plan, sql`${result}::int8`);
-  const ctes = [...deltasOf(plan, groups, result), ...groupCtes(plan, groups, true), countedCte(plan, rowDelta(plan))];
+  if (!groups) return countedCte(plan, sql`${texts[0]!}::int8`);
+  const ctes = [...deltasOf(plan, groups, texts), ...groupCtes(plan, groups, true), countedCte(plan, rowDelta(plan))];
   return join(ctes, ', ');
 }
 
