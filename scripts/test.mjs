@@ -32,7 +32,7 @@ async function script(file, args) {
 const tool = (file, args) => script(path.join('node_modules', file), args);
 
 /**
- * Installs Kafka, MinIO and the Python tools. If a tool of the machine is missing, the suites that need them are
+ * Installs Kafka, MinIO, the Python tools and those for charts. If a tool of the machine is missing, the suites that need them are
  * skipped, or fail with REQUIRE_STACK=1.
  */
 async function installStack() {
@@ -41,7 +41,7 @@ async function installStack() {
   if (missing.length === 0) return;
   if (process.env.REQUIRE_STACK === '1') throw new Error(missing.map(([, reason]) => reason).join('\n'));
   for (const [part, reason] of missing) {
-    const skipped = part === 'python' ? 'ITS TESTS ARE' : 'ITS TESTS, AND ALL TESTS ON A STACK, ARE';
+    const skipped = part === 'python' || part === 'helm' ? 'ITS TESTS ARE' : 'ITS TESTS, AND ALL TESTS ON A STACK, ARE';
     console.log(`${skipped} SKIPPED: ${reason}`);
   }
 }
@@ -65,7 +65,7 @@ async function measureSlowness() {
 const jestArgs = process.argv.slice(2);
 await step('install', () => installWhenNeeded(root, console.log));
 await step('build', build);
-await step('Kafka, MinIO and the Python tools', installStack);
+await step('Kafka, MinIO, the Python tools and those for charts', installStack);
 const slowness = await measureSlowness().catch(() => 'an unknown number of');
 if (jestArgs.length === 0) {
   await step('lint', () => tool('eslint/bin/eslint.js', ['--max-warnings', '0', '.']));

@@ -16,7 +16,7 @@ import { prepareMinio, startMinio } from '../src/stack/minio-server';
 import { choosePorts, isFree } from '../src/stack/ports';
 import { identify, isAlive } from '../src/stack/processes';
 import { beginRun, type Run } from '../src/stack/runs';
-import { findGo, findJava, findMaven } from '../src/stack/tools';
+import { findGo, findJava, findMaven, minioNeedsGo } from '../src/stack/tools';
 
 const silent = (): void => undefined;
 
@@ -274,13 +274,13 @@ describe('required tools', () => {
     const env = { PATH: folder };
     await expect(findJava(env)).rejects.toThrow(/^Java is missing: Kafka needs Java 17 or newer/);
     await expect(findMaven(env)).rejects.toThrow(/^Maven is missing: Kafka is fetched by Maven/);
-    await expect(findGo(env)).rejects.toThrow(/^Go is missing: MinIO is built by Go/);
+    await expect(findGo(minioNeedsGo, env)).rejects.toThrow(/^Go is missing: MinIO is built by Go/);
   });
 
   test('a tool that is too old is named too', async () => {
     await place('java', `echo 'openjdk version "11.0.2" 2019-01-15' >&2`);
     await place('go', `echo go version go1.20.1 linux/amd64`);
     await expect(findJava({ PATH: folder })).rejects.toThrow(/^Java is too old or unknown: Kafka needs Java 17/);
-    await expect(findGo({ PATH: folder })).rejects.toThrow(/^Go is too old: MinIO is built by Go/);
+    await expect(findGo(minioNeedsGo, { PATH: folder })).rejects.toThrow(/^Go is too old: MinIO is built by Go/);
   });
 });

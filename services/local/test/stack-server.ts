@@ -3,6 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import type { TestKafka, TestMinio, TestStack } from '@granary/shared/testing/stack';
+import { prepareChartTools } from '../src/stack/chart-tools';
 import { findMissingParts } from '../src/stack/install';
 import { prepareKafka, startKafka } from '../src/stack/kafka-broker';
 import { prepareMinio, startMinio } from '../src/stack/minio-server';
@@ -19,6 +20,7 @@ interface Answers {
   kafka: TestKafka;
   minio: TestMinio;
   python: { interpreter: string };
+  helm: { folder: string };
   build: object;
 }
 
@@ -48,6 +50,7 @@ export async function startStackServer(): Promise<StackServer> {
       return { endpoint, accessKey, secretKey, program };
     },
     python: async () => ({ interpreter: await preparePythonTools(silent) }),
+    helm: async () => ({ folder: await prepareChartTools(silent) }),
     build: async () => {
       await runTool(process.execPath, ['scripts/build.mjs'], { cwd: root, signal: undefined });
       return {};
@@ -58,7 +61,7 @@ export async function startStackServer(): Promise<StackServer> {
   // Others on this machine do not know the way.
   const secret = randomBytes(16).toString('hex');
   const server = createServer((request, response) => {
-    const [, what] = new RegExp(`^/${secret}/(kafka|minio|python|build)$`).exec(request.url ?? '') ?? [];
+    const [, what] = new RegExp(`^/${secret}/(kafka|minio|python|helm|build)$`).exec(request.url ?? '') ?? [];
     if (what === undefined || !isPart(what)) return void response.writeHead(404).end();
     (started[what] ??= start[what]()).then(
       (result) => response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(result)),

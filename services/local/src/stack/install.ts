@@ -1,17 +1,18 @@
+import { areChartToolsInstalled, prepareChartTools } from './chart-tools';
 import { isKafkaInstalled } from './kafka-install';
 import { prepareKafka } from './kafka-broker';
 import { isMinioInstalled, prepareMinio } from './minio-server';
 import { findPythonTools, preparePythonTools } from './python-tools';
 import { beginRun } from './runs';
-import { findGo, findJava, findMaven, MissingToolError } from './tools';
+import { findGo, findJava, findMaven, minioNeedsGo, MissingToolError } from './tools';
 
 export type StackPart = 'kafka' | 'minio';
 
 /** Why each missing part cannot run. */
-export type MissingParts = Partial<Record<StackPart | 'python', string>>;
+export type MissingParts = Partial<Record<StackPart | 'python' | 'helm', string>>;
 
 /**
- * Installs Kafka, MinIO and the Python tools into the cache, and returns the parts that cannot be installed because a
+ * Installs Kafka, MinIO, the Python tools and those for charts into the cache, and returns the parts that cannot be installed because a
  * tool of the machine is missing.
  */
 export async function installParts(say: (line: string) => void): Promise<MissingParts> {
@@ -21,6 +22,7 @@ export async function installParts(say: (line: string) => void): Promise<Missing
       ...(await attempt('kafka', () => prepareKafka(run, say))),
       ...(await attempt('minio', () => prepareMinio(say))),
       ...(await attempt('python', () => preparePythonTools(say))),
+      ...(await attempt('helm', () => prepareChartTools(say))),
     };
   } finally {
     await run.end();
@@ -44,7 +46,7 @@ async function findMissingTools(installed: Record<StackPart, boolean>): Promise<
   return {
     ...(installed.kafka ? {} : await attempt('kafka', findMaven)),
     ...(await attempt('kafka', findJava)),
-    ...(installed.minio ? {} : await attempt('minio', findGo)),
+    ...(installed.minio ? {} : await attempt('minio', () => findGo(minioNeedsGo))),
   };
 }
 
@@ -58,6 +60,8 @@ export async function findMissingParts(): Promise<MissingParts> {
   };
   if (!kafka) missing.kafka ??= 'Kafka is not installed yet; npm test does that.';
   if (!minio) missing.minio ??= 'MinIO is not installed yet; npm test does that.';
+  if (!(await areChartToolsInstalled()))
+    missing.helm = 'The tools for charts are not installed yet; npm test does that.';
   if (python === undefined) missing.python ??= 'The Python tools are not installed yet; npm test does that.';
   return missing;
 }

@@ -1,18 +1,21 @@
 import { randomBytes } from 'node:crypto';
-import { mkdir, rename, rm } from 'node:fs/promises';
+import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
-import { exists } from '../postgres/system-user';
-import { cacheFolder, installOnce } from './cache';
+import { areGoProgramsInstalled, installGoPrograms, type GoPrograms } from './go-install';
 import { choosePorts } from './ports';
-import { withProgress } from './progress';
 import { startProgram, untilReady, type LineSink, type Program } from './programs';
 import type { Run } from './runs';
-import { findGo, isWritable, runTool } from './tools';
+import { minioNeedsGo } from './tools';
 
 /** The latest version in Go's module index, which lacks the releases named by date. */
 const modulePath = 'github.com/minio/minio';
 const version = 'v0.0.0-20260212201848-7aac2a2c5b7c';
-const folderName = `minio-${version}`;
+const programs: GoPrograms = {
+  folderName: `minio-${version}`,
+  title: 'MinIO',
+  needed: minioNeedsGo,
+  packages: [`${modulePath}@${version}`],
+};
 
 const readyTimeoutMs = 120_000;
 const probeTimeoutMs = 1000;
@@ -42,7 +45,7 @@ export interface MinioOptions {
 
 /** Whether MinIO has been built, so that no tools are needed. */
 export async function isMinioInstalled(): Promise<boolean> {
-  return exists(path.join(await cacheFolder(), folderName));
+  return areGoProgramsInstalled(programs);
 }
 
 /**
@@ -50,21 +53,7 @@ export async function isMinioInstalled(): Promise<boolean> {
  * path. Throws a MissingToolError if a build is needed and Go is missing.
  */
 export async function prepareMinio(say: (line: string) => void, signal?: AbortSignal): Promise<string> {
-  const folder = await installOnce(
-    folderName,
-    async (staging) => {
-      await findGo();
-      const env = { ...process.env, ...(await ownCaches(staging, signal)), GOBIN: path.join(staging, 'bin') };
-      // Without debug tables the binary is a third smaller.
-      const args = ['install', '-trimpath', '-ldflags=-s -w', `${modulePath}@${version}`];
-      await withProgress(say, 'Building MinIO by Go (once; that takes some minutes)', () =>
-        runTool('go', args, { cwd: staging, env, signal }),
-      );
-      await rename(path.join(staging, 'bin/minio'), path.join(staging, 'minio'));
-      for (const name of ['bin', 'go', 'build']) await rm(path.join(staging, name), { recursive: true, force: true });
-    },
-    signal,
-  );
+  const folder = await installGoPrograms(programs, say, signal);
   return path.join(folder, 'minio');
 }
 
@@ -104,21 +93,4 @@ async function isServing(endpoint: string): Promise<boolean> {
     return (await request.catch(() => undefined))?.status;
   };
   return (await statusOf('/minio/health/ready')) === 200 && (await statusOf('/')) === 403;
-}
-
-/** Go caches modules and build results in the user's folders; a user without writable ones gets temporary caches. */
-async function ownCaches(staging: string, signal: AbortSignal | undefined): Promise<NodeJS.ProcessEnv> {
-  const asked = await runTool('go', ['env', 'GOMODCACHE', 'GOCACHE'], { cwd: staging, signal }).catch(() => '');
-  const folders = asked.split('\n').filter((folder) => path.isAbsolute(folder));
-  const usable = await Promise.all(folders.map(isWritable));
-  if (usable.length === 2 && usable.every(Boolean)) return {};
-  const flags = `${process.env.GOFLAGS ?? ''} -modcacherw`.trim();
-  const modules = path.join(staging, 'go');
-  // Go unpacks modules read-only, so that they could not be removed without this flag.
-  return {
-    GOPATH: modules,
-    GOMODCACHE: path.join(modules, 'mod'),
-    GOCACHE: path.join(staging, 'build'),
-    GOFLAGS: flags,
-  };
 }

@@ -22,7 +22,7 @@ const javaNeeded = 'Kafka needs Java 17 or newer (JAVA_HOME, or the command java
 const mavenNeeded = 'Kafka is fetched by Maven 3.6 or newer (the command mvn)';
 const pythonNeeded =
   'Generated clients are tested with Python 3.11 or newer and its modules venv and ensurepip (the command python3)';
-const goNeeded = 'MinIO is built by Go 1.21 or newer (the command go)';
+export const minioNeedsGo = 'MinIO is built by Go 1.21 or newer (the command go)';
 
 /** Finds the Java for Kafka. Throws a MissingToolError. */
 export async function findJava(env: NodeJS.ProcessEnv = process.env): Promise<Java> {
@@ -40,12 +40,12 @@ export async function findMaven(env: NodeJS.ProcessEnv = process.env): Promise<v
   await ask('mvn', ['--version'], env, `Maven is missing: ${mavenNeeded}.`);
 }
 
-/** Checks for a Go that can fetch the toolchain that MinIO requires. Throws a MissingToolError. */
-export async function findGo(env: NodeJS.ProcessEnv = process.env): Promise<void> {
-  const { stdout } = await ask('go', ['version'], env, `Go is missing: ${goNeeded}.`);
+/** Checks for a Go that can fetch the toolchains that modules require. Throws a MissingToolError with what it is `needed` for. */
+export async function findGo(needed: string, env: NodeJS.ProcessEnv = process.env): Promise<void> {
+  const { stdout } = await ask('go', ['version'], env, `Go is missing: ${needed}.`);
   const [, major, minor] = /go(\d+)\.(\d+)/.exec(stdout) ?? [];
   if (Number(major) < 1 || (Number(major) === 1 && Number(minor) < 21)) {
-    throw new MissingToolError(`Go is too old: ${goNeeded}.`);
+    throw new MissingToolError(`Go is too old: ${needed}.`);
   }
 }
 

@@ -3,7 +3,7 @@ import type { KafkaSasl } from '../kafka/broker-options';
 /** Holds what the test run says of its Kafka and MinIO, as JSON of `TestStack`. */
 export const testStackVariable = 'GRANARY_TEST_STACK';
 
-export type StackPart = 'kafka' | 'minio' | 'python';
+export type StackPart = 'kafka' | 'minio' | 'python' | 'helm';
 
 export interface TestStack {
   /** Where the parts are asked for; nothing runs before it is. */
@@ -55,6 +55,11 @@ export function minioForTests(): Promise<TestMinio> {
 /** The interpreter of a Python that has schemathesis and openapi-python-client. */
 export async function pythonForTests(): Promise<string> {
   return (await ask<{ interpreter: string }>('python')).interpreter;
+}
+
+/** The folder with the programs `helm`, `kubeconform`, `kube-score` and `helm-docs`, and the API of Kubernetes. */
+export async function chartToolsForTests(): Promise<string> {
+  return (await ask<{ folder: string }>('helm')).folder;
 }
 
 /** Sees to it that what the services' processes run is what the sources say. The first who asks has it built. */

@@ -1,0 +1,25 @@
+import { copyFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { runChild } from './child.mjs';
+
+/** Writes the files of charts/granary that are made of others: callers, alerts, the dashboard and the README. */
+const root = path.dirname(import.meta.dirname);
+const chart = path.join(root, 'charts/granary');
+
+async function write() {
+  const { callersOf } = await import('@granary/shared/trust/services');
+  const { prepareChartTools } = await import('../services/local/dist/stack/chart-tools.js');
+  const lines = Object.entries(callersOf).map(([service, callers]) => `${service}: [${callers.join(', ')}]\n`);
+  const head = '# The callers of each service. Made by `npm run chart` from services/shared/src/trust/services.ts.\n';
+  writeFileSync(path.join(chart, 'files/callers.yaml'), head + lines.join(''));
+  copyFileSync(path.join(root, 'deploy/prometheus/alerts.yaml'), path.join(chart, 'files/alerts.yaml'));
+  copyFileSync(path.join(root, 'deploy/grafana/granary.json'), path.join(chart, 'files/dashboard.json'));
+  const helmDocs = path.join(await prepareChartTools(console.log), 'helm-docs');
+  const { code, output } = await runChild(helmDocs, ['--chart-search-root', chart, '--log-level', 'warning'], {});
+  if (code !== 0) throw new Error(output);
+}
+
+write().catch((error) => {
+  console.error(error.message);
+  process.exitCode = 1;
+});

@@ -1,0 +1,241 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { describeWith } from '@granary/shared/testing/stack';
+import { readConfig } from '@granary/shared/config';
+import { serviceNames } from '@granary/shared/trust/services';
+import { serviceSchemas } from '../../src/start/settings';
+import {
+  buildTimeoutMs,
+  chart,
+  minimalValues,
+  ofKind,
+  podOf,
+  render,
+  runChartTool,
+  template,
+  valuesFiles,
+  type Container,
+  type Resource,
+} from './chart';
+import { writeKubernetesSchemas } from './kubernetes-schemas';
+
+/** Kinds of others, whose schemas are not in Kubernetes. */
+const foreignKinds = ['Certificate', 'HTTPRoute', 'PrometheusRule', 'ScaledObject', 'ServiceMonitor'];
+
+const deployment = (resources: Resource[], service: string) =>
+  ofKind(resources, 'Deployment').find(({ metadata }) => metadata.name === `granary-${service}`)!;
+
+const containersOf = (resource: Resource): Container[] => {
+  const pod = podOf(resource);
+  return [...(pod?.containers ?? []), ...(pod?.initContainers ?? [])];
+};
+
+describeWith(describe, 'helm')('charts/granary', () => {
+  let folder: string;
+  let files: string[];
+  beforeAll(async () => {
+    folder = await mkdtemp(path.join(os.tmpdir(), 'granary-chart-'));
+    files = await valuesFiles();
+    await writeKubernetesSchemas(folder);
+  }, buildTimeoutMs);
+  afterAll(() => rm(folder, { recursive: true, force: true }));
+
+  test('every values file passes helm lint --strict', async () => {
+    expect(files.length).toBeGreaterThanOrEqual(3);
+    for (const file of files) {
+      const { code, output } = await runChartTool('helm', ['lint', '--strict', chart, '--values', file]);
+      expect({ file, code, output: code === 0 ? '' : output }).toEqual({ file, code: 0, output: '' });
+    }
+  });
+
+  test.each([
+    ['install', []],
+    ['upgrade', ['--is-upgrade']],
+  ])(
+    'every values file renders what the API of Kubernetes accepts, without a critical remark of kube-score: %s',
+    async (_, args) => {
+      for (const file of files) {
+        const rendered = await template([file], args);
+        expect({ file, code: rendered.code }).toEqual({ file, code: 0 });
+        const manifest = path.join(folder, 'manifest.yaml');
+        await writeFile(manifest, rendered.output);
+        const location = path.join(folder, '{{.ResourceKind}}{{.KindSuffix}}.json');
+        const skipped = ['-skip', foreignKinds.join(',')];
+        const valid = await runChartTool('kubeconform', [
+          '-schema-location',
+          location,
+          ...skipped,
+          '-summary',
+          manifest,
+        ]);
+        expect(`${file} ${valid.output}`).toMatch(/Valid: [3-9]\d, Invalid: 0, Errors: 0/);
+        // A limit of CPU would delay requests while processors are idle; an image has a tag of its own for each release.
+        const ignored = ['--ignore-container-cpu-limit', '--ignore-test', 'container-image-pull-policy'];
+        const score = await runChartTool('kube-score', ['score', ...ignored, '--output-format', 'ci', manifest]);
+        expect(score.output).toContain('[OK]');
+        expect({ file, critical: score.output.split('\n').filter((line) => line.startsWith('[CRITICAL]')) }).toEqual({
+          file,
+          critical: [],
+        });
+      }
+    },
+  );
+
+  test('every pod of every values file passes PodSecurity restricted, without a token of its service account', async () => {
+    for (const file of files) {
+      const pods = (await render(file)).filter((each) => podOf(each) !== undefined);
+      expect(pods.length).toBeGreaterThanOrEqual(serviceNames.length + 2);
+      for (const resource of pods) {
+        const pod = podOf(resource)!;
+        expect(pod.automountServiceAccountToken).toBe(false);
+        expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } });
+        for (const { name, securityContext } of containersOf(resource)) {
+          expect({ name, securityContext }).toEqual({
+            name,
+            securityContext: {
+              allowPrivilegeEscalation: false,
+              readOnlyRootFilesystem: true,
+              runAsNonRoot: true,
+              capabilities: { drop: ['ALL'] },
+            },
+          });
+        }
+        const sources = pod.volumes.flatMap((volume) => Object.keys(volume)).filter((key) => key !== 'name');
+        const allowed = ['configMap', 'emptyDir', 'persistentVolumeClaim', 'projected'];
+        expect(sources.filter((source) => !allowed.includes(source))).toEqual([]);
+      }
+    }
+  });
+
+  test('every setting of every service is one that it reads, with a value that it accepts', async () => {
+    const ofNode = ['NODE_OPTIONS', 'UV_THREADPOOL_SIZE'];
+    for (const file of files) {
+      const resources = await render(file);
+      for (const service of serviceNames) {
+        const { env = [], volumeMounts } = containersOf(deployment(resources, service))[0]!;
+        const given = Object.fromEntries(env.map(({ name, value }) => [name, value ?? 'http://node:26657']));
+        expect(env).toHaveLength(Object.keys(given).length);
+        for (const name of ofNode) {
+          expect(given[name]).toBeDefined();
+          delete given[name];
+        }
+        const schema = serviceSchemas[service];
+        expect(Object.keys(given).filter((name) => !(name in schema.shape))).toEqual([]);
+        expect(() => readConfig(schema, given)).not.toThrow();
+        const paths = volumeMounts.map(({ mountPath }) => `${mountPath}/`);
+        const unmounted = Object.entries(given).filter(
+          ([name, value]) => /_(FILE|DIRECTORY)$/.test(name) && !paths.some((each) => `${value}/`.startsWith(each)),
+        );
+        expect({ service, unmounted }).toEqual({ service, unmounted: [] });
+      }
+    }
+  });
+
+  test('the services of a release find each other, and wait for the schema', async () => {
+    const resources = await render(minimalValues);
+    const envOf = (service: string) =>
+      Object.fromEntries(containersOf(deployment(resources, service))[0]!.env!.map(({ name, value }) => [name, value]));
+    expect(envOf('payments')).toMatchObject({ MIGRATIONS: 'wait', FINANCE_ADDRESS: 'dns:///granary-finance:5000' });
+    expect(envOf('gateway')['BLOBS_HTTP_ADDRESS']).toBe('granary-blobs:5001');
+    expect(envOf('finance')).not.toHaveProperty('KEY_FILE_CREATE');
+    expect(envOf('data')['CONNECTION_AGE_MS']).toBe('60000');
+    const services = ofKind(resources, 'Service').map(({ metadata }) => metadata.name);
+    for (const service of serviceNames) {
+      for (const [name, value] of Object.entries(envOf(service))) {
+        if (name.endsWith('_ADDRESS')) expect(services).toContain(/([a-z-]+):\d+$/.exec(value!)![1]);
+      }
+    }
+  });
+
+  test('the grace period covers the delay, the time for requests, and the stop', async () => {
+    const drain = { delayMs: 12_500, timeoutMs: 600_000 };
+    const resources = await render(minimalValues, { components: { blobs: { drain } } });
+    expect(podOf(deployment(resources, 'blobs'))!.terminationGracePeriodSeconds).toBe(613 + 25);
+    expect(podOf(deployment(resources, 'data'))!.terminationGracePeriodSeconds).toBe(18 + 25);
+  });
+
+  test('the heap is what the limit leaves beside the buffers', async () => {
+    const resources = await render(minimalValues, {
+      components: {
+        data: {
+          env: { WRITE_BUFFER_BYTES: String(512 * 1024 ** 2) },
+          resources: { requests: { cpu: '3500m' }, limits: { memory: '2Gi' } },
+        },
+      },
+    });
+    const env = (service: string) => containersOf(deployment(resources, service))[0]!.env!;
+    expect(env('data')).toContainEqual({
+      name: 'NODE_OPTIONS',
+      value: `--max-old-space-size=${2048 - 512 - 128} --v8-pool-size=3`,
+    });
+    expect(env('data')).toContainEqual({ name: 'UV_THREADPOOL_SIZE', value: '8' });
+    expect(env('tasks')).toContainEqual({ name: 'NODE_OPTIONS', value: '--max-old-space-size=256 --v8-pool-size=1' });
+  });
+
+  test('a deployment has a number of copies, a budget and a spread, or an autoscaler in place of the number', async () => {
+    const autoscaling = { enabled: true, minReplicas: 2, maxReplicas: 4 };
+    const resources = await render(minimalValues, {
+      components: { gateway: { autoscaling }, tasks: { replicas: 1 } },
+    });
+    expect(deployment(resources, 'gateway').spec).not.toHaveProperty('replicas');
+    expect(deployment(resources, 'data').spec).toMatchObject({
+      replicas: 2,
+      strategy: { rollingUpdate: { maxUnavailable: 0, maxSurge: 1 } },
+    });
+    expect(podOf(deployment(resources, 'data'))!.topologySpreadConstraints).toHaveLength(2);
+    const names = (kind: string) => ofKind(resources, kind).map(({ metadata }) => metadata.name);
+    expect(names('HorizontalPodAutoscaler')).toEqual(['granary-gateway']);
+    const budgets = ['blobs', 'data', 'finance', 'gateway', 'payments'].map((name) => `granary-${name}`);
+    expect(names('PodDisruptionBudget').sort()).toEqual(budgets);
+  });
+
+  test('migrations and topics are Jobs of an install, and hooks before an upgrade that leave nothing behind', async () => {
+    const jobs = async (args: string[], values = {}) => {
+      const kafka = { enabled: true, brokers: ['kafka:9092'] };
+      return ofKind(await render(minimalValues, { kafka, ...values }, args), 'Job');
+    };
+    for (const job of await jobs([])) expect(job.metadata.annotations).toBeUndefined();
+    const hooks = await jobs(['--is-upgrade']);
+    expect(hooks).toHaveLength(2);
+    for (const { metadata } of hooks) {
+      expect(metadata.annotations).toMatchObject({
+        'helm.sh/hook': 'pre-upgrade',
+        'helm.sh/hook-delete-policy': 'before-hook-creation,hook-succeeded',
+      });
+    }
+    const [plain] = await jobs(['--is-upgrade'], { migrations: { useHelmHooks: false } });
+    expect(plain!.metadata.annotations).toBeUndefined();
+    const migrate = hooks.find(({ metadata }) => metadata.name.includes('migrate'))!;
+    const roles = containersOf(migrate).map(({ name, env }) => [name, env!.find((one) => one.name === 'SERVICE_ROLE')]);
+    expect(roles).toContainEqual(['finance', { name: 'SERVICE_ROLE', value: 'granary_finance' }]);
+    expect(roles).toHaveLength(5);
+  });
+
+  test('the wallet is a file that the group may read, of finance alone', async () => {
+    const resources = await render(minimalValues);
+    const withWallet = ofKind(resources, 'Deployment').filter((each) =>
+      JSON.stringify(each).includes('granary-wallet'),
+    );
+    expect(withWallet.map(({ metadata }) => metadata.name)).toEqual(['granary-finance']);
+    const pod = podOf(withWallet[0]!)!;
+    expect(pod.volumes.find(({ name }) => name === 'wallet')).toMatchObject({ projected: { defaultMode: 0o440 } });
+    expect(pod.securityContext).toMatchObject({ fsGroup: 65532, runAsUser: 65532 });
+  });
+
+  test('the schemas refuse a member that Kubernetes does not know', async () => {
+    const rendered = await template([minimalValues]);
+    const manifest = path.join(folder, 'wrong.yaml');
+    await writeFile(manifest, rendered.output.replaceAll('revisionHistoryLimit:', 'revisionHistory:'));
+    const location = path.join(folder, '{{.ResourceKind}}{{.KindSuffix}}.json');
+    const { code, output } = await runChartTool('kubeconform', ['-schema-location', location, manifest]);
+    expect(code).toBe(1);
+    expect(output).toContain('revisionHistory');
+  });
+
+  test('extra objects are templates', async () => {
+    const extraObjects = ["apiVersion: v1\nkind: ConfigMap\nmetadata: { name: '{{ .Release.Name }}-more' }"];
+    const resources = await render(minimalValues, { extraObjects });
+    expect(ofKind(resources, 'ConfigMap').map(({ metadata }) => metadata.name)).toContain('granary-more');
+  });
+});
