@@ -1,11 +1,17 @@
 set -eu
+backups=${BACKUPS:-/backups}
+secrets=${SECRETS:-/etc/granary}
 # Restores the newest backup, each database in one transaction; one that has tables is refused.
 services='data payments blobs tasks finance'
-from=$(ls -d /backups/backup-* | sort | tail -n 1)
+from=$(find "$backups" -maxdepth 1 -name 'backup-*' | sort | tail -n 1)
+if [ -z "$from" ]; then
+  echo "there is no backup in $backups" >&2
+  exit 1
+fi
 echo "restoring $from"
 for service in $services; do
   database=${PREFIX}_$service
-  PGPASSWORD=$(cat "/etc/granary/postgres-$service/password")
+  PGPASSWORD=$(cat "$secrets/postgres-$service/password")
   export PGPASSWORD
   tables=$(psql -X --no-align --tuples-only --username="${database}_owner" --dbname="$database" --command="select count(*) from pg_tables where schemaname not in ('pg_catalog', 'information_schema')")
   if [ "$tables" != 0 ]; then
@@ -15,7 +21,7 @@ for service in $services; do
 done
 for service in $services; do
   database=${PREFIX}_$service
-  PGPASSWORD=$(cat "/etc/granary/postgres-$service/password")
+  PGPASSWORD=$(cat "$secrets/postgres-$service/password")
   export PGPASSWORD
   pg_restore --single-transaction --exit-on-error --username="${database}_owner" --dbname="$database" "$from/$service.dump"
   echo "$service is restored"

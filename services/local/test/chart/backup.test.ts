@@ -1,0 +1,116 @@
+import { execFile } from 'node:child_process';
+import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { Client } from 'pg';
+import { superuserUrl } from '@granary/shared/testing/database';
+import { describeWith, pythonForTests } from '@granary/shared/testing/stack';
+import { databaseServices } from '../../src/start/constellation';
+import { newApp, send, startGranary } from '../granary';
+import { describeWithPsql, serviceRoles } from '../service-roles';
+import { chart } from './chart';
+
+const run = promisify(execFile);
+const waiting = Object.fromEntries(databaseServices.map((service) => [service, { MIGRATIONS: 'wait' }]));
+
+/** Postgres 18's own pg_dump, pg_restore and psql, of the Python package embedded-postgres. */
+async function postgresTools(): Promise<string> {
+  const program = 'import embedded_postgres, pathlib; print(pathlib.Path(embedded_postgres.__file__).parent)';
+  const { stdout } = await run(await pythonForTests(), ['-c', program]);
+  return path.join(stdout.trim(), 'pginstall/bin');
+}
+
+async function dropDatabases(names: readonly string[]): Promise<void> {
+  const client = new Client({ connectionString: superuserUrl() });
+  await client.connect();
+  try {
+    for (const name of names) await client.query(`drop database if exists ${name} with (force)`);
+  } finally {
+    await client.end();
+  }
+}
+
+const describeWithTools = describeWith(describe, 'python') === describe ? describeWithPsql(describe) : describe.skip;
+
+describeWithTools('the backup of the chart', () => {
+  const roles = serviceRoles();
+  const names = databaseServices.map(roles.role);
+  let folder: string;
+  let env: NodeJS.ProcessEnv;
+
+  beforeAll(async () => {
+    folder = await mkdtemp(path.join(os.tmpdir(), 'granary-chart-backup-'));
+    const { hostname, port, password } = new URL(roles.ownerUrls.data);
+    for (const service of databaseServices) {
+      await mkdir(path.join(folder, `postgres-${service}`));
+      await writeFile(path.join(folder, `postgres-${service}/password`), password);
+    }
+    await mkdir(path.join(folder, 'backups'));
+    env = {
+      PATH: `${await postgresTools()}:${process.env['PATH']}`,
+      PGHOST: hostname,
+      PGPORT: port,
+      PGSSLMODE: 'prefer',
+      PREFIX: roles.role('data').replace(/_data$/, ''),
+      KEEP: '1',
+      SECRETS: folder,
+      BACKUPS: path.join(folder, 'backups'),
+    };
+    await roles.prepare();
+    for (const service of databaseServices) await roles.migrate(service);
+  });
+
+  afterAll(async () => {
+    await dropDatabases(names);
+    await rm(folder, { recursive: true, force: true });
+  });
+
+  const start = () => {
+    const finance = { MIGRATIONS: 'wait', KEY_FILE: path.join(folder, 'seed'), KEY_FILE_CREATE: 'true' };
+    return startGranary('wire', { databaseUrls: roles.urls, settings: { ...waiting, finance } });
+  };
+  const script = async (name: 'backup' | 'restore') =>
+    (await run('sh', [path.join(chart, `files/${name}.sh`)], { env })).stdout;
+
+  test('what was stored before it is there after a restore into new databases, with the rights of the roles', async () => {
+    const before = await start();
+    const app = await newApp(before);
+    await app.store('docs', [{ id: '1', text: 'Grüße' }]);
+    const balance = await app.call('GET', `/api/apps/${app.appId}/wallet`);
+    const backedUp = await script('backup');
+    await app.store('docs', [{ id: '2' }]);
+    await before.stop();
+    expect(backedUp).toMatch(/^finance: \d+ bytes\n[^]+data: \d+ bytes\nbackup-\S+ is complete\n$/);
+
+    await expect(script('restore')).rejects.toThrow(/has \d+ tables: restore into empty databases/);
+    await dropDatabases(names);
+    await roles.prepare();
+    expect(await script('restore')).toMatch(/data is restored\n[^]+finance is restored\n$/);
+    for (const service of databaseServices) await roles.migrate(service);
+
+    const after = await start();
+    try {
+      const headers = { key: app.key };
+      const body = { root: `${app.appId}::docs` };
+      const listed = await send(after.url, 'POST', '/list', { ...headers, body });
+      expect(listed.body).toMatchObject({ total: 1, records: [{ id: '1', text: 'Grüße' }] });
+      const stored = await send(after.url, 'POST', '/store', { ...headers, body: { ...body, data: [{ id: '3' }] } });
+      expect(stored.status).toBe(202);
+      const wallet = await send(after.url, 'GET', `/api/apps/${app.appId}/wallet`, headers);
+      expect([wallet.status, wallet.body['address']]).toEqual([200, balance.body['address']]);
+    } finally {
+      await after.stop();
+    }
+  });
+
+  test('keeps as many backups as it should, and removes what a killed one has left', async () => {
+    const backups = path.join(folder, 'backups');
+    await mkdir(path.join(backups, '.incomplete-backup-2020-01-01T00-00-00Z'));
+    await mkdir(path.join(backups, 'backup-2020-01-01T00-00-00Z'));
+    await script('backup');
+    const left = await readdir(backups);
+    expect(left).toHaveLength(1);
+    expect(left[0]).toMatch(/^backup-20(?!20-)/);
+  });
+});
