@@ -2,7 +2,7 @@ import { copyFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { runChild } from './child.mjs';
 
-/** Writes the files of charts/granary that are made of others: callers, alerts, the dashboard and the README. */
+/** Writes the files of the charts that are made of others: callers, alerts, dashboard, README, SQL. */
 const root = path.dirname(import.meta.dirname);
 const chart = path.join(root, 'charts/granary');
 
@@ -14,6 +14,7 @@ async function write() {
   writeFileSync(path.join(chart, 'files/callers.yaml'), head + lines.join(''));
   copyFileSync(path.join(root, 'deploy/prometheus/alerts.yaml'), path.join(chart, 'files/alerts.yaml'));
   copyFileSync(path.join(root, 'deploy/grafana/granary.json'), path.join(chart, 'files/dashboard.json'));
+  copyFileSync(path.join(root, 'deploy/postgres.sql'), path.join(root, 'charts/granary-infra/files/postgres.sql'));
   const helmDocs = path.join(await prepareChartTools(console.log), 'helm-docs');
   const { code, output } = await runChild(helmDocs, ['--chart-search-root', chart, '--log-level', 'warning'], {});
   if (code !== 0) throw new Error(output);

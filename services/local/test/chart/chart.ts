@@ -119,4 +119,30 @@ export function podOf({ kind, spec }: Resource): PodSpec | undefined {
   return inner(kind === 'CronJob' ? (spec['jobTemplate'] as { spec: Workload }).spec : spec);
 }
 
+export function containersOf(resource: Resource): Container[] {
+  const pod = podOf(resource);
+  return [...(pod?.containers ?? []), ...(pod?.initContainers ?? [])];
+}
+
+/** That PodSecurity `restricted` admits the pod, and that it has no token of its service account. */
+export function expectRestricted(resource: Resource): void {
+  const pod = podOf(resource)!;
+  expect(pod.automountServiceAccountToken).toBe(false);
+  expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } });
+  for (const { name, securityContext } of containersOf(resource)) {
+    expect({ name, securityContext }).toEqual({
+      name,
+      securityContext: {
+        allowPrivilegeEscalation: false,
+        readOnlyRootFilesystem: true,
+        runAsNonRoot: true,
+        capabilities: { drop: ['ALL'] },
+      },
+    });
+  }
+  const sources = pod.volumes.flatMap((volume) => Object.keys(volume)).filter((key) => key !== 'name');
+  const allowed = ['configMap', 'emptyDir', 'persistentVolumeClaim', 'projected'];
+  expect(sources.filter((source) => !allowed.includes(source))).toEqual([]);
+}
+
 export const readText = (file: string): Promise<string> => readFile(path.join(root, file), 'utf8');

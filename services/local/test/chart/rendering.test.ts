@@ -8,6 +8,8 @@ import { serviceSchemas } from '../../src/start/settings';
 import {
   buildTimeoutMs,
   chart,
+  containersOf,
+  expectRestricted,
   minimalValues,
   ofKind,
   podOf,
@@ -15,7 +17,6 @@ import {
   runChartTool,
   template,
   valuesFiles,
-  type Container,
   type Resource,
 } from './chart';
 import { writeKubernetesSchemas } from './kubernetes-schemas';
@@ -25,11 +26,6 @@ const foreignKinds = ['Certificate', 'HTTPRoute', 'PrometheusRule', 'ScaledObjec
 
 const deployment = (resources: Resource[], service: string) =>
   ofKind(resources, 'Deployment').find(({ metadata }) => metadata.name === `granary-${service}`)!;
-
-const containersOf = (resource: Resource): Container[] => {
-  const pod = podOf(resource);
-  return [...(pod?.containers ?? []), ...(pod?.initContainers ?? [])];
-};
 
 describeWith(describe, 'helm')('charts/granary', () => {
   let folder: string;
@@ -86,25 +82,7 @@ describeWith(describe, 'helm')('charts/granary', () => {
     for (const file of files) {
       const pods = (await render(file)).filter((each) => podOf(each) !== undefined);
       expect(pods.length).toBeGreaterThanOrEqual(serviceNames.length + 2);
-      for (const resource of pods) {
-        const pod = podOf(resource)!;
-        expect(pod.automountServiceAccountToken).toBe(false);
-        expect(pod.securityContext).toMatchObject({ runAsNonRoot: true, seccompProfile: { type: 'RuntimeDefault' } });
-        for (const { name, securityContext } of containersOf(resource)) {
-          expect({ name, securityContext }).toEqual({
-            name,
-            securityContext: {
-              allowPrivilegeEscalation: false,
-              readOnlyRootFilesystem: true,
-              runAsNonRoot: true,
-              capabilities: { drop: ['ALL'] },
-            },
-          });
-        }
-        const sources = pod.volumes.flatMap((volume) => Object.keys(volume)).filter((key) => key !== 'name');
-        const allowed = ['configMap', 'emptyDir', 'persistentVolumeClaim', 'projected'];
-        expect(sources.filter((source) => !allowed.includes(source))).toEqual([]);
-      }
+      for (const resource of pods) expectRestricted(resource);
     }
   });
 
