@@ -11,11 +11,23 @@ const packages = [
   'github.com/norwoodj/helm-docs/cmd/helm-docs@v1.14.2',
 ];
 
-/** Its OpenAPI document describes all resources; kubeconform's own schemas would have to be downloaded by each run. */
-const kubernetes = 'k8s.io/kubernetes@v1.36.3';
+/**
+ * Modules with the definitions of the resources that the charts make: kubeconform's own schemas would have to be downloaded
+ * by each run.
+ */
+const definitions: Record<string, readonly string[]> = {
+  'k8s.io/kubernetes@v1.36.3': ['api/openapi-spec/swagger.json'],
+  'sigs.k8s.io/gateway-api@v1.6.0': ['config/crd/standard/gateway.networking.k8s.io_httproutes.yaml'],
+  'github.com/prometheus-operator/prometheus-operator@v0.85.0': [
+    'example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml',
+    'example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml',
+  ],
+  'github.com/cert-manager/cert-manager@v1.21.2': ['deploy/crds/cert-manager.io_certificates.yaml'],
+  'github.com/kedacore/keda/v2@v2.21.0': ['config/crd/bases/keda.sh_scaledobjects.yaml'],
+};
 
 const versions = createHash('sha256')
-  .update([...packages, kubernetes].join())
+  .update(JSON.stringify([packages, definitions]))
   .digest('hex');
 
 const programs: GoPrograms = {
@@ -24,9 +36,11 @@ const programs: GoPrograms = {
   needed: 'the tools for charts are built by Go 1.21 or newer (the command go)',
   packages,
   complete: async (staging, env, signal) => {
-    const args = ['mod', 'download', '-json', kubernetes];
-    const { Dir } = JSON.parse(await runTool('go', args, { cwd: staging, env, signal })) as { Dir: string };
-    await copyFile(path.join(Dir, 'api/openapi-spec/swagger.json'), path.join(staging, 'kubernetes.json'));
+    for (const [module, files] of Object.entries(definitions)) {
+      const args = ['mod', 'download', '-json', module];
+      const { Dir } = JSON.parse(await runTool('go', args, { cwd: staging, env, signal })) as { Dir: string };
+      for (const file of files) await copyFile(path.join(Dir, file), path.join(staging, path.basename(file)));
+    }
   },
 };
 
@@ -34,7 +48,7 @@ export function areChartToolsInstalled(): Promise<boolean> {
   return areGoProgramsInstalled(programs);
 }
 
-/** The folder with `helm`, `kubeconform`, `kube-score`, `helm-docs` and `kubernetes.json`, installed if it is missing. */
+/** The folder with `helm`, `kubeconform`, `kube-score`, `helm-docs` and the definitions of resources, installed if it is missing. */
 export function prepareChartTools(say: (line: string) => void, signal?: AbortSignal): Promise<string> {
   return installGoPrograms(programs, say, signal);
 }
