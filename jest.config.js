@@ -13,6 +13,7 @@ const notOnStack = {
   'crash.test.ts': 'kills npm start',
   'documentation.test.ts': 'tests documentation',
   'full-disk.test.ts': 'fills the disk of npm start',
+  'image.test.ts': 'tests the image',
   'ipv6.test.ts': 'starts services on addresses of its own',
   'ledger-crash.test.ts': 'kills its own processes',
   'page-etags-copies.test.ts': 'starts replicas of services itself',

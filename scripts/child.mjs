@@ -23,7 +23,7 @@ export function forwardSignals(child) {
  * Runs a program to its end and returns `{ code, output }`. A signal that ends this process ends the program first;
  * `show` passes its output through as it is written.
  */
-export function runChild(command, args, { cwd, env = process.env, show = false }) {
+export function runChild(command, args, { cwd, env = process.env, show = false } = {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
       cwd,

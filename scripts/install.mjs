@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { runChild } from './child.mjs';
+import { npm } from './npm.mjs';
 
 /**
  * Runs `npm ci` if node_modules is missing or was installed from another lockfile. Install scripts of packages are not
@@ -14,13 +14,7 @@ export async function installWhenNeeded(root, say) {
   if (read(stamp) === wanted) return;
   if (!hasAllPackages(root, lockfile)) {
     say('Installing packages …');
-    // npm passes its path to scripts; without npm the one in PATH is used.
-    const npm = /npm-cli\.c?js$/.test(process.env.npm_execpath ?? '')
-      ? [process.execPath, process.env.npm_execpath]
-      : [process.platform === 'win32' ? 'npm.cmd' : 'npm'];
-    const args = ['ci', '--include=dev', '--ignore-scripts', '--no-audit', '--no-fund'];
-    const { code, output } = await runChild(npm[0], [...npm.slice(1), ...args], { cwd: root });
-    if (code !== 0) throw new Error(`npm ci failed:\n${output.trim()}`);
+    await npm(root, ['ci', '--include=dev', '--ignore-scripts', '--no-audit', '--no-fund']);
   }
   writeFileSync(stamp, wanted);
 }

@@ -1,0 +1,49 @@
+// The program of the image: `granary <service> [migrate]`, or a tool. Everything else is in environment variables.
+import { existsSync } from 'node:fs';
+import path from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+
+const root = path.dirname(fileURLToPath(import.meta.url));
+const services = ['gateway', 'data', 'blobs', 'finance', 'payments', 'tasks'];
+
+const tools = {
+  topics: ['scripts/bus-topics.mjs', 'creates the topics that are missing in Kafka'],
+  'dead-letters': ['scripts/dead-letters.mjs', 'lists and replays events that a consumer could not apply'],
+  seed: ['services/finance/dist/main.js', 'makes the seed of the wallets in KEY_FILE, or prints one', 'seed'],
+  payouts: ['scripts/payouts.mjs', 'shows payouts that wait for a person'],
+  'ledger-verify': ['scripts/ledger-verify.mjs', 'derives every balance from the entries of the ledger'],
+  smoke: ['smoke.mjs', 'stores and reads a document through a gateway'],
+};
+
+const usage = `granary <service> [migrate] | <tool> [options]
+
+Services: ${services.join(', ')}. With \`migrate\` the schema of its database is made or renewed, and the program ends.
+
+Tools:
+${Object.entries(tools)
+  .map(([name, [, does]]) => `  ${name.padEnd(14)} ${does}`)
+  .join('\n')}
+`;
+
+/** The file of a command, and the arguments that it begins with; undefined if there is no such command. */
+function find(command) {
+  if (services.includes(command)) return [`services/${command}/dist/main.js`];
+  if (!Object.hasOwn(tools, command)) return undefined;
+  const [file, , ...first] = tools[command];
+  return [file, ...first];
+}
+
+const [command = '--help', ...args] = process.argv.slice(2);
+const found = find(command);
+if (found) {
+  const [file, ...first] = found;
+  const program = path.join(root, file);
+  if (!existsSync(program)) throw new Error(`${program} is missing: this image is not complete`);
+  process.argv = [process.argv[0], program, ...first, ...args];
+  await import(pathToFileURL(program).href);
+} else if (command === '--help' || command === '-h') {
+  console.log(usage);
+} else {
+  console.error(`There is no command ${command}.\n\n${usage}`);
+  process.exitCode = 2;
+}

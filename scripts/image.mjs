@@ -1,0 +1,66 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import os from 'node:os';
+import path from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import { prepare } from './launch.mjs';
+
+const usage = `Builds the image of all services, without Docker, a registry or a daemon: an archive that \`docker load\`,
+\`podman load\` and \`ctr images import\` take. The same checkout gives the same bytes on the same machine. Needs Linux, GNU tar
+and ldd. deploy/image/Dockerfile makes an image with the same content where there is a builder.
+
+  npm run image -- [--output granary.tar] [--name granary:version]
+`;
+
+/** The run configuration of the image. Kubernetes overrides the arguments only. */
+export const runConfig = (userId) => ({
+  User: `${userId}:${userId}`,
+  Env: ['PATH=/usr/bin', 'NODE_ENV=production'],
+  Entrypoint: ['/usr/bin/node', '--v8-pool-size=0', '/app/granary.mjs'],
+  Cmd: ['--help'],
+  WorkingDir: '/app',
+});
+
+/** Builds the image of a built checkout. Returns `{digest, bytes}`, see `writeImage`. */
+export async function buildImage(root, { output, reference, cache }) {
+  const { stageApplication } = await import('./image/application.mjs');
+  const { stageRuntime, userId } = await import('./image/runtime.mjs');
+  const { writeImage } = await import('./image/archive.mjs');
+  const work = mkdtempSync(path.join(os.tmpdir(), 'granary-image-'));
+  try {
+    const [system, application] = ['system', 'application'].map((name) => path.join(work, name));
+    mkdirSync(system);
+    const runtime = await stageRuntime(system, cache);
+    await stageApplication(root, path.join(application, 'app'), runtime);
+    const layers = [system, application];
+    return await writeImage(output, { reference, config: runConfig(userId), layers, work });
+  } finally {
+    rmSync(work, { recursive: true, force: true });
+  }
+}
+
+async function main() {
+  const options = { output: { type: 'string' }, name: { type: 'string' }, help: { type: 'boolean', short: 'h' } };
+  const { values } = parseArgs({ options });
+  if (values.help) return void console.log(usage);
+  if (process.platform !== 'linux')
+    throw new Error('Images can be built on Linux only; elsewhere use deploy/image/Dockerfile.');
+  const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
+  const here = process.env.INIT_CWD ?? process.cwd();
+  await prepare();
+  const { cacheFolder } = await import('@granary/local/stack/cache');
+  const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
+  const output = path.resolve(here, values.output ?? `granary-${version}.tar`);
+  const reference = values.name ?? `granary:${version}`;
+  const { digest, bytes } = await buildImage(root, { output, reference, cache: await cacheFolder() });
+  console.log(`${output}: ${reference}, ${(bytes / 1e6).toFixed(1)} MB, ${digest}`);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  try {
+    await main();
+  } catch (error) {
+    console.error(error.message);
+    process.exitCode = 1;
+  }
+}

