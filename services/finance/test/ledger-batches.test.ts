@@ -220,6 +220,32 @@ test('while connections are cut everywhere, each command is applied once and its
   expect(await Promise.all(ids.map(available))).toEqual([8_000n, 12_000n]);
 });
 
+test('a hold that would have expired before our era is refused alone', async () => {
+  const { ids } = await wallets(2, 100n);
+  const commands = [new Date(-8.64e15), new Date(Date.now() + 60_000), new Date(8.64e15)];
+  const results = await Promise.all(
+    commands.map((expiresAt) => copies[0]!.apply([hold(ids[0]!, ids[1]!, 1n, expiresAt)])),
+  );
+  expect(names(results)).toEqual(['EXPIRY_PASSED', 'created', 'created']);
+});
+
+test('when Postgres stays away all that wait are answered together that the outcome is unknown, not one after the other', async () => {
+  let calls = 0;
+  const away = Object.assign(Object.create(pool) as Pool, {
+    query: () => {
+      calls++;
+      return Promise.reject(Object.assign(new Error('connect'), { code: 'ECONNREFUSED' }));
+    },
+  });
+  const ledger = new LedgerBatches({ pool: away, log, retryMs: 0 });
+  const settled = await Promise.allSettled(
+    Array.from({ length: 5 }, () => ledger.apply([transfer('app:a', 'app:b', 1n)])),
+  );
+  const unknown = { status: 'rejected', reason: expect.objectContaining({ code: 'UNAVAILABLE' }) as unknown };
+  expect(settled).toEqual(Array.from({ length: 5 }, () => unknown));
+  expect(calls).toBeLessThan(5);
+});
+
 test('a statement read by its cursor beside writers misses no entry and shows none twice', async () => {
   const { ids } = await wallets(4, 1_000n);
   const account = ids[0]!;

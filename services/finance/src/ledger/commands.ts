@@ -96,8 +96,11 @@ export function findDefect(command: Command): Refusal | undefined {
   }
   const { debitAccount, creditAccount, amount } = command;
   if (!account.test(debitAccount) || !account.test(creditAccount) || !ref.test(command.ref)) return 'COMMAND_INVALID';
-  if (command.type === 'hold' && command.expiresAt && Number.isNaN(command.expiresAt.getTime()))
-    return 'COMMAND_INVALID';
+  if (command.type === 'hold' && command.expiresAt) {
+    if (Number.isNaN(command.expiresAt.getTime())) return 'COMMAND_INVALID';
+    // Postgres cannot store every time before our era.
+    if (command.expiresAt.getTime() < 0) return 'EXPIRY_PASSED';
+  }
   if (debitAccount === creditAccount) return 'SAME_ACCOUNT';
   return isAmount(amount) ? undefined : 'AMOUNT_OUT_OF_RANGE';
 }
