@@ -151,6 +151,30 @@ test('three payouts that the chain refuses end the automatic ones to a destinati
   await eventuallyResolves(async () => expect((await history())[0]).toMatchObject({ status: 'confirmed' }));
 });
 
+test('an app whose debts cannot be charged keeps no other from being paid out', async () => {
+  const good = app;
+  // Before the other one in the order of a round.
+  const broken = (app = `A${app}`);
+  await fund(50_000);
+  await storesGiB();
+  await deleted(1);
+  const corrupt = (later: string) =>
+    execute(
+      finance.pool,
+      sql`update collection_generation set accrued_later = ${later}::jsonb where app_id = ${broken}`,
+    );
+  await corrupt('{}');
+  await setLastDestination(finance.pool, broken, newAddress());
+  app = good;
+  await fund(60_000);
+  await settings({ payoutDestination: newAddress() });
+  await deleted(1);
+  await eventually(async () => (await wallet()).totalPaidOut === '60000');
+  await corrupt('[]');
+  app = broken;
+  await eventually(async () => (await wallet()).totalPaidOut === '50000');
+});
+
 test('no automatic payout takes the money of a deleted app before its debts', async () => {
   const { pool } = await financePool(1);
   const bench = await openPayoutBench(pool);

@@ -34,7 +34,9 @@ export function startLastPayouts(options: LastPayoutOptions & { everyMs?: number
       await openFeesAccount(pool);
       for (const appId of stopping.aborted ? [] : await findReady(options)) {
         if (stopping.aborted) return;
-        await payOut(options, appId);
+        await payOut(options, appId).catch((error: unknown) => {
+          log.error({ err: error, app: appId }, 'the wallet of a deleted application cannot be paid out');
+        });
       }
     },
   });
