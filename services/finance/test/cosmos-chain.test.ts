@@ -5,6 +5,7 @@ import { transaction } from '@granary/shared/postgres/transaction';
 import type { ChainTransfer } from '../src/chain/chain';
 import { openCosmosChain } from '../src/cosmos-chain/open-cosmos-chain';
 import type { CosmosChain } from '../src/cosmos-chain/cosmos-chain';
+import { feeCollector } from '../src/chain/module-accounts';
 import { beginWatch, creditDeposits } from '../src/deposits/credit-deposits';
 import { Sweeps } from '../src/deposits/sweep';
 import { listHeld } from '../src/payouts/held-transactions';
@@ -126,6 +127,18 @@ test('what the port answers is what the chain answers without JSON-RPC', async (
     { ...direct1, eventIndex: expect.any(Number) as number },
   ]);
   expect(found).toMatchObject({ transfers: all.filter((each) => each.transactionHash === hash) });
+});
+
+test('of a transaction that has failed the port answers the code and the module whose code it is', async () => {
+  await open(2);
+  await bench.node.fund(await walletAddress(), 50_000n);
+  for (let round = 0; round < 4; round++) {
+    await creditDeposits(watch());
+    await new Sweeps({ ...options(), hotWallet: feeCollector('celestia') }).advance();
+    await bench.node.produceBlock();
+  }
+  const { hash } = (await row<{ hash: string }>(pool, sql`select hash from outgoing_transaction`))!;
+  expect(await chain.find(hash)).toMatchObject({ state: 'included', code: 4, codespace: 'sdk', transfers: [] });
 });
 
 /** Pays one payout out of money that the hot wallet has. */

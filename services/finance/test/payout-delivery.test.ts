@@ -1,5 +1,8 @@
+import { busMigrations } from '@granary/shared/bus/migrations';
+import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { execute, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
+import { eventually } from '@granary/shared/testing/eventually';
 import { transaction } from '@granary/shared/postgres/transaction';
 import type { BroadcastResult, Chain } from '../src/chain/chain';
 import { feeOf, gasLimit } from '../src/chain/fee';
@@ -7,7 +10,7 @@ import { signTransfer } from '../src/chain/sign-transfer';
 import { postTransfer } from '../src/ledger/ledger';
 import { transferId } from '@granary/shared/transfer-id';
 import { listHeld, releaseHeld, resumeSenders } from '../src/payouts/held-transactions';
-import { advancePayouts } from '../src/payouts/payout-task';
+import { advancePayouts, startPayouts } from '../src/payouts/payout-task';
 import { readPayoutState } from '../src/payouts/sign-payouts';
 import { reservePayouts } from '../src/payouts/reserve-payouts';
 import type { Payout } from '../src/payouts/payouts';
@@ -219,6 +222,46 @@ test('without funds for the next payout nothing is signed and health knows what 
   await settle();
   expect(await statuses()).toEqual(['confirmed']);
   expect((await readPayoutState(pool)).missing).toBeNull();
+});
+
+test.each([
+  ['a refusal in a block', { code: 5, included: true }],
+  ['a refusal by a node', { code: 5, included: false }],
+])('%s with a code of another module than the SDK is not taken for a lack of funds', async (_, { code, included }) => {
+  const codespace = 'bank';
+  await fundHotWallet();
+  await reserve(1);
+  if (!included) {
+    await advance();
+    await advance(answering({ state: 'refused', codespace, code }));
+    expect(await readPayoutState(pool)).toMatchObject({ held: 1n });
+    return;
+  }
+  await settle(
+    Object.assign(Object.create(bench.node) as Chain, {
+      find: async (hash: string) => {
+        const found = await bench.node.find(hash);
+        return found.state === 'included' ? { ...found, code, codespace } : found;
+      },
+    }),
+  );
+  expect((await attempts()).map(({ state }) => state)).toEqual(['failed']);
+  expect(await statuses()).toEqual(['failed']);
+});
+
+test('a transaction that is held or under way does not keep automatic payouts from being started', async () => {
+  await applyMigrations(pool, 'bus', busMigrations);
+  await fundHotWallet();
+  await reserve(1);
+  const task = startPayouts({
+    ...{ ...bench.options, chain: answering({ state: 'refused', codespace: 'sdk', code: 13 }) },
+    auto: { pool, rules: { floorUtia: 1n, chainAccount: bench.chainAccount }, intervalMs: 3_600_000 },
+    ...{ everyMs: 5, autoEveryMs: 5 },
+  });
+  await eventually(async () => (await readPayoutState(pool)).held === 1n);
+  await execute(pool, sql`update wallet set auto_payout_enabled = true, payout_destination = ${newAddress()}`);
+  await eventually(async () => (await rows(pool, sql`select from payout where trigger = 'auto'`)).length === 1);
+  await task.stop();
 });
 
 test('while payouts are paused nothing is signed', async () => {

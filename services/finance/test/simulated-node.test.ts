@@ -75,7 +75,7 @@ test('a transaction is included in the next block: it moves money, takes its fee
     ...{ sender: bench.options.sender, recipient: outputs[eventIndex]!.address, amount: outputs[eventIndex]!.amount },
   });
   const transfers = [0, 1, 2].map(transfer);
-  expect(await node.find(hash)).toEqual({ state: 'included', height: height + 1n, code: 0, transfers });
+  expect(await node.find(hash)).toEqual({ state: 'included', height: height + 1n, code: 0, codespace: '', transfers });
   expect((await allTransfers()).slice(-3)).toEqual(transfers);
   expect([await node.balance(a), await node.balance(b)]).toEqual([6n, 7n]);
   expect(await node.balance(bench.options.sender)).toBe(1_000_000n - 13n - feeOf(gas, gasPrice));

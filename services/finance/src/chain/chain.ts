@@ -31,12 +31,19 @@ export type BroadcastResult =
   | { state: 'later' }
   | { state: 'refused'; codespace: string; code: number };
 
+/** What became of a transaction in its block: code 0 if it succeeded, else one of a module of the chain. */
+export interface Outcome {
+  code: number;
+  /** The module, as codes are only unique within one; `sdk` for those of the Cosmos SDK. */
+  codespace: string;
+}
+
 /**
  * A transaction in a block, code 0 if it succeeded; or the height of the node when it did not find the hash. A node may not
  * have indexed its latest blocks, so a hash that it does not find may be in a block nevertheless.
  */
 export type FindResult =
-  { state: 'included'; height: bigint; code: number; transfers: ChainTransfer[] } | { state: 'absent'; height: bigint };
+  ({ state: 'included'; height: bigint; transfers: ChainTransfer[] } & Outcome) | { state: 'absent'; height: bigint };
 
 /** A chain as finance sees it. An error thrown by any function means that the outcome is unknown, never that it failed. */
 export interface Chain {

@@ -39,6 +39,7 @@ export type ChainEvent = z.infer<typeof eventSchema>;
 
 const resultSchema = z.object({
   code: z.int().default(0),
+  codespace: z.string().default(''),
   events: z
     .array(eventSchema)
     .nullish()

@@ -93,7 +93,7 @@ export class CosmosChain implements Chain {
     const { height, tx_result: result } = found;
     const at = await this.options.nodes.ask((node) => node.blockTime(height));
     const transfers = result.code === 0 ? this.read(found).map((transfer) => toTransfer(transfer, found, at)) : [];
-    return { state: 'included', height, code: result.code, transfers };
+    return { state: 'included', height, code: result.code, codespace: result.codespace, transfers };
   }
 
   private read({ tx_result: result }: Pick<FoundTransaction, 'tx_result'>): TransferEvent[] {

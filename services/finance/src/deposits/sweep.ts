@@ -29,7 +29,7 @@ const sweepPurpose: Purpose = {
   broadcast: async () => {},
   held: async () => {},
   expired: (tx, outgoing) => forget(tx, outgoing),
-  included: async (tx, outgoing, code) => {
+  included: async (tx, outgoing, { code }) => {
     if (code !== 0) await stopSender(tx, outgoing.sender, `a sweep has failed on the chain with code ${code}`);
     const taken =
       code === 0

@@ -2,8 +2,8 @@ import type { Logger } from '@granary/shared/logger';
 import { execute, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
-import type { Chain, FindResult } from '../chain/chain';
-import { sdkCodes } from '@granary/shared/cosmos/read-transaction';
+import type { Chain, FindResult, Outcome } from '../chain/chain';
+import { sdkCodes, sdkCodespace } from '@granary/shared/cosmos/read-transaction';
 import { applyCommands } from '../ledger/apply-commands';
 import type { Group } from '../ledger/commands';
 import { transferId } from '@granary/shared/transfer-id';
@@ -12,12 +12,15 @@ import { findOpen, lockOpen, updateOutgoing, type OutgoingTransaction } from './
 /** A node that has not indexed its latest blocks is waited for this long, in blocks after the timeout height. */
 const indexLagMax = 20n;
 
-/** Refusals that are no reason to hold a transaction: it is in a block, or it cannot be included as things are. */
+/** Refusals of the Cosmos SDK that are no reason to hold a transaction: it is in a block, or it cannot be included as things are. */
 const ordinaryRefusals: readonly number[] = [
   sdkCodes.wrongSequence,
   sdkCodes.timeoutHeight,
   sdkCodes.insufficientFunds,
 ];
+
+const isOrdinary = ({ code, codespace }: Outcome): boolean =>
+  codespace === sdkCodespace && ordinaryRefusals.includes(code);
 
 type Included = Extract<FindResult, { state: 'included' }>;
 
@@ -26,7 +29,7 @@ export interface Purpose {
   /** A node has it. */
   broadcast(tx: Connection, outgoing: OutgoingTransaction): Promise<void>;
   /** It is in a block; of a transaction with another code than 0 only the fee was taken. Returns what the ledger posts. */
-  included(tx: Connection, outgoing: OutgoingTransaction, code: number): Promise<Group[]>;
+  included(tx: Connection, outgoing: OutgoingTransaction, outcome: Outcome): Promise<Group[]>;
   /** It waits for a person. */
   held(tx: Connection, outgoing: OutgoingTransaction): Promise<void>;
   /** No block can include it: what it was for waits for another one. */
@@ -65,7 +68,7 @@ export async function deliver(options: DeliveryOptions, sender: string): Promise
 async function send(options: DeliveryOptions, open: OutgoingTransaction): Promise<Step> {
   const result = await options.chain.broadcast(open.bytes);
   if (result.state === 'later') return 'waiting';
-  if (result.state === 'refused' && !ordinaryRefusals.includes(result.code)) {
+  if (result.state === 'refused' && !isOrdinary(result)) {
     return hold(options, open, `a node refused it with code ${result.code} of ${result.codespace}`);
   }
   if (open.state === 'signed') {
@@ -79,7 +82,11 @@ async function send(options: DeliveryOptions, open: OutgoingTransaction): Promis
 }
 
 /** The transaction is in a block, so its sequence is used, whatever its code. */
-async function end(options: DeliveryOptions, open: OutgoingTransaction, { height, code }: Included): Promise<Step> {
+async function end(
+  options: DeliveryOptions,
+  open: OutgoingTransaction,
+  { height, code, codespace }: Included,
+): Promise<Step> {
   const { chain, purpose, log } = options;
   await changeOpen(options, open, async (tx, outgoing) => {
     await updateOutgoing(tx, outgoing.number, { state: code === 0 ? 'confirmed' : 'failed', height, code });
@@ -87,9 +94,9 @@ async function end(options: DeliveryOptions, open: OutgoingTransaction, { height
       tx,
       sql`update chain_sender set next_sequence = ${outgoing.sequence + 1n} where address = ${outgoing.sender}`,
     );
-    const groups = await purpose.included(tx, outgoing, code);
+    const groups = await purpose.included(tx, outgoing, { code, codespace });
     await post(tx, outgoing.fee === 0n ? groups : [...groups, [feeOf(outgoing, chain.id)]]);
-    if (code !== 0) log.warn({ hash: outgoing.hash, code }, 'a transaction failed on the chain');
+    if (code !== 0) log.warn({ hash: outgoing.hash, code, codespace }, 'a transaction failed on the chain');
   });
   return 'progress';
 }

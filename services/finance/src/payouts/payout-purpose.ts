@@ -1,6 +1,6 @@
 import { execute, rows, type Connection } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { sdkCodes } from '@granary/shared/cosmos/read-transaction';
+import { sdkCodes, sdkCodespace } from '@granary/shared/cosmos/read-transaction';
 import type { Group } from '../ledger/commands';
 import { transferId } from '@granary/shared/transfer-id';
 import type { Purpose } from '../outgoing/delivery';
@@ -20,7 +20,7 @@ export const payoutPurpose: Purpose = {
 
   expired: (tx, { number }) => release(tx, number),
 
-  included: async (tx, outgoing, code) => {
+  included: async (tx, outgoing, { code, codespace }) => {
     const payouts = await lockPayouts(tx, outgoing);
     if (code === 0) {
       await update(tx, outgoing.number, sql`status = 'confirmed', error = null`);
@@ -29,7 +29,7 @@ export const payoutPurpose: Purpose = {
       ]);
     }
     // The hot wallet was short of funds: it is no fault of the payout.
-    if (code === sdkCodes.insufficientFunds) await release(tx, outgoing.number);
+    if (codespace === sdkCodespace && code === sdkCodes.insufficientFunds) await release(tx, outgoing.number);
     // One of them is at fault, which one is not known.
     else if (payouts.length > 1) await release(tx, outgoing.number, sql`, is_single = true`);
     else return fail(tx, outgoing, code, payouts);

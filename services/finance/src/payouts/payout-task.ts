@@ -25,17 +25,20 @@ export interface PayoutTaskOptions extends PayoutSigning {
 export function startPayouts(options: PayoutTaskOptions): PayoutTask {
   const { pool, log, auto, everyMs, autoEveryMs } = options;
   let autoAtMs = 0;
+  const startAuto = async (stopping: AbortSignal): Promise<void> => {
+    if (performance.now() < autoAtMs) return;
+    autoAtMs = performance.now() + autoEveryMs;
+    while (!stopping.aborted && (await startAutoPayouts(auto)) > 0);
+  };
   const task = startScheduledTask({
     pool,
     log,
     name: 'payouts',
     everyMs,
     run: async (stopping) => {
-      if (performance.now() >= autoAtMs) {
-        autoAtMs = performance.now() + autoEveryMs;
-        while (!stopping.aborted && (await startAutoPayouts(auto)) > 0);
-      }
+      // A run may last as long as payouts are under way, or one is held, which takes a person.
       while (!stopping.aborted) {
+        await startAuto(stopping);
         const step = await advancePayouts(options);
         if (step === 'idle') return;
         if (step === 'waiting') await pause(everyMs, stopping);

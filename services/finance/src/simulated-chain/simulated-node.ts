@@ -7,6 +7,7 @@ import { feeOf } from '../chain/fee';
 import {
   readTransaction,
   sdkCodes,
+  sdkCodespace,
   TransactionRefused,
   verifySignature,
 } from '@granary/shared/cosmos/read-transaction';
@@ -99,7 +100,7 @@ export class SimulatedNode implements Chain {
       this.options.pool,
       sql`select ${transferColumns} from simulated_transfer where hash = ${hash} order by event_index`,
     );
-    return { state: 'included', ...found, transfers };
+    return { state: 'included', ...found, codespace: found.code === 0 ? '' : sdkCodespace, transfers };
   }
 
   async *transfers(from: bigint, to: bigint): AsyncIterable<ChainTransfer> {

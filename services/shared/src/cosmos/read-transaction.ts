@@ -22,6 +22,9 @@ export const sdkCodes = {
   wrongSequence: 32,
 } as const;
 
+/** Whose codes these are: other modules use the same numbers for other reasons. */
+export const sdkCodespace = 'sdk';
+
 /** The transaction is invalid by itself, whatever the state of the chain. */
 export class TransactionRefused extends Error {
   override readonly name = 'TransactionRefused';
