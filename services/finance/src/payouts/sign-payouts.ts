@@ -91,8 +91,8 @@ export async function readPayoutState(db: Pool): Promise<PayoutState> {
   const found = await row<PayoutState>(
     db,
     sql`select (select count(*) from outgoing_transaction where state = 'held') as held,
-          (select max(stopped_because) from chain_sender) as "stoppedBecause",
-          (select max(missing_utia) from chain_sender) as missing,
+          (select max(stopped_because) from chain_sender where stopped_because is not null) as "stoppedBecause",
+          (select max(missing_utia) from chain_sender where missing_utia is not null) as missing,
           (select extract(epoch from now() - min(created_at))::float8 from payout
            where status in ('pending', 'broadcast') and hold_id is not null) as "oldestAgeSeconds"`,
   );
