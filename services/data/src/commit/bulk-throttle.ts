@@ -45,7 +45,7 @@ export class BulkThrottle {
     return () => {
       if (hasEnded) return;
       hasEnded = true;
-      if (!this.haveSmallPriority()) this.free();
+      if (!this.isThrottling) this.free();
       else setTimeout(() => this.free(), Math.min(this.now() - beganAtMs, cooldownMaxMs));
     };
   }
@@ -59,10 +59,11 @@ export class BulkThrottle {
   }
 
   private mayCopy(): boolean {
-    return this.copying < this.limit || !this.haveSmallPriority();
+    return this.copying < this.limit || !this.isThrottling;
   }
 
-  private haveSmallPriority(): boolean {
+  /** Whether small writes arrive: a bulk must then use one core of the database at a time. */
+  get isThrottling(): boolean {
     return this.now() - this.smallWriteAtMs <= priorityMs;
   }
 }

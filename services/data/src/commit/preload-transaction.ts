@@ -71,12 +71,13 @@ export async function preloadTransaction(
   try {
     if (!preload.beginCopying()) return undefined;
     const derived = context.afterPlan.of(collection);
-    const beside = derived.besideCopy(context.pool, rows);
+    const derive = () => derived.besideCopy(context.pool, rows);
+    const beside = context.throttle.isThrottling ? undefined : derive();
     // Awaited after the COPY, which may fail first.
-    beside.catch(() => {});
+    beside?.catch(() => {});
     const copy = await copyDocuments(collection, rows, context.now());
     const finish = async (tx: Connection) => {
-      const changes = derived.isEmpty ? [] : [...(await beside), ...(await derived.beforeTurn(tx, rows))];
+      const changes = derived.isEmpty ? [] : [...(await (beside ?? derive())), ...(await derived.beforeTurn(tx, rows))];
       release();
       preload.hasCopied();
       await preload.turn;
