@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { copyFile } from 'node:fs/promises';
 import path from 'node:path';
 import { areGoProgramsInstalled, installGoPrograms, type GoPrograms } from './go-install';
@@ -26,12 +27,17 @@ const definitions: Record<string, readonly string[]> = {
   'github.com/kedacore/keda/v2@v2.21.0': ['config/crd/bases/keda.sh_scaledobjects.yaml'],
 };
 
-const versions = createHash('sha256')
-  .update(JSON.stringify([packages, definitions]))
-  .digest('hex');
+/** A program of ours, which runs the Tiltfile. */
+const tiltCheck = path.join(__dirname, '../../../../deploy/tilt/check');
 
-const programs: GoPrograms = {
-  folderName: `chart-tools-${versions.slice(0, 12)}`,
+function folderName(): string {
+  const versions = createHash('sha256').update(JSON.stringify([packages, definitions]));
+  for (const file of ['main.go', 'go.mod', 'go.sum']) versions.update(readFileSync(path.join(tiltCheck, file)));
+  return `chart-tools-${versions.digest('hex').slice(0, 12)}`;
+}
+
+const programs = (): GoPrograms => ({
+  folderName: folderName(),
   title: 'Helm and the tools for charts',
   needed: 'the tools for charts are built by Go 1.21 or newer (the command go)',
   packages,
@@ -41,14 +47,16 @@ const programs: GoPrograms = {
       const { Dir } = JSON.parse(await runTool('go', args, { cwd: staging, env, signal })) as { Dir: string };
       for (const file of files) await copyFile(path.join(Dir, file), path.join(staging, path.basename(file)));
     }
+    const build = ['build', '-trimpath', '-ldflags=-s -w', '-o', path.join(staging, 'tilt-check'), '.'];
+    await runTool('go', build, { cwd: tiltCheck, env, signal });
   },
-};
+});
 
 export function areChartToolsInstalled(): Promise<boolean> {
-  return areGoProgramsInstalled(programs);
+  return areGoProgramsInstalled(programs());
 }
 
-/** The folder with `helm`, `kubeconform`, `kube-score`, `helm-docs` and the definitions of resources, installed if it is missing. */
+/** The folder with `helm`, `kubeconform`, `kube-score`, `helm-docs`, `tilt-check` and the definitions of resources, installed if it is missing. */
 export function prepareChartTools(say: (line: string) => void, signal?: AbortSignal): Promise<string> {
-  return installGoPrograms(programs, say, signal);
+  return installGoPrograms(programs(), say, signal);
 }

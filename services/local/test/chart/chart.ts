@@ -16,8 +16,9 @@ const run = promisify(execFile);
 export const buildTimeoutMs = 900_000;
 
 export interface Container {
+  image: string;
   name: string;
-  command: string[];
+  command?: string[];
   env?: Array<{ name: string; value?: string; valueFrom?: unknown }>;
   securityContext: Record<string, unknown>;
   resources: { requests: Record<string, string>; limits: Record<string, string> };
@@ -48,10 +49,14 @@ export interface Ran {
 }
 
 /** Runs one of the tools for charts to its end, whatever its exit code. */
-export async function runChartTool(tool: string, args: string[]): Promise<Ran> {
+export async function runChartTool(tool: string, args: string[], cwd = root): Promise<Ran> {
   const program = path.join(await chartToolsForTests(), tool);
   try {
-    const { stdout, stderr } = await run(program, args, { maxBuffer: 64 * 1024 * 1024, env: { HOME: os.tmpdir() } });
+    const { stdout, stderr } = await run(program, args, {
+      cwd,
+      maxBuffer: 64 * 1024 * 1024,
+      env: { HOME: os.tmpdir() },
+    });
     return { code: 0, output: stdout + stderr };
   } catch (error) {
     const { code, stdout = '', stderr = '' } = error as { code?: number | string; stdout?: string; stderr?: string };

@@ -57,7 +57,7 @@ export async function pythonForTests(): Promise<string> {
   return (await ask<{ interpreter: string }>('python')).interpreter;
 }
 
-/** The folder with the programs `helm`, `kubeconform`, `kube-score` and `helm-docs`, and definitions of resources. */
+/** The folder with the programs `helm`, `kubeconform`, `kube-score`, `helm-docs` and `tilt-check`, and definitions of resources. */
 export async function chartToolsForTests(): Promise<string> {
   return (await ask<{ folder: string }>('helm')).folder;
 }
