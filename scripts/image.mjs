@@ -15,8 +15,9 @@ and ldd. deploy/image/Dockerfile makes an image with the same content where ther
 /** The run configuration of the image. Kubernetes overrides the arguments only. */
 export const runConfig = (userId) => ({
   User: `${userId}:${userId}`,
-  Env: ['PATH=/usr/bin', 'NODE_ENV=production'],
-  Entrypoint: ['/usr/bin/node', '--v8-pool-size=0', '/app/granary.mjs'],
+  // Not an argument of the entrypoint, which would override the NODE_OPTIONS of a deployment.
+  Env: ['PATH=/usr/bin', 'NODE_ENV=production', 'NODE_OPTIONS=--v8-pool-size=0'],
+  Entrypoint: ['/usr/bin/node', '/app/granary.mjs'],
   Cmd: ['--help'],
   WorkingDir: '/app',
 });

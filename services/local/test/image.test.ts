@@ -66,7 +66,7 @@ async function digestOf(file: string): Promise<string> {
 
 /** The program and arguments that run the image's command: as its user in its files alone, or with its libraries at least. */
 function command(args: readonly string[]): [string, string[]] {
-  const granary = (at: string) => [`${at}/usr/bin/node`, '--v8-pool-size=0', `${at}/app/granary.mjs`, ...args];
+  const granary = (at: string) => [`${at}/usr/bin/node`, `${at}/app/granary.mjs`, ...args];
   if (isRoot) return ['chroot', [`--userspec=${userId}:${userId}`, root, ...granary('')]];
   const [loader, libraries] =
     process.arch === 'x64'

@@ -13,6 +13,7 @@ import {
   minimalValues,
   ofKind,
   podOf,
+  readText,
   render,
   runChartTool,
   template,
@@ -139,6 +140,12 @@ describeWith(describe, 'helm')('charts/granary', () => {
     });
     expect(env('data')).toContainEqual({ name: 'UV_THREADPOOL_SIZE', value: '8' });
     expect(env('tasks')).toContainEqual({ name: 'NODE_OPTIONS', value: '--max-old-space-size=256 --v8-pool-size=1' });
+  });
+
+  test('the image leaves the flags of V8 to NODE_OPTIONS: arguments of its entrypoint would override those of the chart', async () => {
+    const ways = [/^ *Entrypoint: (.*)$/m.exec(await readText('scripts/image.mjs'))![1]];
+    ways.push(/^ENTRYPOINT (.*)$/m.exec(await readText('deploy/image/Dockerfile'))![1]);
+    for (const way of ways) expect(way).toMatch(/^\[['"]\S+\/node['"], ['"]\/app\/granary\.mjs['"]\],?$/);
   });
 
   test('a deployment has a number of copies, a budget and a spread, or an autoscaler in place of the number', async () => {
