@@ -1,6 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
+import type { z } from 'zod';
 import { describeWith } from '@granary/shared/testing/stack';
 import { readConfig } from '@granary/shared/config';
 import { serviceNames } from '@granary/shared/trust/services';
@@ -140,6 +141,21 @@ describeWith(describe, 'helm')('charts/granary', () => {
     });
     expect(env('data')).toContainEqual({ name: 'UV_THREADPOOL_SIZE', value: '8' });
     expect(env('tasks')).toContainEqual({ name: 'NODE_OPTIONS', value: '--max-old-space-size=256 --v8-pool-size=1' });
+  });
+
+  test('the pools and buffers that the guards count are the defaults of the services', async () => {
+    const templates = await Promise.all(
+      ['_env.tpl', '_validate.tpl'].map((name) => readText(`charts/granary/templates/${name}`)),
+    );
+    const counted = [...templates.join('').matchAll(/"([A-Z_]+_(?:BYTES|SIZE))" (\d+)/g)];
+    expect(new Set(counted.map(([, name]) => name)).size).toBe(7);
+    for (const [, name = '', value] of counted) {
+      const fields = Object.values(serviceSchemas).flatMap(({ shape }) =>
+        name in shape ? [shape[name as never]] : [],
+      );
+      const defaults = fields.map((field: z.ZodType) => field.parse(undefined));
+      expect({ name, defaults: [...new Set(defaults)] }).toEqual({ name, defaults: [Number(value)] });
+    }
   });
 
   test('the image leaves the flags of V8 to NODE_OPTIONS: arguments of its entrypoint would override those of the chart', async () => {
