@@ -112,6 +112,10 @@ const refusedBySchema: Record<string, Refusal> = {
   'a setting in lower case': [withEnv('data', { pool: '4' }), /pool/],
   'a port out of range': [{ postgres: { port: 70_000 } }, /\/postgres\/port/],
   'an unknown sslmode': [{ postgres: { tls: { mode: 'always' } } }, /\/postgres\/tls\/mode/],
+  'an sslmode that the services take for another': [
+    { postgres: { tls: { mode: 'require' } } },
+    /\/postgres\/tls\/mode/,
+  ],
   'a broker without a port': [{ kafka: { enabled: true, brokers: ['kafka'] } }, /\/kafka\/brokers\/0/],
   'an address of the store with a path': [{ objectStorage: { endpoint: 'https://s3/x' } }, /\/objectStorage\/endpoint/],
   'a prefix without a slash': [{ objectStorage: { prefix: 'granary' } }, /\/objectStorage\/prefix/],

@@ -226,6 +226,19 @@ describeWith(describe, 'helm')('charts/granary', () => {
     expect(output).toContain('revisionHistory');
   });
 
+  test('backups verify the certificate of Postgres as the services do: by the CA of the values, or those of the system', async () => {
+    const rootOf = async (tls: Record<string, string>) => {
+      const values = { backup: { enabled: true, existingClaim: 'dumps' }, postgres: { tls } };
+      const jobs = ofKind(await render(minimalValues, values), 'CronJob');
+      expect(jobs.map(({ metadata }) => metadata.name)).toEqual(['granary-backup', 'granary-restore']);
+      return jobs.map((job) => containersOf(job)[0]!.env!.find(({ name }) => name === 'PGSSLROOTCERT')?.value);
+    };
+    expect(await rootOf({})).toEqual(['system', 'system']);
+    const file = '/etc/granary/postgres-data/ca.crt';
+    expect(await rootOf({ caSecret: 'ca' })).toEqual([file, file]);
+    expect(await rootOf({ mode: 'disable' })).toEqual([undefined, undefined]);
+  });
+
   test('extra objects are templates', async () => {
     const extraObjects = ["apiVersion: v1\nkind: ConfigMap\nmetadata: { name: '{{ .Release.Name }}-more' }"];
     const resources = await render(minimalValues, { extraObjects });
