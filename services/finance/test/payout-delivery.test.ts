@@ -198,6 +198,46 @@ test('a sequence that another transaction used while ours was in flight holds ou
   expect(await statuses()).toEqual(['confirmed']);
 });
 
+test('a node that has not reached the timeout height does not decide that a transaction has expired', async () => {
+  await fundHotWallet();
+  await reserve(1);
+  await advance();
+  await advance();
+  await bench.node.produceBlock();
+  // One node has not indexed the block that has it, and the account is asked of another one, which lags behind.
+  const { timeout } = (await row<{ timeout: bigint }>(
+    pool,
+    sql`select timeout_height as timeout from outgoing_transaction`,
+  ))!;
+  const lagging = Object.assign(Object.create(bench.node) as Chain, {
+    find: async () => ({ state: 'absent', ...(await bench.node.height()) }),
+    account: async (address: string) => ({
+      ...(await bench.node.account(address))!,
+      ...{ sequence: 0n, height: timeout },
+    }),
+  });
+  for (let round = 0; round < 15; round++) {
+    await advance(lagging);
+    await bench.node.produceBlock();
+  }
+  expect((await attempts()).map(({ state }) => state)).toEqual(['broadcast']);
+  await settle();
+  expect((await attempts()).map(({ state }) => state)).toEqual(['confirmed']);
+});
+
+test('looks at one height count as one: a transaction expires after two in different blocks', async () => {
+  await fundHotWallet();
+  await reserve(1);
+  await advance();
+  await advance(answering({ state: 'accepted' }));
+  for (let block = 0; block < 8; block++) await bench.node.produceBlock();
+  for (let look = 0; look < 3; look++) expect(await advance()).toBe('waiting');
+  expect((await attempts()).map(({ state }) => state)).toEqual(['broadcast']);
+  await bench.node.produceBlock();
+  expect(await advance()).toBe('progress');
+  expect((await attempts()).map(({ state }) => state)).toEqual(['expired']);
+});
+
 test('a held transaction is not given up as long as a block could include it', async () => {
   await fundHotWallet();
   await reserve(1);
