@@ -225,6 +225,20 @@ test('a node that has not reached the timeout height does not decide that a tran
   expect((await attempts()).map(({ state }) => state)).toEqual(['confirmed']);
 });
 
+test('nothing is signed on the word of a node that lags behind what was sent before', async () => {
+  await fundHotWallet();
+  await reserve(1);
+  await settle();
+  await reserve(1);
+  const lagging = Object.assign(Object.create(bench.node) as Chain, {
+    account: async (address: string) => ({ ...(await bench.node.account(address))!, sequence: 0n }),
+  });
+  expect(await advance(lagging)).toBe('idle');
+  expect(await attempts()).toHaveLength(1);
+  await settle();
+  expect(await statuses()).toEqual(['confirmed', 'confirmed']);
+});
+
 test('looks at one height count as one: a transaction expires after two in different blocks', async () => {
   await fundHotWallet();
   await reserve(1);
