@@ -125,7 +125,7 @@ test('with more addresses than rounds can visit in time, none is signed for and 
     for (let block = 0; block < 3; block++) await bench.node.produceBlock();
   }
   expect(await rows(pool, sql`select distinct state from outgoing_transaction`)).toEqual([{ state: 'confirmed' }]);
-  expect(await row(pool, sql`select sum(amount)::bigint as rest from unswept`)).toEqual({ rest: 0n });
+  expect(await row(pool, sql`select sum(amount)::bigint as unswept from unswept`)).toEqual({ unswept: 0n });
 });
 
 test('a sweep that fails on the chain costs one fee: the address signs nothing until a person resumes it', async () => {

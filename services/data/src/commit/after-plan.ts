@@ -23,7 +23,7 @@ export interface DerivedRows {
    */
   afterCopy(rows: readonly DocumentRow[]): readonly Step[];
   /**
-   * For a bulk that is copied ahead: what follows from its documents alone, computed on any connection while they are
+   * For a preloaded bulk: what follows from its documents alone, computed on any connection while they are
    * copied. Returns the statements for its turn.
    */
   besideCopy(pool: Pool, rows: readonly DocumentRow[]): Promise<readonly Step[]>;

@@ -62,8 +62,8 @@ export async function writeKubernetesSchemas(folder: string): Promise<void> {
 
 /** In a definition `metadata` is any object. */
 function ofResource(schema: Schema): object {
-  const { properties = {}, ...rest } = schema;
-  return strictly('', { ...rest, properties: { ...properties, metadata: { type: 'object' } } });
+  const { properties = {}, ...others } = schema;
+  return strictly('', { ...others, properties: { ...properties, metadata: { type: 'object' } } });
 }
 
 function strictly(name: string, schema: Schema): object {

@@ -137,7 +137,6 @@ export const cteOf = (
     | 'pair_'
     | 'entered_'
     | 'left_'
-    | 'ahead_'
     | 'changed_'
     | 'delta_'
     | 'row_'

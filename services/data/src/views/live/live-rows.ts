@@ -12,7 +12,7 @@ import { addedChanges, changeCte, givenChanges, removedChanges, writtenChanges }
 import { givenDocuments, membersOf } from './given-documents';
 import type { JoinedChange } from './join-pairs';
 import { livePlan, type LivePlan } from './live-plan';
-import { aheadCtes, countedViewCtes, turnCtes } from './live-sql';
+import { preloadCtes, countedViewCtes, turnCtes } from './live-sql';
 
 /** The rows of live views, which change with the documents of their collections. */
 export const liveViewRows: DerivedSource = { rowsOf, abandon };
@@ -48,13 +48,13 @@ function rowsOf(collection: CollectionRef): DerivedRows[] {
       },
       besideCopy: async (pool, added) => {
         if (grouped.length === 0) return [];
-        return [await aheadOfTurn(pool, givenChanges(await givenDocuments(added, members)), grouped)];
+        return [await deriveBeforeTurn(pool, givenChanges(await givenDocuments(added, members)), grouped)];
       },
       beforeTurn: async (tx, added) => {
         const changes = addedChanges(collection, textArray(added.map(({ document }) => document.id)));
         return [
           ...(joining.length === 0 ? [] : [sql`with ${applied(changes, joining)} select`]),
-          ...(ofDocuments.length === 0 ? [] : [await aheadOfTurn(tx, changes, ofDocuments)]),
+          ...(ofDocuments.length === 0 ? [] : [await deriveBeforeTurn(tx, changes, ofDocuments)]),
         ];
       },
     },
@@ -71,14 +71,14 @@ function followedView({ appNumber, name }: CollectionRef, view: LiveView): Follo
 }
 
 /** Does what can be done before the turn; returns the statement of the turn. */
-async function aheadOfTurn(db: Queryable, changes: Sql, plans: readonly LivePlan[]): Promise<Step> {
-  const ahead = plans.map(aheadCtes);
-  const ctes = join([changeCte(changes), ...ahead.map((each) => each.ctes)], ', ');
+async function deriveBeforeTurn(db: Queryable, changes: Sql, plans: readonly LivePlan[]): Promise<Step> {
+  const derived = plans.map(preloadCtes);
+  const ctes = join([changeCte(changes), ...derived.map((each) => each.ctes)], ', ');
   let count = 0;
-  const names = ahead.map(({ results }) =>
+  const names = derived.map(({ results }) =>
     results.map(({ columns }) => Array.from({ length: columns }, () => `r${count++}`)),
   );
-  const sources = ahead.flatMap(({ results }, plan) =>
+  const sources = derived.flatMap(({ results }, plan) =>
     results.map(({ rows }, at) => {
       const [first, ...others] = names[plan]![at]!;
       return sql`${rows} as ${trusted(`x${first}(${[first, ...others].join(', ')})`)}`;

@@ -33,14 +33,14 @@ export const countedViewCtes = (plan: LivePlan, joined: JoinedChange | undefined
   sql`${viewCtes(plan, { joined, isBounded: true })}, ${countedCte(plan, rowDelta(plan))}`;
 
 /** What new documents do to a view before the lock of the head is held: rows of documents are written, groups only summed. */
-export interface AheadCtes {
+export interface PreloadCtes {
   ctes: Sql;
   /** What the statement of the turn needs: rows, each with so many texts. */
   results: ReadonlyArray<{ rows: Sql; columns: number }>;
 }
 
 /** Not of a view with a join: its pairs depend on what is there at the turn. */
-export function aheadCtes(plan: LivePlan): AheadCtes {
+export function preloadCtes(plan: LivePlan): PreloadCtes {
   const { groups } = plan.query;
   if (groups) return { ctes: join(groupDeltas(plan, groups, false), ', '), results: deltaArrays(plan, groups) };
   const count = { rows: sql`(select (${rowDelta(plan)})::text)`, columns: 1 };
