@@ -8,7 +8,7 @@ const chart = path.join(root, 'charts/granary');
 
 async function write() {
   const { callersOf } = await import('@granary/shared/trust/services');
-  const { prepareChartTools } = await import('../services/local/dist/stack/chart-tools.js');
+  const { prepareChartTools } = await import('@granary/local/stack/chart-tools');
   const lines = Object.entries(callersOf).map(([service, callers]) => `${service}: [${callers.join(', ')}]\n`);
   const head = '# The callers of each service. Made by `npm run chart` from services/shared/src/trust/services.ts.\n';
   writeFileSync(path.join(chart, 'files/callers.yaml'), head + lines.join(''));
@@ -16,7 +16,7 @@ async function write() {
   copyFileSync(path.join(root, 'deploy/grafana/granary.json'), path.join(chart, 'files/dashboard.json'));
   copyFileSync(path.join(root, 'deploy/postgres.sql'), path.join(root, 'charts/granary-infra/files/postgres.sql'));
   const helmDocs = path.join(await prepareChartTools(console.log), 'helm-docs');
-  const { code, output } = await runChild(helmDocs, ['--chart-search-root', chart, '--log-level', 'warning'], {});
+  const { code, output } = await runChild(helmDocs, ['--chart-search-root', chart, '--log-level', 'warning']);
   if (code !== 0) throw new Error(output);
 }
 

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,7 +12,6 @@ const packages = [
   'containernetworking-plugins',
   'iptables',
   'iproute2',
-  'jq',
   'openssl',
   'postgresql-client',
   'curl',
@@ -22,7 +21,6 @@ const commands = [
   'runc',
   'iptables',
   'ip',
-  'jq',
   'openssl',
   'psql',
   'curl',
@@ -76,14 +74,30 @@ async function prove(proof) {
   await proof.uninstall();
 }
 
+/** The namespace with its Secrets, as the README of the chart makes them. */
+async function makeSecrets(cluster) {
+  const { namespace } = await import('./k8s/cluster.mjs');
+  const { secrets } = await import('./k8s/backends.mjs');
+  await cluster.kubectl('create', 'namespace', namespace);
+  await cluster.kubectl('label', 'namespace', namespace, 'pod-security.kubernetes.io/enforce=restricted');
+  const seed = await runChild(process.execPath, [path.join(root, 'services/finance/dist/main.js'), 'seed'], {
+    env: { PATH: process.env.PATH },
+  });
+  for (const [name, members] of Object.entries(secrets(seed.output))) {
+    const literals = Object.entries(members).map(([key, value]) => `--from-literal=${key}=${value}`);
+    await cluster.kubectl('create', 'secret', 'generic', name, ...literals);
+  }
+}
+
 /** Runs everything, and leaves nothing but the caches; after an interruption deploy/kube/down.sh removes the rest. */
 async function main() {
   await requireCommands();
   await prepare();
-  const { Cluster, hostAddress, namespace } = await import('./k8s/cluster.mjs');
-  const { secrets, startBackends } = await import('./k8s/backends.mjs');
+  const { Cluster, hostAddress } = await import('./k8s/cluster.mjs');
+  const { startBackends } = await import('./k8s/backends.mjs');
   const { Proof } = await import('./k8s/proof.mjs');
   const { buildImage } = await import('./image.mjs');
+  const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
   const { cache, callersOf, helm, minio, postgres } = await tools();
   const directory = mkdtempSync(path.join(os.tmpdir(), 'granary-k8s-'));
   const cluster = new Cluster({ root, home: path.join(cache, 'kube'), helm, nodes });
@@ -94,7 +108,7 @@ async function main() {
     const archive = path.join(directory, 'image.tar');
     const { digest, bytes } = await buildImage(root, {
       output: archive,
-      reference: 'registry.local/granary/granary:0.1.0',
+      reference: `registry.local/granary/granary:${version}`,
       cache,
     });
     say(`image ${digest}, ${(bytes / 1e6).toFixed(0)} MB`);
@@ -105,15 +119,7 @@ async function main() {
       minio,
       sqlFile: path.join(root, 'deploy/postgres.sql'),
     });
-    await cluster.kubectl('create', 'namespace', namespace);
-    await cluster.kubectl('label', 'namespace', namespace, 'pod-security.kubernetes.io/enforce=restricted');
-    const seed = await runChild(process.execPath, [path.join(root, 'services/finance/dist/main.js'), 'seed'], {
-      env: { PATH: process.env.PATH },
-    });
-    for (const [name, members] of Object.entries(secrets(seed.output))) {
-      const literals = Object.entries(members).map(([key, value]) => `--from-literal=${key}=${value}`);
-      await cluster.kubectl('create', 'secret', 'generic', name, ...literals);
-    }
+    await makeSecrets(cluster);
     const chart = path.join(root, 'charts/granary');
     const set = {
       'postgres.host': hostAddress,

@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto';
-import { createReadStream, mkdirSync, renameSync, statSync, writeFileSync } from 'node:fs';
+import { createReadStream, mkdirSync, mkdtempSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import os from 'node:os';
 import path from 'node:path';
 import { pipeline } from 'node:stream/promises';
+import { fileURLToPath } from 'node:url';
 import { runChild } from '../child.mjs';
 
 const architectures = { x64: 'amd64', arm64: 'arm64' };
@@ -73,4 +75,15 @@ export async function writeImage(file, { reference, config, layers, work }) {
   write('manifest.json', [{ Config: pathOf(run), RepoTags: [reference], Layers: stored.map(pathOf) }]);
   await tar(layout, file, ['blobs', 'index.json', 'manifest.json', 'oci-layout']);
   return { digest: manifest.digest, bytes: stored.reduce((sum, { size }) => sum + size, 0) };
+}
+
+// deploy/kube/build.sh calls it with a file, a name, the path of the program and a folder.
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const [file, reference, program, folder] = process.argv.slice(2);
+  const work = mkdtempSync(path.join(os.tmpdir(), 'granary-image-'));
+  try {
+    await writeImage(file, { reference, config: { Entrypoint: [program] }, layers: [folder], work });
+  } finally {
+    rmSync(work, { recursive: true, force: true });
+  }
 }

@@ -1,10 +1,10 @@
-import { chmodSync, chownSync, mkdirSync } from 'node:fs';
+import { databaseServices } from '@granary/local/start/constellation';
+import { chmodSync, chownSync, mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { runChild } from '../child.mjs';
 import { hostAddress } from './cluster.mjs';
 
-export const databaseServices = ['data', 'blobs', 'finance', 'payments', 'tasks'];
 /** Any account that is not root. */
 const user = { uid: 65534, gid: 65534 };
 const readySteps = 300;
@@ -32,18 +32,8 @@ export async function startBackends(cluster, { directory, postgres, minio, sqlFi
   for (const folder of [data, objects]) mkdirSync(folder);
   chmodSync(directory, 0o755);
   chownSync(data, user.uid, user.gid);
-  const initdb = [
-    postgres.initdb,
-    '-D',
-    path.join(data, 'cluster'),
-    '-U',
-    'postgres',
-    '-A',
-    'trust',
-    '-E',
-    'UTF8',
-    '--locale=C',
-  ];
+  const files = path.join(data, 'cluster');
+  const initdb = [postgres.initdb, '-D', files, '--username=postgres', '--auth=trust', '--encoding=UTF8', '--locale=C'];
   const identity = [`--reuid=${user.uid}`, `--regid=${user.gid}`, '--clear-groups'];
   const made = await runChild('setpriv', [...identity, ...initdb], { cwd: '/' });
   if (made.code !== 0) throw new Error(made.output);
@@ -53,13 +43,11 @@ export async function startBackends(cluster, { directory, postgres, minio, sqlFi
     max_connections: '300',
     hba_file: path.join(data, 'hba'),
   };
-  await runChild('sh', [
-    '-c',
-    `printf 'host all postgres ${hostAddress}/32 trust\\nhost all all 10.0.0.0/8 scram-sha-256\\n' > ${flags.hba_file}`,
-  ]);
+  const hosts = [`host all postgres ${hostAddress}/32 trust`, 'host all all 10.0.0.0/8 scram-sha-256'];
+  writeFileSync(flags.hba_file, `${hosts.join('\n')}\n`);
   const settings = Object.entries(flags).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
   const children = [
-    cluster.start([postgres.postgres, '-D', path.join(data, 'cluster'), ...settings], { user }),
+    cluster.start([postgres.postgres, '-D', files, ...settings], { user }),
     cluster.start([minio, 'server', objects, '--address', `${hostAddress}:9000`, '--quiet'], {
       env: { MINIO_ROOT_USER: storeKeys.accessKey, MINIO_ROOT_PASSWORD: storeKeys.secretKey },
     }),

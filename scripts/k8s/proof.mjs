@@ -63,11 +63,11 @@ export class Proof {
   }
 
   /** Changes the pods of all components. */
-  upgrade() {
+  upgrade(...flags) {
     this.revision += 1;
     const annotation = ['--set-string', `defaults.podAnnotations.revision=${this.revision}`];
     const wait = ['--wait', '--timeout', readyTimeout];
-    return this.cluster.helm('upgrade', 'granary', this.chart, ...this.values, ...annotation, ...wait);
+    return this.cluster.helm('upgrade', 'granary', this.chart, ...this.values, ...annotation, ...flags, ...wait);
   }
 
   /** To the release that was installed first, which changes the pods of all components again. */
@@ -81,15 +81,13 @@ export class Proof {
     const before = await pods();
     await this.sql('alter role granary_tasks_owner nologin');
     try {
-      this.values.push('--set', 'migrations.backoffLimit=0');
-      await this.upgrade();
+      await this.upgrade('--set', 'migrations.backoffLimit=0');
     } catch (error) {
       if (!/pre-upgrade hooks failed/.test(error.message)) throw error;
       if ((await pods()) !== before) throw new Error('a failed upgrade changed pods', { cause: error });
       return;
     } finally {
       await this.sql('alter role granary_tasks_owner login');
-      this.values.splice(-2);
     }
     throw new Error('an upgrade with a broken migration succeeded');
   }
