@@ -1,144 +1,79 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import os from 'node:os';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { runChild } from './child.mjs';
+import { parseArgs } from 'node:util';
+import { findObstacle, findServerObstacle } from './k8s/requirements.mjs';
 import { prepare } from './launch.mjs';
 
 const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
-const packages = [
-  'containerd',
-  'runc',
-  'containernetworking-plugins',
-  'iptables',
-  'iproute2',
-  'openssl',
-  'postgresql-client',
-  'curl',
-];
-const commands = [
-  'containerd',
-  'runc',
-  'iptables',
-  'ip',
-  'openssl',
-  'psql',
-  'curl',
-  'unshare',
-  'nsenter',
-  'setpriv',
-  'go',
-];
-const nodes = 2;
-const podKills = 12;
+const usage = `Proves the image and the chart in a real Kubernetes on this machine. Needs Linux, root and Go. Without root its API server
+alone judges the values files of the chart.
+
+  npm run test:k8s [-- --short | --only <text>,<text>…] [--minutes <number>]
+
+With \`--short\` only what \`npm test\` proves: an upgrade from the release before, helm test, an upgrade whose migration
+fails, rollback, uninstall. With \`--only\` the steps whose titles contain one of the texts, after that upgrade. The step that is
+running after \`--minutes\` fails, 120 by default.
+`;
+const options = {
+  short: { type: 'boolean' },
+  only: { type: 'string' },
+  minutes: { type: 'string', default: '120' },
+  help: { type: 'boolean', short: 'h' },
+};
+/** From the end of the time to that of this process: the report of the failure, and the end of the cluster. */
+const endLimitMs = 120_000;
 
 const say = (text) => console.log(`${new Date().toISOString().slice(11, 19)} ${text}`);
 
-/** Installs what is missing on Debian, or throws with its names. */
-async function requireCommands() {
-  if (process.platform !== 'linux' || process.getuid() !== 0) throw new Error('A cluster needs Linux and root.');
-  const missing = async () => {
-    const look = `for name in ${commands.join(' ')}; do command -v $name > /dev/null || echo $name; done`;
-    return (await runChild('sh', ['-c', look])).output.split('\n').filter((name) => name !== '');
+/** A signal that is aborted at the end of the time. This process ends soon after that, and the cluster with it. */
+function startLimit(minutes) {
+  if (!(minutes > 0)) throw new Error(`--minutes must be a number above 0.`);
+  const limit = new AbortController();
+  const reason = new Error(`It did not end within ${minutes} minutes.`);
+  const end = () => {
+    console.error(reason.message);
+    process.exit(1);
   };
-  if ((await missing()).length === 0) return;
-  say(`installing ${packages.join(', ')}`);
-  await runChild('apt-get', ['install', '-y', '--no-install-recommends', ...packages]).catch(() => undefined);
-  const left = await missing();
-  if (left.length > 0) throw new Error(`These commands are missing: ${left.join(', ')}.`);
+  setTimeout(() => limit.abort(reason), minutes * 60_000).unref();
+  setTimeout(end, minutes * 60_000 + endLimitMs).unref();
+  return limit.signal;
 }
 
-async function tools() {
-  const { cacheFolder } = await import('@granary/local/stack/cache');
-  const { prepareMinio } = await import('@granary/local/stack/minio-server');
-  const { prepareChartTools } = await import('@granary/local/stack/chart-tools');
-  const { findBinaries } = await import('@granary/local/postgres/binaries');
-  const { callersOf } = await import('@granary/shared/trust/services');
-  const cache = await cacheFolder();
-  const user = { name: 'nobody', uid: 65534, gid: 65534 };
-  return {
-    ...{ cache, callersOf, minio: await prepareMinio(say), postgres: await findBinaries(user) },
-    helm: path.join(await prepareChartTools(say), 'helm'),
-  };
-}
-
-async function prove(proof) {
-  await proof.install();
-  await proof.policies();
-  await proof.beside('upgrade', () => proof.upgrade());
-  await proof.beside('an upgrade whose migration fails', () => proof.brokenMigration());
-  await proof.beside('rollback', () => proof.rollback());
-  await proof.beside('drain of a node', () => proof.drain(`node${nodes}`));
-  await proof.beside(`${podKills} pods killed`, () => proof.kills(podKills), { mayFail: true });
-  await proof.nothingLost();
-  await proof.uninstall();
-}
-
-/** The namespace with its Secrets, as the README of the chart makes them. */
-async function makeSecrets(cluster) {
-  const { namespace } = await import('./k8s/cluster.mjs');
-  const { secrets } = await import('./k8s/backends.mjs');
-  await cluster.kubectl('create', 'namespace', namespace);
-  await cluster.kubectl('label', 'namespace', namespace, 'pod-security.kubernetes.io/enforce=restricted');
-  const seed = await runChild(process.execPath, [path.join(root, 'services/finance/dist/main.js'), 'seed'], {
-    env: { PATH: process.env.PATH },
-  });
-  for (const [name, members] of Object.entries(secrets(seed.output))) {
-    const literals = Object.entries(members).map(([key, value]) => `--from-literal=${key}=${value}`);
-    await cluster.kubectl('create', 'secret', 'generic', name, ...literals);
-  }
-}
-
-/** Runs everything, and leaves nothing but the caches; after an interruption deploy/kube/down.sh removes the rest. */
+/** `npm test` runs this as a child process and takes the counts as a message; there a cluster may be impossible. */
 async function main() {
-  await requireCommands();
-  await prepare();
-  const { Cluster, hostAddress } = await import('./k8s/cluster.mjs');
-  const { startBackends } = await import('./k8s/backends.mjs');
-  const { Proof } = await import('./k8s/proof.mjs');
-  const { buildImage } = await import('./image.mjs');
-  const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
-  const { cache, callersOf, helm, minio, postgres } = await tools();
-  const directory = mkdtempSync(path.join(os.tmpdir(), 'granary-k8s-'));
-  const cluster = new Cluster({ root, home: path.join(cache, 'kube'), helm, nodes });
-  let backends;
-  try {
-    say('starting Kubernetes; the first time it is compiled, which takes minutes');
-    await cluster.up();
-    const archive = path.join(directory, 'image.tar');
-    const { digest, bytes } = await buildImage(root, {
-      output: archive,
-      reference: `registry.local/granary/granary:${version}`,
-      cache,
-    });
-    say(`image ${digest}, ${(bytes / 1e6).toFixed(0)} MB`);
-    await cluster.load(archive);
-    backends = await startBackends(cluster, {
-      directory,
-      postgres,
-      minio,
-      sqlFile: path.join(root, 'deploy/postgres.sql'),
-    });
-    await makeSecrets(cluster);
-    const chart = path.join(root, 'charts/granary');
-    const set = {
-      'postgres.host': hostAddress,
-      'postgres.tls.mode': 'disable',
-      'objectStorage.endpoint': `http://${hostAddress}:9000`,
-    };
-    const values = [
-      '-f',
-      path.join(chart, 'ci/minimal-values.yaml'),
-      ...Object.entries(set).flatMap(([name, value]) => ['--set', `${name}=${value}`]),
-    ];
-    await prove(new Proof(cluster, { chart, values, callersOf, sql: backends.sql, say }));
-    say('passed');
-  } finally {
-    await backends?.stop();
-    await cluster.down();
-    rmSync(directory, { recursive: true, force: true });
-  }
+  const { values } = parseArgs({ options });
+  if (values.help) return void console.log(usage);
+  const signal = startLimit(Number(values.minutes));
+  process.once('disconnect', () => process.exit(1));
+  const obstacle = await findObstacle(say);
+  if (obstacle && process.env.REQUIRE_STACK === '1') throw new Error(obstacle);
+  const counts = obstacle
+    ? await proveWithoutCluster(obstacle, signal)
+    : await prove({ isShort: values.short === true, only: values.only?.split(','), say, signal });
+  say(`${counts.passed} passed, ${counts.failed} failed`);
+  if (counts.failed > 0) process.exitCode = 1;
+  return report({ skipped: 0, ...counts });
 }
+
+async function prove(choice) {
+  await prepare();
+  const { proveInCluster } = await import('./k8s/run.mjs');
+  return proveInCluster(root, choice);
+}
+
+/** What can be proved on an API server alone; not even that where `obstacle` concerns it too. */
+async function proveWithoutCluster(obstacle, signal) {
+  const other = await findServerObstacle();
+  console.log(
+    `THE TESTS IN A REAL KUBERNETES ARE SKIPPED${other ? '' : ', BUT FOR ITS API SERVER'}: ${other ?? obstacle}`,
+  );
+  if (other) return { passed: 0, failed: 0, skipped: 1 };
+  await prepare();
+  const { proveOnApiServer } = await import('./k8s/api-server.mjs');
+  return { ...(await proveOnApiServer(root, { say, signal })), skipped: 1 };
+}
+
+const report = (counts) => process.send && new Promise((resolve) => process.send(counts, resolve));
 
 try {
   await main();
@@ -146,3 +81,5 @@ try {
   console.error(error.message);
   process.exitCode = 1;
 }
+// Whatever a step that ran out of time still waits for would hold up a natural end.
+process.exit();

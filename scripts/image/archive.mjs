@@ -77,13 +77,18 @@ export async function writeImage(file, { reference, config, layers, work }) {
   return { digest: manifest.digest, bytes: stored.reduce((sum, { size }) => sum + size, 0) };
 }
 
-// deploy/kube/build.sh calls it with a file, a name, the path of the program and a folder.
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const [file, reference, program, folder] = process.argv.slice(2);
+/** The same of the files of one folder. */
+export async function writeFolderImage(file, { reference, config, folder }) {
   const work = mkdtempSync(path.join(os.tmpdir(), 'granary-image-'));
   try {
-    await writeImage(file, { reference, config: { Entrypoint: [program] }, layers: [folder], work });
+    return await writeImage(file, { reference, config, layers: [folder], work });
   } finally {
     rmSync(work, { recursive: true, force: true });
   }
+}
+
+// deploy/kube/build.sh calls it with a file, a name, the path of the program and a folder.
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const [file, reference, program, folder] = process.argv.slice(2);
+  await writeFolderImage(file, { reference, config: { Entrypoint: [program] }, folder });
 }

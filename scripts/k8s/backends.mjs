@@ -1,17 +1,15 @@
 import { databaseServices } from '@granary/local/start/constellation';
-import { chmodSync, chownSync, mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import path from 'node:path';
-import { setTimeout as delay } from 'node:timers/promises';
-import { runChild } from '../child.mjs';
 import { hostAddress } from './cluster.mjs';
+import { PostgresServer } from './postgres.mjs';
 
-/** Any account that is not root. */
-const user = { uid: 65534, gid: 65534 };
-const readySteps = 300;
-const readyStepMs = 100;
+const addresses = ['10.99.0.2', '10.99.0.3'];
+/** The Service by which the pods reach the primary. */
+export const postgresService = 'postgres';
 
 const passwordOf = (name) => `password-of-${name}`;
-const storeKeys = { accessKey: 'granary-test', secretKey: 'granary-test-secret' };
+export const storeKeys = { accessKey: 'granary-test', secretKey: 'granary-test-secret' };
 
 /** The Secrets that the chart is given, as `{name: {key: value}}`. */
 export const secrets = (seed) => ({
@@ -25,60 +23,67 @@ export const secrets = (seed) => ({
 });
 export const operatorKey = 'operator-key-of-the-cluster';
 
-/** Postgres and MinIO beside the pods, in the network of the cluster. `stop` ends both. */
-export async function startBackends(cluster, { directory, postgres, minio, sqlFile }) {
-  const data = path.join(directory, 'postgres');
-  const objects = path.join(directory, 'objects');
-  for (const folder of [data, objects]) mkdirSync(folder);
-  chmodSync(directory, 0o755);
-  chownSync(data, user.uid, user.gid);
-  const files = path.join(data, 'cluster');
-  const initdb = [postgres.initdb, '-D', files, '--username=postgres', '--auth=trust', '--encoding=UTF8', '--locale=C'];
-  const identity = [`--reuid=${user.uid}`, `--regid=${user.gid}`, '--clear-groups'];
-  const made = await runChild('setpriv', [...identity, ...initdb], { cwd: '/' });
-  if (made.code !== 0) throw new Error(made.output);
-  const flags = {
-    listen_addresses: '*',
-    unix_socket_directories: data,
-    max_connections: '300',
-    hba_file: path.join(data, 'hba'),
-  };
-  const hosts = [`host all postgres ${hostAddress}/32 trust`, 'host all all 10.0.0.0/8 scram-sha-256'];
-  writeFileSync(flags.hba_file, `${hosts.join('\n')}\n`);
-  const settings = Object.entries(flags).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
-  const children = [
-    cluster.start([postgres.postgres, '-D', files, ...settings], { user }),
-    cluster.start([minio, 'server', objects, '--address', `${hostAddress}:9000`, '--quiet'], {
-      env: { MINIO_ROOT_USER: storeKeys.accessKey, MINIO_ROOT_PASSWORD: storeKeys.secretKey },
-    }),
-  ];
-  await makeDatabases(cluster, sqlFile);
-  return {
-    stop: () => Promise.all(children.map((child) => endChild(child))),
-    sql: (text) => cluster.run('psql', '-X', '-q', '-c', text, superuserUrl),
-  };
-}
-
-const superuserUrl = `postgres://postgres@${hostAddress}:5432/postgres`;
-
-async function makeDatabases(cluster, sqlFile) {
+/** Makes the databases of all services, and their roles with the passwords of the Secret. */
+export async function createDatabases(cluster, url, sqlFile) {
   const passwords = databaseServices.flatMap((name) => [
     `${name.toUpperCase()}_PASSWORD=${passwordOf(name)}`,
     `${name.toUpperCase()}_OWNER_PASSWORD=${passwordOf(`${name}-owner`)}`,
   ]);
-  for (let step = 1; ; step++) {
-    try {
-      return await cluster.run('env', ...passwords, 'psql', '-X', '-q', '-f', sqlFile, superuserUrl);
-    } catch (error) {
-      if (step === readySteps) throw error;
-      await delay(readyStepMs);
-    }
-  }
+  await cluster.run('env', ...passwords, 'psql', '-X', '-q', '-f', sqlFile, `${url}/postgres`);
 }
 
-async function endChild(child) {
-  if (child.exitCode !== null) return;
-  const ended = new Promise((resolve) => child.once('exit', resolve));
-  child.kill('SIGINT');
-  await ended;
+/** Postgres and MinIO beside the pods, in the network of the cluster. A standby is started only where failovers are proved. */
+export class Backends {
+  constructor(cluster, { directory, postgres, minio }) {
+    Object.assign(this, { cluster, directory, minio });
+    [this.primary, this.other] = addresses.map(
+      (address) => new PostgresServer(cluster, { programs: postgres, directory, address }),
+    );
+  }
+
+  /** Needs the namespace. */
+  async start(sqlFile) {
+    const objects = path.join(this.directory, 'objects');
+    mkdirSync(objects, { recursive: true });
+    const command = [this.minio, 'server', objects, '--address', `${hostAddress}:9000`, '--quiet'];
+    const env = { MINIO_ROOT_USER: storeKeys.accessKey, MINIO_ROOT_PASSWORD: storeKeys.secretKey };
+    this.store = this.cluster.start('minio', command, { env });
+    await this.primary.initialize();
+    await createDatabases(this.cluster, this.primary.url, sqlFile);
+    await this.directToPrimary();
+  }
+
+  /** Lets the Service lead to the primary, as an operator of Postgres does. */
+  async directToPrimary() {
+    const metadata = { name: postgresService };
+    await this.cluster.apply(
+      { apiVersion: 'v1', kind: 'Service', metadata, spec: { ports: [{ name: 'postgres', port: 5432 }] } },
+      {
+        apiVersion: 'discovery.k8s.io/v1',
+        kind: 'EndpointSlice',
+        metadata: { ...metadata, labels: { 'kubernetes.io/service-name': postgresService } },
+        addressType: 'IPv4',
+        endpoints: [{ addresses: [this.primary.address] }],
+        ports: [{ name: 'postgres', port: 5432 }],
+      },
+    );
+  }
+
+  /** Makes the standby the primary, once that has been harmed. */
+  async failOver() {
+    [this.primary, this.other] = [this.other, this.primary];
+    await this.primary.promote();
+    await this.directToPrimary();
+  }
+
+  /** Makes of the Postgres that is not the primary its standby, with a copy of it. */
+  async addStandby() {
+    await this.other.stop('SIGKILL');
+    await this.other.follow(this.primary);
+  }
+
+  async stop() {
+    this.store?.kill('SIGKILL');
+    await Promise.all([this.primary.stop('SIGKILL'), this.other.stop('SIGKILL')]);
+  }
 }

@@ -9,6 +9,14 @@ if [ -z "$from" ]; then
   exit 1
 fi
 echo "restoring $from"
+# A pod may start before its network leads to Postgres.
+attempt=1
+until PGPASSWORD=$(cat "$secrets/postgres-data/password") \
+  psql -X --quiet --output=/dev/null --username="${PREFIX}_data_owner" --dbname="${PREFIX}_data" --command='select 1'; do
+  [ "$attempt" -lt 30 ] || exit 1
+  attempt=$((attempt + 1))
+  sleep 2
+done
 for service in $services; do
   database=${PREFIX}_$service
   PGPASSWORD=$(cat "$secrets/postgres-$service/password")

@@ -10,6 +10,7 @@ DRAIN_TIMEOUT_MS: {{ int64 .c.drain.timeoutMs | quote }}
 {{ upper $callee }}_ADDRESS: {{ printf "dns:///%s-%s:5000" $full $callee | quote }}
 {{- end }}
 {{- end }}
+CONNECTION_AGE_MS: {{ int64 .c.connectionAgeMs | quote }}
 {{- if eq $name "gateway" }}
 HOST: {{ $values.listenHost | quote }}
 PORT: "8080"
@@ -17,7 +18,6 @@ BLOBS_HTTP_ADDRESS: {{ printf "%s-blobs:5001" $full | quote }}
 OPERATOR_KEY_FILE: /etc/granary/operator/key
 {{- else }}
 LISTEN: {{ printf "%s:5000" $host | quote }}
-CONNECTION_AGE_MS: {{ int64 .c.connectionAgeMs | quote }}
 MIGRATIONS: wait
 {{- include "granary.databaseEnv" (dict "root" $root "name" $name "role" (printf "%s_%s" $values.postgres.prefix $name)) }}
 {{- include "granary.busEnv" $root }}
@@ -33,6 +33,10 @@ PUBLIC_URL: {{ . | quote }}
 {{- include "granary.trustEnv" . }}
 {{- if eq $name "data" }}
 SKILLS_DIRECTORY: /var/lib/granary/skills
+{{- if $values.encryption.existingSecret }}
+ENCRYPTION_KEY_FILE: /etc/granary/encryption/seed
+{{- end }}
+{{- include "granary.vaultEnv" $values.encryption }}
 {{- end }}
 {{- if eq $name "finance" }}
 KEY_FILE: /etc/granary/wallet/seed
@@ -46,6 +50,29 @@ HTTP_LISTEN: {{ printf "%s:5001" $host | quote }}
 {{- include "granary.storeEnv" $values.objectStorage }}
 {{- end }}
 {{- include "granary.nodeEnv" . }}
+{{- end }}
+
+{{- define "granary.vaultEnv" }}
+{{- if .old.existingSecret }}
+ENCRYPTION_OLD_KEY_FILE: /etc/granary/encryption/old-seed
+{{- end }}
+{{- with .vault.key }}
+ENCRYPTION_VAULT_KEY: {{ . | quote }}
+{{- end }}
+{{- with .old.vaultKey }}
+ENCRYPTION_OLD_VAULT_KEY: {{ . | quote }}
+{{- end }}
+{{- if or .vault.key .old.vaultKey }}
+ENCRYPTION_VAULT_URL: {{ .vault.url | quote }}
+ENCRYPTION_VAULT_MOUNT: {{ .vault.mount | quote }}
+ENCRYPTION_VAULT_TOKEN_FILE: /etc/granary/encryption/token
+{{- with .vault.namespace }}
+ENCRYPTION_VAULT_NAMESPACE: {{ . | quote }}
+{{- end }}
+{{- if .vault.caSecret }}
+ENCRYPTION_VAULT_CA_FILE: /etc/granary/encryption/ca.crt
+{{- end }}
+{{- end }}
 {{- end }}
 
 {{- define "granary.databaseEnv" }}

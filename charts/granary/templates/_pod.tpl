@@ -60,6 +60,17 @@ securityContext:
 {{- if and $kafka.enabled $sources }}{{ include "granary.secretVolume" (dict "name" "kafka" "sources" $sources) }}{{ end }}
 {{- end }}
 
+{{- define "granary.encryptionVolume" }}
+{{- $sources := list }}
+{{- with .existingSecret }}{{ $sources = append $sources (dict "secret" . "items" (dict "seed" $.key)) }}{{ end }}
+{{- with .old.existingSecret }}{{ $sources = append $sources (dict "secret" . "items" (dict "old-seed" $.old.key)) }}{{ end }}
+{{- if or .vault.key .old.vaultKey }}
+{{- $sources = append $sources (dict "secret" .vault.tokenSecret "items" (dict "token" .vault.tokenKey)) }}
+{{- with .vault.caSecret }}{{ $sources = append $sources (dict "secret" . "items" (dict "ca.crt" "ca.crt")) }}{{ end }}
+{{- end }}
+{{- if $sources }}{{ include "granary.secretVolume" (dict "name" "encryption" "sources" $sources) }}{{ end }}
+{{- end }}
+
 {{/* The volumes of a component with Secrets; each is mounted at /etc/granary/<name>. */}}
 {{- define "granary.secretVolumes" }}
 {{- $values := .root.Values }}
@@ -81,6 +92,7 @@ securityContext:
 {{- if eq .name "finance" }}
 {{- include "granary.secretVolume" (dict "name" "wallet" "sources" (list (dict "secret" $values.wallet.existingSecret "items" (dict "seed" $values.wallet.key)))) }}
 {{- end }}
+{{- if eq .name "data" }}{{ include "granary.encryptionVolume" $values.encryption }}{{ end }}
 {{- $store := $values.objectStorage }}
 {{- if and (eq .name "blobs") (not $store.webIdentity.enabled) }}
 {{- include "granary.secretVolume" (dict "name" "s3" "sources" (list (dict "secret" $store.existingSecret "items" (dict "access-key" $store.accessKeyKey "secret-key" $store.secretKeyKey)))) }}

@@ -34,7 +34,17 @@
 {{- if not $v.chain.id }}{{ fail "chain.id is required with chain.kind cosmos: transactions are signed for it" }}{{ end }}
 {{- if not $v.chain.existingSecret }}{{ fail "chain.existingSecret is required with chain.kind cosmos: a Secret with the URLs of the nodes" }}{{ end }}
 {{- end }}
+{{- include "granary.validateEncryption" $v.encryption }}
 {{- if and $v.backup.enabled (not $v.backup.existingClaim) }}{{ fail "backup.existingClaim is required with backup.enabled: dumps on a volume of the release would be deleted with it" }}{{ end }}
+{{- end }}
+
+{{- define "granary.validateEncryption" -}}
+{{- if and .existingSecret .vault.key }}{{ fail "encryption.existingSecret and encryption.vault.key exclude each other: the root key is in one of them" }}{{ end }}
+{{- if and .old.existingSecret .old.vaultKey }}{{ fail "encryption.old.existingSecret and encryption.old.vaultKey exclude each other: the old root key was in one of them" }}{{ end }}
+{{- if or .vault.key .old.vaultKey }}
+{{- if not .vault.url }}{{ fail "encryption.vault.url is required with a key of Vault: scheme, host and port" }}{{ end }}
+{{- if not .vault.tokenSecret }}{{ fail "encryption.vault.tokenSecret is required with a key of Vault: a Secret with a token" }}{{ end }}
+{{- end }}
 {{- end }}
 
 {{- define "granary.validateTraffic" -}}
@@ -70,6 +80,8 @@
 {{- if has $key (list "OBJECT_STORE" "OBJECTS_DIR") }}{{ fail (printf "%s.env.%s: blobs are kept in S3 only, because files cannot be shared by copies; see objectStorage" $at $key) }}{{ end }}
 {{- if eq $key "MAX_BLOB_BYTES" }}{{ fail (printf "%s.env.MAX_BLOB_BYTES: set maxBlobBytes, because gateway and blobs need the same limit" $at) }}{{ end }}
 {{- if eq $key "KEY_FILE_CREATE" }}{{ fail (printf "%s.env.KEY_FILE_CREATE: a seed made in a pod would be lost with it; make one for wallet.existingSecret" $at) }}{{ end }}
+{{- if has $key (list "ENCRYPTION_KEY_FILE" "ENCRYPTION_KEY_FILE_CREATE") }}{{ fail (printf "%s.env.%s: set encryption.existingSecret, for a seed made in a pod would be lost with it" $at $key) }}{{ end }}
+{{- if regexMatch "^ENCRYPTION_(OLD_|VAULT_(URL|KEY|MOUNT|NAMESPACE|TOKEN_FILE|CA_FILE)$)" $key }}{{ fail (printf "%s.env.%s: set encryption.vault or encryption.old" $at $key) }}{{ end }}
 {{- if regexMatch "^(INTERNAL_SECRET|SERVICE_SECRET|OPERATOR_KEY|S3_SECRET_KEY|S3_ACCESS_KEY|KAFKA_SASL_PASSWORD)$" $key }}{{ fail (printf "%s.env.%s: secrets come from Secrets, never from values" $at $key) }}{{ end }}
 {{- if or (hasKey $own $key) (regexMatch "_ADDRESS$|^(KAFKA|S3|AWS|TLS|CHAIN_RPC_URLS|CHAIN_ID|DATABASE_URL|PUBLIC_URL|BLOBS_PRESIGNED|SERVICE_ROLE)" $key) }}{{ fail (printf "%s.env.%s is set by the chart, from its other values" $at $key) }}{{ end }}
 {{- end }}

@@ -1,0 +1,86 @@
+import { cpSync, mkdirSync, readdirSync } from 'node:fs';
+import path from 'node:path';
+import { agrees } from './agreement.mjs';
+import { scaledSeconds } from './eventually.mjs';
+import { writeToolsImage } from './tools-image.mjs';
+
+const claim = 'granary-backups';
+/** The volume of the claim, whose files are those of a folder of this machine. */
+const volume = 'node1-1';
+const image = { registry: 'registry.local', repository: 'postgres-tools', tag: '1' };
+const jobTimeout = scaledSeconds(120);
+
+const backupValues = [
+  ...['--set', 'backup.enabled=true', '--set', `backup.existingClaim=${claim}`],
+  ...Object.entries(image).flatMap(([name, value]) => ['--set-string', `backup.image.${name}=${value}`]),
+];
+
+/** Makes a backup by the CronJob of the chart, and keeps it in `directory`, as storage outside of the cluster would. */
+export async function backUp(proof, { directory, say }) {
+  const { cluster } = proof;
+  const archive = path.join(directory, 'tools.tar');
+  const reference = `${image.registry}/${image.repository}:${image.tag}`;
+  const { findPostgresTools, preparePythonTools } = await import('@granary/local/stack/python-tools');
+  const bin = await findPostgresTools(await preparePythonTools(say));
+  await writeToolsImage(archive, { reference, bin, directory });
+  await cluster.load(archive);
+  await claimVolume(cluster);
+  await proof.upgrade(...backupValues);
+  const before = await proof.stored();
+  await runJob(cluster, 'backup');
+  const kept = path.join(directory, 'backups');
+  cpSync(volumeFolder(cluster), kept, { recursive: true });
+  const made = readdirSync(kept).filter((name) => name.startsWith('backup-'));
+  if (made.length !== 1) throw new Error(`one backup is expected, not ${made.length}`);
+  proof.backup = { archive, kept, stored: before };
+  return `${before.length} documents`;
+}
+
+/**
+ * Restores the backup into another cluster, with an empty Postgres, as the README of the chart says. `replaceCluster` ends this
+ * cluster and its Postgres, and starts others with the same Secrets and the same bucket.
+ */
+export async function restoreElsewhere(proof, { root, replaceCluster }) {
+  const { cluster, backup } = proof;
+  await replaceCluster();
+  await cluster.load(backup.archive);
+  cpSync(backup.kept, volumeFolder(cluster), { recursive: true });
+  await claimVolume(cluster);
+  await cluster.helm(
+    ...['install', 'granary', proof.chart, ...proof.values, ...backupValues],
+    ...['--set', 'migrations.enabled=false'],
+  );
+  await runJob(cluster, 'restore');
+  await proof.upgrade(...backupValues);
+  await proof.findGateway();
+  const stored = await proof.stored();
+  const lost = backup.stored.filter((id) => !new Set(stored).has(id));
+  if (lost.length > 0) throw new Error(`${lost.length} documents are lost: ${lost.slice(0, 5).join(', ')}`);
+  if (!(await proof.writes())) throw new Error('nothing can be written');
+  return `${stored.length} documents; ${await agrees(proof, { root })}`;
+}
+
+const volumeFolder = (cluster) => path.join(cluster.state, 'volumes', volume);
+
+async function claimVolume(cluster) {
+  mkdirSync(volumeFolder(cluster), { recursive: true });
+  await cluster.apply({
+    ...{ apiVersion: 'v1', kind: 'PersistentVolumeClaim', metadata: { name: claim } },
+    spec: {
+      ...{ accessModes: ['ReadWriteOnce'], storageClassName: 'local', volumeName: volume },
+      resources: { requests: { storage: '1Gi' } },
+    },
+  });
+}
+
+/** Runs a CronJob of the chart now. Throws with its log if it fails. */
+async function runJob(cluster, name) {
+  const job = `granary-${name}-now`;
+  await cluster.kubectl('create', 'job', `--from=cronjob/granary-${name}`, job);
+  await cluster
+    .kubectl('wait', '--for=condition=Complete', `job/${job}`, `--timeout=${jobTimeout}`)
+    .catch(async (error) => {
+      const log = await cluster.kubectl('logs', `job/${job}`).catch(({ message }) => message);
+      throw new Error(`${error.message}\n${log}`, { cause: error });
+    });
+}

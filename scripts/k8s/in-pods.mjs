@@ -1,0 +1,84 @@
+import { randomBytes } from 'node:crypto';
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { agrees } from './agreement.mjs';
+import { awaitBackendPods, kafkaSecret, startBackendPods } from './backend-pods.mjs';
+import { databaseHost } from './postgres-pod.mjs';
+import { Proof } from './proof.mjs';
+
+const kills = 12;
+/** Among the pods that are killed; the others are any. */
+const killedAt = Object.fromEntries(
+  ['kafka', databaseHost, 'minio', 'kafka', databaseHost, 'minio'].map((name, at) => [2 * at, `pod/${name}-0`]),
+);
+const blobBytes = 20_000_000;
+
+/**
+ * Another cluster, with Postgres, Kafka and MinIO in pods too: the chart with events by Kafka loses and doubles nothing while pods
+ * are killed, theirs among them.
+ */
+export async function proveInPods({ cluster, chart, values, callersOf, backends, requestsMin }, parts) {
+  const { directory, replaceCluster, root } = parts;
+  await replaceCluster();
+  const primary = await startBackendPods(cluster, { ...parts, programs: backends.primary.programs });
+  const own = { chart, values: [...values, ...podValues], callersOf, backends: { primary }, requestsMin };
+  const proof = new Proof(cluster, own);
+  await proof.install();
+  await proof.smoke();
+  const blob = await uploadBlob(proof, directory);
+  const traffic = await proof.beside(() => killPods(proof), { mayFail: true });
+  await expectBlob(proof, blob);
+  const kept = await proof.nothingLost();
+  const agreed = await agrees(proof, { root });
+  return `${traffic}; ${kept}; ${agreed}; ${eventBytes(cluster)} bytes of events in Kafka`;
+}
+
+const peers = (name) => JSON.stringify([{ podSelector: { matchLabels: { app: name } } }]);
+const podValues = [
+  ...Object.entries({
+    'postgres.host': databaseHost,
+    'kafka.enabled': 'true',
+    'kafka.brokers': '{kafka:9092}',
+    'kafka.tls.enabled': 'false',
+    'kafka.sasl.username': kafkaSecret.username,
+    'kafka.sasl.existingSecret': kafkaSecret.name,
+    'objectStorage.endpoint': 'http://minio:9000',
+  }).flatMap(([name, value]) => ['--set', `${name}=${value}`]),
+  ...['--set-json', `networkPolicy.postgresTo=${peers(databaseHost)}`],
+  ...['--set-json', `networkPolicy.kafkaTo=${peers('kafka')}`],
+  ...['--set-json', `networkPolicy.objectStorageTo=${peers('minio')}`],
+];
+
+async function killPods(proof) {
+  await proof.kills(kills, (at) => killedAt[at]);
+  await awaitBackendPods(proof.cluster);
+}
+
+async function uploadBlob(proof, directory) {
+  const file = path.join(directory, 'blob');
+  writeFileSync(file, randomBytes(blobBytes));
+  const blobs = `${proof.url}/api/apps/${proof.app.id}/blobs/files`;
+  const content = ['-H', 'content-type: application/octet-stream', '--data-binary', `@${file}`];
+  const { blob_id: id } = JSON.parse(await curl(proof, ...content, blobs));
+  return { file, url: `${blobs}/${id}` };
+}
+
+async function expectBlob(proof, { file, url }) {
+  const received = `${file}-received`;
+  await curl(proof, '--output', received, url);
+  if (!readFileSync(received).equals(readFileSync(file))) throw new Error('another file came back than was uploaded');
+}
+
+const curl = ({ cluster, app }, ...args) =>
+  cluster.run('curl', '-sS', '--fail-with-body', '-H', `x-app-key: ${app.key}`, ...args);
+
+/** The size of the topics, which are on a volume of this machine. */
+function eventBytes(cluster) {
+  const volumes = path.join(cluster.state, 'volumes');
+  const logs = readdirSync(volumes, { recursive: true }).filter((file) =>
+    /\/kafka\/granary\.[^/]+\/\d+\.log$/.test(file),
+  );
+  const bytes = logs.reduce((sum, file) => sum + statSync(path.join(volumes, file)).size, 0);
+  if (bytes === 0) throw new Error('no event has gone through Kafka');
+  return bytes;
+}

@@ -1,0 +1,28 @@
+import { mkdirSync, rmSync, symlinkSync } from 'node:fs';
+import path from 'node:path';
+import { runChild } from '../child.mjs';
+import { writeFolderImage } from '../image/archive.mjs';
+import { copyProgram, libraryPath } from './program-image.mjs';
+
+const postgresPrograms = ['pg_dump', 'pg_restore', 'psql'];
+/** What backup.sh and restore.sh of the chart call. */
+const shellPrograms = ['sh', 'cat', 'date', 'find', 'mkdir', 'mv', 'rm', 'sleep', 'sort', 'sync', 'tail', 'wc'];
+
+/** An image with a shell and the tools of Postgres in the folder `bin`, as the backup of the chart needs one. */
+export async function writeToolsImage(archive, { reference, bin, directory }) {
+  const layer = path.join(directory, 'tools');
+  mkdirSync(layer);
+  for (const name of shellPrograms) await copyProgram(layer, name, await findProgram(name));
+  for (const name of postgresPrograms) await copyProgram(layer, name, path.join(bin, name));
+  symlinkSync('usr/bin', path.join(layer, 'bin'));
+  const Env = ['PATH=/usr/bin', libraryPath];
+  await writeFolderImage(archive, { reference, config: { Env }, folder: layer });
+  rmSync(layer, { recursive: true });
+}
+
+/** The file of a command of this machine. */
+export async function findProgram(name) {
+  const { code, output } = await runChild('sh', ['-c', `command -v ${name}`]);
+  if (code !== 0) throw new Error(`${name} is missing on this machine`);
+  return output.trim();
+}
