@@ -80,7 +80,9 @@ async function startSides({ postgres, load, directory, started }, options) {
   const sides = [];
   for (const name of options.sides) {
     checkInterrupted();
-    const side = await startSide(name, { postgres, directory, started, wantsComposite: options.composite });
+    // As npm start has it: answers 402 offer payments.
+    const settings = { payments: { X402_PAY_TO: 'wallets,simulated' } };
+    const side = await startSide(name, { postgres, directory, started, settings, wantsComposite: options.composite });
     const { requests, elapsedMs } = await loadDocuments(load, side, options.documents);
     const storedCount = requests * bulkSize;
     const rate = Math.round((storedCount * 1000) / elapsedMs);

@@ -20,17 +20,20 @@ export function forwardSignals(child) {
 }
 
 /**
- * Runs a program to its end and returns `{ code, output }`. A signal that ends this process ends the program first;
- * `show` passes its output through as it is written.
+ * Runs a program to its end and returns `{ code, output, stdout }`, where `output` has both of its streams. A signal that
+ * ends this process ends the program first; `show` passes its output through as it is written. The abort of `signal` kills it.
  */
-export function runChild(command, args, { cwd, env = process.env, show = false } = {}) {
+export function runChild(command, args, { cwd, env = process.env, show = false, signal } = {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, {
       cwd,
       env,
+      ...(signal && { signal, killSignal: 'SIGKILL' }),
       stdio: show ? ['ignore', 'inherit', 'inherit'] : ['ignore', 'pipe', 'pipe'],
     });
     let output = '';
+    let stdout = '';
+    child.stdout?.on('data', (text) => (stdout += text));
     for (const stream of [child.stdout, child.stderr])
       stream?.setEncoding('utf8').on('data', (text) => (output += text));
     const ended = forwardSignals(child);
@@ -39,7 +42,7 @@ export function runChild(command, args, { cwd, env = process.env, show = false }
       reject(error);
     });
     child.on('close', (code) => {
-      if (!ended()) resolve({ code, output });
+      if (!ended()) resolve({ code, output, stdout });
     });
   });
 }

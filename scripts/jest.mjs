@@ -6,7 +6,7 @@ import { forwardSignals } from './child.mjs';
 
 const root = path.dirname(import.meta.dirname);
 /** The time limit from the start of this process. CI ends itself after 90 minutes. */
-const runTimeoutMs = Number(process.env.TEST_TIMEOUT_MINUTES || 80) * 60_000;
+export const runTimeoutMs = Number(process.env.TEST_TIMEOUT_MINUTES || 80) * 60_000;
 /** From the report, written when the last suite has ended, to the end of the process. */
 const exitTimeoutMs = 60_000;
 

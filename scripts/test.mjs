@@ -1,13 +1,19 @@
+import { fork } from 'node:child_process';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { build } from './build.mjs';
-import { runChild } from './child.mjs';
+import { forwardSignals, runChild } from './child.mjs';
 import { installWhenNeeded } from './install.mjs';
-import { runJest } from './jest.mjs';
+import { runJest, runTimeoutMs } from './jest.mjs';
 import { smoke } from './smoke.mjs';
 
 const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 const counts = { passed: 0, failed: 0, skipped: 0 };
+/** What the tests in a cluster may take at least, even if jest has used up its time: with it CI ends within its limit. */
+const clusterMs = 8 * 60_000;
+/** The child ends itself, with a report, that long before this process kills it. */
+const clusterEndMs = 3 * 60_000;
+const clusterMinutesMax = 30;
 
 /** One step counts as one test: it passes or fails with a text. */
 async function step(name, run) {
@@ -32,8 +38,8 @@ async function script(file, args) {
 const tool = (file, args) => script(path.join('node_modules', file), args);
 
 /**
- * Installs Kafka, MinIO, the Python tools and those for charts. If a tool of the machine is missing, the suites that need them are
- * skipped, or fail with REQUIRE_STACK=1.
+ * Installs Kafka, MinIO, the Python tools, those for charts and the release before. If a tool of the machine is missing, the
+ * suites that need them are skipped, or fail with REQUIRE_STACK=1.
  */
 async function installStack() {
   const { installParts } = await import(pathToFileURL(path.join(root, 'services/local/dist/stack/install.js')).href);
@@ -41,7 +47,9 @@ async function installStack() {
   if (missing.length === 0) return;
   if (process.env.REQUIRE_STACK === '1') throw new Error(missing.map(([, reason]) => reason).join('\n'));
   for (const [part, reason] of missing) {
-    const skipped = part === 'python' || part === 'helm' ? 'ITS TESTS ARE' : 'ITS TESTS, AND ALL TESTS ON A STACK, ARE';
+    const skipped = ['python', 'helm', 'release'].includes(part)
+      ? 'ITS TESTS ARE'
+      : 'ITS TESTS, AND ALL TESTS ON A STACK, ARE';
     console.log(`${skipped} SKIPPED: ${reason}`);
   }
 }
@@ -56,6 +64,27 @@ async function jest(name, args) {
   for (const outcome of Object.keys(counts)) counts[outcome] += ran[outcome];
 }
 
+/**
+ * Proves the chart in a cluster, by a process of its own, whose end ends the cluster. Each of its steps counts as a test. May
+ * take longer than the time limit of jest by a few minutes.
+ */
+async function kubernetes() {
+  console.log('\n── the chart in a real Kubernetes');
+  const leftMs = Math.min(runTimeoutMs + clusterMs - performance.now(), clusterMinutesMax * 60_000);
+  const minutes = ((leftMs - clusterEndMs) / 60_000).toFixed(1);
+  const child = fork(path.join(root, 'scripts/test-k8s.mjs'), ['--short', `--minutes=${minutes}`], { cwd: root });
+  let ran;
+  child.on('message', (message) => (ran = message));
+  const deadline = setTimeout(() => child.kill('SIGKILL'), leftMs);
+  const ended = forwardSignals(child);
+  const code = await new Promise((resolve) => child.once('exit', resolve));
+  clearTimeout(deadline);
+  ended();
+  if (code === null) console.log('FAILED: it did not end in time');
+  for (const outcome of Object.keys(counts)) counts[outcome] += ran?.[outcome] ?? 0;
+  if (code !== 0 && !ran?.failed) counts.failed += 1;
+}
+
 /** The slowness of this machine relative to the reference; the limits of all tests scale with it. */
 async function measureSlowness() {
   const speed = await import(pathToFileURL(path.join(root, 'services/shared/dist/testing/speed.js')).href);
@@ -65,7 +94,7 @@ async function measureSlowness() {
 const jestArgs = process.argv.slice(2);
 await step('install', () => installWhenNeeded(root, console.log));
 await step('build', build);
-await step('Kafka, MinIO, the Python tools and those for charts', installStack);
+await step('Kafka, MinIO, the Python tools, those for charts and the release before', installStack);
 const slowness = await measureSlowness().catch(() => 'an unknown number of');
 if (jestArgs.length === 0) {
   await step('lint', () => tool('eslint/bin/eslint.js', ['--max-warnings', '0', '.']));
@@ -78,6 +107,7 @@ else {
   await jest('jest', ['--selectProjects', 'embedded', 'stack', 'clients']);
   await jest('attacks', ['--selectProjects=attacks', '--runInBand']);
   await step('npm start in a clean directory', () => smoke(root));
+  await kubernetes();
 }
 
 console.log(`\nThis machine was ${slowness} times as slow as the one for which the limits of the tests are written.`);

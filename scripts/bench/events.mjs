@@ -36,7 +36,8 @@ export async function measureEvents(tools, options) {
   return kafka.missing ? { ...results, kafka: { missing: kafka.missing } } : results;
 }
 
-async function openBus({ postgres, started }, name, kafka) {
+/** A writer and a consumer of events in processes of their own, on one transport. */
+export async function openBus({ postgres, started }, name, kafka) {
   const prefix = `bench_events_${name}`;
   const databases = { publisher: `${prefix}_publisher`, subscriber: `${prefix}_subscriber` };
   const urls = await postgres.call('makeDatabases', Object.values(databases));

@@ -30,10 +30,12 @@ export const help = `Measures Granary beside two baselines, on one Postgres of i
                        joins: pages of 100 records with joins, beside SQL written by hand
                        ledger: transfers, beside pgbench -N where it is installed
                        objects: blobs of 1 and 100 MiB on MinIO, beside its client alone
+                       purge: writers beside a purge of the same app, beside the same alone
                        scan: a filter without an index over 1,000,000 documents,
                          beside SQL written by hand
                        search: single writes with a full-text index, beside none
                        tracing: one request in a hundred traced, beside none
+                       verifications: of x402 payments, beside the official facilitators
                        views: writes with live views, beside the same without
   --requests <n>       requests of the case memory                                 (default 1000000)
   --sides <sides>      ${`of ${Object.keys(sideTitles).join(', ')}`.padEnd(58)}  (default all)

@@ -13,6 +13,7 @@ const fundStepsMax = 300;
 /** Point reads, each beside `plain` of the same round, and how much of its rate is wanted. */
 const measured = {
   plain: { title: 'point read of an app without prices' },
+  unpriced: { title: 'the same of one where another collection has a price', wanted: 0.98 },
   own: { title: 'the same of one with a price, with its own key', wanted: 0.98 },
   unpaid: { title: 'without payment: 402', wanted: 0.8 },
   paid: { title: 'paid by an agent key', wanted: 0.3 },
@@ -62,10 +63,10 @@ const medians = (each) => ({
   ),
 });
 
-/** The requests of the runs: of an app without prices, and of one with a price, which a third app pays. */
+/** The requests of the runs: of an app without prices, of one where other reads cost something, and of one with a price, which a fourth app pays. */
 async function requestsOf(load, side) {
   const apps = {};
-  for (const name of ['plain', 'priced']) {
+  for (const name of ['plain', 'unpriced', 'priced']) {
     apps[name] = await side.openApp(name);
     await apps[name].prepare(false);
     await loadDocuments(load, { name: side.name, port: side.port, requests: apps[name].requests }, documentCount);
@@ -75,14 +76,24 @@ async function requestsOf(load, side) {
   await fetchJson(`${side.url}/api/apps/priced/indexes`, {
     ...{ body: { ...index, read_price_config }, headers: apps.priced.headers, statuses: [200] },
   });
+  await priceAnother(side, apps.unpriced, read_price_config);
   const agentKey = await fundedKey(side);
   const { point } = apps.priced.requests;
   return {
     plain: apps.plain.requests.point,
+    unpriced: apps.unpriced.requests.point,
     own: { ...point, headers: apps.priced.headers },
     unpaid: { ...point, statuses: [402] },
     paid: { ...point, headers: { 'X-Agent-Key': agentKey } },
   };
+}
+
+/** Has the app another collection that costs something to read. */
+async function priceAnother({ url }, { headers }, read_price_config) {
+  const app = `${url}/api/apps/unpriced`;
+  await fetchJson(`${app}/collections`, { body: { name: 'other' }, headers, statuses: [201] });
+  const index = { name: 'owner', collection: 'other', field_name: 'owner', index_type: 'string' };
+  await fetchJson(`${app}/indexes`, { body: { ...index, read_price_config }, headers, statuses: [200, 201, 202] });
 }
 
 /** An agent key with an allowance, of an app with money. */

@@ -26,11 +26,14 @@ const starts = { embedded: startEmbedded, split: startSplit, usual: startBaselin
 /**
  * Starts one side, with its own databases on the shared Postgres. Returns `requests` by name of the run, `processes` by
  * name, `count(collection)`, and `prefix`, with which the names of its databases begin. `wantsComposite`: whether to
- * try a composite index. `started` is called with each process at once, so that it can be stopped even if the start
+ * try a composite index. `settings`: of services, by their names, in one process. `started` is called with each process at once, so that it can be stopped even if the start
  * fails later. The same side may be started again `as` another one, with the settings of another object store or
  * another environment.
  */
-export async function startSide(name, { as = name, postgres, directory, wantsComposite, started, objectStore, env }) {
+export async function startSide(
+  name,
+  { as = name, postgres, directory, wantsComposite, started, objectStore, env, settings },
+) {
   const own = path.join(directory, as);
   await mkdir(own);
   const prefix = `bench_${as}`;
@@ -39,7 +42,7 @@ export async function startSide(name, { as = name, postgres, directory, wantsCom
     started(child);
     return { process, child };
   };
-  const side = await starts[name]({ name, postgres, directory: own, prefix, start, objectStore });
+  const side = await starts[name]({ name, postgres, directory: own, prefix, start, objectStore, settings });
   const notes = side.prepare ? await side.prepare(wantsComposite) : [];
   const pids = Object.fromEntries(side.children.map(({ process, child }) => [process, child.pid]));
   // Numbers of new documents, after those of the load.
@@ -55,11 +58,11 @@ async function startBaseline({ name, postgres, directory, prefix, start }) {
   return { port, url, children: [{ process, child }], requests: baselineRequests, count };
 }
 
-async function startEmbedded({ postgres, directory, prefix, start }) {
+async function startEmbedded({ postgres, directory, prefix, start, settings }) {
   const secrets = makeSecrets();
   const databaseUrls = await serviceDatabases(postgres, prefix);
   const embedded = start('granary', 'granary/embedded.mjs');
-  const { port } = await embedded.child.call('start', { databaseUrls, directory, ...secrets });
+  const { port } = await embedded.child.call('start', { databaseUrls, directory, settings, ...secrets });
   return granarySide(port, [embedded], secrets);
 }
 

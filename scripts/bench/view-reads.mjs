@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
+import { openBus } from './events.mjs';
 import { fetchJson } from './fetch-json.mjs';
 import { loadDocuments, settle } from './measure.mjs';
 import { median, table } from './report.mjs';
@@ -6,6 +7,8 @@ import { median, table } from './report.mjs';
 const readyStepsMax = 60_000;
 const readyStepMs = 10;
 const documents = 100_000;
+/** A moderate rate: latency shows what holds events back, and not a queue. */
+const eventsPerSecond = 200;
 /** Below what one connection can write, so that latency shows the neighbour and not a queue of our own. */
 const singlesPerSecond = 100;
 const bulkConnections = 4;
@@ -54,6 +57,7 @@ export async function measureReads(tools, side, query, options) {
   });
   const statement = byHand(rows[0].name);
   await sql(`create materialized view bench_view as ${statement}`);
+  const bus = await openBus(tools, 'refresh');
   const pairs = {
     'reading a view / computing it': {
       ours: () => readMs(tools, side, options),
@@ -69,6 +73,11 @@ export async function measureReads(tools, side, query, options) {
       ours: () => besideMs(tools, side, app, options),
       other: () => singlesMs(tools, side, app, options),
       wanted: 3,
+    },
+    'p99 of events during refreshes / without': {
+      ours: () => eventsBesideRefreshMs(side, app, bus, options),
+      other: () => eventsMs(bus, options),
+      wanted: 2,
     },
   };
   const results = {};
@@ -127,6 +136,22 @@ async function besideMs(tools, side, app, options) {
     singlesMs(tools, side, app, options),
     tools.neighbour.call('run', { ...bulk, requestsMax: bulkBodies, firstNumber }),
   ]);
+  return p99Ms;
+}
+
+/** From the commit of an event to that of its effect in another process, on the server that the views are on. */
+async function eventsMs({ publisher }, { seconds }) {
+  const delaysMs = await publisher.call('publishAt', { perSecond: eventsPerSecond, seconds });
+  return delaysMs[Math.floor((delaysMs.length - 1) * 0.99)];
+}
+
+async function eventsBesideRefreshMs(side, app, bus, options) {
+  let isMeasured = false;
+  const refreshes = async () => {
+    while (!isMeasured) await refreshMs(side, app);
+  };
+  const events = eventsMs(bus, options).finally(() => (isMeasured = true));
+  const [p99Ms] = await Promise.all([events, refreshes()]);
   return p99Ms;
 }
 

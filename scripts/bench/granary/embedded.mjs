@@ -11,7 +11,7 @@ let running;
 let telemetry;
 
 serve({
-  start: async ({ databaseUrls, directory, operatorKey, internalSecret }) => {
+  start: async ({ databaseUrls, directory, operatorKey, internalSecret, settings }) => {
     collectSeldom();
     const log = createLogger('bench', 'error');
     // Off, unless the environment of the measurement overrides it.
@@ -25,6 +25,7 @@ serve({
       port: 0,
       transport: 'direct',
       log,
+      settings,
     });
     return { port: running.port };
   },

@@ -41,11 +41,15 @@ async function start({ databaseUrls, directory, internalSecret, objectStore }) {
   };
   const inProcess = ({ implementations }, definition) => targetOf({ implementations }, definition);
 
+  let data;
   let finance;
-  const toPayments = { ledger: () => inProcess(finance, ledgerDefinition) };
+  const toPayments = {
+    ledger: () => inProcess(finance, ledgerDefinition),
+    data: () => inProcess(data, dataDefinition),
+  };
   const payments = await startOne('payments', startPayments, paymentsConfig, {}, toPayments);
   const dataSettings = { SKILLS_DIRECTORY: path.join(directory, 'skills'), DATABASE_POOL_SIZE: '16' };
-  const data = await startOne('data', startData, dataConfig, dataSettings, {});
+  data = await startOne('data', startData, dataConfig, dataSettings, {});
   const toData = { data: inProcess(data, dataDefinition), dataOutbox: inProcess(data, outboxDefinition) };
   const blobsSettings = objectStore ?? { OBJECTS_DIR: path.join(directory, 'objects') };
   const blobs = await startOne('blobs', startBlobs, blobsConfig, blobsSettings, toData);

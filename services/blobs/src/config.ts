@@ -1,9 +1,6 @@
 import { z } from 'zod';
-import { grpcAddress, whole } from '@granary/shared/config';
+import { grpcAddress, origin, whole } from '@granary/shared/config';
 import { commonConfig } from '@granary/shared/service/common-config';
-
-const isOrigin = (text: string) => URL.canParse(text) && new URL(text).origin === text.replace(/\/$/, '');
-const origin = z.url({ protocol: /^https?$/ }).refine(isOrigin, 'scheme, host and port alone are expected');
 
 /** The environment of the blobs service. DATA_ADDRESS may be absent only when data is in the same process. */
 export const blobsConfig = commonConfig

@@ -76,7 +76,7 @@ async function findEarlierDeletion(
     ifNoneMatch: null,
   };
   try {
-    const found = await data.changeDocument({ appId, appNumber, ticketId, ...change, idempotency }, call);
+    const found = await data.changeDocument({ appId, appNumber, ticketId, ...change, idempotency, isPaid: true }, call);
     return { height: found.height, ticketId: found.ticketId };
   } catch (error) {
     throw error instanceof ServiceError && refusals.has(error.reason) ? blobNotFound() : error;
@@ -92,5 +92,7 @@ function deletion(request: DeleteBlobRequest): StoreRequest {
     ticketId,
     body: Buffer.from(JSON.stringify(body)),
     idempotency,
+    // Deleting costs nothing.
+    isPaid: true,
   };
 }

@@ -7,11 +7,13 @@ export const dataAccess = {
     'createApplication',
     'getApplication',
     'listApplications',
+    'updateApplication',
     'deleteApplication',
     'verifyKey',
     'regenerateKey',
     'listKeys',
     'revokeKey',
+    'useSignature',
     'createCollection',
     'getCollection',
     'listCollections',
@@ -36,9 +38,11 @@ export const dataAccess = {
     'listIndexes',
     'getIndex',
     'rebuildIndex',
+    'rotateDataKey',
     'deleteIndex',
     'createRelation',
     'getOperationPrices',
+    'getWritePrices',
     'createView',
     'listViews',
     'getView',
@@ -60,5 +64,7 @@ export const dataAccess = {
   ],
   // Deleting a blob is a write that deletes its document.
   blobs: ['changeDocument', 'commitUpload', 'getCommit', 'store'],
+  // Who can close writes can keep those that are paid from being done.
+  payments: ['closeWrite'],
   tasks: ['getCommit', 'getJob'],
 } as const satisfies AccessTo<DataDefinition>;

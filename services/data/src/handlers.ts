@@ -2,7 +2,15 @@ import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { Handlers } from '@granary/shared/rpc/types';
 import type { StorageMonitor } from '@granary/shared/health/storage-monitor';
 import { listKeys, regenerateKey, revokeKey, verifyKey } from './apps/app-keys';
-import { appStats, createApplication, deleteApplication, getApplication, listApplications } from './apps/applications';
+import { useSignature } from './apps/used-signatures';
+import {
+  appStats,
+  createApplication,
+  deleteApplication,
+  getApplication,
+  listApplications,
+  updateApplication,
+} from './apps/applications';
 import {
   collectionStats,
   createCollection,
@@ -15,6 +23,7 @@ import {
 import type { ReadAccess } from './catalog/collection';
 import type { DerivedRemovals } from './usage/document-removal';
 import type { Committer } from './commit/committer';
+import { closeWrite } from './commit/held-writes';
 import { runBatch } from './writes/batch';
 import { changeDocument } from './writes/change-document';
 import { eraseDocument } from './writes/erase-document';
@@ -25,6 +34,8 @@ import { validateDocuments } from './writes/validate';
 import { listIndexes } from './collections/index-listing';
 import { createIndex, deleteIndex, getIndex, rebuildIndex } from './collections/indexes';
 import { getOperationPrices } from './collections/operation-prices';
+import { getWritePrices } from './collections/write-prices';
+import { rotateDataKey } from './collections/rotate-key';
 import { createRelation } from './collections/relations';
 import { getJob } from './jobs/queue';
 import { listingRowsMax } from './listings/listing';
@@ -35,6 +46,8 @@ import { getSkills, putSkills, type SkillsContext } from './skills/skills';
 import { committerFor } from './commit/tracing';
 import type { UsagePublisher } from './usage/publisher';
 import { createView, deleteView, getView, listViews, refreshView } from './views/views';
+import type { RootKey } from './keys/root-key';
+import { viewUsing } from './views/encrypted-sources';
 import { runQuery } from './reads/run-query';
 import { readView } from './reads/read-view';
 import { commitProof } from './reads/commit-proof';
@@ -54,6 +67,8 @@ export interface HandlerContext extends SkillsContext, ReadContext, DatasetConte
   usage: UsagePublisher;
   /** Who may read collections and views created without an access policy. */
   defaultRead: ReadAccess;
+  /** Undefined where no field can be encrypted. */
+  rootKey: RootKey | undefined;
   storage: Pick<StorageMonitor, 'refuseWhenFull'>;
   /** Called after a change that may have put a job into the queue. */
   wakeWorker: () => void;
@@ -83,24 +98,37 @@ const needingSpace =
   };
 
 type IndexMethod =
-  'createIndex' | 'listIndexes' | 'getIndex' | 'rebuildIndex' | 'deleteIndex' | 'createRelation' | 'getOperationPrices';
+  | 'createIndex'
+  | 'listIndexes'
+  | 'getIndex'
+  | 'rebuildIndex'
+  | 'rotateDataKey'
+  | 'deleteIndex'
+  | 'createRelation'
+  | 'getOperationPrices'
+  | 'getWritePrices';
 
 function indexHandlers(context: HandlerContext): Pick<Handlers<DataDefinition>, IndexMethod> {
-  const { pool, fast, defaultRead, storage } = context;
+  const { pool, fast, defaultRead, storage, rootKey } = context;
+  const encryption = { rootKey, viewUsing };
   return {
     createIndex: needingSpace(storage, (request) =>
-      changingCatalog(context, request.appId, createIndex(pool, request, defaultRead)),
+      changingCatalog(context, request.appId, createIndex(pool, request, { defaultRead, encryption })),
     ),
     listIndexes: (request) => listIndexes(pool, request),
     getIndex: ({ appId, collection, name }) => getIndex(pool, appId, collection, name),
     rebuildIndex: needingSpace(storage, (request) =>
       changingCatalog(context, request.appId, rebuildIndex(pool, request)),
     ),
+    rotateDataKey: needingSpace(storage, (request) =>
+      changingCatalog(context, request.appId, rotateDataKey(pool, request, rootKey)),
+    ),
     deleteIndex: (request) => changingCatalog(context, request.appId, deleteIndex(pool, request)),
     createRelation: needingSpace(storage, (request) =>
       changingCatalog(context, request.appId, createRelation(pool, request, defaultRead)),
     ),
     getOperationPrices: (request) => getOperationPrices(fast, request),
+    getWritePrices: (request) => getWritePrices(fast, request),
   };
 }
 
@@ -112,11 +140,13 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     getApplication: ({ appId }) => getApplication(pool, appId),
     listApplications: ({ limit, offset }) =>
       listApplications(pool, Math.min(Math.max(limit, 1), listingRowsMax), Math.max(offset, 0)),
+    updateApplication: (request) => updateApplication(pool, request),
     deleteApplication: (request) => changingCatalog(context, request.appId, deleteApplication(pool, request)),
     verifyKey: ({ hash }) => verifyKey(fast, Buffer.from(hash)),
     regenerateKey: (request) => regenerateKey(pool, request),
     listKeys: (request) => listKeys(pool, request),
     revokeKey: (request) => revokeKey(pool, request),
+    useSignature: (request) => useSignature(fast, request),
 
     createCollection: needingSpace(storage, (request) =>
       changingCatalog(context, request.appId, createCollection(pool, request, defaultRead)),
@@ -130,7 +160,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     setRetention: (request) => changingCatalog(context, request.appId, setRetention(pool, request)),
     validateDocuments: async (request) => ({ json: await validateDocuments(pool, request) }),
 
-    store: (request, call) => storeDocuments(committerFor(committer, usage, call), request),
+    store: (request, call) => storeDocuments(committerFor(committer, usage, call), pool, request),
     commitUpload: (request, call) => commitUpload(committerFor(committer, usage, call), request),
     getDocument: (request, call) => getDocument(context, request, call),
     changeDocument: (request, call) => changeDocument(committerFor(committer, usage, call), pool, request),
@@ -139,6 +169,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     listCommits: (request, call) => listCommits(context, request, call),
     commitProof: async (request, call) => ({ json: await commitProof(context, request, call) }),
     getCommit: ({ ticketId }) => getCommit(fast, ticketId),
+    closeWrite: ({ ticketId }) => closeWrite(pool, ticketId),
     listDocuments: async (request, call) => ({ json: await listDocuments(context, request, call) }),
     explainQuery: async (request, call) => ({ json: await explainQuery(context, request, call) }),
     optimizeCollection: async (request) => ({ json: await optimizeCollection(context, request) }),

@@ -21,6 +21,7 @@ import { readableBy } from '@granary/shared/bus/subscribers';
 import { dataAccess } from './access';
 import { AfterPlan } from './commit/after-plan';
 import { Committer } from './commit/committer';
+import { forgetHeldWrites } from './commit/held-writes';
 import { BulkThrottle } from './commit/bulk-throttle';
 import { WriteMemory } from './commit/write-memory';
 import type { DataConfig } from './config';
@@ -29,11 +30,15 @@ import { dataHandlers } from './handlers';
 import { CatalogCache, readerCache } from './catalog/cache';
 import { JobWorker } from './jobs/worker';
 import { measureIndexes } from './usage/index-sizes';
+import { forgetSignatures } from './apps/used-signatures';
 import { purgeExpired } from './usage/retention-purge';
 import { readSchedulers } from './query/execute/read-scheduler';
 import { removeAbandonedDocuments, removeDocuments } from './skills/kept-document';
 import { SlowQueries } from './query/execute/slow-queries';
 import { indexReadSettings } from './query/sql/index-scan-sql';
+import { openConfiguredKey } from './keys/open-root-key';
+import type { RootKey } from './keys/root-key';
+import { reEncryptJob } from './writes/re-encrypt-job';
 import { QueryLookup } from './queries/saved-queries';
 import { datasetReplacements } from './datasets/datasets';
 import { followCountryNetworks, forgetCountryNetworks } from './countries/country-networks';
@@ -64,7 +69,8 @@ export const dataSchema: Schema = { migrations: join(__dirname, '..', 'migration
 export function startData(config: DataConfig, overrides: DataOverrides = {}): Promise<RunningService> {
   const assemble = async (context: Context) => {
     await removeAbandonedDocuments({ pool: context.pool, skillsDirectory: config.SKILLS_DIRECTORY });
-    return assembleData(config, overrides, context, await openCountryNetworks(config, context));
+    const rootKey = await context.wait(() => openConfiguredKey(config, context));
+    return assembleData(config, overrides, context, { countries: await openCountryNetworks(config, context), rootKey });
   };
   return startService('data', config, dataSchema, overrides, assemble);
 }
@@ -73,7 +79,7 @@ function assembleData(
   config: DataConfig,
   overrides: DataOverrides,
   context: Context,
-  countries: { stop(): Promise<void> } | undefined,
+  { countries, rootKey }: { countries: { stop(): Promise<void> } | undefined; rootKey: RootKey | undefined },
 ): Parts {
   const { pool, log, storage, trust } = context;
   const published = createSignal();
@@ -88,7 +94,7 @@ function assembleData(
   const usage = new UsagePublisher(pool, log, notify);
   const afterPlan = new AfterPlan(liveViewRows);
   const committer = createCommitter(config, context, usage, afterPlan);
-  const worker = new JobWorker({ pool, log }, jobsOf(config), jobConcurrency, storage, notify);
+  const worker = new JobWorker({ pool, log }, jobsOf(config, committer), jobConcurrency, storage, notify);
   const handlers = dataHandlers({
     pool,
     fast,
@@ -105,6 +111,7 @@ function assembleData(
     usage,
     storage,
     defaultRead: config.DEFAULT_READ,
+    rootKey,
     skillsDirectory: config.SKILLS_DIRECTORY,
     get publicUrl() {
       return overrides.publicUrl?.() ?? config.PUBLIC_URL;
@@ -142,9 +149,13 @@ async function openCountryNetworks(
   return undefined;
 }
 
-const jobsOf = ({ SKILLS_DIRECTORY: skillsDirectory }: DataConfig): Record<JobKind, JobHandler> => ({
+const jobsOf = (
+  { SKILLS_DIRECTORY: skillsDirectory }: DataConfig,
+  committer: Committer,
+): Record<JobKind, JobHandler> => ({
   'index.build': { run: buildIndexJob, giveUp: giveUpBuild },
   'view.refresh': { run: buildViewJob },
+  'encryption.rotate': { run: reEncryptJob(committer) },
   'collection.drop': { run: dropCollectionJob, neverFails: true },
   'app.drop': {
     neverFails: true,
@@ -206,7 +217,7 @@ function createMultiplexer(config: DataConfig, log: Logger): Multiplexer {
 /** How often indexes are measured. */
 const measureEveryMs = 3_600_000;
 
-/** Deletes what is past its retention, and measures the indexes. */
+/** Deletes what is past its retention, old signatures and what is known of held writes, and measures the indexes. */
 function startMaintenance(
   config: DataConfig,
   context: Parameters<typeof purgeExpired>[0],
@@ -220,6 +231,8 @@ function startMaintenance(
     name: 'maintenance',
     everyMs: config.MAINTENANCE_EVERY_MS,
     run: async (stopping) => {
+      await forgetSignatures(pool, stopping);
+      await forgetHeldWrites(pool, stopping);
       await purgeExpired(context, stopping);
       if (performance.now() - measuredAtMs >= measureEveryMs) {
         measuredAtMs = performance.now();

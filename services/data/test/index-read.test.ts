@@ -19,6 +19,7 @@ const over = (reads: IndexReads): ReadDatabases => ({
   pool: fixture.pool,
   shortPages: reads,
   longPages: reads,
+  mayReadPrivate: true,
   resolve: (find) => find,
 });
 let multiplexer: Multiplexer;

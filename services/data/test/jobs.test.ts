@@ -185,7 +185,13 @@ test('with a full disk a refresh is put back and waits, a drop is run, and the r
   };
   const drop = { run: () => Promise.resolve({}) };
   const refresh = { run: refreshView };
-  const handlers = { 'index.build': drop, 'view.refresh': refresh, 'collection.drop': drop, 'app.drop': drop };
+  const handlers = {
+    'index.build': drop,
+    'view.refresh': refresh,
+    'encryption.rotate': drop,
+    'collection.drop': drop,
+    'app.drop': drop,
+  };
   const worker = new JobWorker({ pool, log }, handlers, 3, storage, () => {});
   const statusOf = async (ticketId: string) => (await getJob(pool, ticketId)).status;
   try {
@@ -210,7 +216,13 @@ test('a job whose runs all ended with their process has failed after 25 of them,
   const ticketId = await enqueue('view.refresh');
   // As 25 workers leave it that were killed.
   await pool.query(`update job set status = 'StoringData', attempts = 25, leased_until = now()`);
-  const handlers = { 'index.build': { run }, 'view.refresh': { run }, 'collection.drop': { run }, 'app.drop': { run } };
+  const handlers = {
+    'index.build': { run },
+    'view.refresh': { run },
+    'encryption.rotate': { run },
+    'collection.drop': { run },
+    'app.drop': { run },
+  };
   const worker = new JobWorker({ pool, log }, handlers, 1, { isFull: false }, () => {});
   try {
     await eventually(async () => (await getJob(pool, ticketId)).status === 'Failed');
@@ -231,7 +243,13 @@ test('a drop that fails more often than other jobs may is repeated until it succ
   };
   const other = { run: drop };
   const repeated = { run: drop, neverFails: true as const };
-  const handlers = { 'index.build': other, 'view.refresh': other, 'collection.drop': repeated, 'app.drop': repeated };
+  const handlers = {
+    'index.build': other,
+    'view.refresh': other,
+    'encryption.rotate': other,
+    'collection.drop': repeated,
+    'app.drop': repeated,
+  };
   const worker = new JobWorker({ pool, log }, handlers, 1, { isFull: false }, () => {});
   try {
     const ticketId = await enqueue('collection.drop');

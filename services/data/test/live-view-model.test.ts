@@ -43,6 +43,7 @@ async function runModel(run: number, views: number, { one, two, pool }: TwoCopie
     await model.check({ seed, run, batch });
   }
   await model.checkLazy();
+  await model.checkReady();
   await model.checkComputed();
 }
 

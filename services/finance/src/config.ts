@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { grpcAddress, whole } from '@granary/shared/config';
+import { simulatedChainPrefix } from '@granary/shared/play-money';
 import { commonConfig } from '@granary/shared/service/common-config';
 
 const address = grpcAddress.optional();
@@ -75,7 +76,7 @@ export const financeConfig = settings.superRefine((config, context) => {
       context.addIssue({ code: 'custom', path: [name], message: 'is needed when CHAIN is cosmos' });
     }
   }
-  if (config.CHAIN_ID?.startsWith('granary-simulated-')) {
+  if (config.CHAIN_ID?.startsWith(simulatedChainPrefix)) {
     context.addIssue({ code: 'custom', path: ['CHAIN_ID'], message: 'is that of a simulated chain' });
   }
 });

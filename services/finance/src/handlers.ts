@@ -17,7 +17,9 @@ export interface HandlerOptions extends PayoutHandlerOptions {
 }
 
 /** The Finance service. The gateway has checked that the application exists. */
-export function financeHandlers(options: HandlerOptions): Handlers<FinanceDefinition> {
+export function financeHandlers(
+  options: HandlerOptions,
+): Omit<Handlers<FinanceDefinition>, 'createGrant' | 'listGrants' | 'revokeGrant'> {
   const { wallets, prices, now } = options;
   return {
     getWallet: async ({ appId }) => toWallet(await getWallet(wallets, required(appId))),

@@ -3,32 +3,42 @@ import type { Command as CommandMessage } from '@granary/shared/gen/granary/fina
 import type { Entry as EntryMessage } from '@granary/shared/gen/granary/finance/v1/Entry';
 import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Ledger';
 import type { Movement } from '@granary/shared/gen/granary/finance/v1/Movement';
+import { playMoneyNetwork } from '@granary/shared/play-money';
 import type { Handlers } from '@granary/shared/rpc/types';
 import { openAccounts, readBalances } from './ledger/accounts';
 import type { Command, Group, Result } from './ledger/commands';
-import { accountByName, mayAsk, walletApp } from './ledger/kinds';
+import { accountByName, kindsOf, mayAsk, walletApp } from './ledger/kinds';
 import type { LedgerBatches } from './ledger/ledger-batches';
+import { listOpenHolds } from './ledger/open-holds';
 import { listEntries, type Entry } from './ledger/statement';
 import { getWallet, type Wallets } from './wallets/wallet';
 
 const commandsMax = 1_000;
 const accountsMax = 1_000;
 const entriesMax = 1_000;
+const holdsMax = 1_000;
 
 /** The Ledger service, for payments: it moves money by kinds of transfer that are its own. */
 export function ledgerHandlers({
   wallets,
   ledger,
+  takesPlayMoney,
 }: {
   wallets: Wallets;
   ledger: LedgerBatches;
+  /** Whether wallets hold play money themselves: the chain is simulated. */
+  takesPlayMoney: boolean;
 }): Handlers<LedgerDefinition> {
   return {
     apply: async ({ groups }) => {
       const asked = groups.map(({ commands }) => commands.map(toCommand));
       assertMayApply(asked);
-      const results = await applyAll(wallets, ledger, asked);
-      return { groups: results.map((each) => ({ results: each.map(toResult) })) };
+      const refuses = (group: Group) => !takesPlayMoney && group.some(isPlayMoney);
+      const applied = asked.filter((group) => !refuses(group));
+      const ofApplied = (applied.length === 0 ? [] : await applyAll(wallets, ledger, applied)).values();
+      const resultsOf = (group: Group) =>
+        refuses(group) ? group.map(() => playMoneyRefused) : ofApplied.next().value!.map(toResult);
+      return { groups: asked.map((group) => ({ results: resultsOf(group) })) };
     },
 
     getBalances: async ({ accounts }) => {
@@ -53,8 +63,31 @@ export function ledgerHandlers({
       const entries = await listEntries(wallets.pool, account, { after: BigInt(after), limit });
       return { entries: entries.map(toEntry) };
     },
+
+    listHolds: async ({ refPrefix, expireByMs, afterExpiresAtMs, afterRef, limit }) => {
+      if (limit < 1 || limit > holdsMax) throw outOf('limit', holdsMax);
+      const after = { expiresAt: new Date(Number(afterExpiresAtMs)), ref: afterRef };
+      const expireBy = new Date(Number(expireByMs));
+      const holds = await listOpenHolds(wallets.pool, {
+        kinds: kindsOf('payments'),
+        refPrefix,
+        expireBy,
+        after,
+        limit,
+      });
+      return {
+        holds: holds.map(({ id, kind, amount, ref, expiresAt }) => ({
+          ...{ id, kind, amount: amount.toString(), ref, expiresAtMs: String(expiresAt.getTime()) },
+        })),
+      };
+    },
   };
 }
+
+/** What was collected on the simulated network of x402, which no wallet with real money may be credited for. */
+const isPlayMoney = (command: Command): boolean =>
+  'ref' in command && command.debitAccount.startsWith(`world:${playMoneyNetwork}/`);
+const playMoneyRefused = { outcome: 'refused' as const, reason: 'PLAY_MONEY', amount: '0' };
 
 const outOf = (field: string, max: number) =>
   invalid('The request is out of bounds', { [field]: [`must be 1 to ${max}`] });

@@ -5,12 +5,15 @@ import { sql } from '@granary/shared/postgres/sql';
 import { NotAvailableError, StartError } from '@granary/shared/start-error';
 import type { Chain } from './chain/chain';
 import type { FinanceConfig } from './config';
+import { cosmosGrants } from './cosmos-chain/cosmos-grants';
 import { openCosmosChain } from './cosmos-chain/open-cosmos-chain';
-import { NodeFailure } from './cosmos-chain/json-rpc';
+import { NodeFailure } from '@granary/shared/http/json-rpc';
 import { beginWatch } from './deposits/credit-deposits';
 import { openAccounts } from './ledger/accounts';
 import { accountByName } from './ledger/kinds';
 import type { PayoutSigning } from './payouts/sign-payouts';
+import type { ChainGrants } from './chain/chain-grants';
+import { simulatedGrants } from './simulated-chain/simulated-grants';
 import { openFaucet, type Faucet } from './simulated-chain/faucet';
 import { openSimulatedNode } from './simulated-chain/simulated-node';
 import { reliableChain } from './simulated-chain/settings';
@@ -29,6 +32,8 @@ const cosmosEveryMs = 2_000;
 interface KindOfChain {
   chain: Chain;
   check: Check;
+  /** Those that users have given the broker. */
+  grants: ChainGrants;
   /** Of the simulated chain only. */
   faucet?: Faucet;
   /** How often the next block is looked for. */
@@ -40,6 +45,8 @@ export interface OpenChain extends KindOfChain {
   /** The account of the ledger that stands for the world behind the chain. */
   account: string;
   signing: PayoutSigning;
+  /** The address to which users give grants. */
+  broker: string;
 }
 
 /** The money in the database is that of another chain. */
@@ -55,8 +62,12 @@ export class ChainOriginError extends StartError {
 export async function openChain(pool: Pool, keys: KeyProvider, config: FinanceConfig, log: Logger): Promise<OpenChain> {
   const sender = addressOf(await keys.publicKey('hot'), config.ADDRESS_PREFIX);
   await assertChainOrigin(pool, config);
+  const broker = addressOf(await keys.publicKey('broker'), config.ADDRESS_PREFIX);
+  const addresses = { sender, broker };
   const opened =
-    config.CHAIN === 'cosmos' ? await openCosmos(pool, config, log) : await openSimulated(pool, config, sender);
+    config.CHAIN === 'cosmos'
+      ? await openCosmos(pool, config, log, addresses)
+      : await openSimulated(pool, config, addresses);
   const { chain } = opened;
   try {
     await beginWatch({ pool, chain });
@@ -68,10 +79,21 @@ export async function openChain(pool: Pool, keys: KeyProvider, config: FinanceCo
   await openAccounts(pool, [accountByName(account)!, accountByName('platform:cost')!]);
   const gasPrice = Number(config.CHAIN_GAS_PRICE);
   const signing = { pool, chain, keys, log, sender, denom: config.CHAIN_DENOM, gasPrice, timeoutBlocks };
-  return { ...opened, account, signing };
+  return { ...opened, account, signing, broker };
 }
 
-async function openCosmos(pool: Pool, config: FinanceConfig, log: Logger): Promise<KindOfChain> {
+/** Of the hot wallet and the broker. */
+interface Addresses {
+  sender: string;
+  broker: string;
+}
+
+async function openCosmos(
+  pool: Pool,
+  config: FinanceConfig,
+  log: Logger,
+  { sender, broker }: Addresses,
+): Promise<KindOfChain> {
   const settings = {
     urls: config.CHAIN_RPC_URLS!,
     chainId: config.CHAIN_ID!,
@@ -79,13 +101,15 @@ async function openCosmos(pool: Pool, config: FinanceConfig, log: Logger): Promi
     prefix: config.ADDRESS_PREFIX,
     timeoutMs: config.CHAIN_RPC_TIMEOUT_MS,
   };
-  return { ...(await openCosmosChain(pool, settings, log)), everyMs: cosmosEveryMs };
+  const { nodes, ...opened } = await openCosmosChain(pool, settings, log);
+  const grants = cosmosGrants({ nodes, denom: config.CHAIN_DENOM, grantee: broker, hotWallet: sender });
+  return { ...opened, grants, everyMs: cosmosEveryMs };
 }
 
-async function openSimulated(pool: Pool, config: FinanceConfig, hotWallet: string): Promise<KindOfChain> {
+async function openSimulated(pool: Pool, config: FinanceConfig, { sender, broker }: Addresses): Promise<KindOfChain> {
   const node = await openSimulatedNode({
     pool,
-    genesis: { address: hotWallet, amount: genesisUtia },
+    genesis: { address: sender, amount: genesisUtia },
     settings: {
       ...reliableChain,
       prefix: config.ADDRESS_PREFIX,
@@ -98,11 +122,14 @@ async function openSimulated(pool: Pool, config: FinanceConfig, hotWallet: strin
       delayBlocks: config.SIMULATED_DELAY_BLOCKS,
     },
   });
+  // It pays fees too, also on a chain that is older than grants.
+  if (!(await node.account(broker))) await node.fund(broker, genesisUtia);
   // It is a part of the database, so it is not called.
   const finding = { ...healthy, message: `${node.id} is simulated: what is paid there is no money` };
   return {
     chain: node,
     check: () => Promise.resolve(finding),
+    grants: simulatedGrants(node, broker),
     faucet: openFaucet(node, config.FAUCET_UTIA_MAX),
     everyMs: Math.max(fastestMs, config.SIMULATED_BLOCK_MS),
   };

@@ -4,6 +4,7 @@ import type { Handle } from '@granary/shared/bus/inbox';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { ConfigError } from '@granary/shared/config';
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
+import type { ChainDefinition } from '@granary/shared/gen/granary/finance/v1/Chain';
 import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/Finance';
 import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Ledger';
 import { openClient, type Target } from '@granary/shared/grpc/client';
@@ -20,13 +21,15 @@ import {
 import type { AccessTo } from '@granary/shared/rpc/access';
 import { startLastPayouts } from './closing/last-payouts';
 import { observeStranded } from './closing/stranded-wallets';
+import { chainHandlers } from './chain-handlers';
 import type { FinanceConfig } from './config';
 import { handlePrices, priceTopics, usageHandler, usageTopics } from './events';
-import { financeHandlers } from './handlers';
+import { financeHandlers, type HandlerOptions } from './handlers';
 import { ledgerHandlers } from './ledger-handlers';
 import { startVoidingExpiredHolds } from './ledger/expired-holds';
+import { deductionHandlers, grantHandlers } from './grant-handlers';
 import { LedgerBatches } from './ledger/ledger-batches';
-import { openChain } from './open-chain';
+import { openChain, type OpenChain } from './open-chain';
 import { startMoney } from './start-money';
 import { startReconciliation } from './reconciliation/reconciliation';
 import { openKeyFile } from './wallets/keys';
@@ -36,6 +39,7 @@ import { assertWalletOrigin, hasWalletOrigin } from './wallets/wallet';
 
 export const financeDefinition = loadService<FinanceDefinition>('finance', 'Finance');
 export const ledgerDefinition = loadService<LedgerDefinition>('finance', 'Ledger');
+export const chainDefinition = loadService<ChainDefinition>('finance', 'Chain');
 
 export interface FinanceOverrides extends Overrides {
   now?: () => Date;
@@ -127,25 +131,11 @@ async function buildFinance(
   const unobserve = observeStranded(pool);
   const reconciliation = startReconciliation({ pool, log, chain: opened.chain, everyMs: every.reconcileEveryMs });
 
-  const finance: Implementation<FinanceDefinition> = {
-    definition: financeDefinition,
-    access: { gateway: '*' } satisfies AccessTo<FinanceDefinition>,
-    handlers: financeHandlers({
-      wallets,
-      prices: storedPrices(pool),
-      payoutRules: money.payoutRules,
-      faucet: opened.faucet,
-      now,
-    }),
-  };
-  // Money is moved by services that have a reason to; the gateway, which strangers reach, is none of them.
-  const transfers: Implementation<LedgerDefinition> = {
-    definition: ledgerDefinition,
-    access: { payments: '*' } satisfies AccessTo<LedgerDefinition>,
-    handlers: ledgerHandlers({ wallets, ledger }),
-  };
+  const implementations = implementationsOf(config, {
+    ...{ wallets, prices: storedPrices(pool), payoutRules: money.payoutRules, ledger, opened, now },
+  });
   return {
-    implementations: [finance, transfers],
+    implementations,
     checks: {
       'events of data': data.lag,
       'events of blobs': blobs.lag,
@@ -170,4 +160,37 @@ async function buildFinance(
       await ledger.idle();
     },
   };
+}
+
+interface Served extends Pick<HandlerOptions, 'wallets' | 'prices' | 'payoutRules' | 'now'> {
+  ledger: LedgerBatches;
+  opened: OpenChain;
+}
+
+/** What other services may call. */
+function implementationsOf(config: FinanceConfig, { ledger, opened, wallets, ...served }: Served) {
+  const grants = { pool: wallets.pool, prefix: config.ADDRESS_PREFIX, chain: opened.grants };
+  const finance: Implementation<FinanceDefinition> = {
+    definition: financeDefinition,
+    access: { gateway: '*' } satisfies AccessTo<FinanceDefinition>,
+    handlers: { ...financeHandlers({ ...served, wallets, faucet: opened.faucet }), ...grantHandlers(grants) },
+  };
+  // Money is moved by services that have a reason to; the gateway, which strangers reach, is none of them.
+  const transfers: Implementation<LedgerDefinition> = {
+    definition: ledgerDefinition,
+    access: { payments: '*' } satisfies AccessTo<LedgerDefinition>,
+    handlers: ledgerHandlers({ wallets, ledger, takesPlayMoney: config.CHAIN === 'simulated' }),
+  };
+  const chain: Implementation<ChainDefinition> = {
+    definition: chainDefinition,
+    access: { payments: '*' } satisfies AccessTo<ChainDefinition>,
+    handlers: {
+      ...chainHandlers({
+        ...{ chain: opened.chain, prefix: config.ADDRESS_PREFIX, denom: config.CHAIN_DENOM },
+        ...{ address: opened.signing.sender, memoBytesMax: config.CHAIN_MEMO_BYTES_MAX },
+      }),
+      ...deductionHandlers(grants),
+    },
+  };
+  return [finance, transfers, chain];
 }

@@ -1,6 +1,8 @@
 import type { Check } from '@granary/shared/health/check';
 import type { FinanceConfig } from './config';
 import { startDeposits } from './deposits/deposit-task';
+import { startDeductions } from './grants/deduction-task';
+import { startRemovingOldGrants } from './grants/old-grants';
 import type { OpenChain } from './open-chain';
 import { startAutoPayouts } from './payouts/auto-payouts';
 import { observePayouts } from './payouts/payout-metrics';
@@ -11,13 +13,13 @@ const autoEveryMs = 60_000;
 
 export interface Money {
   payoutRules: PayoutRules;
-  checks: Record<'deposits' | 'payouts', Check>;
+  checks: Record<'deposits' | 'payouts' | 'grants', Check>;
   stop(): Promise<void>;
 }
 
 /** Starts what moves money between wallets and the chain. */
 export function startMoney(
-  { account, signing, ...opened }: OpenChain,
+  { account, signing, broker, grants, ...opened }: OpenChain,
   config: FinanceConfig,
   every: { chainEveryMs?: number },
 ): Money {
@@ -36,13 +38,15 @@ export function startMoney(
     },
   });
   const payouts = startPayouts({ ...signing, auto, everyMs, autoEveryMs: every.chainEveryMs ?? autoEveryMs });
+  const deductions = startDeductions({ ...signing, broker, grants, everyMs });
+  const oldGrants = startRemovingOldGrants(pool, signing.log);
   const unobserve = observePayouts(pool);
   return {
     payoutRules,
-    checks: { deposits: deposits.check, payouts: payouts.check },
+    checks: { deposits: deposits.check, payouts: payouts.check, grants: deductions.check },
     stop: async () => {
       unobserve();
-      await Promise.all([deposits.stop(), payouts.stop()]);
+      await Promise.all([deposits.stop(), payouts.stop(), deductions.stop(), oldGrants.stop()]);
     },
   };
 }

@@ -224,6 +224,20 @@ test('a refusal counts when every node refuses: one that asks for a higher fee h
   expect(await listHeld(pool)).toMatchObject([{ error: 'a node refused it with code 13 of sdk' }]);
 });
 
+test('a refusal does not count beside a node that may have the transaction: its answer was lost', async () => {
+  await open(2);
+  await bench.node.fund(bench.options.sender, 1_000_000n);
+  nodes[0]!.faults.losesBroadcasts = true;
+  nodes[1]!.faults.refuses = 32;
+  const bytes = Buffer.from('a transaction');
+  await expect(chain.broadcast(bytes)).rejects.toThrow(/node 1/);
+  expect(nodes.map(({ calls }) => calls.includes('broadcast_tx_sync'))).toEqual([true, true]);
+  await connect();
+  delete nodes[0]!.faults.losesBroadcasts;
+  nodes[0]!.faults.refuses = 13;
+  expect(await chain.broadcast(bytes)).toMatchObject({ state: 'refused' });
+});
+
 test('a start fails with a node of another chain, without an index, or without results of blocks', async () => {
   await open(2);
   const { faults } = nodes[1]!;

@@ -4,8 +4,9 @@ import { sql } from '@granary/shared/postgres/sql';
 import type { Chain } from '../src/chain/chain';
 import { feeCollector } from '../src/chain/module-accounts';
 import { beginWatch, creditDeposits } from '../src/deposits/credit-deposits';
-import { Sweeps } from '../src/deposits/sweep';
-import { listStopped, resumeSenders } from '../src/payouts/held-transactions';
+import { Sweeps, unsweptAfter } from '../src/deposits/sweep';
+import { listStopped, releaseHeld, resumeSenders } from '../src/payouts/held-transactions';
+import { checkChain } from '../src/reconciliation/chain-checks';
 import { verifyLedger } from '../src/reconciliation/verify-ledger';
 import { getWallet } from '../src/wallets/wallet';
 import { financePool, log } from './support/harness';
@@ -74,6 +75,86 @@ test('a deposit that the wallet cannot hold stops nothing: it is stored without 
   expect(await credited()).toEqual(expect.arrayContaining([app, other]));
   expect(await walletOf(app)).toMatchObject({ balance: BigInt(Number.MAX_SAFE_INTEGER) });
   expect(await row(pool, sql`select count(*) from deposit where transfer_id is null`)).toEqual({ count: 1n });
+});
+
+test('deposits beyond 64 bits stop nothing: they are stored as 2^63-1 without a transfer, and reconciliation agrees', async () => {
+  const [app, other] = [newApp(), newApp()];
+  const recipients = [(await walletOf(app)).address, (await walletOf(other)).address];
+  for (let block = 0; block < 2; block++) await bench.node.produceBlock();
+  const { height } = await bench.node.height();
+  const transfer = { height, at: new Date(0), sender: 'whale', memo: '' };
+  const amounts = [2n ** 63n, 2n ** 256n - 1n, 2n ** 62n, 2n ** 53n];
+  const chain: Chain = {
+    ...crashing(bench.node, 0, Math.random),
+    transfers: async function* (from, to) {
+      await Promise.resolve();
+      if (height < from || height > to) return;
+      for (const [eventIndex, amount] of amounts.entries()) {
+        yield { ...transfer, transactionHash: 'AA', eventIndex, recipient: recipients[0]!, amount };
+      }
+      yield { ...transfer, transactionHash: 'BB', eventIndex: 0, recipient: recipients[1]!, amount: 70n };
+    },
+  };
+  const found: string[] = [];
+  for (let some; (some = await creditDeposits(watch(0, chain))) !== undefined;) found.push(...some);
+  expect(found).toEqual([app, other]);
+  const max = 2n ** 63n - 1n;
+  expect(
+    await rows(pool, sql`select amount, transfer_id from deposit where app_id = ${app} order by event_index`),
+  ).toEqual([max, max, 2n ** 62n, 2n ** 53n].map((amount) => ({ amount, transfer_id: null })));
+  expect(await walletOf(app)).toMatchObject({ balance: 0n });
+  expect(await walletOf(other)).toMatchObject({ balance: 70n });
+  expect(await row(pool, sql`select amount from unswept where address = ${recipients[0]!}`)).toEqual({ amount: max });
+  expect(await checkChain(pool, chain)).toEqual([]);
+});
+
+test('a round of sweeps reads its hundred addresses in their order, however many there are', async () => {
+  await execute(
+    pool,
+    sql`insert into unswept (address, address_index, amount)
+        select 'address ' || lpad(n::text, 6, '0'), n, case when n % 2 = 0 then 20000 else 0 end
+        from generate_series(1, 50000) n`,
+  );
+  await pool.query('analyze unswept');
+  const next = unsweptAfter('address 040000', 10_000n);
+  const found = await rows<{ address: string }>(pool, next);
+  expect(found.map(({ address }) => address)).toEqual(
+    Array.from({ length: 100 }, (_, at) => `address 0${40_002 + 2 * at}`),
+  );
+  const lines = await rows<{ 'QUERY PLAN': string }>(pool, sql`explain (analyze, costs off) ${next}`);
+  const plan = lines.map((line) => line['QUERY PLAN']).join('\n');
+  const read = [...plan.matchAll(/actual .*rows=(\d+)/g)].map(([, count]) => Number(count));
+  expect(read.length).toBeGreaterThan(3);
+  expect(Math.max(...read)).toBeLessThanOrEqual(200);
+  expect(plan).not.toContain('Rows Removed by Filter');
+});
+
+test('a held sweep that a person gives up is signed for again, and leaves nothing behind', async () => {
+  const { address } = await walletOf(newApp());
+  await bench.node.fund(address, 50_000n);
+  await credited();
+  const refusing: Chain = {
+    ...crashing(bench.node, 0, Math.random),
+    broadcast: () => Promise.resolve({ state: 'refused', codespace: 'sdk', code: 13 }),
+  };
+  await new Sweeps({ ...bench.options, chain: refusing, hotWallet: bench.options.sender }).advance();
+  const held = await row<{ hash: string }>(pool, sql`select hash from outgoing_transaction where state = 'held'`);
+  for (let block = 0; block < 40; block++) {
+    await bench.node.produceBlock();
+    await sweep();
+  }
+  await releaseHeld(pool, held!.hash);
+  expect(await rows(pool, sql`select from sweep`)).toEqual([]);
+  for (let round = 0; round < 3; round++) {
+    await sweep();
+    await bench.node.produceBlock();
+  }
+  expect(await rows(pool, sql`select state from outgoing_transaction order by number`)).toEqual([
+    { state: 'expired' },
+    { state: 'confirmed' },
+  ]);
+  expect(await row(pool, sql`select amount from sweep`)).toEqual({ amount: 50_000n });
+  expect(await bench.node.balance(address)).toBe(0n);
 });
 
 test('deposits worth more than 20 fees are sent to the hot wallet, which the application does not notice; smaller ones wait', async () => {

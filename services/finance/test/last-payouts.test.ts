@@ -54,6 +54,9 @@ const charges = () =>
     sql`select amount, moved from retention_charge where app_id = ${app} order by charged_at, collection`,
   );
 
+const stoppedApps = async (): Promise<number> =>
+  Number(/^granary_auto_payouts_stopped (\d+)$/m.exec(await renderMetrics())![1]);
+
 test('the wallet of a deleted app is paid out once: first what it owes for retention, then all that is left, also what is locked', async () => {
   const destination = newAddress();
   await fund(100_000);
@@ -146,9 +149,40 @@ test('three payouts that the chain refuses end the automatic ones to a destinati
   await fund(1);
   await fund(1);
   expect(await history()).toHaveLength(3);
+  expect(await stoppedApps()).toBe(1);
+  // The same destination is no other one.
+  await settings({ payoutDestination: feeCollector('celestia'), minPayout: '1' });
+  await fund(1);
+  expect(await history()).toHaveLength(3);
   await settings({ payoutDestination: newAddress() });
+  expect(await stoppedApps()).toBe(0);
   await fund(1);
   await eventuallyResolves(async () => expect((await history())[0]).toMatchObject({ status: 'confirmed' }));
+});
+
+test('a payout that a person triggers lets automatic ones start again once it has arrived; the metric counts those that want any', async () => {
+  const refuse = async () => {
+    await eventuallyResolves(async () => {
+      await fund(1);
+      expect((await history()).slice(0, 3)).toEqual(Array(3).fill(expect.objectContaining({ status: 'failed' })));
+    });
+    expect(await stoppedApps()).toBe(1);
+  };
+  await fund(50_000);
+  await settings({ autoPayoutEnabled: true, payoutDestination: feeCollector('celestia') });
+  await refuse();
+  const before = (await history()).length;
+  await finance.client.triggerPayout({ appId: app, amount: '1000', payoutAddress: newAddress() }, call());
+  await eventuallyResolves(async () => expect(await stoppedApps()).toBe(0));
+  await fund(1);
+  await eventuallyResolves(async () => expect((await history()).length).toBeGreaterThan(before + 1));
+  await refuse();
+  await settings({ autoPayoutEnabled: false });
+  expect(await stoppedApps()).toBe(0);
+  await settings({ autoPayoutEnabled: true });
+  expect(await stoppedApps()).toBe(1);
+  await deleted(1);
+  await eventuallyResolves(async () => expect(await stoppedApps()).toBe(0));
 });
 
 test('an app whose debts cannot be charged keeps no other from being paid out', async () => {

@@ -182,6 +182,42 @@ test('balances are of one moment, and a statement goes on where it was left', as
     });
 });
 
+test('open holds are listed page by page by their expiry and ref, until they end', async () => {
+  const [a, b] = [await appWith(100), newApp()];
+  const prefix = `write ${a} `;
+  const dueMs = Date.now() + 3_600_000;
+  const hold = (ref: string, expiresAtMs: number): Command => ({
+    id: randomUUID(),
+    kind: 'spend',
+    hold: movement(`app:${a}`, `app:${b}`, 1, { expiresAtMs: String(expiresAtMs), ref }),
+  });
+  const holds = [
+    hold(`${prefix}2`, dueMs),
+    hold(`${prefix}1`, dueMs),
+    hold(`${prefix}0`, dueMs + 1),
+    hold(`${prefix}late`, dueMs + 2),
+    hold('other', dueMs),
+  ];
+  expect((await apply(...holds.map((one) => [one]))).flat()).toEqual(holds.map(() => 'created'));
+  const page = async (after: { expiresAtMs: string; ref: string }, limit = 2) => {
+    const bounds = { refPrefix: prefix, expireByMs: String(dueMs + 1), limit };
+    const { expiresAtMs: afterExpiresAtMs, ref: afterRef } = after;
+    return (await payments.listHolds({ ...bounds, afterExpiresAtMs, afterRef }, call())).holds;
+  };
+  const none = { expiresAtMs: '0', ref: '' };
+  const first = await page(none);
+  expect(first.map(({ ref, kind, amount }) => [ref, kind, amount])).toEqual([
+    [`${prefix}1`, 'spend', '1'],
+    [`${prefix}2`, 'spend', '1'],
+  ]);
+  const second = await page(first[1]!);
+  expect(second.map(({ ref, expiresAtMs }) => [ref, expiresAtMs])).toEqual([[`${prefix}0`, String(dueMs + 1)]]);
+  expect(await page(second[0]!)).toEqual([]);
+  await apply([{ id: randomUUID(), kind: 'spend', void: { holdId: first[0]!.id } }]);
+  expect((await page(none, 1_000)).map(({ ref }) => ref)).toEqual([`${prefix}2`, `${prefix}0`]);
+  for (const limit of [0, 1_001]) await expect(page(none, limit)).rejects.toMatchObject({ code: 'INVALID_ARGUMENT' });
+});
+
 test('a hold that nobody ends is voided by the service once it has expired', async () => {
   const [a, b] = [await appWith(100), newApp()];
   const expiresAtMs = String(Date.now() + 1_000);

@@ -188,7 +188,12 @@ test('a sequence that another transaction used while ours was in flight holds ou
   expect((await attempts()).map(({ state }) => state)).toEqual(['held']);
   // A person has made sure that no block has it.
   const [held] = await listHeld(pool);
-  expect(held).toMatchObject({ payouts: 1n, amount: 1_000n, error: expect.stringMatching(/sequence/) as string });
+  expect(held).toMatchObject({
+    kind: 'payouts',
+    count: 1n,
+    amount: 1_000n,
+    error: expect.stringMatching(/sequence/) as string,
+  });
   await releaseHeld(pool, held!.hash);
   await settle();
   expect((await attempts()).map(({ state, sequence }) => [state, sequence])).toEqual([

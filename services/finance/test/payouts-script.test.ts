@@ -103,6 +103,17 @@ test('it shows stopped senders and lets them sign again', async () => {
   expect(await rows(pool, sql`select status from payout`)).toEqual([{ status: 'confirmed' }, { status: 'confirmed' }]);
 });
 
+test('it names the apps whose automatic payouts are stopped', async () => {
+  const destination = newAddress();
+  await execute(
+    pool,
+    sql`update wallet set auto_payout_enabled = true, auto_payout_stopped = true, payout_destination = ${destination}`,
+  );
+  expect((await runScript()).stdout).toMatch(
+    `automatic payouts of shop are stopped: the chain refuses ${destination}\n0 transactions are held`,
+  );
+});
+
 test.each([
   ['a hash that no transaction has', ['--release', 'AB'], /No transaction with this hash is held/],
   ['an unknown option', ['--relase', 'AB'], /Unknown option '--relase'/],

@@ -10,11 +10,12 @@ import {
   Registry,
   type EncodeObject,
 } from '@cosmjs/proto-signing';
+import { MsgExec } from 'cosmjs-types/cosmos/authz/v1beta1/tx';
 import { MsgMultiSend, MsgSend } from 'cosmjs-types/cosmos/bank/v1beta1/tx';
 import { TxRaw } from 'cosmjs-types/cosmos/tx/v1beta1/tx';
 import * as fc from 'fast-check';
 import { signTransfer, transactionHash } from '../src/chain/sign-transfer';
-import type { Transfer } from '@granary/shared/cosmos/transaction';
+import type { Output, Transfer } from '@granary/shared/cosmos/transaction';
 import { addressOf } from '@granary/shared/cosmos/address';
 import { openKeyFile, type KeyName, type KeyProvider } from '../src/wallets/keys';
 
@@ -23,6 +24,7 @@ const prefix = 'celestia';
 const registry = new Registry([
   [MsgSend.typeUrl, MsgSend],
   [MsgMultiSend.typeUrl, MsgMultiSend],
+  [MsgExec.typeUrl, MsgExec],
 ]);
 
 let keys: KeyProvider;
@@ -45,6 +47,13 @@ function walletOfCosmJs(path: string): Promise<DirectSecp256k1HdWallet> {
 
 function messageOf({ sender, outputs, denom }: Transfer): EncodeObject {
   const coins = (amount: bigint) => [{ denom, amount: amount.toString() }];
+  if (outputs[0].granter !== undefined) {
+    const msgs = outputs.map(({ granter, address, amount }) => ({
+      typeUrl: MsgSend.typeUrl,
+      value: MsgSend.encode({ fromAddress: granter!, toAddress: address, amount: coins(amount) }).finish(),
+    }));
+    return { typeUrl: MsgExec.typeUrl, value: { grantee: sender, msgs } };
+  }
   if (outputs.length === 1) {
     const [{ address, amount }] = outputs;
     return { typeUrl: MsgSend.typeUrl, value: { fromAddress: sender, toAddress: address, amount: coins(amount) } };
@@ -97,18 +106,20 @@ const outputs = fc.array(
   }),
   { minLength: 1, maxLength: 100, size: 'max' },
 );
+const granters = fc.uint8Array({ minLength: 33, maxLength: 33 }).map((key) => addressOf(key, prefix));
 const generated = fc.record({
   key: fc.oneof(
-    fc.constant<KeyName>('hot'),
+    fc.constantFrom<KeyName>('hot', 'broker'),
     fc.integer({ min: 0, max: 3 }).map((wallet): KeyName => ({ wallet })),
   ),
   chainId: fc.constantFrom('celestia', 'mocha-5', 'granary-simulated'),
   accountNumber: fc.oneof(fc.constant(0n), fc.bigInt(0n, safe)),
   sequence: fc.oneof(fc.bigInt(0n, 300n), fc.bigInt(0n, 2n ** 64n - 1n)),
-  // One output and several are different messages, so each is half of the runs.
+  // One output, several, and those of granters are different messages, so each is a third of the runs.
   outputs: fc.oneof(
     outputs.map((list) => list.slice(0, 1)),
     outputs,
+    fc.tuple(outputs, granters).map(([list, granter]) => list.map((output): Output => ({ ...output, granter }))),
   ),
   denom: fc.constantFrom('utia', 'stake'),
   memo: fc.string({ unit: 'grapheme', maxLength: 60 }),
@@ -116,7 +127,10 @@ const generated = fc.record({
   timeoutHeight: fc.bigInt(1n, safe),
 });
 
-const pathOf = (key: KeyName) => (key === 'hot' ? "m/44'/118'/1'/0/0" : `m/44'/118'/0'/0/${key.wallet.toString()}`);
+const pathOf = (key: KeyName) => {
+  if (typeof key === 'object') return `m/44'/118'/0'/0/${key.wallet.toString()}`;
+  return key === 'hot' ? "m/44'/118'/1'/0/0" : "m/44'/118'/2'/0/0";
+};
 const addressOfKey = async (key: KeyName) => addressOf(await keys.publicKey(key), prefix);
 
 test('a transaction has the bytes that CosmJS signs for it from the same seed', async () => {
@@ -130,7 +144,7 @@ test('a transaction has the bytes that CosmJS signs for it from the same seed', 
       expect(signed.hash).toBe(transactionHash(signed.bytes));
       expect(signed.hash).toMatch(/^[0-9A-F]{64}$/);
     }),
-    { numRuns: 300 },
+    { numRuns: 400 },
   );
 });
 

@@ -100,6 +100,47 @@ test('a payout that the chain refuses fails with the reason, and its amount is a
   expect(await wallet(app)).toMatchObject({ availableBalance: '50000', totalPaidOut: '0' });
 });
 
+test('an address that the chain has refused takes no further payout of the app for an hour; another address does', async () => {
+  const [app, other] = [await fundedApp(50_000), await fundedApp(50_000)];
+  const blocked = feeCollector('celestia');
+  await settings(app, { payoutDestination: blocked });
+  const { payoutId } = await trigger(app, { amount: '2000' });
+  expect(await final(app, payoutId)).toMatchObject({ status: 'failed' });
+  const before = await wallet(app);
+  for (const request of [{}, { amount: '1000' }, { payoutAddress: blocked }]) {
+    const error = (await trigger(app, request).catch((reason: unknown) => reason)) as ServiceError;
+    expect(error).toMatchObject({ code: 'ALREADY_EXISTS', reason: 'PAYOUT_DESTINATION_REFUSED' });
+    const untilMs = Date.parse(error.details.until as string) - Date.parse((await history(app))[0]!.updatedAt);
+    expect(untilMs).toBe(3_600_000);
+  }
+  expect(await history(app)).toHaveLength(1);
+  expect(await wallet(app)).toEqual(before);
+  // Only of this app, and only to this address.
+  expect(await reasonOf(trigger(app, { amount: '1000', payoutAddress: newAddress() }))).toBe('accepted');
+  expect(await reasonOf(trigger(other, { amount: '1000', payoutAddress: blocked }))).toBe('accepted');
+});
+
+test('a refused address is tried again after an hour, or once the chain has paid to it', async () => {
+  const [app, blocked] = [await fundedApp(50_000), feeCollector('celestia')];
+  const refuse = async () => {
+    const { payoutId } = await trigger(app, { amount: '1000', payoutAddress: blocked });
+    expect(await final(app, payoutId)).toMatchObject({ status: 'failed' });
+    expect(await reasonOf(trigger(app, { amount: '1000', payoutAddress: blocked }))).toBe('PAYOUT_DESTINATION_REFUSED');
+  };
+  await refuse();
+  await finance.pool.query(`update payout set updated_at = updated_at - interval '61 minutes' where app_id = $1`, [
+    app,
+  ]);
+  await refuse();
+  await finance.pool.query(
+    `insert into payout (id, app_id, amount, destination, trigger, status, created_at, updated_at)
+     select gen_random_uuid(), app_id, 1, destination, 'manual', 'confirmed', now(), now() from payout
+     where app_id = $1 limit 1`,
+    [app],
+  );
+  expect(await reasonOf(trigger(app, { amount: '1000', payoutAddress: blocked }))).toBe('accepted');
+});
+
 test('what is deposited is paid out automatically from the threshold on, without a destination never', async () => {
   const [app, without] = [await fundedApp(5_000), await fundedApp(50_000)];
   const automatic = { autoPayoutEnabled: true, payoutThreshold: '20000', lockedBalance: '1000' };

@@ -1,7 +1,12 @@
 import { z } from 'zod';
 import { grpcAddress, publicUrl, whole, wrongConfig } from '@granary/shared/config';
 import { hostPorts } from '@granary/shared/host-port';
-import { commonConfig, healthSettings, leavingSettings } from '@granary/shared/service/common-config';
+import {
+  commonConfig,
+  connectionSettings,
+  healthSettings,
+  leavingSettings,
+} from '@granary/shared/service/common-config';
 import { telemetrySettings } from '@granary/shared/telemetry/settings';
 import { readSecret } from '@granary/shared/trust/setting-file';
 import { trustSettings } from '@granary/shared/trust/settings';
@@ -32,6 +37,7 @@ export const gatewayConfig = z.object({
   ...trustSettings,
   ...telemetrySettings,
   ...leavingSettings,
+  ...connectionSettings,
   ...healthSettings,
   DATA_ADDRESS: grpcAddress.optional(),
   BLOBS_ADDRESS: grpcAddress.optional(),

@@ -20,6 +20,8 @@ import { KnownApps } from './admission/known-apps';
 import { Transfers } from './admission/transfers';
 import { hashKey } from './pipeline/auth';
 import { AgentSpending } from './pipeline/agent-spending';
+import { AppOwners } from './pipeline/app-owners';
+import { PaymentNetworks } from './pipeline/payment-networks';
 import { KeyLookup } from './pipeline/key-lookup';
 import { createHttpServer } from './http/server';
 import { jsonBytes } from './http/answer';
@@ -38,6 +40,7 @@ import { exportLimitMetrics } from './admission/limit-metrics';
 import { openapiDocument } from './openapi/document';
 import { overloaded } from './errors/problem';
 import type { GatewayContext } from './pipeline/gateway-context';
+import { PendingWrites } from './pipeline/pending-writes';
 import { routes } from './routes/table';
 import { FairShareLimiter } from './admission/fair-share-limiter';
 import { StaticAnswer } from './http/static-answer';
@@ -99,6 +102,7 @@ export async function startGateway(config: GatewayConfig, overrides: Overrides =
       draining = true;
       await delay(config.DRAIN_DELAY_MS);
       await drainHttp(server, config.DRAIN_TIMEOUT_MS);
+      context.pendingWrites.stop();
       await close();
     },
   };
@@ -116,12 +120,16 @@ function createContext(
   const document = openapiDocument(routes);
   const memory = createRequestMemory(config);
   const lookups = unknownLookups(config);
+  const apps = new KnownApps(parts.clients.data, lookups);
   return {
     ...parts,
     config,
     keys: new KeyLookup(parts.clients.data, lookups),
+    owners: new AppOwners(parts.clients.data, lookups, (appId) => apps.has(appId)),
+    paymentNetworks: new PaymentNetworks(parts.clients),
     agentSpending: new AgentSpending(parts.clients.payments, config.REQUEST_TIMEOUT_MS),
-    apps: new KnownApps(parts.clients.data, lookups),
+    pendingWrites: new PendingWrites(parts.log),
+    apps,
     addressOf: clientAddress(config.TRUST_PROXY),
     operatorKeyHash: hashKey(operatorKeyOf(config)),
     memory,

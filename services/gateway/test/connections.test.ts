@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { readConfig } from '@granary/shared/config';
 import { createLogger } from '@granary/shared/logger';
@@ -6,6 +7,7 @@ import { gatewayConfig } from '../src/config';
 import { startGateway, type RunningGateway } from '../src/service';
 
 const limit = 20;
+const ageMs = 2_000;
 const nowhere = '127.0.0.1:1';
 const sockets: Socket[] = [];
 let gateway: RunningGateway;
@@ -27,13 +29,18 @@ beforeEach(async () => {
     TASKS_ADDRESS: nowhere,
     BLOBS_HTTP_ADDRESS: nowhere,
     CONNECTIONS: String(limit),
+    CONNECTION_AGE_MS: String(ageMs),
   });
   gateway = await startGateway(config, { log: createLogger('test', 'silent') });
 });
 afterEach(async () => {
-  for (const socket of sockets.splice(0)) socket.destroy();
+  const closed = new Promise((resolve) => silent.close(resolve));
+  const destroySockets = () => sockets.splice(0).forEach((socket) => socket.destroy());
+  destroySockets();
   await gateway.stop();
-  await new Promise((resolve) => silent.close(resolve));
+  // The gateway may have connected again meanwhile.
+  destroySockets();
+  await closed;
 });
 
 /** A connection from a local address; `received` is what came over it, and it is closed when the other side closed it. */
@@ -80,4 +87,24 @@ test('where all connections are busy a new one is refused with 503, and served o
     socket.write(livez);
     return eventually(() => received() !== '').then(() => received().startsWith('HTTP/1.1 200'));
   });
+});
+
+test('a connection ends at its age, with the answer to a request, and what is pipelined behind that is not processed', async () => {
+  const { socket, received } = await open('127.0.0.6');
+  const openedAtMs = performance.now();
+  const answers = () => received().split('HTTP/1.1 200').length - 1;
+  let sent = 0;
+  while (performance.now() - openedAtMs < ageMs / 2) {
+    socket.write(livez);
+    sent += 1;
+    await eventually(() => answers() === sent);
+  }
+  expect(received()).not.toMatch(/^Connection: close\r$/im);
+  await delay(ageMs * 1.2 - (performance.now() - openedAtMs));
+  // Idle connections stay: a request may be on its way.
+  expect(socket.destroyed).toBe(false);
+  socket.write(livez + livez + livez);
+  await eventually(() => socket.destroyed);
+  expect(answers()).toBe(sent + 1);
+  expect(received().match(/^Connection: close\r$/gim)).toHaveLength(1);
 });

@@ -2,6 +2,7 @@ import { logLevelOf } from '@granary/shared/config';
 import { runUntilSignalled } from '@granary/shared/service/lifecycle';
 import { createRootLogger } from '@granary/shared/logger';
 import { startLocal } from './service';
+import { withPlayMoney } from './start/play-money';
 import { readSettings, startLauncher } from './start/settings';
 
 const log = createRootLogger(logLevelOf(process.env, 'warn'));
@@ -9,5 +10,5 @@ const log = createRootLogger(logLevelOf(process.env, 'warn'));
 void runUntilSignalled(log.child({ service: 'local' }), () => {
   const { own, services, warnings } = readSettings(startLauncher, process.env);
   for (const warning of warnings) console.error(`Warning: ${warning}`);
-  return startLocal({ config: own, environment: services, log, say: (line) => console.log(line) });
+  return startLocal({ config: own, environment: withPlayMoney(services), log, say: (line) => console.log(line) });
 });

@@ -66,6 +66,7 @@ export async function startLocal({ config, environment, log, say }: LocalOptions
       environment,
     });
     stops.push(() => constellation.stop());
+    constellation.failed.catch(fail);
     const { url, leavingMs = 0 } = constellation;
     const app = await demoApp(url, operatorKey, dataDir);
     stops.push(await noteRunning(dataDir, url));

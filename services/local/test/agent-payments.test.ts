@@ -58,7 +58,7 @@ beforeAll(async () => {
   const ofPayments = readConfig(paymentsConfig, {
     ...{ ...common, DATABASE_URL: (await testDatabase()).url, AGENT_RESERVATION_MS: '2000' },
   });
-  const spending = await startPayments(ofPayments, { log, listen: false, ledger: () => target });
+  const spending = await startPayments(ofPayments, { log, listen: false, ledger: () => target, data: () => nowhere });
   stops.push(() => spending.stop());
   finance = openClient(financeDefinition, targetOf(running, financeDefinition), { log }).client;
   payments = openClient(paymentsDefinition, targetOf(spending, paymentsDefinition), { log }).client;
@@ -89,6 +89,7 @@ const requestOf = (payerAppId: string, targetAppId: string): ReserveSpendRequest
   ...{ paymentId: randomUUID(), atMs: String(Date.now()), payerAppId, targetAppId, keyId: `key-${payerAppId}` },
   limits: { allowedTargetApps: [], anyTarget: true, spendAllowance: '5000' },
   amountsUtia: [price.toString()],
+  lastsMs: 0,
 });
 
 test('each call may be repeated whose answer was lost: nothing is reserved or paid twice', async () => {
@@ -136,6 +137,15 @@ test('what is neither completed nor cancelled is released when it expires, with 
   const again = await payments.reserveSpend(requestOf(payer, target), call());
   await payments.completeSpend({ reservation: again, amountsUtia: [price.toString()] }, call());
   expect(await wallet(payer)).toMatchObject({ balance: '999', totalSpent: '1001' });
+});
+
+test('a reservation lasts as long as is asked', async () => {
+  const [payer, target] = [await newPayer(2_000n), `target-${randomUUID()}`];
+  const at = Date.now();
+  const reservation = await payments.reserveSpend({ ...requestOf(payer, target), lastsMs: 3_600_000 }, call());
+  const held = (await row<{ until: Date }>(pool, sql`select min(expires_at) as until from open_hold`))!;
+  expect(held.until.getTime()).toBeGreaterThanOrEqual(at + 3_600_000);
+  await payments.cancelSpend(reservation, call());
 });
 
 test('payments that share a reservation are paid as if each were by itself, and what is not completed is released', async () => {

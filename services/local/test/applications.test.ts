@@ -33,6 +33,7 @@ describe.each(transports)('applications (%s)', (transport) => {
       created_at: time,
       updated_at: time,
       height: 0,
+      payment_networks: null,
     };
     expect(made.body).toEqual({
       ...application,

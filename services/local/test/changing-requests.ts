@@ -1,13 +1,16 @@
 import { randomUUID } from 'node:crypto';
+import type { Route } from '@granary/gateway/pipeline/route';
 import { eventually } from '@granary/shared/testing/eventually';
 import { operatorKey, type Body, type TestApp } from './granary';
-import { newWallet } from './wallet-signing';
+import { newWallet, signedRequest, type Wallet } from './wallet-signing';
 
 /** A request that is accepted. */
 export interface ChangingRequest {
   path: string;
   body?: Body;
   headers?: Record<string, string>;
+  /** Signs it. */
+  wallet?: Wallet;
   /** What makes it another request under the same key. */
   other: Partial<Omit<ChangingRequest, 'other'>>;
 }
@@ -29,6 +32,32 @@ const withBody =
     const first = body(app);
     return { path, body: first, other: { body: { ...first, ...other } } };
   };
+
+/** Seconds at which something was signed. */
+const signedAt = new Set<number>();
+/** Each signature is of another second, for one changes something once. */
+function signedBy(wallet: Wallet, method: string, path: string, body?: Body): Record<string, string> {
+  let second = Math.floor(Date.now() / 1_000);
+  while (signedAt.has(second)) second -= 1;
+  signedAt.add(second);
+  const text = body === undefined ? '' : JSON.stringify(body);
+  return { 'content-type': 'application/json', ...signedRequest(wallet, method, path, text, second * 1_000) };
+}
+
+/** A request as its caller sends it: with the key of the app, as the operator, or signed by a wallet. */
+export function asCaller(
+  { auth, method }: Pick<Route, 'auth' | 'method'>,
+  { path, body, headers, wallet }: ChangingRequest,
+  key: string,
+): { key?: string; body?: Body; headers: Record<string, string> } {
+  if (wallet) {
+    const text = body === undefined ? {} : { body: JSON.stringify(body) };
+    return { ...text, headers: { ...headers, ...signedBy(wallet, method, path, body) } };
+  }
+  const sent = body === undefined ? {} : { body };
+  if (auth.kind === 'operator') return { ...sent, headers: { ...headers, 'x-operator-key': operatorKey } };
+  return { ...sent, key, headers: { ...headers } };
+}
 
 /** A request without a body; a query parameter makes it another one. */
 const bare =
@@ -104,7 +133,10 @@ async function fundWallet(app: TestApp, amount: number): Promise<void> {
 }
 const newIndexDefinition = () => ({ name: newName(), collection: newName(), field_name: 'n', index_type: 'number' });
 
-/** A request of each changing route, by the id of the route; each call makes one that changes something again. */
+/**
+ * A request of each changing route, by the id of the route; each call makes one that changes something again. Encrypted
+ * indexes must cost nothing.
+ */
 export const changingRequests: Readonly<Record<string, MakeRequest>> = {
   store: (app) => {
     const body = { root: `${app.appId}::docs`, data: [{ n: 2 }] };
@@ -175,6 +207,10 @@ export const changingRequests: Readonly<Record<string, MakeRequest>> = {
     const { collection, name } = await newIndex(app);
     return `collections/${collection}/indexes/${name}/rebuild`;
   }),
+  rotateDataKey: bare(async (app) => {
+    await succeed(app, 'POST', 'indexes', { ...newIndexDefinition(), index_type: 'encrypted' });
+    return 'encryption/rotate';
+  }),
   createRelation: withBody(
     'relations',
     () => ({ parent_collection: newName(), parent_field: 'id', child_collection: newName(), child_field: 'parent_id' }),
@@ -198,6 +234,16 @@ export const changingRequests: Readonly<Record<string, MakeRequest>> = {
     await expectEarnings(app, body.amount);
     return { path: pathOf(app, 'faucet'), body, other: { body: { amount: 1_000_000 } } };
   },
+  createGrant: () => {
+    const [path, wallet] = ['/api/authz/grants', newWallet()];
+    return { path, wallet, body: { limit_utia: 1_000 }, other: { body: { limit_utia: 2_000 } } };
+  },
+  revokeGrant: async (app) => {
+    const [path, wallet, body] = ['/api/authz/grants', newWallet(), { limit_utia: 1_000 }];
+    const made = await app.call('POST', path, JSON.stringify(body), signedBy(wallet, 'POST', path, body));
+    const own = `${path}/${String(made.body['grant_id'])}`;
+    return { path: own, wallet, other: { path: `${own}?other=1` } };
+  },
   putSkills: ({ appId }) => ({
     path: `/api/skills/${appId}/skills.md`,
     body: { markdown: newName() },
@@ -207,6 +253,11 @@ export const changingRequests: Readonly<Record<string, MakeRequest>> = {
     path: '/api/applications',
     body: { app_id: `granary-${randomUUID()}`, name: 'One' },
     other: { body: { name: 'Other' } },
+  }),
+  updateApplication: ({ appId }) => ({
+    path: `/api/applications/${appId}`,
+    body: { payment_networks: null },
+    other: { body: { payment_networks: ['granary-simulated'] } },
   }),
   deleteApplication: async (app) => {
     const appId = `granary-${randomUUID()}`;

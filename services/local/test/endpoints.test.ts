@@ -250,8 +250,6 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
 
   test('exactly the listed routes answer 501', async () => {
     const later = [
-      'GET /apps/{app_id}/indexes/encrypted-quote',
-      'POST /x402/settle',
       'POST /query/sql',
       'POST /apps/{app_id}/views/sql',
       'PATCH /apps/{app_id}/collections/{collection}/sharding',
@@ -266,20 +264,6 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       found.push(`${route.method} ${route.path}`);
     }
     expect(found.sort()).toEqual(later);
-  });
-
-  test('parts of endpoints that are not implemented answer 501', async () => {
-    await app.store('films', [{ id: 'a' }]);
-    const index = { name: 'i', collection: 'films', field_name: 'a', index_type: 'btree' };
-    const calls: Array<[string, string, object]> = [['POST', `${path}/indexes`, { ...index, index_type: 'Encrypted' }]];
-    for (const [method, target, body] of calls) {
-      const answer = await app.call(method, target, body);
-      expect([JSON.stringify(body), answer.status, answer.body['code']]).toEqual([
-        JSON.stringify(body),
-        501,
-        'NOT_IMPLEMENTED',
-      ]);
-    }
   });
 });
 

@@ -40,7 +40,11 @@ export default async function globalSetup(): Promise<void> {
   process.env.GRANARY_TEST_STACK = JSON.stringify({ url, missing });
   const fate = process.env.REQUIRE_STACK === '1' ? 'FAILING' : 'SKIPPED';
   for (const [part, reason] of Object.entries(missing)) {
-    const alone: Record<string, string> = { python: 'IN PYTHON', helm: 'OF THE CHARTS' };
+    const alone: Record<string, string> = {
+      python: 'IN PYTHON',
+      helm: 'OF THE CHARTS',
+      release: 'OF UPGRADES',
+    };
     const affected = alone[part] ?? `OF ${part.toUpperCase()}, AND ALL TESTS ON A STACK,`;
     console.warn(`TESTS ${affected} ARE ${fate}: ${reason}`);
   }

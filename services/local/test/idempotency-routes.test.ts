@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Route } from '@granary/gateway/pipeline/route';
 import { routes } from '@granary/gateway/routes/table';
-import { changingRequests, settleMoney, type ChangingRequest } from './changing-requests';
+import { asCaller, changingRequests, settleMoney, type ChangingRequest } from './changing-requests';
 import {
   newApp,
   operatorKey,
@@ -13,7 +13,7 @@ import {
   type TestApp,
 } from './granary';
 
-/** POST by the interface, or because their questions do not fit into a URL: they only read. */
+/** POST by the interface, or because their questions do not fit into a URL: they only read; a payment is settled once by itself. */
 const reading = [
   'list',
   'validateDocuments',
@@ -22,6 +22,7 @@ const reading = [
   'listPayouts',
   'quotePrice',
   'verifyPayment',
+  'settlePayment',
 ];
 const changing = routes.filter(
   ({ id, method, undocumented }) => method !== 'GET' && undocumented !== 'planned' && !reading.includes(id),
@@ -36,22 +37,22 @@ describe.each(transports)('Idempotency-Key of every changing route (%s)', (trans
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport, { settings: { finance: { SIMULATED_BLOCK_MS: '100' } } });
+    granary = await startGranary(transport, {
+      settings: {
+        finance: { SIMULATED_BLOCK_MS: '100' },
+        payments: { ENCRYPTED_INDEX_UTIA: '0', X402_PAY_TO: 'simulated' },
+      },
+    });
     app = await newApp(granary);
     await app.store('docs', [{ id: '1', n: 1 }]);
   });
   afterAll(() => granary.stop());
 
-  const request = ({ id, auth, method }: Route, { path, body, headers }: ChangingRequest, key: string) =>
-    send(granary.url, method, path, {
-      ...(auth.kind === 'operator' ? {} : { key: app.key }),
-      body,
-      headers: {
-        ...headers,
-        ...(auth.kind === 'operator' ? { 'x-operator-key': operatorKey } : {}),
-        'idempotency-key': `${id}-${key}`,
-      },
-    });
+  const request = (route: Route, asked: ChangingRequest, key: string) => {
+    const sent = asCaller(route, asked, app.key);
+    const headers = { ...sent.headers, 'idempotency-key': `${route.id}-${key}` };
+    return send(granary.url, route.method, asked.path, { ...sent, headers });
+  };
 
   /** What the owner sees of the application and of the list of applications. */
   async function everything(): Promise<string[]> {
@@ -70,12 +71,13 @@ describe.each(transports)('Idempotency-Key of every changing route (%s)', (trans
     return answers.map(({ status, text }) => `${status} ${text}`);
   }
 
+  const secretIn = (body: object) => ['app_key', 'user_key'].find((name) => name in body);
   /** What a repetition answers too: all but the secret of a key. */
   const lasting = ({ status, headers, text, body }: Answer) => ({
     status,
     location: headers.get('location'),
     etag: headers.get('etag'),
-    text: 'app_key' in body ? JSON.stringify({ ...body, app_key: null }) : text,
+    text: secretIn(body) === undefined ? text : JSON.stringify({ ...body, [secretIn(body)!]: null }),
   });
   const isReplayed = ({ headers }: Answer) => headers.get('idempotency-replayed') === 'true';
 

@@ -15,9 +15,11 @@ import type { Order, Receipt } from './ledger-process';
 import { endAllProcesses, endProcess, forkSource } from './own-process';
 
 const isLong = process.env['TEST_LONG'] !== undefined;
-/** Postgres is killed every fifth time: it gives up when it crashes more than five times in a minute. */
 const kills = isLong ? 1_000 : 20;
 const transfers = isLong ? 1_000_000 : 50_000;
+/** Postgres is killed every fifth time, but not so often that it gives up: when it crashes more than five times in a minute. */
+const postgresKillsMax = 5;
+const postgresKillsWithinMs = 65_000;
 const underWayMax = 1_000;
 const log = createLogger('test', 'silent');
 
@@ -108,16 +110,22 @@ describe('kill -9 of the ledger and of its Postgres', () => {
     }
 
     const customers = new Customers(url, accounts);
+    const postgresKilledAtMs: number[] = [];
+    const mayKillPostgres = () =>
+      (postgresKilledAtMs.at(-postgresKillsMax) ?? -Infinity) < performance.now() - postgresKillsWithinMs;
     customers.startProcess();
     for (let kill = 1; kill <= kills; kill++) {
       await customers.untilDefinite(Math.floor((kill * transfers) / (kills + 1)));
-      if (kill % 5 === 0) process.kill(postgres.postmasterPid(), 'SIGKILL');
-      else {
+      if (kill % 5 === 0 && mayKillPostgres()) {
+        postgresKilledAtMs.push(performance.now());
+        process.kill(postgres.postmasterPid(), 'SIGKILL');
+      } else {
         await customers.killProcess();
         customers.startProcess();
       }
     }
     await customers.untilDefinite(transfers);
+    expect(postgresKilledAtMs.length).toBeGreaterThanOrEqual(4);
 
     const outcomes = new Set(customers.outcomes.values());
     // Some were committed and their acknowledgement was lost: repeated, they moved nothing.

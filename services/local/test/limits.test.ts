@@ -297,11 +297,12 @@ describe('a gateway with low limits', () => {
     expect(`${timedOut.status} ${expectProblem(timedOut).code}`).toBe('408 REQUEST_TIMEOUT');
   });
 
-  test('a gateway answers a public route that is not implemented before the body arrives', async () => {
+  test('a gateway answers a route that is not implemented before the body arrives', async () => {
     const { hostname, port } = new URL(granary.url);
     const socket = connect(Number(port), hostname);
     const answer = new Promise<string>((resolve) => socket.once('data', (chunk: Buffer) => resolve(chunk.toString())));
-    socket.write('POST /x402/settle HTTP/1.1\r\nHost: x\r\nContent-Length: 60000\r\n\r\n{');
+    const headers = [`X-App-Key: ${app.key}`, 'Content-Length: 60000', 'Host: x'];
+    socket.write(`POST /query/sql HTTP/1.1\r\n${headers.join('\r\n')}\r\n\r\n{`);
     expect(await answer).toMatch(/^HTTP\/1\.1 501 /);
     socket.destroy();
   });

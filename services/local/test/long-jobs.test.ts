@@ -3,7 +3,7 @@ import { eventually } from '@granary/shared/testing/eventually';
 import { newApp, startGranary, transports, type Granary, type TestApp } from './granary';
 
 /** Rows that one transaction of each kind of work may write, and documents that it may remove. */
-const rowsOfBatch = { build: 1_000, refresh: 2_000, purge: 200 };
+const rowsOfBatch = { build: 1_000, refresh: 2_000, purge: 500 };
 const documents = 6_000;
 
 describe.each(transports)('long work on a large collection (%s)', (transport) => {
@@ -69,7 +69,7 @@ describe.each(transports)('long work on a large collection (%s)', (transport) =>
   });
 
   test('documents are purged in transactions of a batch each', async () => {
-    const expired = 1_000;
+    const expired = 1_200;
     await database.query(
       `update ${await tableOf()} set updated_at = updated_at - interval '9 days' where substr(id, 2)::int < ${expired}`,
     );

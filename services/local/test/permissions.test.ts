@@ -13,8 +13,9 @@ const allPermissions: Permission[] = ['Read', 'Write', 'Admin', 'Pay'];
 /** What contract §3 says of a route that is for a key, told from nothing but its method and path. */
 function documentedPermission({ method, path }: Pick<Route, 'method' | 'path'>): Permission {
   if (method === 'GET') return /\/keys$/.test(path) ? 'Admin' : 'Read';
+  if (method === 'PATCH' && path === '/applications/{app_id}') return 'Admin';
   if (/^\/list$|^\/query\/sql$|\/(validate|explain|payout\/info|payout\/history)$/.test(path)) return 'Read';
-  if (/\/(indexes|keys|retention|sharding|payout|skills)(\/|$)|\/(regenerate-key|relations)$/.test(path))
+  if (/\/(indexes|keys|retention|sharding|payout|skills|encryption)(\/|$)|\/(regenerate-key|relations)$/.test(path))
     return 'Admin';
   return 'Write';
 }
@@ -33,6 +34,7 @@ const documented: Array<[endpoint: string, auth: string]> = [
   ['GET /apps/{app_id}/api_collections', 'Read'],
   ['GET /apps/{app_id}/retention/cost', 'Read'],
   ['POST /x402/verify', 'public'],
+  ['POST /x402/settle', 'reader'],
   ['GET /skills/{app_id}/skills.md', 'reader'],
   ['POST /apps/{app_id}/payout/info', 'Read'],
   ['POST /apps/{app_id}/collections', 'Write'],
@@ -273,6 +275,7 @@ describe.each(transports)('permissions (%s)', (transport) => {
     const whole = {
       ...open,
       owner_address: null,
+      payment_networks: null,
       updated_at: expect.any(String) as string,
       height: expect.any(Number) as number,
     };

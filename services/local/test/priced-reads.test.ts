@@ -1,7 +1,6 @@
 import { eventually } from '@granary/shared/testing/eventually';
+import { simulatedName } from '@granary/shared/testing/x402-client';
 import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
-
-const payTo = 'celestia1qyqszqgpqyqszqgpqyqszqgpqyqszqgpreswh3';
 
 interface Refusal extends Record<string, unknown> {
   x402Version: number;
@@ -16,8 +15,10 @@ describe.each(transports)('priced reads (%s)', (transport) => {
   let app: TestApp;
   beforeAll(async () => {
     granary = await startGranary(transport, {
-      settings: { payments: { X402_PAY_TO: `cosmos:celestia=${payTo},cosmos:mocha-4=${payTo}` } },
+      settings: { payments: { X402_PAY_TO: 'simulated,wallets' } },
     });
+    // The chain of the wallets becomes known after the start.
+    await eventually(async () => (await send(granary.url, 'GET', '/x402/supported')).text.includes('cosmos:'));
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {
@@ -180,11 +181,14 @@ describe.each(transports)('priced reads (%s)', (transport) => {
     expect(status).toBe(402);
     expect([headers.get('cache-control'), headers.get('etag')]).toEqual(['no-store', null]);
     const requirement = {
-      ...{ scheme: 'exact', network: 'cosmos:celestia', maxAmountRequired: '250000', payTo, asset: 'utia' },
+      ...{ scheme: 'exact', network: expect.stringMatching(/^cosmos:granary-simulated-/) as string },
+      ...{ maxAmountRequired: '250000', payTo: expect.stringMatching(/^celestia1/) as string, asset: 'utia' },
       ...{ resource: granary.url + path, description: expect.any(String) as string, mimeType: 'application/json' },
       maxTimeoutSeconds: 300,
       extra: {
-        quoteId: expect.stringMatching(/^[A-Za-z0-9_-]{47}$/) as string,
+        quoteId: expect.stringMatching(/^[A-Za-z0-9_-]{51}$/) as string,
+        app: app.appId,
+        request: expect.stringMatching(/^[A-Za-z0-9_-]{43}$/) as string,
         ...{ chainType: 'cosmos', paymentMethod: 'native', tokenSymbol: 'TIA', tokenDecimals: 6 },
         costBreakdown: { app: 200_000, platform: 50_000, total: 250_000 },
         pricing: { baseAmount: '250000', baseAsset: 'utia', expiresAt: expect.any(Number) as number },
@@ -193,7 +197,17 @@ describe.each(transports)('priced reads (%s)', (transport) => {
     expect(body).toEqual({
       x402Version: 1,
       error: 'The read costs 250000 utia',
-      accepts: [requirement, { ...requirement, network: 'cosmos:mocha-4' }],
+      accepts: [
+        requirement,
+        {
+          ...{ ...requirement, network: simulatedName, asset: expect.stringMatching(/^0x/) as string },
+          payTo: expect.stringMatching(/^0x/) as string,
+          extra: {
+            ...{ ...requirement.extra, chainType: 'evm', paymentMethod: 'x402-facilitator' },
+            ...{ name: 'Simulated USDC', version: '2', tokenSymbol: 'Simulated USDC' },
+          },
+        },
+      ],
       code: 'PAYMENT_REQUIRED',
       details: { amount_utia: 250_000, pricing_model: 'per_access', fields: ['year'] },
     });
@@ -213,22 +227,26 @@ describe.each(transports)('priced reads (%s)', (transport) => {
     });
   });
 
-  test('a payment is refused with the reason as long as none is settled, and a malformed one with 400', async () => {
+  test('a payment that pays nothing is refused with the reason, and a malformed one with 400', async () => {
     await app.store('films', [film]);
     await index('year', 5);
     await index('title', 5);
     const encoded = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64');
     const pay = (value: object, path = data('?year=1979')) =>
       get(path, { 'x-payment': encoded({ x402Version: 1, ...value }) });
-    const { quoteId } = (await get(data('?year=1979'))).body.accepts[0]!.extra;
+    const { network, extra } = (await get(data('?year=1979'))).body.accepts[0]!;
+    const { quoteId } = extra;
+    const empty = { scheme: 'exact', network, payload: {} };
     const reasonOf = async (value: object, path?: string) => {
       const { status, body, headers } = await pay(value, path);
       expect([status, body.code, headers.get('cache-control')]).toEqual([402, 'PAYMENT_REFUSED', 'no-store']);
       expect(body.accepts).toHaveLength(2);
       return body.details.reason;
     };
-    expect(await reasonOf({ quoteId })).toBe('settlement_unavailable');
-    expect(await reasonOf({})).toBe('settlement_unavailable');
+    expect(await reasonOf({ ...empty, quoteId })).toBe('invalid_payload');
+    expect(await reasonOf(empty)).toBe('invalid_payload');
+    expect(await reasonOf({ ...empty, quoteId, network: 'base' })).toBe('invalid_network');
+    expect(await reasonOf({ network: 'base' })).toBe('invalid_network');
     const changed = `${quoteId.startsWith('A') ? 'B' : 'A'}${quoteId.slice(1)}`;
     for (const wrong of [changed, quoteId.slice(1), `${quoteId}A`, '', 'x', 7, {}]) {
       expect(await reasonOf({ quoteId: wrong })).toBe('quote_invalid');
@@ -236,7 +254,7 @@ describe.each(transports)('priced reads (%s)', (transport) => {
     // A quote is for one resource, however its parameters are ordered; of another app it is worth nothing.
     expect(await reasonOf({ quoteId }, data('?title=Alien'))).toBe('quote_invalid');
     const sorted = (await get(data('?year=1979&limit=5'))).body.accepts[0]!.extra.quoteId;
-    expect(await reasonOf({ quoteId: sorted }, data('?limit=5&year=1979'))).toBe('settlement_unavailable');
+    expect(await reasonOf({ ...empty, quoteId: sorted }, data('?limit=5&year=1979'))).toBe('invalid_payload');
     expect(await reasonOf({ quoteId: sorted }, data('?limit=6&year=1979'))).toBe('quote_invalid');
     // The price has risen since.
     await index('year', 6);

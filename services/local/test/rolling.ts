@@ -11,8 +11,9 @@ import { scaledMs } from '@granary/shared/testing/speed';
 import { databaseServices } from '../src/start/constellation';
 import { accepts, choosePorts } from '../src/stack/ports';
 import { startProgram, untilReady, type LineSink, type Program } from '../src/stack/programs';
-import { beginRun, type Run } from '../src/stack/runs';
+import { beginRun } from '../src/stack/runs';
 import { environments, type ServiceName, type ServicesSettings } from '../src/stack/services';
+import { runTool } from '../src/stack/tools';
 import { operatorKey } from './granary';
 
 /** In the order in which they are replaced. */
@@ -22,8 +23,10 @@ export const services: readonly ServiceName[] = [...databaseServices, 'gateway']
 export interface TwoOfEach {
   /** Of the gateways. */
   urls: readonly string[];
-  /** Ends a copy by SIGTERM, waits for its end, and starts another in its place. */
-  replace(service: ServiceName, copy: number): Promise<void>;
+  /** Brings the schemas to those of the sources, by their command `migrate`. */
+  migrate(): Promise<void>;
+  /** Ends a copy by SIGTERM, waits for its end, and starts another in its place: from the sources, or as it was started first. */
+  replace(service: ServiceName, copy: number, by: 'sources' | 'first'): Promise<void>;
   /** The metrics of a copy, as text. */
   metrics(service: ServiceName, copy: number): Promise<string>;
   stop(): Promise<void>;
@@ -49,8 +52,8 @@ function addressesOf(ports: readonly Ports[]): Record<string, string> {
   return { ...Object.fromEntries(grpc), BLOBS_HTTP_ADDRESS: at('bytes') };
 }
 
-/** Starts all of them at once, on empty databases. */
-export async function startTwoOfEach(): Promise<TwoOfEach> {
+/** Starts all of them at once, on empty databases: from the sources, or from the folder of a built release. */
+export async function startTwoOfEach(release?: string): Promise<TwoOfEach> {
   const [kafka, minio] = await Promise.all([kafkaForTests(), minioForTests()]);
   const name = `rolling-${randomUUID()}`;
   const log = createLogger('rolling', 'error');
@@ -76,6 +79,7 @@ export async function startTwoOfEach(): Promise<TwoOfEach> {
     ...addresses,
     // Both copies of all services share one small Postgres here.
     DATABASE_POOL_SIZE: '4',
+    MIGRATIONS: 'wait',
     METRICS_LISTEN: `127.0.0.1:${metricsPorts[copy]![service]}`,
     // What a balancer needs to see that a gateway goes.
     DRAIN_DELAY_MS: service === 'gateway' ? '1000' : '200',
@@ -83,9 +87,13 @@ export async function startTwoOfEach(): Promise<TwoOfEach> {
   });
   const run = await beginRun();
   const programs = new Map<string, Program>();
-  const start = async (service: ServiceName, copy: number): Promise<void> => {
+  const start = async (service: ServiceName, copy: number, args: string[]): Promise<void> => {
     const env = environmentOf(service, copy);
-    const program = await startService(run, service, copy, env);
+    const program = await startProgram(run, `${service} ${copy}`, process.execPath, args, {
+      cwd: '/',
+      env,
+      sink: show,
+    });
     programs.set(`${service} ${copy}`, program);
     await untilReady(program, startTimeoutMs, () => accepts(ports[copy]![service]));
   };
@@ -94,32 +102,50 @@ export async function startTwoOfEach(): Promise<TwoOfEach> {
     await run.end();
     await rm(directory, { recursive: true, force: true });
   };
+  const migrate = (argsOf: ArgumentsOf) =>
+    Promise.all(
+      databaseServices.map((service) => {
+        const options = { cwd: '/', env: environmentOf(service, 0), signal: undefined };
+        return runTool(process.execPath, [...argsOf(service), 'migrate'], options);
+      }),
+    );
+  const argumentsOf = { sources: fromSources, first: release === undefined ? fromSources : fromRelease(release) };
   try {
-    await Promise.all(services.flatMap((service) => copies.map((copy) => start(service, copy))));
+    await migrate(argumentsOf.first);
+    await Promise.all(
+      services.flatMap((service) => copies.map((copy) => start(service, copy, argumentsOf.first(service)))),
+    );
   } catch (error) {
     await stop();
     throw error;
   }
   return {
     urls: ports.map(({ gateway }) => `http://127.0.0.1:${gateway}`),
-    replace: async (service, copy) => {
+    migrate: async () => void (await migrate(fromSources)),
+    replace: async (service, copy, by) => {
       const old = programs.get(`${service} ${copy}`)!;
       old.kill('SIGTERM');
       const end = await old.ended;
       if (!end.includes('exit code 0')) throw new Error(`${end}. Its last lines:\n${old.lastLines()}`);
-      await start(service, copy);
+      await start(service, copy, argumentsOf[by](service));
     },
     metrics: async (service, copy) => (await fetch(`http://127.0.0.1:${metricsPorts[copy]![service]}/metrics`)).text(),
     stop,
   };
 }
 
+/** The arguments of Node for a service. */
+type ArgumentsOf = (service: ServiceName) => string[];
+
 /** From the sources, so that it is never older than they are. */
-function startService(run: Run, service: ServiceName, copy: number, env: NodeJS.ProcessEnv): Promise<Program> {
+const fromSources: ArgumentsOf = (service) => {
   const main = path.join(__dirname, '../..', service, 'src/main.ts');
-  const args = ['--conditions', 'source', '--require', fromSource, main];
-  return startProgram(run, `${service} ${copy}`, process.execPath, args, { cwd: '/', env, sink: show });
-}
+  return ['--conditions', 'source', '--require', fromSource, main];
+};
+
+const fromRelease =
+  (folder: string): ArgumentsOf =>
+  (service) => [path.join(folder, 'services', service, 'dist/main.js')];
 
 async function choosePortsOfAll(): Promise<Ports> {
   const names = [...services, 'bytes'] as const;

@@ -1,4 +1,6 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually } from '@granary/shared/testing/eventually';
 import { send } from './granary';
@@ -37,6 +39,13 @@ function received(url: string, bytes: string): Promise<string> {
     socket.on('data', (chunk: Buffer) => (text += chunk.toString())).on('error', () => {});
     socket.on('close', () => resolve(text));
   });
+}
+
+/** A file with the mnemonic of BIP-39's first test vector, whose account on EVM networks is well known. */
+function gasSeed(): string {
+  const path = join(mkdtempSync(join(tmpdir(), 'granary-gas-')), 'seed');
+  writeFileSync(path, `${'abandon '.repeat(11)}about\n`, { mode: 0o600 });
+  return path;
 }
 
 const headerOf = async ({ url }: Started, name: string, headers: Record<string, string> = {}) =>
@@ -85,6 +94,8 @@ export const rows: Record<string, Row> = {
       expect(made.body['access_policy']).toEqual({ read: 'private' });
     },
   },
+  // There is nothing yet that it has wrapped.
+  ENCRYPTION_OLD_KEY_FILE: { value: gasSeed() },
   COUNTRY_NETWORKS_FILE: {
     value: join(__dirname, 'networks.csv'),
     effect: async ({ url, app: { appId, key } }) => {
@@ -164,14 +175,49 @@ export const rows: Record<string, Row> = {
     effect: async ({ url, app }) => expect(await quoted(url, app.appId, 'broker_fee_utia')).toBe(20),
   },
   APP_SHARE_PERCENT: { value: '75' },
-  X402_PAY_TO: { value: 'cosmos:celestia=celestia1qyqszqgpqyqszqgpqyqszqgpqyqszqgpreswh3' },
+  X402_PAY_TO: { value: 'wallets' },
   X402_EVM_ASSETS: {
     value: 'eip155:84532/0x036CbD53842c5426634e7929541eC2318f3dCF7e=USDC:2',
     effect: async ({ url }) => {
       const { body } = await send<{ kinds: object[] }>(url, 'GET', '/x402/supported');
-      expect(body.kinds.map((kind) => (kind as { network: string }).network)).toEqual(['eip155:84532', 'base-sepolia']);
+      const networks = body.kinds.map((kind) => (kind as { network: string }).network);
+      expect(networks.filter((name) => !name.startsWith('cosmos:'))).toEqual([
+        ...['eip155:84532', 'base-sepolia', 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1', 'solana-devnet'],
+      ]);
     },
   },
+  X402_SOLANA_ASSETS: {
+    value: 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1/4zMMC9srt5Ri5X14GAgXhaHii3GnPAEERYPJgZJDncDU=6',
+  },
+  X402_SOLANA_FEE_PAYERS: {
+    value: 'BPFLoaderUpgradeab1e11111111111111111111111',
+    effect: async ({ url }) => {
+      const { body } = await send<{ signers: Record<string, string[]> }>(url, 'GET', '/x402/supported');
+      expect(body.signers['solana:*']).toContain('BPFLoaderUpgradeab1e11111111111111111111111');
+    },
+  },
+  ENCRYPTED_INDEX_UTIA: { value: '900000' },
+  X402_RATES: { value: 'eip155:84532/0x036CbD53842c5426634e7929541eC2318f3dCF7e=4200000' },
+  X402_MIN_UTIA: { value: '2000,eip155:84532=5000' },
+  X402_SETTLE: { value: 'open' },
+  X402_SETTLE_WAIT_MS: { value: '4000' },
+  EVM_RPC_URLS: { value: 'eip155:84532=http://127.0.0.1:9' },
+  X402_KEY_FILE: {
+    value: gasSeed(),
+    effect: async ({ url }) => {
+      const { body } = await send<{ signers: Record<string, string[]> }>(url, 'GET', '/x402/supported');
+      expect(body.signers).toMatchObject({
+        'eip155:*': ['0x9858effd232b4033e47d90003d41ec34ecaeda94'],
+        'solana:*': expect.arrayContaining(['HAgk14JpMQLgt6rVgv7cBQFJWFto5Dqxi472uT3DKpqk']) as string[],
+      });
+    },
+  },
+  EVM_DEPTH_BLOCKS: { value: '3' },
+  EVM_RPC_TIMEOUT_MS: { value: '2000' },
+  EVM_REPLACE_AFTER_MS: { value: '60000' },
+  SOLANA_RPC_URLS: { value: 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1=http://127.0.0.1:9' },
+  SOLANA_COMMITMENT: { value: 'finalized' },
+  SOLANA_RPC_TIMEOUT_MS: { value: '2000' },
   AGENT_RESERVATION_MS: { value: '61000' },
   BODY_BUDGET_BYTES: limitOf('granary_body_budget_limit_bytes', '33554432'),
   CONCURRENCY: limitOf('granary_admission_limit{class="requests"}', '333'),

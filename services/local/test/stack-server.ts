@@ -9,6 +9,7 @@ import { prepareKafka, startKafka } from '../src/stack/kafka-broker';
 import { prepareMinio, startMinio } from '../src/stack/minio-server';
 import { beginRun } from '../src/stack/runs';
 import { preparePythonTools } from '../src/stack/python-tools';
+import { prepareReleaseBefore } from '../src/stack/release-before';
 import { runTool } from '../src/stack/tools';
 
 export interface StackServer extends TestStack {
@@ -21,6 +22,7 @@ interface Answers {
   minio: TestMinio;
   python: { interpreter: string };
   helm: { folder: string };
+  release: { folder: string };
   build: object;
 }
 
@@ -51,6 +53,7 @@ export async function startStackServer(): Promise<StackServer> {
     },
     python: async () => ({ interpreter: await preparePythonTools(silent) }),
     helm: async () => ({ folder: await prepareChartTools(silent) }),
+    release: async () => ({ folder: await prepareReleaseBefore(silent) }),
     build: async () => {
       await runTool(process.execPath, ['scripts/build.mjs'], { cwd: root, signal: undefined });
       return {};
@@ -61,7 +64,7 @@ export async function startStackServer(): Promise<StackServer> {
   // Others on this machine do not know the way.
   const secret = randomBytes(16).toString('hex');
   const server = createServer((request, response) => {
-    const [, what] = new RegExp(`^/${secret}/(kafka|minio|python|helm|build)$`).exec(request.url ?? '') ?? [];
+    const [, what] = new RegExp(`^/${secret}/(kafka|minio|python|helm|release|build)$`).exec(request.url ?? '') ?? [];
     if (what === undefined || !isPart(what)) return void response.writeHead(404).end();
     (started[what] ??= start[what]()).then(
       (result) => response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(result)),

@@ -5,6 +5,8 @@ import os from 'node:os';
 import path from 'node:path';
 import { openDataDirectory } from '../src/postgres/data-directory';
 import { identify } from '../src/stack/processes';
+import { eventually } from '@granary/shared/testing/eventually';
+import { send } from './granary';
 import { endAllProcesses, OwnStart } from './own-process';
 
 const isRoot = process.getuid?.() === 0;
@@ -119,6 +121,20 @@ test.each(['npm start', 'npm run stack'] as const)(
   },
 );
 
+test.each(['npm start', 'npm run stack'] as const)(
+  '%s ends with a sentence where X402_PAY_TO names a Cosmos chain on which nothing is settled',
+  async (way) => {
+    const payTo = 'cosmos:celestia=celestia1qyqszqgpqyqszqgpqyqszqgpqyqszqgpreswh3';
+    const started = OwnStart.launch(way, own(`other-chain-${way.split(' ').at(-1)}`), { X402_PAY_TO: payTo });
+    expect(await started.exit).toBe(1);
+    // It is known once finance has answered, which may be after the start.
+    expect(started.output()).toMatch(
+      /X402_PAY_TO names cosmos:celestia, but .* on that of the wallets only, (cosmos:granary-simulated-\w+)\. Set X402_PAY_TO=wallets, or name \1 with an address, or /,
+    );
+    expect(started.output()).not.toMatch(/^\s+at /m);
+  },
+);
+
 describe('an existing data directory', () => {
   let dataDir: string;
   beforeAll(async () => {
@@ -138,6 +154,26 @@ describe('an existing data directory', () => {
       `is open to others: only its owner may have rights on it. Run chmod 600 ${seed}`,
     );
     await chmod(seed, 0o600);
+  });
+
+  test('X402_PAY_TO may name the chain of the wallets, with another address on it', async () => {
+    const cosmosOf = async ({ url }: OwnStart) =>
+      eventually(async () => /"(cosmos:[^"]+)"/.exec((await send(url, 'GET', '/x402/supported')).text)?.[1]);
+    const first = await OwnStart.ready('npm start', dataDir);
+    const chain = await cosmosOf(first);
+    await first.end('SIGTERM');
+    const address = 'celestia1qyqszqgpqyqszqgpqyqszqgpqyqszqgpreswh3';
+    const started = await OwnStart.ready('npm start', dataDir, { X402_PAY_TO: `${chain}=${address}` });
+    const { appId, key } = started.app;
+    const read_price_config = { pricing_model: 'per_access', price_per_access_utia: 5 };
+    const path = `/api/apps/${appId}/collections`;
+    await send(started.url, 'POST', path, { key, body: { name: 'priced', read_price_config } });
+    const accepts = await eventually(async () => {
+      const { body } = await send<{ accepts: object[] }>(started.url, 'GET', `${path}/priced/data`);
+      return body.accepts.length > 0 && body.accepts;
+    });
+    expect(accepts).toMatchObject([{ network: chain, payTo: address }]);
+    await started.end('SIGTERM');
   });
 
   test('another ADDRESS_PREFIX than that of the directory is refused', async () => {

@@ -176,6 +176,20 @@ test('with MIGRATIONS=wait a service waits for the command migrate, and takes a 
   expect(refused.text()).toContain('was changed after it had been applied');
 });
 
+test('the command migrate waits for a database that cannot be reached, and a signal ends it', async () => {
+  const { url: DATABASE_URL, open } = await laterDatabase();
+  const migrate = () => OwnService.start('tasks', { DATABASE_URL }, 'migrate');
+  const [first, second] = await Promise.all([migrate(), migrate()]);
+  await eventually(async () => first.waits().length > 0 && second.waits().length > 0);
+  expect(first.waits()[0]).toContain('The database cannot be reached: ');
+  second.signal();
+  expect(await second.exit).toBe(1);
+  expect(second.text()).not.toContain('the schema is up to date');
+  await open();
+  expect(await first.exit).toBe(0);
+  expect(first.text()).toContain('the schema is up to date');
+});
+
 test('a service refuses commands that it does not have', async () => {
   const service = await OwnService.start('tasks', {}, 'migrte');
   expect(await service.exit).toBe(1);

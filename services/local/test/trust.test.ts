@@ -57,7 +57,7 @@ beforeAll(async () => {
     DATABASE_URL: (await testDatabase()).url,
     ...environments[service],
   });
-  const ofPayments = { ...(await common('payments')), FINANCE_ADDRESS: '127.0.0.1:1' };
+  const ofPayments = { ...(await common('payments')), FINANCE_ADDRESS: '127.0.0.1:1', DATA_ADDRESS: '127.0.0.1:1' };
   const payments = started(await startPayments(readConfig(paymentsConfig, ofPayments), { log }));
   const skills = { SKILLS_DIRECTORY: join(directory, 'skills') };
   const data = started(await startData(readConfig(dataConfig, { ...(await common('data')), ...skills }), { log }));
@@ -164,7 +164,9 @@ test.each<[caller: ServiceName, callee: DatabaseService, path: string, outcome: 
   ['blobs', 'data', '/granary.data.v1.Data/RegenerateKey', 'PERMISSION_DENIED'],
   ['gateway', 'data', '/granary.data.v1.Data/CommitUpload', 'PERMISSION_DENIED'],
   ['gateway', 'data', '/granary.events.v1.Outbox/Read', 'PERMISSION_DENIED'],
-  ['payments', 'data', '/granary.data.v1.Data/Store', 'UNAUTHENTICATED'],
+  ['payments', 'data', '/granary.data.v1.Data/Store', 'PERMISSION_DENIED'],
+  ['gateway', 'data', '/granary.data.v1.Data/CloseWrite', 'PERMISSION_DENIED'],
+  ['payments', 'blobs', '/granary.blobs.v1.Blobs/DeleteBlob', 'UNAUTHENTICATED'],
   ['finance', 'blobs', '/granary.blobs.v1.Blobs/DeleteBlob', 'PERMISSION_DENIED'],
   ['gateway', 'blobs', '/granary.events.v1.Outbox/ReadAggregate', 'PERMISSION_DENIED'],
   ['data', 'finance', '/granary.finance.v1.Finance/UpdatePayoutSettings', 'UNAUTHENTICATED'],
@@ -173,6 +175,7 @@ test.each<[caller: ServiceName, callee: DatabaseService, path: string, outcome: 
   ['finance', 'payments', '/granary.events.v1.Outbox/Read', 'let in'],
   ['blobs', 'data', '/granary.data.v1.Data/CommitUpload', 'let in'],
   ['tasks', 'data', '/granary.data.v1.Data/GetJob', 'let in'],
+  ['payments', 'data', '/granary.data.v1.Data/CloseWrite', 'let in'],
   ['finance', 'blobs', '/granary.events.v1.Outbox/ReadAggregate', 'let in'],
   ['gateway', 'payments', '/granary.events.v1.Outbox/Read', 'PERMISSION_DENIED'],
   ['gateway', 'tasks', '/granary.health.v1.Health/Check', 'let in'],
@@ -201,6 +204,8 @@ test('an upload grant is valid on every replica of blobs, and without one nothin
     path: '/x',
     idempotencyKey: null,
     maxBytes: 100,
+    isPaid: true,
+    isHeld: false,
     expiresAtMs: Date.now() + 30_000,
     ...grant,
   });

@@ -41,8 +41,8 @@ type LastVersions = Record<Collection, Map<string, Document | undefined>>;
 let directory: string;
 let orders: GranaryOrders;
 let database: Client;
-let child: ChildProcess;
-let url: string;
+/** Two copies of all services on the same databases. */
+const copies: Array<{ child: ChildProcess; url: string }> = [];
 let appId: string;
 let key: string;
 const views: CrashView[] = [];
@@ -52,10 +52,10 @@ beforeAll(async () => {
   const urls = await Promise.all(databaseServices.map(async (name) => [name, (await testDatabase()).url] as const));
   const databaseUrls = Object.fromEntries(urls) as Record<DatabaseService, string>;
   orders = { databaseUrls, directory, operatorKey };
-  await start();
+  for (const copy of [0, 1]) await start(copy);
   database = new Client({ connectionString: databaseUrls.data });
   await database.connect();
-  ({ appId, key } = await newApp({ url }));
+  ({ appId, key } = await newApp(copies[0]!));
 });
 afterAll(async () => {
   await endAllProcesses();
@@ -63,14 +63,16 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-async function start(): Promise<void> {
-  child = forkSource(join(__dirname, 'view-process.ts'));
+async function start(copy: number): Promise<void> {
+  const child = forkSource(join(__dirname, 'view-process.ts'));
   child.send(orders);
-  [url] = (await once(child, 'message')) as [string];
+  const [url] = (await once(child, 'message')) as [string];
+  copies[copy] = { child, url };
 }
 
-/** Undefined where no answer came, or that the service is not available. */
+/** By any copy. Undefined where no answer came, or that the service is not available. */
 async function call<T = Record<string, unknown>>(method: string, path: string, body?: object) {
+  const { url } = copies[random(copies.length)]!;
   const answer = await send<T>(url, method, path, { key, ...(body && { body }) }).catch(() => undefined);
   return answer && [429, 503, 504].includes(answer.status) ? undefined : answer;
 }
@@ -217,7 +219,7 @@ async function checkTables(): Promise<void> {
 }
 
 test(
-  `after ${kills} times kill -9 amid writes, erasures and builds every view has the rows of its meaning, and no table is left`,
+  `after ${kills} times kill -9 of one copy or both amid writes, erasures and builds every view has the rows of its meaning, and no table is left`,
   async () => {
     for (const collection of collections) await store(collection, [{ id: '0-0' }]);
     for (let at = 0; at < liveViews + lazyViews; at += 1) {
@@ -234,11 +236,15 @@ test(
       const clients = new Clients();
       const goal = 5 + random(30);
       await eventually(() => clients.acknowledged >= goal, 60_000);
-      await endProcess(child, 'SIGKILL');
-      const stopped = clients.stop();
-      // The leases of the process that was killed end, as they do by time.
+      const killed = random(3) === 0 ? [0, 1] : [random(2)];
+      await Promise.all(killed.map((copy) => endProcess(copies[copy]!.child, 'SIGKILL')));
+      // All leases end, as those of processes that are gone do by time, and those of processes that stand still.
       await database.query('update job set leased_until = now() where leased_until > now()');
-      await start();
+      // The other copy goes on alone for a while.
+      const alone = clients.acknowledged + 5;
+      if (killed.length === 1) await eventually(() => clients.acknowledged >= alone, 60_000);
+      const stopped = clients.stop();
+      await Promise.all(killed.map(start));
       await stopped;
       for (const name of collections) for (const [id, document] of clients.last[name]) last[name].set(id, document);
       await settled();

@@ -18,10 +18,20 @@ export function newWallet(prefix = 'celestia'): Wallet {
   return { secret, publicKey, address: bech32.encode(prefix, bech32.toWords(ripemd160(sha256(publicKey)))) };
 }
 
-/** The headers of a GET that the wallet signs as ADR-036 says, `atMs` by its clock. */
-export function signedHeaders(wallet: Wallet, target: string, atMs = Date.now()): Record<string, string> {
+/** The headers of a GET that the wallet signs, `atMs` by its clock. */
+export const signedHeaders = (wallet: Wallet, target: string, atMs = Date.now()): Record<string, string> =>
+  signedRequest(wallet, 'GET', target, '', atMs);
+
+/** The headers of a request that the wallet signs as ADR-036 says, `atMs` by its clock. */
+export function signedRequest(
+  wallet: Wallet,
+  method: string,
+  target: string,
+  body = '',
+  atMs = Date.now(),
+): Record<string, string> {
   const timestamp = String(Math.floor(atMs / 1000));
-  const text = `GET\n${target}\n${timestamp}\n${sha256('').toString('hex')}`;
+  const text = `${method}\n${target}\n${timestamp}\n${sha256(body).toString('hex')}`;
   const data = Buffer.from(text).toString('base64');
   const document =
     '{"account_number":"0","chain_id":"","fee":{"amount":[],"gas":"0"},"memo":"","msgs":[{"type":"sign/MsgSignData",' +

@@ -4,9 +4,13 @@ import { commonConfig } from '@granary/shared/service/common-config';
 import { areEvmAssets, evmAssetsRule } from './evm-assets';
 import { areFeeTiers, feeTiersRule } from './fee-tiers';
 import { arePaymentAddresses, paymentAddressesRule } from './payment-addresses';
+import { areMinimums, minimumsRule } from './minimums-setting';
+import { areRates, ratesRule } from './rates-setting';
+import { evmRpcUrls, solanaRpcUrls } from './rpc-urls-setting';
+import { areSolanaAssets, solanaAssetsRule } from './solana-assets';
+import { areSolanaFeePayers, solanaFeePayersRule } from './solana-fee-payers';
 
-/** The environment of the payments service. */
-export const paymentsConfig = commonConfig.extend({
+const settings = commonConfig.extend({
   /** Price of storing a GiB for a day, after the free days. */
   RETENTION_UTIA_PER_GIB_DAY: whole(0, Number.MAX_SAFE_INTEGER).default(1000),
   RETENTION_FREE_DAYS: whole(0, 36_500).default(30),
@@ -15,6 +19,8 @@ export const paymentsConfig = commonConfig.extend({
   READ_UTIA_PER_KB: whole(0, Number.MAX_SAFE_INTEGER).default(0),
   /** … and for each indexed field that a write fills. */
   INDEX_UTIA_PER_KB: whole(0, Number.MAX_SAFE_INTEGER).default(0),
+  /** Price of an encrypted index; 0: none. */
+  ENCRYPTED_INDEX_UTIA: whole(0, Number.MAX_SAFE_INTEGER).default(1_000_000),
   BROKER_FEE_PERCENT: z.string().refine(areFeeTiers, feeTiersRule).default('0'),
   /** The part of an application in what others pay for it, and the most that its own prices may say. */
   APP_SHARE_PERCENT: whole(0, 100).default(80),
@@ -22,10 +28,57 @@ export const paymentsConfig = commonConfig.extend({
   X402_PAY_TO: z.string().refine(arePaymentAddresses, paymentAddressesRule).default(''),
   /** Tokens on EVM networks in which payments are verified, with their EIP-712 domains. */
   X402_EVM_ASSETS: z.string().refine(areEvmAssets, evmAssetsRule).default('usdc,usdc-test'),
+  /** Tokens on Solana in which payments are verified, if there is somebody who pays the fees. */
+  X402_SOLANA_ASSETS: z.string().refine(areSolanaAssets, solanaAssetsRule).default('usdc,usdc-test'),
+  /** Addresses that pay the fees of payments on Solana; none: no payments on Solana. */
+  X402_SOLANA_FEE_PAYERS: z.string().refine(areSolanaFeePayers, solanaFeePayersRule).default(''),
+  /** What tokens are worth: units for 1 TIA. A token without a rate is not offered. */
+  X402_RATES: z.string().refine(areRates, ratesRule).default(''),
+  /** The least that a payment is for on networks whose fees this service pays, in utia. Fees of simulated networks are play money. */
+  X402_MIN_UTIA: z.string().refine(areMinimums, minimumsRule).default('1000'),
+  /** How long a request waits for the settlement of its payment, before it is answered with a ticket. */
+  X402_SETTLE_WAIT_MS: whole(100, 60_000).default(5_000),
+  /** What POST /x402/settle settles: requirements that this service has made, or those of others too, for callers with a key. */
+  X402_SETTLE: z.enum(['own', 'open'], { error: 'own or open is expected' }).default('own'),
+  /** The nodes of EVM networks on which payments are settled. A URL may hold a secret. */
+  EVM_RPC_URLS: z
+    .string()
+    .refine((text) => evmRpcUrls.isValid(text), evmRpcUrls.rule)
+    .default(''),
+  /** The nodes of networks of Solana, likewise. */
+  SOLANA_RPC_URLS: z
+    .string()
+    .refine((text) => solanaRpcUrls.isValid(text), solanaRpcUrls.rule)
+    .default(''),
+  /** The seed of the accounts that pay the gas on EVM networks, and the fees on Solana. */
+  X402_KEY_FILE: z.string().min(1).optional(),
+  /** How many blocks have to follow that of a transfer. */
+  EVM_DEPTH_BLOCKS: whole(0, 100).default(2),
+  /** A node that takes longer for an answer counts as failed. */
+  EVM_RPC_TIMEOUT_MS: whole(100, 60_000).default(5_000),
+  /** From when on a transaction that is not included is replaced by one with higher fees. */
+  EVM_REPLACE_AFTER_MS: whole(1_000, 3_600_000).default(30_000),
+  /** From when on a transaction on Solana counts. */
+  SOLANA_COMMITMENT: z
+    .enum(['confirmed', 'finalized'], { error: 'confirmed or finalized is expected' })
+    .default('confirmed'),
+  /** A node of Solana that takes longer for an answer counts as failed. */
+  SOLANA_RPC_TIMEOUT_MS: whole(100, 60_000).default(5_000),
   /** How long what a read by an agent key costs is held back that is neither completed nor cancelled. */
   AGENT_RESERVATION_MS: whole(1_000, 3_600_000).default(60_000),
+  /** Knows which writes were done. May be absent only when data is in the same process. */
+  DATA_ADDRESS: grpcAddress.optional(),
   /** The ledger. May be absent only when finance is in the same process. */
   FINANCE_ADDRESS: grpcAddress.optional(),
+});
+
+/** The environment of the payments service. */
+export const paymentsConfig = settings.superRefine((config, context) => {
+  if (config.X402_KEY_FILE !== undefined) return;
+  for (const name of ['EVM_RPC_URLS', 'SOLANA_RPC_URLS'] as const) {
+    if (config[name] === '') continue;
+    context.addIssue({ code: 'custom', path: ['X402_KEY_FILE'], message: `is needed with ${name}` });
+  }
 });
 
 export type PaymentsConfig = Readonly<z.infer<typeof paymentsConfig>>;

@@ -27,6 +27,14 @@ const known: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
+/** The CAIP-2 network and the address of a token, as one name. */
+export const assetKeyOf = ({ network, address }: Pick<EvmAsset, 'network' | 'address'>): string =>
+  `${network}/${address}`;
+
+/** The names of the tokens that a short name stands for; undefined for another text. */
+export const keysOfShortName = (name: string): string[] | undefined =>
+  Object.hasOwn(known, name) ? known[name]!.map((entry) => entry.split('=')[0]!) : undefined;
+
 const pattern = /^(eip155:([1-9]\d{0,15}))\/(0x[0-9a-fA-F]{40})=([ -+\--9;-~]{1,64}):([ -+\--9;-~]{1,16})$/;
 const assetsMax = 64;
 
@@ -42,7 +50,7 @@ function read(text: string): EvmAsset[] | undefined {
       ...{ name: name!, version },
     });
   }
-  const keys = new Set(assets.map(({ network, address }) => `${network}/${address}`));
+  const keys = new Set(assets.map(assetKeyOf));
   return keys.size === assets.length && assets.length <= assetsMax ? assets : undefined;
 }
 

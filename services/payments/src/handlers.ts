@@ -1,16 +1,20 @@
-import { notImplemented } from '@granary/shared/errors';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import type { Handlers } from '@granary/shared/rpc/types';
+import type { PaymentsConfig } from './config';
 import { quoteOperation, type OperationPriceList } from './operation-quote';
-import { offerRead, type OfferSettings } from './quotes/read-offer';
+import { offeredNetworks, offerRead, type OfferSettings } from './quotes/offers';
+import { settleRequirements, type FacilitatorOptions } from './settlement/facilitator';
+import type { RequestPayments } from './settlement/payments';
 import type { AgentPayments } from './spending/agent-payments';
 import type { Verifier } from './verify/verifier';
 
 export interface HandlerOptions {
-  prices: OperationPriceList;
+  prices: OperationPriceList & Pick<PaymentsConfig, 'ENCRYPTED_INDEX_UTIA'>;
   offers: OfferSettings;
   agentPayments: AgentPayments;
   verifier: Verifier;
+  requestPayments: RequestPayments;
+  facilitator: FacilitatorOptions;
 }
 
 export function paymentsHandlers({
@@ -18,10 +22,23 @@ export function paymentsHandlers({
   offers,
   agentPayments,
   verifier,
+  requestPayments,
+  facilitator,
 }: HandlerOptions): Handlers<PaymentsDefinition> {
   return {
     quoteOperation: (request) => Promise.resolve(quoteOperation(prices, request)),
-    offerRead: (request) => Promise.resolve(offerRead(offers, request)),
+    offerRead: (request) => offerRead(offers, request),
+    listPaymentNetworks: async () => ({ networks: await offeredNetworks(offers) }),
+    checkPayment: (request) => requestPayments.check(request),
+    settlePayment: (request, { signal }) => requestPayments.settle(request, signal),
+    grantPayment: async ({ ticketId }) => {
+      await requestPayments.grant(ticketId);
+      return {};
+    },
+    getPayment: ({ ticketId }) => requestPayments.state(ticketId),
+    settleRequirements: async ({ body, maySettleOthers }) => ({
+      resultJson: JSON.stringify(await settleRequirements(facilitator, body, maySettleOthers)),
+    }),
     reserveSpend: (request, call) => agentPayments.reserve(request, call),
     completeSpend: async (reservation, call) => {
       await agentPayments.complete(reservation, call);
@@ -31,7 +48,11 @@ export function paymentsHandlers({
       await agentPayments.cancel(reservation, call);
       return {};
     },
-    quoteEncryptedIndex: () => Promise.reject(notImplemented('a quote for an encrypted index')),
+    resolveSpend: async (request, call) => {
+      await agentPayments.resolve(request, call);
+      return {};
+    },
+    priceEncryptedIndex: () => Promise.resolve({ amountUtia: prices.ENCRYPTED_INDEX_UTIA.toString() }),
     verifyPayment: async ({ body }) => ({ resultJson: JSON.stringify(await verifier.verify(body)) }),
     listPaymentKinds: () => Promise.resolve({ kindsJson: JSON.stringify(verifier.kinds()) }),
   };

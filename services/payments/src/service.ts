@@ -3,6 +3,8 @@ import { outboxImplementation } from '@granary/shared/bus/outbox';
 import { readableBy } from '@granary/shared/bus/subscribers';
 import { createSignal } from '@granary/shared/concurrency/signal';
 import { ConfigError } from '@granary/shared/config';
+import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
+import type { ChainDefinition } from '@granary/shared/gen/granary/finance/v1/Chain';
 import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Ledger';
 import { openClient, type OpenClient, type Target } from '@granary/shared/grpc/client';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
@@ -18,21 +20,32 @@ import {
 } from '@granary/shared/service/start';
 import type { AccessTo } from '@granary/shared/rpc/access';
 import type { PaymentsConfig } from './config';
-import { parseEvmAssets } from './evm-assets';
 import { paymentsHandlers } from './handlers';
-import { parsePaymentAddresses } from './payment-addresses';
 import { setPrices } from './prices';
-import { openQuoteKey } from './quotes/quote-key';
+import { validSeconds } from './quotes/offer';
+import { startQuoteKeyRotation, storedQuoteKeys } from './quotes/quote-keys';
+import { setRates, storedRates } from './quotes/rates';
+import { checkSettlement, observeSettlement } from './settlement/observe-settlement';
+import { startSettlement } from './settlement/start-settlement';
+import { acceptedAssets, openNetworks, ratesOf } from './settlement-networks';
 import { AgentPayments } from './spending/agent-payments';
+import { startResolvingWrites } from './spending/held-writes';
 import { Verifier } from './verify/verifier';
+
+const usualNetworkEveryMs = 4_000;
+const usualResolveEveryMs = 5_000;
 
 export const paymentsDefinition = loadService<PaymentsDefinition>('payments', 'Payments');
 const ledgerDefinition = loadService<LedgerDefinition>('finance', 'Ledger');
+const chainDefinition = loadService<ChainDefinition>('finance', 'Chain');
+const dataDefinition = loadService<DataDefinition>('data', 'Data');
 
 const access = {
   gateway: [
-    ...(['quoteEncryptedIndex', 'quoteOperation', 'verifyPayment', 'listPaymentKinds'] as const),
-    ...(['offerRead', 'reserveSpend', 'completeSpend', 'cancelSpend'] as const),
+    ...(['priceEncryptedIndex', 'quoteOperation', 'verifyPayment', 'listPaymentKinds'] as const),
+    'listPaymentNetworks',
+    ...(['offerRead', 'checkPayment', 'settlePayment', 'grantPayment', 'settleRequirements', 'getPayment'] as const),
+    ...(['reserveSpend', 'completeSpend', 'cancelSpend', 'resolveSpend'] as const),
   ],
 } satisfies AccessTo<PaymentsDefinition>;
 
@@ -40,6 +53,16 @@ export interface PaymentsOverrides extends Overrides {
   now?: () => Date;
   /** The ledger of finance, which starts after this service. */
   ledger?: () => Target<LedgerDefinition>;
+  /** The chain of finance. */
+  chain?: () => Target<ChainDefinition>;
+  /** Data, which starts after this service. */
+  data?: () => Target<DataDefinition>;
+  /** How often payments are looked for that no process settles. */
+  settleEveryMs?: number;
+  /** How often nodes of EVM networks are asked about what this service has sent. */
+  networkEveryMs?: number;
+  /** How often writes are looked for of which no gateway knows whether they were done. */
+  resolveEveryMs?: number;
 }
 
 /** What its database has. */
@@ -47,28 +70,21 @@ export const paymentsSchema: Schema = { migrations: join(__dirname, '..', 'migra
 
 /**
  * The payments service: the configured prices of the platform, which it publishes; offers of paid reads, and what agent keys
- * pay. Throws a ConfigError when the address of finance is missing.
+ * pay. Throws a ConfigError when the address of finance or data is missing, see also `openNetworks`.
  */
 export async function startPayments(
   config: PaymentsConfig,
   overrides: PaymentsOverrides = {},
 ): Promise<RunningService> {
-  const { FINANCE_ADDRESS: financeAddress } = config;
-  if (!overrides.ledger && financeAddress === undefined)
-    throw new ConfigError('The configuration is wrong:\n  FINANCE_ADDRESS: is missing');
+  assertAddresses(config, overrides);
   const build = async ({ pool, log, clock, trust }: Context): Promise<Parts> => {
     const appended = createSignal();
     const now = overrides.now ?? clock.now;
-    const quoteKey = await openQuoteKey(pool);
-    let opened: OpenClient<LedgerDefinition> | undefined;
-    const ledger = () => {
-      opened ??= openClient(ledgerDefinition, overrides.ledger?.() ?? { address: financeAddress! }, {
-        ...{ log, credentials: () => trust.towards('finance') },
-        repeatable: ['apply', 'getBalances'],
-        multiplexed: ['apply'],
-      });
-      return opened.client;
-    };
+    const clients = openClients(config, overrides, (service, options) => ({
+      ...{ log, credentials: () => trust.towards(service), ...options },
+    }));
+    const { ledger, data } = clients;
+    await setRates(pool, ratesOf(config));
     await setPrices(
       pool,
       {
@@ -77,19 +93,88 @@ export async function startPayments(
       },
       now(),
     );
+    const everyMs = overrides.networkEveryMs ?? usualNetworkEveryMs;
+    const networks = await openNetworks({ config, pool, log, now, chain: clients.chain, everyMs });
+    const offers = {
+      ...{ ...config, keys: storedQuoteKeys(pool), now, rates: storedRates(pool, validSeconds) },
+      methods: networks.methods,
+      areKnown: networks.areKnown,
+      minUtia: networks.minUtia,
+      networks: networks.settled,
+    };
+    const evmAssets = acceptedAssets(config);
+    const { cosmos: cosmosNetworks, evmSigners, solana } = networks;
+    const verifier = new Verifier({ evmAssets, cosmosNetworks, solana, evmSigners, now });
+    const { strandedPayments, ...settlement } = startSettlement({
+      ...{ config, pool, log, now, ledger, offers, verifier },
+      networks: networks.settled,
+      areKnown: networks.areKnown,
+      everyMs: overrides.settleEveryMs,
+    });
     const payments: Implementation<PaymentsDefinition> = {
       definition: paymentsDefinition,
       access,
       handlers: paymentsHandlers({
-        prices: config,
-        offers: { ...config, key: quoteKey, addresses: parsePaymentAddresses(config.X402_PAY_TO), now },
-        verifier: new Verifier({ evmAssets: parseEvmAssets(config.X402_EVM_ASSETS), now }),
-        agentPayments: new AgentPayments({ ...config, ledger, now }),
+        ...{ prices: config, offers, verifier, agentPayments: new AgentPayments({ ...config, ledger, data, now }) },
+        ...settlement,
       }),
     };
     const outbox = readableBy(['finance'], outboxImplementation({ pool, log, signer: trust.signer, appended }));
-    const stop = () => Promise.resolve(opened?.close());
-    return { implementations: [payments, outbox], appended, stop };
+    const unobserve = observeSettlement(pool);
+    const rotation = startQuoteKeyRotation(pool, log);
+    const { resolveEveryMs = usualResolveEveryMs } = overrides;
+    const resolving = startResolvingWrites({ pool, log, now, ledger, data, everyMs: resolveEveryMs });
+    const stop = async () => {
+      unobserve();
+      await Promise.all([settlement.stop(), rotation.stop(), resolving.stop()]);
+      await networks.stop();
+      clients.close();
+    };
+    const checks = { settlement: () => checkSettlement(pool, strandedPayments), ...networks.checks };
+    return { implementations: [payments, outbox], appended, checks, stop, failed: networks.failed };
   };
   return startService('payments', config, paymentsSchema, overrides, build);
+}
+
+function assertAddresses(config: PaymentsConfig, overrides: PaymentsOverrides): void {
+  const missing = [
+    ...(!overrides.ledger && config.FINANCE_ADDRESS === undefined ? ['FINANCE_ADDRESS'] : []),
+    ...(!overrides.data && config.DATA_ADDRESS === undefined ? ['DATA_ADDRESS'] : []),
+  ].map((name) => `\n  ${name}: is missing`);
+  if (missing.length > 0) throw new ConfigError(`The configuration is wrong:${missing.join('')}`);
+}
+
+type ClientOptions = Parameters<typeof openClient>[2];
+
+/** Clients of finance and data, opened when they are used first: both start after this service. */
+function openClients(
+  { FINANCE_ADDRESS: financeAddress, DATA_ADDRESS: dataAddress }: PaymentsConfig,
+  overrides: Pick<PaymentsOverrides, 'ledger' | 'chain' | 'data'>,
+  options: (service: 'finance' | 'data', own: Pick<ClientOptions, 'repeatable' | 'multiplexed'>) => ClientOptions,
+) {
+  let ledger: OpenClient<LedgerDefinition> | undefined;
+  let chain: OpenClient<ChainDefinition> | undefined;
+  let data: OpenClient<DataDefinition> | undefined;
+  return {
+    ledger: () => {
+      const target = () => overrides.ledger?.() ?? { address: financeAddress! };
+      const own = { repeatable: ['apply', 'getBalances', 'listHolds'], multiplexed: ['apply'] };
+      return (ledger ??= openClient(ledgerDefinition, target(), options('finance', own))).client;
+    },
+    chain: () => {
+      const target = () => overrides.chain?.() ?? { address: financeAddress! };
+      // A broadcast is repeated by those who know that the one before may have had its effect.
+      const own = { repeatable: ['describeChain', 'findTransaction', 'getAccount'] };
+      return (chain ??= openClient(chainDefinition, target(), options('finance', own))).client;
+    },
+    data: () => {
+      const target = () => overrides.data?.() ?? { address: dataAddress! };
+      return (data ??= openClient(dataDefinition, target(), options('data', { repeatable: ['closeWrite'] }))).client;
+    },
+    close: () => {
+      ledger?.close();
+      chain?.close();
+      data?.close();
+    },
+  };
 }

@@ -1,3 +1,6 @@
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { readConfig } from '@granary/shared/config';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
@@ -5,6 +8,7 @@ import type { ReadRequest } from '@granary/shared/gen/granary/events/v1/ReadRequ
 import { openClient, targetOf } from '@granary/shared/grpc/client';
 import { message, newCall, type Client, type ServiceDefinition } from '@granary/shared/rpc/types';
 import type { RunningService } from '@granary/shared/service/start';
+import { makeSeedFile } from '@granary/shared/keys/seed-file';
 import { createLogger } from '@granary/shared/logger';
 import { createPool, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
@@ -13,18 +17,33 @@ import { eventuallyResolves } from '@granary/shared/testing/eventually';
 import type { ServiceName } from '@granary/shared/trust/services';
 import { openTrust } from '@granary/shared/trust/trust';
 import { scaledMs } from '@granary/shared/testing/speed';
+import {
+  decoded,
+  newPayer,
+  simulatedName,
+  simulatedNetwork,
+  version1,
+  type Requirement,
+} from '@granary/shared/testing/x402-client';
 import { paymentsConfig } from '../src/config';
 import { paymentsDefinition, startPayments } from '../src/service';
 
 const log = createLogger('payments-test', 'silent');
 const secret = 'a secret that the services share with each other';
 const stops: Array<() => Promise<void>> = [];
-/** Nothing here moves money. */
-const ledger = () => ({ address: '127.0.0.1:1' });
+/** Nothing here moves money, and nothing is written. */
+const elsewhere = { ledger: () => ({ address: '127.0.0.1:1' }), data: () => ({ address: '127.0.0.1:1' }) };
 
 afterEach(async () => {
   for (const stop of stops.splice(0).reverse()) await stop();
 });
+
+/** The header PAYMENT-REQUIRED. */
+interface Required {
+  error: string;
+  resource: { url: string; description: string };
+  accepts: Requirement[];
+}
 
 type Transport = 'in one process' | 'over gRPC';
 
@@ -35,7 +54,7 @@ async function start(
   now = new Date(),
 ): Promise<RunningService> {
   const config = readConfig(paymentsConfig, { DATABASE_URL: url, INTERNAL_SECRET: secret, ...environment });
-  const service = await startPayments(config, { log, listen: transport === 'over gRPC', now: () => now, ledger });
+  const service = await startPayments(config, { log, listen: transport === 'over gRPC', now: () => now, ...elsewhere });
   stops.push(() => service.stop());
   return service;
 }
@@ -108,39 +127,104 @@ describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transpo
 
   test('a quote is valid for five minutes, in each copy of the service and after a restart', async () => {
     const { url } = await testDatabase();
-    const address = 'celestia1qyqszqgpqyqszqgpqyqszqgpqyqszqgpreswh3';
     const at = (seconds: number) => new Date(Date.UTC(2026, 0, 1) + seconds * 1_000);
-    const offersAt = async (seconds: number) =>
-      connect(
-        await start(transport, url, { X402_PAY_TO: `cosmos:celestia=${address}` }, at(seconds)),
-        paymentsDefinition,
-        'gateway',
-      );
+    const offersAt = async (seconds: number, settings: Record<string, string> = { X402_PAY_TO: 'simulated' }) =>
+      connect(await start(transport, url, settings, at(seconds)), paymentsDefinition, 'gateway');
     const asked = {
-      ...{ appId: 'films', operation: 'GET /x', path: '/x', query: '', bodyHash: Buffer.alloc(0), amountUtia: '5' },
+      purchase: { appId: 'films', requestHash: Buffer.alloc(32), amountUtia: '5' },
       ...{ resource: 'http://127.0.0.1/x', description: 'x', error: 'It costs 5' },
     };
     const first = await (await offersAt(0)).offerRead(asked, call());
-    const [{ extra }] = JSON.parse(first.acceptsJson) as [{ extra: { quoteId: string; pricing: object } }];
-    expect(extra.pricing).toEqual({ baseAmount: '5', baseAsset: 'utia', expiresAt: at(300).getTime() / 1_000 });
-    const paymentJson = Buffer.from(JSON.stringify({ x402Version: 1, quoteId: extra.quoteId }));
-    const refused = async (seconds: number, amountUtia = '5') =>
-      (await (await offersAt(seconds)).offerRead({ ...asked, amountUtia, paymentJson }, call())).refusedBecause;
-    expect(await refused(299)).toBe('settlement_unavailable');
-    expect(await refused(299, '6')).toBe('quote_insufficient');
-    expect(await refused(300)).toBe('quote_expired');
+    const [requirement] = JSON.parse(first.acceptsJson) as [Requirement];
+    expect(requirement.extra['pricing']).toEqual({
+      ...{ baseAmount: '5', baseAsset: 'utia', expiresAt: at(300).getTime() / 1_000 },
+    });
+    const validBefore = String(at(330).getTime() / 1_000);
+    const payment = await version1(await newPayer(), requirement, { changes: { validBefore } });
+    const paid = { purchase: asked.purchase, paymentJson: Buffer.from(JSON.stringify(payment)), identifier: '' };
+    const refusal = (reason: string) => ({ reason: 'PAYMENT_REFUSED', details: { reason } });
+    const check = async (seconds: number, amountUtia = '5') =>
+      (await offersAt(seconds)).checkPayment({ ...paid, purchase: { ...asked.purchase, amountUtia } }, call());
+    expect(await check(299)).toMatchObject({ paidUtia: '5' });
+    await expect(check(299, '6')).rejects.toMatchObject(refusal('quote_insufficient'));
+    await expect(check(300)).rejects.toMatchObject(refusal('quote_expired'));
     // Where payments go elsewhere, an older quote is for nobody.
-    const elsewhere = await start(transport, url, { X402_PAY_TO: `cosmos:mocha-4=${address}` }, at(1));
-    const offers = connect(elsewhere, paymentsDefinition, 'gateway');
-    expect((await offers.offerRead({ ...asked, paymentJson }, call())).refusedBecause).toBe('quote_invalid');
+    const keyFile = join(await mkdtemp(join(tmpdir(), 'granary-gas-')), 'seed');
+    await makeSeedFile(keyFile);
+    const network = {
+      X402_PAY_TO: `eip155:84532=${requirement.payTo}`,
+      EVM_RPC_URLS: 'eip155:84532=http://127.0.0.1:1',
+    };
+    const elsewhere = await offersAt(1, { ...network, X402_KEY_FILE: keyFile, X402_RATES: 'usdc-test=4200000' });
+    await expect(elsewhere.checkPayment(paid, call())).rejects.toMatchObject(refusal('quote_invalid'));
     const nowhere = connect(await start(transport, url, {}, at(1)), paymentsDefinition, 'gateway');
     expect(await nowhere.offerRead(asked, call())).toEqual({ acceptsJson: '[]' });
   });
 
-  test('quotes for encrypted indexes say that they are not implemented', async () => {
-    const payments = connect(await start(transport, (await testDatabase()).url), paymentsDefinition, 'gateway');
-    const refusal = { code: 'UNIMPLEMENTED', reason: 'NOT_IMPLEMENTED' };
-    await expect(payments.quoteEncryptedIndex({ appId: 'films' }, call())).rejects.toMatchObject(refusal);
+  test('what is not settled is not offered: a Cosmos chain before it is known to be that of the wallets', async () => {
+    const { url } = await testDatabase();
+    const address = 'celestia1qyqszqgpqyqszqgpqyqszqgpqyqszqgpreswh3';
+    const settings = { X402_PAY_TO: `cosmos:celestia=${address},simulated` };
+    const payments = connect(await start(transport, url, settings), paymentsDefinition, 'gateway');
+    const purchase = { appId: 'films', requestHash: Buffer.alloc(32), amountUtia: '5' };
+    const about = { resource: 'http://127.0.0.1/x', description: 'x', error: 'It costs 5' };
+    const offer = await payments.offerRead({ purchase, ...about }, call());
+    const accepts = JSON.parse(offer.acceptsJson) as Requirement[];
+    expect(accepts.map(({ network }) => network)).toEqual([simulatedName]);
+    const header = decoded<{ accepts: Requirement[] }>(offer.header!);
+    expect(header.accepts.map(({ network }) => network)).toEqual([simulatedNetwork]);
+    const payment = { x402Version: 1, scheme: 'exact', network: 'cosmos:celestia', payload: {} };
+    const paid = { purchase, paymentJson: Buffer.from(JSON.stringify(payment)), identifier: '' };
+    const later = { code: 'UNAVAILABLE', message: expect.stringContaining('not known yet') as string };
+    await expect(payments.checkPayment(paid, call())).rejects.toMatchObject(later);
+  });
+
+  test('a header that would be too long leaves out offers from the end, after it has shortened long texts', async () => {
+    const { url } = await testDatabase();
+    const tokens = Array.from({ length: 63 }, (_, at) => `${simulatedNetwork}/0x${String(at).padStart(40, '0')}`);
+    const settings = {
+      X402_PAY_TO: 'simulated',
+      X402_EVM_ASSETS: tokens.map((token) => `${token}=${'N'.repeat(64)}:${'2'.repeat(16)}`).join(),
+      X402_RATES: tokens.map((token) => `${token}=4200000`).join(),
+    };
+    const many = connect(await start(transport, url, settings), paymentsDefinition, 'gateway');
+    const purchase = { appId: 'a'.repeat(63), requestHash: Buffer.alloc(32), amountUtia: '9007199254740991' };
+    const path = `/api/apps/${purchase.appId}/collections/${'c'.repeat(63)}/documents/${'%F0%9F%98%80'.repeat(256)}`;
+    const short = { resource: 'https://a.example/x?y=z', description: 'A read of /x', error: 'It costs 5' };
+    const long = { ...short, resource: `https://a.example:8443${path}?y=z`, description: `A write to ${path}` };
+    const read = async (payments: typeof many, texts: typeof short) => {
+      const { acceptsJson, header } = await payments.offerRead({ purchase, ...texts }, call());
+      expect(header!.length).toBeLessThanOrEqual(8_000);
+      const assets = (accepts: Requirement[]) => accepts.map(({ asset }) => asset);
+      const { resource, error, accepts } = decoded<Required>(header!);
+      expect(error).toBe(texts.error);
+      return { all: assets(JSON.parse(acceptsJson) as Requirement[]), listed: assets(accepts), resource };
+    };
+    const addresses = tokens.map((token) => token.split('/')[1]);
+    for (const [texts, resource] of [
+      [short, { url: 'https://a.example/x', description: short.description }],
+      [long, { url: 'https://a.example:8443', description: `${long.description.slice(0, 500)}…` }],
+    ] as const) {
+      const { all, listed, resource: shown } = await read(many, texts);
+      expect(all).toEqual([...addresses, expect.stringMatching(/^0x/)]);
+      expect(listed.length).toBeGreaterThanOrEqual(3);
+      expect(listed).toEqual(all.slice(0, listed.length));
+      expect(shown).toMatchObject(resource);
+    }
+    // Where few are offered, long texts give way to all of them.
+    const few = connect(await start(transport, url, { X402_PAY_TO: 'simulated' }), paymentsDefinition, 'gateway');
+    const { all, listed, resource } = await read(few, long);
+    expect([listed, resource.url]).toEqual([all, 'https://a.example:8443']);
+    const whole = await read(few, short);
+    expect([whole.listed, whole.resource.url]).toEqual([all, short.resource]);
+  });
+
+  test('an encrypted index costs what the operator says', async () => {
+    const { url } = await testDatabase();
+    const usual = connect(await start(transport, url), paymentsDefinition, 'gateway');
+    expect(await usual.priceEncryptedIndex({}, call())).toEqual({ amountUtia: '1000000' });
+    const other = connect(await start(transport, url, { ENCRYPTED_INDEX_UTIA: '7' }), paymentsDefinition, 'gateway');
+    expect(await other.priceEncryptedIndex({}, call())).toEqual({ amountUtia: '7' });
   });
 });
 
@@ -155,17 +239,24 @@ test('a fee that is no percentage, or whose volumes do not ascend, is refused be
   }
 });
 
-test('an address without its checksum, in capitals, or of a network that is named twice, is refused before anything starts', () => {
+test('an address without its checksum, in capitals, of a network that is named twice, or of a second Cosmos chain, is refused before anything starts', () => {
   const address = 'celestia1qyqszqgpqyqszqgpqyqszqgpqyqszqgpreswh3';
   const read = (X402_PAY_TO: string) =>
     readConfig(paymentsConfig, { DATABASE_URL: 'postgres://x@127.0.0.1:1/none', X402_PAY_TO });
   const wrong = [
     ...[address, `cosmos:celestia=${address.slice(0, -1)}q`, `cosmos:celestia=${address.toUpperCase()}`],
     ...[`celestia=${address}`, `cosmos:=${address}`, 'cosmos:celestia=', 'cosmos:celestia=celestia1', ','],
-    ...[`eip155:1=${address}`, `cosmos:celestia=${address},cosmos:celestia=${address}`],
+    ...[
+      `eip155:1=${address}`,
+      'eip155:1=0x12',
+      'simulated,simulated',
+      `cosmos:celestia=${address},cosmos:celestia=${address}`,
+    ],
+    // Of the Cosmos chains, payments are settled on that of the wallets.
+    ...[`cosmos:celestia=${address},cosmos:mocha-4=${address}`, `wallets,cosmos:celestia=${address}`],
   ];
   for (const text of wrong) expect(() => read(text)).toThrow('X402_PAY_TO');
-  expect(read(`cosmos:celestia=${address}, cosmos:mocha-4=${address}`).X402_PAY_TO).toContain('mocha-4');
+  expect(read(`simulated, cosmos:celestia=${address}`).X402_PAY_TO).toContain('celestia');
 });
 
 test('a price that is no whole number from 0 is refused before anything starts', () => {

@@ -51,6 +51,10 @@ export const grpcAddress = z
     'host:port, dns:///name:port, or several IPv4 addresses with ports and commas between are expected',
   );
 
+const isOrigin = (text: string) => URL.canParse(text) && new URL(text).origin === text.replace(/\/$/, '');
+/** The address of a server over HTTP, without a path. */
+export const origin = z.url({ protocol: /^https?$/ }).refine(isOrigin, 'scheme, host and port alone are expected');
+
 /** How clients reach the gateway. It goes into commands that people paste into a shell, so nothing else may be in it. */
 export const publicUrl = z
   .url({ protocol: /^https?$/, error: 'http:// or https://, a host and perhaps a path are expected' })

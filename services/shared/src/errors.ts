@@ -20,7 +20,8 @@ export type ErrorDetails = Record<string, unknown>;
 /**
  * The one error that may leave a service. `code` says what kind of failure it is to a machine on the wire,
  * `reason` which rule was broken (an UPPER_SNAKE domain constant that becomes the public `code`), `message` is
- * text for a person and may be shown to one, `details` is JSON. What is not a ServiceError becomes INTERNAL.
+ * text for a person and may be shown to one, `details` is JSON. What is not a ServiceError becomes INTERNAL. Only of INTERNAL
+ * is there a stack trace: the others are answers, of which strangers may cause many, and a trace would be their largest cost.
  */
 export class ServiceError extends Error {
   override readonly name = 'ServiceError';
@@ -34,7 +35,10 @@ export class ServiceError extends Error {
     message: string,
     options: { details?: ErrorDetails; cause?: unknown; isLogged?: boolean } = {},
   ) {
+    const stackTraceLimit = Error.stackTraceLimit;
+    if (code !== 'INTERNAL') Error.stackTraceLimit = 0;
     super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    Error.stackTraceLimit = stackTraceLimit;
     this.details = options.details ?? {};
     this.isLogged = options.isLogged ?? false;
   }
@@ -62,6 +66,8 @@ export function forbidden(message: string): ServiceError {
 export function notImplemented(what: string): ServiceError {
   return new ServiceError('UNIMPLEMENTED', 'NOT_IMPLEMENTED', `Not implemented yet: ${what}`);
 }
+
+export const isUnavailable = (error: unknown): boolean => error instanceof ServiceError && error.code === 'UNAVAILABLE';
 
 export function unavailable(message: string, cause?: unknown): ServiceError {
   return new ServiceError('UNAVAILABLE', 'UNAVAILABLE', message, { cause });

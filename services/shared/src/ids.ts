@@ -1,23 +1,5 @@
-import { randomBytes, randomFillSync } from 'node:crypto';
-
-const pool = Buffer.alloc(8192);
-let used = pool.length;
-
-/** Random bytes from a pool: one system call for hundreds of ids. The slice is only valid until the next turn. */
-function random(length: number): Buffer {
-  const start = takeRandom(length);
-  return pool.subarray(start, start + length);
-}
-
-/** Where in the pool so many fresh random bytes stand; a slice of its own would double the price of a short id. */
-function takeRandom(length: number): number {
-  if (used + length > pool.length) {
-    randomFillSync(pool);
-    used = 0;
-  }
-  used += length;
-  return used - length;
-}
+import { randomBytes } from 'node:crypto';
+import { randomHex, randomSlice } from './random';
 
 let lastMs = 0;
 let sequence = 0;
@@ -29,7 +11,7 @@ let sequence = 0;
 export function newDocumentId(nowMs = Date.now()): string {
   if (nowMs > lastMs) {
     lastMs = nowMs;
-    sequence = random(2).readUInt16BE() & 0x3ff;
+    sequence = randomSlice(2).readUInt16BE() & 0x3ff;
   } else if (++sequence > 0xfff) {
     lastMs += 1;
     sequence = 0;
@@ -37,7 +19,7 @@ export function newDocumentId(nowMs = Date.now()): string {
   const bytes = Buffer.alloc(16);
   bytes.writeUIntBE(lastMs, 0, 6);
   bytes.writeUInt16BE(0x7000 | sequence, 6);
-  random(8).copy(bytes, 8);
+  randomSlice(8).copy(bytes, 8);
   bytes[8] = (bytes[8]! & 0x3f) | 0x80;
   const hex = bytes.toString('hex');
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
@@ -45,15 +27,16 @@ export function newDocumentId(nowMs = Date.now()): string {
 
 /**
  * What a ticket stands for: `c` a commit, which the data service answers for, `j` a job (an index build, a
- * rebuild of a view), which the tasks service answers for.
+ * rebuild of a view), which the tasks service answers for; `p` a payment that is being settled, which the payments service answers
+ * for, of the app number 0.
  */
-export type TicketKind = 'c' | 'j';
+export type TicketKind = 'c' | 'j' | 'p';
 
-const TICKET = /^([cj])([0-9a-z]{1,11})-([A-Za-z0-9_-]{20})$/;
+const TICKET = /^([cjp])([0-9a-z]{1,11})-([A-Za-z0-9_-]{20})$/;
 
 /** A ticket: its kind, the number of its app in base 36, and 120 random bits, which make it a capability. */
 export function newTicket(kind: TicketKind, appNumber: bigint): string {
-  return `${kind}${appNumber.toString(36)}-${random(15).toString('base64url')}`;
+  return `${kind}${appNumber.toString(36)}-${randomSlice(15).toString('base64url')}`;
 }
 
 /** The parts of a ticket, or undefined for text that never was one. */
@@ -72,6 +55,5 @@ export function newSecret(prefix: string): string {
 
 /** A short random id with a prefix that says what it names, 96 bits. */
 export function newId(prefix: string): string {
-  const start = takeRandom(12);
-  return prefix + pool.toString('hex', start, start + 12);
+  return prefix + randomHex(12);
 }

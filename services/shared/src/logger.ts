@@ -29,6 +29,7 @@ function createWith(base: Record<string, string>, level: string): Logger {
       '*["x-api-key"]',
       '*["x-operator-key"]',
       '*["x-agent-key"]',
+      '*["x-user-key"]',
     ],
   };
   return pino(options, logOutput(base['service'] ?? 'granary'));

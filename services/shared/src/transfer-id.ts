@@ -1,5 +1,8 @@
 import { createHash } from 'node:crypto';
 
+/** The time of the cause of a transfer, by its id. */
+export const causeTime = (transfer: string): Date => new Date(parseInt(transfer.replace('-', '').slice(0, 12), 16));
+
 /**
  * The id of the transfer that a cause has, a UUID of version 8 (RFC 9562): the 48 bits of the time of the cause in
  * milliseconds, then 74 bits of SHA-256 over the kind and the cause. The same cause always has the same id, so that it moves

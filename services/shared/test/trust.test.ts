@@ -148,7 +148,7 @@ const refusedTokens: Array<[what: string, token: (method: string) => string | un
   ['one whose caller was rewritten', (method) => signToken(keyOf('tasks', 'data'), { ...honest, method })],
   [
     'one of a service that is not trusted',
-    (method) => signToken(keyOf('payments', 'data'), { ...honest, method, caller: 'payments' }),
+    (method) => signToken(keyOf('data', 'data'), { ...honest, method, caller: 'data' }),
   ],
   [
     'one of a service that does not exist',

@@ -26,6 +26,7 @@ export function tasksHandlers(parts: Parts): Handlers<TasksDefinition> {
           return fromCommit(await parts.data.getCommit({ ticketId }, newCall(call.requestId, dataTimeoutMs, call)));
         case 'j':
           return toMessage(await getJobTask(parts, ticketId, call));
+        case 'p':
         case undefined:
           throw taskNotFound();
       }

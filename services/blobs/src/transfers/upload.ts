@@ -114,6 +114,8 @@ async function prepare(
     sizeBytes: String(object.sizeBytes),
     sha256: object.sha256,
     uploadedAt: context.clock.now().toISOString(),
+    isPaid: grant.isPaid,
+    isHeld: grant.isHeld,
     idempotency: {
       caller: grant.caller,
       method: grant.method,

@@ -102,6 +102,8 @@ export function uploadGrant(changes: Partial<UploadGrant> = {}): UploadGrant {
     path: '/apps/cinema/blobs/posters',
     idempotencyKey: null,
     maxBytes: 64 * 1024 * 1024,
+    isPaid: true,
+    isHeld: false,
     ...changes,
   };
 }

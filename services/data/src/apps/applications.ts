@@ -8,6 +8,8 @@ import type { CreateApplicationResponse } from '@granary/shared/gen/granary/data
 import type { DeleteApplicationRequest } from '@granary/shared/gen/granary/data/v1/DeleteApplicationRequest';
 import type { DeleteApplicationResponse } from '@granary/shared/gen/granary/data/v1/DeleteApplicationResponse';
 import type { ListApplicationsResponse } from '@granary/shared/gen/granary/data/v1/ListApplicationsResponse';
+import type { UpdateApplicationRequest } from '@granary/shared/gen/granary/data/v1/UpdateApplicationRequest';
+import type { UpdateApplicationResponse } from '@granary/shared/gen/granary/data/v1/UpdateApplicationResponse';
 import { message } from '@granary/shared/rpc/types';
 import { databaseTime } from '@granary/shared/postgres/clock';
 import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
@@ -21,7 +23,7 @@ import { enqueueJob } from '../jobs/queue';
 import { listingBytesMax } from '../listings/listing';
 import { ALREADY_EXISTS, isAppId } from '../catalog/names';
 import { APP_NOT_FOUND, findApp } from '../catalog/app';
-import { withAppLockOnce } from '../catalog/app-lock';
+import { bumpCatalogRevision, withAppLockOnce } from '../catalog/app-lock';
 import { toIdempotencyKey } from '@granary/shared/idempotency/key';
 import { once } from '@granary/shared/idempotency/once';
 
@@ -33,10 +35,12 @@ interface ApplicationRow {
   owner_address: string | null;
   created_at: Date;
   updated_at: Date;
+  payment_networks: string[] | null;
   height: bigint;
 }
 
-const columns = sql`a.number, a.app_id, a.name, a.description, a.owner_address, a.created_at, a.updated_at, h.height`;
+const columns = sql`a.number, a.app_id, a.name, a.description, a.owner_address, a.created_at, a.updated_at,
+  a.payment_networks, h.height`;
 
 function toApplication(found: ApplicationRow): Application {
   return message<Application>({
@@ -48,6 +52,7 @@ function toApplication(found: ApplicationRow): Application {
     createdAt: found.created_at.toISOString(),
     updatedAt: found.updated_at.toISOString(),
     height: found.height.toString(),
+    paymentNetworks: found.payment_networks ?? [],
   });
 }
 
@@ -152,7 +157,7 @@ interface IndexTotals {
 }
 
 /** Of the JSON of an application, about, beside name and description. */
-const applicationBytes = 1_024;
+const applicationBytes = 2_048;
 
 /** A page of the applications; shorter than asked for where its JSON would be too large. */
 export async function listApplications(pool: Pool, limit: number, offset: number): Promise<ListApplicationsResponse> {
@@ -170,6 +175,31 @@ export async function listApplications(pool: Pool, limit: number, offset: number
     row<{ count: bigint }>(pool, sql`select count(*) from application where deleted_at is null`),
   ]);
   return { applications: found.map(toApplication), total: total!.count.toString() };
+}
+
+/** As many networks as an operator can offer. */
+const networksMax = 8;
+
+/** Changes on which networks an app takes x402 payments. Throws APP_NOT_FOUND, VALIDATION_FAILED. */
+export async function updateApplication(
+  pool: Pool,
+  request: UpdateApplicationRequest,
+): Promise<UpdateApplicationResponse> {
+  const { appId, paymentNetworks } = request;
+  if (paymentNetworks.length > networksMax) {
+    throw invalid('The networks are not valid', { payment_networks: [`may hold at most ${networksMax} networks`] });
+  }
+  const networks = paymentNetworks.length === 0 ? null : paymentNetworks;
+  return withAppLockOnce<UpdateApplicationResponse>(pool, request, async (tx, app) => {
+    const at = await databaseTime(tx);
+    await execute(
+      tx,
+      sql`update application set payment_networks = ${networks}::text[], updated_at = ${at} where number = ${app.number}`,
+    );
+    // The skills document names them.
+    await bumpCatalogRevision(tx, app.number);
+    return { application: await getApplication(tx, appId) };
+  });
 }
 
 /** Marks an application as deleted at once, with its keys; tables are dropped by a job, other services react to the event. */

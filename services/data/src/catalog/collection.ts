@@ -3,6 +3,7 @@ import { rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { findApp, type App } from './app';
 import { collectionState } from './collection-state';
+import { readEncryptedFields, type EncryptedFields } from './encrypted-fields';
 import { toLiveView, type LiveView, type LiveViewRow } from './live-view';
 import { collectionReadPrices, type ReadPrice } from './read-price';
 import { parseSchema, type Schema } from './schema';
@@ -33,8 +34,12 @@ export interface CollectionRef {
   /** The fields that indexes are over, for writers. */
   fields: IndexedField[];
   indexes: IndexDefinition[];
+  /** The fields that are stored encrypted; undefined: none. */
+  encrypted: EncryptedFields | undefined;
   /** What callers without a key that has Read pay; undefined: nothing. */
   readPrices: readonly ReadPrice[] | undefined;
+  /** Whether writes by callers without a key that has Admin cost something. */
+  hasWritePricing: boolean;
   /** The live views of its documents that are whole: whoever changes its documents changes their rows. */
   liveViews: LiveView[];
   rowCount: bigint;
@@ -61,9 +66,11 @@ interface CollectionRow {
   revision: bigint;
   state: string;
   read_price_config_text: string | null;
+  write_pricing: boolean;
   fields: string;
   indexes: string;
   live_views: string;
+  encrypted: string | null;
 }
 
 /** Who may read: everybody, or callers with a key that has Read. */
@@ -86,7 +93,7 @@ export async function findCollections(db: Queryable, app: App, names: readonly s
   const found = await rows<CollectionRow>(
     db,
     sql`select c.number, c.name, c.namespace, c.read_access, c.retention_days, c.schema_text,
-               c.row_count, c.deleted_count, c.version_count, c.size_bytes, c.read_price_config_text,
+               c.row_count, c.deleted_count, c.version_count, c.size_bytes, c.read_price_config_text, c.write_pricing,
                (select h.catalog_revision from head h where h.app_number = c.app_number) as revision,
                ${collectionState(sql`c`)} as state,
                coalesce((select json_agg(json_build_object('number', f.number::text, 'path', f.path, 'is_date', f.is_date)
@@ -102,14 +109,21 @@ export async function findCollections(db: Queryable, app: App, names: readonly s
                             where s.app_number = v.app_number and s.name = any(v.source_collections) and s.deleted_at is null))
                           order by v.number)
                          from view v where v.app_number = c.app_number and v.refresh_mode = 'live'
-                           and v.table_number is not null and c.name = any(v.source_collections)), '[]')::text as live_views
+                           and v.table_number is not null and c.name = any(v.source_collections)), '[]')::text as live_views,
+               (select json_build_object('names', json_agg(e.path order by e.path), 'keys',
+                         (select json_agg(json_build_object('version', k.version, 'root_key_id', k.root_key_id,
+                            'wrapped', encode(k.wrapped, 'hex')) order by k.version)
+                          from data_key k where k.app_number = c.app_number))
+                from encrypted_field e where e.collection_number = c.number having count(*) > 0)::text as encrypted
         from collection c
         where c.app_number = ${app.number} and c.name = any(${names}) and c.deleted_at is null`,
   );
-  return found.map((collection) => toCollectionRef(app, collection));
+  const refs: CollectionRef[] = [];
+  for (const collection of found) refs.push(await toCollectionRef(app, collection));
+  return refs;
 }
 
-function toCollectionRef(app: App, found: CollectionRow): CollectionRef {
+async function toCollectionRef(app: App, found: CollectionRow): Promise<CollectionRef> {
   const schema = found.schema_text === null ? undefined : parseSchema(found.schema_text);
   const fields = (JSON.parse(found.fields) as FieldRow[]).map(toIndexedField);
   const byNumber = new Map(fields.map((field) => [field.number, field]));
@@ -126,10 +140,12 @@ function toCollectionRef(app: App, found: CollectionRow): CollectionRef {
     schema,
     fields,
     indexes,
+    encrypted: found.encrypted === null ? undefined : await readEncryptedFields(app.number, found.encrypted),
     readPrices: collectionReadPrices(
       found.read_price_config_text,
       indexes.map(({ fields: names }, at) => ({ fields: names, priceText: indexRows[at]!.read_price })),
     ),
+    hasWritePricing: found.write_pricing,
     liveViews: (JSON.parse(found.live_views) as LiveViewRow[]).map(toLiveView),
     rowCount: found.row_count,
     deletedCount: found.deleted_count,

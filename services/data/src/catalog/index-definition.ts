@@ -20,7 +20,7 @@ export interface IndexDefinition {
   /** What it is listed with; a composite's own fields are in `fields`. */
   fieldName: string;
   fields: string[];
-  /** As it was asked for: btree, hash, composite, fulltext, price, or a declared type. */
+  /** As it was asked for: btree, hash, composite, fulltext, price, encrypted, or a declared type. */
   declaredType: string;
   /** Of a full-text index. */
   language: string | null;
@@ -35,6 +35,21 @@ export interface IndexDefinition {
 /** Whether an index is over the words of a field: it has a column of text, and no keys. */
 export const isSearchIndex = ({ declaredType }: Pick<IndexDefinition, 'declaredType'>): boolean =>
   declaredType === 'fulltext';
+
+/** Whether an index is over the blind index of an encrypted field. */
+export const isEncryptedIndex = ({ declaredType }: Pick<IndexDefinition, 'declaredType'>): boolean =>
+  declaredType === 'encrypted';
+
+/** The path of the blind index of an encrypted field, see encryption/field-cipher.ts. No caller can name it. */
+export const termPath = (fieldName: string): string => `${fieldName}${termStep}`;
+
+const termStep = '.$term';
+
+/** Whether a path is that of the blind index of a field. */
+export const isTermPath = (path: readonly string[]): boolean => path.at(-1) === termStep.slice(1);
+
+/** The name of the field that a path leads to: for a blind index that of the field that it is of. */
+export const fieldNameOf = (path: readonly string[]): string => (isTermPath(path) ? path.slice(0, -1) : path).join('.');
 
 type Uses = Pick<IndexDefinition, 'unique' | 'declaredType' | 'status'>;
 

@@ -1,5 +1,7 @@
 import type { IndexPrice } from '@granary/shared/gen/granary/data/v1/IndexPrice';
 
+export const PAYMENT_REQUIRED = 'PAYMENT_REQUIRED';
+
 /** What a read costs that touches a field, or a collection, view or query as a whole. */
 export interface ReadPrice {
   /** The name of the field, `*` for the whole. */

@@ -45,6 +45,7 @@ export async function createCollection(
         schemaText: request.schemaJson === '' ? undefined : request.schemaJson,
         readAccess: readAccess(request.readAccess || defaultRead),
         readPriceText: priceText(request.readPriceConfig),
+        hasWritePricing: request.writePricing,
       },
       await databaseTime(tx),
     );
@@ -66,6 +67,7 @@ interface CollectionRow {
   read_access: string;
   retention_days: number | null;
   read_price_config_text: string | null;
+  write_pricing: boolean;
   documents: bigint;
   size_bytes: bigint;
   created_at: Date;
@@ -73,7 +75,7 @@ interface CollectionRow {
 }
 
 const collectionColumns = sql`name, namespace, primary_column, sort_column, schema_text, read_access, retention_days,
-  read_price_config_text,  row_count - deleted_count as documents, size_bytes, created_at, updated_at`;
+  read_price_config_text, write_pricing, row_count - deleted_count as documents, size_bytes, created_at, updated_at`;
 
 function toCollection(appId: string, found: CollectionRow): Collection {
   return message<Collection>({
@@ -90,6 +92,7 @@ function toCollection(appId: string, found: CollectionRow): Collection {
     createdAt: found.created_at.toISOString(),
     updatedAt: found.updated_at.toISOString(),
     readPriceConfig: storedPrice(found.read_price_config_text),
+    writePricing: found.write_pricing,
   });
 }
 
@@ -146,6 +149,7 @@ export async function updateCollection(pool: Pool, request: UpdateCollectionRequ
             schema_text = ${schemaJson === undefined ? sql`schema_text` : sql`${schemaJson || null}::text`},
             read_access = coalesce(${request.readAccess === undefined ? null : readAccess(request.readAccess)}, read_access),
             read_price_config_text = ${price ? sql`${priceText(price)}::text` : sql`read_price_config_text`},
+            write_pricing = coalesce(${request.writePricing ?? null}, write_pricing),
             updated_at = now()
           where number = ${before.number}`,
     );

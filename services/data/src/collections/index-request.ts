@@ -1,14 +1,14 @@
-import { invalid, notImplemented } from '@granary/shared/errors';
+import { invalid } from '@granary/shared/errors';
 import type { CreateIndexRequest } from '@granary/shared/gen/granary/data/v1/CreateIndexRequest';
 import { isFieldPath, isIndexName } from '../catalog/names';
 import { searchLanguages } from '../catalog/search-language';
 import type { NewIndex } from '../tables/define-index';
+import { encryptedNameProblem } from '../tables/encrypted-field';
 import { pricesOf } from './index-prices';
 import type { IndexDefinition } from '../catalog/index-definition';
 
 /** The types of an index over one field. */
-const singleTypes = new Set(['btree', 'hash', 'fulltext', 'price', 'string', 'number', 'boolean', 'date']);
-const laterTypes = new Set(['encrypted']);
+const singleTypes = new Set(['btree', 'hash', 'fulltext', 'price', 'string', 'number', 'boolean', 'date', 'encrypted']);
 const compositeFieldsMax = 4;
 
 export const isSame = (index: IndexDefinition, { fields, type, unique, language }: NewIndex): boolean =>
@@ -17,17 +17,16 @@ export const isSame = (index: IndexDefinition, { fields, type, unique, language 
   index.language === language &&
   index.fields.join() === fields.join();
 
-/** The definition that is asked for. Throws VALIDATION_FAILED, and NOT_IMPLEMENTED for the types that are to come. */
+/** The definition that is asked for. Throws VALIDATION_FAILED. */
 export function definitionOf(request: CreateIndexRequest): NewIndex {
   const { name, unique } = request;
   const asked = request.indexType.toLowerCase();
-  if (laterTypes.has(asked)) throw notImplemented(`an index of type ${asked}`);
   const problems: Record<string, string[]> = {};
   if (!isIndexName(name)) problems['name'] = ['must have 1 to 200 printable characters'];
   // A btree over several fields is what is called composite.
   const type = asked === 'btree' && request.fields.length > 1 ? 'composite' : asked;
   if (type !== 'composite' && !singleTypes.has(type)) {
-    problems['index_type'] = [`must be one of ${[...singleTypes, 'composite', ...laterTypes].join(', ')}`];
+    problems['index_type'] = [`must be one of ${[...singleTypes, 'composite'].join(', ')}`];
   }
   const fields = request.fields.length > 0 ? request.fields : [request.fieldName];
   const fieldName = request.fieldName === '' ? fields[0]! : request.fieldName;
@@ -35,8 +34,8 @@ export function definitionOf(request: CreateIndexRequest): NewIndex {
     const problem = fieldsProblem(request.fields);
     if (problem) problems['fields'] = [problem];
     else if (!isNameOf(fields, fieldName)) problems['field_name'] = ['must be one of fields, or all of them joined'];
-  } else if (!isFieldPath(fieldName)) {
-    problems['field_name'] = ['must be a field path of 1 to 16 steps with dots between them'];
+  } else if (fieldProblem(type, fieldName) !== undefined) {
+    problems['field_name'] = [fieldProblem(type, fieldName)!];
   } else if (fields.length > 1 || fields[0] !== fieldName) {
     problems['fields'] = ['must be the same as field_name; an index over several fields has the type composite'];
   }
@@ -47,6 +46,11 @@ export function definitionOf(request: CreateIndexRequest): NewIndex {
   if (language !== null && unique) problems['unique_constraint'] = ['is not for an index of type fulltext'];
   if (Object.keys(problems).length > 0) throw invalid('The index is not valid', problems);
   return { name, fieldName, fields, type, unique, language, prices: pricesOf(request) };
+}
+
+function fieldProblem(type: string, name: string): string | undefined {
+  if (type === 'encrypted') return encryptedNameProblem(name);
+  return isFieldPath(name) ? undefined : 'must be a field path of 1 to 16 steps with dots between them';
 }
 
 function fieldsProblem(fields: readonly string[]): string | undefined {

@@ -18,29 +18,42 @@ import { INDEX_NOT_FOUND, isSearchIndex, type IndexDefinition } from '../catalog
 import { addIndex, enqueueBuild, restoreColumns, type NewIndex } from '../tables/define-index';
 import { dropIndex } from '../tables/drop-index';
 import { changePrices } from './index-prices';
+import { heldWriteState, keepDone, writeClosed } from '../commit/held-writes';
 import { addCollection } from '../tables/create-collection';
+import { encryptForIndex, keyForIndex, requirePaidIndex, type EncryptionSettings } from './encryption';
 import { definitionOf, isSame } from './index-request';
 import { cancelBuilds } from '../tables/build-job';
 
 /**
- * Creates an index: a btree, a btree over a declared type, a composite one over several fields, or a full-text one. Small
+ * Creates an index: a btree, a btree over a declared type, a composite one over several fields, a full-text one, or one
+ * over a field that is stored encrypted from now on, for which PAYMENT_REQUIRED is thrown until it is paid. Small
  * tables are indexed at once; else the answer carries the ticket of the build. The same definition again changes no more
  * than prices, and builds an index whose build has failed.
  */
 export async function createIndex(
   pool: Pool,
   request: CreateIndexRequest,
-  defaultRead: ReadAccess,
+  { defaultRead, encryption }: { defaultRead: ReadAccess; encryption: EncryptionSettings },
 ): Promise<CreateIndexResponse> {
   const definition = definitionOf(request);
-  return withAppLockOnce<CreateIndexResponse>(pool, request, async (tx, app) => {
+  const isEncrypted = definition.type === 'encrypted';
+  const { number: appNumber } = await findApp(pool, request.appId);
+  const firstKey = isEncrypted ? await keyForIndex(pool, appNumber, encryption) : undefined;
+  const held = request.isHeld === true ? request.ticketId : undefined;
+  const made = await withAppLockOnce<CreateIndexResponse>(pool, request, async (tx, app) => {
+    const state = held === undefined ? undefined : await heldWriteState(tx, held);
+    if (state === 'closed') throw writeClosed();
     let created: CollectionRef | undefined;
-    const answer = async (ticketId: string, updated: boolean): Promise<CreateIndexResponse> => ({
-      index: await getIndex(tx, request.appId, request.collection, request.name),
-      updated,
-      ticketId,
-      ...(created && { createdCollection: { name: created.name, readAccess: created.readAccess } }),
-    });
+    const answer = async (ticketId: string, updated: boolean): Promise<CreateIndexResponse> => {
+      const index = await getIndex(tx, request.appId, request.collection, request.name);
+      if (held !== undefined && !updated && state !== 'done') await keepDone(tx, held);
+      return {
+        ...{ index, updated, ticketId },
+        ...(created && { createdCollection: { name: created.name, readAccess: created.readAccess } }),
+      };
+    };
+    // The call is repeated.
+    if (state === 'done') return answer((await isEnqueued(tx, app.number, held!)) ? held! : '', false);
     const collection =
       (await findCollection(tx, app, request.collection)) ??
       (created = await addCollection(
@@ -60,18 +73,18 @@ export async function createIndex(
       const repeated = await isEnqueued(tx, app.number, request.ticketId);
       return answer(repeated ? request.ticketId : '', !repeated);
     }
-    const ticketId = await addIndex(
-      tx,
-      collection,
-      collection.schema,
-      definition,
-      await databaseTime(tx),
-      request.ticketId,
-    );
+    const at = await databaseTime(tx);
+    if (isEncrypted) await encryptForIndex(tx, collection, definition.fieldName, firstKey, encryption, at);
+    const ticketId = await addIndex(tx, collection, collection.schema, definition, at, request.ticketId);
     await checkDefinitionBytes(tx, app.number);
+    // What cannot be done is refused before it is paid.
+    if (isEncrypted) requirePaidIndex(request.isPaid === true, collection.name, definition.fieldName);
     await bumpCatalogRevision(tx, app.number);
     return answer(ticketId, false);
   });
+  // A call that is repeated finds the answer of its first time under the Idempotency-Key of the request.
+  const isOwn = made.replayed === true && held !== undefined && (await heldWriteState(pool, held)) === 'done';
+  return isOwn ? { ...made, replayed: false } : made;
 }
 
 /** Whether the call is repeated: its job is in the queue already. */

@@ -41,21 +41,49 @@ export async function getOperationPrices(db: Queryable, request: OperationPrices
           and (read_access = 'public' or ${request.mayReadPrivate}::boolean)`,
   );
   if (!collection) return { indexedFields: [], prices: [] };
-  const indexes = await rows<PricedIndex>(
-    db,
-    sql`select name, status, field_name, fields, index_type, price_config_text, read_price_config_text
-        from document_index where collection_number = ${collection.number} order by number`,
-  );
-  // An index whose build failed has no entries, but the price of its field as long as it is there.
-  const written = indexes.filter(({ status }) => status !== 'failed');
+  const indexes = await pricedIndexes(db, collection.number);
+  const written = writtenIndexes(indexes);
   return {
-    indexedFields: [...new Set(written.flatMap((index) => index.fields ?? [index.field_name]))],
+    indexedFields: fieldsOf(written),
     prices: [
       ...(request.isWrite ? [] : pricesOfCollection(collection, request.collection)),
       ...(request.isWrite ? written : indexes).flatMap((index) => pricesOfIndex(index, request.isWrite, documents)),
     ],
   };
 }
+
+/** What writes to a collection cost by its indexes. */
+export interface IndexPrices {
+  /** Each once. */
+  indexedFields: readonly string[];
+  /** Whether values of the documents are prices. */
+  hasValues: boolean;
+  /** The prices of writing documents. Throws VALIDATION_FAILED for a value that is no amount, LIMIT_EXCEEDED. */
+  pricesFor(documents: readonly JsonValue[]): OperationPrice[];
+}
+
+export async function readPricesOfIndexes(db: Queryable, collectionNumber: bigint): Promise<IndexPrices> {
+  const written = writtenIndexes(await pricedIndexes(db, collectionNumber));
+  return {
+    indexedFields: fieldsOf(written),
+    hasValues: written.some(({ index_type: type }) => type === 'price'),
+    pricesFor: (documents) => written.flatMap((index) => pricesOfIndex(index, true, documents)),
+  };
+}
+
+const pricedIndexes = (db: Queryable, collectionNumber: bigint): Promise<PricedIndex[]> =>
+  rows<PricedIndex>(
+    db,
+    sql`select name, status, field_name, fields, index_type, price_config_text, read_price_config_text
+        from document_index where collection_number = ${collectionNumber} order by number`,
+  );
+
+/** An index whose build failed has no entries, but the price of its field as long as it is there. */
+const writtenIndexes = (indexes: readonly PricedIndex[]) => indexes.filter(({ status }) => status !== 'failed');
+
+const fieldsOf = (indexes: readonly PricedIndex[]): string[] => [
+  ...new Set(indexes.flatMap((index) => index.fields ?? [index.field_name])),
+];
 
 const pricesOfCollection = ({ read_price_config_text: text }: PricedCollection, name: string): OperationPrice[] =>
   asked(storedPrice(text), { index: name, field: '*' });

@@ -14,6 +14,7 @@ import { checkDefinitionBytes } from '../catalog/definition-limit';
 import { isSearchIndex } from '../catalog/index-definition';
 import { isFieldPath, isName } from '../catalog/names';
 import { addCollection } from '../tables/create-collection';
+import { assertNotEncrypted } from '../tables/encrypted-field';
 import { addIndex, noPrices } from '../tables/define-index';
 
 /**
@@ -57,6 +58,7 @@ async function indexField(
 ): Promise<RelationIndex> {
   const known = await findCollection(tx, app, name);
   const collection = known ?? (await addCollection(tx, app, { name, readAccess: defaultRead }, at));
+  assertNotEncrypted(collection, [fieldName]);
   const isNew = fieldName !== 'id' && !hasIndex(collection, fieldName);
   const definition = { name: freeName(collection, fieldName), fieldName, fields: [fieldName], type: 'hash' };
   const more = { unique: false, language: null, prices: noPrices };

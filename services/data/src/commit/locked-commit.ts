@@ -9,6 +9,7 @@ import { insertCommits } from './commit-log';
 import { nothingDerived } from './after-plan';
 import { mayBeOfDerived } from './derived-failure';
 import { writeDocuments } from './document-rows';
+import { findClosedWrites } from './held-writes';
 import { headToLock, moveHead, toLockedHead, type LockedHead } from './head';
 import { countBatch } from './metrics';
 import { prefetchDocuments, readPresentDocuments, type Prefetch, type ReadDocuments } from './present-documents';
@@ -134,11 +135,17 @@ export class LockedCommit {
 
   /** The writes that have an outcome already. */
   private async findRepeated(tx: Connection): Promise<BatchResult['outcomes']> {
-    if (!this.looksUpTickets) return findKeptAnswers(tx, this.app, this.batch);
-    const outcomes = await findCommittedTickets(tx, this.app, this.batch);
-    this.hasReadTickets = true;
-    const open = this.batch.filter((pending) => !outcomes.has(pending));
-    for (const [pending, outcome] of await findKeptAnswers(tx, this.app, open)) outcomes.set(pending, outcome);
+    const outcomes: BatchResult['outcomes'] = new Map();
+    const open = () => this.batch.filter((pending) => !outcomes.has(pending));
+    const add = (found: BatchResult['outcomes']) => {
+      for (const [pending, outcome] of found) outcomes.set(pending, outcome);
+    };
+    if (this.looksUpTickets) {
+      add(await findCommittedTickets(tx, this.app, this.batch));
+      this.hasReadTickets = true;
+    }
+    add(await findKeptAnswers(tx, this.app, open()));
+    add(await findClosedWrites(tx, open()));
     return outcomes;
   }
 

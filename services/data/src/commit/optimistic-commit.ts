@@ -11,7 +11,14 @@ import { assertAssumed, assumedDocuments } from './present-documents';
 import { plan, rowsOf, type BatchPlan, type DocumentRow } from './plan';
 import { uniqueViolation } from './unique-violation';
 import { setVersions, versionedCollections } from './written-versions';
-import { documentKey, type BatchResult, type PendingWrite, type PresentDocuments, type Write } from './write';
+import {
+  documentKey,
+  isDecidedUnderLock,
+  type BatchResult,
+  type PendingWrite,
+  type PresentDocuments,
+  type Write,
+} from './write';
 import type { App } from '../catalog/app';
 import type { CollectionRef } from '../catalog/collection';
 
@@ -71,11 +78,14 @@ export async function commitOptimistically(
 const genericPlans = sql`set local plan_cache_mode = force_generic_plan`;
 
 /**
- * Whether a write may be planned before the lock. Not with a key: what it was used for is read under the lock. One that
+ * Whether a write may be planned before the lock. Not one of which an outcome may be found under the lock. One that
  * depends on documents needs what they were; a bulk, which ids are known, and they come from the same read.
  */
-const mayBePlanned = ({ idempotency, reads, assumed, sizeClass }: Write): boolean =>
-  !idempotency && (!reads || assumed !== undefined) && (sizeClass === 'small' || (!!assumed && sizeClass === 'bulk'));
+const mayBePlanned = (write: Write): boolean => {
+  const { reads, assumed, sizeClass } = write;
+  if (isDecidedUnderLock(write) || (reads && assumed === undefined)) return false;
+  return sizeClass === 'small' || (!!assumed && sizeClass === 'bulk');
+};
 
 /** The rows of documents that may be new; all of them where they are few. */
 const unknownRows = (

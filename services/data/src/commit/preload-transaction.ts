@@ -43,7 +43,7 @@ export function reserveOrdinal(
   const [name, ...others] = write.collections;
   const collection = name === undefined ? undefined : collections.known(app.number, name);
   const head = heads.latest(app.number);
-  if (others.length > 0 || write.reads) return undefined;
+  if (others.length > 0 || write.reads || write.isHeld) return undefined;
   if (!collection || !head || hasUniqueIndex(collection)) return undefined;
   const ids = write.ids();
   if (!ids || ids.count < copyFromDocuments || ids.set.size < ids.count) return undefined;

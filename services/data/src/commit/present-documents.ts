@@ -9,6 +9,9 @@ import type { App } from '../catalog/app';
 import { cachedCollections } from './batch-collections';
 import type { CommitContext } from './commit-context';
 import type { RowsByCollection } from './plan';
+import { cipherOf } from '../encryption/document-cipher';
+import type { Condition } from '../query/language/condition';
+import { never, withTerms } from '../query/language/encrypted-conditions';
 import { matchingDocument } from '../query/sql/matching-document';
 import {
   documentKey,
@@ -92,7 +95,13 @@ const conditional = (reads: readonly DocumentRead[]) => reads.filter(({ conditio
 function stepsOf([collection, reads]: [CollectionRef, readonly DocumentRead[]]): Step[] {
   const ids = textArray(reads.map(({ id }) => id));
   const versions = sql`select id, version, ordinal, deleted, body from ${documentsTable(collection)} where id = any(${ids}::text[])`;
-  return [versions, ...conditional(reads).map(({ id, condition }) => matchingDocument(collection, id, condition!))];
+  const cipher = cipherOf(collection);
+  // What an encrypted field cannot meet matches nothing here, and is refused where its change is prepared.
+  const stored = (condition: Condition) => (cipher ? withTerms(cipher, condition, () => never) : condition);
+  return [
+    versions,
+    ...conditional(reads).map(({ id, condition }) => matchingDocument(collection, id, stored(condition!))),
+  ];
 }
 
 /** Reads what a batch depends on, from the cached collections, without a lock. */

@@ -3,7 +3,7 @@ import type { App } from '../catalog/app';
 import { cachedCollections } from './batch-collections';
 import type { CommitContext } from './commit-context';
 import { readUnlocked } from './present-documents';
-import type { PendingWrite, PlanState, Write } from './write';
+import { isDecidedUnderLock, type PendingWrite, type PlanState, type Write } from './write';
 
 /**
  * Reads the documents that writes of an app depend on while the batch before theirs is being committed, so that their
@@ -53,8 +53,8 @@ export class ReadAhead {
    * depend on more than the document.
    */
   private isPromising(write: Write): boolean {
-    const { reads, idempotency, sizeClass } = write;
-    if (!reads || !write.assume || idempotency || sizeClass === 'largeBulk') return false;
+    const { reads, sizeClass } = write;
+    if (!reads || !write.assume || isDecidedUnderLock(write) || sizeClass === 'largeBulk') return false;
     if (reads.some(({ condition }) => condition !== undefined)) return false;
     return this.context.heads.expected(this.app.number) !== undefined;
   }

@@ -81,6 +81,8 @@ export interface Write {
   readonly collections: readonly string[];
   readonly userAddress: string | null;
   readonly idempotency: IdempotencyKey | undefined;
+  /** Whether its price is held, so that it may be closed before it commits. */
+  readonly isHeld?: boolean;
   /** Size of the rows to be written, or of the request if that is larger. */
   readonly bytes: number;
   readonly sizeClass: SizeClass;
@@ -145,6 +147,10 @@ export interface BatchResult {
   /** Numbers of the collections that it changed. */
   changed: readonly bigint[];
 }
+
+/** Whether a write may have an outcome already, which only the lock of the head makes definite. */
+export const isDecidedUnderLock = ({ idempotency, isHeld }: Pick<Write, 'idempotency' | 'isHeld'>): boolean =>
+  idempotency !== undefined || isHeld === true;
 
 /** Whether two writes have a document in common, or may have. */
 export function conflicts(one: Write, other: Write): boolean {

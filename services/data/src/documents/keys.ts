@@ -106,7 +106,7 @@ function addedText(fieldName: string, id: string, defaults: readonly Default[]):
 }
 
 /** A JSON text of its own, as a capture of all of it. */
-function captureWhole(text: Buffer): Capture {
+export function captureWhole(text: Buffer): Capture {
   return { type: new JsonReader(text, { maxDepth: 64 }).peekType(), start: 0, end: text.length };
 }
 

@@ -1,6 +1,13 @@
 import { ServiceError, invalid, forbidden, type FieldMessages } from '@granary/shared/errors';
 import { newDocumentId } from '@granary/shared/ids';
-import { idRule, isDocumentId, readDocument, spliceText, type ScannedDocument } from '@granary/shared/json/document';
+import {
+  assertDocumentSize,
+  idRule,
+  isDocumentId,
+  readDocument,
+  spliceText,
+  type ScannedDocument,
+} from '@granary/shared/json/document';
 import { JsonError } from '@granary/shared/json/error';
 import { JsonReader } from '@granary/shared/json/reader';
 import { fromJsonError } from '@granary/shared/json/service-error';
@@ -13,6 +20,7 @@ import { OrderedKeys } from '../values/ordered-key';
 import {
   appendKeys,
   appendStoredKeys,
+  captureWhole,
   hasKeyInside,
   searchTextsOf,
   type Default,
@@ -20,6 +28,7 @@ import {
   type SearchTexts,
   type UniqueValues,
 } from './keys';
+import { encryptDefaults, encryptValues, nothingEncrypted } from './encrypted-values';
 import type { DocumentRules } from './rules';
 
 /** Documents of one call, at most. Larger sets come in several calls. */
@@ -193,7 +202,8 @@ export function prepareDocumentOf(
   return refusing(() => {
     const reader = new JsonReader(bytes, { maxDepth: bodyDepth });
     const shared = preparing(bytes, rules, keys);
-    const document = readDocument(reader, rules.watch);
+    // What is stored of encrypted fields is longer than they are, so their documents are measured afterwards.
+    const document = readDocument(reader, rules.watch, rules.encrypted.length === 0 ? {} : { sizeMaxBytes: Infinity });
     reader.end();
     if (!isDocumentId(id)) throw invalid('The id is not valid', { [joinPath(path, 'id')]: [idRule] });
     if (document.id !== null && document.id !== id) {
@@ -214,18 +224,24 @@ function prepareDocument(
   place: Place,
   ownId?: string,
 ): PreparedDocument {
-  // A soft delete needs no more than an id.
-  const defaults = document.deleted ? noDefaults : checkFields(bytes, document, rules, violations, place);
   const id = document.id ?? ownId ?? newDocumentId();
-  const isWhole = document.idType === 'string' && defaults.length === 0;
+  const refuse = (name: string, problem: string) => violations.add(place, name, problem);
+  const { replacements, terms, decrypted, addedBytes } =
+    rules.encrypted.length === 0 ? nothingEncrypted : encryptValues(bytes, document, rules, id, refuse);
+  assertDocumentSize(document, addedBytes);
+  // A soft delete needs no more than an id.
+  const plain = document.deleted ? noDefaults : checkFields(bytes, document, rules, violations, place, decrypted);
+  const defaults = rules.encrypted.length === 0 ? plain : encryptDefaults(plain, rules, id, refuse);
+  const isWhole = document.idType === 'string' && defaults.length + replacements.length === 0;
   const { start, end } = document;
-  const body = isWhole ? bytes.subarray(start, end) : spliceText(bytes, document, { id, defaults });
+  const body = isWhole ? bytes.subarray(start, end) : spliceText(bytes, document, { id, defaults, replacements });
   const keysStart = keys.length;
+  const added = terms.length === 0 ? defaults : [...defaults, ...terms];
   const { uniques, searches } = hasKeyInside(rules, defaults)
     ? appendStoredKeys(body, rules, keys)
     : {
-        uniques: appendKeys(bytes, document, rules, keys, id, defaults),
-        searches: searchTextsOf(bytes, document, rules, id, defaults),
+        uniques: appendKeys(bytes, document, rules, keys, id, added),
+        searches: searchTextsOf(bytes, document, rules, id, added),
       };
   return {
     id,
@@ -251,6 +267,7 @@ function checkFields(
   rules: DocumentRules,
   violations: Violations,
   place: Place,
+  decrypted: ReadonlyMap<string, Buffer>,
 ): readonly Default[] {
   if (rules.fields.length === 0) return noDefaults;
   const defaults: Default[] = [];
@@ -259,7 +276,9 @@ function checkFields(
     const capture = document.captures[firstField + at];
     // The id that is missing will be made, and a string.
     if (name === 'id' && document.id === null) continue;
-    for (const problem of fieldProblems(rule, bytes, capture)) violations.add(place, name, problem);
+    const known = decrypted.get(name);
+    const problems = known ? fieldProblems(rule, known, captureWhole(known)) : fieldProblems(rule, bytes, capture);
+    for (const problem of problems) violations.add(place, name, problem);
     if (capture === undefined && rule.defaultText !== undefined)
       defaults.push({ key: name, jsonText: rule.defaultText });
   }

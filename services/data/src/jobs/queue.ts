@@ -11,7 +11,7 @@ import type { App } from '../catalog/app';
 export const TASK_NOT_FOUND = 'TASK_NOT_FOUND';
 export const TOO_MANY_JOBS = 'TOO_MANY_JOBS';
 
-export type JobKind = 'index.build' | 'view.refresh' | 'collection.drop' | 'app.drop';
+export type JobKind = 'index.build' | 'view.refresh' | 'encryption.rotate' | 'collection.drop' | 'app.drop';
 
 export interface JobContext {
   pool: Pool;
@@ -72,7 +72,8 @@ export async function enqueueJob(
   options: JobOptions = {},
 ): Promise<string> {
   // Drops are never refused: the collection or app is deleted already.
-  const mayBeRefused = (kind === 'view.refresh' || kind === 'index.build') && !options.isRequired;
+  const mayBeRefused =
+    (kind === 'view.refresh' || kind === 'index.build' || kind === 'encryption.rotate') && !options.isRequired;
   if (mayBeRefused) await checkWaiting(tx, app.number);
   const ticketId = options.ticketId || newTicket('j', app.number);
   const subject = options.subject ?? null;

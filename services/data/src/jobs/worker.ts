@@ -18,7 +18,7 @@ const runsMax = 25;
 const retryPauseMaxS = 60;
 const pollMs = 250;
 /** Jobs that need disk space: on a full disk they wait, and only jobs that free it run. */
-const needingSpace: readonly JobKind[] = ['index.build', 'view.refresh'];
+const needingSpace: readonly JobKind[] = ['index.build', 'view.refresh', 'encryption.rotate'];
 /** Advisory lock during the choice of a job, so that two workers do not take jobs of one app at once. */
 const takingLock = 7_265_003;
 

@@ -3,6 +3,7 @@ import { readJson } from '@granary/shared/json/value';
 import type { ExplainQueryRequest } from '@granary/shared/gen/granary/data/v1/ExplainQueryRequest';
 import type { CollectionRef } from '../catalog/collection';
 import { refusing } from '../documents/parser';
+import { assertSortable, storedFilter } from '../query/execute/encrypted-read';
 import { resolveReferences } from '../query/execute/references';
 import { explainPage, type PostgresNode } from '../query/execute/explain-page';
 import { joinedPlan, withFreshSource, type ReadOptions } from '../query/execute/read-page';
@@ -60,9 +61,13 @@ export async function explainQuery(
     const scope = { source: relation, find: options.find, terms, descending };
     const after = options.cursor === undefined ? undefined : decodeCursor(scope, options.cursor);
     const { limit, offset } = options;
-    const find = await resolveReferences(db.fast, appId, options.find);
+    assertSortable(relation, sort);
+    const find = storedFilter(relation, await resolveReferences(db.fast, appId, options.find), true);
     const page = planPage(relation, { find, sort, limit: limit + 1, offset, after });
-    const joined = await resolveJoins(db, { appId, mayReadPrivate: true }, options, joinOptions);
+    const joined = await resolveJoins(db, { appId, mayReadPrivate: true }, options, {
+      ...joinOptions,
+      parent: relation,
+    });
     const plan = joined ? joinedPlan(page, joined.joins) : page;
     const explain = () => explainPage(db.pool, plan);
     const { chosen, withoutScan } = await db.schedulers.scans.run(appId, explain, { signal: call.signal });

@@ -5,6 +5,7 @@ import { sql, trusted } from '@granary/shared/postgres/sql';
 import type { Row, RowReader } from '@granary/shared/postgres/wire/rows';
 import { COLLECTION_NOT_FOUND, type CollectionRef } from '../catalog/collection';
 import { documentsTable } from '../catalog/table-names';
+import { cipherOf } from '../encryption/document-cipher';
 import { noSuchDocument } from '../documents/document-error';
 import { withFreshSource } from '../query/execute/read-page';
 import { AppDatabases } from '../query/execute/read-scheduler';
@@ -34,7 +35,8 @@ export function getDocument(
         )
       : await shortPages.read(unconditional, [id], new DocumentReader());
     if (!found) throw noSuchDocument(id);
-    return found;
+    const cipher = cipherOf(collection);
+    return cipher && found.json.length > 0 ? { ...found, json: cipher.decrypt(found.json) } : found;
   });
 }
 

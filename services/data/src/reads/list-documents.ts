@@ -61,7 +61,11 @@ export async function listDocuments(
       isRepeated || isAll(options.find),
     );
     const reader = { appId: request.appId, mayReadPrivate: true };
-    const joined = await resolveJoins(db, reader, options, { includeDeleted: true, isFresh: isRepeated });
+    const joined = await resolveJoins(db, reader, options, {
+      includeDeleted: true,
+      isFresh: isRepeated,
+      parent: relation,
+    });
     const page = { ...options, ...(options.sort.length === 0 && { sort }), joined };
     return await readDocuments(new AppDatabases(db, reader, call.signal), relation, page);
   });

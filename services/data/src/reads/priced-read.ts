@@ -2,9 +2,7 @@ import { ServiceError } from '@granary/shared/errors';
 import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
 import { maxUtia } from '@granary/shared/money';
-import type { ReadPrice } from '../catalog/read-price';
-
-export const PAYMENT_REQUIRED = 'PAYMENT_REQUIRED';
+import { PAYMENT_REQUIRED, type ReadPrice } from '../catalog/read-price';
 
 const bytesPerKb = 1_024n;
 

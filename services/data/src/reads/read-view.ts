@@ -81,8 +81,8 @@ export async function readView(
     const readAs = (reader: ReadRequest) =>
       readTagged(db, reader, sources, async () => {
         const databases = new AppDatabases(db, request, call.signal);
-        const joined = await resolveJoins(db, request, query, { ...joining, collections: joins });
         const { relation, sort } = await readableView(db, view);
+        const joined = await resolveJoins(db, request, query, { ...joining, collections: joins, parent: relation });
         return await readPage(
           databases,
           relation,

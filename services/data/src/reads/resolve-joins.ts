@@ -1,11 +1,12 @@
 import type { CollectionRef } from '../catalog/collection';
 import type { JoinedRead } from '../query/execute/read-page';
+import { assertPlainReferences, storedFilter } from '../query/execute/encrypted-read';
 import { resolveReferences } from '../query/execute/references';
 import type { FindAndSelect } from '../query/language/joined-query';
 import { modelName, allJoins, unknownModel, type Join } from '../query/language/joins';
 import { needsKey } from '../query/language/paging';
 import type { JoinTarget } from '../query/plan/join-plan';
-import { documentsRelation } from '../query/plan/relation';
+import { documentsRelation, type Relation } from '../query/plan/relation';
 import { lookUpCollection, type ReadContext } from './read-context';
 
 /** Who reads joined records, and which. */
@@ -18,6 +19,8 @@ interface JoinOptions {
   shown?: ReadonlySet<string>;
   /** The collections, where they have been looked up. */
   collections?: ReadonlyMap<string, CollectionRef>;
+  /** The records that they are joined to. */
+  parent: Pick<Relation, 'cipher'>;
 }
 
 /**
@@ -57,7 +60,7 @@ export async function resolveJoins(
   const { appId } = reader;
   const collections = options.collections ?? (await lookUpJoined(db, reader, joins, options));
   let number = 0;
-  const target = async (join: Join): Promise<JoinTarget> => {
+  const target = async (join: Join, parent: Pick<Relation, 'cipher'>): Promise<JoinTarget> => {
     const collection = collections.get(modelName(appId, join))!;
     number += 1;
     const own = number;
@@ -66,10 +69,13 @@ export async function resolveJoins(
       { includeHistory: false, includeDeleted: options.includeDeleted },
       own,
     );
-    const find = await resolveReferences(db.fast, appId, join.find);
-    return { join: { ...join, find }, number: own, relation, joins: await eachInTurn(join.joins, target) };
+    const resolved = await resolveReferences(db.fast, appId, join.find);
+    assertPlainReferences(parent, resolved, join.at);
+    const find = storedFilter(relation, resolved, reader.mayReadPrivate);
+    const inner = await eachInTurn(join.joins, (one) => target(one, relation));
+    return { join: { ...join, find }, number: own, relation, joins: inner };
   };
-  return { joins: await eachInTurn(joins, target), select: joinedSelect };
+  return { joins: await eachInTurn(joins, (join) => target(join, options.parent)), select: joinedSelect };
 }
 
 async function eachInTurn<T, R>(values: readonly T[], map: (value: T) => Promise<R>): Promise<R[]> {

@@ -63,7 +63,11 @@ export async function runQuery(
     const readAs = (reader: ReadRequest) =>
       readTagged(db, reader, sources, async (isAfterStates) => {
         const databases = new AppDatabases(db, request, call.signal);
-        const joined = await resolveJoins(db, request, query, { ...joining, collections: joins });
+        const joined = await resolveJoins(db, request, query, {
+          ...joining,
+          collections: joins,
+          parent: documentsRelation(collection, presentDocuments),
+        });
         const page = { ...options, joined };
         if (isFiltered) {
           const shown = joined ? presentDocuments : statedDocuments;

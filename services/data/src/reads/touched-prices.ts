@@ -2,10 +2,12 @@ import type { Projection } from '@granary/shared/json/project';
 import type { CollectionRef } from '../catalog/collection';
 import type { ReadPrice } from '../catalog/read-price';
 import { pathsOf, type Condition, type Path } from '../query/language/condition';
+import { isShown, isTouched } from '../query/language/field-use';
 import type { JoinedSelect } from '../query/language/joined-select';
 import { modelName, type Join } from '../query/language/joins';
 import type { SortTerm } from '../query/language/sort';
-import { parseViewQuery, type ViewQuery } from '../views/language/view-query';
+import { parseViewQuery } from '../views/language/view-query';
+import { viewUses } from '../views/language/view-use';
 import type { ViewRef } from '../views/view';
 import { readJsonText } from '../query/language/paging';
 
@@ -54,64 +56,11 @@ export function viewPrices(
 ): readonly ReadPrice[] {
   if (sources.every(({ readPrices }) => readPrices === undefined)) return [];
   const query = parseViewQuery(readJsonText(Buffer.from(queryText), 'query'), sourceCollections);
-  const paths = viewPaths(query);
-  const shown: Projection[] = query.groups ? ['none'] : [query.projection];
-  return sources.flatMap(({ name, readPrices = [] }) => {
-    // Documents that are joined are a member of the rows.
-    const places: Path[] = name === query.base ? [[]] : [];
-    for (const join of query.joins) if (join.collection === name) places.push([join.alias]);
-    return readPrices.filter(({ path }) =>
-      places.some((place) => {
-        const inRow = [...place, ...path];
-        return path.length === 0 || isTouched(inRow, paths) || isShown(inRow, shown);
-      }),
-    );
-  });
-}
-
-/** The paths in rows that a view finds, joins, groups, aggregates or sorts by. */
-function viewPaths({ find, joins, groups, sort }: ViewQuery): Path[] {
-  const paths = pathsOf(find);
-  for (const { alias, on } of joins) {
-    for (const { path, from, to } of on) paths.push([alias, ...path], from === undefined ? to : [from, ...to]);
-  }
-  // In a grouped view the order is of its columns.
-  if (!groups) return [...paths, ...sort.map(({ path }) => path)];
-  for (const { path } of groups.aggregates) if (path) paths.push(path);
-  return [...paths, ...groups.by];
+  return sources.flatMap(({ name, readPrices = [] }) => readPrices.filter(({ path }) => viewUses(query, name, path)));
 }
 
 /** The fields of the record one level up that the conditions of a join refer to. */
 function parentPathsOf(condition: Condition): Path[] {
   if ('conditions' in condition) return condition.conditions.flatMap(parentPathsOf);
   return condition.kind === 'reference' ? [condition.to] : [];
-}
-
-/** Whether one of the paths is that of the price, leads to it or into it. The whole is touched by any query. */
-const isTouched = (priced: Path, paths: readonly Path[]): boolean =>
-  priced.length === 0 ||
-  paths.some((path) => {
-    const shared = Math.min(path.length, priced.length);
-    return path.slice(0, shared).every((step, at) => isSameStep(step, priced[at]!));
-  });
-
-/** `07` is the same element of an array as `7`. */
-const isSameStep = (one: string, other: string): boolean =>
-  one === other || (/^\d+$/.test(one) && /^\d+$/.test(other) && BigInt(one) === BigInt(other));
-
-const isShown = (priced: Path, shown: readonly Projection[]): boolean =>
-  shown.every((projection) => keeps(projection, priced, 0));
-
-/** Whether a projection keeps the field at a path, or a part of it. */
-function keeps(projection: Projection, path: Path, at: number): boolean {
-  if (projection === 'all') return true;
-  if (projection === 'none') return false;
-  if (at === path.length) return true;
-  let isNamed = false;
-  for (const [step, part] of projection.members.entries()) {
-    if (!isSameStep(step, path[at]!)) continue;
-    if (keeps(part, path, at + 1)) return true;
-    isNamed = true;
-  }
-  return !isNamed && projection.keeps === 'others';
 }

@@ -20,13 +20,14 @@ export async function readContent(
   baseUrl: string,
   mayReadPrivate: boolean,
 ): Promise<{ revision: bigint; content: SkillsContent }> {
-  const found = await row<{ revision: bigint; name: string; description: string; owner_part: string }>(
+  const found = await row<ApplicationRow>(
     tx,
-    sql`select h.catalog_revision as revision, a.name, a.description, a.skills_owner_part as owner_part
+    sql`select h.catalog_revision as revision, a.name, a.description, a.skills_owner_part as owner_part,
+               a.payment_networks
         from application a join head h on h.app_number = a.number where a.number = ${app.number}`,
   );
   if (!found) throw appNotFound(app.appId);
-  const { revision, name, description, owner_part: ownerPart } = found;
+  const { revision, name, description, owner_part: ownerPart, payment_networks: paymentNetworks } = found;
   const collections = await readCollections(tx, app, mayReadPrivate);
   const views = await readViews(tx, app, mayReadPrivate);
   const queries = await readQueries(tx, app);
@@ -37,6 +38,7 @@ export async function readContent(
       name,
       description,
       ownerPart,
+      paymentNetworks: paymentNetworks ?? [],
       baseUrl,
       collections: collections.entries,
       views: views.entries,
@@ -44,6 +46,14 @@ export async function readContent(
       totals: { collections: collections.total, views: views.total, queries: queries.total },
     },
   };
+}
+
+interface ApplicationRow {
+  revision: bigint;
+  name: string;
+  description: string;
+  owner_part: string;
+  payment_networks: string[] | null;
 }
 
 /** The first entries of a kind, and the number of all. */

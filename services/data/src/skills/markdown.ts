@@ -15,6 +15,8 @@ export interface SkillsContent {
   name: string;
   description: string;
   ownerPart: string;
+  /** On which x402 payments are taken; empty: on all that the operator offers. */
+  paymentNetworks: readonly string[];
   baseUrl: string;
   collections: Array<Offer & { indexes: Array<{ field: string; type: string; price: string }> }>;
   views: Array<Offer & { sources: string[]; variablesText: string }>;
@@ -105,7 +107,7 @@ interface Kind {
 }
 
 function introduction(content: SkillsContent): string[] {
-  const { appId, baseUrl, name, description, collections, views, queries } = content;
+  const { appId, baseUrl, name, description, paymentNetworks, collections, views, queries } = content;
   const isPriced = ({ price }: { price: string }): boolean => price !== '';
   const hasPrices = [...collections, ...views, ...queries, ...collections.flatMap(({ indexes }) => indexes)].some(
     isPriced,
@@ -118,6 +120,9 @@ function introduction(content: SkillsContent): string[] {
       ? [
           'What has a price is free with a key with Read of this app. Others pay with an agent key (permission Pay) of an app of their own, in the header `X-Agent-Key`; without payment the answer is 402 and states the price. A field with a price costs it where a read filters or sorts by it or shows it, the highest price counts, and views and queries without a price of their own cost what they read.',
         ]
+      : []),
+    ...(hasPrices && paymentNetworks.length > 0
+      ? [`x402 payments are taken on ${paymentNetworks.map(code).join(', ')}, as far as the answer 402 offers them.`]
       : []),
     `The same for programs, with the types of fields and parameters (OpenAPI 3.1): ${baseUrl}/api/apps/${appId}/openapi.json`,
   ];

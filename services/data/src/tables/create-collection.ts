@@ -23,6 +23,7 @@ export interface NewCollection {
   readAccess: ReadAccess;
   /** JSON; see catalog/read-price.ts. */
   readPriceText?: string | null;
+  hasWritePricing?: boolean | undefined;
 }
 
 /**
@@ -45,9 +46,10 @@ export async function addCollection(tx: Connection, app: App, input: NewCollecti
   const { number } = (await row<{ number: bigint }>(
     tx,
     sql`insert into collection (app_number, name, namespace, primary_column, sort_column, schema_text, read_access,
-          read_price_config_text, created_at, updated_at)
+          read_price_config_text, write_pricing, created_at, updated_at)
         values (${app.number}, ${input.name}, ${input.namespace ?? null}, ${input.primaryColumn ?? null}, ${input.sortColumn ?? null},
-                ${input.schemaText ?? null}, ${input.readAccess}, ${input.readPriceText ?? null}, ${at}, ${at})
+                ${input.schemaText ?? null}, ${input.readAccess}, ${input.readPriceText ?? null},
+                ${input.hasWritePricing === true}, ${at}, ${at})
         returning number`,
   ))!;
   const table = { appNumber: app.number, number };

@@ -1,7 +1,14 @@
 import { execute, row, type Connection } from '@granary/shared/postgres/pool';
 import { conflict, invalid } from '@granary/shared/errors';
 import { sql } from '@granary/shared/postgres/sql';
-import { indexedType, isSearchIndex, type IndexColumns, type IndexDefinition } from '../catalog/index-definition';
+import {
+  indexedType,
+  isEncryptedIndex,
+  isSearchIndex,
+  termPath,
+  type IndexColumns,
+  type IndexDefinition,
+} from '../catalog/index-definition';
 import { duplicatesError, findDuplicates } from './duplicates';
 import { createPostgresIndexes, dropKeyIndexes } from './postgres-index';
 import { dropUnusedFields, ensureFields } from './fields';
@@ -13,6 +20,7 @@ import type { Schema } from '../catalog/schema';
 import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
 import { enqueueJob } from '../jobs/queue';
 import { ALREADY_EXISTS } from '../catalog/names';
+import { assertNotEncrypted } from './encrypted-field';
 
 /** Indexes of one collection, at most: each is work for every write. */
 export const indexesMax = 64;
@@ -61,6 +69,7 @@ export async function addIndex(
   ticketId: string,
 ): Promise<string> {
   checkCount(collection.indexes.length);
+  if (!isEncryptedIndex({ declaredType: definition.type })) assertNotEncrypted(collection, definition.fields);
   if (collection.indexes.some(({ status }) => status === 'building')) {
     await cancelBuilds(tx, sql`i.collection_number = ${collection.number}`);
   }
@@ -85,11 +94,15 @@ function checkCount(indexes: number): void {
   }
 }
 
-/** The fields of an index with how their keys are made: of a date where its type or the schema says so. Words have no keys. */
-const keysOf = (declaredType: string, fields: readonly string[], schema: Schema | undefined) =>
-  isSearchIndex({ declaredType })
-    ? []
-    : fields.map((name) => ({ name, isDate: indexedType(declaredType, schema, name) === 'date' }));
+/**
+ * The fields of an index with how their keys are made: of a date where its type or the schema says so. Words have no keys;
+ * those of an encrypted index are of the blind index.
+ */
+function keysOf(declaredType: string, fields: readonly string[], schema: Schema | undefined) {
+  if (isSearchIndex({ declaredType })) return [];
+  if (isEncryptedIndex({ declaredType })) return fields.map((name) => ({ name: termPath(name), isDate: false }));
+  return fields.map((name) => ({ name, isDate: indexedType(declaredType, schema, name) === 'date' }));
+}
 
 /** Adds the catalog row, and the columns that the table does not have yet. */
 async function insertIndex(

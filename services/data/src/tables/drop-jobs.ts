@@ -29,6 +29,7 @@ export async function dropCollectionJob({ pool }: JobContext, payload: Record<st
   for (const one of [documentsTable(table), historyTable(table), ...views]) await dropTable(pool, one);
   await execute(pool, sql`delete from document_index where collection_number = ${number}`);
   await execute(pool, sql`delete from indexed_field where collection_number = ${number}`);
+  await execute(pool, sql`delete from encrypted_field where collection_number = ${number}`);
   await execute(pool, sql`update collection set dropped_at = now() where number = ${number}`);
   return {};
 }
@@ -53,7 +54,15 @@ export async function dropAppJob(
     if (at % 50 === 49) await report((0.9 * at) / tables.length, `${at + 1} of ${tables.length} tables dropped`);
   }
   await execute(pool, sql`drop schema if exists ${schema}`);
-  for (const table of ['document_index', 'indexed_field', 'query', 'view', 'dataset'] as const) {
+  for (const table of [
+    'document_index',
+    'indexed_field',
+    'encrypted_field',
+    'data_key',
+    'query',
+    'view',
+    'dataset',
+  ] as const) {
     await execute(pool, sql`delete from ${named(table)} where app_number = ${number}`);
   }
   await execute(pool, sql`update application set dropped_at = now() where number = ${number}`);

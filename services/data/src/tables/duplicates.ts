@@ -2,7 +2,7 @@ import { conflict, type ServiceError } from '@granary/shared/errors';
 import { rows, type Queryable } from '@granary/shared/postgres/pool';
 import { join, sql } from '@granary/shared/postgres/sql';
 import type { CollectionRef } from '../catalog/collection';
-import { UNIQUE_VIOLATION, type IndexDefinition } from '../catalog/index-definition';
+import { isEncryptedIndex, UNIQUE_VIOLATION, type IndexDefinition } from '../catalog/index-definition';
 import { documentsTable, uniqueColumn } from '../catalog/table-names';
 
 const valuesMax = 10;
@@ -41,11 +41,12 @@ export function findDuplicates(
 
 /** Why a unique index cannot be built: stored documents have equal values. */
 export function duplicatesError(
-  { fields }: Pick<IndexDefinition, 'fields'>,
+  { fields, declaredType }: Pick<IndexDefinition, 'fields' | 'declaredType'>,
   found: readonly DuplicateValue[],
 ): ServiceError {
   const together = fields.length === 1 ? '' : ' together';
-  const examples = found.map(describe);
+  const isEncrypted = isEncryptedIndex({ declaredType });
+  const examples = found.map((one) => describe(isEncrypted ? { ...one, values: ['the same value'] } : one));
   const message = `The documents have equal values of ${fields.join(', ')}, so the index cannot be unique: ${examples.join('; ')}`;
   const details = [`must be unique${together}, and stored documents have equal values`, ...examples];
   return conflict(

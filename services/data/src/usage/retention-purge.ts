@@ -17,13 +17,13 @@ interface PurgeContext {
 }
 
 /** Documents that one transaction purges: it holds the lock of the app. */
-const purgeBatchDocuments = 200;
+const purgeBatchDocuments = 500;
 /** Older versions that one transaction removes, at most. */
 const purgeBatchVersions = 2_000;
 /** Documents of one collection in one round, so that no collection starves the others. */
 const purgeRoundDocuments = 10_000;
 /** After a transaction the lock of the app is left to others for this many times as long as it was held. */
-const cooldownFactor = 15;
+const cooldownFactor = 40;
 const cooldownMaxMs = 2_000;
 /** How long a search for what is due may take: once in a while it reads pages that are not summarised yet. */
 const searchTimeoutMs = 60_000;

@@ -22,6 +22,7 @@ import { resolveReferences } from '../query/execute/references';
 import { readJsonText } from '../query/language/paging';
 import { assertLiveQuery, liveViewsMax } from './language/live-support';
 import { parseViewQuery, type ViewQuery } from './language/view-query';
+import { assertPlainSources } from './encrypted-sources';
 import { layoutOf, readLayout } from './layout';
 import { planView } from './plan/view-plan';
 import { viewRows } from './sql/view-sql';
@@ -58,6 +59,7 @@ export async function createView(
   return withAppLockOnce<JobResponse>(pool, request, async (tx, app) => {
     if (await isCreated(tx, app, name, ticketId)) return { name, ticketId };
     const sources = await requireSources(tx, app, definition.sourceCollections);
+    assertPlainSources(definition.query, sources.values());
     if (definition.refreshMode === 'live') await checkLiveViews(tx, app, definition.sourceCollections);
     const readAccess = readAccessOf(sources, request, defaultRead);
     const number = await insertView(tx, app, definition, readAccess, await checkedLayout(tx, app, definition, sources));

@@ -15,7 +15,7 @@ import { withFreshSource } from '../query/execute/read-page';
 import { resolveReferences } from '../query/execute/references';
 import { hasReferences } from '../query/language/references';
 import { hasRepeated, operationOf, parseBatch } from './batch-request';
-import { ChangeWrite, type Refusing } from './change-write';
+import { ChangeWrite, type ChangeTerms, type Refusing } from './change-write';
 import type { DocumentChange } from './document-change';
 import { storedVersions, type StoredVersion } from './stored-version';
 import { appOf } from './write-request';
@@ -26,7 +26,10 @@ import { appOf } from './write-request';
  */
 export async function runBatch(committer: CallCommitter, pool: Pool, request: BatchRequest): Promise<BatchResponse> {
   const { changes, atomic } = parseBatch(request.body);
-  const run = new BatchRun(committer, pool, appOf(request));
+  const run = new BatchRun(committer, pool, appOf(request), {
+    isPaid: request.isPaid === true,
+    mayReadPrivate: request.mayReadPrivate === true,
+  });
   const key = toIdempotencyKey(request.idempotency);
   const { results, replayed } = atomic
     ? await run.commit({ ticketId: request.ticketId, key, changes, refusing: 'together' })
@@ -54,6 +57,7 @@ class BatchRun {
     private readonly committer: CallCommitter,
     private readonly pool: Pool,
     private readonly app: App,
+    private readonly terms: ChangeTerms,
   ) {}
 
   /**
@@ -133,7 +137,7 @@ class BatchRun {
     try {
       // A data set that is replaced under a condition has another table from then on, and nothing was committed.
       const committed = await withFreshSource(async () => {
-        write = new ChangeWrite(ticketId, key, await this.resolved(changes), refusing);
+        write = new ChangeWrite(ticketId, key, await this.resolved(changes), this.terms, refusing);
         return committer.submit(app, write);
       });
       const replayed = committed.ticketId !== ticketId;

@@ -4,10 +4,14 @@ import type { ChangeDocumentResponse } from '@granary/shared/gen/granary/data/v1
 import type { Versions } from '@granary/shared/gen/granary/data/v1/Versions';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { toIdempotencyKey } from '@granary/shared/idempotency/key';
+import type { App } from '../catalog/app';
+import { cipherOf, UndecryptableError } from '../encryption/document-cipher';
+import { recordText } from '../query/execute/encrypted-read';
 import type { CallCommitter } from '../commit/tracing';
 import { ChangeWrite } from './change-write';
 import type { DocumentChange, VersionMatch } from './document-change';
-import { storedVersions } from './stored-version';
+import { refusalOf } from './paid-write';
+import { storedVersions, type StoredVersion } from './stored-version';
 import { appOf, createdCollection } from './write-request';
 
 /**
@@ -20,19 +24,49 @@ export async function changeDocument(
 ): Promise<ChangeDocumentResponse> {
   const app = appOf(request);
   const change = toChange(request);
-  const write = new ChangeWrite(request.ticketId, toIdempotencyKey(request.idempotency), [change]);
+  const mayReadPrivate = request.mayReadPrivate === true;
+  const write = new ChangeWrite(request.ticketId, toIdempotencyKey(request.idempotency), [change], {
+    isPaid: request.isPaid === true,
+    isHeld: request.isHeld === true,
+    mayReadPrivate,
+  });
   const known = committer.collections.known(app.number, change.collection);
   if (known && !write.reads) write.prepare({ collections: new Map([[known.name, known]]), documents: new Map() });
-  const committed = await committer.submit(app, write);
+  const committed = await committer.submit(app, write).catch(async (error: unknown) => {
+    throw await refusalOf(pool, write, error);
+  });
   const [stored] = await storedVersions(pool, committer.collections, app, committed, [change]);
   return {
     ticketId: committed.ticketId,
     version: stored!.version.toString(),
-    json: stored!.json,
+    json: await shownText(committer, app, change, stored!, mayReadPrivate),
     created: stored!.created,
     height: stored!.height.toString(),
     ...createdCollection(committed),
   };
+}
+
+/** The document as the caller may see it. */
+async function shownText(
+  { collections }: CallCommitter,
+  app: App,
+  { collection: name }: DocumentChange,
+  { json }: StoredVersion,
+  mayReadPrivate: boolean,
+): Promise<Buffer> {
+  const shown = async () => {
+    const collection = await collections.get(app, name);
+    const show = collection && recordText({ cipher: cipherOf(collection) }, mayReadPrivate);
+    return show ? show(json) : json;
+  };
+  try {
+    return await shown();
+  } catch (error) {
+    if (!(error instanceof UndecryptableError)) throw error;
+    // The version of a repeated call: another copy has encrypted it by a key that is newer than the cached collection.
+    collections.forget(app.number, name);
+    return shown();
+  }
 }
 
 function toChange({ collection, id, change, body, ifMatch, ifNoneMatch }: ChangeDocumentRequest): DocumentChange {

@@ -18,10 +18,13 @@ import {
 } from '../commit/write';
 import { runToCompletion, type Task } from '@granary/shared/concurrency/time-slicing';
 import type { IdempotencyKey } from '@granary/shared/idempotency/key';
+import { cipherOf } from '../encryption/document-cipher';
+import { storedFilter } from '../query/execute/encrypted-read';
 import { prepareDocumentOf, type PreparedDocument } from '../documents/parser';
 import { rulesOf } from '../documents/rules';
 import { OrderedKeys } from '../values/ordered-key';
 import { changedText, changesByCollection, dependsOnPresent, type DocumentChange } from './document-change';
+import { requirePaid } from './paid-write';
 import { hasSameRules, toEntry } from './prepare-body';
 
 /** Bytes of a row beside its text, and of its keys, roughly. */
@@ -33,6 +36,15 @@ const keyBytes = 64;
  * - `separately`: a change that cannot be made is refused alone, and the others commit together.
  */
 export type Refusing = 'together' | 'separately';
+
+/** What the caller of changes may do. */
+export interface ChangeTerms {
+  /** What the changes cost is paid, or the caller need not pay. */
+  isPaid: boolean;
+  /** What they cost is held. */
+  isHeld?: boolean;
+  mayReadPrivate: boolean;
+}
 
 /** Changes that were refused, and why. */
 export type Refusals = ReadonlyMap<DocumentChange, ServiceError>;
@@ -59,6 +71,7 @@ export class ChangeWrite implements Write {
     readonly ticketId: string,
     readonly idempotency: IdempotencyKey | undefined,
     readonly changes: readonly DocumentChange[],
+    private readonly terms: ChangeTerms,
     private readonly refusing: Refusing = 'together',
   ) {
     this.collections = [...changesByCollection(changes).keys()];
@@ -68,6 +81,10 @@ export class ChangeWrite implements Write {
       this.reads = changes.map(({ collection, id, condition }) => ({ collection, id, condition }));
     }
     this.knownIds = { set: new Set(changes.map(({ id }) => id)), count: changes.length };
+  }
+
+  get isHeld(): boolean {
+    return this.terms.isHeld === true;
   }
 
   ids(): DocumentIds {
@@ -91,7 +108,7 @@ export class ChangeWrite implements Write {
     const keys = this.changes.length > 1 ? new OrderedKeys(keyBytes * this.changes.length) : undefined;
     for (const change of this.changes) {
       try {
-        const prepared = prepareChange(change, state, keys);
+        const prepared = prepareChange(change, state, this.terms, keys);
         bytes += prepared.document.end - prepared.document.start;
         if (bytes > Math.max(batchBytesMax, this.bytes)) return false;
         this.prepared.set(change, prepared);
@@ -128,7 +145,10 @@ export class ChangeWrite implements Write {
     for (const change of this.changes) {
       try {
         const prepared = this.prepared.get(change);
-        const { document } = prepared && isStill(prepared, change, state) ? prepared : prepareChange(change, state);
+        const { document } =
+          prepared && isStill(prepared, change, state) ? prepared : prepareChange(change, state, this.terms);
+        if (change.kind !== 'delete')
+          requirePaid(state.collections.get(change.collection), this.terms.isPaid, [document]);
         documents.set(change, document);
       } catch (error) {
         if (!(error instanceof ServiceError) || this.refusing === 'together') throw error;
@@ -198,11 +218,14 @@ interface PreparedChange {
 function prepareChange(
   change: DocumentChange,
   { collections, documents }: PlanState,
+  { mayReadPrivate }: ChangeTerms,
   keys?: OrderedKeys,
 ): PreparedChange {
-  const { kind, id, path, refusal } = change;
+  const { kind, id, path, refusal, condition } = change;
   if (refusal) throw refusal;
   const collection = collections.get(change.collection);
+  // A change that is refused by its condition says whether that holds.
+  if (condition && collection) storedFilter({ cipher: cipherOf(collection) }, condition, mayReadPrivate);
   if (!collection && (kind === 'merge' || kind === 'delete')) {
     throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${change.collection}`);
   }

@@ -62,7 +62,7 @@ export function hasSameRules(before: CollectionRef | undefined, now: CollectionR
 
 /** Documents of a collection without schema and indexes are prepared as those of one that is still to be created. */
 const isPlain = (collection: CollectionRef | undefined): boolean =>
-  !collection || (!collection.schema && collection.indexes.length === 0);
+  !collection || (!collection.schema && !collection.encrypted && collection.indexes.length === 0);
 
 /** Bytes that are to be written, with an estimate for the row of each document. */
 export const writtenBytes = (documents: readonly PreparedDocument[]): number =>

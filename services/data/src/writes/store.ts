@@ -1,4 +1,5 @@
 import { invalid } from '@granary/shared/errors';
+import type { Pool } from '@granary/shared/postgres/pool';
 import type { StoreRequest } from '@granary/shared/gen/granary/data/v1/StoreRequest';
 import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreResponse';
 import type { CollectionRef } from '../catalog/collection';
@@ -15,6 +16,7 @@ import {
 } from '../commit/write';
 import { readLargeStoreRoot, readStoreRoot } from '../documents/parser';
 import { hasSameRules, prepareAgain, prepareBeforeCommit, writtenBytes, type PreparedBody } from './prepare-body';
+import { refusalOf, requirePaid } from './paid-write';
 import { appOf, createdCollection, resultsJson } from './write-request';
 import { toIdempotencyKey, type IdempotencyKey } from '@granary/shared/idempotency/key';
 
@@ -22,7 +24,11 @@ import { toIdempotencyKey, type IdempotencyKey } from '@granary/shared/idempoten
  * Stores the documents of a `/store` body: all of them commit together or not at all. Throws VALIDATION_FAILED,
  * MALFORMED_JSON, SCHEMA_VIOLATION, UNIQUE_VIOLATION, FORBIDDEN (another app's root), IDEMPOTENCY_KEY_REUSED.
  */
-export async function storeDocuments(committer: CallCommitter, request: StoreRequest): Promise<StoreResponse> {
+export async function storeDocuments(
+  committer: CallCommitter,
+  pool: Pool,
+  request: StoreRequest,
+): Promise<StoreResponse> {
   const app = appOf(request);
   const { body } = request;
   const isSmall = sizeClassOf(body.length) === 'small';
@@ -30,7 +36,10 @@ export async function storeDocuments(committer: CallCommitter, request: StoreReq
   const collection = await committer.collections.get(app, name);
   const prepared = await prepareBeforeCommit(committer, name, body, collection);
   if (prepared?.documents.length === 0) throw invalid('There is nothing to store', { data: ['must not be empty'] });
-  const committed = await committer.submit(app, new StoreWrite(request, name, prepared));
+  const write = new StoreWrite(request, name, prepared);
+  const committed = await committer.submit(app, write).catch(async (error: unknown) => {
+    throw await refusalOf(pool, write, error);
+  });
   return { ticketId: committed.ticketId, resultsJson: resultsJson(committed), ...createdCollection(committed) };
 }
 
@@ -41,9 +50,11 @@ class StoreWrite implements Write {
   readonly collections: readonly string[];
   readonly userAddress: string | null;
   readonly idempotency: IdempotencyKey | undefined;
+  readonly isHeld: boolean;
   readonly bytes: number;
   readonly sizeClass: SizeClass;
   private readonly body: Buffer;
+  private readonly isPaid: boolean;
   private knownIds: DocumentIds | undefined;
 
   /** `prepared` is undefined when the documents did not fit the schema that was known. */
@@ -56,7 +67,9 @@ class StoreWrite implements Write {
     this.collections = [collection];
     this.userAddress = request.userAddress ?? null;
     this.idempotency = toIdempotencyKey(request.idempotency);
+    this.isHeld = request.isHeld === true;
     this.body = request.body;
+    this.isPaid = request.isPaid === true;
     this.bytes = Math.max(request.body.length, prepared ? writtenBytes(prepared.documents) : 0);
     this.sizeClass = sizeClassOf(this.bytes);
   }
@@ -69,7 +82,9 @@ class StoreWrite implements Write {
 
   links(head: Head, { collections }: PlanState): WriteLink[] {
     const { collection } = this;
-    const { documents, content } = this.preparedFor(collections.get(collection));
+    const found = collections.get(collection);
+    const { documents, content } = this.preparedFor(found);
+    requirePaid(found, this.isPaid, documents);
     return [{ collection, link: nextLink(head, content), documents }];
   }
 

@@ -17,6 +17,7 @@ import {
 } from '../commit/write';
 import { prepareDocumentOf, refusing } from '../documents/parser';
 import { rulesOf } from '../documents/rules';
+import { requirePaid } from './paid-write';
 import { toEntry } from './prepare-body';
 import { appOf, createdCollection } from './write-request';
 import { toIdempotencyKey, type IdempotencyKey } from '@granary/shared/idempotency/key';
@@ -62,6 +63,7 @@ class UploadWrite implements Write {
   readonly collections: readonly string[];
   readonly userAddress = null;
   readonly idempotency: IdempotencyKey | undefined;
+  readonly isHeld: boolean;
   readonly bytes: number;
   readonly sizeClass: SizeClass;
 
@@ -72,6 +74,7 @@ class UploadWrite implements Write {
     this.ticketId = request.ticketId;
     this.collections = [request.collection];
     this.idempotency = toIdempotencyKey(request.idempotency);
+    this.isHeld = request.isHeld === true;
     this.bytes = request.metadata.length;
     this.sizeClass = sizeClassOf(this.bytes);
   }
@@ -81,11 +84,12 @@ class UploadWrite implements Write {
   }
 
   links(head: Head, { collections }: PlanState): WriteLink[] {
-    const { blobId, sha256, collection } = this.request;
+    const { blobId, sha256, collection, isPaid } = this.request;
     const bytes = { id: blobId, sha256: Buffer.from(sha256, 'hex') };
     const upload = nextLink(head, linkContent(collection, [bytes]));
     const text = metadataText(this.request, upload.hash.toString('hex'), upload.height, this.custom);
     const document = prepareDocumentOf(blobId, Buffer.from(text), rulesOf(collections.get(collection)), 'metadata');
+    requirePaid(collections.get(collection), isPaid === true, [document]);
     const metadata = nextLink(upload, linkContent(collection, [toEntry(document)]));
     return [
       { collection, link: upload, documents: [] },

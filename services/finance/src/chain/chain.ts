@@ -17,9 +17,18 @@ export interface ChainTransfer {
   at: Date;
   sender: string;
   recipient: string;
+  /** Of the size that the chain allows, which may be beyond 64 bits; see `storedAmount`. */
   amount: bigint;
   memo: string;
 }
+
+const storedAmountMax = 2n ** 63n - 1n;
+
+/**
+ * An amount of the chain as it is stored and compared: what is beyond 2^63-1 counts as 2^63-1. No such amount is ever credited,
+ * because the ledger refuses what is beyond 2^53-1.
+ */
+export const storedAmount = (amount: bigint): bigint => (amount > storedAmountMax ? storedAmountMax : amount);
 
 /**
  * What a node says to a transaction. `known`: it is in its mempool or in a block already. `later`: the mempool is full,

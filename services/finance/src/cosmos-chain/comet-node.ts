@@ -1,9 +1,11 @@
 import { QueryAccountRequest, QueryAccountResponse } from 'cosmjs-types/cosmos/auth/v1beta1/query';
+import type { Grant as AuthzGrant } from 'cosmjs-types/cosmos/authz/v1beta1/authz';
+import { QueryGrantsRequest, QueryGrantsResponse } from 'cosmjs-types/cosmos/authz/v1beta1/query';
 import { QueryBalanceRequest, QueryBalanceResponse } from 'cosmjs-types/cosmos/bank/v1beta1/query';
 import { z } from 'zod';
 import type { BroadcastResult, ChainAccount } from '../chain/chain';
 import { decodeAccount } from './decode-account';
-import { JsonRpc, NodeFailure, RpcError } from './json-rpc';
+import { JsonRpc, NodeFailure, RpcError } from '@granary/shared/http/json-rpc';
 
 /** A light call: a node that takes longer is not asked anything else. */
 const statusTimeoutMs = 3_000;
@@ -129,6 +131,16 @@ export class CometNode {
     const found = await this.query('/cosmos.bank.v1beta1.Query/Balance', request);
     const balance = found && QueryBalanceResponse.decode(found.value).balance;
     return balance ? BigInt(balance.amount) : 0n;
+  }
+
+  /**
+   * What a granter lets a grantee do, whatever the kind of message: a query for one kind that was not granted is refused, with
+   * codes that differ between versions of the Cosmos SDK.
+   */
+  async grants(granter: string, grantee: string): Promise<AuthzGrant[]> {
+    const request = QueryGrantsRequest.encode(QueryGrantsRequest.fromPartial({ granter, grantee })).finish();
+    const found = await this.query('/cosmos.authz.v1beta1.Query/Grants', request);
+    return found ? QueryGrantsResponse.decode(found.value).grants : [];
   }
 
   async broadcast(bytes: Uint8Array): Promise<BroadcastResult> {

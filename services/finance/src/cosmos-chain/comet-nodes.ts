@@ -1,7 +1,7 @@
 import { Cooldowns } from '@granary/shared/concurrency/cooldowns';
 import { TtlCache } from '@granary/shared/concurrency/ttl-cache';
 import type { CometNode, NodeStatus } from './comet-node';
-import { NodeFailure } from './json-rpc';
+import { NodeFailure } from '@granary/shared/http/json-rpc';
 
 /** How long another node is preferred to one that failed. */
 const cooldownMs = 15_000;

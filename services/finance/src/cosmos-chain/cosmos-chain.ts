@@ -43,7 +43,8 @@ export class CosmosChain implements Chain {
 
   /**
    * Sends to another node each time, so that one that forwards nothing cannot keep a transaction from the others. A refusal is
-   * the opinion of one node, which may be behind or ask for a higher fee, so the others are asked too.
+   * the opinion of one node, which may be behind or ask for a higher fee, so the others are asked too; it counts where each has
+   * answered: one that has not may have the transaction.
    */
   async broadcast(bytes: Uint8Array): Promise<BroadcastResult> {
     const { nodes } = this.options;
@@ -58,7 +59,7 @@ export class CosmosChain implements Chain {
         failure = nodes.failed(node, error);
       }
     }
-    if (refusal) return refusal;
+    if (refusal && (failure === undefined || refusal.state === 'later')) return refusal;
     throw failure;
   }
 

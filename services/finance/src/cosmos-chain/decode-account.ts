@@ -7,7 +7,7 @@ import {
   PermanentLockedAccount,
 } from 'cosmjs-types/cosmos/vesting/v1beta1/vesting';
 import type { Any } from 'cosmjs-types/google/protobuf/any';
-import { NodeFailure } from './json-rpc';
+import { NodeFailure } from '@granary/shared/http/json-rpc';
 
 /** Anybody can make the account of an address that has none yet, also as one of these. */
 const vesting = [ContinuousVestingAccount, DelayedVestingAccount, PeriodicVestingAccount, PermanentLockedAccount];

@@ -6,7 +6,7 @@ import { StartError } from '@granary/shared/start-error';
 import { CometNode } from './comet-node';
 import { CometNodes } from './comet-nodes';
 import { CosmosChain } from './cosmos-chain';
-import { JsonRpc, RpcError } from './json-rpc';
+import { JsonRpc, RpcError } from '@granary/shared/http/json-rpc';
 
 export interface CosmosSettings {
   urls: readonly string[];
@@ -35,14 +35,18 @@ export async function openCosmosChain(
   pool: Pool,
   { urls, chainId, timeoutMs, statusTtlMs = defaultStatusTtlMs, ...settings }: CosmosSettings,
   log: Logger,
-): Promise<{ chain: CosmosChain; check: Check }> {
+): Promise<{ chain: CosmosChain; check: Check; nodes: CometNodes }> {
   const nodes = urls.map((url, at) => new CometNode(new JsonRpc({ url, timeoutMs, name: `node ${at + 1}` })));
   const problems = await Promise.all(nodes.map((node) => findProblem(node, chainId, log)));
   const known = problems.filter((problem) => problem !== undefined);
   if (known.length > 0) throw new ChainNodeError(`CHAIN_RPC_URLS: ${known.join('; ')}`);
   const pooled = new CometNodes(nodes, chainId, statusTtlMs);
   const ours = (addresses: readonly string[]) => findOurs(pool, addresses);
-  return { chain: new CosmosChain({ ...settings, nodes: pooled, ours }), check: () => health(pool, pooled) };
+  return {
+    chain: new CosmosChain({ ...settings, nodes: pooled, ours }),
+    check: () => health(pool, pooled),
+    nodes: pooled,
+  };
 }
 
 /** Why finance must not start with the node, if that is known. */

@@ -35,6 +35,8 @@ test('the sender of a transfer that names none is the one whose money was spent 
 test.each([
   ['5ibc/AB,70utia,1zzz', 70n],
   ['70utia', 70n],
+  [`${2n ** 63n}utia`, 2n ** 63n],
+  [`${2n ** 256n - 1n}utia`, 2n ** 256n - 1n],
   ['70utiax', undefined],
   ['70xutia', undefined],
   ['factory/a/utia', undefined],

@@ -37,10 +37,10 @@ function attribute({ attributes }: ChainEvent, key: string): string | undefined 
   return encoded == null ? undefined : decode(encoded);
 }
 
-/** Of the denomination among coins such as `5ibc/AB,70utia`. */
+/** Of the denomination among coins such as `5ibc/AB,70utia`; amounts of the Cosmos SDK have up to 256 bits. */
 function amountOf(coins: string, denom: string): bigint {
   for (const coin of coins.split(',')) {
-    const [, digits, name] = /^(\d{1,20})(.+)$/.exec(coin.trim()) ?? [];
+    const [, digits, name] = /^(\d{1,78})(.+)$/.exec(coin.trim()) ?? [];
     if (name === denom) return BigInt(digits!);
   }
   return 0n;

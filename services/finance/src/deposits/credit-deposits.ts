@@ -2,7 +2,7 @@ import type { Logger } from '@granary/shared/logger';
 import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
-import type { Chain, ChainTransfer } from '../chain/chain';
+import { storedAmount, type Chain, type ChainTransfer } from '../chain/chain';
 import { applyCommands } from '../ledger/apply-commands';
 import type { TransferCommand } from '../ledger/commands';
 import { transferId } from '@granary/shared/transfer-id';
@@ -112,7 +112,8 @@ async function credit(
   const transferIds = results.map(([result], at) => {
     if (result!.outcome !== 'refused') return groups[at]![0].id;
     const { appId: app, transfer } = deposits[at]!;
-    log.error({ app, hash: transfer.transactionHash, reason: result!.reason }, 'a deposit cannot be credited');
+    const { transactionHash: hash, amount } = transfer;
+    log.error({ app, hash, amount: amount.toString(), reason: result!.reason }, 'a deposit cannot be credited');
     return null;
   });
   await store(tx, chain.id, deposits, transferIds);
@@ -130,16 +131,16 @@ async function store(
     sql`insert into deposit (chain_id, transaction_hash, event_index, app_id, amount, sender, height, transfer_id)
         select ${chainId}, * from unnest(${of(({ transfer }) => transfer.transactionHash)}::text[],
           ${of(({ transfer }) => transfer.eventIndex)}::int[], ${of(({ appId }) => appId)}::text[],
-          ${of(({ transfer }) => transfer.amount)}::bigint[], ${of(({ transfer }) => transfer.sender)}::text[],
+          ${of(({ transfer }) => storedAmount(transfer.amount))}::bigint[], ${of(({ transfer }) => transfer.sender)}::text[],
           ${of(({ transfer }) => transfer.height)}::bigint[], ${[...transferIds]}::uuid[])`,
   );
   await execute(
     tx,
     sql`insert into unswept as u (address, address_index, amount)
-        select address, min(index), sum(amount) from unnest(${of(({ transfer }) => transfer.recipient)}::text[],
-          ${of(({ addressIndex }) => addressIndex)}::int[], ${of(({ transfer }) => transfer.amount)}::bigint[])
+        select address, min(index), least(sum(amount), 9223372036854775807) from unnest(${of(({ transfer }) => transfer.recipient)}::text[],
+          ${of(({ addressIndex }) => addressIndex)}::int[], ${of(({ transfer }) => storedAmount(transfer.amount))}::bigint[])
           d(address, index, amount)
         group by address order by address
-        on conflict (address) do update set amount = u.amount + excluded.amount`,
+        on conflict (address) do update set amount = least(u.amount::numeric + excluded.amount, 9223372036854775807)`,
   );
 }

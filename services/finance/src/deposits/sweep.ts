@@ -1,5 +1,5 @@
 import { execute, row, rows, type Connection } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { deliver, type Purpose } from '../outgoing/delivery';
 import { stopSender, type OutgoingTransaction } from '../outgoing/outgoing-transaction';
 import { signNext, transferFee, type SigningOptions } from '../outgoing/sign-next';
@@ -25,7 +25,7 @@ interface Unswept {
  * What is not swept is known from the deposits, so the ledger needs nothing but the fee. After a failure nothing is signed
  * until a person resumes: each further one would cost a fee, until as good as nothing is left at the address.
  */
-const sweepPurpose: Purpose = {
+export const sweepPurpose: Purpose = {
   broadcast: async () => {},
   held: async () => {},
   expired: (tx, outgoing) => forget(tx, outgoing),
@@ -73,20 +73,8 @@ export class Sweeps {
     if (failures.length > 0) throw failures[0];
   }
 
-  /** The address of a transaction that is in flight gets its turn whatever is left there and whatever a fee is by now. */
   private next(): Promise<Unswept[]> {
-    return rows<Unswept>(
-      this.options.pool,
-      sql`select address, index from (
-            select address, address_index as index from unswept
-            where amount >= ${minimumOf(this.options)} and not exists (
-              select from chain_sender where chain_sender.address = unswept.address and stopped_because is not null)
-            union
-            select address, address_index from outgoing_transaction join unswept on address = sender
-            where state in ('signed', 'broadcast', 'held')
-          ) unswept
-          order by address <= ${this.last}, address limit ${addressesMax}`,
-    );
+    return rows<Unswept>(this.options.pool, unsweptAfter(this.last, minimumOf(this.options)));
   }
 
   private async step(unswept: Unswept): Promise<void> {
@@ -95,6 +83,26 @@ export class Sweeps {
     // Sent at once: where there are many addresses, the timeout height passes before the next step of this one.
     if (await signSweep(this.options, unswept)) await deliver(delivery, unswept.address);
   }
+}
+
+/**
+ * The next addresses to be swept, in their order from after `last` on, then from the first one on; at most `addressesMax`. Each
+ * part is read from an index in its order, so that a round costs the same however many addresses there are. The address of
+ * a transaction that is in flight gets its turn whatever is left there and whatever a fee is by now.
+ */
+export function unsweptAfter(last: string, minimum: bigint): Sql {
+  const part = (where: Sql): Sql => sql`(
+    select address, address_index as index from unswept
+    where amount > 0 and amount >= ${minimum} and ${where} and not exists (
+      select from chain_sender where chain_sender.address = unswept.address and stopped_because is not null)
+    order by address limit ${addressesMax})`;
+  return sql`select address, index from (
+      ${part(sql`address > ${last}`)} union ${part(sql`address <= ${last}`)}
+      union
+      select address, address_index from outgoing_transaction join unswept on address = sender
+      where state in ('signed', 'broadcast', 'held')
+    ) unswept
+    order by address <= ${last}, address limit ${addressesMax}`;
 }
 
 function minimumOf({ gasPrice }: SweepOptions): bigint {

@@ -29,6 +29,10 @@ export const transferKinds: Readonly<Record<string, TransferKind>> = {
   allowance_spend: { by: 'payments', debit: 'allowance:', credit: 'allowance:issued' },
 };
 
+/** The kinds of transfer that a service may ask for. */
+export const kindsOf = (by: TransferKind['by']): string[] =>
+  Object.keys(transferKinds).filter((kind) => transferKinds[kind]!.by === by);
+
 /** The account of an application's wallet. */
 export const walletAccount = (appId: string): string => `app:${appId}`;
 

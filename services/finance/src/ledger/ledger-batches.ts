@@ -1,6 +1,6 @@
 import { Batcher, type ItemResult } from '@granary/shared/concurrency/batcher';
 import { Backoff } from '@granary/shared/concurrency/backoff';
-import { ServiceError, unavailable } from '@granary/shared/errors';
+import { isUnavailable, unavailable } from '@granary/shared/errors';
 import type { Logger } from '@granary/shared/logger';
 import {
   CommitUnknownError,
@@ -62,7 +62,7 @@ export class LedgerBatches {
       return results.map((value) => ({ value }));
     } catch (error) {
       // Of a batch whose outcome is unknown, each part may have been applied: one by one, nothing would be known sooner.
-      if (groups.length === 1 || isUnknown(error)) throw error;
+      if (groups.length === 1 || isUnavailable(error)) throw error;
       // Postgres refuses what we took for sound. It undid the whole batch; one by one, only the one at fault fails.
       this.options.log.error(
         { err: error, groups: groups.length },
@@ -92,8 +92,6 @@ export class LedgerBatches {
     }
   }
 }
-
-const isUnknown = (error: unknown): boolean => error instanceof ServiceError && error.code === 'UNAVAILABLE';
 
 const uniqueViolation = '23505';
 

@@ -34,7 +34,8 @@ export interface Draft {
 }
 
 /** The fee of a transfer to so many recipients. */
-export const transferFee = (recipients: number, gasPrice: number): bigint => feeOf(gasLimit(recipients), gasPrice);
+export const transferFee = (recipients: number, gasPrice: number, isGranted = false): bigint =>
+  feeOf(gasLimit(recipients, isGranted), gasPrice);
 
 /**
  * Signs the next transaction of a sender and stores it; nothing is sent. `choose` says what for, with the row of the sender
@@ -82,7 +83,8 @@ async function sign(
   draft: Draft,
 ): Promise<void> {
   const { outputs } = draft;
-  const fee = { amount: transferFee(outputs.length, gasPrice), gas: gasLimit(outputs.length) };
+  const gas = gasLimit(outputs.length, outputs[0]?.granter !== undefined);
+  const fee = { amount: feeOf(gas, gasPrice), gas };
   const timeoutHeight = height + BigInt(timeoutBlocks);
   const { bytes, hash } = await signTransfer(keys, key, {
     ...{ chainId: chain.id, accountNumber, sequence, sender, outputs: outputs as [Output, ...Output[]], denom },

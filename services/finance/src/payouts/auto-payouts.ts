@@ -5,8 +5,6 @@ import { reservePayouts, type PayoutRules } from './reserve-payouts';
 
 /** Payouts that one transaction starts. */
 const startedMax = 100;
-/** After so many refused payouts to one destination no automatic one to it is started. */
-const refusalsMax = 3;
 
 export interface AutoPayoutOptions {
   pool: Pool;
@@ -32,7 +30,7 @@ export async function startAutoPayouts(
             and not exists (select from deleted_app where deleted_app.app_id = wallet.app_id)
             and credits_posted - debits_posted - debits_pending - locked_balance
                 >= greatest(payout_threshold, min_payout, ${rules.floorUtia}, 1)
-            and not ${hasRecentAutoPayout(sql`wallet.app_id`, intervalMs)} and not ${isRefusing}${wanted}
+            and not ${hasRecentAutoPayout(sql`wallet.app_id`, intervalMs)} and not auto_payout_stopped${wanted}
           order by wallet.app_id limit ${startedMax} for no key update of wallet skip locked`,
     );
     if (ready.length === 0) return 0;
@@ -48,15 +46,6 @@ export async function startAutoPayouts(
     return reserved.filter((each) => !(each instanceof Error)).length;
   });
 }
-
-/**
- * Whether the chain refused the latest payouts of an application, all to the destination of its wallet: each further attempt
- * would cost the platform a fee. Another destination, or a payout that a person triggers, ends it.
- */
-const isRefusing = sql`(
-  select count(*) filter (where status = 'failed' and destination = payout_destination) >= ${refusalsMax}
-  from (select status, destination from payout where payout.app_id = wallet.app_id
-        order by created_at desc, id desc limit ${refusalsMax}) latest)`;
 
 /** Whether an application has an automatic payout under way, or had one lately. */
 export const hasRecentAutoPayout = (appId: Sql, intervalMs: number): Sql =>

@@ -1,6 +1,8 @@
 import { execute, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
+import { sweepPurpose } from '../deposits/sweep';
+import { deductionPurpose } from '../grants/deduction-purpose';
 import { lockOpen, updateOutgoing } from '../outgoing/outgoing-transaction';
 import { payoutPurpose } from './payout-purpose';
 
@@ -12,7 +14,10 @@ export interface HeldTransaction {
   timeoutHeight: bigint;
   /** Null: a block may still include it, as far as is known. */
   absentHeight: bigint | null;
-  payouts: bigint;
+  /** What it sends; null: nothing any more. */
+  kind: 'payouts' | 'deductions' | 'sweeps' | null;
+  /** How many of them. */
+  count: bigint;
   amount: bigint;
   error: string;
 }
@@ -21,9 +26,17 @@ export function listHeld(db: Pool): Promise<HeldTransaction[]> {
   return rows<HeldTransaction>(
     db,
     sql`select hash, sender, sequence, timeout_height as "timeoutHeight", absent_height as "absentHeight", o.error,
-               count(payout.id) as payouts, coalesce(sum(payout.amount), 0)::bigint as amount
-        from outgoing_transaction o left join payout on payout.transaction_number = o.number
-        where o.state = 'held' group by o.number order by o.number`,
+               parts.kind, coalesce(parts.count, 0)::bigint as count, coalesce(parts.amount, 0)::bigint as amount
+        from outgoing_transaction o left join lateral (
+          select 'payouts' as kind, count(*) as count, sum(amount) as amount
+            from payout where transaction_number = o.number having count(*) > 0
+          union all
+          select 'deductions', count(*), sum(amount)
+            from grant_deduction where transaction_number = o.number having count(*) > 0
+          union all
+          select 'sweeps', 1, amount from sweep where transaction_number = o.number
+        ) parts on true
+        where o.state = 'held' order by o.number`,
   );
 }
 
@@ -33,8 +46,8 @@ export function listStopped(db: Pool): Promise<Array<{ address: string; reason: 
 }
 
 /**
- * Gives a held transaction up, so that its payouts wait for another one: a person has made sure that no block has it. Throws an
- * Error when there is no such one, or as long as a block could still include it.
+ * Gives a held transaction up, so that its payouts or deductions, or what it sweeps, wait for another one: a person has made sure
+ * that no block has it. Throws an Error when there is no such one, or as long as a block could still include it.
  */
 export function releaseHeld(pool: Pool, hash: string): Promise<void> {
   return retriedTransaction(pool, async (tx) => {
@@ -45,7 +58,8 @@ export function releaseHeld(pool: Pool, hash: string): Promise<void> {
       throw new Error('No node beyond its timeout height has been asked yet: a block could still include it');
     }
     await updateOutgoing(tx, outgoing.number, { state: 'expired' });
-    await payoutPurpose.expired(tx, outgoing);
+    // It was signed for one of them; of the others there is nothing.
+    for (const purpose of [payoutPurpose, sweepPurpose, deductionPurpose]) await purpose.expired(tx, outgoing);
     await resume(tx, outgoing.sender);
   });
 }

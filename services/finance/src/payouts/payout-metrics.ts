@@ -1,6 +1,7 @@
 import { row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { addSource } from '@granary/shared/telemetry/metrics';
+import { countStoppedAutoPayouts } from './auto-stops';
 
 interface PayoutFigures {
   waiting: bigint;
@@ -44,6 +45,10 @@ export function observePayouts(pool: Pool): () => void {
       ),
       gauge('granary_payout_oldest_age_seconds', 'Age of the oldest payout that is not final, 0 if there is none.'),
       gauge('granary_payout_senders_stopped', 'Addresses that sign nothing until a person resumes them.'),
+      gauge(
+        'granary_auto_payouts_stopped',
+        'Applications whose automatic payouts have stopped, because the chain refused the latest ones to their destination.',
+      ),
       gauge('granary_hot_wallet_missing_utia', 'What the hot wallet lacks for the next payout.'),
     ],
     collect: async () => {
@@ -56,6 +61,7 @@ export function observePayouts(pool: Pool): () => void {
         ],
         granary_payout_oldest_age_seconds: [[[], oldestAgeSeconds]],
         granary_payout_senders_stopped: [[[], Number(stopped)]],
+        granary_auto_payouts_stopped: [[[], Number(await countStoppedAutoPayouts(pool))]],
         granary_hot_wallet_missing_utia: [[[], Number(missing)]],
       };
     },

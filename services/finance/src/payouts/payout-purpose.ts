@@ -5,6 +5,7 @@ import type { Group } from '../ledger/commands';
 import { transferId } from '@granary/shared/transfer-id';
 import type { Purpose } from '../outgoing/delivery';
 import type { OutgoingTransaction } from '../outgoing/outgoing-transaction';
+import { resumeAutoPayouts, stopAutoPayouts } from './auto-stops';
 
 interface Paid {
   id: string;
@@ -24,6 +25,7 @@ export const payoutPurpose: Purpose = {
     const payouts = await lockPayouts(tx, outgoing);
     if (code === 0) {
       await update(tx, outgoing.number, sql`status = 'confirmed', error = null`);
+      await resumeAutoPayouts(tx, outgoing.number);
       return payouts.map(({ id, holdId, createdAt }) => [
         { type: 'post', id: transferId(createdAt, 'payout_post', id), kind: 'payout', holdId },
       ]);
@@ -51,6 +53,7 @@ async function fail(
   payouts: readonly Paid[],
 ): Promise<Group[]> {
   await update(tx, number, sql`status = 'failed', error = ${`the chain refused it with code ${code}`}`);
+  for (const { id } of payouts) await stopAutoPayouts(tx, id);
   return payouts.map(({ id, holdId, createdAt }) => [
     { type: 'void', id: transferId(createdAt, 'payout_void', id), kind: 'payout', holdId },
   ]);

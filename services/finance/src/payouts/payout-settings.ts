@@ -24,6 +24,8 @@ export async function updatePayoutSettings(
           min_payout = coalesce(${minPayout ?? null}::bigint, min_payout),
           payout_threshold = coalesce(${payoutThreshold ?? null}::bigint, payout_threshold),
           payout_destination = coalesce(${payoutDestination ?? null}::text, payout_destination),
+          auto_payout_stopped = auto_payout_stopped
+            and payout_destination = coalesce(${payoutDestination ?? null}::text, payout_destination),
           updated_at = clock_timestamp()
         where app_id = ${appId} and locked_balance <= coalesce(${lockedBalance ?? null}::bigint, locked_balance)
         returning auto_payout_enabled as "autoPayoutEnabled", locked_balance as "lockedBalance",

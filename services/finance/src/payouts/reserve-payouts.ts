@@ -8,6 +8,7 @@ import { INSUFFICIENT_FUNDS } from '../ledger/ledger';
 import { transferId } from '@granary/shared/transfer-id';
 import { availableOf } from '../wallets/wallet';
 import type { Payout } from './payouts';
+import { findRefusedDestinations, targetKey } from './refused-destinations';
 
 export const PAYOUT_DESTINATION_MISSING = 'PAYOUT_DESTINATION_MISSING';
 export const PAYOUT_BELOW_MINIMUM = 'PAYOUT_BELOW_MINIMUM';
@@ -51,9 +52,10 @@ export async function reservePayouts(
   rules: PayoutRules,
 ): Promise<Array<Payout | ServiceError>> {
   const { sources, at } = await lockSources(tx, requests, rules);
-  const reserved = requests.map((request) => {
+  const refused = await findRefused(tx, requests, sources);
+  const reserved = requests.map((request, place) => {
     const source = sources.get(request.appId)!;
-    const refusal = findRefusal(request, source);
+    const refusal = findRefusal(request, source) ?? refused[place];
     if (refusal) return refusal;
     const amountUtia = request.amount ?? source.available;
     source.available -= amountUtia;
@@ -121,6 +123,26 @@ async function lockSources(
     return [appId, { accountId, destination, minimum, available }];
   });
   return { sources: new Map(sources), at: accounts[0]!.at };
+}
+
+/**
+ * The refusals of triggered payouts to destinations that the chain refused lately, by place. When automatic ones end is
+ * decided by `startAutoPayouts`.
+ */
+async function findRefused(
+  tx: Connection,
+  requests: readonly PayoutRequest[],
+  sources: ReadonlyMap<string, Source>,
+): Promise<Array<ServiceError | undefined>> {
+  const targets = requests.map(({ appId, trigger, destination }) => {
+    const to = destination ?? sources.get(appId)!.destination;
+    return trigger === 'manual' && to !== null ? { appId, destination: to } : undefined;
+  });
+  const found = await findRefusedDestinations(
+    tx,
+    targets.filter((target) => target !== undefined),
+  );
+  return targets.map((target) => target && found.get(targetKey(target)));
 }
 
 function findRefusal(request: PayoutRequest, { destination, minimum, available }: Source): ServiceError | undefined {

@@ -3,6 +3,7 @@ import { join, sql } from '@granary/shared/postgres/sql';
 import { feeCollector } from '../chain/module-accounts';
 import { readTransaction, sdkCodes } from '@granary/shared/cosmos/read-transaction';
 import type { Output, Transfer } from '@granary/shared/cosmos/transaction';
+import { spendGrants } from './grants';
 import { gasUsed, type SimulatedChainSettings } from './settings';
 
 /** The state of the chain between two blocks. */
@@ -42,7 +43,7 @@ export async function produceBlock(
   for (const { hash, bytes } of due) {
     if (random() < settings.eviction) continue;
     // Its signature was verified when it entered the mempool.
-    const { transfer } = readTransaction(bytes, { ...settings, chainId: head.chainId });
+    const { transfer } = readTransaction(bytes, { ...settings, chainId: head.chainId, mayExec: true });
     await include(tx, next, hash, transfer, settings);
   }
   return next;
@@ -56,7 +57,7 @@ async function include(
   settings: SimulatedChainSettings,
 ): Promise<void> {
   const { sender, sequence, fee, timeoutHeight, outputs, memo } = transfer;
-  if (timeoutHeight < height) return;
+  if (timeoutHeight !== 0n && timeoutHeight < height) return;
   const charged = await row<{ balance: bigint }>(
     tx,
     sql`update simulated_account set sequence = sequence + 1, balance = balance - ${fee.amount}
@@ -64,10 +65,15 @@ async function include(
   );
   if (!charged) return;
   const total = outputs.reduce((sum, { amount }) => sum + amount, 0n);
-  const code = resultOf(transfer, total, charged.balance, settings);
+  const isGranted = outputs[0].granter !== undefined;
+  const code = isGranted
+    ? await spendGrants(tx, { sender, outputs, fee, at: blockAt })
+    : resultOf(transfer, total, charged.balance, settings);
   await execute(tx, sql`insert into simulated_transaction (hash, height, code) values (${hash}, ${height}, ${code})`);
   if (code !== 0) return;
-  await execute(tx, sql`update simulated_account set balance = balance - ${total} where address = ${sender}`);
+  if (!isGranted) {
+    await execute(tx, sql`update simulated_account set balance = balance - ${total} where address = ${sender}`);
+  }
   await credit(tx, { hash, height, at: blockAt, sender, outputs, memo });
 }
 
@@ -103,8 +109,8 @@ export async function credit(tx: Connection, { hash, height, at, sender, outputs
         on conflict (address) do update set balance = a.balance + excluded.balance`,
   );
   const values = outputs.map(
-    ({ address, amount }, index) =>
-      sql`(${hash}, ${index}::int, ${height}::bigint, ${at}::timestamptz, ${sender}, ${address}, ${amount}::bigint, ${memo})`,
+    ({ address, amount, granter }, index) =>
+      sql`(${hash}, ${index}::int, ${height}::bigint, ${at}::timestamptz, ${granter ?? sender}, ${address}, ${amount}::bigint, ${memo})`,
   );
   await execute(
     tx,

@@ -30,4 +30,5 @@ export const reliableChain = {
 } as const satisfies Partial<SimulatedChainSettings>;
 
 /** What a transfer to so many recipients takes of gas. */
-export const gasUsed = (recipients: number): bigint => 80_000n + 20_000n * BigInt(recipients);
+export const gasUsed = (recipients: number, isGranted = false): bigint =>
+  80_000n + (isGranted ? 45_000n : 20_000n) * BigInt(recipients);

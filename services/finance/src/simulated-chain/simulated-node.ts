@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { simulatedChainPrefix } from '@granary/shared/play-money';
 import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
@@ -14,6 +15,7 @@ import {
 import { transactionHash } from '../chain/sign-transfer';
 import type { Transfer } from '@granary/shared/cosmos/transaction';
 import { credit, lockHead, produceBlock, readHead, type Head } from './blocks';
+import { findAllowance, setGrant, type SimulatedGrant } from './grants';
 import type { SimulatedChainSettings } from './settings';
 
 /** How long a hash that is in a block is answered with `known`, as by the cache of a node. */
@@ -32,7 +34,7 @@ export interface SimulatedNodeOptions {
 /** The simulated chain of a database, made at its first use under an id of its own. */
 export async function openSimulatedNode(options: SimulatedNodeOptions): Promise<SimulatedNode> {
   const { pool, genesis } = options;
-  const id = `granary-simulated-${randomBytes(4).toString('hex')}`;
+  const id = `${simulatedChainPrefix}${randomBytes(4).toString('hex')}`;
   await retriedTransaction(pool, async (tx) => {
     const isNew = await execute(
       tx,
@@ -128,6 +130,16 @@ export class SimulatedNode implements Chain {
     return hash;
   }
 
+  /** Stores what a granter lets a grantee send, as a MsgGrant with a SendAuthorization does; nothing: as a MsgRevoke. */
+  setGrant(tx: Connection, grant: SimulatedGrant | undefined, granter: string, grantee: string): Promise<void> {
+    return setGrant(tx, grant, granter, grantee);
+  }
+
+  /** What a granter lets a grantee send now. */
+  allowance(granter: string, grantee: string): Promise<bigint> {
+    return findAllowance(this.options.pool, granter, grantee);
+  }
+
   /** Produces a block now. */
   produceBlock(): Promise<void> {
     return this.change(async (tx, head) => {
@@ -206,7 +218,7 @@ export class SimulatedNode implements Chain {
   private async check(tx: Connection, head: Head, bytes: Uint8Array): Promise<Transfer | number> {
     const { settings } = this.options;
     try {
-      const unverified = readTransaction(bytes, { ...settings, chainId: head.chainId });
+      const unverified = readTransaction(bytes, { ...settings, chainId: head.chainId, mayExec: true });
       const { sender, denom, fee, sequence, timeoutHeight } = unverified.transfer;
       const account = await row<{ number: bigint; expected: bigint; balance: bigint }>(
         tx,
@@ -214,7 +226,7 @@ export class SimulatedNode implements Chain {
             from simulated_account where address = ${sender}`,
       );
       if (!account) return sdkCodes.unauthorized;
-      if (timeoutHeight <= head.height) return sdkCodes.timeoutHeight;
+      if (timeoutHeight !== 0n && timeoutHeight <= head.height) return sdkCodes.timeoutHeight;
       if (denom !== settings.denom || fee.amount < feeOf(fee.gas, settings.gasPrice)) return sdkCodes.insufficientFee;
       if (account.balance < fee.amount) return sdkCodes.insufficientFunds;
       if (sequence !== account.expected) return sdkCodes.wrongSequence;

@@ -1,7 +1,7 @@
 import { readConfig, type Environment } from '@granary/shared/config';
+import { KeyFileError, makeSeedFile, newSeed } from '@granary/shared/keys/seed-file';
 import { z } from 'zod';
 import { financeConfig } from '../config';
-import { KeyFileError, makeKeyFile, newSeed } from './keys';
 
 const seedConfig = z.object({ KEY_FILE: financeConfig.shape.KEY_FILE.optional() });
 
@@ -12,5 +12,5 @@ const seedConfig = z.object({ KEY_FILE: financeConfig.shape.KEY_FILE.optional() 
 export async function makeSeed(environment: Environment): Promise<void> {
   const { KEY_FILE: path } = readConfig(seedConfig, environment);
   if (path === undefined) process.stdout.write(newSeed());
-  else if (!(await makeKeyFile(path))) throw new KeyFileError(`The key file ${path} exists: it was left as it is`);
+  else if (!(await makeSeedFile(path))) throw new KeyFileError(`The key file ${path} exists: it was left as it is`);
 }

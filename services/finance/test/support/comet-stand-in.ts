@@ -4,8 +4,11 @@ import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { BaseAccount } from 'cosmjs-types/cosmos/auth/v1beta1/auth';
 import { QueryAccountRequest, QueryAccountResponse } from 'cosmjs-types/cosmos/auth/v1beta1/query';
+import { Grant } from 'cosmjs-types/cosmos/authz/v1beta1/authz';
+import { QueryGrantsRequest, QueryGrantsResponse } from 'cosmjs-types/cosmos/authz/v1beta1/query';
+import { SendAuthorization } from 'cosmjs-types/cosmos/bank/v1beta1/authz';
 import { QueryBalanceRequest, QueryBalanceResponse } from 'cosmjs-types/cosmos/bank/v1beta1/query';
-import { rows, type Pool } from '@granary/shared/postgres/pool';
+import { row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { blockEvents, type BlockTransaction } from './comet-events';
 import type { SimulatedNode } from '../../src/simulated-chain/simulated-node';
@@ -19,6 +22,12 @@ export interface Faults {
   keepsResults?: boolean;
   /** The code with which it refuses every transaction. */
   refuses?: number;
+  /** It takes transactions, and its answers to them are lost. */
+  losesBroadcasts?: boolean;
+  /** To whom grants let money be sent. */
+  allowList?: string[];
+  /** It accepts transactions and forwards none. */
+  loses?: boolean;
 }
 
 /** A simulated chain as one CometBFT node shows it over JSON-RPC. */
@@ -102,6 +111,7 @@ async function answer(
       return { jsonrpc: '2.0', id, error: { code: -32603, message: 'Internal error', data: error.message } };
     },
   );
+  if (method === 'broadcast_tx_sync' && faults.losesBroadcasts) return void response.destroy();
   const asText = JSON.stringify(body, (_, value: unknown) => (typeof value === 'bigint' ? value.toString() : value));
   response.setHeader('content-type', 'application/json').end(asText);
 }
@@ -159,6 +169,19 @@ class CometMethods {
     };
   }
 
+  private async grant({ granter, grantee }: QueryGrantsRequest): Promise<Grant | undefined> {
+    const found = await row<{ limit: bigint; until: Date }>(
+      this.pool,
+      sql`select spend_limit as limit, expires_at as until from simulated_grant where granter = ${granter} and grantee = ${grantee}`,
+    );
+    if (!found) return undefined;
+    const { allowList = [] } = this.faults;
+    const spendLimit = [{ denom: 'utia', amount: found.limit.toString() }];
+    const value = SendAuthorization.encode(SendAuthorization.fromPartial({ spendLimit, allowList })).finish();
+    const expiration = { seconds: BigInt(Math.floor(found.until.getTime() / 1_000)), nanos: 0 };
+    return Grant.fromPartial({ authorization: { typeUrl: SendAuthorization.typeUrl, value }, expiration });
+  }
+
   private async query({ path, data }: Params): Promise<unknown> {
     const { height, accounts } = await this.view();
     const request = Buffer.from(data!, 'hex');
@@ -176,6 +199,16 @@ class CometMethods {
       const account = { typeUrl: BaseAccount.typeUrl, value: BaseAccount.encode(base).finish() };
       return answered(QueryAccountResponse.encode({ account }).finish());
     }
+    if (path === '/cosmos.authz.v1beta1.Query/Grants') {
+      const asked = QueryGrantsRequest.decode(request);
+      const grant = await this.grant(asked);
+      if (grant || asked.msgTypeUrl === '') {
+        return answered(QueryGrantsResponse.encode({ grants: grant ? [grant] : [] }).finish());
+      }
+      // As the SDK from 0.46 on, to whose gRPC errors this one does not belong.
+      const log = `authorization not found for ${asked.msgTypeUrl} type: authorization not found: unknown request`;
+      return { response: { code: 6, log, value: null, height: 0n, codespace: 'sdk' } };
+    }
     const { address, denom } = QueryBalanceRequest.decode(request);
     const amount = denom === 'utia' ? (accounts.get(address)?.balance ?? 0n) : 0n;
     return answered(QueryBalanceResponse.encode({ balance: { denom, amount: amount.toString() } }).finish());
@@ -183,13 +216,14 @@ class CometMethods {
 
   /** A broadcast whose answer the simulated chain loses throws, which ends the connection. */
   private async broadcast(bytes: Buffer): Promise<unknown> {
-    const { refuses } = this.faults;
+    const { refuses, loses } = this.faults;
     if (refuses !== undefined) return { code: refuses, data: '', log: 'refused', codespace: 'sdk', hash: '' };
+    const hash = createHash('sha256').update(bytes).digest('hex').toUpperCase();
+    if (loses) return { code: 0, data: '', log: '', codespace: '', hash };
     const result = await this.node.broadcast(bytes);
     if (result.state === 'known') throw new Refusal('tx already exists in cache');
     if (result.state === 'later') throw new Refusal('mempool is full: number of txs 5000 (max: 5000)');
     if (result.state === 'refused') return { ...result, data: '', log: 'refused' };
-    const hash = createHash('sha256').update(bytes).digest('hex').toUpperCase();
     this.sent.set(hash, bytes);
     return { code: 0, data: '', log: '', codespace: '', hash };
   }

@@ -59,10 +59,17 @@ export class LedgerModel {
   private applyOne(command: Command): Result {
     const found = this.transfers.get(command.id);
     if (found)
-      return isSame(found.command, command, found)
+      return isSame(this.withAmount(found.command), this.withAmount(command))
         ? { outcome: 'exists', amount: found.amount }
         : refused('TRANSFER_ID_TAKEN');
     return command.type === 'post' || command.type === 'void' ? this.end(command) : this.move(command);
+  }
+
+  /** A `post` without an amount is one of all that is held, also where a part was posted under the same id. */
+  private withAmount(command: Command): Command {
+    if (command.type !== 'post' || command.amount !== undefined) return command;
+    const held = this.transfers.get(command.holdId);
+    return held ? { ...command, amount: held.amount } : command;
   }
 
   private move(command: Extract<Command, { type: 'transfer' | 'hold' }>): Result {
@@ -113,21 +120,14 @@ export class LedgerModel {
 
 const refused = (reason: Refusal): Result => ({ outcome: 'refused', reason });
 
-/** Of `post` no amount and the amount of the hold are the same. */
-function isSame(a: Command, b: Command, stored: Stored): boolean {
+function isSame(a: Command, b: Command): boolean {
   const fields = (command: Command) =>
     JSON.stringify(
       {
         atMost: false,
         ...command,
         expiresAt: 'expiresAt' in command ? command.expiresAt?.getTime() : undefined,
-        amount: (command.type === 'post' && command.amount === undefined
-          ? stored.amount
-          : 'amount' in command
-            ? command.amount
-            : undefined
-        )?.toString(),
-        order: undefined,
+        amount: 'amount' in command ? command.amount?.toString() : undefined,
       },
       ['type', 'id', 'kind', 'debitAccount', 'creditAccount', 'ref', 'holdId', 'atMost', 'expiresAt', 'amount'],
     );

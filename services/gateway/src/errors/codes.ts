@@ -39,11 +39,11 @@ export const codes = {
   PAYMENT_REQUIRED: {
     status: 402,
     meaning:
-      'The read costs what `details.amount_utia` says; `accepts` lists how it may be paid for, see docs/prices.md.',
+      'The request costs what `details.amount_utia` says; `accepts` lists how it may be paid for, see docs/prices.md.',
   },
   PAYMENT_REFUSED: {
     status: 402,
-    meaning: 'The agent key or payment does not pay for the read: `details.reason` says why. Nothing was charged.',
+    meaning: 'The agent key or payment does not pay for the request: `details.reason` says why. Nothing was charged.',
   },
   FORBIDDEN: { status: 403, meaning: 'The key belongs to another app, or lacks the permission.' },
   NOT_FOUND: { status: 404, meaning: 'No such route.' },
@@ -57,6 +57,7 @@ export const codes = {
   BLOB_NOT_FOUND: { status: 404, meaning: 'No such blob.' },
   KEY_NOT_FOUND: { status: 404, meaning: 'No such key.' },
   TASK_NOT_FOUND: { status: 404, meaning: 'No such task: the ticket is unknown or malformed.' },
+  GRANT_NOT_FOUND: { status: 404, meaning: 'The wallet has no such grant.' },
   COMMIT_NOT_FOUND: { status: 404, meaning: 'No such commit.' },
   ADDRESS_NOT_FOUND: { status: 404, meaning: 'The wallet address in the path is not one.' },
   METHOD_NOT_ALLOWED: { status: 405, meaning: 'The route does not have this method; `Allow` lists those it has.' },
@@ -67,7 +68,21 @@ export const codes = {
       'The name is taken, of an index by another definition, of a query with its version; ' +
       'or the field has another full-text index.',
   },
+  SIGNATURE_USED: {
+    status: 409,
+    meaning: 'The signature of the wallet has changed something already: sign the request again, with the time of now.',
+  },
   REQUEST_IN_PROGRESS: { status: 409, meaning: 'A request with the same `Idempotency-Key` is still running.' },
+  GRANT_MISSING: {
+    status: 409,
+    meaning: 'The chain has no grant of the wallet that covers this: send a MsgGrant first, see docs/grants.md.',
+  },
+  ENCRYPTION_CONFLICT: {
+    status: 409,
+    meaning:
+      'A field cannot be encrypted, for documents, an index or a view use it; or the field is encrypted, which the ' +
+      'request does not fit. See docs/encryption.md.',
+  },
   UNIQUE_VIOLATION: {
     status: 409,
     meaning:
@@ -89,11 +104,20 @@ export const codes = {
     status: 409,
     meaning: 'The amount is below `min_payout` or below what the operator lets out; `details.minimum` is the smallest.',
   },
+  PAYOUT_DESTINATION_REFUSED: {
+    status: 409,
+    meaning:
+      'The chain has refused a payout to this address within the last hour; `details.until` is when it is tried again.',
+  },
   INSUFFICIENT_FUNDS: {
     status: 409,
     meaning: 'The available balance is smaller than the amount; `details.available_balance` is what there is.',
   },
   PRECONDITION_FAILED: { status: 412, meaning: '`If-Match` does not name the present version.' },
+  LENGTH_REQUIRED: {
+    status: 411,
+    meaning: 'An upload that costs something needs a `Content-Length`: it is paid before it is read.',
+  },
   PAYLOAD_TOO_LARGE: { status: 413, meaning: 'The body or blob is too large; `details.limit_bytes` is the limit.' },
   DOCUMENT_TOO_LARGE: { status: 413, meaning: 'A document is larger than 1 MiB.' },
   SKILLS_TOO_LARGE: { status: 413, meaning: "The owner's part of the skills document is larger than 256 KiB." },
@@ -121,6 +145,7 @@ export const codes = {
   INTERNAL: { status: 500, meaning: 'A bug in the service; report it with the `X-Request-Id`.' },
   NOT_IMPLEMENTED: { status: 501, meaning: 'Named by the interface, and not implemented yet.' },
   UNAVAILABLE: { status: 503, meaning: 'A service or database that is needed is down or busy; see `Retry-After`.' },
+  ENCRYPTION_UNAVAILABLE: { status: 503, meaning: 'The service has no key for encrypted fields.' },
   OVERLOADED: { status: 503, meaning: 'The server is overloaded; see `Retry-After`.' },
   CANCELLED: { status: 503, meaning: 'The request was cancelled because the client disconnected.' },
   DEADLINE_EXCEEDED: { status: 504, meaning: 'The request took longer than its deadline.' },

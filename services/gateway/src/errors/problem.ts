@@ -87,6 +87,10 @@ export function tooLarge(limitBytes: number): ServiceError {
   return new ServiceError('INVALID_ARGUMENT', 'PAYLOAD_TOO_LARGE', message, { details: { limit_bytes: limitBytes } });
 }
 
+/** For a body whose size has to be known before it is read. */
+export const lengthRequired = (message: string): ServiceError =>
+  new ServiceError('INVALID_ARGUMENT', 'LENGTH_REQUIRED', message);
+
 export function unsupportedMediaType(expected: readonly string[]): ServiceError {
   const message = `The content type must be ${expected.join(' or ')}`;
   return new ServiceError('INVALID_ARGUMENT', 'UNSUPPORTED_MEDIA_TYPE', message, { details: { expected } });

@@ -1,6 +1,7 @@
 import { createServer, IncomingMessage, ServerResponse, type Server } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Express, Request, Response } from 'express';
+import { ConnectionAges } from '../admission/connection-ages';
 import { Connections } from '../admission/connections';
 import { PipelinedRequests } from '../admission/pipelined-requests';
 import type { GatewayConfig } from '../config';
@@ -21,8 +22,13 @@ export function createHttpServer(app: Express, config: GatewayConfig): Server {
   const pipelined = new PipelinedRequests(config.PIPELINED_REQUESTS);
   // Express's own final handler costs more to make than the routing of a request. Nothing gets as far as to this one,
   // because the error handler answers everything.
-  const handle = (request: IncomingMessage, response: ServerResponse) =>
-    void app(request as Request, response as Response, () => response.destroy());
+  const ages = new ConnectionAges(config.CONNECTION_AGE_MS);
+  const handle = (request: IncomingMessage, response: ServerResponse) => {
+    const answer = ages.next(request.socket);
+    if (answer === 'none') return;
+    if (answer === 'last') response.setHeader('Connection', 'close');
+    app(request as Request, response as Response, () => response.destroy());
+  };
   const serve = (request: IncomingMessage, response: ServerResponse) => {
     // A response without a socket waits behind the answer to an earlier pipelined request.
     if (response.socket) handle(request, response);
@@ -44,6 +50,7 @@ export function createHttpServer(app: Express, config: GatewayConfig): Server {
   const refuseConnection = (socket: Socket) =>
     refuse(socket, 503, 'OVERLOADED', 'The server has too many connections; retry later');
   new Connections(config.CONNECTIONS, refuseConnection).watch(server);
+  ages.watch(server);
   server.setTimeout(config.IDLE_TIMEOUT_MS);
   server.on('checkContinue', (request: IncomingMessage, response: ServerResponse) => {
     markExpectsContinue(request);

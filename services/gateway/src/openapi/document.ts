@@ -44,14 +44,13 @@ export function openapiDocument(routes: readonly Route[]): Json {
 }
 
 function operationOf(route: Route, schemas: Components, responses: Json): Json {
-  const { auth } = route;
   const body = route.body && requestBody(route.body, schemas);
   return {
     operationId: route.id,
     summary: route.summary,
-    description: `${route.description} ${accessText(auth)}`,
+    description: `${route.description} ${accessText(route)}`,
     tags: [route.tag],
-    security: securityOf(auth),
+    security: securityOf(route),
     parameters: parametersOf(route, schemas),
     ...(body && { requestBody: body }),
     responses: responsesOf(route, schemas, responses),

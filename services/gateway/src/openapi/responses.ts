@@ -3,6 +3,7 @@ import { codes, type Code } from '../errors/codes';
 import { pathParameters, type PathParameter } from '../pipeline/path-parameters';
 import type { ResponseDoc, Route } from '../pipeline/route';
 import { headersOf } from './headers';
+import { isSignable } from './security';
 import { toSchema, type Components, type Json } from './schema';
 
 const allCodes = Object.keys(codes) as [Code, ...Code[]];
@@ -129,7 +130,8 @@ function descriptionOf({ description, codes = [] }: ResponseDoc): string {
 }
 
 /** What a route can answer by its kind. */
-function commonResponses({ auth, body, headers = {}, method, path, urgent }: Route): Record<number, ResponseDoc> {
+function commonResponses(route: Route): Record<number, ResponseDoc> {
+  const { auth, body, headers = {}, method, path, urgent } = route;
   const missing = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => pathParameters[name as PathParameter].reason);
   const refused: readonly Code[] = body?.kind === 'json' || body?.kind === 'raw' ? ['MALFORMED_JSON'] : [];
   return {
@@ -140,7 +142,10 @@ function commonResponses({ auth, body, headers = {}, method, path, urgent }: Rou
     }),
     ...(missing.length > 0 && { 404: { description: 'Something that the path names does not exist', codes: missing } }),
     ...('Idempotency-Key' in headers && {
-      409: { description: 'The same request is still running', codes: ['REQUEST_IN_PROGRESS'] },
+      409: {
+        description: 'The same request is still running, or was signed before',
+        codes: ['REQUEST_IN_PROGRESS', ...(isSignable(route) ? ['SIGNATURE_USED' as const] : [])],
+      },
       422: { description: 'The Idempotency-Key was used for another request', codes: ['IDEMPOTENCY_KEY_REUSED'] },
     }),
     ...(hasBody(body) && {

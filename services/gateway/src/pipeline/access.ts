@@ -1,5 +1,6 @@
 import { forbidden } from '@granary/shared/errors';
 import type { PayLimits } from '@granary/shared/gen/granary/data/v1/PayLimits';
+import type { WalletSignature } from './wallet-signature';
 
 export const permissions = ['Read', 'Write', 'Admin', 'Pay'] as const;
 export type Permission = (typeof permissions)[number];
@@ -8,9 +9,9 @@ export type Permission = (typeof permissions)[number];
 export type Access =
   /** Anyone; keys are ignored. */
   | { kind: 'public' }
-  /** Anyone; a valid key of the path's app with Read may read private data too. */
+  /** Anyone; a valid key of the path's app with Read may read private data too, and the wallet of its owner. */
   | { kind: 'reader' }
-  /** A key with this permission, of the app in the path or, where the path names none, of any. */
+  /** A key with this permission, of the app in the path or, where the path names none, of any; or the wallet of its owner. */
   | { kind: 'app'; permission: Permission; operator?: true }
   | { kind: 'operator' }
   /** The wallet of the address in the path, by signature, or the operator. */
@@ -26,6 +27,8 @@ export interface AppCaller {
   permissions: ReadonlySet<string>;
   /** Of a key with Pay. */
   payLimits?: PayLimits;
+  /** Of the owner, who acts without a key. */
+  signature?: WalletSignature;
 }
 export interface Operator {
   kind: 'operator';
@@ -36,6 +39,7 @@ export interface Anonymous {
 export interface Wallet {
   kind: 'wallet';
   address: string;
+  signature: WalletSignature;
 }
 /** Who a route with the access `reader` sees. */
 export type AnyReader = AppCaller | Operator | Anonymous;

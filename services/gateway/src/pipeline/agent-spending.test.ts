@@ -26,13 +26,21 @@ function fixture({ available = Infinity, completes = () => Promise.resolve({}) }
       log.push('cancel');
       return Promise.resolve({});
     },
+    resolveSpend: ({ amountsUtia }: CompleteSpendRequest) => {
+      log.push(`resolve ${amountsUtia.join()}`);
+      return Promise.reject(unavailable('not known yet'));
+    },
   };
   const spending = new AgentSpending(payments, 10_000);
   const spend = (amountUtia: string, keyId = 'k'): Spend => ({
     ...{ agent: { keyId, appId: 'a' } as AppCaller, targetAppId: 't', amountUtia, appSharePpm: undefined },
     requestId: 'r',
   });
-  return { log, reserve: (amount: string, keyId?: string) => spending.reserve(spend(amount, keyId)) };
+  return {
+    log,
+    reserve: (amount: string, keyId?: string) => spending.reserve(spend(amount, keyId)),
+    hold: (amount: string) => spending.hold({ ...spend(amount), lastsMs: 5_000, ticketId: 'c1-t' }),
+  };
 }
 
 test('payments of a key at one time share a reservation, and move together once all are ready', async () => {
@@ -49,6 +57,24 @@ test('one that is not ready soon after the others delays none, and is reserved a
   await Promise.all([one.complete(), two.complete()]);
   await Promise.all([slow.complete(), failing.cancel()]);
   expect(log).toEqual(['reserve 1,2,3,4', 'complete 1,2', 'reserve 3', 'complete 3']);
+});
+
+test('what a write costs is held until that is done, whatever is paid beside it', async () => {
+  const { log, reserve, hold } = fixture({ available: 3 });
+  const [one, held] = await Promise.all([reserve('1'), hold('2')]);
+  await one.complete();
+  await expect(reserve('1')).rejects.toBe(refused);
+  await held.complete();
+  expect(log.slice(0, 2).sort()).toEqual(['reserve 1', 'reserve 2']);
+  expect(log.slice(2)).toEqual(['complete 1', 'reserve 1', 'complete 2']);
+});
+
+test('what is held for a write is not released where it may not have been paid', async () => {
+  const { log, hold } = fixture({ completes: () => Promise.reject(unavailable('unknown')) });
+  const held = await hold('2');
+  await expect(held.complete()).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+  held.resolve();
+  expect(log).toEqual(['reserve 2', 'complete 2', 'resolve 2']);
 });
 
 test('what is refused together is reserved singly, as far as it goes', async () => {

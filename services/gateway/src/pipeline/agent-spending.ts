@@ -14,7 +14,7 @@ const waitingMax = 1_000;
 /** How long the first payment of a reservation that is ready waits for the others. */
 const lingerMs = 10;
 
-type Payments = Pick<Client<PaymentsDefinition>, 'reserveSpend' | 'completeSpend' | 'cancelSpend'>;
+type Payments = Pick<Client<PaymentsDefinition>, 'reserveSpend' | 'completeSpend' | 'cancelSpend' | 'resolveSpend'>;
 
 /** What an agent key is to pay. */
 export interface Spend {
@@ -26,12 +26,26 @@ export interface Spend {
   requestId: string;
 }
 
+/** What an agent key is to pay for a write. */
+export interface WriteSpend extends Spend {
+  /** How long the write and its payment may take. */
+  lastsMs: number;
+  /** Of the write. */
+  ticketId: string;
+}
+
 /** A payment that is reserved, to be completed or cancelled. */
 export interface ReservedSpend {
   /** Resolves when it is paid. Rejects with PAYMENT_REFUSED, or UNAVAILABLE where the outcome is unknown. */
   complete(): Promise<void>;
   /** Resolves when nothing of it is held back any more. */
   cancel(): Promise<void>;
+}
+
+/** What a write costs, in a reservation of its own. It ends with the write, also where this process ends before. */
+export interface HeldSpend extends ReservedSpend {
+  /** Has payments find out whether the write was done, and end the reservation. Returns at once. */
+  resolve(): void;
 }
 
 export const isPaymentRefused = (error: unknown): error is ServiceError =>
@@ -70,6 +84,22 @@ export class AgentSpending {
     }
   }
 
+  /** Holds what a write costs. Rejects as `reserve` does. */
+  async hold(spend: WriteSpend): Promise<HeldSpend> {
+    const { payments } = this;
+    const { requestId, amountUtia, lastsMs, ticketId } = spend;
+    const call = () => newCall(requestId, this.timeoutMs);
+    const request = { ...requestOf([spend]), lastsMs, writeTicketId: ticketId };
+    const reservation = await payments.reserveSpend(request, call());
+    const completed = { reservation, amountsUtia: [amountUtia] };
+    return {
+      complete: async () => void (await payments.completeSpend(completed, call())),
+      // Without an answer to these, payments asks data once the write should have ended.
+      cancel: () => payments.cancelSpend(reservation, call()).then(done, done),
+      resolve: () => void payments.resolveSpend(completed, call()).then(done, done),
+    };
+  }
+
   private async reserveAll(spends: readonly Spend[]): Promise<Array<ItemResult<ReservedSpend>>> {
     try {
       return (await this.reserveTogether(spends)).map((value) => ({ value }));
@@ -105,6 +135,8 @@ export class AgentSpending {
   }
 }
 
+const done = () => undefined;
+
 function requestOf(spends: readonly Spend[]): ReserveSpendRequest {
   const [{ agent, targetAppId, appSharePpm }] = spends as [Spend];
   return message<ReserveSpendRequest>({
@@ -116,6 +148,7 @@ function requestOf(spends: readonly Spend[]): ReserveSpendRequest {
     targetAppId,
     amountsUtia: spends.map(({ amountUtia }) => amountUtia),
     appSharePpm,
+    lastsMs: 0,
   });
 }
 

@@ -8,7 +8,10 @@ import type { KnownApps } from '../admission/known-apps';
 import type { Transfers } from '../admission/transfers';
 import type { Answer } from '../http/answer';
 import type { AgentSpending } from './agent-spending';
+import type { AppOwners } from './app-owners';
 import type { KeyLookup } from './key-lookup';
+import type { PaymentNetworks } from './payment-networks';
+import type { PendingWrites } from './pending-writes';
 import type { BlobProxy } from '../blob-proxy/proxy';
 import type { Clients } from '../clients/clients';
 import type { Compression } from '../http/compression';
@@ -25,8 +28,12 @@ export interface GatewayContext {
   blobProxy: BlobProxy;
   log: Logger;
   keys: KeyLookup;
+  owners: AppOwners;
+  paymentNetworks: PaymentNetworks;
   /** What agent keys pay. */
   agentSpending: AgentSpending;
+  /** Whose payments take long. */
+  pendingWrites: PendingWrites;
   operatorKeyHash: Buffer;
   apps: KnownApps;
   /** What the limits of a client are counted by. */

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { invalid } from '@granary/shared/errors';
 import type { Idempotency } from '@granary/shared/gen/granary/idempotency/v1/Idempotency';
 import { toText } from '@granary/shared/json/value';
-import type { AppCaller, Operator } from './access';
+import type { AppCaller, Operator, Wallet } from './access';
 import { canonicalPathOf, type RouteRequest } from './route';
 
 /** The header, for the document of a route that understands it. */
@@ -32,9 +32,14 @@ export function idempotencyKey(request: Pick<RouteRequest, 'incoming'>): string 
 export const replayedHeader = (isReplayed: boolean): Record<string, string> =>
   isReplayed ? { 'Idempotency-Replayed': 'true' } : {};
 
-/** Who sends a key: the named key of an app, whose secret and id change when it is made anew, or the operator. */
-export const callerName = (caller: AppCaller | Operator): string =>
-  caller.kind === 'app' ? `app/${caller.appNumber}/${caller.keyName}` : 'operator';
+/** Who repeats a request. */
+type Repeater = AppCaller | Operator | Wallet;
+
+/** Who sends a key: the named key of an app, whose secret and id change when it is made anew, the operator, or a wallet. */
+export function callerName(caller: Repeater): string {
+  if (caller.kind === 'app') return `app/${caller.appNumber}/${caller.keyName}`;
+  return caller.kind === 'wallet' ? `wallet/${caller.address}` : 'operator';
+}
 
 /**
  * Who repeats what: the same caller, method, path and key with another content is refused by the service. A content that
@@ -47,20 +52,42 @@ export function idempotency(
   return idempotencyOf(request, idempotencyKey(request), () => (typeof content === 'function' ? content() : content));
 }
 
+/**
+ * The same of what a payment pays for: its ticket is the key, which no header can have for the space in it. It is done once,
+ * whichever key of the application asks for it.
+ */
+export function paidIdempotency(
+  request: RouteRequest<string, AppCaller>,
+  ticketId: string,
+  content: () => Buffer,
+): Idempotency {
+  return idempotencyOf(request, paidKey(ticketId), content, paidCallerName(request.caller));
+}
+
+export const paidKey = (ticketId: string): string => `x402 ${ticketId}`;
+export const paidCallerName = ({ appNumber }: AppCaller): string => `app/${appNumber}`;
+
 /** The same for a route that takes JSON or no body: its content is its body and its query string. */
-export function idempotencyOfJson(request: RouteRequest<string, AppCaller | Operator>): Idempotency {
-  const { jsonTree: tree, incoming } = request;
+export const idempotencyOfJson = (request: RouteRequest<string, Repeater>): Idempotency =>
+  idempotencyOf(request, idempotencyKey(request), () => jsonContent(request));
+
+/** The same of what a payment pays for. */
+export const paidIdempotencyOfJson = (request: RouteRequest<string, AppCaller>, ticketId: string): Idempotency =>
+  paidIdempotency(request, ticketId, () => jsonContent(request));
+
+function jsonContent({ jsonTree: tree, incoming }: RouteRequest): Buffer {
   const query = incoming.originalUrl.split('?')[1] ?? '';
-  return idempotencyOf(request, idempotencyKey(request), () => Buffer.from(`${query}\n${toText(tree)}`));
+  return Buffer.from(`${query}\n${toText(tree)}`);
 }
 
 function idempotencyOf(
-  request: RouteRequest<string, AppCaller | Operator>,
+  request: RouteRequest<string, Repeater>,
   key: string,
   content: () => Buffer,
+  caller = callerName(request.caller),
 ): Idempotency {
   if (key === '') return { caller: '', method: '', path: '', key, contentHash: Buffer.alloc(0) };
-  const { caller, incoming } = request;
+  const { incoming } = request;
   const contentHash = hash('sha256', content(), 'buffer');
-  return { caller: callerName(caller), method: incoming.method, path: canonicalPathOf(request), key, contentHash };
+  return { caller, method: incoming.method, path: canonicalPathOf(request), key, contentHash };
 }

@@ -95,6 +95,13 @@ export const pathParameters = {
     reason: 'COMMIT_NOT_FOUND',
     noun: 'commit',
   },
+  grant_id: {
+    pattern: /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
+    example: '0198c1c2-6a3e-7d2b-9f9e-1c7f0e6a5b11',
+    description: 'Id of the grant',
+    reason: 'GRANT_NOT_FOUND',
+    noun: 'grant',
+  },
   user_address: {
     pattern: /^[A-Za-z0-9]{1,128}$/,
     example: 'celestia1qurswpc8qurswpc8qurswpc8qurswpc8zek26v',

@@ -13,7 +13,10 @@ const base64 = /^[A-Za-z0-9+/]+={0,2}$/;
  * The JSON text of the payment that a request carries, in X-PAYMENT (version 1) or PAYMENT-SIGNATURE (version 2); undefined
  * where it carries none. Throws VALIDATION_FAILED for several, and for what is not base64 of a JSON object.
  */
-export function paymentIn({ headersDistinct }: Pick<IncomingMessage, 'headersDistinct'>): Buffer | undefined {
+export function paymentIn(incoming: Pick<IncomingMessage, 'headers' | 'headersDistinct'>): Buffer | undefined {
+  const { headers } = incoming;
+  if (headers['x-payment'] === undefined && headers['payment-signature'] === undefined) return undefined;
+  const { headersDistinct } = incoming;
   const given = names.flatMap((name) => (headersDistinct[name.toLowerCase()] ?? []).map((text) => ({ name, text })));
   const [first] = given;
   if (!first) return undefined;

@@ -21,6 +21,14 @@ export interface RequestBody {
   releaseBody?: () => void;
 }
 
+/** Whose body it is. */
+export interface BodySender {
+  /** The client whose limits it counts against. */
+  keys: ClientKeys;
+  /** Checks a signature over the bytes, before anything else is done with them. */
+  check: ((bytes: Buffer) => void) | undefined;
+}
+
 export const noBody: RequestBody = { body: undefined, jsonTree: null };
 
 /**
@@ -33,12 +41,16 @@ export async function readRequestBody(
   body: BufferedBody,
   request: Request,
   response: Response,
-  keys: ClientKeys,
+  { keys, check }: BodySender,
 ): Promise<RequestBody> {
-  if (!hasBody(request)) return emptyBody(body, expected, request);
+  if (!hasBody(request)) {
+    check?.(Buffer.alloc(0));
+    return emptyBody(body, expected, request);
+  }
   checkMediaType(request, expected);
   const { bytes, release } = await readBody(request, response, { limitBytes: body.limitBytes, bodies, keys });
   try {
+    check?.(bytes);
     if (bytes.length === 0) return { ...emptyBody(body, expected, request), releaseBody: release };
     if (body.kind === 'raw') return { body: bytes, jsonTree: null, releaseBody: release };
     const jsonTree = readJson(bytes, { maxDepth: bodyDepthMax });

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { BudgetLease } from '@granary/shared/concurrency/keyed-budget';
 import type { Semaphore } from '@granary/shared/concurrency/semaphore';
 import type { Request, Response } from 'express';
@@ -10,10 +11,10 @@ import { clientDisconnected, continueIfExpected } from '../http/body';
 import { parseQueryString } from '../http/query-string';
 import { validate } from '../validation/validate';
 import type { Caller } from './access';
-import { authenticate } from './auth';
+import { authenticate, checkSignature, signatureOf } from './auth';
 import type { GatewayContext } from './gateway-context';
 import { pathParameters, type PathParameter } from './path-parameters';
-import { noBody, readRequestBody } from './request-body';
+import { noBody, readRequestBody, type BodySender } from './request-body';
 import { requestContextOf, type RequestContext } from './request-context';
 import type { Query, Route } from './route';
 import { sendAnswer, setCommonHeaders } from './send-answer';
@@ -35,7 +36,7 @@ export async function serveRequest(
   const clientAddress = gateway.addressOf(incoming);
 
   const call = newCallOf(gateway, context);
-  const authenticated = authenticate(gateway, { access: route.auth, request: incoming, path, call, clientAddress });
+  const authenticated = authenticate(gateway, { route, request: incoming, path, call, clientAddress });
   // To await a value that is no promise would still cost a turn of the microtask queue, here and below.
   const caller = authenticated instanceof Promise ? await authenticated : authenticated;
   noteCaller(context, caller, path);
@@ -43,9 +44,10 @@ export async function serveRequest(
   const query = queryOf(route.query, incoming);
   const appCheck = route.urgent ? undefined : checkAppExists(gateway, caller, context, clientAddress);
   if (appCheck) await appCheck;
+  const sender = senderOf(caller, incoming, context, clientAddress);
   const { body, jsonTree, releaseBody } =
     route.body && route.body.kind !== 'stream'
-      ? await readRequestBody(gateway, route, route.body, incoming, outgoing, clientKeys(context.appId, clientAddress))
+      ? await readRequestBody(gateway, route, route.body, incoming, outgoing, sender)
       : noBody;
 
   const { appId } = context;
@@ -70,18 +72,12 @@ export async function serveRequest(
       continueIfExpected(incoming, outgoing);
       setCommonHeaders(outgoing);
     }
-    const answer = await route.handle(gateway, {
-      // Its deadline starts now that the whole request has arrived.
-      call: newCallOf(gateway, context),
-      caller,
-      path,
-      query,
-      body,
-      jsonTree,
-      incoming,
-      outgoing,
-      routePath: route.path,
-    });
+    // Its deadline starts now that the whole request has arrived.
+    const handling = newCallOf(gateway, context);
+    const using = useSignature(gateway, route, caller, handling);
+    if (using) await using;
+    const request = { caller, path, query, body, jsonTree, incoming, outgoing, routePath: route.path };
+    const answer = await route.handle(gateway, { call: handling, ...request });
     answerBytes = answer?.body?.length ?? 0;
     reserved?.release();
     // The answer may use the memory of the body.
@@ -100,6 +96,31 @@ export async function serveRequest(
   }
 }
 
+/** Until its signature is checked, a request counts as one of a stranger. */
+function senderOf(caller: Caller, incoming: Request, { appId }: RequestContext, clientAddress: string): BodySender {
+  if (!signatureOf(caller)) return { keys: clientKeys(appId, clientAddress), check: undefined };
+  return {
+    keys: clientKeys(undefined, clientAddress),
+    check: (bytes) => checkSignature(caller, incoming, bytes),
+  };
+}
+
+/**
+ * Uses the signature of a request that changes something: it does so once, whichever gateway it comes to. Undefined where there is
+ * none. Rejects with SIGNATURE_USED.
+ */
+function useSignature(
+  { clients }: GatewayContext,
+  route: Route,
+  caller: Caller,
+  call: Call,
+): Promise<unknown> | undefined {
+  const signature = signatureOf(caller);
+  if (!signature || !(isNotRepeatable(route) || isChangeOfWallet(route))) return undefined;
+  const { bytes, timestamp } = signature;
+  return clients.data.useSignature({ signature: bytes, signedAtSeconds: timestamp, useId: randomUUID() }, call);
+}
+
 function noteCaller(context: RequestContext, caller: Caller, path: Record<string, string>): void {
   context.isPrivate = caller.kind !== 'anonymous';
   context.appId = path['app_id'] ?? (caller.kind === 'app' ? caller.appId : undefined);
@@ -110,6 +131,8 @@ const isLimited = ({ urgent, body }: Route): boolean => !urgent && body?.kind !=
 
 /** Whether a request changes something each time that it is sent, unless it has an idempotency key. */
 const isNotRepeatable = ({ headers }: Route): boolean => headers?.['Idempotency-Key'] !== undefined;
+
+const isChangeOfWallet = ({ auth, method }: Route): boolean => auth.kind === 'wallet' && method !== 'GET';
 
 function newCallOf({ config }: GatewayContext, { requestId, cancellation, span }: RequestContext): Call {
   const deadlineMs = Date.now() + config.REQUEST_TIMEOUT_MS;

@@ -1,11 +1,20 @@
 import { createHash } from 'node:crypto';
+import type { IncomingHttpHeaders } from 'node:http';
 import { secp256k1 } from '@noble/curves/secp256k1';
 import { ripemd160 } from '@noble/hashes/legacy';
 import { bech32 } from '@scure/base';
-import { signDoc, signedText, verifyWalletSignature, type SignedRequest } from './wallet-signature';
+import { unauthenticated } from '../errors/problem';
+import { isSignatureOfRequest, readWalletSignature, signDoc, signedText, type SignedRequest } from './wallet-signature';
 
 const nowMs = 1_790_000_000_000;
 const sha256 = (data: Uint8Array | string) => createHash('sha256').update(data).digest();
+
+/** The address that has signed a request. */
+function verifyWalletSignature(request: SignedRequest & { headers: IncomingHttpHeaders }, atMs: number): string {
+  const signature = readWalletSignature(request.headers, atMs);
+  if (!isSignatureOfRequest(signature, request)) throw unauthenticated('It is not the signature of the request');
+  return signature.address;
+}
 
 interface Wallet {
   secret: Uint8Array;

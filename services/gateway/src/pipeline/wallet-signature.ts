@@ -1,8 +1,8 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
-import { secp256k1 } from '@noble/curves/secp256k1';
 import { ripemd160 } from '@noble/hashes/legacy';
 import { bech32 } from '@scure/base';
+import { isSignatureOf } from '@granary/shared/secp256k1';
 import { unauthenticated } from '../errors/problem';
 
 /** How far the timestamp of a signature may be from our clock, either way. */
@@ -12,36 +12,53 @@ export interface SignedRequest {
   method: string;
   /** As the client sent it: path and query string. */
   target: string;
-  headers: IncomingHttpHeaders;
   body: Buffer;
 }
 
+/** The signature of a request as its headers have it. */
+export interface WalletSignature {
+  /** What the public key hashes to. */
+  address: string;
+  publicKey: Buffer;
+  /** In whole seconds since 1970. */
+  timestamp: string;
+  bytes: Buffer;
+}
+
+/** Whether a request claims to be signed by a wallet. */
+export const isWalletSigned = (headers: IncomingHttpHeaders): boolean =>
+  headers['x-signature'] !== undefined || headers['x-wallet-address'] !== undefined;
+
 /**
- * Checks the ADR-036 signature of a request (headers X-Wallet-Address, X-Timestamp, X-Signature, X-Pubkey) and
- * returns the address that signed. Throws UNAUTHENTICATED.
+ * The signature in the headers X-Wallet-Address, X-Timestamp, X-Signature and X-Pubkey. It is of now and of the address if it is valid,
+ * which is still to be checked. Throws UNAUTHENTICATED.
  */
-export function verifyWalletSignature(request: SignedRequest, nowMs = Date.now()): string {
-  const { headers } = request;
+export function readWalletSignature(headers: IncomingHttpHeaders, nowMs = Date.now()): WalletSignature {
   const address = one(headers['x-wallet-address'], 'X-Wallet-Address');
   const timestamp = one(headers['x-timestamp'], 'X-Timestamp');
-  const signature = fromBase64(one(headers['x-signature'], 'X-Signature'), 64, 'X-Signature');
+  const bytes = fromBase64(one(headers['x-signature'], 'X-Signature'), 64, 'X-Signature');
   const publicKey = fromBase64(one(headers['x-pubkey'], 'X-Pubkey'), 33, 'X-Pubkey');
-
   if (!/^\d{1,12}$/.test(timestamp)) throw unauthenticated('X-Timestamp must be a time in whole seconds');
   if (Math.abs(nowMs / 1000 - Number(timestamp)) > windowSeconds) {
     throw unauthenticated('X-Timestamp is more than five minutes from now');
   }
   if (!belongsTo(publicKey, address)) throw unauthenticated('X-Wallet-Address does not belong to X-Pubkey');
-  const hash = createHash('sha256')
-    .update(signDoc(address, signedText(request, timestamp)))
-    .digest();
-  if (!isSignature(signature, hash, publicKey)) throw unauthenticated('X-Signature is not valid for this request');
-  return address;
+  return { address, publicKey, timestamp, bytes };
+}
+
+/** Whether it is the ADR-036 signature of this request. */
+export function isSignatureOfRequest(
+  { address, publicKey, timestamp, bytes }: WalletSignature,
+  request: SignedRequest,
+): boolean {
+  const digest = hash('sha256', signDoc(address, signedText(request, timestamp)), 'buffer');
+  // Of the two forms that every signature has, only the canonical one is valid.
+  return isSignatureOf(publicKey, digest, bytes);
 }
 
 /** What the wallet signs: one line each for method, path with query, seconds, and the SHA-256 of the body in hex. */
-export function signedText(request: Pick<SignedRequest, 'method' | 'target' | 'body'>, timestamp: string): string {
-  const bodyHash = createHash('sha256').update(request.body).digest('hex');
+export function signedText(request: SignedRequest, timestamp: string): string {
+  const bodyHash = hash('sha256', request.body, 'hex');
   return `${request.method}\n${request.target}\n${timestamp}\n${bodyHash}`;
 }
 
@@ -72,17 +89,8 @@ function decodeAddress(text: string): Uint8Array | undefined {
 
 function belongsTo(publicKey: Buffer, address: string): boolean {
   const bytes = decodeAddress(address);
-  const derived = ripemd160(createHash('sha256').update(publicKey).digest());
+  const derived = ripemd160(hash('sha256', publicKey, 'buffer'));
   return bytes !== undefined && Buffer.from(derived).equals(bytes);
-}
-
-function isSignature(signature: Buffer, hash: Buffer, publicKey: Buffer): boolean {
-  try {
-    // lowS: of the two forms that every signature has, only the canonical one.
-    return secp256k1.verify(signature, hash, publicKey, { lowS: true, prehash: false });
-  } catch {
-    return false;
-  }
 }
 
 function one(value: string | string[] | undefined, name: string): string {

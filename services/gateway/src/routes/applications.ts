@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import type { Application } from '@granary/shared/gen/granary/data/v1/Application';
 import type { CreateApplicationRequest } from '@granary/shared/gen/granary/data/v1/CreateApplicationRequest';
+import type { UpdateApplicationRequest } from '@granary/shared/gen/granary/data/v1/UpdateApplicationRequest';
 import { message } from '@granary/shared/rpc/types';
 import { toText } from '@granary/shared/json/value';
 import { json } from '../http/answer';
@@ -24,12 +25,17 @@ const exampleApplication = {
   owner_address: null,
   updated_at: exampleTime,
   height: 0,
+  payment_networks: null,
 };
 const applicationSchema = publicSchema
   .extend({
     owner_address: z.string().nullable().describe('Wallet of the owner'),
     updated_at: timeSchema.describe('When it last changed'),
     height: z.int().describe('Height of the last commit'),
+    payment_networks: z
+      .array(z.string())
+      .nullable()
+      .describe('On which x402 payments are taken, by CAIP-2 names; null: on all that the operator offers'),
   })
   .meta({ id: 'Application', examples: [exampleApplication] });
 
@@ -44,6 +50,7 @@ function wholeApplication(application: Application) {
     owner_address: application.ownerAddress ?? null,
     updated_at: application.updatedAt,
     height: Number(application.height),
+    payment_networks: application.paymentNetworks?.length ? application.paymentNetworks : null,
   };
 }
 
@@ -54,6 +61,15 @@ const createSchema = z.strictObject({
   name: z.string().min(1).max(200).describe('Name for people'),
   description: z.string().max(10_000).nullish().describe('For people'),
   owner_address: z.string().min(1).max(128).nullish().describe('Wallet of the owner: a bech32 address'),
+});
+
+const updateSchema = z.strictObject({
+  payment_networks: z
+    .array(z.string().min(1).max(128))
+    .min(1)
+    .max(8)
+    .nullable()
+    .describe('Of those that the operator offers, by the names of either version of x402; null: all of them'),
 });
 
 export const applicationRoutes = [
@@ -158,6 +174,43 @@ export const applicationRoutes = [
       const application = await clients.data.getApplication({ appId: path.app_id }, call);
       const isOwn = caller.kind === 'operator' || (caller.kind === 'app' && caller.appId === path.app_id);
       return json(200, isOwn ? wholeApplication(application) : publicPart(application));
+    },
+  }),
+  route({
+    method: 'PATCH',
+    path: '/applications/{app_id}',
+    id: 'updateApplication',
+    summary: 'Choose the networks on which an application is paid',
+    description:
+      'Its answers 402 offer x402 payments on these networks only, in the order of the operator. Quotes that were made before ' +
+      'are paid where they say. See docs/prices.md.',
+    tag: 'Applications',
+    auth: { kind: 'app', permission: 'Admin' },
+    headers: idempotencyHeader,
+    body: {
+      kind: 'json',
+      schema: updateSchema,
+      example: { payment_networks: null },
+      limitBytes: bodyLimits.smallBytes,
+    },
+    responses: {
+      200: { description: 'The application', schema: applicationSchema, example: exampleApplication },
+      400: { description: 'A network is not offered: `details.offered_networks` lists those that are' },
+      422: { description: 'The Idempotency-Key was used for another change', codes: ['IDEMPOTENCY_KEY_REUSED'] },
+    },
+    handle: async ({ clients, paymentNetworks: networks }, request) => {
+      const { path, body, jsonTree: tree, call } = request;
+      const { payment_networks: names } = body;
+      const updated = await clients.data.updateApplication(
+        message<UpdateApplicationRequest>({
+          appId: path.app_id,
+          paymentNetworks: names === null ? [] : await networks.parse(names, call),
+          idempotency: idempotency(request, Buffer.from(toText(tree))),
+        }),
+        call,
+      );
+      networks.forget(path.app_id);
+      return json(200, wholeApplication(updated.application!), replayedHeader(updated.replayed === true));
     },
   }),
   route({

@@ -10,15 +10,15 @@ import { isWalletAddress } from '../pipeline/wallet-signature';
 
 const transactionSchema = z
   .object({
-    transaction_hash: z.string().describe('Hash of the commit'),
+    transaction_hash: z.string().describe('Hash of the transaction on the chain'),
     user_address: z.string().describe('The user whose grant was used'),
     app_id: z.string().describe('The application'),
     operation_type: z.string().describe('What was paid for'),
-    collection: z.string().describe('The collection that was written'),
+    collection: z.string().describe('The collection, view or query'),
     amount: utiaSchema.describe('What was deducted, in utia'),
-    status: z.string().describe('State of the deduction'),
-    block_height: z.int().describe('Height of the commit'),
-    created_at: timeSchema.describe('When it was deducted'),
+    status: z.string().describe('`Completed` or `Failed`'),
+    block_height: z.int().describe('Height of its block'),
+    created_at: timeSchema.describe('When its block was found'),
   })
   .meta({ id: 'Transaction' });
 

@@ -5,6 +5,7 @@ import { ServiceError, type ErrorDetails, type StatusName } from '@granary/share
 import { newTicket } from '@granary/shared/ids';
 import { internalProblem, problemOf } from '../errors/problem';
 import { jsonBytes, stringify } from '../http/answer';
+import { hasPermission } from '../pipeline/access';
 import { idempotency, idempotencyHeader, replayedHeader } from '../pipeline/idempotency';
 import { bodyLimits, route } from '../pipeline/route';
 import { findSchema, objectSchema } from '../validation/schemas';
@@ -108,7 +109,11 @@ export const batchRoutes = [
       const { appId, appNumber } = caller;
       const ticketId = newTicket('c', BigInt(appNumber));
       const { results, replayed } = await clients.data.batch(
-        { appId, appNumber, ticketId, body, idempotency: idempotency(request, body) },
+        {
+          ...{ appId, appNumber, ticketId, body, idempotency: idempotency(request, body) },
+          isPaid: hasPermission(caller, 'Admin'),
+          mayReadPrivate: hasPermission(caller, 'Read'),
+        },
         call,
       );
       return jsonBytes(200, Buffer.from(`[${results.map(resultText).join(',')}]`), replayedHeader(replayed));

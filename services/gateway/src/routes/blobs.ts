@@ -4,19 +4,24 @@ import type { UploadGrant } from '@granary/shared/trust/blob-grant';
 import type { Call } from '@granary/shared/rpc/types';
 import { newDocumentId, newTicket } from '@granary/shared/ids';
 import { clientKeys } from '../admission/client-budget';
-import { accepted, jsonBytes, taskLocation } from '../http/answer';
+import { accepted, jsonBytes, taskLocation, type Answer } from '../http/answer';
 import { requirePermission, type AppCaller, type Caller } from '../pipeline/access';
 import {
   callerName,
   idempotencyHeader,
   idempotencyKey,
   idempotencyOfJson,
+  paidCallerName,
+  paidKey,
   replayedHeader,
 } from '../pipeline/idempotency';
 import { tooLarge, unauthenticated } from '../errors/problem';
 import { canonicalPathOf, route, type Route, type RouteRequest } from '../pipeline/route';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { createdCollectionSchema, exampleTicket, ticketField } from '../validation/schemas';
+import { paidWriteResponses, payForWrite } from './paid-writes';
+import type { WriteTerms } from './priced-write';
+import { paymentHeaders } from './reads';
 
 /** Bytes of a multipart body besides the file: the metadata and the form around it. */
 const formOverheadBytes = 128 * 1024;
@@ -44,12 +49,26 @@ const anyBytes = ['application/octet-stream', '*/*'] as const;
 type Path = 'app_id' | 'collection';
 
 /** Streams an upload to the blobs service, which stores it and commits it with its metadata document. */
-export async function uploadBlob(context: GatewayContext, request: RouteRequest<Path, AppCaller>) {
-  const { incoming, path, caller, call } = request;
+export function uploadBlob(context: GatewayContext, request: RouteRequest<Path, AppCaller>): Promise<Answer> {
+  const { incoming, path } = request;
   const { MAX_BLOB_BYTES: maxBytes } = context.config;
-  const key = idempotencyKey(request);
-  if (Number(incoming.headers['content-length'] ?? 0) > maxBytes + formOverheadBytes) throw tooLarge(maxBytes);
-  const ticketId = newTicket('c', BigInt(caller.appNumber));
+  const length = incoming.headers['content-length'];
+  if (Number(length ?? 0) > maxBytes + formOverheadBytes) throw tooLarge(maxBytes);
+  return payForWrite(context, request, {
+    price: { collection: path.collection, body: Buffer.alloc(0), sizeBytes: length },
+    run: (terms) => upload(context, request, terms),
+  });
+}
+
+async function upload(
+  context: GatewayContext,
+  request: RouteRequest<Path, AppCaller>,
+  { isPaid, payment, heldTicket }: WriteTerms,
+): Promise<Answer> {
+  const { incoming, path, caller, call } = request;
+  const [key, askedBy] =
+    payment === undefined ? [idempotencyKey(request), callerName(caller)] : [paidKey(payment), paidCallerName(caller)];
+  const ticketId = heldTicket ?? newTicket('c', BigInt(caller.appNumber));
   const grant: UploadGrant = {
     op: 'upload',
     appId: path.app_id,
@@ -57,11 +76,13 @@ export async function uploadBlob(context: GatewayContext, request: RouteRequest<
     collection: path.collection,
     ticketId,
     blobId: newDocumentId(),
-    caller: callerName(caller),
+    caller: askedBy,
     method: incoming.method,
     path: canonicalPathOf(request),
     idempotencyKey: key === '' ? null : key,
-    maxBytes,
+    maxBytes: context.config.MAX_BLOB_BYTES,
+    isPaid,
+    isHeld: heldTicket !== undefined,
   };
   const answer = await context.transfers.upload(keysOf(context, request), (transfer) =>
     context.blobProxy.upload(incoming, grant, call, transfer),
@@ -158,6 +179,7 @@ export const blobRoutes: readonly Route[] = [
     auth: { kind: 'app', permission: 'Write' },
     headers: {
       ...idempotencyHeader,
+      ...paymentHeaders,
       'X-Blob-Metadata': {
         description:
           'Of a raw body: a JSON object, the fields of the metadata document. All headers together have 16 KiB; send ' +
@@ -180,12 +202,14 @@ export const blobRoutes: readonly Route[] = [
         example: { ...exampleUpload, message: 'The blob is stored' },
       },
       409: { description: 'A unique value is taken', codes: ['UNIQUE_VIOLATION'] },
+      411: { description: 'The upload costs something, and has no Content-Length', codes: ['LENGTH_REQUIRED'] },
       413: { description: 'The blob or its metadata is too large' },
       415: { description: 'The body is compressed' },
       422: {
         description: 'The metadata document violates the schema, or the Idempotency-Key was used for another upload',
         codes: ['SCHEMA_VIOLATION', 'IDEMPOTENCY_KEY_REUSED'],
       },
+      ...paidWriteResponses,
     },
     handle: uploadBlob,
   }),

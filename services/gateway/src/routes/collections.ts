@@ -58,7 +58,7 @@ export const collectionRoutes = [
     },
     handle: async ({ clients }, request) => {
       const { path, caller, body, jsonTree: tree, call } = request;
-      if (body.read_price_config) requirePermission(caller, 'Admin');
+      if (body.read_price_config || body.write_pricing) requirePermission(caller, 'Admin');
       const collection = await clients.data.createCollection(
         message<CreateCollectionRequest>({
           appId: path.app_id,
@@ -70,6 +70,7 @@ export const collectionRoutes = [
           // Empty: the value of DEFAULT_READ.
           readAccess: body.access_policy?.read ?? '',
           ...readPriceOf(body),
+          writePricing: body.write_pricing === 'on',
           idempotency: idempotencyOfJson(request),
         }),
         call,
@@ -172,7 +173,7 @@ export const collectionRoutes = [
       if ((body.name ?? path.collection) !== path.collection) {
         throw invalid('A collection cannot be renamed', { name: ['must be the name in the path'] });
       }
-      if (body.read_price_config) requirePermission(caller, 'Admin');
+      if (body.read_price_config || body.write_pricing) requirePermission(caller, 'Admin');
       const updated = await clients.data.updateCollection(
         message<UpdateCollectionRequest>({
           appId: path.app_id,
@@ -185,6 +186,7 @@ export const collectionRoutes = [
           readAccess: body.access_policy?.read,
           mayPublish: mayPublish(caller),
           ...readPriceOf(body),
+          writePricing: body.write_pricing == null ? undefined : body.write_pricing === 'on',
           idempotency: idempotencyOfJson(request),
         }),
         call,

@@ -2,11 +2,13 @@ import { z } from 'zod';
 import type { StoreResponse } from '@granary/shared/gen/granary/data/v1/StoreResponse';
 import { newTicket } from '@granary/shared/ids';
 import { appIdPattern, namePattern } from '@granary/shared/names';
-import { jsonBytes, stringify, taskLocation } from '../http/answer';
+import { jsonBytes, stringify, taskLocation, type Answer } from '../http/answer';
 import type { Code } from '../errors/codes';
 import { pageEtagHeader, revalidationHeader, unchangedPage } from '../openapi/headers';
-import { idempotency, idempotencyHeader, replayedHeader } from '../pipeline/idempotency';
-import { bodyLimits, route } from '../pipeline/route';
+import type { AppCaller } from '../pipeline/access';
+import type { GatewayContext } from '../pipeline/gateway-context';
+import { idempotencyHeader, replayedHeader } from '../pipeline/idempotency';
+import { bodyLimits, route, type RouteRequest } from '../pipeline/route';
 import { selectableQuery } from '../validation/parameters';
 import {
   createdCollectionSchema,
@@ -18,6 +20,8 @@ import {
   selectSchema,
   ticketField,
 } from '../validation/schemas';
+import { idempotencyOfWrite, paidWriteResponses, payForWrite } from './paid-writes';
+import type { WriteTerms } from './priced-write';
 import { paymentHeaders, paymentResponses, read } from './reads';
 
 /** `app_id::name` */
@@ -104,7 +108,7 @@ export const documentRoutes = [
       'not exist is created.',
     tag: 'Documents',
     auth: { kind: 'app', permission: 'Write' },
-    headers: idempotencyHeader,
+    headers: { ...idempotencyHeader, ...paymentHeaders },
     body: {
       kind: 'raw',
       content: {
@@ -132,24 +136,13 @@ export const documentRoutes = [
         description: 'A document violates the schema, or the Idempotency-Key was used for other content',
         codes: ['SCHEMA_VIOLATION', 'IDEMPOTENCY_KEY_REUSED'],
       },
+      ...paidWriteResponses,
     },
-    handle: async ({ clients }, request) => {
-      const { caller, body, call } = request;
-      const ticketId = newTicket('c', BigInt(caller.appNumber));
-      const stored = await clients.data.store(
-        {
-          appId: caller.appId,
-          appNumber: caller.appNumber,
-          ticketId,
-          body,
-          idempotency: idempotency(request, body),
-        },
-        call,
-      );
-      // The answer to a repeated request contains the ticket of the first one.
-      const headers = { ...taskLocation(stored.ticketId), ...replayedHeader(stored.ticketId !== ticketId) };
-      return jsonBytes(202, storedAnswer(stored), headers);
-    },
+    handle: (gateway, request) =>
+      payForWrite(gateway, request, {
+        price: { collection: '', body: request.body, sizeBytes: '0' },
+        run: (terms) => store(gateway, request, terms),
+      }),
   }),
   route({
     method: 'POST',
@@ -207,6 +200,30 @@ export const documentRoutes = [
       ),
   }),
 ];
+
+async function store(
+  { clients }: GatewayContext,
+  request: RouteRequest<never, AppCaller, unknown, Buffer>,
+  terms: WriteTerms,
+): Promise<Answer> {
+  const { caller, body } = request;
+  const ticketId = terms.heldTicket ?? newTicket('c', BigInt(caller.appNumber));
+  const stored = await clients.data.store(
+    {
+      appId: caller.appId,
+      appNumber: caller.appNumber,
+      ticketId,
+      body,
+      idempotency: idempotencyOfWrite(request, terms, () => body),
+      isPaid: terms.isPaid,
+      isHeld: terms.heldTicket !== undefined,
+    },
+    terms.call,
+  );
+  // The answer to a repeated request contains the ticket of the first one.
+  const headers = { ...taskLocation(stored.ticketId), ...replayedHeader(stored.ticketId !== ticketId) };
+  return jsonBytes(202, storedAnswer(stored), headers);
+}
 
 /** The results are JSON text, some 200 KB for a bulk, which is passed through unparsed. */
 function storedAnswer({ ticketId, resultsJson, createdCollection: created }: StoreResponse): Buffer {

@@ -1,7 +1,9 @@
 import { z } from 'zod';
 import { newTicket } from '@granary/shared/ids';
-import { accepted, created, json, jsonText } from '../http/answer';
-import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
+import { accepted, created, json, type Answer } from '../http/answer';
+import type { AppCaller } from '../pipeline/access';
+import type { GatewayContext } from '../pipeline/gateway-context';
+import { idempotencyHeader, idempotencyOfJson, paidIdempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery } from '../pipeline/listing';
 import {
   exampleIndex,
@@ -12,17 +14,20 @@ import {
   namedDefinition,
 } from '../validation/index-definition';
 import { priceMessage } from '../validation/index-prices';
-import { bodyLimits, route } from '../pipeline/route';
+import { bodyLimits, route, type RouteRequest } from '../pipeline/route';
 import {
   createdCollectionSchema,
   createdJson,
   exampleTicket,
   exampleTime,
-  objectSchema,
   successSchema,
   ticketField,
   ticketSchema,
 } from '../validation/schemas';
+import { encryptedQuoteRoute, payForIndex, rotateDataKeyRoute } from './encrypted-indexes';
+import { paidWriteResponses } from './paid-writes';
+import type { WriteTerms } from './priced-write';
+import { paymentHeaders } from './reads';
 
 const read = { kind: 'app', permission: 'Read' } as const;
 const admin = { kind: 'app', permission: 'Admin' } as const;
@@ -43,10 +48,11 @@ export const indexRoutes = [
     summary: 'Create an index',
     description:
       'A small collection is indexed at once (201), a larger one while writes go on (202). ' +
-      'The same definition again changes the prices that it has.',
+      'The same definition again changes the prices that it has. An `encrypted` index costs something, which an agent ' +
+      'key, a grant or an x402 payment pays: see docs/encryption.md.',
     tag,
     auth: admin,
-    headers: idempotencyHeader,
+    headers: { ...idempotencyHeader, ...paymentHeaders },
     body: {
       kind: 'json',
       schema: indexDefinition,
@@ -72,39 +78,19 @@ export const indexRoutes = [
       400: { description: 'Malformed or invalid', codes: ['LIMIT_EXCEEDED'] },
       409: {
         description:
-          'The name is taken by another definition, the field has a full text, or documents have equal values',
-        codes: ['ALREADY_EXISTS', 'UNIQUE_VIOLATION'],
+          'The name is taken by another definition, the field has a full text, documents have equal values, or the ' +
+          'field is encrypted or cannot be encrypted any more',
+        codes: ['ALREADY_EXISTS', 'UNIQUE_VIOLATION', 'ENCRYPTION_CONFLICT'],
       },
+      ...paidWriteResponses,
+      503: { description: 'There is no key for encrypted fields', codes: ['ENCRYPTION_UNAVAILABLE'] },
     },
-    handle: async ({ clients }, request) => {
-      const { path, caller, body, call } = request;
+    handle: (gateway, request) => {
+      const { body } = request;
       const definition = namedDefinition(body);
-      const made = await clients.data.createIndex(
-        {
-          appId: path.app_id,
-          appNumber: caller.appNumber,
-          ...definition,
-          collection: body.collection,
-          fields: body.fields ?? [],
-          unique: body.unique_constraint === true || body.options?.unique === true,
-          ...languageOf(body.options),
-          ...(body.price_config && { priceConfig: priceMessage(body.price_config) }),
-          ...(body.read_price_config && { readPriceConfig: priceMessage(body.read_price_config) }),
-          ticketId: newTicket('j', BigInt(caller.appNumber)),
-          idempotency: idempotencyOfJson(request),
-        },
-        call,
-      );
-      const { createdCollection } = made;
-      const index = {
-        ...indexJson(made.index!),
-        ...(createdCollection && { created_collection: createdJson(createdCollection) }),
-      };
-      const headers = replayedHeader(made.replayed === true);
-      if (made.updated) return json(200, { ...index, updated: true }, headers);
-      if (made.ticketId) return accepted(made.ticketId, { ...index, ticket_id: made.ticketId }, headers);
-      const collectionPath = `/api/apps/${path.app_id}/collections/${index.collection}`;
-      return created(`${collectionPath}/indexes/${encodeURIComponent(index.name)}`, index, headers);
+      const run = (terms: WriteTerms) => createIndex(gateway, request, definition, terms);
+      if (definition.indexType !== 'encrypted') return run({ isPaid: false, call: request.call });
+      return payForIndex(gateway, request, { collection: body.collection, fieldName: definition.fieldName }, run);
     },
   }),
   route({
@@ -123,22 +109,8 @@ export const indexRoutes = [
       return listed(request, page.indexes.map(indexJson), page.nextCursor);
     },
   }),
-  route({
-    method: 'GET',
-    path: '/apps/{app_id}/indexes/encrypted-quote',
-    id: 'quoteEncryptedIndex',
-    summary: 'Ask the price of an encrypted index',
-    description: 'Not implemented yet.',
-    undocumented: 'planned',
-    tag,
-    auth: read,
-    responses: {
-      200: { description: 'An x402 quote', schema: objectSchema },
-      501: { description: 'Not implemented yet', codes: ['NOT_IMPLEMENTED'] },
-    },
-    handle: async ({ clients }, { path, call }) =>
-      json(200, jsonText((await clients.payments.quoteEncryptedIndex({ appId: path.app_id }, call)).quoteJson)),
-  }),
+  encryptedQuoteRoute,
+  rotateDataKeyRoute,
   route({
     method: 'DELETE',
     path: '/apps/{app_id}/indexes/{index_name}',
@@ -305,4 +277,41 @@ export const indexRoutes = [
 
 function indexRequest(path: { app_id: string; collection: string; index_name: string }) {
   return { appId: path.app_id, collection: path.collection, name: path.index_name, ticketId: '' };
+}
+
+async function createIndex(
+  { clients }: GatewayContext,
+  request: RouteRequest<'app_id', AppCaller, unknown, z.output<typeof indexDefinition>>,
+  definition: ReturnType<typeof namedDefinition>,
+  { isPaid, payment, heldTicket, call }: WriteTerms,
+): Promise<Answer> {
+  const { path, caller, body } = request;
+  const made = await clients.data.createIndex(
+    {
+      appId: path.app_id,
+      appNumber: caller.appNumber,
+      ...definition,
+      collection: body.collection,
+      fields: body.fields ?? [],
+      unique: body.unique_constraint === true || body.options?.unique === true,
+      ...languageOf(body.options),
+      ...(body.price_config && { priceConfig: priceMessage(body.price_config) }),
+      ...(body.read_price_config && { readPriceConfig: priceMessage(body.read_price_config) }),
+      ticketId: heldTicket ?? newTicket('j', BigInt(caller.appNumber)),
+      idempotency: payment === undefined ? idempotencyOfJson(request) : paidIdempotencyOfJson(request, payment),
+      isPaid,
+      isHeld: heldTicket !== undefined,
+    },
+    call,
+  );
+  const { createdCollection } = made;
+  const index = {
+    ...indexJson(made.index!),
+    ...(createdCollection && { created_collection: createdJson(createdCollection) }),
+  };
+  const headers = replayedHeader(made.replayed === true);
+  if (made.updated) return json(200, { ...index, updated: true }, headers);
+  if (made.ticketId) return accepted(made.ticketId, { ...index, ticket_id: made.ticketId }, headers);
+  const collectionPath = `/api/apps/${path.app_id}/collections/${index.collection}`;
+  return created(`${collectionPath}/indexes/${encodeURIComponent(index.name)}`, index, headers);
 }

@@ -33,6 +33,5 @@ function planned(
 export const plannedRoutes = [
   planned('POST', '/query/sql', 'querySql', 'SQL', 'Read', rootFirst),
   planned('POST', '/apps/{app_id}/views/sql', 'createSqlView', 'A view from SQL', 'Write', rootFirst),
-  planned('POST', '/x402/settle', 'settlePayment', 'Settling a payment', undefined, rootFirst),
   planned('PATCH', '/apps/{app_id}/collections/{collection}/sharding', 'setSharding', 'Sharding', 'Admin'),
 ];

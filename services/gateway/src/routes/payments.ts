@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { newCall } from '@granary/shared/rpc/types';
 import { json, jsonText } from '../http/answer';
 import { bodyLimits, route } from '../pipeline/route';
 import { objectSchema } from '../validation/schemas';
@@ -51,6 +52,19 @@ const findingSchema = z.object({
   payer: z.string().optional().describe('Who pays, where that can be read'),
 });
 
+const settlementSchema = z.object({
+  success: z.boolean().describe('Whether the money was moved'),
+  errorReason: z
+    .string()
+    .optional()
+    .describe('Why not: a reason of x402; `settlement_pending`: not yet, send the same again'),
+  errorMessage: z.string().optional().describe('The same for people'),
+  transaction: z.string().describe('Hash of the transaction; empty where there is none'),
+  network: z.string().describe('The network'),
+  payer: z.string().optional().describe('Who pays, where that can be read'),
+  amount: z.string().optional().describe('What was paid, in units of the asset'),
+});
+
 const kindsSchema = z.object({
   kinds: z
     .array(
@@ -58,11 +72,15 @@ const kindsSchema = z.object({
         x402Version: versionSchema,
         scheme: z.literal('exact').describe('Always `exact`'),
         network: z.string().describe('The network, as the version names it'),
+        extra: z
+          .object({ feePayer: z.string().describe('The address that pays the fee, which requirements must name') })
+          .optional()
+          .describe('On Solana: what requirements must say in `extra`'),
       }),
     )
     .describe('What is verified, by version, scheme and network'),
   extensions: z.array(z.string()).describe('None'),
-  signers: objectSchema.describe('None: nothing is settled'),
+  signers: objectSchema.describe('The addresses that sign settlements: on Solana those that pay the fees (`solana:*`)'),
 });
 
 export const paymentRoutes = [
@@ -99,12 +117,51 @@ export const paymentRoutes = [
       json(200, jsonText((await clients.payments.verifyPayment({ body }, call)).resultJson)),
   }),
   route({
+    method: 'POST',
+    path: '/x402/settle',
+    prefixes: ['', '/api'],
+    id: 'settlePayment',
+    summary: 'Settle a payment',
+    description:
+      'Moves the money of a payment, once, for requirements that this service has made: those of a 402. The request that ' +
+      'they were made for is then answered with the same payment. With `X402_SETTLE=open` those of others are settled too, ' +
+      'for callers with a key. What is not settled is answered with 200 and `success: false`.',
+    tag: 'x402',
+    auth: { kind: 'reader' },
+    body: {
+      kind: 'raw',
+      content: { 'application/json': { schema: verificationSchema, example: exampleVerification } },
+      limitBytes: bodyLimits.smallBytes,
+    },
+    responses: {
+      200: {
+        description: 'Whether it was settled',
+        schema: settlementSchema,
+        example: {
+          success: false,
+          errorReason: 'invalid_payment_requirements',
+          errorMessage: 'Only requirements that this service has made are settled here',
+          transaction: '',
+          network: 'eip155:84532',
+        },
+      },
+      400: { description: 'The body is not JSON, has a key twice, or lacks the payment or the requirements' },
+    },
+    handle: async ({ clients, config }, { body, call, caller }) => {
+      const request = { body, maySettleOthers: caller.kind !== 'anonymous' };
+      // Money moves to a definite end, also when the client has gone.
+      const settling = newCall(call.requestId, config.REQUEST_TIMEOUT_MS);
+      return json(200, jsonText((await clients.payments.settleRequirements(request, settling)).resultJson));
+    },
+  }),
+  route({
     method: 'GET',
     path: '/x402/supported',
     prefixes: ['', '/api'],
     id: 'listPaymentKinds',
     summary: 'List the kinds of payments that are verified',
-    description: 'In the form of the facilitators of x402.',
+    description:
+      'In the form of the facilitators of x402. `signers` has the account that pays the gas of settlements, where EVM networks are configured.',
     tag: 'x402',
     auth: { kind: 'public' },
     responses: {
@@ -117,7 +174,7 @@ export const paymentRoutes = [
             { x402Version: 1, scheme: 'exact', network: 'base-sepolia' },
           ],
           extensions: [],
-          signers: {},
+          signers: { 'eip155:*': ['0x9858effd232b4033e47d90003d41ec34ecaeda94'] },
         },
       },
     },

@@ -204,8 +204,13 @@ export const payoutRoutes = [
     responses: {
       202: { description: 'The payout', schema: payoutSchema, example: examplePayout },
       409: {
-        description: 'There is no destination, or the amount is too small or too large',
-        codes: ['PAYOUT_DESTINATION_MISSING', 'PAYOUT_BELOW_MINIMUM', 'INSUFFICIENT_FUNDS'],
+        description: 'There is no destination, the chain has refused it, or the amount is too small or too large',
+        codes: [
+          'PAYOUT_DESTINATION_MISSING',
+          'PAYOUT_DESTINATION_REFUSED',
+          'PAYOUT_BELOW_MINIMUM',
+          'INSUFFICIENT_FUNDS',
+        ],
       },
     },
     handle: async ({ clients }, request) => {

@@ -8,13 +8,17 @@ import { mayReadPrivate, type AnyReader } from '../pipeline/access';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import type { HeaderDoc, ResponseDoc, RouteRequest } from '../pipeline/route';
 import { objectSchema } from '../validation/schemas';
-import { isPaymentRequired, payForRead } from './paid-reads';
+import { payForRead } from './paid-reads';
+import { isPaymentRequired } from './payment-required';
 
-/** How a read is paid for. */
+/** How something is paid for: by a key that pays, or by x402. */
 export const paymentHeaders: Readonly<Record<string, HeaderDoc>> = {
-  'X-Agent-Key': { description: 'A key with `Pay` of another application, which pays what the read costs' },
-  'X-PAYMENT': { description: 'A payment of x402 version 1; refused with 402 until payments are settled' },
-  'PAYMENT-SIGNATURE': { description: 'A payment of x402 version 2; refused with 402 until payments are settled' },
+  'X-Agent-Key': { description: 'A key with `Pay`, whose application pays what the request costs' },
+  'X-User-Key': {
+    description: 'The key of a grant, by which its user pays what the request costs, see docs/grants.md',
+  },
+  'X-PAYMENT': { description: 'A payment of x402 version 1, in base64' },
+  'PAYMENT-SIGNATURE': { description: 'A payment of x402 version 2, in base64' },
 };
 
 const paymentRequiredSchema = z
@@ -25,10 +29,14 @@ const paymentRequiredSchema = z
     code: z.enum(['PAYMENT_REQUIRED', 'PAYMENT_REFUSED']).describe('Whether there was a payment'),
     details: z
       .looseObject({
-        amount_utia: z.int().describe('What the read costs'),
-        pricing_model: z.enum(['per_access', 'per_kb']).describe('What the price counts'),
-        fields: z.array(z.string()).describe('The priced fields that the read touches; `*`: the whole'),
-        size_bytes: z.int().optional().describe('With `per_kb`: the size of the answer'),
+        amount_utia: z.int().describe('What it costs'),
+        pricing_model: z
+          .enum(['per_access', 'per_kb', 'field_value', 'per_index'])
+          .describe('What the price counts; `field_value`, of a write: the values of a field with a `price` index'),
+        fields: z
+          .array(z.string())
+          .describe('The priced fields that a read touches; `*`: the whole. Of a write that whose price counts'),
+        size_bytes: z.int().optional().describe('With `per_kb`: the size of the answer. The size of a write'),
         reason: z.string().optional().describe('Why a payment was refused'),
       })
       .describe('The price'),
@@ -46,8 +54,15 @@ const paymentRequiredSchema = z
     ],
   });
 
-/** What a read answers that costs something, see docs/prices.md. */
-export const paymentResponses: Readonly<Record<402, ResponseDoc>> = {
+/** What a request answers that costs something, see docs/prices.md. */
+export const paymentResponses: Readonly<Record<202 | 402, ResponseDoc>> = {
+  // Without a schema: the types of generated clients are those of the page, which all but such an answer are.
+  202: {
+    description:
+      'The payment is still being settled: the same request with the same payment is answered once it is. The body has ' +
+      '`ticket_id`, `status`, `message`, and `idempotency_key` where the request has to be repeated with that `Idempotency-Key`',
+    headers: { Location: 'The task of the payment', 'Retry-After': 'Seconds' },
+  },
   402: {
     description: 'It costs something, and no payment came that pays for it: `PAYMENT_REQUIRED`, `PAYMENT_REFUSED`',
     schema: paymentRequiredSchema,

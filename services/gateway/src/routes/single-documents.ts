@@ -2,13 +2,16 @@ import { z } from 'zod';
 import { newTicket } from '@granary/shared/ids';
 import type { ChangeDocumentResponse } from '@granary/shared/gen/granary/data/v1/ChangeDocumentResponse';
 import { json, jsonBytes, type Answer } from '../http/answer';
-import { requirePermission, type AppCaller } from '../pipeline/access';
+import { hasPermission, requirePermission, type AppCaller } from '../pipeline/access';
 import { idempotency, idempotencyHeader, replayedHeader } from '../pipeline/idempotency';
 import { route, type RouteRequest } from '../pipeline/route';
 import type { GatewayContext } from '../pipeline/gateway-context';
 import { etagOfVersion, ifMatch, ifNoneMatch } from '../pipeline/versions';
 import { flagParameter } from '../validation/parameters';
 import { objectSchema } from '../validation/schemas';
+import { idempotencyOfWrite, paidWriteResponses, payForWrite } from './paid-writes';
+import type { WriteTerms } from './priced-write';
+import { paymentHeaders } from './reads';
 
 const path = '/apps/{app_id}/collections/{collection}/documents/{document_id}';
 /** Bytes of a body: those of a document, with white space. */
@@ -86,7 +89,7 @@ export const singleDocumentRoutes = [
       'A collection that does not exist is created.',
     tag: 'Documents',
     auth: { kind: 'app', permission: 'Write' },
-    headers: { ...idempotencyHeader, ...conditionHeaders },
+    headers: { ...idempotencyHeader, ...conditionHeaders, ...paymentHeaders },
     body: {
       kind: 'raw',
       content: { 'application/json': { schema: objectSchema.describe('The document'), example } },
@@ -96,15 +99,20 @@ export const singleDocumentRoutes = [
       200: { description: 'A new version', schema: documentSchema, example, headers: etagHeader },
       201: { description: 'A new document', schema: documentSchema, example, headers: etagHeader },
       ...refusals,
+      ...paidWriteResponses,
     },
-    handle: async (context, request) => {
-      const changed = await change(context, request, 'put', request.body);
-      const { app_id: appId, collection, document_id: id } = request.path;
-      const location = `/api/apps/${appId}/collections/${collection}/documents/${encodeURIComponent(id)}`;
-      const { json, created } = changed.response;
-      const headers = { ...headersOf(changed), ...(created ? { Location: location } : {}) };
-      return jsonBytes(created ? 201 : 200, json, headers);
-    },
+    handle: (context, request) =>
+      payForWrite(context, request, {
+        price: priceOf(request),
+        run: async (terms) => {
+          const changed = await change(context, request, 'put', request.body, terms);
+          const { app_id: appId, collection, document_id: id } = request.path;
+          const location = `/api/apps/${appId}/collections/${collection}/documents/${encodeURIComponent(id)}`;
+          const { json, created } = changed.response;
+          const headers = { ...headersOf(changed), ...(created ? { Location: location } : {}) };
+          return jsonBytes(created ? 201 : 200, json, headers);
+        },
+      }),
   }),
   route({
     method: 'PATCH',
@@ -116,7 +124,7 @@ export const singleDocumentRoutes = [
       'are merged. Members that it does not name keep their text.',
     tag: 'Documents',
     auth: { kind: 'app', permission: 'Write' },
-    headers: { ...idempotencyHeader, ...conditionHeaders },
+    headers: { ...idempotencyHeader, ...conditionHeaders, ...paymentHeaders },
     body: {
       kind: 'raw',
       content: {
@@ -129,11 +137,16 @@ export const singleDocumentRoutes = [
       200: { description: 'The new version', schema: documentSchema, example, headers: etagHeader },
       404: notFound,
       ...refusals,
+      ...paidWriteResponses,
     },
-    handle: async (context, request) => {
-      const changed = await change(context, request, 'merge', request.body);
-      return jsonBytes(200, changed.response.json, headersOf(changed));
-    },
+    handle: (context, request) =>
+      payForWrite(context, request, {
+        price: priceOf(request),
+        run: async (terms) => {
+          const changed = await change(context, request, 'merge', request.body, terms);
+          return jsonBytes(200, changed.response.json, headersOf(changed));
+        },
+      }),
   }),
   route({
     method: 'DELETE',
@@ -165,7 +178,7 @@ export const singleDocumentRoutes = [
     },
     handle: async (context, request) => {
       if (request.query.erase === true) return erase(context, request);
-      const changed = await change(context, request, 'delete', Buffer.alloc(0));
+      const changed = await change(context, request, 'delete', Buffer.alloc(0), { isPaid: true, call: request.call });
       const { version } = changed.response;
       const text = `{"id":${JSON.stringify(request.path.document_id)},"version":${version},"deleted":true}`;
       return jsonBytes(200, Buffer.from(text), headersOf(changed));
@@ -183,10 +196,11 @@ async function change(
   request: RouteRequest<'app_id' | 'collection' | 'document_id', AppCaller>,
   kind: 'put' | 'merge' | 'delete',
   body: Buffer,
+  terms: WriteTerms,
 ): Promise<Changed> {
-  const { caller, call } = request;
+  const { caller } = request;
   const { collection, document_id: id } = request.path;
-  const ticketId = newTicket('c', BigInt(caller.appNumber));
+  const ticketId = terms.heldTicket ?? newTicket('c', BigInt(caller.appNumber));
   const conditions = { ifMatch: ifMatch(request) ?? null, ifNoneMatch: ifNoneMatch(request) ?? null };
   // Of a repeated request the conditions hold no more, but they are part of what was asked.
   const content = () => Buffer.concat([Buffer.from(JSON.stringify(conditions)), body]);
@@ -202,12 +216,21 @@ async function change(
       id,
       change: kind,
       body,
-      idempotency: idempotency(request, content),
+      idempotency: idempotencyOfWrite(request, terms, content),
+      isPaid: terms.isPaid,
+      isHeld: terms.heldTicket !== undefined,
+      mayReadPrivate: hasPermission(caller, 'Read'),
     },
-    call,
+    terms.call,
   );
   return { response, isReplayed: response.ticketId !== ticketId };
 }
+
+/** What the price of writing the body of a request depends on. */
+const priceOf = ({ path: { collection }, body }: RouteRequest<'collection', AppCaller, unknown, Buffer>) => ({
+  ...{ collection, body },
+  sizeBytes: '0',
+});
 
 async function erase(
   { clients }: GatewayContext,

@@ -2,6 +2,7 @@ import type { Route } from '../pipeline/route';
 import { appOpenapiRoutes } from './app-openapi';
 import { applicationRoutes } from './applications';
 import { authzRoutes } from './authz';
+import { grantRoutes } from './grants';
 import { batchRoutes } from './batch';
 import { blobRoutes } from './blobs';
 import { collectionRoutes } from './collections';
@@ -52,6 +53,7 @@ export const routes: readonly Route[] = [
   ...payoutRoutes,
   ...faucetRoutes,
   ...authzRoutes,
+  ...grantRoutes,
   ...skillsRoutes,
   ...appOpenapiRoutes,
   ...applicationRoutes,

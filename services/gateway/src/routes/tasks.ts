@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { notFound } from '@granary/shared/errors';
+import type { PaymentState } from '@granary/shared/gen/granary/payments/v1/PaymentState';
 import type { Task } from '@granary/shared/gen/granary/tasks/v1/Task';
 import { parseTicket } from '@granary/shared/ids';
 import { json, jsonText, type Answer } from '../http/answer';
@@ -23,7 +24,7 @@ const taskSchema = z
             .describe('The task failed and will not be tried again'),
         }),
       ])
-      .describe('It only moves forward. The `Payment…` states do not occur yet'),
+      .describe('It only moves forward. The `Payment…` states are those of a payment that is being settled'),
     operation_type: z.string().describe('What the task does'),
     app_id: z.string().describe('The application that it belongs to'),
     created_at: timeSchema.describe('When it was made'),
@@ -68,10 +69,35 @@ function taskJson(task: Task) {
   };
 }
 
+/** The task of a payment that is being settled. */
+function paymentJson({ ticketId, status, appId, createdAt, updatedAt, payer, error, payment }: PaymentState) {
+  return {
+    ticket_id: ticketId,
+    status: status === 'Failed' ? { Failed: { error: error ?? 'The payment was refused' } } : status,
+    operation_type: 'payment',
+    app_id: appId,
+    created_at: createdAt,
+    updated_at: updatedAt,
+    user_address: payer,
+    transaction_hash: payment?.transaction,
+    block_height: payment && Number(payment.blockHeight),
+    result: payment && { ...payment, blockHeight: Number(payment.blockHeight) },
+    progress: progressOf[status] ?? 1,
+    progress_log: [],
+  };
+}
+
+const progressOf: Readonly<Record<string, number>> = {
+  ...{ Pending: 0, PaymentBroadcast: 0.25, PaymentConfirming: 0.5, PaymentConfirmed: 0.75, StoringData: 0.9 },
+};
+
 async function getTask({ clients }: GatewayContext, { path, call }: RouteRequest<'ticket_id'>): Promise<Answer> {
+  const { ticket_id: ticketId } = path;
   // Text without the form of a ticket needs no look-up.
-  if (!parseTicket(path.ticket_id)) throw notFound('TASK_NOT_FOUND', 'There is no such task');
-  return json(200, taskJson(await clients.tasks.getTask({ ticketId: path.ticket_id }, call)));
+  const ticket = parseTicket(ticketId);
+  if (!ticket) throw notFound('TASK_NOT_FOUND', 'There is no such task');
+  if (ticket.kind === 'p') return json(200, paymentJson(await clients.payments.getPayment({ ticketId }, call)));
+  return json(200, taskJson(await clients.tasks.getTask({ ticketId }, call)));
 }
 
 const shared = {

@@ -31,6 +31,9 @@ const readPriceField = priceConfigSchema
   .nullish()
   .describe('The price of every read without a key that has `Read`; needs `Admin`. Absent: as it was; `{}`: none');
 
+const writePricing = z.enum(['on', 'off']);
+const writePricingText = 'Whether writes by keys without `Admin` cost something';
+
 /** What a collection is made with beside its name. */
 export const collectionDefinition = {
   namespace: namespace.nullish(),
@@ -42,6 +45,9 @@ export const collectionDefinition = {
   ).describe('Rules for the fields of documents; null is none'),
   access_policy: accessPolicySchema.nullish(),
   read_price_config: readPriceField,
+  write_pricing: writePricing
+    .nullish()
+    .describe(`${writePricingText}; needs \`Admin\`. Absent: as it was, at first off`),
 };
 
 export const collectionSchema = z
@@ -58,6 +64,7 @@ export const collectionSchema = z
     size_bytes: z.int().describe('Bytes of all versions of the documents'),
     created_at: timeSchema.describe('When it was made'),
     updated_at: timeSchema.describe('When its definition last changed'),
+    write_pricing: z.literal('on').optional().describe(`${writePricingText}: absent, they do not`),
     read_price_config: priceConfigSchema.optional().describe('The price of reads, where there is one'),
     metadata: objectSchema
       .optional()
@@ -81,6 +88,7 @@ export function collectionJson(collection: Collection) {
     size_bytes: Number(collection.sizeBytes),
     created_at: collection.createdAt,
     updated_at: collection.updatedAt,
+    ...(collection.writePricing && { write_pricing: 'on' }),
     ...(collection.readPriceConfig && { read_price_config: priceJson(collection.readPriceConfig) }),
   };
 }

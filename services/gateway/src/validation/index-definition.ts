@@ -29,8 +29,7 @@ const typeSchema = publishedAs(
     .string()
     .transform((text) => text.toLowerCase())
     .pipe(z.enum(indexTypes)),
-  // The other answers 501.
-  z.enum(indexTypes).exclude(['encrypted']),
+  z.enum(indexTypes),
 );
 
 const documented = z.strictObject({
@@ -40,7 +39,8 @@ const documented = z.strictObject({
   index_type: typeSchema.describe(
     '`btree` serves filters, ranges and orders; `string`, `number`, `boolean` and `date` are a btree over values of ' +
       'that type, `price` one over numbers; `hash` serves equality, and what a btree serves; `composite` is over ' +
-      'several fields; `fulltext` serves `$search`. Case-insensitive',
+      'several fields; `fulltext` serves `$search`; `encrypted` serves equality of a field whose values are stored ' +
+      'encrypted from then on. Case-insensitive',
   ),
   fields: z
     .array(fieldPathSchema)

@@ -15,7 +15,10 @@ void runCommand('The backup', async (say, signal) => {
     `  cut: ${done.cutAt.toISOString()}, ${done.apps} apps, ${done.contents} blobs (${done.copied} of them copied now)`,
   );
   if (config.BACKUP_WITHOUT_SEED)
-    say('  It does not contain wallet-seed: without a copy of the seed the backup is useless.');
+    say('  It does not contain wallet-seed and encryption-seed: without copies of them the backup is useless.');
   else
-    say('  It contains wallet-seed and the operator key: anyone who can read it can spend the money in the wallets.');
+    say(
+      '  It contains the seeds and the operator key: anyone who can read it can spend the money in the wallets, and ' +
+        'read encrypted fields.',
+    );
 });

@@ -36,6 +36,8 @@ export interface BackupSummary extends CopiedBlobs {
 }
 
 const seedFile = 'wallet-seed';
+/** Secrets that a backup can be made without: they are kept elsewhere then. */
+const seedFiles: readonly string[] = [seedFile, 'encryption-seed'];
 /** Files of the data directory that are not backed up, or belong to the running process. */
 const leftOut = /^postgres\.log(\.1)?$|^postgres-password\./;
 /** Space that must stay free on the target beyond the known need, for log written meanwhile. */
@@ -151,14 +153,14 @@ async function copyLog({ source, folder, say, signal }: Filling, { logFiles }: C
   return files;
 }
 
-/** Copies the files of the data directory itself: passwords, keys and, unless excluded, the seed of the wallets. */
+/** Copies the files of the data directory itself: passwords, keys and, unless excluded, the seeds. */
 async function copySecrets({ source, folder, withoutSeed, signal }: Filling): Promise<ManifestFile[]> {
   await mkdir(path.join(folder, 'files'), { mode: 0o700 });
   const files: ManifestFile[] = [];
   for (const entry of await readdir(source.dataDir, { withFileTypes: true })) {
     const { name } = entry;
     if (!entry.isFile() || leftOut.test(name) || name === runningFile) continue;
-    if (withoutSeed && name === seedFile) continue;
+    if (withoutSeed && seedFiles.includes(name)) continue;
     const sum = await writeHashed(
       path.join(folder, 'files', name),
       readChunks(path.join(source.dataDir, name)),

@@ -24,6 +24,9 @@ void runCommand('The restore', async (say, signal) => {
     `  cut: ${done.cutAt}, ${done.apps} apps with ${done.links} links, ${done.blobs} blobs with ${inMebibytes(done.blobBytes)}`,
   );
   if (done.movedTo !== undefined) say(`  The previous contents are in ${done.movedTo}.`);
-  if (!done.hasSeed) say(`  The backup has no wallet-seed: put it in ${done.dataDir} before the start, with mode 600.`);
+  if (!done.hasSeed)
+    say(
+      `  The backup has no seeds: put wallet-seed and encryption-seed in ${done.dataDir} before the start, with mode 600.`,
+    );
   say(`  Start it with: npm ${isStack ? 'run stack' : 'start'} -- --data-dir ${done.dataDir}`);
 });

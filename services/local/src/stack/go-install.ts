@@ -14,6 +14,8 @@ export interface GoPrograms {
   needed: string;
   /** Commands of modules with their versions, `example.com/module/cmd/name@v1.2.3`. */
   packages: readonly string[];
+  /** Settings of Go for the build. */
+  env?: Record<string, string>;
   /** Adds further files to the folder; `env` is that of `go`. */
   complete?: (staging: string, env: NodeJS.ProcessEnv, signal: AbortSignal | undefined) => Promise<void>;
 }
@@ -34,7 +36,7 @@ export async function installGoPrograms(
   const install = async (staging: string): Promise<void> => {
     await findGo(programs.needed);
     const bin = path.join(staging, 'bin');
-    const env = { ...process.env, ...(await ownCaches(staging, signal)), GOBIN: bin };
+    const env = { ...process.env, ...programs.env, ...(await ownCaches(staging, signal)), GOBIN: bin };
     await withProgress(say, `Building ${programs.title} by Go (once; that takes some minutes)`, async () => {
       for (const each of programs.packages) {
         // Without debug tables a binary is a third smaller.

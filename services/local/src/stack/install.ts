@@ -3,17 +3,18 @@ import { isKafkaInstalled } from './kafka-install';
 import { prepareKafka } from './kafka-broker';
 import { isMinioInstalled, prepareMinio } from './minio-server';
 import { findPythonTools, preparePythonTools } from './python-tools';
+import { findReleaseBefore, isReleaseBeforeInstalled, prepareReleaseBefore } from './release-before';
 import { beginRun } from './runs';
 import { findGo, findJava, findMaven, minioNeedsGo, MissingToolError } from './tools';
 
 export type StackPart = 'kafka' | 'minio';
 
 /** Why each missing part cannot run. */
-export type MissingParts = Partial<Record<StackPart | 'python' | 'helm', string>>;
+export type MissingParts = Partial<Record<StackPart | 'python' | 'helm' | 'release', string>>;
 
 /**
- * Installs Kafka, MinIO, the Python tools and those for charts into the cache, and returns the parts that cannot be installed because a
- * tool of the machine is missing.
+ * Installs Kafka, MinIO, the Python tools, those for charts and the release before into the cache, and returns the parts that
+ * cannot be installed because something of the machine is missing.
  */
 export async function installParts(say: (line: string) => void): Promise<MissingParts> {
   const run = await beginRun();
@@ -23,6 +24,7 @@ export async function installParts(say: (line: string) => void): Promise<Missing
       ...(await attempt('minio', () => prepareMinio(say))),
       ...(await attempt('python', () => preparePythonTools(say))),
       ...(await attempt('helm', () => prepareChartTools(say))),
+      ...(await attempt('release', () => prepareReleaseBefore(say))),
     };
   } finally {
     await run.end();
@@ -52,16 +54,22 @@ async function findMissingTools(installed: Record<StackPart, boolean>): Promise<
 
 /** Returns which parts cannot run now, without installing anything. */
 export async function findMissingParts(): Promise<MissingParts> {
-  const [kafka, minio] = await Promise.all([isKafkaInstalled(), isMinioInstalled()]);
+  const [kafka, minio, release] = await Promise.all([
+    isKafkaInstalled(),
+    isMinioInstalled(),
+    isReleaseBeforeInstalled(),
+  ]);
   let python: string | undefined;
   const missing: MissingParts = {
     ...(await findMissingTools({ kafka, minio })),
     ...(await attempt('python', async () => (python = await findPythonTools()))),
+    ...(release ? {} : await attempt('release', findReleaseBefore)),
   };
   if (!kafka) missing.kafka ??= 'Kafka is not installed yet; npm test does that.';
   if (!minio) missing.minio ??= 'MinIO is not installed yet; npm test does that.';
   if (!(await areChartToolsInstalled()))
     missing.helm = 'The tools for charts are not installed yet; npm test does that.';
+  if (!release) missing.release ??= 'The release before is not built yet; npm test does that.';
   if (python === undefined) missing.python ??= 'The Python tools are not installed yet; npm test does that.';
   return missing;
 }

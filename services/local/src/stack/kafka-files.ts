@@ -2,10 +2,14 @@ import type { KafkaCredentials } from './kafka-scram';
 
 export const kafkaVersion = '4.3.1';
 
-/** The ports and the data directory of a broker on 127.0.0.1. */
+/** The ports and the data directory of a broker. */
 export interface BrokerPlace {
   port: number;
   controllerPort: number;
+  /** Where it listens for clients, 127.0.0.1 by default. */
+  listenHost?: string;
+  /** Where clients reach it, 127.0.0.1 by default. */
+  advertisedHost?: string;
   /** Folder, relative to the broker's working directory. */
   data: string;
   credentials: KafkaCredentials;
@@ -74,14 +78,15 @@ rootLogger.appenderRef.out.ref = out
  * credentials, which are created when the data folder is formatted; the controller cannot read its own from there, so
  * they are written here.
  */
-export function brokerProperties({ port, controllerPort, data, credentials }: BrokerPlace): string {
+export function brokerProperties({ port, controllerPort, data, credentials, ...hosts }: BrokerPlace): string {
+  const { listenHost = '127.0.0.1', advertisedHost = '127.0.0.1' } = hosts;
   const { username, password } = credentials;
   const login = `required username="${username}" password="${password}"`;
   return `process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:${controllerPort}
-listeners=BROKER://127.0.0.1:${port},CONTROLLER://127.0.0.1:${controllerPort}
-advertised.listeners=BROKER://127.0.0.1:${port}
+listeners=BROKER://${listenHost}:${port},CONTROLLER://127.0.0.1:${controllerPort}
+advertised.listeners=BROKER://${advertisedHost}:${port}
 listener.security.protocol.map=BROKER:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT
 listener.name.broker.sasl.enabled.mechanisms=SCRAM-SHA-512
 listener.name.broker.scram-sha-512.sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule ${login};

@@ -4,6 +4,7 @@ import type { Environment } from '@granary/shared/config';
 import { explainStart } from '@granary/shared/start-error';
 import { openDataDirectory } from '../postgres/data-directory';
 import { readyLines } from '../start/ready';
+import { withPlayMoney } from '../start/play-money';
 import { readSettings, stackLauncher } from '../start/settings';
 import { startStack } from './stack';
 
@@ -50,7 +51,7 @@ async function start(environment: Environment, signal: AbortSignal) {
     bus: config.BUS,
     store: config.STORE,
     docker: config.DOCKER,
-    environment,
+    environment: withPlayMoney(environment),
     say,
     signal,
     sink: (name, line) => console.log(`${name.padEnd(nameWidth)} | ${line}`),

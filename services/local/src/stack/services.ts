@@ -23,7 +23,7 @@ const stopGraceMs = 32_000;
 /** The settings of the services: all addresses, and the folder for what is stored outside the databases. */
 export interface ServicesSettings {
   databaseUrls: Record<DatabaseService, string>;
-  /** Contains skills documents, the seed of the wallets and, without an object store, the objects. */
+  /** Contains skills documents, the seeds of the wallets and of encrypted fields, and, without an object store, the objects. */
   directory: string;
   host: string;
   /** Port of the gateway. */
@@ -45,31 +45,10 @@ export interface ServicesSettings {
 
 /** Builds the environment of each service. */
 export function environments(settings: ServicesSettings): Record<ServiceName, Record<string, string>> {
-  const { directory, ports, databaseUrls, kafka, objectStore, internalSecret } = settings;
+  const { directory, ports, databaseUrls, kafka, internalSecret } = settings;
   const trust = trustEnvironments(internalSecret);
   const at = (service: DatabaseService | 'bytes'): string => `127.0.0.1:${ports[service]}`;
-  const bus: Record<string, string> =
-    kafka === undefined
-      ? { BUS: 'postgres' }
-      : {
-          BUS: 'kafka',
-          KAFKA_BROKERS: kafka.brokers.join(','),
-          KAFKA_TOPIC_PREFIX: kafka.topicPrefix,
-          KAFKA_SASL_MECHANISM: kafka.sasl.mechanism,
-          KAFKA_SASL_USERNAME: kafka.sasl.username,
-          KAFKA_SASL_PASSWORD: kafka.sasl.password,
-        };
-  const objects: Record<string, string> =
-    objectStore === undefined
-      ? { OBJECT_STORE: 'files', OBJECTS_DIR: path.join(directory, 'objects') }
-      : {
-          OBJECT_STORE: 's3',
-          S3_ENDPOINT: objectStore.endpoint,
-          S3_PUBLIC_ENDPOINT: objectStore.endpoint,
-          S3_ACCESS_KEY: objectStore.accessKey,
-          S3_SECRET_KEY: objectStore.secretKey,
-          S3_BUCKET: objectStore.bucket,
-        };
+  const bus = busSettings(kafka);
   const common = (service: DatabaseService) => ({
     LISTEN: at(service),
     DATABASE_URL: databaseUrls[service],
@@ -77,17 +56,19 @@ export function environments(settings: ServicesSettings): Record<ServiceName, Re
     ...bus,
   });
   return {
-    payments: { ...common('payments'), FINANCE_ADDRESS: at('finance') },
+    payments: { ...common('payments'), FINANCE_ADDRESS: at('finance'), DATA_ADDRESS: at('data') },
     data: {
       ...common('data'),
       SKILLS_DIRECTORY: path.join(directory, 'skills'),
       // Postgres runs on the same machine, also in containers.
       DATABASE_DIRECTORY: directory,
+      ENCRYPTION_KEY_FILE: path.join(directory, 'encryption-seed'),
+      ENCRYPTION_KEY_FILE_CREATE: 'true',
       PUBLIC_URL: settings.environment.PUBLIC_URL || localUrl(settings.host, settings.port),
     },
     blobs: {
       ...common('blobs'),
-      ...objects,
+      ...objectSettings(settings),
       DATA_ADDRESS: at('data'),
       HTTP_LISTEN: at('bytes'),
     },
@@ -114,6 +95,30 @@ export function environments(settings: ServicesSettings): Record<ServiceName, Re
     },
   };
 }
+
+const busSettings = (kafka: ServicesSettings['kafka']): Record<string, string> =>
+  kafka === undefined
+    ? { BUS: 'postgres' }
+    : {
+        BUS: 'kafka',
+        KAFKA_BROKERS: kafka.brokers.join(','),
+        KAFKA_TOPIC_PREFIX: kafka.topicPrefix,
+        KAFKA_SASL_MECHANISM: kafka.sasl.mechanism,
+        KAFKA_SASL_USERNAME: kafka.sasl.username,
+        KAFKA_SASL_PASSWORD: kafka.sasl.password,
+      };
+
+const objectSettings = ({ directory, objectStore }: ServicesSettings): Record<string, string> =>
+  objectStore === undefined
+    ? { OBJECT_STORE: 'files', OBJECTS_DIR: path.join(directory, 'objects') }
+    : {
+        OBJECT_STORE: 's3',
+        S3_ENDPOINT: objectStore.endpoint,
+        S3_PUBLIC_ENDPOINT: objectStore.endpoint,
+        S3_ACCESS_KEY: objectStore.accessKey,
+        S3_SECRET_KEY: objectStore.secretKey,
+        S3_BUCKET: objectStore.bucket,
+      };
 
 export interface RunningServices {
   programs: Record<ServiceName, Program>;

@@ -5,13 +5,14 @@ import { startBlobs, type RunningBlobs } from '@granary/blobs/service';
 import { dataConfig } from '@granary/data/config';
 import { dataDefinition, startData } from '@granary/data/service';
 import { financeConfig } from '@granary/finance/config';
-import { ledgerDefinition, startFinance } from '@granary/finance/service';
+import { chainDefinition, ledgerDefinition, startFinance } from '@granary/finance/service';
 import { gatewayConfig } from '@granary/gateway/config';
 import { startGateway, type RunningGateway } from '@granary/gateway/service';
 import { paymentsConfig } from '@granary/payments/config';
 import { startPayments } from '@granary/payments/service';
 import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { readConfig, type Environment } from '@granary/shared/config';
+import { unavailable } from '@granary/shared/errors';
 import { targetOf, type ServiceTarget, type Target } from '@granary/shared/grpc/client';
 import type { OutboxDefinition } from '@granary/shared/gen/granary/events/v1/Outbox';
 import { stopAll, type Running } from '@granary/shared/service/lifecycle';
@@ -48,15 +49,18 @@ export interface ConstellationOptions {
 export interface Constellation extends Running {
   url: string;
   port: number;
+  failed: Promise<never>;
 }
 
-/** Starts all six services in this process. They stop in reverse order. */
+/** Starts all six services in this process. They stop in reverse order; `failed` is that of any of them. */
 export async function startConstellation(options: ConstellationOptions): Promise<Constellation> {
   await mkdir(options.directory, { recursive: true });
   const starter = new Starter(options);
   try {
     const { url, port, leavingMs = 0 } = await starter.start();
-    return { url, port, leavingMs, stop: () => stopAll(starter.stops) };
+    const failed = Promise.race(starter.failures);
+    failed.catch(() => {});
+    return { url, port, leavingMs, stop: () => stopAll(starter.stops), failed };
   } catch (error) {
     await stopAll(starter.stops).catch(() => {});
     throw error;
@@ -67,8 +71,10 @@ export async function startConstellation(options: ConstellationOptions): Promise
 class Starter {
   /** What has been started so far, to be stopped in reverse order. */
   readonly stops: Array<() => Promise<void>> = [];
+  readonly failures: Array<Promise<never>> = [];
   private url: string | undefined;
   private finance: RunningService | undefined;
+  private data: RunningService | undefined;
 
   constructor(private readonly options: ConstellationOptions) {}
 
@@ -76,10 +82,13 @@ class Starter {
     const payments = await this.started(
       startPayments(readConfig(paymentsConfig, this.environmentOf('payments')), {
         ...this.overridesOf('payments'),
-        ledger: () => targetOf(whereIs(this.finance!), ledgerDefinition),
+        ledger: () => targetOf(whereIs(requireStarted(this.finance)), ledgerDefinition),
+        chain: () => targetOf(whereIs(requireStarted(this.finance)), chainDefinition),
+        data: () => targetOf(whereIs(requireStarted(this.data)), dataDefinition),
       }),
     );
     const data = await this.started(this.startData());
+    this.data = data;
     const blobs = await this.started(this.startBlobs(data));
     const finance = await this.started(this.startFinance({ data, blobs, payments }));
     this.finance = finance;
@@ -100,6 +109,8 @@ class Starter {
     const config = readConfig(dataConfig, {
       SKILLS_DIRECTORY: join(directory, 'skills'),
       DATABASE_DIRECTORY: directory,
+      ENCRYPTION_KEY_FILE: join(directory, 'encryption-seed'),
+      ENCRYPTION_KEY_FILE_CREATE: 'true',
       ...this.environmentOf('data'),
     });
     return startData(config, { ...this.overridesOf('data'), publicUrl: () => environment?.PUBLIC_URL ?? this.url });
@@ -157,9 +168,10 @@ class Starter {
     });
   }
 
-  private async started<S extends Pick<Running, 'stop'>>(starting: Promise<S>): Promise<S> {
+  private async started<S extends Pick<Running, 'stop' | 'failed'>>(starting: Promise<S>): Promise<S> {
     const service = await starting;
     this.stops.push(() => service.stop());
+    if (service.failed) this.failures.push(service.failed);
     return service;
   }
 
@@ -178,6 +190,12 @@ class Starter {
       ...settings?.[service],
     };
   }
+}
+
+/** Services are called by others that start before them. Throws UNAVAILABLE until then. */
+function requireStarted(service: RunningService | undefined): RunningService {
+  if (!service) throw unavailable('The service has not started yet');
+  return service;
 }
 
 const whereIs = (service: RunningService): ServiceTarget =>

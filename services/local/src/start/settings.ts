@@ -22,7 +22,7 @@ export const serviceSchemas = {
 
 /** Settings that a launcher decides: addresses of services, databases and stores, and trust. */
 const decidedByBoth = new RegExp(
-  `^(${Object.keys(trustSettings).join('|')}|LISTEN|HTTP_LISTEN|DATABASE_URL|DATABASE_PASSWORD_FILE|OPERATOR_KEY_FILE|MIGRATIONS|SKILLS_DIRECTORY|DATABASE_DIRECTORY|OBJECTS_DIR|KEY_FILE|KEY_FILE_CREATE` +
+  `^(${Object.keys(trustSettings).join('|')}|LISTEN|HTTP_LISTEN|DATABASE_URL|DATABASE_PASSWORD_FILE|OPERATOR_KEY_FILE|MIGRATIONS|SKILLS_DIRECTORY|DATABASE_DIRECTORY|OBJECTS_DIR|(ENCRYPTION_)?KEY_FILE(_CREATE)?|ENCRYPTION_(OLD_)?VAULT_[A-Z_]+` +
     '|([A-Z_]+_)?ADDRESS|KAFKA_[A-Z0-9_]+|OBJECT_STORE|S3_[A-Z0-9_]+|AWS_[A-Z_]+)$',
 );
 

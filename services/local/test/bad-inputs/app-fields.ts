@@ -74,6 +74,11 @@ export function appFields(): BadInput[] {
         extra: [1],
       },
     ),
+    ...wrong(
+      `PATCH /api/applications/${shop}`,
+      { payment_networks: null },
+      { payment_networks: [undefined, [], 'base', [1], ['base'], Array(9).fill('base')], extra: [1] },
+    ),
     ...wrong(`PUT /api/skills/${shop}/skills.md`, {}, { markdown: [undefined, null, 1] }),
   ];
 }

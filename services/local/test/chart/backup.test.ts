@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { superuserUrl } from '@granary/shared/testing/database';
 import { describeWith, pythonForTests } from '@granary/shared/testing/stack';
+import { findPostgresTools } from '../../src/stack/python-tools';
 import { databaseServices } from '../../src/start/constellation';
 import { newApp, send, startGranary } from '../granary';
 import { describeWithPsql, serviceRoles } from '../service-roles';
@@ -13,13 +14,6 @@ import { chart } from './chart';
 
 const run = promisify(execFile);
 const waiting = Object.fromEntries(databaseServices.map((service) => [service, { MIGRATIONS: 'wait' }]));
-
-/** Postgres 18's own pg_dump, pg_restore and psql, of the Python package embedded-postgres. */
-async function postgresTools(): Promise<string> {
-  const program = 'import embedded_postgres, pathlib; print(pathlib.Path(embedded_postgres.__file__).parent)';
-  const { stdout } = await run(await pythonForTests(), ['-c', program]);
-  return path.join(stdout.trim(), 'pginstall/bin');
-}
 
 async function dropDatabases(names: readonly string[]): Promise<void> {
   const client = new Client({ connectionString: superuserUrl() });
@@ -48,7 +42,7 @@ describeWithTools('the backup of the chart', () => {
     }
     await mkdir(path.join(folder, 'backups'));
     env = {
-      PATH: `${await postgresTools()}:${process.env['PATH']}`,
+      PATH: `${await findPostgresTools(await pythonForTests())}:${process.env['PATH']}`,
       PGHOST: hostname,
       PGPORT: port,
       PGSSLMODE: 'prefer',

@@ -7,6 +7,7 @@ const gatewayLimits = { resources: { limits: { memory: '400Mi' } } };
 const scaled = { enabled: true, minReplicas: 2, maxReplicas: 4 };
 const keda = { ...scaled, prometheus: 'http://prometheus:9090' };
 const kafka = { enabled: true, brokers: ['kafka:9092'] };
+const vault = { url: 'https://vault:8200', tokenSecret: 'token' };
 const components = (name: string, values: Record<string, unknown>) => ({ components: { [name]: values } });
 const withEnv = (name: string, env: Record<string, unknown>) => components(name, { env });
 
@@ -89,6 +90,27 @@ const guarded: Record<string, Refusal> = {
   'KEDA without Prometheus': [components('tasks', { keda: scaled }), 'components.tasks.keda.prometheus is required'],
   'two limits for blobs': [withEnv('gateway', { MAX_BLOB_BYTES: '1' }), 'gateway and blobs need the same limit'],
   'a seed on a volume of the pod': [withEnv('finance', { KEY_FILE_CREATE: 'true' }), 'would be lost with it'],
+  'a root key on a volume of the pod': [
+    withEnv('data', { ENCRYPTION_KEY_FILE_CREATE: 'true' }),
+    'set encryption.existingSecret',
+  ],
+  'a root key in two places': [
+    { encryption: { existingSecret: 'seed', vault: { ...vault, key: 'granary' } } },
+    'encryption.existingSecret and encryption.vault.key exclude each other',
+  ],
+  'two old root keys': [
+    { encryption: { vault, old: { existingSecret: 'seed', vaultKey: 'old' } } },
+    'encryption.old.existingSecret and encryption.old.vaultKey exclude each other',
+  ],
+  'a key of Vault without its address': [{ encryption: { vault: { key: 'a' } } }, 'encryption.vault.url is required'],
+  'a key of Vault without a token': [
+    { encryption: { vault: { key: 'a', url: vault.url } } },
+    'encryption.vault.tokenSecret is required',
+  ],
+  'settings of Vault beside its values': [
+    withEnv('data', { ENCRYPTION_VAULT_KEY: 'a' }),
+    'set encryption.vault or encryption.old',
+  ],
   'a secret in the values': [withEnv('gateway', { OPERATOR_KEY: 'x'.repeat(32) }), 'secrets come from Secrets'],
   'an address of its own': [withEnv('finance', { DATA_ADDRESS: 'data:1' }), 'DATA_ADDRESS is set by the chart'],
   'a delay beside drain.delayMs': [withEnv('data', { DRAIN_DELAY_MS: '1' }), 'DRAIN_DELAY_MS is set by the chart'],

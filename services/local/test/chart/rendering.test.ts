@@ -203,6 +203,8 @@ describeWith(describe, 'helm')('charts/granary', () => {
     const roles = containersOf(migrate).map(({ name, env }) => [name, env!.find((one) => one.name === 'SERVICE_ROLE')]);
     expect(roles).toContainEqual(['finance', { name: 'SERVICE_ROLE', value: 'granary_finance' }]);
     expect(roles).toHaveLength(5);
+    const withoutMigrations = await jobs([], { migrations: { enabled: false } });
+    expect(withoutMigrations.map(({ metadata }) => metadata.name)).toEqual([expect.stringContaining('topics')]);
   });
 
   test('the wallet is a file that the group may read, of finance alone', async () => {
@@ -214,6 +216,45 @@ describeWith(describe, 'helm')('charts/granary', () => {
     const pod = podOf(withWallet[0]!)!;
     expect(pod.volumes.find(({ name }) => name === 'wallet')).toMatchObject({ projected: { defaultMode: 0o440 } });
     expect(pod.securityContext).toMatchObject({ fsGroup: 65532, runAsUser: 65532 });
+  });
+
+  test('the root key of encrypted fields is a file of data alone, where there is one', async () => {
+    const withKey = async (values: Record<string, unknown>) =>
+      ofKind(await render(minimalValues, values), 'Deployment').filter((each) =>
+        JSON.stringify(each).includes('/etc/granary/encryption'),
+      );
+    expect(await withKey({})).toEqual([]);
+    const [data, ...others] = await withKey({ encryption: { existingSecret: 'granary-encryption' } });
+    expect([data!.metadata.name, others]).toEqual(['granary-data', []]);
+    expect(podOf(data!)!.volumes.find(({ name }) => name === 'encryption')).toMatchObject({
+      projected: { defaultMode: 0o440, sources: [{ secret: { name: 'granary-encryption' } }] },
+    });
+  });
+
+  test('the root key in Vault is reached by data alone, with a token and an authority from Secrets', async () => {
+    const vault = { url: 'https://vault.example.com:8200', key: 'granary', tokenSecret: 'token', caSecret: 'vault-ca' };
+    const encryption = { vault: { ...vault, namespace: 'team/a' }, old: { existingSecret: 'granary-encryption' } };
+    const resources = await render(minimalValues, { encryption });
+    const [data, ...others] = ofKind(resources, 'Deployment').filter((each) =>
+      JSON.stringify(each).includes('ENCRYPTION_VAULT_'),
+    );
+    expect([data!.metadata.name, others]).toEqual(['granary-data', []]);
+    const env = Object.fromEntries(containersOf(data!)[0]!.env!.map(({ name, value }) => [name, value]));
+    expect(env).toMatchObject({
+      ENCRYPTION_VAULT_URL: vault.url,
+      ENCRYPTION_VAULT_KEY: 'granary',
+      ENCRYPTION_VAULT_MOUNT: 'transit',
+      ENCRYPTION_VAULT_NAMESPACE: 'team/a',
+      ENCRYPTION_VAULT_TOKEN_FILE: '/etc/granary/encryption/token',
+      ENCRYPTION_VAULT_CA_FILE: '/etc/granary/encryption/ca.crt',
+      ENCRYPTION_OLD_KEY_FILE: '/etc/granary/encryption/old-seed',
+    });
+    expect(env).not.toHaveProperty('ENCRYPTION_KEY_FILE');
+    const volume = podOf(data!)!.volumes.find(({ name }) => name === 'encryption');
+    const files = JSON.stringify(volume).match(/"path":"[\w.-]+"/g);
+    expect(files).toEqual(['"path":"old-seed"', '"path":"token"', '"path":"ca.crt"']);
+    const reaching = ofKind(resources, 'NetworkPolicy').filter((each) => JSON.stringify(each).includes('8200'));
+    expect(reaching.map(({ metadata }) => metadata.name)).toEqual(['granary-data']);
   });
 
   test('the schemas refuse a member that Kubernetes does not know', async () => {

@@ -17,13 +17,20 @@ const commandsOf = (page: string): Array<{ id: string; command: string }> =>
     ([, id, text]) => ({ id: id!, command: text!.replace(/&(#?\w+);/g, (_, name: string) => entities[name]!) }),
   );
 
-/** They need an id that an earlier answer shows, the signature of a wallet, or a destination for the payout. */
+/**
+ * They need an id that an earlier answer shows, the signature of a wallet, an encrypted field, for which an index is paid
+ * first, or a destination for the payout.
+ */
 const withPlaceholder = {
   getTask: 404,
   readBlob: 404,
   deleteBlob: 404,
   revokeKey: 404,
+  createGrant: 401,
+  listGrants: 401,
+  revokeGrant: 401,
   listTransactionsOfUser: 401,
+  rotateDataKey: 409,
   triggerPayout: 409,
 };
 

@@ -114,6 +114,11 @@ def valid_destination(_case, body):
             body[name] = ADDRESS
 
 
+def offered_networks(_case, body):
+    """Which networks can be chosen is a setting of the operator: here there are none."""
+    body["payment_networks"] = None
+
+
 def valid_schema(_case, body):
     """Names of fields are paths, a default fits its rule, a pattern is a regular expression."""
     definition = body.get("schema_definition") or {}
@@ -149,6 +154,7 @@ sanitizers = {
     "createView": valid_view,
     "createQuery": valid_query,
     "createCollection": valid_schema,
+    "updateApplication": offered_networks,
     "updateCollection": valid_schema,
     "listTransactionsOfUser": valid_address,
     "updatePayoutSettings": valid_destination,

@@ -1,5 +1,5 @@
 import { createClient, type OnChainDBClient } from '@onchaindb/sdk';
-import { newApp, startGranary, type Granary, type TestApp } from '../granary';
+import { newApp, startGranary, type Granary, type GranaryOptions, type TestApp } from '../granary';
 
 /** Granary, and the published client `@onchaindb/sdk` as its users have it, for an app of its own. */
 export interface SdkFixture {
@@ -9,10 +9,10 @@ export interface SdkFixture {
   stop(): Promise<void>;
 }
 
-export async function startSdkFixture(): Promise<SdkFixture> {
+export async function startSdkFixture(options?: GranaryOptions): Promise<SdkFixture> {
   // The client writes a log of its own to the console.
   for (const level of ['log', 'warn', 'error'] as const) jest.spyOn(console, level).mockImplementation(() => undefined);
-  const granary = await startGranary('direct');
+  const granary = await startGranary('direct', options);
   const app = await newApp(granary);
   return {
     granary,

@@ -1,12 +1,11 @@
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import { randomSlice } from '@granary/shared/random';
 
 /** What a quote is an offer for. Another value of any of these is another offer. */
 export interface QuoteBinding {
   appId: string;
-  operation: string;
-  path: string;
-  query: string;
-  bodyHash: Buffer;
+  /** SHA-256 of the request in its one spelling. */
+  requestHash: Buffer;
   network: string;
   asset: string;
   payTo: string;
@@ -18,23 +17,33 @@ export interface QuoteBinding {
 export interface QuoteTerms {
   expiresAtSeconds: number;
   amountUtia: bigint;
+  /** The part of the application in millionths. */
+  appSharePpm: number;
 }
 
-const version = 1;
-const lengths = { version: 1, expiry: 5, amount: 7, random: 6, mac: 16 };
-const macAt = lengths.version + lengths.expiry + lengths.amount + lengths.random;
+const version = 2;
+const lengths = { version: 1, expiry: 5, amount: 7, share: 3, random: 6, mac: 16 };
+const amountAt = lengths.version + lengths.expiry;
+const shareAt = amountAt + lengths.amount;
+const macAt = shareAt + lengths.share + lengths.random;
 const length = macAt + lengths.mac;
 
 /**
- * The id of a quote, 47 characters of base64url: its terms, a random part, and a MAC over both and the binding. So a quote
+ * The id of a quote, 51 characters of base64url: its terms, a random part, and a MAC over both and the binding. So a quote
  * that nobody pays needs no memory of it.
  */
-export function makeQuoteId(key: Buffer, binding: QuoteBinding, { expiresAtSeconds, amountUtia }: QuoteTerms): string {
+export function makeQuoteId(
+  key: Buffer,
+  binding: QuoteBinding,
+  { expiresAtSeconds, amountUtia, appSharePpm }: QuoteTerms,
+): string {
   const bytes = Buffer.alloc(length);
-  bytes[0] = version;
+  // Eight bytes, of which the first is zero and part of the expiry, written next.
+  bytes.writeBigUInt64BE(amountUtia, amountAt - 1);
   bytes.writeUIntBE(expiresAtSeconds, lengths.version, lengths.expiry);
-  bytes.set(Buffer.from(amountUtia.toString(16).padStart(2 * lengths.amount, '0'), 'hex'), 6);
-  randomBytes(lengths.random).copy(bytes, macAt - lengths.random);
+  bytes[0] = version;
+  bytes.writeUIntBE(appSharePpm, shareAt, lengths.share);
+  randomSlice(lengths.random).copy(bytes, macAt - lengths.random);
   macOf(key, binding, bytes.subarray(0, macAt)).copy(bytes, macAt);
   return bytes.toString('base64url');
 }
@@ -47,15 +56,14 @@ export function readQuoteId(key: Buffer, binding: QuoteBinding, id: string): Quo
   if (!timingSafeEqual(expected, bytes.subarray(macAt))) return undefined;
   return {
     expiresAtSeconds: bytes.readUIntBE(lengths.version, lengths.expiry),
-    amountUtia: BigInt(`0x${bytes.toString('hex', 6, 6 + lengths.amount)}`),
+    amountUtia: BigInt(`0x${bytes.toString('hex', amountAt, shareAt)}`),
+    appSharePpm: bytes.readUIntBE(shareAt, lengths.share),
   };
 }
 
 function macOf(key: Buffer, binding: QuoteBinding, terms: Buffer): Buffer {
-  const { appId, operation, path, query, bodyHash, network, asset, payTo, rateRevision } = binding;
+  const { appId, requestHash, network, asset, payTo, rateRevision } = binding;
   // JSON keeps the parts apart, whatever they contain.
-  const text = JSON.stringify([
-    ...[appId, operation, path, query, bodyHash.toString('hex'), network, asset, payTo, rateRevision],
-  ]);
+  const text = JSON.stringify([appId, requestHash.toString('hex'), network, asset, payTo, rateRevision]);
   return createHmac('sha256', key).update(terms).update(text).digest().subarray(0, lengths.mac);
 }

@@ -1,6 +1,7 @@
 import { neverAborted } from '@granary/shared/concurrency/cancellation';
 import { TtlCache } from '@granary/shared/concurrency/ttl-cache';
-import { invalid, ServiceError, unavailable } from '@granary/shared/errors';
+import { invalid, unavailable } from '@granary/shared/errors';
+import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { Command } from '@granary/shared/gen/granary/finance/v1/Command';
 import type { CommandResult } from '@granary/shared/gen/granary/finance/v1/CommandResult';
 import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Ledger';
@@ -10,13 +11,18 @@ import type { SpendLimits } from '@granary/shared/gen/granary/payments/v1/SpendL
 import type { SpendReservation } from '@granary/shared/gen/granary/payments/v1/SpendReservation';
 import type { Call, Client } from '@granary/shared/rpc/types';
 import { parseUtia } from '@granary/shared/money';
+import { parseTicket } from '@granary/shared/ids';
 import { transferId } from '@granary/shared/transfer-id';
 import { appShareOf, divideShares } from '../app-share';
-
-export const PAYMENT_REFUSED = 'PAYMENT_REFUSED';
+import { refused as refusedPayment } from '../payment-refused';
+import { refOfWrite, writeHoldExpiry } from './held-writes';
+import { postOf, voidOf } from './hold-endings';
 
 /** Keys whose allowance is known to be in the ledger, and for how long that is remembered. */
 const knownKeys = { max: 10_000, ttlMs: 3_600_000 };
+
+/** How long a caller may ask for a reservation to last: longer than any upload takes. */
+const lastsMsMax = 90_000_000;
 
 /** Payments that share a reservation. */
 const paymentsMax = 1_000;
@@ -38,14 +44,15 @@ const messages: Readonly<Record<SpendRefusal, string>> = {
   insufficient_funds: 'The wallet of the agent key has too little money',
 };
 
-const refused = (reason: SpendRefusal) =>
-  new ServiceError('FAILED_PRECONDITION', PAYMENT_REFUSED, messages[reason], { details: { reason } });
+const refused = (reason: SpendRefusal) => refusedPayment(reason, messages[reason]);
 
 export interface AgentPaymentsOptions {
   /** The ledger of finance. */
   ledger: () => Pick<Client<LedgerDefinition>, 'apply' | 'getBalances'>;
+  /** Knows which writes were done. */
+  data: () => Pick<Client<DataDefinition>, 'closeWrite'>;
   APP_SHARE_PERCENT: number;
-  /** How long a reservation holds money back that is neither completed nor cancelled. */
+  /** How long a reservation holds money back that is neither completed nor cancelled, unless it is for a write or is asked to last longer. */
   AGENT_RESERVATION_MS: number;
   now: () => Date;
 }
@@ -64,6 +71,8 @@ export class AgentPayments {
   async reserve(request: ReserveSpendRequest, call: Call): Promise<SpendReservation> {
     const amounts = amountsOf(request);
     const limits = request.limits!;
+    const { writeTicketId } = request;
+    if (writeTicketId !== undefined && !parseTicket(writeTicketId)) throw invalid('There is no such ticket');
     const { maxPaymentPerTx, spendAllowance, expiresAt } = limits;
     if (expiresAt !== undefined && !(Date.parse(expiresAt) > this.options.now().getTime())) {
       throw refused('agent_key_expired');
@@ -80,7 +89,8 @@ export class AgentPayments {
     const results = await this.apply(holds, call);
     assertHeld(holds, results);
     const { paymentId, atMs } = request;
-    return { paymentId, atMs, kinds: holds.map(({ kind }) => kind), appSharePpm };
+    const kinds = holds.map(({ kind }) => kind);
+    return { paymentId, atMs, kinds, appSharePpm, ...(writeTicketId !== undefined && { writeTicketId }) };
   }
 
   /** Throws UNAVAILABLE: the outcome is unknown, or the reservation has ended and nothing was moved. */
@@ -105,9 +115,23 @@ export class AgentPayments {
     );
   }
 
+  /**
+   * Completes a reservation for a write that was done, and cancels one for a write that was not, which cannot be done any more then. Throws
+   * UNAVAILABLE: it is not known yet, and found out later (`startResolvingWrites`).
+   */
+  async resolve(request: CompleteSpendRequest, call: Call): Promise<void> {
+    const reservation = request.reservation!;
+    const { committed } = await this.options.data().closeWrite({ ticketId: reservation.writeTicketId ?? '' }, call);
+    if (committed) await this.complete(request, call);
+    else await this.cancel(reservation, call);
+  }
+
   private holdsOf(request: ReserveSpendRequest, legs: Legs, hasAllowance: boolean): HoldCommand[] {
-    const { payerAppId, targetAppId, keyId, paymentId } = request;
-    const expiresAtMs = String(this.options.now().getTime() + this.options.AGENT_RESERVATION_MS);
+    const { payerAppId, targetAppId, keyId, paymentId, lastsMs, writeTicketId } = request;
+    const heldMs = Math.max(this.options.AGENT_RESERVATION_MS, Math.min(lastsMs, lastsMsMax));
+    const dueMs = this.options.now().getTime() + heldMs;
+    const expiresAtMs = String(writeTicketId === undefined ? dueMs : writeHoldExpiry(dueMs));
+    const ref = writeTicketId === undefined ? paymentId : refOfWrite(writeTicketId);
     const at = new Date(Number(request.atMs));
     const accounts: Array<[kind: Kind, debit: string, credit: string]> = [
       ['spend', `app:${payerAppId}`, `app:${targetAppId}`],
@@ -119,7 +143,7 @@ export class AgentPayments {
       .map(([kind, debitAccount, creditAccount]) => ({
         ...{ id: transferId(at, kind, paymentId), kind, action: 'hold' as const },
         hold: {
-          ...{ debitAccount, creditAccount, amount: legs[kind].toString(), ref: paymentId, atMost: false, expiresAtMs },
+          ...{ debitAccount, creditAccount, amount: legs[kind].toString(), ref, atMost: false, expiresAtMs },
         },
       }));
   }
@@ -183,14 +207,6 @@ function amountsOf({ amountsUtia }: { amountsUtia: readonly string[] }): bigint[
     throw invalid(`1 to ${paymentsMax} payments are expected`);
   return amountsUtia.map(parseUtia);
 }
-
-const postOf = (kind: Kind, holdId: string, at: Date, amount: bigint): Command => ({
-  ...{ id: transferId(at, 'post', holdId), kind, action: 'post', post: { holdId, amount: amount.toString() } },
-});
-
-const voidOf = (kind: Kind, holdId: string, at: Date): Command => ({
-  ...{ id: transferId(at, 'void', holdId), kind, action: 'void', void: { holdId } },
-});
 
 const issued = 'allowance:issued';
 const allowanceOf = (keyId: string): string => `allowance:${keyId}`;

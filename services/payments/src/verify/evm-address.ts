@@ -1,12 +1,24 @@
+import { LRUCache } from 'lru-cache';
 import { keccak_256 } from '@noble/hashes/sha3';
 
 const pattern = /^0x[0-9a-fA-F]{40}$/;
 
+/**
+ * Addresses with capitals that were right, in lower case. A payment names four, of which the asset and the recipient, twice, are
+ * those of most others; a hash takes 5 us.
+ */
+const checked = new LRUCache<string, string>({ max: 1_000 });
+
 /** The address in lower case; undefined where it is none, and where its capitals are not its checksum (EIP-55). */
 export function readEvmAddress(text: string): string | undefined {
+  const known = checked.get(text);
+  if (known !== undefined) return known;
   if (!pattern.test(text)) return undefined;
   const lower = text.toLowerCase();
-  return text === lower || text === checksummed(lower) ? lower : undefined;
+  if (text === lower) return lower;
+  if (text !== checksummed(lower)) return undefined;
+  checked.set(text, lower);
+  return lower;
 }
 
 function checksummed(lower: string): string {

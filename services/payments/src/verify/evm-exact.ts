@@ -1,11 +1,13 @@
 import { keccak_256 } from '@noble/hashes/sha3';
-import type { EvmAsset } from '../evm-assets';
+import type { Task } from '@granary/shared/concurrency/time-slicing';
+import { isLowS, recoverPublicKey } from '@granary/shared/secp256k1';
+import { assetKeyOf, type EvmAsset } from '../evm-assets';
 import { authorizationDigest, domainSeparatorOf, type Authorization } from './eip3009';
 import type { ExactPayment, Requirement } from './envelope';
 import { readEvmAddress } from './evm-address';
 import type { Members } from './members';
 import { Refusal } from './refusal';
-import { isLowS, recoverPublicKey } from './secp256k1';
+import type { VerifiedPayment } from './verified-payment';
 
 /** Time that sending a transaction takes, at least, and by how much clocks may differ. */
 const sendingSeconds = 6n;
@@ -22,17 +24,14 @@ export class EvmExact {
 
   constructor(assets: readonly EvmAsset[]) {
     this.assets = new Map(
-      assets.map((asset) => [
-        `${asset.network}/${asset.address}`,
-        { asset, domainSeparator: domainSeparatorOf(asset) },
-      ]),
+      assets.map((asset) => [assetKeyOf(asset), { asset, domainSeparator: domainSeparatorOf(asset) }]),
     );
     this.networks = new Set(assets.map(({ network }) => network));
   }
 
-  /** The payer. Checks what is cheap first, and yields before the signature. Throws a Refusal. */
-  *verify({ version, requirement, payload }: ExactPayment, nowSeconds: bigint): Generator<void, string, void> {
-    const domainSeparator = this.domainSeparatorFor(requirement);
+  /** Checks what is cheap first, and yields before the signature. Throws a Refusal. */
+  *verify({ version, requirement, payload }: ExactPayment, nowSeconds: bigint): Task<VerifiedPayment> {
+    const { asset, domainSeparator } = this.assetFor(requirement);
     const payTo = readEvmAddress(requirement.payTo);
     if (payTo === undefined) throw new Refusal('invalid_payment_requirements', 'payTo must be an address');
     const signature = readSignature(payload);
@@ -47,12 +46,21 @@ export class EvmExact {
       if (error instanceof Refusal) error.payer = payer;
       throw error;
     }
-    return payer;
+    return {
+      payer,
+      scope: assetKeyOf(asset),
+      // Neither the signature nor the spelling of what is signed: both have several forms.
+      key: `${authorization.from}|${authorization.nonce.toLowerCase()}`,
+      validUntilSeconds: Number(authorization.validBefore),
+      proof: proofOf(asset, authorization, signature),
+    };
   }
 
   /** The domain is the configured one: a requirement that states another would verify here and fail on the chain. */
-  private domainSeparatorFor({ network, asset: address, extra }: Requirement): Buffer {
-    const found = this.assets.get(`${network}/${readEvmAddress(address)}`);
+  private assetFor({ network, asset: address, extra }: Requirement): { asset: EvmAsset; domainSeparator: Buffer } {
+    const read = readEvmAddress(address);
+    if (read === undefined) throw new Refusal('invalid_payment_requirements', 'asset must be an address');
+    const found = this.assets.get(`${network}/${read}`);
     if (!found) throw new Refusal('invalid_payment_requirements', 'The asset is not accepted on the network');
     const method = extra.optionalText('assetTransferMethod') ?? 'eip3009';
     if (method !== 'eip3009') {
@@ -64,9 +72,30 @@ export class EvmExact {
         'extra.name and extra.version must be those of the EIP-712 domain of the asset',
       );
     }
-    return found.domainSeparator;
+    return found;
   }
 }
+
+/** An authorization with its signature, in texts: what the token is called with. */
+export interface EvmProof {
+  network: string;
+  asset: string;
+  from: string;
+  to: string;
+  value: string;
+  validAfter: string;
+  validBefore: string;
+  nonce: string;
+  signature: string;
+}
+
+const proofOf = (asset: EvmAsset, authorization: Authorization, signature: Buffer): EvmProof => ({
+  ...{ network: asset.network, asset: asset.address, from: authorization.from, to: authorization.to },
+  ...{ value: authorization.value.toString(), nonce: authorization.nonce.toLowerCase() },
+  validAfter: authorization.validAfter.toString(),
+  validBefore: authorization.validBefore.toString(),
+  signature: `0x${signature.toString('hex')}`,
+});
 
 function readAuthorization(given: Members): Authorization {
   const address = (name: string) => readEvmAddress(given.text(name)) ?? given.refuse(name, 'must be an address');

@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
-import { secp256k1 } from '@noble/curves/secp256k1';
+import { MsgExec } from 'cosmjs-types/cosmos/authz/v1beta1/tx';
 import { MsgMultiSend, MsgSend } from 'cosmjs-types/cosmos/bank/v1beta1/tx';
 import type { Coin } from 'cosmjs-types/cosmos/base/v1beta1/coin';
 import { PubKey } from 'cosmjs-types/cosmos/crypto/secp256k1/keys';
 import { AuthInfo, TxBody, TxRaw } from 'cosmjs-types/cosmos/tx/v1beta1/tx';
 import type { Any } from 'cosmjs-types/google/protobuf/any';
+import { isSignatureOf } from '../secp256k1';
 import { addressOf, addressProblem } from './address';
 import { encodeSignDoc, encodeTransfer, type Output, type Transfer } from './transaction';
 
@@ -42,6 +43,8 @@ export interface ReadRules {
   prefix: string;
   chainId: string;
   memoBytesMax: number;
+  /** Whether granters may pay (MsgExec). */
+  mayExec?: boolean;
 }
 
 /** A transfer whose signature has not been checked: that takes the account number of its sender. */
@@ -59,7 +62,11 @@ export interface UnverifiedTransfer {
  */
 export function readTransaction(bytes: Uint8Array, rules: ReadRules): UnverifiedTransfer {
   const { transfer, publicKey, raw } = decode(bytes, rules.chainId);
-  for (const address of [transfer.sender, ...transfer.outputs.map((output) => output.address)]) {
+  const granters = transfer.outputs.flatMap(({ granter }) => granter ?? []);
+  if (granters.length > 0 && rules.mayExec !== true) {
+    throw new TransactionRefused(sdkCodes.unsupported, 'Only MsgSend and MsgMultiSend are expected');
+  }
+  for (const address of [transfer.sender, ...granters, ...transfer.outputs.map((output) => output.address)]) {
     const problem = addressProblem(address, rules.prefix);
     if (problem !== undefined) throw new TransactionRefused(sdkCodes.invalidAddress, `An address ${problem}`);
   }
@@ -87,7 +94,8 @@ export function readTransaction(bytes: Uint8Array, rules: ReadRules): Unverified
 export function verifySignature({ transfer, publicKey, raw }: UnverifiedTransfer, accountNumber: bigint): Transfer {
   const { bodyBytes: body, authInfoBytes: authInfo, signatures } = raw;
   const signDoc = encodeSignDoc({ body, authInfo }, transfer.chainId, accountNumber);
-  if (signatures.length !== 1 || !isSigned(signDoc, signatures[0]!, publicKey)) {
+  const digest = createHash('sha256').update(signDoc).digest();
+  if (signatures.length !== 1 || !isSignatureOf(publicKey, digest, signatures[0]!)) {
     throw new TransactionRefused(
       sdkCodes.unauthorized,
       'The signature is not valid: check chain id and account number',
@@ -131,7 +139,22 @@ function moneyOf({ typeUrl, value }: Any): Pick<Transfer, 'sender' | 'outputs' |
     if (!inputs[0] || !first) throw new TransactionRefused(sdkCodes.unsupported, 'An input and an output are expected');
     return { sender: inputs[0].address, outputs: [first, ...others], denom: outputs[0]!.coins[0]!.denom };
   }
-  throw new TransactionRefused(sdkCodes.unsupported, 'Only MsgSend and MsgMultiSend are expected');
+  if (typeUrl === MsgExec.typeUrl) return grantedMoneyOf(attempt(() => MsgExec.decode(value)));
+  throw new TransactionRefused(sdkCodes.unsupported, 'Only transfers are expected');
+}
+
+function grantedMoneyOf({ grantee, msgs }: MsgExec): Pick<Transfer, 'sender' | 'outputs' | 'denom'> {
+  const sends = msgs.map(({ typeUrl, value }) => {
+    if (typeUrl !== MsgSend.typeUrl) throw new TransactionRefused(sdkCodes.unsupported, 'Only MsgSend is granted');
+    return attempt(() => MsgSend.decode(value));
+  });
+  const [first, ...others] = sends.map(({ fromAddress: granter, toAddress: address, amount }): Output => ({
+    address,
+    amount: amountOf(amount),
+    granter,
+  }));
+  if (!first) throw new TransactionRefused(sdkCodes.unsupported, 'A transfer is expected');
+  return { sender: grantee, outputs: [first, ...others], denom: sends[0]!.amount[0]!.denom };
 }
 
 function amountOf([coin, ...others]: Coin[]): bigint {
@@ -143,19 +166,10 @@ function amountOf([coin, ...others]: Coin[]): bigint {
 
 function encode(transfer: Transfer, publicKey: Uint8Array) {
   try {
-    return encodeTransfer(transfer, publicKey);
+    return encodeTransfer(transfer, publicKey, { mayLackTimeout: true });
   } catch (error) {
     if (error instanceof RangeError) throw new TransactionRefused(sdkCodes.unsupported, error.message);
     throw error;
-  }
-}
-
-function isSigned(signDoc: Uint8Array, signature: Uint8Array, publicKey: Uint8Array): boolean {
-  const digest = createHash('sha256').update(signDoc).digest();
-  try {
-    return signature.length === 64 && secp256k1.verify(signature, digest, publicKey, { lowS: true, prehash: false });
-  } catch {
-    return false;
   }
 }
 

@@ -7,7 +7,7 @@ import {
   type ServiceDefinition,
   type ServiceError as GrpcError,
 } from '@grpc/grpc-js';
-import { ServiceError, unavailable } from '../errors';
+import { isUnavailable, ServiceError, unavailable } from '../errors';
 import type { Logger } from '../logger';
 import { asOurFault } from '../trust/guard';
 import { measuredCalls } from '../telemetry/rpc';
@@ -197,8 +197,6 @@ function isCutOff(error: GrpcError, call: Call): boolean {
   return error.code === status.CANCELLED && !call.signal.aborted && error.details === 'Call cancelled';
 }
 
-const isUnavailable = (error: ServiceError): boolean => error.code === 'UNAVAILABLE';
-
 /** How grpc-js reports a call that was never sent … */
 const notSent = /^(round_robin: )?No connection established|^Name resolution failed/;
 /** … and REFUSED_STREAM: a server that is stopping, or closing the connection because of its age, has not read the call. */
@@ -220,6 +218,8 @@ const retryForMs = 2_500;
 /** … and at least how often, on however slow a machine. */
 const attemptsMin = 8;
 const retryDelay = { firstMs: 50, maxMs: 500 };
+/** With less time than this an attempt might only replace a definite error by an unknown outcome. */
+const attemptMsMin = 100;
 
 /**
  * Retries calls that failed with a retryable error: those that a stopping server refused until their deadline, because
@@ -243,7 +243,7 @@ function withRetries(send: AnyHandler, isRetryable: (error: ServiceError) => boo
           retryUntilMs ??= nowMs + retryForMs;
           isExhausted = ++failures >= attemptsMin && retryAtMs >= retryUntilMs;
         }
-        if (isExhausted || call.signal.aborted || retryAtMs >= call.deadlineMs) throw error;
+        if (isExhausted || call.signal.aborted || retryAtMs + attemptMsMin > call.deadlineMs) throw error;
         await pause(retryAtMs - nowMs);
       }
     }

@@ -1,5 +1,6 @@
 import { KeyTable } from './key-table';
 import { hashKey } from './bytes';
+import { JsonError } from './error';
 import type { JsonReader, JsonType } from './reader';
 import { JsonNumber } from './value';
 
@@ -154,6 +155,12 @@ export function readDocument(
   return { start, end, id, idType, idExtent, deleted, bodyStart, empty, captures };
 }
 
+/** Throws JsonError, TOO_LARGE, where a document is too large without `addedBytes` of its text. */
+export function assertDocumentSize({ start, end }: Pick<ScannedDocument, 'start' | 'end'>, addedBytes: number): void {
+  if (end - start - addedBytes <= documentSizeMaxBytes) return;
+  throw new JsonError('TOO_LARGE', start, `A document may have at most ${documentSizeMaxBytes} bytes`);
+}
+
 function captureValue(reader: JsonReader, node: WatchNode, captures: (Capture | undefined)[]): void {
   const type = reader.peekType();
   const start = reader.position;
@@ -228,37 +235,46 @@ function stringAt(buffer: Buffer, extent: Extent): string {
   return text.includes('\\') ? (JSON.parse(text) as string) : text.slice(1, -1);
 }
 
+/** A part of a text, and what takes its place. */
+export interface Replacement extends Extent {
+  readonly text: string;
+}
+
 /**
- * The text of a document, unchanged except for additions: an id where the text has none, or null, a number or another id
- * than the given one, and `defaults` of missing top-level fields. Additions are inserted after the opening brace. `id`
- * defaults to the document's own.
+ * The text of a document that was read from the buffer, with an id and defaults added at its beginning, and parts of it
+ * replaced; a view of the buffer where nothing changes. The key of a default must not be in the document, and no replaced
+ * part may overlap another or the id.
  */
 export function spliceText(
   buffer: Buffer,
   document: ScannedDocument,
-  added: { id?: string; defaults: readonly { key: string; jsonText: string }[] },
+  added: {
+    id?: string;
+    defaults: readonly { key: string; jsonText: string }[];
+    replacements?: readonly Replacement[];
+  },
 ): Buffer {
   const id = added.id ?? document.id;
   const members: string[] = [];
-  let replaced: Extent | undefined;
+  const replaced: Replacement[] = [...(added.replacements ?? [])];
   if (id !== null && (document.idType !== 'string' || id !== document.id)) {
-    if (document.idExtent === undefined) members.push(`"id":${JSON.stringify(id)}`);
-    else replaced = document.idExtent;
+    const text = JSON.stringify(id);
+    if (document.idExtent === undefined) members.push(`"id":${text}`);
+    else replaced.push({ ...document.idExtent, text });
   }
   for (const { key, jsonText } of added.defaults) {
     // The id is handled above; with a second one Postgres would read the text differently.
     if (key !== 'id') members.push(`${JSON.stringify(key)}:${jsonText}`);
   }
-  if (members.length === 0 && replaced === undefined) return buffer.subarray(document.start, document.end);
+  if (members.length === 0 && replaced.length === 0) return buffer.subarray(document.start, document.end);
 
   const parts = [buffer.subarray(document.start, document.bodyStart)];
   if (members.length > 0) parts.push(Buffer.from(members.join(',') + (document.empty ? '' : ',')));
-  if (replaced === undefined) {
-    parts.push(buffer.subarray(document.bodyStart, document.end));
-  } else {
-    parts.push(buffer.subarray(document.bodyStart, replaced.start));
-    parts.push(Buffer.from(JSON.stringify(id)));
-    parts.push(buffer.subarray(replaced.end, document.end));
+  let at = document.bodyStart;
+  for (const { start, end, text } of replaced.sort((one, other) => one.start - other.start)) {
+    parts.push(buffer.subarray(at, start), Buffer.from(text));
+    at = end;
   }
+  parts.push(buffer.subarray(at, document.end));
   return Buffer.concat(parts);
 }

@@ -52,10 +52,11 @@ export async function missingMigrations(
   source: string,
   migrations: readonly Migration[],
 ): Promise<readonly string[]> {
-  const { rows: tables } = await pool.query<{ exists: boolean }>(
-    `select to_regclass('migration') is not null as exists`,
+  // The command that migrates grants its tables once they are made.
+  const { rows: tables } = await pool.query<{ isReadable: boolean }>(
+    `select coalesce(has_table_privilege(to_regclass('migration'), 'select'), false) as "isReadable"`,
   );
-  if (!tables[0]!.exists) return migrations.map(({ name }) => name);
+  if (!tables[0]!.isReadable) return migrations.map(({ name }) => name);
   const { rows: applied } = await pool.query<{ number: number; checksum: string }>(
     'select number, checksum from migration where source = $1',
     [source],

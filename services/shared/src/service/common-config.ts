@@ -14,7 +14,7 @@ export const leavingSettings = {
 };
 
 export const connectionSettings = {
-  /** Age at which the gRPC server closes a connection: callers then look for the copies of the service again. */
+  /** Age at which a server closes a connection: callers then look for the copies of the service again. */
   CONNECTION_AGE_MS: whole(1_000, 86_400_000).default(300_000),
 };
 

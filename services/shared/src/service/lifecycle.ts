@@ -3,7 +3,7 @@ import { collectSeldom } from './v8';
 import { isLogDrained } from '../log-output';
 import type { Logger } from '../logger';
 import { Cancellation, type CancelSignal } from '../concurrency/cancellation';
-import { explainStart } from '../start-error';
+import { explainStart, StartError } from '../start-error';
 import { StartInterruptedError } from './wait-for-dependency';
 
 /** Something that runs until it is stopped. `failed` settles (by rejecting) only if it cannot continue. */
@@ -33,6 +33,16 @@ function untilSignal(): Promise<NodeJS.Signals> {
   });
 }
 
+/** For commands: aborts at a signal to stop. A process that has not ended `graceMs` later exits. */
+export function interruptedBySignal(graceMs: number): CancelSignal {
+  const interrupted = new Cancellation();
+  void untilSignal().then(() => {
+    interrupted.abort();
+    setTimeout(() => process.exit(1), graceMs).unref();
+  });
+  return interrupted;
+}
+
 /**
  * The body of every `main.ts`: starts, runs until a signal or a failure, stops. The process ends once nothing is left to
  * do, and at the latest by an unreferenced timer. `start` gets a signal that aborts when the process is to end; with
@@ -49,8 +59,10 @@ export async function runUntilSignalled(
     const running = await startUnlessSignalled(signalled, start, interruptedMs);
     const why = await Promise.race([signalled, running.failed ?? new Promise<never>(() => {})]).catch(
       (error: unknown) => {
-        log.fatal({ err: error }, 'failed, stopping');
         process.exitCode = 1;
+        // What only other services could say after the start is for the operator to mend, as in a start.
+        if (error instanceof StartError) process.stderr.write(`${error.message}\n`);
+        else log.fatal({ err: error }, 'failed, stopping');
         return 'failure';
       },
     );
@@ -74,6 +86,10 @@ export async function runUntilSignalled(
  */
 export function endWithError(log: Logger, error: unknown): void {
   process.exitCode = 1;
+  if (error instanceof StartInterruptedError) {
+    log.info(error.message);
+    return;
+  }
   const explanation = explainStart(error);
   if (explanation === undefined) log.fatal({ err: error }, 'could not start');
   else process.stderr.write(`${explanation}\n`);

@@ -1,7 +1,7 @@
 import type { z } from 'zod';
 import type { CancelSignal } from '../concurrency/cancellation';
 import { logLevelOf, readConfig, type Environment } from '../config';
-import { endWithError, runUntilSignalled, type Running } from './lifecycle';
+import { endWithError, interruptedBySignal, runUntilSignalled, type Running } from './lifecycle';
 import { createLogger, type Logger } from '../logger';
 import { StartError } from '../start-error';
 import { runMigrations } from './migrate-command';
@@ -28,7 +28,8 @@ export async function runService<S extends z.ZodObject>(
 ): Promise<void> {
   const log = createLogger(name, logLevelOf(environment, 'info'));
   if (process.argv.length > 2) {
-    const migrate = database && (() => runMigrations(name, database, environment, log));
+    const migrate =
+      database && (() => runMigrations(name, database, environment, log, interruptedBySignal(interruptedStartMs)));
     const all = { ...(migrate && { migrate }), ...commands };
     return runCommand(all, environment, log).catch((error: unknown) => endWithError(log, error));
   }

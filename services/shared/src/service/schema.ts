@@ -2,9 +2,16 @@ import { prepareOutbox } from '../bus/epoch';
 import { busMigrations } from '../bus/migrations';
 import { idempotencyMigrations } from '../idempotency/migrations';
 import { applyMigrations, missingMigrations, readMigrations, type Migration } from '../postgres/migrate';
+import { isUnreachable } from '../postgres/errors';
 import type { Pool } from '../postgres/pool';
 import { unreadableTables } from '../postgres/rights';
 import { NotAvailableError } from '../start-error';
+
+/** For a failure while the schema is looked at or changed, all of which is repeatable: throws a NotAvailableError where Postgres has gone. */
+export function explainUnreachable(cause: unknown): never {
+  if (!isUnreachable(cause)) throw cause;
+  throw new NotAvailableError('The database has gone while its schema was brought up to date.', { cause });
+}
 
 /** Which tables the database of a service has. */
 export interface Schema {

@@ -11,15 +11,15 @@ import { leavingMs, stopAll, type Leaving, type Running } from './lifecycle';
 import { createLogger, type Logger } from '../logger';
 import { openDatabaseClock, type DatabaseClock } from '../postgres/clock';
 import type { CancelSignal } from '../concurrency/cancellation';
-import { isUnreachable, sqlState } from '../postgres/errors';
+import { sqlState } from '../postgres/errors';
 import { assertSafePostgres, createPool, type Pool } from '../postgres/pool';
 import { probeRoom } from '../postgres/room';
 import { StorageMonitor } from '../health/storage-monitor';
 import { observeBus } from '../bus/metrics';
-import { NotAvailableError, StartError } from '../start-error';
+import { StartError } from '../start-error';
 import { observeDatabase } from './database-metrics';
 import { databaseOf, type DatabaseSettings } from './database-settings';
-import { assertSchema, migrateSchema, type Schema } from './schema';
+import { assertSchema, explainUnreachable, migrateSchema, type Schema } from './schema';
 import { waitForDependency } from './wait-for-dependency';
 import type { Readiness } from '../telemetry/metrics-server';
 import { startTelemetry } from '../telemetry/start';
@@ -106,8 +106,7 @@ async function prepareDatabase(
         { cause },
       );
     }
-    if (!isUnreachable(cause)) throw cause;
-    throw new NotAvailableError('The database has gone while its schema was brought up to date.', { cause });
+    explainUnreachable(cause);
   }
 }
 

@@ -3,7 +3,7 @@ import type { KafkaSasl } from '../kafka/broker-options';
 /** Holds what the test run says of its Kafka and MinIO, as JSON of `TestStack`. */
 export const testStackVariable = 'GRANARY_TEST_STACK';
 
-export type StackPart = 'kafka' | 'minio' | 'python' | 'helm';
+export type StackPart = 'kafka' | 'minio' | 'python' | 'helm' | 'release';
 
 export interface TestStack {
   /** Where the parts are asked for; nothing runs before it is. */
@@ -60,6 +60,11 @@ export async function pythonForTests(): Promise<string> {
 /** The folder with the programs `helm`, `kubeconform`, `kube-score`, `helm-docs` and `tilt-check`, and definitions of resources. */
 export async function chartToolsForTests(): Promise<string> {
   return (await ask<{ folder: string }>('helm')).folder;
+}
+
+/** The folder with the sources and the builds of the release before this one. */
+export async function releaseBeforeForTests(): Promise<string> {
+  return (await ask<{ folder: string }>('release')).folder;
 }
 
 /** Sees to it that what the services' processes run is what the sources say. The first who asks has it built. */

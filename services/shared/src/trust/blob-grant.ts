@@ -20,6 +20,10 @@ export interface UploadGrant {
   path: string;
   idempotencyKey: string | null;
   maxBytes: number;
+  /** Whether what the upload costs is paid, or its caller need not pay. */
+  isPaid: boolean;
+  /** Whether what it costs is held, see CommitUploadRequest. */
+  isHeld: boolean;
 }
 
 export interface ReadGrant {

@@ -5,7 +5,7 @@ export type ServiceName = (typeof serviceNames)[number];
 /** The callers of each service. The methods that each may call are declared beside the handlers, see rpc/access.ts; a test compares the two. */
 export const callersOf: Readonly<Record<ServiceName, readonly ServiceName[]>> = {
   gateway: [],
-  data: ['gateway', 'blobs', 'finance', 'tasks'],
+  data: ['gateway', 'blobs', 'finance', 'payments', 'tasks'],
   blobs: ['gateway', 'finance'],
   finance: ['gateway', 'payments'],
   payments: ['gateway', 'finance'],

@@ -2,6 +2,7 @@ import { project, type Projection } from '@granary/shared/json/project';
 import type { SharingReader } from '@granary/shared/postgres/multiplexer/shared-row';
 import type { Row, RowReader } from '@granary/shared/postgres/wire/rows';
 import type { PageRow } from '../plan/cursor';
+import type { RecordText } from './encrypted-read';
 import type { JoinedRecords } from './joined-records';
 import { PageBuffer } from './page-buffer';
 import { ResponseSizeEstimate, responseSizeOf } from './response-size';
@@ -23,6 +24,7 @@ export class IndexPageReader implements SharingReader<Page | undefined> {
   readonly #size: ResponseSizeEstimate;
   readonly #limit: number;
   readonly #projection: Projection;
+  readonly #show: RecordText | undefined;
   readonly #records: PageBuffer;
   #rows = 0;
   #isPlaced = true;
@@ -34,11 +36,17 @@ export class IndexPageReader implements SharingReader<Page | undefined> {
   #isResent = false;
 
   /** `shape` is that of the access path; `asked` is how many rows were asked for, beside one with the state. */
-  constructor(shape: string, asked: number, projection: Projection, hasState = false) {
+  constructor(
+    shape: string,
+    asked: number,
+    { projection, show }: { projection: Projection; show: RecordText | undefined },
+    hasState = false,
+  ) {
     this.#hasState = hasState;
     this.#size = responseSizeOf(shape);
     this.#limit = asked - 1;
     this.#projection = projection;
+    this.#show = show;
     this.#records = new PageBuffer(this.#size.expected(this.#limit));
   }
 
@@ -60,11 +68,12 @@ export class IndexPageReader implements SharingReader<Page | undefined> {
     this.#rows += 1;
     if (row.isNull(0)) this.#isPlaced = false;
     if (!this.#isPlaced || this.#rows > this.#limit) return;
-    if (this.#projection === 'all') {
+    if (this.#projection === 'all' && !this.#show) {
       this.#records.addColumn(row, 0);
     } else {
-      if (this.#rows === this.#limit) this.#last = Buffer.from(row.bytes(0));
-      this.#records.add(project(row.bytes(0), this.#projection));
+      const stored = row.bytes(0);
+      if (this.#rows === this.#limit) this.#last = Buffer.from(stored);
+      this.#records.add(project(this.#show ? this.#show(stored) : stored, this.#projection));
     }
   }
 

@@ -3,7 +3,9 @@ import { ByteWriter } from '@granary/shared/byte-writer';
 import { joinedRecordsMax } from '../language/joins';
 import type { JoinedSelect } from '../language/joined-select';
 import type { JoinPlan } from '../plan/join-plan';
+import type { Relation } from '../plan/relation';
 import { tooLargeCount } from '../sql/joined-look-up-sql';
+import { recordText, type RecordText } from './encrypted-read';
 import { resultTooLarge } from './result-limit';
 
 /** What is made of a record: its selected parts, and the members that its joins add. */
@@ -12,6 +14,8 @@ export interface RecordShape {
   /** The aliases of its joins as keys, by which a text is searched for fields of these names. */
   keys: readonly Buffer[];
   members: readonly MemberShape[];
+  /** What is made of its stored text first. */
+  show?: RecordText | undefined;
 }
 
 interface MemberShape extends RecordShape {
@@ -23,11 +27,17 @@ interface MemberShape extends RecordShape {
   many: boolean;
 }
 
-export const recordShape = (select: JoinedSelect, joins: readonly JoinPlan[]): RecordShape => ({
+export const recordShape = (
+  select: JoinedSelect,
+  joins: readonly JoinPlan[],
+  relation: Relation,
+  mayReadPrivate: boolean,
+): RecordShape => ({
   select,
+  show: recordText(relation, mayReadPrivate),
   keys: select.aliases.map((alias) => Buffer.from(JSON.stringify(alias))),
-  members: joins.map(({ join, joins: inner }) => ({
-    ...recordShape(join.select, inner),
+  members: joins.map(({ join, joins: inner, relation: joined }) => ({
+    ...recordShape(join.select, inner, joined, mayReadPrivate),
     alias: join.alias,
     at: join.at,
     key: Buffer.from(`${JSON.stringify(join.alias)}:`),
@@ -67,9 +77,9 @@ export class JoinedRecords extends ByteWriter {
   }
 
   #record(stored: Buffer, shape: RecordShape): void {
-    const { select, members } = shape;
+    const { select, members, show } = shape;
     const start = this.size;
-    const own = withoutAliases(project(stored, select.stored), shape);
+    const own = withoutAliases(project(show ? show(stored) : stored, select.stored), shape);
     if (members.length === 0) {
       this.raw(own);
     } else {

@@ -1,5 +1,6 @@
 import { FIELD_NOT_INDEXED } from '../language/query-error';
 import { ServiceError } from '@granary/shared/errors';
+import { UndecryptableError } from '../../encryption/document-cipher';
 import { project, type Projection } from '@granary/shared/json/project';
 import { row, rows, type Queryable } from '@granary/shared/postgres/pool';
 import { sqlState } from '@granary/shared/postgres/errors';
@@ -16,6 +17,7 @@ import { countStatement, pageStatement } from '../sql/page-sql';
 import { joinedPage } from '../sql/join-sql';
 import { lookUpCount, planJoins, type JoinTarget } from '../plan/join-plan';
 import type { JoinedSelect } from '../language/joined-select';
+import { assertSortable, recordText, storedFilter } from './encrypted-read';
 import { JoinedRecords, recordShape } from './joined-records';
 import { PageBuffer } from './page-buffer';
 import { TextsReader } from './texts-reader';
@@ -60,7 +62,8 @@ export const readDocuments = async (db: ReadDatabases, source: Relation, options
 /**
  * Reads a page: the JSON text of `{"records": […], "total": number or null, "page", "limit"}` and, before its closing
  * brace, of `next_cursor` where there is more, and of the members in `more`. Records are the texts that are stored, or
- * their selected parts. Throws RESULT_TOO_LARGE over 32 MiB, having pulled hardly more than that, and INVALID_CURSOR.
+ * their selected parts. Throws RESULT_TOO_LARGE over 32 MiB, having pulled hardly more than that, INVALID_CURSOR, and what
+ * `storedFilter` and `assertSortable` throw.
  */
 export async function readPage(
   db: ReadDatabases,
@@ -69,14 +72,16 @@ export async function readPage(
   more = '',
 ): Promise<PageText> {
   const { find, sort, projection, limit, offset, cursor } = options;
+  assertSortable(source, sort);
   const { terms, descending } = effectiveSort(source, sort);
   const scope = { source, find, terms, descending };
   const after = cursor === undefined ? undefined : decodeCursor(scope, cursor);
   const resolving = db.resolve(find);
   // Most filters refer to nothing, and are not waited for.
   const resolved = resolving instanceof Promise ? await resolving : resolving;
+  const stored = storedFilter(source, resolved, db.mayReadPrivate);
   // One row more than is wanted tells whether there is another page.
-  const page = planPage(source, { find: resolved, sort, limit: limit + 1, offset, after });
+  const page = planPage(source, { find: stored, sort, limit: limit + 1, offset, after });
   const plan = options.joined ? joinedPlan(page, options.joined.joins) : page;
   try {
     const select = options.joined?.select;
@@ -109,10 +114,11 @@ async function readByIndex(
   const { text, values, state } = read;
   try {
     if (select) {
-      const writer = new JoinedRecords(recordShape(select, joins!));
+      const writer = new JoinedRecords(recordShape(select, joins!, relation, db.mayReadPrivate));
       return await reads.read<Page | undefined>(text, values, new JoinedPageReader(access.shape, limit, writer));
     }
-    const reader = new IndexPageReader(access.shape, limit, projection, relation.state !== undefined);
+    const show = recordText(relation, db.mayReadPrivate);
+    const reader = new IndexPageReader(access.shape, limit, { projection, show }, relation.state !== undefined);
     if (!state || !reads.readSharing) return await reads.read<Page | undefined>(text, values, reader);
     return await reads.readSharing<Page | undefined>(text, state, values, reader);
   } catch (error) {
@@ -146,7 +152,11 @@ async function readByPool(db: ReadDatabases, plan: PagePlan, projection: Project
   for (const { body } of found) size += Buffer.byteLength(body) + 1;
   assertAnswerSize(size);
   const records = new PageBuffer(size + answerBytes);
-  for (const { body } of found) records.add(projection === 'all' ? body : project(body, projection));
+  const show = recordText(plan.relation, db.mayReadPrivate);
+  for (const { body } of found) {
+    const text = show ? show(Buffer.from(body)).toString() : body;
+    records.add(projection === 'all' ? text : project(text, projection));
+  }
   return { records, hasMore, last: found.at(-1), state };
 }
 
@@ -163,7 +173,7 @@ async function readJoined(db: ReadDatabases, plan: PagePlan, select: JoinedSelec
   for (const row of found) size += Buffer.byteLength(row.body) + Buffer.byteLength(row.joined) + 1;
   assertAnswerSize(size);
   const records = new PageBuffer(size + answerBytes);
-  const writer = new JoinedRecords(recordShape(select, plan.joins ?? []));
+  const writer = new JoinedRecords(recordShape(select, plan.joins ?? [], plan.relation, db.mayReadPrivate));
   // No document is too large for this statement.
   for (const row of found) records.add(writer.write(Buffer.from(row.body), Buffer.from(row.joined))!);
   return { records, hasMore, last: found.at(-1) };
@@ -239,7 +249,8 @@ export async function withFreshSource<T>(read: (isRepeated: boolean) => Promise<
       const isGone = ['42703', '42P01', '3F000'].includes(sqlState(error) ?? '');
       // The index may have been made since the collection was looked up.
       const isMissing = error instanceof ServiceError && error.reason === FIELD_NOT_INDEXED && reads === 1;
-      if ((!isGone && !isMissing) || reads >= readsMax) throw error;
+      const hasNewKey = error instanceof UndecryptableError && reads === 1;
+      if ((!isGone && !isMissing && !hasNewKey) || reads >= readsMax) throw error;
     }
   }
 }

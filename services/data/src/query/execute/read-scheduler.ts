@@ -24,6 +24,8 @@ export interface ReadDatabases {
   pool: Queryable;
   /** Records what the statements of the pool took for a plan, if there were any. */
   record?(plan: PagePlan): void;
+  /** Whether the reader may read what is private, encrypted fields too. */
+  mayReadPrivate: boolean;
   /** What its scans may take; undefined for callers with a key, who have the limits of the pool. */
   limits?: PublicLimits | undefined;
   /** Looks up what filters name beside fields. */
@@ -114,6 +116,10 @@ export class AppDatabases implements ReadDatabases {
 
   resolve(find: Condition): Promise<Condition> | Condition {
     return resolveReferences(this.shared.fast, this.reader.appId, find);
+  }
+
+  get mayReadPrivate(): boolean {
+    return this.reader.mayReadPrivate;
   }
 
   get limits(): PublicLimits | undefined {

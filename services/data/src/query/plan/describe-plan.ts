@@ -1,3 +1,4 @@
+import { fieldNameOf } from '../../catalog/index-definition';
 import type { Condition } from '../language/condition';
 import type { AccessMethod } from './access-path';
 import { describeJoins, type JoinDescription } from './join-plan';
@@ -37,7 +38,7 @@ export function describePlan({ relation, access, filter, after, joins = [] }: Pa
   return {
     method,
     index: index?.index.name ?? null,
-    equal_fields: index?.fixed.map(({ field }) => field) ?? (method === 'id' ? ['id'] : []),
+    equal_fields: index?.fixed.map(({ field }) => fieldNameOf(field.split('.'))) ?? (method === 'id' ? ['id'] : []),
     order: [...order.terms, ...ids].map(({ path, descending }) => ({
       field: path.join('.'),
       direction: descending ? 'descending' : 'ascending',
@@ -70,16 +71,16 @@ function shapeOf(condition: Condition, isNested: boolean): string {
     case 'none':
       return `not (${condition.conditions.map((part) => shapeOf(part, true)).join(' or ')})`;
     case 'range':
-      return `${condition.path.join('.')} ${condition.comparison}`;
+      return `${fieldNameOf(condition.path)} ${condition.comparison}`;
     case 'text':
-      return `${condition.path.join('.')} ${condition.match}`;
+      return `${fieldNameOf(condition.path)} ${condition.match}`;
     case 'network':
-      return `${condition.path.join('.')} CIDR`;
+      return `${fieldNameOf(condition.path)} CIDR`;
     case 'country':
-      return `${condition.path.join('.')} inCountry`;
+      return `${fieldNameOf(condition.path)} inCountry`;
     case 'dataset':
-      return `${condition.path.join('.')} inDataset`;
+      return `${fieldNameOf(condition.path)} inDataset`;
     default:
-      return `${condition.path.join('.')} ${condition.kind}`;
+      return `${fieldNameOf(condition.path)} ${condition.kind}`;
   }
 }

@@ -1,8 +1,10 @@
+import { isTermPath } from '../../catalog/index-definition';
+import type { Path } from '../language/condition';
 import { conjuncts } from './equalities';
 import type { JoinPlan } from './join-plan';
 import { isNarrowedBy, keyedAs } from './narrowing';
 import type { PagePlan } from './page-plan';
-import { isIdPath } from './relation';
+import { isIdPath, type Relation } from './relation';
 
 /** Fields of a composite index, at most. */
 const fieldsMax = 4;
@@ -19,6 +21,9 @@ export interface IndexAdvice {
   fields: readonly string[];
 }
 
+/** Ids have their index, and those over encrypted fields are of another kind, which no advice is about. */
+const isNotAdvised = (relation: Relation, path: Path): boolean => isIdPath(relation, path) || isTermPath(path);
+
 export function adviseIndex({ relation, access, filter }: PagePlan): IndexAdvice {
   const { order, method } = access;
   const isMixed = order.terms.some(({ descending }) => descending !== order.descending);
@@ -27,7 +32,7 @@ export function adviseIndex({ relation, access, filter }: PagePlan): IndexAdvice
   const [equal, ranges] = [new Set<string>(), new Set<string>()];
   for (const condition of conjuncts(filter)) {
     const kind = keyedAs(condition);
-    if (kind === undefined || !('path' in condition) || isIdPath(relation, condition.path)) continue;
+    if (kind === undefined || !('path' in condition) || isNotAdvised(relation, condition.path)) continue;
     (kind === 'equal' ? equal : ranges).add(condition.path.join('.'));
   }
   const sorted = isMixed ? [] : order.terms.map(({ path }) => path.join('.'));
@@ -45,7 +50,7 @@ export const scannedByJoins = (joins: readonly JoinPlan[]): JoinPlan[] =>
 export function adviseJoinIndex({ join, relation }: Pick<JoinPlan, 'join' | 'relation'>): string[] {
   const [equal, referring, others] = [new Set<string>(), new Set<string>(), new Set<string>()];
   for (const condition of conjuncts(join.find)) {
-    if (!('path' in condition) || isIdPath(relation, condition.path)) continue;
+    if (!('path' in condition) || isNotAdvised(relation, condition.path)) continue;
     const name = condition.path.join('.');
     if (condition.kind === 'reference') (condition.comparison === 'is' ? referring : others).add(name);
     else if (keyedAs(condition) === 'equal') equal.add(name);

@@ -3,6 +3,7 @@ import type { CollectionRef } from '../../catalog/collection';
 import { readCollectionState } from '../../catalog/collection-state';
 import type { FieldTypes } from '../../catalog/schema';
 import type { Path } from '../language/condition';
+import { cipherOf, type DocumentCipher } from '../../encryption/document-cipher';
 import { searchConfiguration } from '../../catalog/search-language';
 import {
   documentsTable,
@@ -85,6 +86,8 @@ export interface Relation {
   searches: ReadonlyMap<string, SearchIndex>;
   /** Field paths whose RFC 3339 texts compare as instants. */
   dates: ReadonlySet<string>;
+  /** Of the encrypted fields of its records; undefined where it has none. */
+  cipher: DocumentCipher | undefined;
   /** A statement that reads the state of its rows; undefined where pages of it are not to say which state they show. */
   state: Sql | undefined;
   /** How many rows count. */
@@ -144,9 +147,9 @@ function makeSource(
     !isSearchIndex(index) &&
     index.keys.every((key) => key.isDate === dates.has(key.name));
   const ready = ref.indexes.filter(serves);
-  const indexes = ready.map(({ name, fields, keys: keyed }) => ({
+  const indexes = ready.map(({ name, keys: keyed }) => ({
     name,
-    fields,
+    fields: keyed.map((key) => key.name),
     columns: keyed.map((key) => sql`${row}.${keyColumn(key)}`),
   }));
   const keys = new Map<string, Sql>();
@@ -180,6 +183,7 @@ function makeSource(
     indexes,
     searches,
     dates,
+    cipher: cipherOf(ref),
     state: withState ? readCollectionState(ref) : undefined,
     // Which of the older versions were deletions is counted nowhere; nobody asks for history without deletions.
     rowCount: includeHistory ? ref.rowCount + ref.versionCount : latest,
@@ -231,6 +235,7 @@ export function viewRelation({ appNumber, tableNumber, rowCount, columns }: Stor
     indexes,
     searches: new Map(),
     dates: new Set(columns.flatMap(({ name, type }) => (type === 'date' ? [name] : []))),
+    cipher: undefined,
     state: undefined,
     rowCount,
     tableRowCount: rowCount,

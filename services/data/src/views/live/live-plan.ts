@@ -89,6 +89,7 @@ export function changedFields({ dates, source: rows, join: joined }: LivePlan): 
     indexes: [],
     searches: new Map(),
     dates,
+    cipher: undefined,
     state: undefined,
     rowCount: 0n,
     tableRowCount: 0n,

@@ -5,13 +5,14 @@ export class NodeFailure extends Error {
   override readonly name = 'NodeFailure';
 }
 
-/** The node refused the call; `data` is its reason. */
+/** The node refused the call, with this code of JSON-RPC; `data` is its reason. */
 export class RpcError extends Error {
   override readonly name = 'RpcError';
 
   constructor(
     message: string,
     readonly data: string,
+    readonly code = 0,
   ) {
     super(`${message}: ${data}`);
   }
@@ -36,10 +37,12 @@ const defaultMaxBytes = 1024 * 1024;
 const answerSchema = z.object({
   id: z.number(),
   result: z.unknown().optional(),
-  error: z.object({ message: z.string().default(''), data: z.string().default('') }).optional(),
+  error: z
+    .object({ code: z.number().default(0), message: z.string().default(''), data: z.unknown().optional() })
+    .optional(),
 });
 
-/** Calls of one node over JSON-RPC 2.0, as CometBFT serves it. */
+/** Calls of one node over JSON-RPC 2.0, as CometBFT and the nodes of EVM networks serve it. */
 export class JsonRpc {
   readonly name: string;
   private readonly url: URL;
@@ -63,7 +66,7 @@ export class JsonRpc {
   /** The result of a call. Throws an RpcError that the node answered with, and otherwise a NodeFailure. */
   async call<T>(
     method: string,
-    params: Record<string, unknown>,
+    params: Record<string, unknown> | readonly unknown[],
     schema: z.ZodType<T>,
     { maxBytes = defaultMaxBytes, timeoutMs = this.options.timeoutMs }: AnswerLimits = {},
   ): Promise<T> {
@@ -72,7 +75,7 @@ export class JsonRpc {
     const { status, text } = await this.post(method, body, maxBytes, Math.min(timeoutMs, this.options.timeoutMs));
     const answer = parse(text, answerSchema);
     if (answer?.id !== id) throw this.failure(method, `answers with HTTP ${status} and no JSON-RPC`);
-    if (answer.error) throw new RpcError(`${this.name} refuses ${method}`, answer.error.data || answer.error.message);
+    if (answer.error) throw new RpcError(`${this.name} refuses ${method}`, reasonIn(answer.error), answer.error.code);
     const result = schema.safeParse(answer.result);
     if (!result.success) throw this.failure(method, `answers with an unknown form: ${z.prettifyError(result.error)}`);
     return result.data;
@@ -99,6 +102,10 @@ export class JsonRpc {
     return new NodeFailure(`${this.name} ${problem} (${method})`);
   }
 }
+
+/** CometBFT has it in `data`; what EVM nodes have there is for programs. */
+const reasonIn = ({ message, data }: { message: string; data?: unknown }): string =>
+  typeof data === 'string' && data !== '' && !data.startsWith('0x') ? data : message;
 
 class AnswerTooLarge extends Error {}
 

@@ -1,0 +1,47 @@
+import { invalid } from '@granary/shared/errors';
+import type { WritePrices } from '@granary/shared/gen/granary/data/v1/WritePrices';
+import type { WritePricesRequest } from '@granary/shared/gen/granary/data/v1/WritePricesRequest';
+import type { JsonValue } from '@granary/shared/json/value';
+import { row, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { findApp } from '../catalog/app';
+import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
+import { readLargeStoreRoot } from '../documents/parser';
+import { readJsonText } from '../query/language/paging';
+import { readPricesOfIndexes } from './operation-prices';
+
+/** The values of `price` indexes are read out of bodies up to this size. */
+const valuedBytesMax = 1024 * 1024;
+
+/**
+ * What the price of a write depends on: its size, the indexed fields, and what the app asks. The size is that of the body as it was sent,
+ * or of the file. Throws APP_NOT_FOUND, VALIDATION_FAILED, LIMIT_EXCEEDED for a body above 1 MiB where a `price` index counts its values.
+ */
+export async function getWritePrices(db: Queryable, request: WritePricesRequest): Promise<WritePrices> {
+  const { appId, body } = request;
+  const app = await findApp(db, appId);
+  const name = request.collection === '' ? await readLargeStoreRoot(body, appId) : request.collection;
+  const sizeBytes = body.length === 0 ? request.sizeBytes : String(body.length);
+  const found = await row<{ number: bigint }>(
+    db,
+    sql`select number from collection
+        where app_number = ${app.number} and name = ${name} and deleted_at is null and write_pricing`,
+  );
+  if (!found) return { isPriced: false, collection: name, sizeBytes, indexedFields: [], prices: [] };
+  const indexes = await readPricesOfIndexes(db, found.number);
+  const documents = indexes.hasValues ? documentsOf(request) : [];
+  const indexedFields = [...indexes.indexedFields];
+  return { isPriced: true, collection: name, sizeBytes, indexedFields, prices: indexes.pricesFor(documents) };
+}
+
+function documentsOf({ collection, body }: WritePricesRequest): readonly JsonValue[] {
+  if (body.length === 0) return [];
+  if (body.length > valuedBytesMax) {
+    const message = `A write that a price index counts has at most ${valuedBytesMax} bytes`;
+    throw invalid(message, { data: ['is too large'] }, LIMIT_EXCEEDED);
+  }
+  const value = readJsonText(body, 'data');
+  const data = collection === '' && value instanceof Map ? value.get('data') : value;
+  if (data === undefined) return [];
+  return Array.isArray(data) ? data : [data];
+}

@@ -1,0 +1,88 @@
+import { invalid, unavailable } from '@granary/shared/errors';
+import type { CloseWriteResponse } from '@granary/shared/gen/granary/data/v1/CloseWriteResponse';
+import { parseTicket } from '@granary/shared/ids';
+import { execute, row, rows, type Connection, type Pool, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { retriedTransaction } from '@granary/shared/postgres/transaction';
+import { findCommits } from './commit-log';
+import { headToLock } from './head';
+import type { Outcomes, PendingWrite } from './write';
+
+/** For longer than payments keeps a hold for a write (30 days), after which nobody asks any more whether it was done. */
+const doneDays = 60;
+/** For longer than a write that is closed can still arrive. Asked again, it is closed again. */
+const closedDays = 2;
+/** Rows that one statement deletes. */
+const forgottenAtOnce = 1_000;
+
+/** What is known of a held write without the commits: an index that it made, or that it is closed. */
+export async function heldWriteState(db: Queryable, ticketId: string): Promise<'done' | 'closed' | undefined> {
+  const found = await row<{ isDone: boolean }>(
+    db,
+    sql`select is_done as "isDone" from held_write where ticket_id = ${ticketId}`,
+  );
+  if (!found) return undefined;
+  return found.isDone ? 'done' : 'closed';
+}
+
+/** Records that a held write that is no commit is done, in its transaction, which has locked the app. */
+export async function keepDone(tx: Connection, ticketId: string): Promise<void> {
+  await execute(tx, sql`insert into held_write (ticket_id, is_done) values (${ticketId}, true)`);
+}
+
+/** The held writes that were closed: refused, because nobody pays for them any more. Definite while the head is locked. */
+export async function findClosedWrites(tx: Connection, writes: readonly PendingWrite[]): Promise<Outcomes> {
+  const held = writes.filter(({ write }) => write.isHeld === true);
+  const closed: Outcomes = new Map();
+  if (held.length === 0) return closed;
+  const found = await rows<{ ticketId: string }>(
+    tx,
+    sql`select ticket_id as "ticketId" from held_write
+        where ticket_id = any(${held.map(({ write }) => write.ticketId)}) and not is_done`,
+  );
+  const tickets = new Set(found.map(({ ticketId }) => ticketId));
+  for (const pending of held) if (tickets.has(pending.write.ticketId)) closed.set(pending, writeClosed());
+  return closed;
+}
+
+export const writeClosed = () => unavailable('The write took too long: it was given up, and is not paid');
+
+/**
+ * Whether a held write was committed; if not, it cannot be from now on. Both is decided under the lock that each commit and each change of the
+ * catalog of its application takes. Of an application that was deleted no write counts as committed. Throws VALIDATION_FAILED.
+ */
+export async function closeWrite(pool: Pool, ticketId: string): Promise<CloseWriteResponse> {
+  const ticket = parseTicket(ticketId);
+  if (!ticket || ticket.kind === 'p' || ticket.appNumber > 2n ** 63n - 1n) throw invalid('There is no such ticket');
+  const { kind, appNumber } = ticket;
+  return retriedTransaction(pool, async (tx) => {
+    const [head] = await rows(tx, headToLock(appNumber));
+    if (!head) return { committed: false };
+    const isDone =
+      kind === 'c'
+        ? (await findCommits(tx, appNumber, [ticketId])).length > 0
+        : (await heldWriteState(tx, ticketId)) === 'done';
+    if (!isDone) {
+      await execute(
+        tx,
+        sql`insert into held_write (ticket_id, is_done) values (${ticketId}, false) on conflict do nothing`,
+      );
+    }
+    return { committed: isDone };
+  });
+}
+
+const ago = (days: number) => sql`now() - ${`${days} days`}::interval`;
+
+/** Deletes what is known of held writes that nobody asks about any more. `stopping` ends it between two statements. */
+export async function forgetHeldWrites(pool: Pool, stopping: AbortSignal): Promise<void> {
+  let deleted: number;
+  do {
+    deleted = await execute(
+      pool,
+      sql`delete from held_write where ticket_id in
+            (select ticket_id from held_write
+             where (not is_done and at <= ${ago(closedDays)}) or (is_done and at <= ${ago(doneDays)}) limit ${forgottenAtOnce})`,
+    );
+  } while (deleted === forgottenAtOnce && !stopping.aborted);
+}

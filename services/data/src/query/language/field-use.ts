@@ -1,0 +1,31 @@
+import type { Projection } from '@granary/shared/json/project';
+import type { Path } from './condition';
+
+/** Whether one of the paths is `of`, leads to it or into it. The whole record, an empty path, is touched by any query. */
+export const isTouched = (of: Path, paths: readonly Path[]): boolean =>
+  of.length === 0 ||
+  paths.some((path) => {
+    const shared = Math.min(path.length, of.length);
+    return path.slice(0, shared).every((step, at) => isSameStep(step, of[at]!));
+  });
+
+/** Whether all of the projections, of which one is applied after the other, keep the field at a path, or a part of it. */
+export const isShown = (path: Path, shown: readonly Projection[]): boolean =>
+  shown.every((projection) => keeps(projection, path, 0));
+
+/** `07` is the same element of an array as `7`. */
+const isSameStep = (one: string, other: string): boolean =>
+  one === other || (/^\d+$/.test(one) && /^\d+$/.test(other) && BigInt(one) === BigInt(other));
+
+function keeps(projection: Projection, path: Path, at: number): boolean {
+  if (projection === 'all') return true;
+  if (projection === 'none') return false;
+  if (at === path.length) return true;
+  let isNamed = false;
+  for (const [step, part] of projection.members.entries()) {
+    if (!isSameStep(step, path[at]!)) continue;
+    if (keeps(part, path, at + 1)) return true;
+    isNamed = true;
+  }
+  return !isNamed && projection.keeps === 'others';
+}

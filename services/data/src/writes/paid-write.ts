@@ -1,0 +1,57 @@
+import { ServiceError } from '@granary/shared/errors';
+import { row, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import type { CollectionRef } from '../catalog/collection';
+import { uniqueIndexes } from '../catalog/index-definition';
+import { PAYMENT_REQUIRED } from '../catalog/read-price';
+import { documentsTable, uniqueColumn } from '../catalog/table-names';
+import { UniqueViolationError } from '../commit/unique-violation';
+import type { Write } from '../commit/write';
+import type { PreparedDocument } from '../documents/parser';
+
+/** The refusal of a write whose documents could be written, but for its price and for values that are taken. */
+class UnpaidWriteError extends ServiceError {
+  constructor(
+    readonly collection: CollectionRef,
+    readonly documents: readonly PreparedDocument[],
+  ) {
+    const details = { collection: collection.name };
+    super('FAILED_PRECONDITION', PAYMENT_REQUIRED, `Writes to ${collection.name} cost something`, { details });
+  }
+}
+
+/**
+ * Throws PAYMENT_REQUIRED for documents that are not paid and that a collection takes for money only. What they cost is asked for by
+ * GetWritePrices: the write itself computes no price.
+ */
+export function requirePaid(
+  collection: CollectionRef | undefined,
+  isPaid: boolean,
+  documents: readonly PreparedDocument[],
+): void {
+  if (!isPaid && collection?.hasWritePricing) throw new UnpaidWriteError(collection, documents);
+}
+
+/**
+ * What to refuse a write with: with UNIQUE_VIOLATION instead of PAYMENT_REQUIRED where a value is taken, because what cannot be done
+ * should not be paid. The value may still be taken between this look and the paid write.
+ */
+export async function refusalOf(db: Queryable, write: Write, error: unknown): Promise<unknown> {
+  if (!(error instanceof UnpaidWriteError)) return error;
+  const { collection, documents } = error;
+  const ids = new Set(documents.map(({ id }) => id));
+  for (const [at, index] of uniqueIndexes(collection.indexes).entries()) {
+    const values = documents.map(({ uniques }) => uniques?.[at] ?? null);
+    const column = uniqueColumn(index);
+    const taken = await row<{ value: string }>(
+      db,
+      sql`select ${column} as value from ${documentsTable(collection)}
+          where ${column} = any(${values.filter((value) => value !== null)}::text[]) and id <> all(${[...ids]}::text[]) limit 1`,
+    );
+    const place = values.findIndex(
+      (value, i) => value !== null && (value === taken?.value || values.indexOf(value) < i),
+    );
+    if (place >= 0) return new UniqueViolationError(collection.name, index.fields, place, error).toServiceError(write);
+  }
+  return error;
+}

@@ -1,0 +1,81 @@
+import { execute, row, type Pool } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { retriedTransaction } from '@granary/shared/postgres/transaction';
+
+/** What is to be taken under a grant. */
+export interface NewDeduction {
+  /** Of the payment: the same one again starts nothing. */
+  id: string;
+  grantId: string;
+  appId: string;
+  operationType: string;
+  collection: string;
+  amount: bigint;
+  recipient: string;
+}
+
+/** Why nothing is taken. */
+export type DeductionRefusal =
+  | 'grant_revoked'
+  | 'grant_expired'
+  | 'target_not_allowed'
+  | 'allowance_spent'
+  /** The id is that of another deduction. */
+  | 'deduction_taken';
+
+export interface Deduction {
+  state: 'pending' | 'confirmed' | 'failed';
+  /** Of its transaction, once it is signed. */
+  hash: string | null;
+  height: bigint | null;
+  reason: string | null;
+  updatedAt: Date;
+}
+
+/** Takes an amount off what is left of a grant, and queues its transfer. Repeatable. Undefined: it is queued. */
+export async function startDeduction(pool: Pool, asked: NewDeduction): Promise<DeductionRefusal | undefined> {
+  const { id, grantId, appId, operationType, collection, amount, recipient } = asked;
+  return retriedTransaction(pool, async (tx) => {
+    const grant = await row<{
+      address: string;
+      left: bigint;
+      isRevoked: boolean;
+      isExpired: boolean;
+      isAllowed: boolean;
+    }>(
+      tx,
+      sql`select address, limit_utia - spent_utia as left, revoked_at is not null as "isRevoked",
+            expires_at <= clock_timestamp() as "isExpired",
+            allowed_apps is null or ${appId} = any(allowed_apps) as "isAllowed"
+          from user_grant where id = ${grantId}::uuid for no key update`,
+    );
+    const known = await row<{ isSame: boolean }>(
+      tx,
+      sql`select grant_id = ${grantId}::uuid and app_id = ${appId} and amount = ${amount} and recipient = ${recipient} as "isSame"
+          from grant_deduction where id = ${id}::uuid`,
+    );
+    if (known) return known.isSame ? undefined : 'deduction_taken';
+    if (!grant || grant.isRevoked) return 'grant_revoked';
+    if (grant.isExpired) return 'grant_expired';
+    if (!grant.isAllowed) return 'target_not_allowed';
+    if (grant.left < amount) return 'allowance_spent';
+    await execute(tx, sql`update user_grant set spent_utia = spent_utia + ${amount} where id = ${grantId}::uuid`);
+    await execute(
+      tx,
+      sql`insert into grant_deduction (id, grant_id, address, app_id, operation_type, collection, amount, recipient, state,
+            created_at, updated_at)
+          values (${id}, ${grantId}, ${grant.address}, ${appId}, ${operationType}, ${collection}, ${amount}, ${recipient},
+            'pending', clock_timestamp(), clock_timestamp())`,
+    );
+    return undefined;
+  });
+}
+
+/** Undefined for one that was never started. */
+export const findDeduction = (db: Pool, id: string): Promise<Deduction | undefined> =>
+  row<Deduction>(
+    db,
+    sql`select d.state, o.hash, d.height, d.reason, d.updated_at as "updatedAt"
+        from grant_deduction d left join outgoing_transaction o on o.number = d.transaction_number
+        where d.id = ${id}::uuid`,
+  );

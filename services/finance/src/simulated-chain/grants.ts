@@ -1,0 +1,71 @@
+import { sdkCodes } from '@granary/shared/cosmos/read-transaction';
+import type { Output, Transfer } from '@granary/shared/cosmos/transaction';
+import { execute, row, type Connection, type Queryable } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { gasUsed } from './settings';
+
+/** What a granter lets a grantee send (SendAuthorization). */
+export interface SimulatedGrant {
+  spendLimit: bigint;
+  expiresAt: Date;
+}
+
+/** Replaces a grant; undefined ends it. */
+export async function setGrant(
+  tx: Connection,
+  grant: SimulatedGrant | undefined,
+  granter: string,
+  grantee: string,
+): Promise<void> {
+  await execute(
+    tx,
+    grant
+      ? sql`insert into simulated_grant (granter, grantee, spend_limit, expires_at)
+            values (${granter}, ${grantee}, ${grant.spendLimit}, ${grant.expiresAt})
+            on conflict (granter, grantee) do update set spend_limit = excluded.spend_limit, expires_at = excluded.expires_at`
+      : sql`delete from simulated_grant where granter = ${granter} and grantee = ${grantee}`,
+  );
+}
+
+/** What is left of a grant, unless it has ended. */
+export async function findAllowance(db: Queryable, granter: string, grantee: string): Promise<bigint> {
+  const found = await row<{ spendLimit: bigint }>(
+    db,
+    sql`select spend_limit as "spendLimit" from simulated_grant
+        where granter = ${granter} and grantee = ${grantee} and expires_at > clock_timestamp()`,
+  );
+  return found?.spendLimit ?? 0n;
+}
+
+/** Takes what a MsgExec sends from its granters and their grants, all or nothing. Returns the code of the transaction. */
+export async function spendGrants(
+  tx: Connection,
+  { sender, outputs, fee, at }: Pick<Transfer, 'sender' | 'outputs' | 'fee'> & { at: Date },
+): Promise<number> {
+  if (fee.gas < gasUsed(outputs.length, true)) return sdkCodes.outOfGas;
+  const amounts = byGranter(outputs);
+  for (const [granter, amount] of amounts) {
+    const found = await row<{ isGranted: boolean; isFunded: boolean }>(
+      tx,
+      sql`select exists (select from simulated_grant where granter = ${granter} and grantee = ${sender}
+                           and spend_limit >= ${amount} and expires_at > ${at}) as "isGranted",
+                 exists (select from simulated_account where address = ${granter} and balance >= ${amount}) as "isFunded"`,
+    );
+    if (!found!.isGranted) return sdkCodes.unauthorized;
+    if (!found!.isFunded) return sdkCodes.insufficientFunds;
+  }
+  for (const [granter, amount] of amounts) {
+    await execute(
+      tx,
+      sql`update simulated_grant set spend_limit = spend_limit - ${amount} where granter = ${granter} and grantee = ${sender}`,
+    );
+    await execute(tx, sql`update simulated_account set balance = balance - ${amount} where address = ${granter}`);
+  }
+  return 0;
+}
+
+function byGranter(outputs: readonly Output[]): ReadonlyMap<string, bigint> {
+  const amounts = new Map<string, bigint>();
+  for (const { granter, amount } of outputs) amounts.set(granter!, (amounts.get(granter!) ?? 0n) + amount);
+  return amounts;
+}

@@ -1,0 +1,61 @@
+import { neverAborted } from '@granary/shared/concurrency/cancellation';
+import { TtlCache } from '@granary/shared/concurrency/ttl-cache';
+import { invalid } from '@granary/shared/errors';
+import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
+import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
+import type { Call, Client } from '@granary/shared/rpc/types';
+
+/** How old what an application has chosen may be: a change is seen by every gateway within a second. */
+const ttlMs = 800;
+const cacheSize = 10_000;
+
+export interface PaymentNetworksClients {
+  data: Pick<Client<DataDefinition>, 'getApplication'>;
+  payments: Pick<Client<PaymentsDefinition>, 'listPaymentNetworks'>;
+}
+
+/** On which networks applications take x402 payments. It is asked for what costs something only. */
+export class PaymentNetworks {
+  private readonly chosen = new TtlCache<readonly string[]>({ max: cacheSize, ttlMs });
+
+  constructor(private readonly clients: PaymentNetworksClients) {}
+
+  /** By their CAIP-2 names; empty: on all that the operator offers. Rejects with APP_NOT_FOUND. */
+  async of(appId: string, call: Call): Promise<readonly string[]> {
+    // Others share the look-up, so it does not end when the client that caused it disconnects.
+    const shared = { ...call, signal: neverAborted };
+    const find = async () => (await this.clients.data.getApplication({ appId }, shared)).paymentNetworks;
+    return (await this.chosen.get(appId, find)) ?? [];
+  }
+
+  forget(appId: string): void {
+    this.chosen.delete(appId);
+  }
+
+  /** Where payments on the chain of the wallets go; undefined where none are taken there. */
+  async recipientOnWallets(call: Call): Promise<string | undefined> {
+    const { networks } = await this.clients.payments.listPaymentNetworks({}, call);
+    return networks.find(({ network }) => network.startsWith('cosmos:'))?.payTo;
+  }
+
+  /**
+   * The CAIP-2 names of networks that a body names as either version of x402 does, each once. Throws VALIDATION_FAILED, with those
+   * that are offered, for one that is not.
+   */
+  async parse(names: readonly string[], call: Call): Promise<string[]> {
+    const { networks } = await this.clients.payments.listPaymentNetworks({}, call);
+    const byName = new Map(
+      networks.flatMap(({ network, version1Name }) => [
+        [version1Name, network],
+        [network, network],
+      ]),
+    );
+    const unknown = names.filter((name) => !byName.has(name));
+    if (unknown.length === 0) return [...new Set(names.map((name) => byName.get(name)!))];
+    const offered = networks.map(({ network }) => network);
+    throw invalid('A network is not offered here', {
+      payment_networks: unknown.map((name) => `is not offered: ${name}`),
+      ...(offered.length > 0 && { offered_networks: offered }),
+    });
+  }
+}

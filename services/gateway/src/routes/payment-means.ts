@@ -1,0 +1,132 @@
+import type { IncomingMessage } from 'node:http';
+import { invalid, ServiceError } from '@granary/shared/errors';
+import { newTicket } from '@granary/shared/ids';
+import { newCall } from '@granary/shared/rpc/types';
+import { unauthenticated } from '../errors/problem';
+import type { Answer } from '../http/answer';
+import { requirePermission, type AppCaller } from '../pipeline/access';
+import { isPaymentRefused } from '../pipeline/agent-spending';
+import type { GatewayContext } from '../pipeline/gateway-context';
+import { paymentIn } from '../pipeline/payment-header';
+import { paymentByGrant, userKeyIn } from './grant-payments';
+import { amountOf, paymentRequiredAnswer, shareOf, type PaymentRequired, type PricedRequest } from './payment-required';
+import type { PaidOperation } from './priced-write';
+import { paidHeaders, paymentOf, type RequestPayment } from './x402-answers';
+import { payUpfront } from './x402-writes';
+
+/** By what a request is to be paid; at most one of them. */
+export interface PaymentMeans {
+  agentKey?: string;
+  /** The key of a grant. */
+  userKey?: string;
+  /** The JSON text of an x402 payment. */
+  presented?: Buffer;
+}
+
+/** Throws VALIDATION_FAILED for several, and for a payment that is not well-formed. */
+export function paymentMeansIn(incoming: Pick<IncomingMessage, 'headers' | 'headersDistinct'>): PaymentMeans {
+  const agentKey = incoming.headers['x-agent-key'];
+  const userKey = userKeyIn(incoming.headers);
+  const presented = paymentIn(incoming);
+  if (agentKey !== undefined && presented) {
+    throw invalid('A request is paid for once', { 'X-Agent-Key': ['cannot stand beside a payment'] });
+  }
+  return {
+    ...(typeof agentKey === 'string' && { agentKey }),
+    ...(userKey !== undefined && { userKey }),
+    ...(presented && { presented }),
+  };
+}
+
+export const isAnyGiven = ({ agentKey, userKey, presented }: PaymentMeans): boolean =>
+  agentKey !== undefined || userKey !== undefined || presented !== undefined;
+
+/** The payment that a request carries, or that by its grant; undefined where there is neither, or grants are not taken. */
+export async function paymentWith(
+  gateway: GatewayContext,
+  priced: PricedRequest,
+  price: PaymentRequired,
+  { userKey, presented }: PaymentMeans,
+): Promise<RequestPayment | undefined> {
+  if (userKey !== undefined) return paymentByGrant(gateway, priced, price, userKey);
+  return presented && paymentOf(priced.request, presented);
+}
+
+/** The caller with an agent key that may pay. Throws UNAUTHENTICATED and FORBIDDEN. */
+export async function agentOf(
+  gateway: GatewayContext,
+  { incoming, call }: PricedRequest['request'],
+  agentKey: string,
+): Promise<AppCaller> {
+  const agent = await gateway.keys.find(agentKey, call, gateway.addressOf(incoming));
+  if (!agent) throw unauthenticated('The agent key is not valid');
+  requirePermission(agent, 'Pay');
+  return agent;
+}
+
+/** Does what costs something once that is paid, or answers 402. Throws what it throws, UNAUTHENTICATED and FORBIDDEN. */
+export async function payAndRun(
+  gateway: GatewayContext,
+  priced: PricedRequest<AppCaller>,
+  price: PaymentRequired,
+  means: PaymentMeans,
+  operation: PaidOperation,
+): Promise<Answer> {
+  const payment = await paymentWith(gateway, priced, price, means);
+  if (payment) return payUpfront(gateway, priced, price, payment, operation);
+  if (means.agentKey === undefined) return paymentRequiredAnswer(gateway, priced, price);
+  const { request, appId } = priced;
+  const agent = await agentOf(gateway, request, means.agentKey);
+  // What its own application would get costs it nothing; the platform is paid by every application.
+  if (agent.appId === appId && priced.kind !== 'index') return operation.run({ isPaid: true, call: request.call });
+  return payByKey(gateway, priced, agent, price, operation);
+}
+
+/** Beside its body, which has a time limit of its own. */
+const restOfUploadMs = 60_000;
+
+/**
+ * The amount is held first, and moves once the operation is done. What changed nothing costs nothing. Where the outcome is not known, payments
+ * finds it out by the ticket of the operation: it moves what is held, or sees to it that the operation is not done later.
+ */
+async function payByKey(
+  gateway: GatewayContext,
+  priced: PricedRequest<AppCaller>,
+  agent: AppCaller,
+  price: PaymentRequired,
+  { run, isStreamed, wasDone = () => false }: PaidOperation,
+): Promise<Answer> {
+  const { call } = priced.request;
+  const { REQUEST_TIMEOUT_MS: timeoutMs, UPLOAD_TIMEOUT_MS: uploadMs } = gateway.config;
+  const ticketId = newTicket(priced.kind === 'index' ? 'j' : 'c', BigInt(priced.request.caller.appNumber));
+  try {
+    const held = await gateway.agentSpending.hold({
+      ...{ agent, targetAppId: priced.appId, amountUtia: amountOf(price), requestId: call.requestId },
+      appSharePpm: shareOf(price),
+      // The write, and then the payment.
+      lastsMs: (isStreamed ? uploadMs + restOfUploadMs : timeoutMs) + timeoutMs,
+      ticketId,
+    });
+    try {
+      // What was begun is ended, also when the client has gone: else it might be written and not paid.
+      const own = newCall(call.requestId, timeoutMs);
+      const answer = await run({ isPaid: true, heldTicket: ticketId, call: own });
+      if (isReplayed(answer) || wasDone(answer)) await held.cancel();
+      else await held.complete();
+      return { ...answer, headers: { ...answer.headers, ...paidHeaders } };
+    } catch (error) {
+      if (isRefusal(error)) await held.cancel();
+      else held.resolve();
+      throw error;
+    }
+  } catch (error) {
+    if (!isPaymentRefused(error)) throw error;
+    return paymentRequiredAnswer(gateway, priced, price, error);
+  }
+}
+
+/** Errors of what was looked at, and not done. Others may come after it was done, or from a repeated call whose first time did it. */
+const refusals: ReadonlySet<string> = new Set(['INVALID_ARGUMENT', 'FAILED_PRECONDITION', 'ALREADY_EXISTS']);
+const isRefusal = (error: unknown): boolean => error instanceof ServiceError && refusals.has(error.code);
+
+const isReplayed = ({ headers }: Answer): boolean => headers['Idempotency-Replayed'] === 'true';

@@ -1,0 +1,129 @@
+import { hash } from 'node:crypto';
+import { endOfTurn } from '@granary/shared/concurrency/turn';
+import { ServiceError } from '@granary/shared/errors';
+import type { OfferReadRequest } from '@granary/shared/gen/granary/payments/v1/OfferReadRequest';
+import type { Purchase } from '@granary/shared/gen/granary/payments/v1/Purchase';
+import { toText } from '@granary/shared/json/value';
+import { message } from '@granary/shared/rpc/types';
+import { clientUrl } from '../http/address';
+import { jsonBytes, type Answer } from '../http/answer';
+import type { AnyReader, Caller } from '../pipeline/access';
+import type { GatewayContext } from '../pipeline/gateway-context';
+import { requestContextOf } from '../pipeline/request-context';
+import { canonicalPathOf, type RouteRequest } from '../pipeline/route';
+
+export type ReadByUrl = RouteRequest<'app_id', AnyReader, ReadonlyMap<string, string>>;
+
+/** A request that costs something. */
+export interface PricedRequest<C extends Caller = Caller> {
+  request: RouteRequest<string, C>;
+  /** The application that is paid. */
+  appId: string;
+  kind: 'read' | 'write' | 'index';
+  /** What quotes are bound to, where that is not the request as it was sent. */
+  requestHash?: Buffer;
+}
+
+export const readOf = (request: ReadByUrl): PricedRequest => ({ request, appId: request.path.app_id, kind: 'read' });
+
+/** What a request costs: of a read, as the data service refuses it. */
+export type PaymentRequired = ServiceError & { reason: 'PAYMENT_REQUIRED' };
+
+export const isPaymentRequired = (error: unknown): error is PaymentRequired =>
+  error instanceof ServiceError && error.reason === 'PAYMENT_REQUIRED';
+
+export const amountOf = ({ details }: PaymentRequired): string => String(details['amount_utia']);
+
+export const shareOf = ({ details }: PaymentRequired): number | undefined =>
+  typeof details['app_share_ppm'] === 'number' ? details['app_share_ppm'] : undefined;
+
+/** What is paid for: the request, in its one spelling, what it costs, and on which networks that may be paid. */
+export async function purchaseOf(
+  { paymentNetworks }: Pick<GatewayContext, 'paymentNetworks'>,
+  { request, appId, kind, requestHash = requestHashOf(request) }: PricedRequest,
+  price: PaymentRequired,
+): Promise<Purchase> {
+  const names = await paymentNetworks.of(appId, request.call);
+  return message<Purchase>({
+    appId,
+    requestHash,
+    amountUtia: amountOf(price),
+    appSharePpm: shareOf(price),
+    isUpfront: kind !== 'read',
+    networks: names.length === 0 ? undefined : { names: [...names] },
+  });
+}
+
+function requestHashOf(request: RouteRequest<string, Caller>): Buffer {
+  const { incoming, routePath } = request;
+  const method = incoming.method === 'HEAD' ? 'GET' : incoming.method;
+  const queryAt = incoming.originalUrl.indexOf('?');
+  const query = new URLSearchParams(queryAt < 0 ? '' : incoming.originalUrl.slice(queryAt));
+  query.sort();
+  // JSON keeps the parts apart, whatever they contain.
+  const parts = [`${method} ${routePath}`, canonicalPathOf(request), query.toString(), bodyHashOf(request)];
+  return hash('sha256', JSON.stringify(parts), 'buffer');
+}
+
+function bodyHashOf({ body, jsonTree, incoming }: RouteRequest<string, Caller>): string {
+  if (Buffer.isBuffer(body)) return hash('sha256', body);
+  if (jsonTree !== null) return hash('sha256', toText(jsonTree));
+  if (incoming.method !== 'POST') return '';
+  // An upload is paid before its body is read. The boundary of a form is another one when it is sent again.
+  const { 'content-type': type = '', 'content-length': length, 'x-blob-metadata': metadata } = incoming.headers;
+  return JSON.stringify([type.split(';')[0], length, metadata]);
+}
+
+/** 402 with the price and how it may be paid, also to a payment that was refused. */
+export async function paymentRequiredAnswer(
+  gateway: GatewayContext,
+  priced: PricedRequest,
+  price: PaymentRequired,
+  refusal?: ServiceError,
+  headers: Record<string, string> = {},
+): Promise<Answer> {
+  const { request } = priced;
+  const { payments } = gateway.clients;
+  const asked = await offerRequest(gateway, priced, price);
+  const offer = await payments.offerRead(asked, request.call);
+  const { app_share_ppm: _, ...details } = price.details;
+  const networks = asked.purchase!.networks?.names ?? [];
+  const isOffered = networks.length === 0 || offer.header !== undefined;
+  const whyNone = offer.tooLittle ?? (isOffered ? undefined : notOffered(networks));
+  const code = refusal ? 'PAYMENT_REFUSED' : 'PAYMENT_REQUIRED';
+  requestContextOf(request.outgoing).code = code;
+  const error = [(refusal ?? price).message, ...(whyNone === undefined ? [] : [whyNone])].join('. ');
+  const allDetails = {
+    ...details,
+    ...(!isOffered && { payment_networks: networks }),
+    ...(refusal && { reason: refusal.details['reason'] }),
+  };
+  // Written by hand: strangers may ask for many of these.
+  const text =
+    `{"x402Version":1,"error":${JSON.stringify(error)},"accepts":${offer.acceptsJson}` +
+    `,"code":"${code}","details":${JSON.stringify(allDetails)}}`;
+  const answer = jsonBytes(402, Buffer.from(text), {
+    'Cache-Control': 'no-store',
+    ...(offer.header !== undefined && { 'PAYMENT-REQUIRED': offer.header }),
+    ...headers,
+  });
+  await endOfTurn();
+  return answer;
+}
+
+/** Said where none of the networks that an application has chosen is left. */
+const notOffered = (networks: readonly string[]): string =>
+  `None of the networks on which the application takes x402 payments is offered at the moment: ${networks.join(', ')}`;
+
+const descriptions = { read: 'A read of', write: 'A write to', index: 'An encrypted index by' };
+
+export const offerRequest = async (
+  gateway: Pick<GatewayContext, 'config' | 'paymentNetworks'>,
+  priced: PricedRequest,
+  price: PaymentRequired,
+): Promise<OfferReadRequest> => ({
+  purchase: await purchaseOf(gateway, priced, price),
+  resource: clientUrl(priced.request.incoming, gateway.config) + priced.request.incoming.originalUrl,
+  description: `${descriptions[priced.kind]} ${canonicalPathOf(priced.request)}`,
+  error: price.message,
+});

@@ -1,0 +1,87 @@
+import { ServiceError } from '@granary/shared/errors';
+import type { SettledPayment } from '@granary/shared/gen/granary/payments/v1/SettledPayment';
+import { accepted, type Answer } from '../http/answer';
+import { isPaymentRefused } from '../pipeline/agent-spending';
+import { idempotencyKey } from '../pipeline/idempotency';
+import type { RouteRequest } from '../pipeline/route';
+
+/** No cache may give to others what one has paid for. */
+export const paidHeaders = { 'Cache-Control': 'no-store' };
+
+/** A payment, and what its request is repeated by. */
+export interface RequestPayment {
+  paymentJson: Buffer;
+  /** The Idempotency-Key, empty where there is none. */
+  identifier: string;
+  /** The request had no Idempotency-Key, but needs one to be repeated. */
+  isKeyGenerated: boolean;
+}
+
+export const paymentOf = (request: Pick<RouteRequest, 'incoming'>, paymentJson: Buffer): RequestPayment => ({
+  ...{ paymentJson, identifier: idempotencyKey(request), isKeyGenerated: false },
+});
+
+/** Which client has made a payment, and so how it reads the answer. */
+export interface PaymentForm {
+  version: 1 | 2;
+  /** The published client names the quote at the top, and reads JSON; others read base64 of it. */
+  isPlain: boolean;
+  /** As the payment names it. */
+  network: string;
+}
+
+export function formOf(paymentJson: Buffer): PaymentForm {
+  const payment = JSON.parse(paymentJson.toString()) as Record<string, unknown>;
+  const {
+    x402Version,
+    quoteId,
+    accepted: chosen,
+  } = payment as { accepted?: { network?: unknown } | null } & typeof payment;
+  const version = x402Version === 2 ? 2 : 1;
+  const network = version === 2 ? chosen?.network : payment['network'];
+  return { version, isPlain: typeof quoteId === 'string', network: typeof network === 'string' ? network : '' };
+}
+
+/** The header by which an answer names the payment that paid for it. */
+export function responseHeader({ version, isPlain }: PaymentForm, payment: SettledPayment): Record<string, string> {
+  const { network, transaction, payer, amount, blockHeight, confirmedAt } = payment;
+  const settled = { success: true, transaction, network, payer, amount };
+  if (version === 2) return { 'PAYMENT-RESPONSE': base64(settled) };
+  const answer = { ...settled, txHash: transaction, blockHeight: Number(blockHeight), confirmedAt };
+  return { 'X-PAYMENT-RESPONSE': isPlain ? JSON.stringify(answer) : base64(answer) };
+}
+
+export function failureHeader({ version, network }: PaymentForm, { details }: ServiceError): Record<string, string> {
+  if (version === 1) return {};
+  const failure = { success: false, errorReason: details['reason'], transaction: '', network };
+  return { 'PAYMENT-RESPONSE': base64(failure) };
+}
+
+/** 202 with the ticket of a payment that is not settled yet. `then`: what happens once it is, beside an answer to the same request. */
+export function pendingAnswer(ticketId: string, payment: RequestPayment, then?: string): Answer {
+  const { isKeyGenerated, identifier } = payment;
+  const by = isKeyGenerated ? 'this Idempotency-Key' : 'the same payment';
+  const body = {
+    ...{ ticket_id: ticketId, status: 'PaymentConfirming' },
+    message: `The payment is being settled: ${then === undefined ? '' : `${then}; `}once it is, the same request with ${by} is answered`,
+    ...(isKeyGenerated && { idempotency_key: identifier }),
+  };
+  return accepted(ticketId, body, { ...paidHeaders, 'Retry-After': '1' });
+}
+
+/**
+ * What `settling` gives. Its request may be paid when it rejects: where the Idempotency-Key was generated, the error names it, and
+ * with it the same request goes on and is not paid again.
+ */
+export async function settled<T>({ isKeyGenerated, identifier }: RequestPayment, settling: Promise<T>): Promise<T> {
+  try {
+    return await settling;
+  } catch (error) {
+    if (isPaymentRefused(error) || !isKeyGenerated || !(error instanceof ServiceError)) throw error;
+    const { code, reason, message, isLogged } = error;
+    const details = { ...error.details, idempotency_key: identifier };
+    throw new ServiceError(code, reason, message, { details, isLogged, cause: error });
+  }
+}
+
+const base64 = (value: object): string => Buffer.from(JSON.stringify(value)).toString('base64');

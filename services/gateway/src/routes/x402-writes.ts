@@ -1,0 +1,80 @@
+import type { PayRequest } from '@granary/shared/gen/granary/payments/v1/PayRequest';
+import type { SettledPayment } from '@granary/shared/gen/granary/payments/v1/SettledPayment';
+import { message, newCall } from '@granary/shared/rpc/types';
+import type { Answer } from '../http/answer';
+import { isPaymentRefused } from '../pipeline/agent-spending';
+import type { GatewayContext } from '../pipeline/gateway-context';
+import { paymentRequiredAnswer, purchaseOf, type PaymentRequired, type PricedRequest } from './payment-required';
+import { unlessRequired, type PaidOperation } from './priced-write';
+import {
+  failureHeader,
+  formOf,
+  paidHeaders,
+  pendingAnswer,
+  responseHeader,
+  settled,
+  type RequestPayment,
+} from './x402-answers';
+
+/**
+ * Does a write that an x402 payment pays for: it is tried without payment first, so that one which would be refused anyway costs
+ * nothing; the payment is settled, and the write done under its ticket, so that it is done once however often it is asked for. One
+ * that is refused after all leaves the payment as it is: the same request with the same payment goes on.
+ */
+export async function payUpfront(
+  gateway: GatewayContext,
+  priced: PricedRequest,
+  price: PaymentRequired,
+  presented: RequestPayment,
+  operation: PaidOperation,
+): Promise<Answer> {
+  const { payments } = gateway.clients;
+  const { request } = priced;
+  const { paymentJson, identifier } = presented;
+  const form = formOf(paymentJson);
+  const asked = message<PayRequest>({ purchase: await purchaseOf(gateway, priced, price), paymentJson, identifier });
+  const { isStreamed, run } = operation;
+  try {
+    const { settlement } = await payments.checkPayment(asked, request.call);
+    if (!settlement?.payment && !isStreamed) {
+      const free = await unlessRequired(run({ isPaid: false, call: request.call }));
+      if (free) return free;
+    }
+    const attempt = () => settleAndRun(gateway, asked, request.call.requestId, run);
+    const { ticketId, done } = await settled(presented, attempt());
+    if (!done) {
+      // The body of an upload is not kept.
+      if (!isStreamed) gateway.pendingWrites.add(ticketId, async () => (await attempt()).done !== undefined);
+      return pendingAnswer(ticketId, presented, isStreamed ? undefined : 'then the write is done, as its task shows');
+    }
+    const { answer, payment } = done;
+    return { ...answer, headers: { ...answer.headers, ...paidHeaders, ...responseHeader(form, payment) } };
+  } catch (error) {
+    if (!isPaymentRefused(error)) throw error;
+    return paymentRequiredAnswer(gateway, priced, price, error, failureHeader(form, error));
+  }
+}
+
+interface Outcome {
+  ticketId: string;
+  /** Absent while the payment is being settled. */
+  done?: { answer: Answer; payment: SettledPayment };
+}
+
+/**
+ * Settles the payment and does the write. Each step is repeatable. Money moves to a definite end, and what it pays for is done, also when
+ * the client has gone.
+ */
+async function settleAndRun(
+  { clients: { payments }, config }: GatewayContext,
+  asked: PayRequest,
+  requestId: string,
+  run: PaidOperation['run'],
+): Promise<Outcome> {
+  const call = () => newCall(requestId, config.REQUEST_TIMEOUT_MS);
+  const { payment, ticketId } = await payments.settlePayment(asked, call());
+  if (!payment) return { ticketId };
+  const answer = await run({ isPaid: true, payment: ticketId, call: call() });
+  await payments.grantPayment({ ticketId }, call());
+  return { ticketId, done: { answer, payment } };
+}

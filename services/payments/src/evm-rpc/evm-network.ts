@@ -1,0 +1,201 @@
+import { unavailable } from '@granary/shared/errors';
+import { degraded, healthy, type Finding } from '@granary/shared/health/check';
+import { RpcError } from '@granary/shared/http/json-rpc';
+import type { Logger } from '@granary/shared/logger';
+import type { NodePool } from '../networks/node-pool';
+import type {
+  FindResult,
+  Plan,
+  SendResult,
+  Settled,
+  SettlementNetwork,
+  SettlementTransaction,
+} from '../networks/settlement-network';
+import type { EvmProof } from '../verify/evm-exact';
+import { isRevert, type EvmBlock, type EvmNode } from './evm-node';
+import { findUse, isSpent } from './find-use';
+import type { GasKey } from './gas-key';
+import { replaceTransaction, signTransaction } from './signed-transaction';
+import { balanceCall, readBalance, transferCall } from './token';
+import type { StoredTransaction, Transactions } from './transactions';
+
+export interface EvmNetworkOptions {
+  /** CAIP-2. */
+  id: string;
+  nodes: NodePool<EvmBlock, EvmNode>;
+  key: GasKey;
+  transactions: Transactions;
+  /** How many blocks have to follow that of a transfer. */
+  depthBlocks: bigint;
+  /** From when on a transaction that is not included is replaced by one with higher fees. */
+  replaceAfterMs: number;
+  log: Logger;
+}
+
+/** More than a transfer takes: with less than it costs nothing more is taken. */
+const usualGas = 120_000n;
+/** Those that are sent again at a time. */
+const resendMax = 100;
+/** Meanwhile the settlement itself sends. */
+const resendAfterMs = 3_000;
+
+/** An EVM network behind its nodes, on which one account of this service pays the gas. */
+export class EvmNetwork implements SettlementNetwork {
+  readonly id: string;
+  private state: 'open' | 'no gas' | 'no node' = 'no node';
+
+  constructor(private readonly options: EvmNetworkOptions) {
+    this.id = options.id;
+  }
+
+  /** Pays the gas. */
+  get address(): string {
+    return this.options.key.address;
+  }
+
+  isOpen(): boolean {
+    return this.state === 'open';
+  }
+
+  health(): Finding {
+    const { id, nodes } = this.options;
+    const problems = nodes.problems.join('; ');
+    if (this.state === 'no gas')
+      return degraded(`${id}: ${this.address} has too little to pay gas, no payments are taken`);
+    if (this.state === 'no node') return degraded(`${id}: no node can be asked, no payments are taken: ${problems}`);
+    return problems === '' ? { ...healthy, message: id } : degraded(`${id}: ${problems}`);
+  }
+
+  /** Looks whether the nodes answer and the account can pay gas. Never rejects. */
+  async watch(): Promise<void> {
+    const { nodes, log } = this.options;
+    const before = this.state;
+    await nodes.compare();
+    this.state = await nodes
+      .ask(async (node, latest) => {
+        const { maxFeePerGas } = await node.fees(latest);
+        return (await node.balance(this.address)) < usualGas * maxFeePerGas ? 'no gas' : 'open';
+      })
+      .catch(() => 'no node' as const);
+    if (this.state !== before) log.info({ network: this.id, state: this.state }, 'a network of x402 is open or closed');
+  }
+
+  plan({ proof }: Settled): Promise<Plan> {
+    return this.options.nodes.ask((node, latest) => this.planWith(node, latest, proof as EvmProof));
+  }
+
+  async send(_payment: Settled, { hash }: SettlementTransaction): Promise<SendResult> {
+    const stored = await this.options.transactions.ofClaim(hash);
+    // What was sent once is sent again by `keepNonces`.
+    if (stored && !stored.isSent) await this.broadcast(stored);
+    return { state: 'sent' };
+  }
+
+  async find({ proof }: Settled, { hash }: SettlementTransaction): Promise<FindResult> {
+    const { nodes, transactions, depthBlocks } = this.options;
+    const sinceHeight = (await transactions.ofClaim(hash))?.sinceHeight;
+    return nodes.ask((node, latest) => findUse(node, latest, proof as EvmProof, { sinceHeight, depthBlocks }));
+  }
+
+  /**
+   * Sends again what is not included, with higher fees if that takes long, also what settles nothing any more: a nonce that is never
+   * used would hold back all later ones.
+   */
+  async keepNonces(): Promise<void> {
+    const { nodes, transactions, replaceAfterMs } = this.options;
+    const count = await nodes.ask((node) => node.transactionCount(this.address));
+    for (const stored of await transactions.from(count, resendMax)) {
+      if (stored.ageMs < Math.min(resendAfterMs, replaceAfterMs)) continue;
+      await this.broadcast(stored.ageMs < replaceAfterMs ? stored : await this.replaced(stored));
+    }
+    await transactions.forget(count);
+  }
+
+  private async planWith(node: EvmNode, latest: EvmBlock, proof: EvmProof): Promise<Plan> {
+    const { key, transactions } = this.options;
+    if (await isSpent(node, proof, latest.height)) return alreadySpent;
+    if (latest.timestampSeconds >= BigInt(proof.validBefore)) return expired;
+    if (latest.timestampSeconds <= BigInt(proof.validAfter)) {
+      throw unavailable('The time of the authorization has not begun in the latest block');
+    }
+    const balance = readBalance(await node.call({ to: proof.asset, data: balanceCall(proof.from) }, latest.height));
+    if (balance < BigInt(proof.value)) return insufficientFunds;
+    const call = { to: proof.asset, data: transferCall(proof) };
+    let gas: bigint;
+    try {
+      gas = await node.estimateGas({ ...call, from: key.address });
+    } catch (error) {
+      if (!isRevert(error)) throw error;
+      return refusedByToken(error.data);
+    }
+    const [fees, count] = await Promise.all([node.fees(latest), node.transactionCount(key.address)]);
+    const content = { ...call, ...fees, chainId: BigInt(this.id.split(':')[1]!), gasLimit: (gas * 6n) / 5n };
+    const since = { count, sinceHeight: latest.height };
+    return {
+      state: 'ready',
+      sign: async (tx) => {
+        const signed = await transactions.append(tx, since, (nonce) => signTransaction(key, { ...content, nonce }));
+        // One balance does not cover many payments at once, whose transactions would fail and cost gas all the same.
+        if (balance < BigInt(proof.value) + (await transactions.underWay(tx, proof, latest.height))) {
+          throw unavailable('The payer has other payments under way, which its balance may not cover');
+        }
+        return signed;
+      },
+    };
+  }
+
+  /** The transaction with higher fees, stored; the same one where that would not help. */
+  private async replaced(stored: StoredTransaction): Promise<StoredTransaction> {
+    const { nodes, key, transactions, log } = this.options;
+    const usual = await nodes.ask((node, latest) => node.fees(latest));
+    const replacement = replaceTransaction(key, stored.bytes, usual);
+    if (!replacement || !(await transactions.replace(stored, replacement))) return stored;
+    const { nonce } = stored;
+    log.warn(
+      { network: this.id, nonce: nonce.toString(), hash: replacement.hash },
+      'a transaction is sent with higher fees',
+    );
+    return { ...stored, ...replacement };
+  }
+
+  private async broadcast(transaction: SettlementTransaction): Promise<void> {
+    await this.options.nodes.ask(async (node) => {
+      try {
+        await node.send(transaction.bytes);
+      } catch (error) {
+        if (error instanceof RpcError && /insufficient funds/i.test(error.message)) this.state = 'no gas';
+        if (!isKnown(error)) throw error;
+      }
+    });
+    await this.options.transactions.sent(transaction);
+  }
+}
+
+/** Whether the node has the transaction, or another one with its nonce that pays more or is included. */
+const isKnown = (error: unknown): boolean =>
+  error instanceof RpcError &&
+  /already (known|imported|exists)|known transaction|nonce too low|underpriced/i.test(error.message);
+
+/** Nothing is sent: what has used the authorization is looked for. */
+const alreadySpent: Plan = {
+  state: 'ready',
+  sign: () => Promise.resolve({ bytes: Buffer.alloc(0), hash: '' }),
+};
+
+const expired: Plan = {
+  state: 'refused',
+  reason: 'invalid_exact_evm_payload_authorization_valid_before',
+  message: 'The time of the authorization is over',
+};
+
+const insufficientFunds: Plan = {
+  state: 'refused',
+  reason: 'insufficient_funds',
+  message: 'The payer has too little of the token',
+};
+
+const refusedByToken = (why: string): Plan => ({
+  state: 'refused',
+  reason: 'invalid_transaction_state',
+  message: `The token refuses the transfer: ${why}`,
+});

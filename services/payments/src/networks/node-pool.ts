@@ -1,0 +1,102 @@
+import { Cooldowns } from '@granary/shared/concurrency/cooldowns';
+import { unavailable } from '@granary/shared/errors';
+import { NodeFailure, RpcError } from '@granary/shared/http/json-rpc';
+
+/** How long another node is preferred to one that failed. */
+const cooldownMs = 15_000;
+
+/** A block, with its height. */
+export interface Block {
+  height: bigint;
+}
+
+/** A node of a network. Its methods throw a NodeFailure, or an RpcError when the node refuses. */
+export interface NetworkNode<B extends Block> {
+  readonly name: string;
+  /** Of which network it is: CAIP-2. */
+  networkId(): Promise<string>;
+  latest(): Promise<B>;
+}
+
+export interface NodePoolOptions {
+  /** CAIP-2. */
+  network: string;
+  /** A node is not asked when it is so many blocks behind another one. */
+  lagMaxBlocks: bigint;
+}
+
+/** The nodes of one network. A node that fails is asked after the others for a while; one that is not of the network, never. */
+export class NodePool<B extends Block, N extends NetworkNode<B>> {
+  private readonly cooldowns = new Cooldowns(cooldownMs);
+  private readonly problemOf = new Map<N, string>();
+  private readonly ofThisNetwork = new Set<N>();
+  private bestHeight = 0n;
+
+  constructor(
+    private readonly nodes: readonly N[],
+    private readonly options: NodePoolOptions,
+  ) {}
+
+  /** A sentence for each node that could not be asked the last time. */
+  get problems(): string[] {
+    return this.nodes.flatMap((node) => this.problemOf.get(node) ?? []);
+  }
+
+  /**
+   * What `work` finds with one node and its latest block; all that it asks comes from that node. When it throws, the next node is
+   * asked, and after the last one UNAVAILABLE is thrown.
+   */
+  async ask<T>(work: (node: N, latest: B) => Promise<T>): Promise<T> {
+    let failure: unknown;
+    for (const node of this.cooldowns.order(this.nodes, ({ name }) => name)) {
+      try {
+        const latest = await this.latest(node);
+        if (latest.height + this.options.lagMaxBlocks < this.bestHeight)
+          throw new NodeFailure(`${node.name} is behind the others`);
+        const result = await work(node, latest);
+        this.problemOf.delete(node);
+        return result;
+      } catch (error) {
+        if (!(error instanceof NodeFailure) && !(error instanceof RpcError)) throw error;
+        failure = error;
+        // What a node says may hold what only the operator should see.
+        this.problemOf.set(node, error instanceof NodeFailure ? error.message : `${node.name} refuses a call`);
+        this.cooldowns.begin(node.name);
+      }
+    }
+    throw unavailable(`No node of ${this.options.network} can be asked`, failure);
+  }
+
+  /** Asks each node for its height, so that one that is behind the others is known. */
+  async compare(): Promise<void> {
+    const found = await Promise.all(this.nodes.map((node) => this.latest(node).catch(() => undefined)));
+    this.bestHeight = found.reduce((best, block) => (block && block.height > best ? block.height : best), 0n);
+  }
+
+  /** Why nodes that answer are not of this network; `onFailure` is called for those that do not answer. */
+  async wrongNodes(onFailure: (error: unknown) => void): Promise<string[]> {
+    const problems = await Promise.all(
+      this.nodes.map((node) =>
+        this.wrongNetwork(node).catch((error: unknown) => {
+          onFailure(error);
+          return undefined;
+        }),
+      ),
+    );
+    return problems.filter((problem) => problem !== undefined);
+  }
+
+  /** Why a node that answers is not of this network. Throws a NodeFailure of one that does not answer. */
+  private async wrongNetwork(node: N): Promise<string | undefined> {
+    const found = await node.networkId();
+    if (found !== this.options.network) return `${node.name} is of the network ${found}`;
+    this.ofThisNetwork.add(node);
+    return undefined;
+  }
+
+  private async latest(node: N): Promise<B> {
+    const problem = this.ofThisNetwork.has(node) ? undefined : await this.wrongNetwork(node);
+    if (problem !== undefined) throw new NodeFailure(problem);
+    return node.latest();
+  }
+}

@@ -1,0 +1,137 @@
+import { createHash } from 'node:crypto';
+import type { Purchase } from '@granary/shared/gen/granary/payments/v1/Purchase';
+import { JsonNumber, readJson, type JsonObject } from '@granary/shared/json/value';
+import { unavailable } from '@granary/shared/errors';
+import { parseUtia } from '@granary/shared/money';
+import { refused } from '../payment-refused';
+import { Refusal } from '../verify/refusal';
+import { readExactPayment } from '../verify/envelope';
+import type { Verifier } from '../verify/verifier';
+import type { VerifiedPayment } from '../verify/verified-payment';
+import type { QuotedNetwork } from './quoted-network';
+import { requirementText, type Offer } from './offer';
+import { findOffer, offersFor, tooLittleFor, type OfferSettings } from './offers';
+
+const depthMax = 16;
+
+export interface PresentedSettings {
+  offers: OfferSettings;
+  verifier: Verifier;
+}
+
+/** A payment that pays for a request, by what it contains. */
+export interface PresentedPayment {
+  offer: Offer;
+  verified: VerifiedPayment;
+  /** The payer has sent it, so its money has moved. */
+  isSent: boolean;
+}
+
+/** The JSON object that a request carries as its payment. Throws a JsonError. */
+export const readPayment = (paymentJson: Buffer): JsonObject =>
+  readJson(paymentJson, { maxDepth: depthMax }) as JsonObject;
+
+export const fingerprintOf = (paymentJson: Buffer): Buffer => createHash('sha256').update(paymentJson).digest();
+
+/**
+ * Verifies a payment against the requirement of its quote, as it was issued; one of version 1 that names no quote, against what the
+ * request costs now. Rejects with PAYMENT_REFUSED.
+ */
+export async function verifyPresented(
+  settings: PresentedSettings,
+  purchase: Purchase,
+  payment: JsonObject,
+): Promise<PresentedPayment> {
+  const version = (payment.get('x402Version') as JsonNumber).text === '2' ? 2 : 1;
+  const isSent = namesTransaction(payment);
+  const offers = await candidates(settings, purchase, payment, { version, isSent });
+  let refusal: Refusal | undefined;
+  for (const offer of offers) {
+    const network = settings.offers.networks.get(offer.method.network);
+    if (!network) assertNetworksKnown(settings.offers);
+    if (!network?.isOpen()) {
+      throw refused('settlement_unavailable', 'Payments on this network are not settled here at the moment');
+    }
+    try {
+      const requirement = readJson(Buffer.from(requirementText(version, offer)), { maxDepth: depthMax });
+      const envelope = { payment, requirement: requirement as JsonObject };
+      const byNetwork = verifiedByNetwork(network, payment, isSent);
+      const verified = byNetwork
+        ? await byNetwork(readExactPayment(envelope), { ...offer.terms, id: offer.quoteId })
+        : (await settings.verifier.verifyEnvelope(envelope)).verified;
+      return { offer, verified, isSent };
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      refusal ??= error;
+    }
+  }
+  if (refusal) throw refused(refusal.reason, refusal.message);
+  assertNetworksKnown(settings.offers);
+  const tooLittle = tooLittleFor(settings.offers, purchase);
+  throw refused('invalid_network', tooLittle ?? 'Payments on this network are not taken');
+}
+
+async function candidates(
+  settings: PresentedSettings,
+  purchase: Purchase,
+  payment: JsonObject,
+  { version, isSent }: { version: 1 | 2; isSent: boolean },
+): Promise<Offer[]> {
+  const quoteId = quoteIdIn(payment) ?? quoteInMemo(settings.verifier, payment);
+  if (quoteId === undefined && version === 1 && !isSent) {
+    const offers = await offersFor(settings.offers, purchase);
+    return offers.filter(({ method }) => method.version1Network === payment.get('network'));
+  }
+  const offer = await findOffer(settings.offers, purchase, quoteId ?? '');
+  if (!offer) {
+    assertNetworksKnown(settings.offers);
+    throw refused('quote_invalid', 'The payment is for a quote that this service has not made for this request');
+  }
+  // What is paid already counts by when it was paid, and for what was asked then.
+  if (isSent) return [offer];
+  if (offer.terms.expiresAtSeconds <= Math.floor(settings.offers.now().getTime() / 1_000)) {
+    throw refused('quote_expired', 'The quote of the payment has expired');
+  }
+  if (offer.terms.amountUtia < parseUtia(purchase.amountUtia)) {
+    throw refused('quote_insufficient', 'The quote of the payment is for less than the read costs now');
+  }
+  return [offer];
+}
+
+/** What no offer is found for may be for a network that is not known yet: that is no reason to refuse it. Throws UNAVAILABLE. */
+function assertNetworksKnown({ areKnown }: OfferSettings): void {
+  if (areKnown?.() === false) throw unavailable('The chain of the wallets is not known yet: the service is starting');
+}
+
+/** Whether a payment names a transaction in place of containing one: what the payer has sent by himself. */
+function namesTransaction(payment: JsonObject): boolean {
+  const payload = payment.get('payload');
+  return payload instanceof Map && payload.has('txHash');
+}
+
+/** How a payment is verified that takes the network itself; undefined for one that is verified by what it contains. */
+function verifiedByNetwork(network: QuotedNetwork, payment: JsonObject, isSent: boolean) {
+  if (isSent && network.verifySent) return network.verifySent.bind(network);
+  return hasUserKey(payment) && network.verifyKey ? network.verifyKey.bind(network) : undefined;
+}
+
+/** Whether a payment names the key of a grant in place of a transaction. */
+function hasUserKey(payment: JsonObject): boolean {
+  const payload = payment.get('payload');
+  return payload instanceof Map && payload.has('userKey');
+}
+
+/** Version 1 need not repeat the quote of a transaction that names it. */
+function quoteInMemo(verifier: Verifier, payment: JsonObject): string | undefined {
+  const [network, payload] = [payment.get('network'), payment.get('payload')];
+  return typeof network === 'string' && payload instanceof Map ? verifier.quoteInMemo(network, payload) : undefined;
+}
+
+/** Where version 1 and version 2 carry the id of the quote, if they do. */
+function quoteIdIn(payment: JsonObject): string | undefined {
+  const accepted = payment.get('accepted');
+  const extra = accepted instanceof Map ? accepted.get('extra') : undefined;
+  const id = payment.get('quoteId') ?? (extra instanceof Map ? extra.get('quoteId') : undefined) ?? undefined;
+  // What is no text is the id of no quote.
+  return id === undefined || typeof id === 'string' ? id : '';
+}

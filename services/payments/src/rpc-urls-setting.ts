@@ -1,0 +1,45 @@
+/** The nodes of networks, by the CAIP-2 names of the networks. */
+export type RpcUrls = ReadonlyMap<string, readonly string[]>;
+
+const nodesMax = 10;
+
+/** A setting with the nodes of networks of one kind: `eip155:84532=https://a,eip155:84532=https://b`. */
+class RpcUrlsSetting {
+  private readonly entry: RegExp;
+  readonly rule: string;
+
+  constructor(network: string, kind: string, example: string) {
+    this.entry = new RegExp(`^(${network})=(https?://\\S+)$`);
+    this.rule =
+      `${kind} with http:// or https:// URLs of their nodes are expected, as ${example}=https://…, separated by commas, ` +
+      `a network once for each of its nodes, ${nodesMax} at most`;
+  }
+
+  /** Of a text that is valid. */
+  parse(text: string): RpcUrls {
+    return this.read(text)!;
+  }
+
+  isValid(text: string): boolean {
+    return this.read(text) !== undefined;
+  }
+
+  private read(text: string): RpcUrls | undefined {
+    const urls = new Map<string, string[]>();
+    for (const entry of text === '' ? [] : text.split(',')) {
+      const [, network, url] = this.entry.exec(entry.trim()) ?? [];
+      if (url === undefined || !URL.canParse(url)) return undefined;
+      const nodes = urls.get(network!) ?? [];
+      if (nodes.includes(url) || nodes.length === nodesMax) return undefined;
+      urls.set(network!, [...nodes, url]);
+    }
+    return urls;
+  }
+}
+
+export const evmRpcUrls = new RpcUrlsSetting('eip155:[1-9]\\d{0,15}', 'EVM networks', 'eip155:8453');
+export const solanaRpcUrls = new RpcUrlsSetting(
+  'solana:[1-9A-HJ-NP-Za-km-z]{32}',
+  'networks of Solana',
+  'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp',
+);

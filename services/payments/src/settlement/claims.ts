@@ -1,0 +1,328 @@
+import { unavailable } from '@granary/shared/errors';
+import { newDocumentId, newTicket } from '@granary/shared/ids';
+import { execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
+import { retriedTransaction } from '@granary/shared/postgres/transaction';
+import type { SettlementTransaction } from '../networks/settlement-network';
+import type { VerifiedPayment } from '../verify/verified-payment';
+
+/**
+ * `claimed`: nothing was sent. `settling`: the transaction is stored, and may have been sent. `settled`: the money was moved.
+ * `granted`: and what it pays for was given. `refused`: it can never be moved.
+ */
+export type ClaimState = 'claimed' | 'settling' | 'settled' | 'granted' | 'refused';
+
+/** What a payment is presented for. */
+export interface ClaimedPurchase {
+  /** Null: requirements of somebody else. */
+  appId: string | null;
+  requestHash: Buffer;
+  quoteId: string | null;
+  amountUtia: bigint;
+  appSharePpm: number;
+  /** CAIP-2. */
+  network: string;
+  asset: string;
+  /** In units of the asset. */
+  amount: bigint;
+  fingerprint: Buffer;
+  identifier: Buffer | null;
+}
+
+/** A payment that was presented, and how far it is. */
+export interface Claim extends ClaimedPurchase {
+  id: string;
+  ticketId: string;
+  scope: string;
+  key: string;
+  payer: string;
+  proof: object;
+  validUntil: Date;
+  state: ClaimState;
+  transaction: SettlementTransaction | null;
+  /** When the network had the transaction and had not included it yet; null also where it was included at once. */
+  sentAt: Date | null;
+  blockHeight: bigint | null;
+  settledAt: Date | null;
+  refusedBecause: string | null;
+  /** When what an upfront payment pays for was begun. */
+  begunAt: Date | null;
+  answer: Buffer | null;
+  createdAt: Date;
+  updatedAt: Date;
+}
+
+export interface TakenClaim {
+  claim: Claim;
+  /** It was stored by this call, and this process owns it. */
+  isNew?: boolean;
+}
+
+/** Why a payment has no claim: its payer has as many under way as may be, or its quote or identifier belongs to another one. */
+export type ClaimConflict = 'payer_busy' | 'identifier_used' | 'quote_used';
+
+/** Payments on a network. */
+export interface NetworkCount {
+  /** CAIP-2. */
+  network: string;
+  count: bigint;
+}
+
+type ClaimRow = Omit<Claim, 'transaction' | 'amount' | 'proof'> & {
+  amount: string;
+  proof: string;
+  bytes: Buffer | null;
+  hash: string | null;
+};
+
+const columns = sql`id, ticket_id as "ticketId", scope, key, app_id as "appId", request_hash as "requestHash",
+  quote_id as "quoteId", amount_utia as "amountUtia", app_share_ppm as "appSharePpm", network, asset,
+  amount::text as amount, payer, proof, valid_until as "validUntil", state, transaction_bytes as bytes, transaction_hash as hash,
+  sent_at as "sentAt", begun_at as "begunAt", block_height as "blockHeight", settled_at as "settledAt", refused_because as "refusedBecause", fingerprint, identifier, answer,
+  created_at as "createdAt", updated_at as "updatedAt"`;
+
+const toClaim = ({ bytes, hash, amount, proof, ...claim }: ClaimRow): Claim => ({
+  ...claim,
+  amount: BigInt(amount),
+  proof: JSON.parse(proof) as object,
+  transaction: bytes && hash !== null ? { bytes, hash } : null,
+});
+
+/** Payments of one payer that are under way on a network at a time: whose balance covers one may sign any number of them. */
+const underWayMax = 100;
+
+/** How long a process has a claim to itself, unless it renews that; two that work on one do no harm. */
+const usualOwnedMs = 5_000;
+
+/** Of a claim whose conflicts with others have ended each time. */
+const takeAttemptsMax = 5;
+
+const isPayerBusy = (network: string, payer: string): Sql => sql`(
+  select count(*) = ${underWayMax} from (
+    select from claim where network = ${network} and payer = ${payer} and state in ('claimed', 'settling') limit ${underWayMax}
+  ) as under_way)`;
+
+/** The claims of payments, in the database. */
+export class Claims {
+  private readonly ownedUntil: Sql;
+
+  /** @param owner This process. */
+  constructor(
+    private readonly pool: Pool,
+    private readonly owner: string,
+    ownedMs = usualOwnedMs,
+  ) {
+    this.ownedUntil = sql`clock_timestamp() + ${ownedMs} * interval '1 millisecond'`;
+  }
+
+  /** Stores a claim, owned by this process, or finds the one that the payment has, or says why there is none. */
+  async take(verified: VerifiedPayment, purchase: ClaimedPurchase): Promise<TakenClaim | ClaimConflict> {
+    for (let attempt = 1; attempt <= takeAttemptsMax; attempt += 1) {
+      const made = await this.insert(verified, purchase);
+      if (made) return { claim: made, isNew: true };
+      const claim = await this.find(verified.scope, verified.key);
+      if (claim) return { claim };
+      const conflict = await this.conflictOf(verified, purchase);
+      if (conflict) return conflict;
+      // What it was in conflict with was refused meanwhile, or has ended.
+    }
+    throw unavailable('Other payments are presented for the same at the moment');
+  }
+
+  private async insert(verified: VerifiedPayment, purchase: ClaimedPurchase): Promise<Claim | undefined> {
+    const { appId, requestHash, quoteId, amountUtia, appSharePpm, network, asset, amount } = purchase;
+    const { scope, key, payer, proof, validUntilSeconds } = verified;
+    const [made] = await this.read(
+      sql`insert into claim (id, ticket_id, scope, key, app_id, request_hash, quote_id, amount_utia, app_share_ppm, network,
+            asset, amount, payer, proof, valid_until, state, owner, owner_until, fingerprint, identifier)
+          select ${newDocumentId()}, ${newTicket('p', 0n)}, ${scope}, ${key}, ${appId}, ${requestHash}, ${quoteId},
+            ${amountUtia}, ${appSharePpm}, ${network}, ${asset}, ${amount.toString()}::numeric, ${payer},
+            ${JSON.stringify(proof)}, to_timestamp(${validUntilSeconds}), 'claimed', ${this.owner}, ${this.ownedUntil},
+            ${purchase.fingerprint}, ${purchase.identifier}
+          where not ${isPayerBusy(network, payer)}
+          on conflict do nothing returning ${columns}`,
+    );
+    return made;
+  }
+
+  private async conflictOf({ payer }: VerifiedPayment, purchase: ClaimedPurchase): Promise<ClaimConflict | undefined> {
+    const { appId, quoteId, identifier, network } = purchase;
+    const found = await row<{ conflict: ClaimConflict | null }>(
+      this.pool,
+      sql`select case
+            when ${isPayerBusy(network, payer)} then 'payer_busy'
+            when exists (select from claim where app_id = ${appId} and identifier = ${identifier}) then 'identifier_used'
+            when exists (select from claim where quote_id = ${quoteId}) then 'quote_used'
+          end as conflict`,
+    );
+    return found!.conflict ?? undefined;
+  }
+
+  async find(scope: string, key: string): Promise<Claim | undefined> {
+    return (await this.read(sql`select ${columns} from claim where scope = ${scope} and key = ${key}`))[0];
+  }
+
+  async byId(id: string): Promise<Claim | undefined> {
+    return (await this.read(sql`select ${columns} from claim where id = ${id}`))[0];
+  }
+
+  async byTicket(ticketId: string): Promise<Claim | undefined> {
+    return (await this.read(sql`select ${columns} from claim where ticket_id = ${ticketId}`))[0];
+  }
+
+  /** The claim of a payment as it was presented before for the same request. */
+  async byFingerprint(fingerprint: Buffer, appId: string, requestHash: Buffer): Promise<Claim | undefined> {
+    const found = await this.read(
+      sql`select ${columns} from claim
+          where fingerprint = ${fingerprint} and app_id = ${appId} and request_hash = ${requestHash} and state <> 'refused'`,
+    );
+    return found[0];
+  }
+
+  /** Whether the identifier belongs to another payment. */
+  async isIdentifierTaken(appId: string, identifier: Buffer): Promise<boolean> {
+    const found = await row(this.pool, sql`select 1 from claim where app_id = ${appId} and identifier = ${identifier}`);
+    return found !== undefined;
+  }
+
+  /** The claim if it is still to be settled and no other process owns it; it is owned by this one then. */
+  async own(id: string): Promise<Claim | undefined> {
+    const owned = await this.read(
+      sql`update claim set owner = ${this.owner}, owner_until = ${this.ownedUntil}
+          where id = ${id} and state in ('claimed', 'settling')
+            and (owner = ${this.owner} or owner is null or owner_until < clock_timestamp())
+          returning ${columns}`,
+    );
+    return owned[0];
+  }
+
+  /** Claims on these networks that may have been sent, and that no process owns. */
+  async unfinished(limit: number, networks: readonly string[]): Promise<string[]> {
+    const found = await rows<{ id: string }>(
+      this.pool,
+      sql`select id from claim
+          where (state = 'settling' or (state = 'claimed' and valid_until < clock_timestamp()))
+            and state in ('claimed', 'settling') and owner_until < clock_timestamp() and network = any(${networks}::text[])
+          order by owner_until limit ${limit}`,
+    );
+    return found.map(({ id }) => id);
+  }
+
+  /** How many payments may have been sent and have not ended, on networks other than these. */
+  unsettledElsewhere(networks: readonly string[]): Promise<NetworkCount[]> {
+    return rows<NetworkCount>(
+      this.pool,
+      sql`select network, count(*) as count from claim
+          where state = 'settling' and network <> all(${networks}::text[])
+          group by network order by network`,
+    );
+  }
+
+  /** Signs the transaction and stores it before it is sent, both or neither. Undefined: another process owns the claim. */
+  prepare(
+    id: string,
+    sign: (tx: Connection) => Promise<SettlementTransaction>,
+  ): Promise<SettlementTransaction | undefined> {
+    return retriedTransaction(this.pool, async (tx) => {
+      const owned = await row(
+        tx,
+        sql`select 1 from claim where id = ${id} and state = 'claimed' and owner = ${this.owner} for update`,
+      );
+      if (!owned) return undefined;
+      const transaction = await sign(tx);
+      await row(
+        tx,
+        sql`update claim set state = 'settling', transaction_bytes = ${transaction.bytes},
+              transaction_hash = ${transaction.hash}, updated_at = clock_timestamp() where id = ${id}`,
+      );
+      return transaction;
+    });
+  }
+
+  /** The network has the transaction, and no block yet. */
+  sent(id: string): Promise<boolean> {
+    return this.change(id, sql`sent_at = clock_timestamp()`, sql`state = 'settling' and sent_at is null`);
+  }
+
+  /** Another owner may have found the same. */
+  settled(id: string, { hash, height, at }: { hash: string; height: bigint; at: Date }): Promise<boolean> {
+    return this.change(
+      id,
+      sql`state = 'settled', transaction_hash = ${hash}, block_height = ${height}, settled_at = ${at}`,
+      sql`state = 'settling'`,
+    );
+  }
+
+  /** The payment is worth nothing as things are. Its quote can be paid by another one, and it may be presented anew. */
+  refused(id: string, because: string): Promise<boolean> {
+    return this.change(
+      id,
+      sql`state = 'refused', refused_because = ${because}, quote_id = null, identifier = null, key = key || '|' || id`,
+      sql`state in ('claimed', 'settling') and owner = ${this.owner}`,
+    );
+  }
+
+  /** What a settled payment pays for is begun. */
+  begun(id: string): Promise<boolean> {
+    return this.change(id, sql`begun_at = clock_timestamp()`, sql`state = 'settled' and begun_at is null`);
+  }
+
+  /** Grants what a settled payment pays for. True for one caller only. */
+  grant(id: string, answer: Buffer | null): Promise<boolean> {
+    return this.change(
+      id,
+      sql`state = 'granted', granted_at = clock_timestamp(), answer = ${answer}`,
+      sql`state = 'settled'`,
+    );
+  }
+
+  /** Settled payments whose amounts the ledger does not have yet, the oldest first. */
+  uncredited(limit: number): Promise<Claim[]> {
+    return this.read(
+      sql`select ${columns} from claim where credited_at is null and settled_at is not null and app_id is not null
+          order by settled_at limit ${limit}`,
+    );
+  }
+
+  async credited(ids: readonly string[]): Promise<void> {
+    await execute(this.pool, sql`update claim set credited_at = clock_timestamp() where id = any(${ids}::uuid[])`);
+  }
+
+  /**
+   * Deletes claims whose payments could not be settled any more for a day, of settled ones a day after that: one that was settled late can
+   * still be presented. Returns how many.
+   */
+  forget(limit: number): Promise<number> {
+    return execute(
+      this.pool,
+      sql`delete from claim where id in (
+            select id from claim
+            where valid_until < clock_timestamp() - interval '1 day' and state in ('claimed', 'settled', 'granted', 'refused')
+              and (credited_at is not null or settled_at is null or app_id is null)
+              and (settled_at is null or updated_at < clock_timestamp() - interval '1 day')
+            order by valid_until limit ${limit} for update skip locked)`,
+    );
+  }
+
+  /** Deletes claims that were refused an hour ago: they cost nothing to make, and mean nothing any more. Returns how many. */
+  forgetRefused(limit: number): Promise<number> {
+    return execute(
+      this.pool,
+      sql`delete from claim where id in (
+            select id from claim where state = 'refused' and updated_at < clock_timestamp() - interval '1 hour'
+            order by updated_at limit ${limit} for update skip locked)`,
+    );
+  }
+
+  private async change(id: string, set: Sql, condition: Sql): Promise<boolean> {
+    const changed = await execute(
+      this.pool,
+      sql`update claim set ${set}, updated_at = clock_timestamp() where id = ${id} and ${condition}`,
+    );
+    return changed === 1;
+  }
+
+  private async read(statement: Sql): Promise<Claim[]> {
+    return (await rows<ClaimRow>(this.pool, statement)).map(toClaim);
+  }
+}

@@ -1,0 +1,19 @@
+import type { ServiceError } from '@granary/shared/errors';
+
+/** A payment that meets its requirements by what it contains. */
+export interface VerifiedPayment {
+  /** The address, as the payment writes it. */
+  payer: string;
+  /**
+   * Together what makes the payment unique: two payments with the same scope and key move the same money once. The scope is
+   * the network, with the asset where a nonce counts per asset.
+   */
+  scope: string;
+  key: string;
+  /** Seconds since 1970 from which on the network cannot include it any more. */
+  validUntilSeconds: number;
+  /** What the network needs to settle it, all in texts. */
+  proof: object;
+  /** Why it is not taken, unless it was taken before. */
+  refusal?: ServiceError | undefined;
+}

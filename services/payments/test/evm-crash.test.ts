@@ -1,0 +1,82 @@
+import { ServiceError } from '@granary/shared/errors';
+import { rows } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { describeWithAnvil } from '@granary/shared/testing/anvil';
+import { eventually } from '@granary/shared/testing/eventually';
+import { amount, counted, newCopy, newPayment, noncesIn, openNetwork, openPlace, usesOf } from './support/evm-payments';
+import { Crashes, livingProcesses, MortalProcess, ProcessEnded } from './support/mortal-process';
+
+const crashesWanted = process.env['TEST_LONG'] === undefined ? 300 : 10_000;
+const nodeFailureChance = 0.03;
+const clients = 6;
+
+describeWithAnvil(describe)('processes that end while they settle on an EVM network', () => {
+  test(`${crashesWanted} of them, and a node that is cut: each payment is moved once, granted once at most and only then, and nonces have no gap`, async () => {
+    const place = await openPlace();
+    const { anvil, pool, proxy, key } = place;
+    const crashes = new Crashes(crashesWanted, 0.08);
+    const cut = () => !crashes.areOver && Math.random() < nodeFailureChance;
+    const network = await openNetwork(place);
+    proxy.failsBefore = cut;
+    proxy.failsAfter = cut;
+    const processes = livingProcesses(
+      () => new MortalProcess(crashes, pool, network, (mortal, options) => newCopy(place, mortal, options)),
+    );
+    const living = processes.any;
+    const nonces: string[] = [];
+    let grants = 0;
+    let minting = Promise.resolve<unknown>(undefined);
+
+    const pay = async (): Promise<void> => {
+      const made = minting.then(() => newPayment(place, newCopy(place, network)));
+      minting = made;
+      const { request, payload } = await made;
+      const { nonce } = payload.authorization;
+      nonces.push(nonce);
+      for (;;) {
+        try {
+          const { payment } = await living().payments.settle(request);
+          if (!payment) continue;
+          expect(await usesOf(anvil, nonce)).toBe(1);
+          grants += 1;
+          return;
+        } catch (error) {
+          if (error instanceof ProcessEnded) continue;
+          if (!(error instanceof ServiceError)) throw error;
+          const { reason } = error.details;
+          // The node was cut.
+          if (reason === undefined || reason === 'settlement_unavailable') continue;
+          // The answer that granted it was lost with its process.
+          expect(reason).toBe('payment_already_used');
+          return;
+        }
+      }
+    };
+    const client = async (): Promise<void> => {
+      do {
+        await pay();
+        const { settler } = living();
+        const resumed = settler.resume(100, 100);
+        await resumed.catch(() => undefined);
+        await Promise.all([network.watch(), network.keepNonces().catch(() => undefined)]);
+      } while (!crashes.areOver);
+    };
+    await Promise.all(Array.from({ length: clients }, client));
+    await eventually(async () => {
+      const { settler } = living();
+      await settler.resume(100, 100);
+      await network.keepNonces();
+      const open = await rows(pool, sql`select 1 from claim where state in ('claimed', 'settling')`);
+      return open.length === 0;
+    });
+    await processes.stop();
+
+    expect(await rows(pool, sql`select distinct state from claim`)).toEqual([{ state: 'granted' }]);
+    expect(await anvil.tokenBalance(place.payTo)).toBe(amount * BigInt(nonces.length));
+    expect(grants).toBeGreaterThan(nonces.length / 4);
+    const count = await anvil.transactionCount(key.address);
+    expect(await noncesIn(pool)).toEqual(counted(count));
+    expect(count).toBe(nonces.length);
+    await place.stop();
+  });
+});

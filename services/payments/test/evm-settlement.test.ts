@@ -1,0 +1,364 @@
+import { ServiceError } from '@granary/shared/errors';
+import { rows } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { transaction } from '@granary/shared/postgres/transaction';
+import { describeWithAnvil, usdc } from '@granary/shared/testing/anvil';
+import { eventually } from '@granary/shared/testing/eventually';
+import { offerRead } from '../src/quotes/offers';
+import { readPayment, verifyPresented } from '../src/quotes/presented-payment';
+import {
+  amount,
+  cancelCall,
+  counted,
+  newCopy,
+  newPayment,
+  noncesIn,
+  openNetwork,
+  openPlace,
+  refusalOf,
+  stateOf,
+  tokenCall,
+  usesOf,
+  verifier,
+  type Copy,
+  type Payment,
+  type Place,
+} from './support/evm-payments';
+
+/** The reason with which a payment is refused. */
+const reasonOf = async (settling: Promise<unknown>): Promise<unknown> => {
+  const error = await settling.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  expect(error).toBeInstanceOf(ServiceError);
+  return (error as ServiceError).details['reason'];
+};
+
+describeWithAnvil(describe)('settlement on an EVM network', () => {
+  let place: Place;
+  const copies: Copy[] = [];
+  beforeEach(async () => (place = await openPlace()));
+  afterEach(async () => {
+    await Promise.all(copies.splice(0).map(({ settler }) => settler.stop()));
+    await place.stop();
+  });
+
+  const open = async (...[network, copy]: [Parameters<typeof openNetwork>[1]?, Parameters<typeof newCopy>[2]?]) => {
+    const opened = await openNetwork(place, network);
+    const made = newCopy(place, opened, copy);
+    copies.push(made);
+    return { network: opened, ...made, copy: made };
+  };
+  const settle = ({ payments }: Copy, { request }: Payment) => payments.settle(request);
+  const settledBy = async (copy: Copy, payment: Payment) =>
+    eventually(async () => (await settle(copy, payment)).payment ?? undefined);
+  /** Another payment of the same payer, who gets no more money. */
+  const anotherOf = async (copy: Copy, { payer }: Payment): Promise<Payment> => {
+    const { version2 } = await import('@granary/shared/testing/x402-client');
+    const next = await newPayment(place, copy, {}, 0n);
+    const paymentJson = Buffer.from(JSON.stringify(await version2(payer, next.requirement)));
+    return { ...next, request: { ...next.request, paymentJson } };
+  };
+  const mining = (is: boolean) => place.anvil.call('evm_setAutomine', is);
+  const received = () => place.anvil.tokenBalance(place.payTo);
+  /** Begins to settle a payment, up to the moment when its transaction is sent and no block has it. */
+  const send = async (copy: Copy, payment: Payment) => {
+    await mining(false);
+    expect((await settle(copy, payment)).payment).toBeUndefined();
+    const sent = sql`select 1 from evm_transaction where sent_at is not null`;
+    await eventually(async () => (await rows(place.pool, sent)).length === 1);
+  };
+
+  test('a payment is settled by one transaction, whose block is told', async () => {
+    const { copy } = await open();
+    const payment = await newPayment(place, copy);
+    const { payment: settled } = await settle(copy, payment);
+    const receipt = await place.anvil.call<{ from: string; blockNumber: string; status: string }>(
+      'eth_getTransactionReceipt',
+      settled!.transaction,
+    );
+    expect(receipt).toMatchObject({ from: place.key.address, status: '0x1' });
+    expect(settled).toMatchObject({
+      payer: payment.payer.address,
+      blockHeight: BigInt(receipt.blockNumber).toString(),
+    });
+    expect(await received()).toBe(amount);
+    expect(await reasonOf(settle(copy, payment))).toBe('payment_already_used');
+  });
+
+  test('two processes settle 40 payments at once: each is settled once, and the nonces have no gap', async () => {
+    const both = [(await open()).copy, (await open()).copy];
+    const payments: Payment[] = [];
+    for (const at of counted(40)) payments.push(await newPayment(place, both[at % 2]!));
+    const answers = await Promise.all(
+      payments.flatMap((payment) => both.map((copy) => settledBy(copy, payment).catch(() => undefined))),
+    );
+    expect(answers.filter((settled) => settled)).toHaveLength(payments.length);
+    expect(await received()).toBe(amount * 40n);
+    expect(await noncesIn(place.pool)).toEqual(counted(40));
+    expect(await place.anvil.transactionCount(place.key.address)).toBe(40);
+  });
+
+  test('a payment that somebody else has sent is found, and not sent again', async () => {
+    const { copy } = await open();
+    const payment = await newPayment(place, copy);
+    const hash = await place.anvil.transact(await tokenCall('transferWithAuthorization', payment.payload));
+    await place.anvil.receipt(hash);
+    expect((await settle(copy, payment)).payment?.transaction).toBe(hash);
+    expect(await received()).toBe(amount);
+    expect(await place.anvil.transactionCount(place.key.address)).toBe(0);
+  });
+
+  test('a payment that somebody else gets included before our transaction is settled by theirs, once', async () => {
+    const { copy } = await open({}, { waitMs: 300 });
+    const payment = await newPayment(place, copy);
+    await send(copy, payment);
+    const [from] = await place.anvil.call<string[]>('eth_accounts');
+    const data = await tokenCall('transferWithAuthorization', payment.payload);
+    const fees = { maxFeePerGas: '0x174876e800', maxPriorityFeePerGas: '0x174876e800' };
+    const hash = await place.anvil.call('eth_sendTransaction', { from, to: usdc, data, gas: '0x4c4b40', ...fees });
+    await place.anvil.mine();
+    expect((await settledBy(copy, payment)).transaction).toBe(hash);
+    expect(await received()).toBe(amount);
+    // Ours was included and has failed.
+    expect(await place.anvil.transactionCount(place.key.address)).toBe(1);
+  });
+
+  test('a transfer pays for one authorization only: another one that is used for something else in the same transaction is refused', async () => {
+    const { copy } = await open();
+    const paid = await newPayment(place, copy);
+    const { payer } = paid;
+    await place.anvil.mint(payer.address, amount);
+    const other = await newPayment(place, copy);
+    // The same payer signs a payment, and uses its nonce to give the money to the token itself.
+    const { version2 } = await import('@granary/shared/testing/x402-client');
+    const second = await version2(payer, other.requirement);
+    const { nonce } = second.payload.authorization;
+    const message = { ...second.payload.authorization, to: usdc };
+    const fields = [
+      'from:address',
+      'to:address',
+      'value:uint256',
+      'validAfter:uint256',
+      'validBefore:uint256',
+      'nonce:bytes32',
+    ];
+    const signature = await payer.signTypedData({
+      domain: { name: 'USDC', version: '2', chainId: 84_532, verifyingContract: usdc },
+      types: {
+        ReceiveWithAuthorization: fields.map((field) => ({ name: field.split(':')[0]!, type: field.split(':')[1]! })),
+      },
+      primaryType: 'ReceiveWithAuthorization',
+      message,
+    });
+    const { encodeFunctionData, parseAbi } = await import('viem');
+    const calls = [
+      await tokenCall('receiveWithAuthorization', { authorization: message, signature }),
+      await tokenCall('transferWithAuthorization', paid.payload),
+    ];
+    const batch = encodeFunctionData({
+      abi: parseAbi(['function batch(bytes[])']),
+      functionName: 'batch',
+      args: [calls],
+    });
+    await place.anvil.receipt(await place.anvil.transact(batch));
+    expect([await usesOf(place.anvil, nonce), await received()]).toEqual([1, amount]);
+    const request = { ...other.request, paymentJson: Buffer.from(JSON.stringify(second)) };
+    expect(await reasonOf(copy.payments.settle(request))).toBe('invalid_transaction_state');
+    expect((await settle(copy, paid)).payment).toBeDefined();
+  });
+
+  test('a payer without the money is refused, and no gas is spent', async () => {
+    const { copy } = await open();
+    const payment = await newPayment(place, copy, {}, amount - 1n);
+    expect(await reasonOf(settle(copy, payment))).toBe('insufficient_funds');
+    expect(await place.anvil.transactionCount(place.key.address)).toBe(0);
+    expect(await noncesIn(place.pool)).toEqual([]);
+  });
+
+  test('payments at once that the balance does not cover together cost no gas beyond those that it covers', async () => {
+    const { copy } = await open();
+    const { copy: other } = await open();
+    const first = await newPayment(place, copy, {}, 2n * amount);
+    const payments = [first];
+    for (let at = 0; at < 5; at++) payments.push(await anotherOf(copy, first));
+    const settled = await Promise.allSettled(payments.map((payment, at) => settledBy(at % 2 ? copy : other, payment)));
+    expect(settled.filter(({ status }) => status === 'fulfilled')).toHaveLength(2);
+    for (const result of settled) {
+      if (result.status === 'rejected')
+        expect(await reasonOf(Promise.reject(result.reason as Error))).toBe('insufficient_funds');
+    }
+    expect([await received(), await place.anvil.transactionCount(place.key.address)]).toEqual([2n * amount, 2]);
+  });
+
+  test('a payment is not signed whose money a later block than that of its balance has moved for another one', async () => {
+    const { copy, network } = await open();
+    const first = await newPayment(place, copy);
+    const { request } = await anotherOf(copy, first);
+    const settings = { offers: copy.offers, verifier };
+    const { verified } = await verifyPresented(settings, request.purchase, readPayment(request.paymentJson));
+    const plan = await network.plan({ ...verified, validUntil: new Date(verified.validUntilSeconds * 1_000) });
+    await settledBy(copy, first);
+    const sign = plan.state === 'ready' ? plan.sign : undefined;
+    await expect(transaction(place.pool, (tx) => sign!(tx))).rejects.toThrow('under way');
+  });
+
+  test('money that the payer takes away before its block is not settled: refused once the time of the authorization is over, and the nonce is used', async () => {
+    const { copy } = await open({}, { waitMs: 300 });
+    const payment = await newPayment(place, copy);
+    await send(copy, payment);
+    const { payer, payload } = payment;
+    await place.anvil.call('anvil_setBalance', payer.address, '0xde0b6b3a7640000');
+    await place.anvil.call('anvil_impersonateAccount', payer.address);
+    const data = `0xa9059cbb${usdc.slice(2).toLowerCase().padStart(64, '0')}${amount.toString(16).padStart(64, '0')}`;
+    const fees = { maxFeePerGas: '0x174876e800', maxPriorityFeePerGas: '0x174876e800' };
+    await place.anvil.call('eth_sendTransaction', { from: payer.address, to: usdc, data, gas: '0x4c4b40', ...fees });
+    await place.anvil.mine();
+    expect(await place.anvil.transactionCount(place.key.address)).toBe(1);
+    // It may still be moved.
+    expect((await settle(copy, payment)).payment).toBeUndefined();
+    await place.anvil.call('evm_setNextBlockTimestamp', Number(payload.authorization.validBefore));
+    await place.anvil.mine();
+    expect(await eventually(() => refusalOf(place.pool, payment))).toBe(
+      'invalid_exact_evm_payload_authorization_valid_before',
+    );
+    expect(await received()).toBe(0n);
+  });
+
+  test('an authorization that its payer cancels after it was checked is refused and costs no gas', async () => {
+    const { copy } = await open();
+    const payment = await newPayment(place, copy);
+    expect(await copy.payments.check(payment.request)).toMatchObject({ paidUtia: amount.toString() });
+    await place.anvil.receipt(await place.anvil.transact(await cancelCall(payment)));
+    for (const _ of counted(2)) expect(await reasonOf(settledBy(copy, payment))).toBe('invalid_transaction_state');
+    expect([await received(), await place.anvil.transactionCount(place.key.address)]).toEqual([0n, 0]);
+  });
+
+  test('an authorization that its payer cancels before the block of our transaction is refused, and grants nothing', async () => {
+    const { copy } = await open({}, { waitMs: 300 });
+    const payment = await newPayment(place, copy);
+    await send(copy, payment);
+    const [from] = await place.anvil.call<string[]>('eth_accounts');
+    const fees = { maxFeePerGas: '0x174876e800', maxPriorityFeePerGas: '0x174876e800' };
+    const data = await cancelCall(payment);
+    await place.anvil.call('eth_sendTransaction', { from, to: usdc, data, gas: '0x4c4b40', ...fees });
+    await place.anvil.mine();
+    expect(await eventually(() => refusalOf(place.pool, payment))).toBe('invalid_transaction_state');
+    expect(await reasonOf(settledBy(copy, payment))).toBe('invalid_transaction_state');
+    // Ours was included and has failed.
+    expect([await received(), await place.anvil.transactionCount(place.key.address)]).toEqual([0n, 1]);
+  });
+
+  test('blocks that are held back are waited for, also those that have to follow', async () => {
+    const { copy } = await open({ depthBlocks: 2n }, { waitMs: 300 });
+    const payment = await newPayment(place, copy);
+    await mining(false);
+    for (const blocks of [0, 1, 1]) {
+      if (blocks > 0) await place.anvil.mine();
+      expect((await settle(copy, payment)).payment).toBeUndefined();
+    }
+    await place.anvil.mine();
+    expect(await settledBy(copy, payment)).toBeDefined();
+    expect(await received()).toBe(amount);
+  });
+
+  test('a payment whose time passes while blocks are held back is refused by the first block beyond it, not by a clock', async () => {
+    let later = 0;
+    const { copy } = await open({}, { waitMs: 300, clock: () => new Date(Date.now() + later) });
+    const payment = await newPayment(place, copy);
+    await mining(false);
+    expect((await settle(copy, payment)).payment).toBeUndefined();
+    later = 3_600_000;
+    expect((await settle(copy, payment)).payment).toBeUndefined();
+    expect(await stateOf(place.pool, payment)).toBe('settling');
+    await place.anvil.call('evm_setNextBlockTimestamp', Number(payment.payload.authorization.validBefore));
+    await place.anvil.mine();
+    expect(await eventually(() => refusalOf(place.pool, payment))).toBe(
+      'invalid_exact_evm_payload_authorization_valid_before',
+    );
+    expect([await received(), await place.anvil.transactionCount(place.key.address)]).toEqual([0n, 1]);
+  });
+
+  test('a transaction that is not included is replaced by one with higher fees and the same nonce', async () => {
+    const { network, copy } = await open({ replaceAfterMs: 0 }, { waitMs: 300 });
+    const payment = await newPayment(place, copy);
+    await mining(false);
+    expect((await settle(copy, payment)).payment).toBeUndefined();
+    const [first] = await rows<{ hash: string }>(place.pool, sql`select hash from evm_transaction`);
+    await network.keepNonces();
+    const [second] = await rows<{ hash: string }>(place.pool, sql`select hash from evm_transaction`);
+    expect(second!.hash).not.toBe(first!.hash);
+    // The fees do not grow for ever.
+    for (const _ of counted(20)) await network.keepNonces();
+    const [last] = await rows<{ hash: string }>(place.pool, sql`select hash from evm_transaction`);
+    await network.keepNonces();
+    expect(await rows(place.pool, sql`select hash from evm_transaction`)).toEqual([last]);
+    await place.anvil.mine();
+    expect((await settledBy(copy, payment)).transaction).toBe(last!.hash);
+    expect([await received(), await noncesIn(place.pool)]).toEqual([amount, [0]]);
+  });
+
+  test('a transaction that was stored and never sent, or was lost by its node, is sent again', async () => {
+    const { network, copy } = await open({}, { waitMs: 300 });
+    const payment = await newPayment(place, copy);
+    place.proxy.failsBefore = (method) => method === 'eth_sendRawTransaction';
+    expect((await settle(copy, payment)).payment).toBeUndefined();
+    await Promise.all(copies.splice(0).map(({ settler }) => settler.stop()));
+    place.proxy.failsBefore = () => false;
+    await place.pool.query(`update evm_transaction set signed_at = signed_at - interval '10 seconds', sent_at = now()`);
+    await network.keepNonces();
+    expect([await received(), await place.anvil.transactionCount(place.key.address)]).toEqual([amount, 1]);
+  });
+
+  test('while the node is away payments wait, and no others are taken; when it is back they are settled', async () => {
+    const { network, copy } = await open({}, { waitMs: 300 });
+    const payment = await newPayment(place, copy);
+    const other = await newPayment(place, copy);
+    let isAway = false;
+    place.proxy.failsBefore = (method) => isAway || (method === 'eth_sendRawTransaction' && (isAway = true));
+    expect((await settle(copy, payment)).payment).toBeUndefined();
+    await network.watch();
+    expect(network.isOpen()).toBe(false);
+    expect(network.health()).toMatchObject({
+      status: 'DEGRADED',
+      message: expect.stringContaining('eip155:84532') as string,
+    });
+    expect(await reasonOf(settle(copy, other))).toBe('settlement_unavailable');
+    expect((await settle(copy, payment)).payment).toBeUndefined();
+    place.proxy.failsBefore = () => false;
+    await network.watch();
+    expect(await settledBy(copy, payment)).toBeDefined();
+    expect(await settledBy(copy, other)).toBeDefined();
+    expect(await received()).toBe(2n * amount);
+  });
+
+  test('an account that cannot pay gas closes its network: it is not offered, and health names it; refilled, it opens', async () => {
+    const { network, copy } = await open({}, { waitMs: 300 });
+    const { anvil, key } = place;
+    const payment = await newPayment(place, copy);
+    const offered = async () => {
+      const about = { resource: 'https://granary.example/', description: '', error: '' };
+      const { acceptsJson } = await offerRead(copy.offers, { ...about, purchase: payment.request.purchase });
+      return (JSON.parse(acceptsJson) as unknown[]).length;
+    };
+    expect([await offered(), network.health().status]).toEqual([1, 'HEALTHY']);
+    await anvil.setBalance(key.address, 10n);
+    await network.watch();
+    const message = `eip155:84532: ${key.address} has too little to pay gas, no payments are taken`;
+    expect([await offered(), network.health()]).toEqual([0, { status: 'DEGRADED', message }]);
+    expect(await reasonOf(settle(copy, payment))).toBe('settlement_unavailable');
+    await anvil.setBalance(key.address, 10n ** 18n);
+    await network.watch();
+    expect(await offered()).toBe(1);
+    // A payment that was taken before is not lost.
+    const before = await newPayment(place, copy);
+    place.proxy.failsBefore = (method) => method === 'eth_sendRawTransaction';
+    expect((await settle(copy, before)).payment).toBeUndefined();
+    await anvil.setBalance(key.address, 0n);
+    place.proxy.failsBefore = () => false;
+    expect((await settle(copy, before)).payment).toBeUndefined();
+    await anvil.setBalance(key.address, 10n ** 18n);
+    expect(await settledBy(copy, before)).toBeDefined();
+  });
+});

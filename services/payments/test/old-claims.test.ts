@@ -1,0 +1,70 @@
+import { randomBytes, randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { createLogger } from '@granary/shared/logger';
+import { leaseTable } from '@granary/shared/postgres/lease';
+import { migrate } from '@granary/shared/postgres/migrate';
+import { createPool, execute, type Pool } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { testDatabase } from '@granary/shared/testing/database';
+import { Claims, type Claim, type TakenClaim } from '@granary/payments/settlement/claims';
+
+const daySeconds = 86_400;
+
+let pool: Pool;
+let claims: Claims;
+beforeAll(async () => {
+  const { url } = await testDatabase();
+  pool = createPool({ url, size: 1, applicationName: 'test', log: createLogger('test', 'silent') });
+  await pool.query(leaseTable);
+  await migrate(pool, join(__dirname, '..', 'migrations'));
+  claims = new Claims(pool, randomUUID());
+});
+afterAll(() => pool.end());
+
+/** A claim whose payment could not be settled any more since then. */
+async function claimed(overSeconds: number): Promise<Claim> {
+  const validUntilSeconds = Math.floor(Date.now() / 1_000) - overSeconds;
+  const taken = await claims.take(
+    { payer: 'payer', scope: 'network', key: randomUUID(), proof: {}, validUntilSeconds },
+    {
+      ...{ appId: 'films', requestHash: randomBytes(32), quoteId: randomUUID(), amountUtia: 1n, appSharePpm: 0 },
+      ...{ network: 'network', asset: 'asset', amount: 1n, fingerprint: randomBytes(32), identifier: null },
+    },
+  );
+  return (taken as TakenClaim).claim;
+}
+
+async function settled(overSeconds: number): Promise<Claim> {
+  const claim = await claimed(overSeconds);
+  await claims.prepare(claim.id, () => Promise.resolve({ bytes: Buffer.from('tx'), hash: 'hash' }));
+  await claims.settled(claim.id, { hash: 'hash', height: 1n, at: new Date(Date.now() - overSeconds * 1_000) });
+  return claim;
+}
+
+test('a claim is kept until nobody can present its payment: a day after it could be settled, and after it was', async () => {
+  const [recent, over, late, uncredited] = [
+    await claimed(daySeconds - 60),
+    await claimed(2 * daySeconds),
+    await settled(2 * daySeconds),
+    await settled(2 * daySeconds),
+  ];
+  await claims.credited([late.id]);
+  const kept = async () => {
+    while ((await claims.forget(100)) > 0);
+    const all = [recent, over, late, uncredited];
+    const found = await Promise.all(all.map(({ id }) => claims.byId(id)));
+    return found.map((claim) => claim !== undefined);
+  };
+  expect(await kept()).toEqual([true, false, true, true]);
+  await execute(pool, sql`update claim set updated_at = updated_at - interval '1 day'`);
+  expect(await kept()).toEqual([true, false, false, true]);
+});
+
+test('a claim that was refused is kept for an hour, however long its payment could be settled', async () => {
+  const [recent, old, claim] = [await claimed(-daySeconds), await claimed(-daySeconds), await claimed(-daySeconds)];
+  for (const { id } of [recent, old]) expect(await claims.refused(id, 'insufficient_funds')).toBe(true);
+  await execute(pool, sql`update claim set updated_at = updated_at - interval '1 hour' where id <> ${recent.id}`);
+  expect(await claims.forgetRefused(100)).toBe(1);
+  const found = await Promise.all([recent, old, claim].map(({ id }) => claims.byId(id)));
+  expect(found.map((each) => each !== undefined)).toEqual([true, false, true]);
+});

@@ -1,0 +1,87 @@
+import { ServiceError } from '@granary/shared/errors';
+import { rows } from '@granary/shared/postgres/pool';
+import { sql } from '@granary/shared/postgres/sql';
+import { eventually } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
+import { Crashes, livingProcesses, MortalProcess, ProcessEnded } from './support/mortal-process';
+import { amount, newSolanaCopy, newSolanaPayer, openSolanaPlace, solanaPayment } from './support/solana-payments';
+
+const isLong = process.env['TEST_LONG'] !== undefined;
+const crashesWanted = isLong ? 10_000 : 100;
+const nodeFailureChance = 0.3;
+const faults = ['lost', 'refused', 'answer lost'] as const;
+const clients = 6;
+jest.setTimeout(scaledMs(isLong ? 7_200_000 : 120_000));
+
+type Outcome = 'granted' | 'answer lost' | 'refused';
+
+test(`${crashesWanted} processes that end while they settle on Solana, and a node that fails: of two payments from the same money one is settled, once, and only that one is granted, once at most`, async () => {
+  const place = await openSolanaPlace();
+  const { chain, network, pool, payTo } = place;
+  const crashes = new Crashes(crashesWanted, 0.02);
+  const processes = livingProcesses(
+    () => new MortalProcess(crashes, pool, network, (mortal, options) => newSolanaCopy(place, mortal, options)),
+  );
+  const offering = newSolanaCopy(place, network);
+  const mayFail = () => {
+    if (!crashes.areOver && Math.random() < nodeFailureChance) {
+      chain.fault = faults[Math.floor(Math.random() * faults.length)]!;
+    }
+  };
+
+  /** Sends a payment to any process, again and again, until the answer is definite. */
+  const settle = async (request: Awaited<ReturnType<typeof solanaPayment>>, payer: string): Promise<Outcome> => {
+    for (;;) {
+      mayFail();
+      try {
+        const { payment } = await processes.any().payments.settle(request);
+        if (!payment) continue;
+        expect(await chain.balanceOf(payer)).toBe(0n);
+        return 'granted';
+      } catch (error) {
+        if (error instanceof ProcessEnded) continue;
+        if (!(error instanceof ServiceError)) throw error;
+        const { reason } = error.details;
+        if (reason === undefined || reason === 'settlement_unavailable') continue;
+        // The answer that granted it was lost with its process.
+        if (reason === 'payment_already_used') return 'answer lost';
+        expect(['insufficient_funds', 'invalid_transaction_state']).toContain(reason);
+        return 'refused';
+      }
+    }
+  };
+  let [pairs, granted] = [0, 0];
+  /** Pays twice with money for one payment. */
+  const payTwice = async (): Promise<void> => {
+    const payer = await newSolanaPayer(place, amount);
+    const requests = await Promise.all([1, 2].map(() => solanaPayment(place, offering, payer)));
+    const outcomes = await Promise.all(requests.map((request) => settle(request, payer.address)));
+    pairs += 1;
+    granted += outcomes.filter((outcome) => outcome === 'granted').length;
+    expect(outcomes.filter((outcome) => outcome !== 'refused')).toHaveLength(1);
+  };
+  const resume = () => processes.any().settler.resume(100, 100);
+  const client = async (): Promise<void> => {
+    do {
+      await payTwice();
+      await resume().catch(() => undefined);
+    } while (!crashes.areOver);
+  };
+  await Promise.all(Array.from({ length: clients }, client));
+  const isOpen = sql`select 1 from claim where state in ('claimed', 'settling')`;
+  await eventually(async () => {
+    await resume();
+    return (await rows(pool, isOpen)).length === 0;
+  });
+  await Promise.all([processes.stop(), offering.settler.stop()]);
+
+  const states = await rows<{ state: string; count: bigint }>(
+    pool,
+    sql`select state, count(*) as count from claim where state <> 'refused' group by state`,
+  );
+  expect(states).toEqual([{ state: 'granted', count: BigInt(pairs) }]);
+  expect(await chain.balanceOf(payTo)).toBe(amount * BigInt(pairs));
+  expect(granted).toBeGreaterThan(pairs / 4);
+  expect(granted).toBeLessThanOrEqual(pairs);
+  await place.stop();
+});

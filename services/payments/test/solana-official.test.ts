@@ -1,0 +1,70 @@
+import * as fc from 'fast-check';
+import { ExactSvmScheme } from '@x402/svm/exact/facilitator';
+import { ExactSvmSchemeV1 } from '@x402/svm/exact/v1/facilitator';
+import { scaledMs } from '@granary/shared/testing/speed';
+import { parseSolanaAssets } from '../src/solana-assets';
+import { Verifier } from '../src/verify/verifier';
+import { keys } from './support/solana-draft';
+import { mutatedEnvelope, mutatedPayments, type SolanaEnvelope } from './support/solana-mutations';
+import { stricter } from './support/solana-stricter';
+
+const isLong = process.env['TEST_LONG'] !== undefined;
+const feePayers = [keys.feePayer.address, keys.otherFeePayer.address];
+const verifier = new Verifier({
+  evmAssets: [],
+  cosmosNetworks: () => [],
+  solana: { assets: parseSolanaAssets('usdc-test'), feePayers },
+  now: () => new Date(),
+});
+
+// The official facilitator writes what it cannot decode.
+beforeAll(() => jest.spyOn(console, 'error').mockImplementation());
+afterAll(() => jest.restoreAllMocks());
+
+/** The chain, which finds nothing wrong. */
+const signer = { getAddresses: () => feePayers, simulateTransaction: () => Promise.resolve() };
+const official = { 1: new ExactSvmSchemeV1(signer as never), 2: new ExactSvmScheme(signer as never) };
+
+/** What it throws is no approval either. */
+async function officialReason({ x402Version, paymentPayload, paymentRequirements }: SolanaEnvelope) {
+  const scheme = official[x402Version];
+  try {
+    const found = await scheme.verify(paymentPayload as never, paymentRequirements as never);
+    return found.isValid ? undefined : found.invalidReason!;
+  } catch {
+    return 'thrown';
+  }
+}
+
+const verify = (envelope: SolanaEnvelope) => verifier.verify(Buffer.from(JSON.stringify(envelope)));
+
+test.each(stricter)('stricter than the official facilitator: %s', async (message, mutation, version = undefined) => {
+  const envelope = await mutatedEnvelope(version ?? 2, [mutation]);
+  expect(await officialReason(envelope)).toBeUndefined();
+  expect(await verify(envelope)).toMatchObject({ isValid: false, invalidMessage: message });
+});
+
+test(
+  'a payment that the official facilitator refuses is refused, and one that it accepts is valid but for the rules above',
+  async () => {
+    const messages = stricter.map(([message]) => message);
+    const reasonsInCommon = new Set<string>();
+    let valid = 0;
+    await fc.assert(
+      fc.asyncProperty(mutatedPayments, async ([version, mutations]) => {
+        const envelope = await mutatedEnvelope(version, mutations);
+        const [ours, theirs] = [await verify(envelope), await officialReason(envelope)];
+        if (ours.isValid) {
+          expect(theirs).toBeUndefined();
+          valid += 1;
+        } else if (theirs === undefined) expect(messages).toContain(ours.invalidMessage);
+        else if (theirs === ours.invalidReason) reasonsInCommon.add(theirs);
+      }),
+      { numRuns: isLong ? 10_000 : 700, seed: 11 },
+    );
+    // That it has tried payments of all kinds.
+    expect(valid).toBeGreaterThan(100);
+    expect(reasonsInCommon.size).toBeGreaterThan(10);
+  },
+  scaledMs(isLong ? 1_800_000 : 180_000),
+);

@@ -1,0 +1,92 @@
+import { randomUUID } from 'node:crypto';
+import type { Pool } from '@granary/shared/postgres/pool';
+import type { Plan, SettlementNetwork } from '../../src/networks/settlement-network';
+import { Claims } from '../../src/settlement/claims';
+import type { Copy } from './evm-payments';
+
+const ownedMs = 60;
+
+export class ProcessEnded extends Error {
+  override message = 'this process has ended';
+}
+
+/** How many processes have ended, of those that are to. */
+export class Crashes {
+  count = 0;
+
+  /** @param chance Of each call to be the last one. */
+  constructor(
+    readonly wanted: number,
+    readonly chance: number,
+  ) {}
+
+  get areOver(): boolean {
+    return this.count >= this.wanted;
+  }
+}
+
+/** A process: any of its calls to the database and the network may be its last, before or after it had its effect. */
+export class MortalProcess {
+  isDead = false;
+  readonly copy: Copy;
+
+  constructor(
+    private readonly crashes: Crashes,
+    pool: Pool,
+    network: SettlementNetwork,
+    newCopy: (network: SettlementNetwork, options: { claims: Claims; waitMs: number }) => Copy,
+  ) {
+    const claims = this.mortal(new Claims(pool, randomUUID(), ownedMs));
+    this.copy = newCopy(this.mortal(network), { claims, waitMs: 200 });
+  }
+
+  private mortal<T extends object>(target: T): T {
+    return new Proxy(target, {
+      get: (object, name) => {
+        const value: unknown = Reflect.get(object, name);
+        if (typeof value !== 'function' || name === 'isOpen') return value;
+        return async (...given: unknown[]) => {
+          this.mayDie();
+          const result: unknown = await (value as (...all: unknown[]) => Promise<unknown>).apply(object, given);
+          this.mayDie();
+          return name === 'plan' ? this.mortalPlan(result as Plan) : result;
+        };
+      },
+    });
+  }
+
+  /** It may also end within the database transaction that stores what was signed. */
+  private mortalPlan(plan: Plan): Plan {
+    if (plan.state !== 'ready') return plan;
+    return {
+      state: 'ready',
+      sign: async (tx) => {
+        const signed = await plan.sign(tx);
+        this.mayDie();
+        return signed;
+      },
+    };
+  }
+
+  private mayDie(): void {
+    if (!this.isDead && !this.crashes.areOver && Math.random() < this.crashes.chance) {
+      this.isDead = true;
+      this.crashes.count += 1;
+      void this.copy.settler.stop();
+    }
+    if (this.isDead) throw new ProcessEnded();
+  }
+}
+
+/** Two processes, each replaced once it has ended; any of them. */
+export function livingProcesses(newProcess: () => MortalProcess): { any: () => Copy; stop: () => Promise<unknown> } {
+  const processes = [newProcess(), newProcess()];
+  return {
+    any: () => {
+      const at = Math.floor(Math.random() * processes.length);
+      if (processes[at]!.isDead) processes[at] = newProcess();
+      return processes[at]!.copy;
+    },
+    stop: () => Promise.all(processes.map(({ copy }) => copy.settler.stop())),
+  };
+}

@@ -1,0 +1,95 @@
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import { leaseTable } from '@granary/shared/postgres/lease';
+import { migrate } from '@granary/shared/postgres/migrate';
+import { createPool, type Pool } from '@granary/shared/postgres/pool';
+import { testDatabase } from '@granary/shared/testing/database';
+import { SolanaChain } from '@granary/shared/testing/solana-chain';
+import { solanaTest } from '@granary/shared/testing/solana-client';
+import type { Requirement } from '@granary/shared/testing/x402-client';
+import type { SettlementNetwork } from '../../src/networks/settlement-network';
+import { requirementText } from '../../src/quotes/offer';
+import { offersFor } from '../../src/quotes/offers';
+import { paymentMethods } from '../../src/quotes/payment-methods';
+import { setRates } from '../../src/quotes/rates';
+import { parseSolanaAssets, solanaAssetKeyOf } from '../../src/solana-assets';
+import { feeKeyOf } from '../../src/solana-rpc/fee-key';
+import { openSolanaNetworks } from '../../src/solana-rpc/open-solana-networks';
+import { Verifier } from '../../src/verify/verifier';
+import { copyOf, log, type Copy, type CopyOptions } from './evm-payments';
+import { at, bytesOf, keys, newDraft, TestKey, tokenAccountOf, transactionOf, transferChecked } from './solana-draft';
+
+export const amount = 250_000n;
+const feeKey = feeKeyOf(Buffer.alloc(64, 5));
+const feeFunds = 1_000_000_000_000n;
+const assets = parseSolanaAssets('usdc-test');
+const now = () => new Date();
+const verifier = new Verifier({
+  ...{ evmAssets: [], cosmosNetworks: () => [], now },
+  solana: { assets, feePayers: [feeKey.address] },
+});
+
+/** A chain with the account that pays fees, its network, and a database. */
+export interface SolanaPlace {
+  chain: SolanaChain;
+  network: SettlementNetwork;
+  pool: Pool;
+  payTo: string;
+  stop(): Promise<void>;
+}
+
+export async function openSolanaPlace(): Promise<SolanaPlace> {
+  const chain = new SolanaChain();
+  chain.airdrop(feeKey.address, feeFunds);
+  const payTo = keys.payTo.address;
+  await chain.give(payTo, 0n);
+  const opened = await openSolanaNetworks(log, {
+    ...{ key: feeKey, timeoutMs: 5_000, commitment: 'confirmed', everyMs: 3_600_000 },
+    urls: new Map([[solanaTest.network, [await chain.serve()]]]),
+  });
+  const pool = createPool({ url: (await testDatabase()).url, size: 10, applicationName: 'solana-test', log });
+  await pool.query(leaseTable);
+  await migrate(pool, join(__dirname, '..', '..', 'migrations'));
+  await setRates(pool, new Map([[solanaAssetKeyOf(assets[0]!), 1_000_000n]]));
+  const stop = async () => {
+    await opened.stop();
+    await chain.stop();
+    await pool.end();
+  };
+  return { chain, network: opened.networks[0]!, pool, payTo, stop };
+}
+
+/** A process of the service. */
+export function newSolanaCopy(
+  { pool, payTo }: Pick<SolanaPlace, 'pool' | 'payTo'>,
+  network: SettlementNetwork,
+  options: CopyOptions = {},
+): Copy {
+  const offers = { assets, feePayer: feeKey.address };
+  const methods = () => paymentMethods([{ network: solanaTest.network, address: payTo }], [], offers);
+  return copyOf({ pool, network, methods, verifier }, options);
+}
+
+/** A payer with so much of the token. */
+export async function newSolanaPayer({ chain }: SolanaPlace, units: bigint): Promise<TestKey> {
+  const payer = new TestKey(randomBytes(16).toString('hex'));
+  await chain.give(payer.address, units);
+  return payer;
+}
+
+/** The request with a payment by the payer for a quote of its own. */
+export async function solanaPayment({ chain }: SolanaPlace, { offers }: Copy, payer: TestKey) {
+  const purchase = { appId: 'films', requestHash: randomBytes(32), amountUtia: amount.toString(), isUpfront: false };
+  const [offer] = await offersFor(offers, purchase);
+  const accepted = JSON.parse(requirementText(2, offer!)) as Requirement;
+  const draft = await newDraft();
+  draft.signers = [payer];
+  draft.blockhash = bytesOf(chain.blockhash());
+  draft.accounts[at.feePayer] = bytesOf(feeKey.address);
+  draft.accounts[at.payer] = payer.bytes;
+  draft.accounts[at.source] = await tokenAccountOf(payer.address);
+  draft.instructions[2]!.data = transferChecked(BigInt(accepted.amount!));
+  draft.instructions[3]!.data = Buffer.from(accepted.extra['memo'] as string);
+  const payload = { transaction: transactionOf(draft).toString('base64') };
+  return { purchase, identifier: '', paymentJson: Buffer.from(JSON.stringify({ x402Version: 2, accepted, payload })) };
+}
