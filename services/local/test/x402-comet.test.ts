@@ -26,8 +26,6 @@ const appShare = 200_000;
 /** Of each payer. */
 const funds = 10_000_000n;
 const blockMs = 50;
-/** So late that a request is answered before its payment is in a block. */
-const lateBlocks = 60;
 
 describe.each(transports)('x402 payments with CHAIN=cosmos, on nodes of CometBFT (%s)', (transport) => {
   let chainPool: Pool;
@@ -65,10 +63,13 @@ describe.each(transports)('x402 payments with CHAIN=cosmos, on nodes of CometBFT
     payer = await CometPayer.open(node, nodes[1]!.url, funds);
   });
   afterEach(() => {
-    behaviour.delayBlocks = 0;
+    makeBlocks();
     for (const { faults } of nodes) delete faults.loses;
   });
 
+  /** No block is made until `makeBlocks`: requests are answered before their payments are in one. */
+  const holdBlocks = () => (behaviour.blockMs = 0);
+  const makeBlocks = () => (behaviour.blockMs = blockMs);
   const read: Ask = (headers = {}) =>
     send<Body>(granary.url, 'GET', `/api/apps/${app.appId}/collections/films/data`, { headers });
   /** As each version writes it. */
@@ -104,6 +105,8 @@ describe.each(transports)('x402 payments with CHAIN=cosmos, on nodes of CometBFT
     return status === 402 ? body.details.reason : status;
   };
   const earned = async () => (await app.call<{ balance: number }>('GET', `/api/apps/${app.appId}/wallet`)).body.balance;
+  /** How many transactions were sent to nodes. */
+  const sends = () => nodes.flatMap(({ calls }) => calls).filter((method) => method === 'broadcast_tx_sync').length;
   const notes = async () => (await app.list('notes')).body.total;
   /** Those of the payer in blocks, in transactions that have succeeded. */
   const transfers = (): Promise<Array<{ memo: string; recipient: string }>> =>
@@ -207,14 +210,17 @@ describe.each(transports)('x402 payments with CHAIN=cosmos, on nodes of CometBFT
   });
 
   test('a payment that a block has late is answered once, among many requests', async () => {
-    behaviour.delayBlocks = lateBlocks;
+    holdBlocks();
     const [forRead, forWrite] = [await asked(1, read), await asked(2, store)];
     const payment = paying(1, forRead, signed(forRead));
-    expect(isPending(await read(payment))).toBe(true);
     const written = paying(2, forWrite, signed(forWrite));
+    const tenTimes = <T>(ask: () => Promise<T>) => Promise.all(Array.from({ length: 10 }, ask));
+    const early = await Promise.all([tenTimes(() => read(payment)), tenTimes(() => store(written))]);
+    expect(early.flat().every(isPending)).toBe(true);
+    makeBlocks();
     const [reads, writes] = await Promise.all([
-      Promise.all(Array.from({ length: 10 }, () => answered(read, payment))),
-      Promise.all(Array.from({ length: 10 }, () => answered(store, written))),
+      tenTimes(() => answered(read, payment)),
+      tenTimes(() => answered(store, written)),
     ]);
     expect(reads.filter(({ status }) => status === 200)).toHaveLength(1);
     for (const { status, body } of reads) if (status !== 200) expect(body.details.reason).toBe('payment_already_used');
@@ -223,8 +229,20 @@ describe.each(transports)('x402 payments with CHAIN=cosmos, on nodes of CometBFT
     await expectPaid([forRead, forWrite]);
   });
 
+  test('payments of one payer whose requests arrive in the other order of their sequences are both taken', async () => {
+    const [forRead, forWrite] = [await asked(1, read), await asked(2, store)];
+    const [payment, written] = [paying(1, forRead, signed(forRead)), paying(2, forWrite, signed(forWrite))];
+    const sendsBefore = sends();
+    const later = answered(store, written);
+    await eventually(() => sends() > sendsBefore);
+    expect((await answered(read, payment)).status).toBe(200);
+    expect((await later).status).toBe(202);
+    await eventually(async () => (await notes()) === 1);
+    await expectPaid([forRead, forWrite]);
+  });
+
   test.each([
-    ['no block has', () => (behaviour.delayBlocks = lateBlocks), () => undefined],
+    ['no block has', holdBlocks, makeBlocks],
     [
       'its nodes have lost',
       () => nodes.forEach(({ faults }) => (faults.loses = true)),

@@ -80,7 +80,17 @@ function nodeThatAnswers(...codes: number[]) {
 }
 
 test('a refusal of what was never sent before is definite', async () => {
-  const { step } = nodeThatAnswers(32);
+  const { step } = nodeThatAnswers(5);
+  expect(await step(100n, true)).toEqual(['refused', 'absent']);
+});
+
+test('a transaction that arrives before the one with the sequence before it is sent once a node has that', async () => {
+  const { step } = nodeThatAnswers(32, 32, 0);
+  expect(await step(100n, true)).toEqual(['sent', 'absent']);
+});
+
+test('a transaction whose sequence stays ahead of the account is refused', async () => {
+  const { step } = nodeThatAnswers(...Array<number>(1_000).fill(32));
   expect(await step(100n, true)).toEqual(['refused', 'absent']);
 });
 

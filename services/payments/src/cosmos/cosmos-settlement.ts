@@ -1,3 +1,4 @@
+import { Backoff } from '@granary/shared/concurrency/backoff';
 import { TtlCache } from '@granary/shared/concurrency/ttl-cache';
 import { newDocumentId } from '@granary/shared/ids';
 import type { Logger } from '@granary/shared/logger';
@@ -30,6 +31,12 @@ const indexLagMax = 20n;
  * could not be included.
  */
 const refusedBlocks = 100n;
+/**
+ * How often a transaction is sent again, within some two seconds, while nodes lack those of the payer with earlier sequences:
+ * requests that are sent in parallel arrive in any order.
+ */
+const gapRetriesMax = 20;
+const gapDelays = { firstMs: 100, maxMs: 200 };
 /** Transactions whose absence is remembered, and for how long. */
 const absences = { max: 10_000, ttlMs: 86_400_000 };
 
@@ -100,18 +107,28 @@ export class CosmosSettlement implements SettlementNetwork {
   async send({ proof }: Settled, { bytes, hash }: SettlementTransaction, isFirst: boolean): Promise<SendResult> {
     if (isGrantProof(proof)) return this.grants.send(proof);
     if (isSentProof(proof)) return { state: 'sent' };
-    const answer = await this.chain().broadcastTransaction({ bytes }, call());
-    if (answer.state !== 'REFUSED') {
+    const refusal = await this.broadcast(proof as CosmosProof, bytes, isFirst ? gapRetriesMax : 0);
+    if (!refusal) {
       this.refusals.delete(hash);
       return { state: 'sent' };
     }
-    const { sender, sequence } = proof as CosmosProof;
-    // A block may have it already, and then the node refuses it too: whether that is so is found out by looking.
-    if (await this.isSequenceUsed(sender, sequence)) return { state: 'sent' };
-    const refusal = refusalOf(answer);
     if (isFirst) return { state: 'refused', ...refusal };
     this.refusals.set(hash, { ...refusal, since: this.refusals.peek(hash)?.since });
     return { state: 'sent' };
+  }
+
+  /** Why no node takes the transaction, waiting for earlier sequences at most `retriesMax` times; undefined where a node may have it. */
+  private async broadcast({ sender, sequence }: CosmosProof, bytes: Buffer, retriesMax: number) {
+    const backoff = new Backoff(gapDelays);
+    for (;;) {
+      const answer = await this.chain().broadcastTransaction({ bytes }, call());
+      if (answer.state !== 'REFUSED') return undefined;
+      // A block may have it already, and then the node refuses it too: whether that is so is found out by looking.
+      if (await this.isSequenceUsed(sender, sequence)) return undefined;
+      const isGap = answer.codespace === sdkCodespace && answer.code === sdkCodes.wrongSequence;
+      if (!isGap || backoff.failures === retriesMax) return refusalOf(answer);
+      await backoff.wait();
+    }
   }
 
   async find({ proof }: Settled, { hash }: SettlementTransaction): Promise<FindResult> {
