@@ -110,6 +110,19 @@ describeWithAnvil(describe)('settlement on an EVM network', () => {
     expect(await place.anvil.transactionCount(place.key.address)).toBe(0);
   });
 
+  test('a payment that somebody else gets included while its gas is estimated is settled by theirs, once', async () => {
+    const { copy } = await open();
+    const payment = await newPayment(place, copy);
+    let hash: string | undefined;
+    place.proxy.before = async (method) => {
+      if (method !== 'eth_estimateGas' || hash !== undefined) return;
+      hash = await place.anvil.transact(await tokenCall('transferWithAuthorization', payment.payload));
+      await place.anvil.receipt(hash);
+    };
+    expect((await settledBy(copy, payment)).transaction).toBe(hash);
+    expect([await received(), await place.anvil.transactionCount(place.key.address)]).toEqual([amount, 0]);
+  });
+
   test('a payment that somebody else gets included before our transaction is settled by theirs, once', async () => {
     const { copy } = await open({}, { waitMs: 300 });
     const payment = await newPayment(place, copy);

@@ -126,6 +126,10 @@ export class EvmNetwork implements SettlementNetwork {
       gas = await node.estimateGas({ ...call, from: key.address });
     } catch (error) {
       if (!isRevert(error)) throw error;
+      // It is estimated in the latest state, where another transaction may have moved the money, or this payment.
+      if ((await node.latest()).height > latest.height) {
+        throw unavailable('The token refuses the transfer in a later block than was looked at');
+      }
       return refusedByToken(error.data);
     }
     const [fees, count] = await Promise.all([node.fees(latest), node.transactionCount(key.address)]);

@@ -115,6 +115,8 @@ export class NodeProxy {
   failsBefore: (method: string) => boolean = () => false;
   /** Whether its answer is lost. */
   failsAfter: (method: string) => boolean = () => false;
+  /** Awaited before a call of this method is forwarded. */
+  before: (method: string) => Promise<void> = () => Promise.resolve();
   /** How often each method was called. */
   readonly calls = new Map<string, number>();
 
@@ -129,8 +131,9 @@ export class NodeProxy {
         const { method } = JSON.parse(body) as { method: string };
         proxy.calls.set(method, (proxy.calls.get(method) ?? 0) + 1);
         if (proxy.failsBefore(method)) return void request.socket.destroy();
-        const forwarded = fetch(target, { method: 'POST', headers: { 'content-type': 'application/json' }, body });
-        void forwarded
+        void proxy
+          .before(method)
+          .then(() => fetch(target, { method: 'POST', headers: { 'content-type': 'application/json' }, body }))
           .then((answer) => answer.text())
           .then(
             (text) => {
