@@ -1,18 +1,20 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { createLogger } from '@granary/shared/logger';
 import { startTelemetry } from '@granary/shared/telemetry/start';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
 import { scaledMs } from '@granary/shared/testing/speed';
+import { isSkippedWithout } from '@granary/shared/testing/stack';
 import {
   databaseServices,
   startConstellation,
   type ConstellationOptions,
   type DatabaseService,
 } from '../src/start/constellation';
+import notOnStack from './not-on-stack.json';
 import { startStackGranary } from './stack-granary';
 
 export const operatorKey = 'operator-key-of-the-tests';
@@ -27,9 +29,19 @@ export interface Answer<T = Record<string, unknown>> {
 /** In one process, by calls or over gRPC; or as a stack: a process for each service, on Kafka and MinIO. */
 export type Transport = 'direct' | 'wire' | 'stack';
 
-/** Jest runs the suites of the front door twice, see jest.config.js: on the first two, and on a stack. */
+/** Jest runs the suites of the front door in two passes, see jest.config.js: in one process, and on a stack. */
 export const isOnStack = process.env['GRANARY_TEST_PASS'] === 'stack';
-export const transports: readonly Transport[] = isOnStack ? ['stack'] : ['direct', 'wire'];
+/**
+ * The services call each other over gRPC on the stack, too: where a suite is part of both passes of a run, the one in one
+ * process leaves that out.
+ */
+const suite = expect.getState().testPath!;
+const isOnStackToo =
+  process.env['GRANARY_TEST_PASSES'] === 'both' &&
+  !isSkippedWithout('kafka', 'minio') &&
+  dirname(suite) === __dirname &&
+  !(basename(suite) in notOnStack);
+export const transports: readonly Transport[] = isOnStack ? ['stack'] : isOnStackToo ? ['direct'] : ['direct', 'wire'];
 
 export interface Granary {
   url: string;
