@@ -1,19 +1,19 @@
 import { z } from 'zod';
-import { grpcAddress, whole } from '@granary/shared/config';
+import { grpcAddress, whole, wrongConfig } from '@granary/shared/config';
 import { simulatedChainPrefix } from '@granary/shared/play-money';
 import { commonConfig } from '@granary/shared/service/common-config';
+import { readSecret } from '@granary/shared/trust/setting-file';
 
 const address = grpcAddress.optional();
 
 /** With a path, or user and password, as providers of nodes give them. */
 const nodeUrls = z
-  .string()
-  .transform((text) => text.split(','))
-  .pipe(
-    z
-      .array(z.url({ protocol: /^https?$/, error: 'http:// or https:// URLs with commas between are expected' }))
-      .max(10, 'at most 10 nodes are expected'),
-  );
+  .array(z.url({ protocol: /^https?$/, error: 'http:// or https:// URLs with commas between are expected' }))
+  .max(10, 'at most 10 nodes are expected');
+
+const splitUrls = (text: string): string[] => text.split(',').map((url) => url.trim());
+const problemsOf = (text: string): string[] =>
+  (nodeUrls.safeParse(splitUrls(text)).error?.issues ?? []).map(({ message }) => message);
 
 /** The environment of the finance service. An address may be absent only when that service is in the same process. */
 const settings = commonConfig.extend({
@@ -32,7 +32,13 @@ const settings = commonConfig.extend({
   /** `simulated`: a chain of the database, whose money is none; `cosmos`: a real one. Final once the service has run. */
   CHAIN: z.enum(['simulated', 'cosmos']).default('simulated'),
   /** The CometBFT nodes of a real chain. */
-  CHAIN_RPC_URLS: nodeUrls.optional(),
+  CHAIN_RPC_URLS: z
+    .string()
+    .superRefine((text, context) => {
+      for (const message of problemsOf(text)) context.addIssue({ code: 'custom', message });
+    })
+    .optional(),
+  CHAIN_RPC_URLS_FILE: z.string().min(1).optional(),
   /** What transactions are signed for; final once the service has run. */
   CHAIN_ID: z
     .string()
@@ -71,10 +77,10 @@ const settings = commonConfig.extend({
 
 export const financeConfig = settings.superRefine((config, context) => {
   if (config.CHAIN === 'simulated') return;
-  for (const name of ['CHAIN_RPC_URLS', 'CHAIN_ID'] as const) {
-    if (config[name] === undefined) {
-      context.addIssue({ code: 'custom', path: [name], message: 'is needed when CHAIN is cosmos' });
-    }
+  const needed = { CHAIN_RPC_URLS: config.CHAIN_RPC_URLS ?? config.CHAIN_RPC_URLS_FILE, CHAIN_ID: config.CHAIN_ID };
+  for (const [name, value] of Object.entries(needed)) {
+    if (value !== undefined) continue;
+    context.addIssue({ code: 'custom', path: [name], message: 'is needed when CHAIN is cosmos' });
   }
   if (config.CHAIN_ID?.startsWith(simulatedChainPrefix)) {
     context.addIssue({ code: 'custom', path: ['CHAIN_ID'], message: 'is that of a simulated chain' });
@@ -82,3 +88,11 @@ export const financeConfig = settings.superRefine((config, context) => {
 });
 
 export type FinanceConfig = Readonly<z.infer<typeof financeConfig>>;
+
+/** The nodes of a real chain. Throws a ConfigError when they are in a file that is wrong. */
+export function nodeUrlsOf(config: Pick<FinanceConfig, 'CHAIN_RPC_URLS' | 'CHAIN_RPC_URLS_FILE'>): string[] {
+  const text = readSecret(config, 'CHAIN_RPC_URLS')!;
+  const [problem] = problemsOf(text);
+  if (problem !== undefined) throw wrongConfig([['CHAIN_RPC_URLS_FILE', problem]]);
+  return splitUrls(text);
+}

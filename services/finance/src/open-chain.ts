@@ -4,7 +4,7 @@ import { row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { NotAvailableError, StartError } from '@granary/shared/start-error';
 import type { Chain } from './chain/chain';
-import type { FinanceConfig } from './config';
+import { nodeUrlsOf, type FinanceConfig } from './config';
 import { cosmosGrants } from './cosmos-chain/cosmos-grants';
 import { openCosmosChain } from './cosmos-chain/open-cosmos-chain';
 import { NodeFailure } from '@granary/shared/http/json-rpc';
@@ -95,7 +95,7 @@ async function openCosmos(
   { sender, broker }: Addresses,
 ): Promise<KindOfChain> {
   const settings = {
-    urls: config.CHAIN_RPC_URLS!,
+    urls: nodeUrlsOf(config),
     chainId: config.CHAIN_ID!,
     denom: config.CHAIN_DENOM,
     prefix: config.ADDRESS_PREFIX,

@@ -3,7 +3,7 @@ import path from 'node:path';
 import type { z } from 'zod';
 import { readSettings, serviceSchemas, stackLauncher, startLauncher, type Launcher } from '../src/start/settings';
 import { operationsGuide } from './guide';
-import { ofStackAlone, rows, usedByEveryStart } from './settings-rows';
+import { ofStackAlone, rows, usedByEveryStart, valuesInFiles } from './settings-rows';
 
 const root = path.join(__dirname, '../../..');
 const example = readFileSync(path.join(root, '.env.example'), 'utf8');
@@ -36,7 +36,7 @@ function documentedNames(): string[] {
 const readBySdk = ['OTEL_EXPORTER_OTLP_PROTOCOL'];
 
 test('every setting of the guide has a row here, or is one that npm start and npm run stack decide', () => {
-  const accounted = [...Object.keys(rows), ...usedByEveryStart, ...ofStackAlone, ...readBySdk];
+  const accounted = [...Object.keys(rows), ...usedByEveryStart, ...valuesInFiles, ...ofStackAlone, ...readBySdk];
   const missing = documentedNames().filter((name) => !accounted.includes(name) && isSettable(name));
   expect(missing).toEqual([]);
   expect(accounted.filter((name) => !documentedNames().includes(name))).toEqual([]);

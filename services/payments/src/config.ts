@@ -44,12 +44,14 @@ const settings = commonConfig.extend({
   EVM_RPC_URLS: z
     .string()
     .refine((text) => evmRpcUrls.isValid(text), evmRpcUrls.rule)
-    .default(''),
+    .optional(),
+  EVM_RPC_URLS_FILE: z.string().min(1).optional(),
   /** The nodes of networks of Solana, likewise. */
   SOLANA_RPC_URLS: z
     .string()
     .refine((text) => solanaRpcUrls.isValid(text), solanaRpcUrls.rule)
-    .default(''),
+    .optional(),
+  SOLANA_RPC_URLS_FILE: z.string().min(1).optional(),
   /** The seed of the accounts that pay the gas on EVM networks, and the fees on Solana. */
   X402_KEY_FILE: z.string().min(1).optional(),
   /** How many blocks have to follow that of a transfer. */
@@ -76,9 +78,19 @@ const settings = commonConfig.extend({
 export const paymentsConfig = settings.superRefine((config, context) => {
   if (config.X402_KEY_FILE !== undefined) return;
   for (const name of ['EVM_RPC_URLS', 'SOLANA_RPC_URLS'] as const) {
-    if (config[name] === '') continue;
+    if (config[name] === undefined && config[`${name}_FILE`] === undefined) continue;
     context.addIssue({ code: 'custom', path: ['X402_KEY_FILE'], message: `is needed with ${name}` });
   }
 });
+
+/** What is stored for all copies. */
+export const priceConfig = settings.pick({
+  RETENTION_UTIA_PER_GIB_DAY: true,
+  RETENTION_FREE_DAYS: true,
+  X402_RATES: true,
+  X402_PAY_TO: true,
+});
+
+export type PriceConfig = Readonly<z.infer<typeof priceConfig>>;
 
 export type PaymentsConfig = Readonly<z.infer<typeof paymentsConfig>>;

@@ -1,5 +1,11 @@
+import { wrongConfig } from '@granary/shared/config';
+import { readSecret } from '@granary/shared/trust/setting-file';
+
 /** The nodes of networks, by the CAIP-2 names of the networks. */
 export type RpcUrls = ReadonlyMap<string, readonly string[]>;
+
+type Name = 'EVM_RPC_URLS' | 'SOLANA_RPC_URLS';
+type RpcUrlsSettings = { readonly [K in Name | `${Name}_FILE`]?: string | undefined };
 
 const nodesMax = 10;
 
@@ -8,16 +14,23 @@ class RpcUrlsSetting {
   private readonly entry: RegExp;
   readonly rule: string;
 
-  constructor(network: string, kind: string, example: string) {
+  constructor(
+    private readonly name: Name,
+    network: string,
+    kind: string,
+    example: string,
+  ) {
     this.entry = new RegExp(`^(${network})=(https?://\\S+)$`);
     this.rule =
       `${kind} with http:// or https:// URLs of their nodes are expected, as ${example}=https://…, separated by commas, ` +
       `a network once for each of its nodes, ${nodesMax} at most`;
   }
 
-  /** Of a text that is valid. */
-  parse(text: string): RpcUrls {
-    return this.read(text)!;
+  /** Those of a configuration, none where it has none. Throws a ConfigError when they are in a file that is wrong. */
+  in(config: RpcUrlsSettings): RpcUrls {
+    const urls = this.read(readSecret(config, this.name) ?? '');
+    if (!urls) throw wrongConfig([[`${this.name}_FILE`, this.rule]]);
+    return urls;
   }
 
   isValid(text: string): boolean {
@@ -37,8 +50,9 @@ class RpcUrlsSetting {
   }
 }
 
-export const evmRpcUrls = new RpcUrlsSetting('eip155:[1-9]\\d{0,15}', 'EVM networks', 'eip155:8453');
+export const evmRpcUrls = new RpcUrlsSetting('EVM_RPC_URLS', 'eip155:[1-9]\\d{0,15}', 'EVM networks', 'eip155:8453');
 export const solanaRpcUrls = new RpcUrlsSetting(
+  'SOLANA_RPC_URLS',
   'solana:[1-9A-HJ-NP-Za-km-z]{32}',
   'networks of Solana',
   'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp',

@@ -2,13 +2,14 @@ import { join } from 'node:path';
 import { outboxImplementation } from '@granary/shared/bus/outbox';
 import { readableBy } from '@granary/shared/bus/subscribers';
 import { createSignal } from '@granary/shared/concurrency/signal';
-import { ConfigError } from '@granary/shared/config';
+import { ConfigError, readConfig } from '@granary/shared/config';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { ChainDefinition } from '@granary/shared/gen/granary/finance/v1/Chain';
 import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Ledger';
 import { openClient, type OpenClient, type Target } from '@granary/shared/grpc/client';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import { loadService } from '@granary/shared/rpc/protos';
+import type { Pool } from '@granary/shared/postgres/pool';
 import type { Implementation } from '@granary/shared/rpc/implementation';
 import type { Schema } from '@granary/shared/service/schema';
 import {
@@ -19,9 +20,9 @@ import {
   type RunningService,
 } from '@granary/shared/service/start';
 import type { AccessTo } from '@granary/shared/rpc/access';
-import type { PaymentsConfig } from './config';
+import { priceConfig, type PaymentsConfig, type PriceConfig } from './config';
 import { paymentsHandlers } from './handlers';
-import { setPrices } from './prices';
+import { setPrices, type PriceList } from './prices';
 import { validSeconds } from './quotes/offer';
 import { startQuoteKeyRotation, storedQuoteKeys } from './quotes/quote-keys';
 import { setRates, storedRates } from './quotes/rates';
@@ -66,7 +67,11 @@ export interface PaymentsOverrides extends Overrides {
 }
 
 /** What its database has. */
-export const paymentsSchema: Schema = { migrations: join(__dirname, '..', 'migrations'), bus: true };
+export const paymentsSchema: Schema = {
+  migrations: join(__dirname, '..', 'migrations'),
+  bus: true,
+  storeSettings: (pool, environment) => storePrices(pool, readConfig(priceConfig, environment), new Date()),
+};
 
 /**
  * The payments service: the configured prices of the platform, which it publishes; offers of paid reads, and what agent keys
@@ -84,15 +89,7 @@ export async function startPayments(
       ...{ log, credentials: () => trust.towards(service), ...options },
     }));
     const { ledger, data } = clients;
-    await setRates(pool, ratesOf(config));
-    await setPrices(
-      pool,
-      {
-        retention_utia_per_gib_day: BigInt(config.RETENTION_UTIA_PER_GIB_DAY),
-        retention_free_days: BigInt(config.RETENTION_FREE_DAYS),
-      },
-      now(),
-    );
+    if (config.MIGRATIONS === 'start') await storePrices(pool, config, now());
     const everyMs = overrides.networkEveryMs ?? usualNetworkEveryMs;
     const networks = await openNetworks({ config, pool, log, now, chain: clients.chain, everyMs });
     const offers = {
@@ -134,6 +131,16 @@ export async function startPayments(
     return { implementations: [payments, outbox], appended, checks, stop, failed: networks.failed };
   };
   return startService('payments', config, paymentsSchema, overrides, build);
+}
+
+/** Stores what the configuration says that all copies share: prices of retention, and rates of tokens. */
+async function storePrices(pool: Pool, config: PriceConfig, now: Date): Promise<void> {
+  await setRates(pool, ratesOf(config));
+  const prices: PriceList = {
+    retention_utia_per_gib_day: BigInt(config.RETENTION_UTIA_PER_GIB_DAY),
+    retention_free_days: BigInt(config.RETENTION_FREE_DAYS),
+  };
+  await setPrices(pool, prices, now);
 }
 
 function assertAddresses(config: PaymentsConfig, overrides: PaymentsOverrides): void {

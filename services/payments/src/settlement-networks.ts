@@ -6,7 +6,7 @@ import type { Logger } from '@granary/shared/logger';
 import type { Pool } from '@granary/shared/postgres/pool';
 import type { Client } from '@granary/shared/rpc/types';
 import { StartError } from '@granary/shared/start-error';
-import type { PaymentsConfig } from './config';
+import type { PaymentsConfig, PriceConfig } from './config';
 import { assetKeyOf, parseEvmAssets, type EvmAsset } from './evm-assets';
 import type { EvmNetworks } from './evm-rpc/open-evm-networks';
 import type { SettlementNetwork } from './networks/settlement-network';
@@ -32,7 +32,7 @@ import { playMoneyNetwork, simulatedChainPrefix } from '@granary/shared/play-mon
 /** What a TIA is worth in the token of the simulated network. */
 const simulatedUnitsPerTia = 1_000_000n;
 
-const takenNetworks = ({ X402_PAY_TO: addresses }: PaymentsConfig): string[] =>
+const takenNetworks = ({ X402_PAY_TO: addresses }: Pick<PaymentsConfig, 'X402_PAY_TO'>): string[] =>
   parsePaymentAddresses(addresses).map(({ network }) => network);
 
 /** The tokens in which payments are verified: those of the configuration, and that of the simulated network if payments on it are taken. */
@@ -42,7 +42,7 @@ export function acceptedAssets(config: PaymentsConfig): EvmAsset[] {
 }
 
 /** Units for 1 TIA by token. */
-export function ratesOf(config: PaymentsConfig): ReadonlyMap<string, bigint> {
+export function ratesOf(config: PriceConfig): ReadonlyMap<string, bigint> {
   const rates = new Map(parseRates(config.X402_RATES));
   if (takenNetworks(config).includes(playMoneyNetwork)) rates.set(assetKeyOf(simulatedAsset), simulatedUnitsPerTia);
   return rates;
@@ -93,7 +93,7 @@ export async function openNetworks(options: NetworkOptions): Promise<Networks> {
   const minimums = parseMinimums(config.X402_MIN_UTIA);
   const settled = new Map<string, SettlementNetwork>();
   if (takenNetworks(config).includes(playMoneyNetwork)) settled.set(playMoneyNetwork, new SimulatedEvm(pool, now));
-  const [evmUrls, solanaUrls] = [evmRpcUrls.parse(config.EVM_RPC_URLS), solanaRpcUrls.parse(config.SOLANA_RPC_URLS)];
+  const [evmUrls, solanaUrls] = [evmRpcUrls.in(config), solanaRpcUrls.in(config)];
   assertSettled(addresses, new Set([...settled.keys(), ...evmUrls.keys(), ...solanaUrls.keys()]));
   const evm = await openEvm(options, evmUrls);
   const solana = await openSolana(options, solanaUrls);

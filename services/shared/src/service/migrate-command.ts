@@ -16,7 +16,7 @@ const migrateConfig = commonConfig.pick({ DATABASE_URL: true, DATABASE_PASSWORD_
 });
 
 /**
- * The command `migrate` of a service: brings the schema of its database up to date and ends. With `interrupted` it waits for
+ * The command `migrate` of a service: brings the schema of its database up to date, stores the settings of all copies, and ends. With `interrupted` it waits for
  * a database that cannot be reached, until that aborts. Throws when it cannot.
  */
 export async function runMigrations(
@@ -33,6 +33,7 @@ export async function runMigrations(
       await assertSafePostgres(pool);
       await migrateSchema(pool, schema).catch(explainUnreachable);
       if (config.SERVICE_ROLE !== undefined) await grantRights(pool, config.SERVICE_ROLE).catch(explainUnreachable);
+      await schema.storeSettings?.(pool, environment).catch(explainUnreachable);
     });
     log.info('the schema is up to date');
   } finally {

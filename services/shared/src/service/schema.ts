@@ -1,3 +1,4 @@
+import type { Environment } from '../config';
 import { prepareOutbox } from '../bus/epoch';
 import { busMigrations } from '../bus/migrations';
 import { idempotencyMigrations } from '../idempotency/migrations';
@@ -21,6 +22,11 @@ export interface Schema {
   bus?: boolean;
   /** The tables of kept answers, see idempotency/migrations.ts. */
   idempotency?: boolean;
+  /**
+   * Stores those settings of the service that count for all of its copies. Called by the command `migrate`, where copies do not
+   * migrate: one of an earlier release that is restarted during an upgrade must not store its own again. Repeatable.
+   */
+  storeSettings?: (pool: Pool, environment: Environment) => Promise<void>;
 }
 
 /** The migrations of a schema by their source, in the order in which they run. */
