@@ -14,7 +14,7 @@ const price = 1_001;
 const readsMax = kills * 60 + 40;
 if (isLong) jest.setTimeout(scaledMs(7_200_000));
 /** Longer than it takes to start again, so that what a kill has left held is seen. */
-const reservationMs = scaledMs(5_000);
+const reservationMs = scaledMs(10_000);
 const settings = {
   ...{ OPERATOR_KEY: operatorKey, SIMULATED_BLOCK_MS: '50' },
   AGENT_RESERVATION_MS: String(reservationMs),

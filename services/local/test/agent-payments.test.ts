@@ -26,6 +26,8 @@ import { transferId } from '@granary/shared/transfer-id';
 const log = createLogger('test', 'silent');
 const stops: Array<() => Promise<void>> = [];
 const price = 1_001n;
+/** Nothing that is reserved for so long expires during a test, however slow the machine is. */
+const hourMs = 3_600_000;
 const nowhere = { address: '127.0.0.1:1' };
 
 let pool: Pool;
@@ -56,7 +58,7 @@ beforeAll(async () => {
     throw new Error('the answer is lost');
   };
   const ofPayments = readConfig(paymentsConfig, {
-    ...{ ...common, DATABASE_URL: (await testDatabase()).url, AGENT_RESERVATION_MS: '2000' },
+    ...{ ...common, DATABASE_URL: (await testDatabase()).url, AGENT_RESERVATION_MS: String(scaledMs(2_000)) },
   });
   const spending = await startPayments(ofPayments, { log, listen: false, ledger: () => target, data: () => nowhere });
   stops.push(() => spending.stop());
@@ -89,7 +91,7 @@ const requestOf = (payerAppId: string, targetAppId: string): ReserveSpendRequest
   ...{ paymentId: randomUUID(), atMs: String(Date.now()), payerAppId, targetAppId, keyId: `key-${payerAppId}` },
   limits: { allowedTargetApps: [], anyTarget: true, spendAllowance: '5000' },
   amountsUtia: [price.toString()],
-  lastsMs: 0,
+  lastsMs: hourMs,
 });
 
 test('each call may be repeated whose answer was lost: nothing is reserved or paid twice', async () => {
@@ -124,7 +126,7 @@ test('each call may be repeated whose answer was lost: nothing is reserved or pa
 
 test('what is neither completed nor cancelled is released when it expires, with the allowance, and cannot be paid any more', async () => {
   const [payer, target] = [await newPayer(2_000n), `target-${randomUUID()}`];
-  const reservation = await payments.reserveSpend(requestOf(payer, target), call());
+  const reservation = await payments.reserveSpend({ ...requestOf(payer, target), lastsMs: 0 }, call());
   const refused = payments.reserveSpend(requestOf(payer, target), call());
   await expect(refused).rejects.toMatchObject({
     ...{ reason: 'PAYMENT_REFUSED', details: { reason: 'insufficient_funds' } },
@@ -142,9 +144,9 @@ test('what is neither completed nor cancelled is released when it expires, with 
 test('a reservation lasts as long as is asked', async () => {
   const [payer, target] = [await newPayer(2_000n), `target-${randomUUID()}`];
   const at = Date.now();
-  const reservation = await payments.reserveSpend({ ...requestOf(payer, target), lastsMs: 3_600_000 }, call());
+  const reservation = await payments.reserveSpend({ ...requestOf(payer, target), lastsMs: hourMs }, call());
   const held = (await row<{ until: Date }>(pool, sql`select min(expires_at) as until from open_hold`))!;
-  expect(held.until.getTime()).toBeGreaterThanOrEqual(at + 3_600_000);
+  expect(held.until.getTime()).toBeGreaterThanOrEqual(at + hourMs);
   await payments.cancelSpend(reservation, call());
 });
 

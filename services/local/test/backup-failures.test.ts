@@ -104,7 +104,7 @@ describe('backup and restore', () => {
         await writeFile(path, good);
       }
     },
-    scaledMs(120_000),
+    scaledMs(240_000),
   );
 
   test('a restore names an app with a broken hash chain, with the first wrong link', async () => {
@@ -156,7 +156,7 @@ describe('backup and restore', () => {
       expect(hasSeed).toBe(false);
       await expect(OwnGranary.start(restored)).rejects.toThrow('it ended with 1 before it was ready');
     },
-    scaledMs(120_000),
+    scaledMs(240_000),
   );
 
   test('an interrupted backup leaves nothing behind, and the next one removes what a killed one left', async () => {

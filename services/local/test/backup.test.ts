@@ -144,7 +144,7 @@ describe(isOnStack ? 'a backup of a stack' : 'a backup of npm start', () => {
       }, 60_000);
       expect(health.status).toBe(200);
     },
-    scaledMs(isLong ? 1_800_000 : 120_000),
+    scaledMs(isLong ? 1_800_000 : 300_000),
   );
 
   const held = (dataDir: string, appId: string) =>

@@ -59,10 +59,13 @@ export interface GranaryOptions extends Pick<ConstellationOptions, 'settings'> {
   metrics?: boolean;
 }
 
-/** On a slow machine requests may take longer, for its users as for its tests. */
+/** On a slow machine requests may take longer, and scans without a key too, for its users as for its tests. */
 const patience = {
-  REQUEST_TIMEOUT_MS: String(Math.min(scaledMs(10_000), 600_000)),
-  QUEUE_TIMEOUT_MS: String(Math.min(scaledMs(1_000), 60_000)),
+  gateway: {
+    REQUEST_TIMEOUT_MS: String(Math.min(scaledMs(10_000), 600_000)),
+    QUEUE_TIMEOUT_MS: String(Math.min(scaledMs(1_000), 60_000)),
+  },
+  data: { PUBLIC_READ_TIMEOUT_MS: String(Math.min(scaledMs(2_000), 60_000)) },
 };
 
 /**
@@ -80,7 +83,11 @@ export async function startGranary(transport: Transport, options: GranaryOptions
     directory,
     operatorKey,
     internalSecret: 'internal-secret-of-the-tests-0123456789',
-    settings: { ...options.settings, gateway: { ...patience, ...options.settings?.gateway } },
+    settings: {
+      ...options.settings,
+      gateway: { ...patience.gateway, ...options.settings?.gateway },
+      data: { ...patience.data, ...options.settings?.data },
+    },
   };
   const removeDirectory = () => rm(directory, { recursive: true, force: true });
   if (isOnStack || transport === 'stack') {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { createLogger } from '@granary/shared/logger';
-import { createPool, execute, row, type Pool } from '@granary/shared/postgres/pool';
+import { createPool, execute, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { eventually } from '@granary/shared/testing/eventually';
@@ -192,6 +192,11 @@ describe.each(transports)('grants of users (%s)', (transport) => {
       // Without blocks, the payments are not settled before the requests are answered.
       await execute(tx, sql`select from simulated_chain for update`);
       for (const each of [spent, revoked]) expect((await ask(each)).status).toBe(202);
+      // The answer waits for half a second only, in which a busy machine may not have taken anything yet.
+      await eventually(async () => {
+        const taken = sql`select from grant_deduction where grant_id in (${spent.grant_id}::uuid, ${revoked.grant_id}::uuid)`;
+        return (await rows(tx, taken)).length === 2;
+      });
     });
     const grant = `${grants}/${revoked.grant_id}`;
     await send(granary.url, 'DELETE', grant, { headers: signedRequest(wallet, 'DELETE', grant) });

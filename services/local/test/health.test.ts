@@ -3,10 +3,10 @@ import { gatewayConfig } from '@granary/gateway/config';
 import { startGateway } from '@granary/gateway/service';
 import { readConfig } from '@granary/shared/config';
 import { createLogger } from '@granary/shared/logger';
-import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
+import { startPostgresProxy, type PostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
-import { newApp, operatorKey, send, startGranary, transports } from './granary';
+import { newApp, operatorKey, send, startGranary, transports, type Granary } from './granary';
 
 interface Health {
   status: string;
@@ -74,38 +74,51 @@ const healthOf = async (granary: { url: string }) => {
 const isReady = async (granary: { url: string }) => (await send(granary.url, 'GET', '/readyz')).status === 200;
 
 describe.each(transports)('a faulty database (%s)', (transport) => {
+  /** Freezes the database until a look finds it late; again where a busy machine has looked too late for that. */
+  const freezeUntilLate = (proxy: PostgresProxy, granary: Granary, unhealthyAfterMs: number) =>
+    eventually(async () => {
+      await eventually(async () => (await healthOf(granary)).body.status === 'healthy');
+      proxy.freeze();
+      const found = await eventually(async () => {
+        // Where data itself answers too late for the gateway, nothing is said of its database.
+        const { database, ...health } = await healthOf(granary);
+        return database !== undefined && database.status !== 'healthy' && { ...health, database };
+      });
+      if (found.database.status === 'degraded' && (await isReady(granary))) return found;
+      if (found.database.status === 'unhealthy')
+        expect(found.database.latency_ms).toBeGreaterThanOrEqual(unhealthyAfterMs);
+      proxy.thaw();
+      return undefined;
+    });
+
   test('a slow database is degraded, with its latency, unhealthy only after the limit, and healthy once it answers', async () => {
     const proxy = await startPostgresProxy((await testDatabase()).url, () => 'pass');
-    const limit = { HEALTH_UNHEALTHY_AFTER_MS: '3000' };
+    // Below the 5 s after which a connection that cannot be opened is given up.
+    const unhealthyAfterMs = 3_000;
+    const limit = { HEALTH_UNHEALTHY_AFTER_MS: String(unhealthyAfterMs) };
     const granary = await startGranary(transport, {
       databaseUrls: { data: proxy.url },
       settings: { data: limit, gateway: limit },
     });
     try {
-      await eventually(async () => (await healthOf(granary)).body.status === 'healthy');
-      proxy.freeze();
-      const late = await eventually(async () => {
-        const found = await healthOf(granary);
-        return found.body.status !== 'healthy' && found;
-      });
+      const late = await freezeUntilLate(proxy, granary, unhealthyAfterMs);
       expect(late.status).toBe(200);
       expect(late.body.status).toBe('degraded');
       expect(late.database).toMatchObject({ status: 'degraded', message: 'has not answered yet' });
       // The patience is 700 ms; a timer of Node fires early by as long as its loop was busy when it was set.
-      expect(late.database!.latency_ms).toBeGreaterThanOrEqual(600);
-      expect(await isReady(granary)).toBe(true);
+      expect(late.database.latency_ms).toBeGreaterThanOrEqual(600);
 
       const overdue = await eventually(async () => {
         const found = await healthOf(granary);
-        return found.body.status === 'unhealthy' && found;
+        return found.database?.message === 'did not answer in time' && found;
       });
-      expect(overdue.database).toMatchObject({ status: 'unhealthy', message: 'did not answer in time' });
-      expect(overdue.database!.latency_ms).toBeGreaterThanOrEqual(3_000);
-      expect(await isReady(granary)).toBe(false);
+      expect([overdue.body.status, overdue.database!.status]).toEqual(['unhealthy', 'unhealthy']);
+      expect(overdue.database!.latency_ms).toBeGreaterThanOrEqual(unhealthyAfterMs);
+      await eventually(async () => !(await isReady(granary)));
 
       proxy.thaw();
       await eventually(async () => (await healthOf(granary)).body.status === 'healthy');
-      expect(await isReady(granary)).toBe(true);
+      await eventually(() => isReady(granary));
     } finally {
       proxy.thaw();
       await granary.stop();

@@ -65,7 +65,6 @@ test.each(['npm start', 'npm run stack'] as const)(
     // Ends the Postgres that the kill has left.
     await (await OwnStart.ready('npm start', dataDir)).end('SIGTERM');
   },
-  180_000,
 );
 
 test('a start reads the file .env beside it, after the environment', async () => {

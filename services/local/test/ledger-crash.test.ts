@@ -7,7 +7,7 @@ import { openAccounts, readBalances } from '@granary/finance/ledger/accounts';
 import { postTransfer } from '@granary/finance/ledger/ledger';
 import { createLogger } from '@granary/shared/logger';
 import { migrate } from '@granary/shared/postgres/migrate';
-import { createPool, rows, type Pool } from '@granary/shared/postgres/pool';
+import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { eventually, eventuallyResolves } from '@granary/shared/testing/eventually';
 import { startPostgres, type EmbeddedPostgres } from '../src/postgres/postgres';
@@ -44,11 +44,18 @@ class Customers {
     this.sendMore();
   }
 
-  async killProcess(): Promise<void> {
+  /** Kills it at any moment; or after `until`, while what it acknowledges is lost. */
+  async killProcess(until: () => Promise<boolean> = () => Promise.resolve(true)): Promise<void> {
     const child = this.child!;
     this.child = undefined;
     child.removeAllListeners('message');
+    await eventually(until);
     await endProcess(child, 'SIGKILL');
+  }
+
+  /** How many of the transfers that it knows of have moved money. */
+  moved(): number {
+    return [...this.outcomes.values()].filter((outcome) => outcome !== 'INSUFFICIENT_FUNDS').length;
   }
 
   async untilDefinite(count: number): Promise<void> {
@@ -113,6 +120,10 @@ describe('kill -9 of the ledger and of its Postgres', () => {
     const postgresKilledAtMs: number[] = [];
     const mayKillPostgres = () =>
       (postgresKilledAtMs.at(-postgresKillsMax) ?? -Infinity) < performance.now() - postgresKillsWithinMs;
+    const isAheadOfAcknowledgements = async () => {
+      const found = await row<{ count: bigint }>(pool, sql`select count(*) from transfer where kind = 'spend'`);
+      return found!.count > BigInt(customers.moved());
+    };
     customers.startProcess();
     for (let kill = 1; kill <= kills; kill++) {
       await customers.untilDefinite(Math.floor((kill * transfers) / (kills + 1)));
@@ -120,7 +131,8 @@ describe('kill -9 of the ledger and of its Postgres', () => {
         postgresKilledAtMs.push(performance.now());
         process.kill(postgres.postmasterPid(), 'SIGKILL');
       } else {
-        await customers.killProcess();
+        // The others fall at any moment; this one surely after a commit whose acknowledgement is lost.
+        await customers.killProcess(kill === 1 ? isAheadOfAcknowledgements : undefined);
         customers.startProcess();
       }
     }

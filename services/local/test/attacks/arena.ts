@@ -8,7 +8,8 @@ import { endAllProcesses, OwnGranary } from '../own-process';
 import { p95, shareServed, Victim, type VictimReport } from './victim';
 
 const quietMs = 2_000;
-const attackedMs = 6_000;
+/** Longer than the 5 s after which a body that does not arrive is refused, also where that is noticed late. */
+const attackedMs = 5_000 + scaledMs(1_000);
 /** Below this it is the scheduler of the machine that decides how long a request takes. */
 const quietFloorMs = scaledMs(15);
 const latencyFactorMax = 5;
