@@ -171,7 +171,7 @@ describe('migrations of what is there already', () => {
       await writer.query('lock table a_1.commits, a_1.c_1, a_1.h_1, a_1.v_1 in access exclusive mode');
       // A migration that read or changed one of them would wait for its lock.
       for (const { name, text } of (await readMigrations(migrations)).slice(lastOfTables)) {
-        const touches = pool.query(`set local lock_timeout = '1s'; ${text}`);
+        const touches = pool.query(`set local lock_timeout = '5s'; ${text}`);
         expect([name, await touches.then(() => 'done', String)]).toEqual([name, 'done']);
       }
     } finally {

@@ -7,9 +7,13 @@ import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { createAuthority } from '@granary/shared/testing/certificates';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { dataConfig } from '../src/config';
 import { newApp, startDataService, storeRequest, type App, type DataService } from './support/data-service';
 import { VaultServer } from './support/vault-server';
+
+/** How long a start may wait for each answer of a Vault, which one of this process gives at once unless it is silent. */
+const vaultTimeoutMs = scaledMs(500);
 
 describe('a root key in Vault', () => {
   let directory: string;
@@ -32,7 +36,7 @@ describe('a root key in Vault', () => {
       ENCRYPTION_VAULT_URL: await vault.start(),
       ENCRYPTION_VAULT_KEY: keyName,
       ENCRYPTION_VAULT_TOKEN_FILE: join(directory, 'token'),
-      ENCRYPTION_VAULT_TIMEOUT_MS: '500',
+      ENCRYPTION_VAULT_TIMEOUT_MS: String(vaultTimeoutMs),
     };
     await writeToken(vault.token);
   });
@@ -183,7 +187,12 @@ describe('a root key in Vault', () => {
 
   test.each<[string, () => void | Promise<void>, string, RegExp]>([
     ['sealed', () => void (vault.isSealed = true), 'NotAvailableError', /503 \(Vault is sealed\)/],
-    ['silent', () => void (vault.isSilent = true), 'NotAvailableError', /no answer within 500 ms/],
+    [
+      'silent',
+      () => void (vault.isSilent = true),
+      'NotAvailableError',
+      new RegExp(`no answer within ${vaultTimeoutMs} ms`),
+    ],
     ['without a token', () => unlink(join(directory, 'token')), 'NotAvailableError', /token of Vault cannot be read/],
     ['with another token', () => writeToken('hvs.other'), 'StartError', /403 \(permission denied\).*has expired/],
     ['without the right to read', () => void vault.denied.add('keys'), 'StartError', /lacks a right/],

@@ -143,7 +143,7 @@ test(
       }
     };
     const change = async () => {
-      for (let n = 1; n <= 30; n += 1) {
+      for (let n = 1; n <= 30 || reads <= 30; n += 1) {
         await app.store('docs', state(n));
         await app.completed(await refresh('v'));
         refreshed = n;

@@ -60,7 +60,7 @@ describe('writes that wait for the same head', () => {
     const first = store(copy, 'films', small('first'));
     await eventually(async () => {
       const { rowCount } = await pool.query(
-        `select from pg_stat_activity where wait_event_type = 'Lock' and query like '%head%'`,
+        `select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock' and query like '%head%'`,
       );
       return rowCount === 1;
     });

@@ -3,6 +3,7 @@ import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool'
 import { sql } from '@granary/shared/postgres/sql';
 import { superuserUrl } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { Client } from 'pg';
 import { openAccounts, readAccount } from '../src/ledger/accounts';
 import type { Command, Result } from '../src/ledger/commands';
@@ -141,10 +142,16 @@ test('a hold that has expired cannot be posted, and is voided', async () => {
   const { ids } = await wallets(2, 100n);
   const [from, to] = ids as [string, string];
   const ledger = copies[0]!;
-  const now = (await row<{ now: Date }>(pool, sql`select clock_timestamp() as now`))!.now;
-  const expiresAt = new Date(now.getTime() + 700);
-  const [soon, later] = [hold(from, to, 60n, expiresAt), hold(from, to, 10n, new Date(now.getTime() + 3_600_000))];
-  await Promise.all([ledger.apply([soon]), ledger.apply([later])]);
+  const later = hold(from, to, 10n, new Date(Date.now() + 3_600_000));
+  let lastsMs = 0;
+  // On a slow machine one may arrive after it would have expired: then another one lasts longer.
+  const { soon, expiresAt } = await eventually(async () => {
+    const now = (await row<{ now: Date }>(pool, sql`select clock_timestamp() as now`))!.now;
+    const expiresAt = new Date(now.getTime() + (lastsMs += 700));
+    const soon = hold(from, to, 60n, expiresAt);
+    return nameOf((await ledger.apply([soon]))[0]!) === 'created' && { soon, expiresAt };
+  });
+  await ledger.apply([later]);
   const isOver = sql`select clock_timestamp() > ${expiresAt} as "isOver"`;
   await eventually(async () => (await row<{ isOver: boolean }>(pool, isOver))!.isOver);
   expect(names([await ledger.apply([ending('post', soon.id)])])).toEqual(['HOLD_EXPIRED']);
@@ -185,9 +192,9 @@ test('what Postgres refuses unexpectedly fails alone, not with its batch', async
 });
 
 test('while connections are cut everywhere, each command is applied once and its result is definite', async () => {
-  const { ids } = await wallets(2, 10_000n);
+  const { ids } = await wallets(2, 1_000_000n);
   const unlucky = createPool({ url, size: 4, applicationName: 'unlucky', log });
-  const ledger = new LedgerBatches({ pool: unlucky, log, retryMs: 60_000 });
+  const ledger = new LedgerBatches({ pool: unlucky, log, retryMs: scaledMs(60_000) });
   const killer = new Client({ connectionString: superuserUrl() });
   await killer.connect();
   let answered = 0;
@@ -206,7 +213,8 @@ test('while connections are cut everywhere, each command is applied once and its
   })();
   const writers = Array.from({ length: 40 }, async () => {
     const seen: string[] = [];
-    for (let n = 0; n < 50; n++) {
+    // The killer finds a connection at work by chance only, so they go on until it has.
+    for (let n = 0; n < 50 || cuts === 0; n++) {
       seen.push(...names([await ledger.apply([transfer(ids[0]!, ids[1]!, 1n)])]));
       answered++;
     }
@@ -217,8 +225,9 @@ test('while connections are cut everywhere, each command is applied once and its
   await Promise.all([killer.end(), unlucky.end()]);
   expect(cuts).toBeGreaterThan(0);
   expect(new Set(seen)).not.toContain('INSUFFICIENT_FUNDS');
-  expect(seen).toHaveLength(2_000);
-  expect(await Promise.all(ids.map(available))).toEqual([8_000n, 12_000n]);
+  expect(seen.length).toBeGreaterThanOrEqual(2_000);
+  const moved = BigInt(seen.length);
+  expect(await Promise.all(ids.map(available))).toEqual([1_000_000n - moved, 1_000_000n + moved]);
 });
 
 test('a hold that would have expired before our era is refused alone', async () => {

@@ -68,7 +68,7 @@ async function startFront(addresses: string[]) {
     DOWNLOAD_GRACE_MS: 1_000,
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
-  const hop = new BlobProxy({ address: addresses.join(','), credentials, idleTimeoutMs: 5_000 });
+  const hop = new BlobProxy({ address: addresses.join(','), credentials, idleTimeoutMs: scaledMs(5_000) });
   const server = createServer((request, response) => {
     const call = newCall('test', scaledMs(5_000));
     const moved =

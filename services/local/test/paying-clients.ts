@@ -98,7 +98,9 @@ async function untilServed(ask: () => Promise<Answer<Answered> | undefined>, ser
     const answer = await ask();
     if (answer?.status === served && answer.body.status !== 'PaymentConfirming') return;
     const reason = answer?.body.details?.reason;
-    if (reason !== undefined) throw new Error(`the payment was refused: ${reason}`);
+    // A network is closed while its chain does not answer, as that of a busy machine.
+    const isForGood = reason !== undefined && reason !== 'settlement_unavailable';
+    if (isForGood) throw new Error(`the payment was refused: ${reason}`);
     await delay(20);
   }
 }

@@ -153,7 +153,7 @@ test('a stale postmaster.pid with the id of another process does not prevent the
   await eventually(() => !isRunning(holder.pid ?? 0));
   // The id of a killed postmaster is given to another process of the same user, as after a restart of a container.
   const { uid, gid } = await stat(path.join(dataDir, 'postgres'));
-  const stranger = spawn('sleep', ['60'], isRoot ? { uid, gid } : {});
+  const stranger = spawn('sleep', ['600'], isRoot ? { uid, gid } : {});
   cleanUps.push(() => Promise.resolve(stranger.kill('SIGKILL')));
   const pidFile = path.join(dataDir, 'postgres', 'postmaster.pid');
   const lines = (await readFile(pidFile, 'utf8')).split('\n');

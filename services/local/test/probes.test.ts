@@ -11,12 +11,15 @@ import { stopAll } from '@granary/shared/service/lifecycle';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
 import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { choosePorts } from '../src/stack/ports';
 import { operatorKey } from './granary';
 
 const log = createLogger('probes', 'silent');
 const INTERNAL_SECRET = 'internal-secret-of-the-tests-0123456789';
 const nowhere = '127.0.0.1:1';
+/** Long enough to be seen stopping by one who looks now and then. */
+const drainDelayMs = String(Math.min(scaledMs(3_000), 60_000));
 
 const stops: Array<() => Promise<void>> = [];
 afterEach(() => stopAll(stops.splice(0)));
@@ -65,7 +68,7 @@ test('a service is alive from the beginning, ready once it has started, whatever
   const proxy = await proxied();
   const [port = 0, metrics = 0] = await choosePorts(2);
   proxy.freeze();
-  const starting = data(proxy.url, port, metrics, { DRAIN_DELAY_MS: '3000' });
+  const starting = data(proxy.url, port, metrics, { DRAIN_DELAY_MS: drainDelayMs });
   await until(metrics, '/readyz', 503, 'starting\n');
   expect(await probe(metrics, '/livez')).toEqual([200, 'alive\n']);
   proxy.thaw();
@@ -93,7 +96,7 @@ test('a gateway is ready once it has reached data, also while data lacks its dat
     readConfig(gatewayConfig, {
       PORT: '0',
       METRICS_LISTEN: `127.0.0.1:${metrics}`,
-      DRAIN_DELAY_MS: '3000',
+      DRAIN_DELAY_MS: drainDelayMs,
       OPERATOR_KEY: operatorKey,
       INTERNAL_SECRET,
       DATA_ADDRESS: `127.0.0.1:${port}`,

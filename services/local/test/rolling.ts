@@ -82,7 +82,10 @@ export async function startTwoOfEach(release?: string): Promise<TwoOfEach> {
     MIGRATIONS: 'wait',
     METRICS_LISTEN: `127.0.0.1:${metricsPorts[copy]![service]}`,
     // What a balancer needs to see that a gateway goes.
-    DRAIN_DELAY_MS: service === 'gateway' ? '1000' : '200',
+    DRAIN_DELAY_MS: String(Math.min(scaledMs(service === 'gateway' ? 1_000 : 200), 60_000)),
+    // On a slow machine requests may take longer, beside processes that start.
+    REQUEST_TIMEOUT_MS: String(Math.min(scaledMs(10_000), 600_000)),
+    QUEUE_TIMEOUT_MS: String(Math.min(scaledMs(1_000), 60_000)),
     LOG_LEVEL: logLevel ?? 'warn',
   });
   const run = await beginRun();

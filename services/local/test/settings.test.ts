@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { choosePorts } from '../src/stack/ports';
 import { endAllProcesses, OwnStart } from './own-process';
 import { rows } from './settings-rows';
@@ -15,12 +16,12 @@ describe.each(['npm start', 'npm run stack'] as const)('%s', (way) => {
     metricsAddress = `localhost:${(await choosePorts(1))[0]}`;
     const settings = Object.fromEntries(Object.entries(rows).map(([name, { value }]) => [name, value]));
     started = await OwnStart.ready(way, directory, { ...settings, METRICS_LISTEN: metricsAddress });
-  }, 180_000);
+  }, scaledMs(180_000));
   afterAll(async () => {
     await started.end('SIGTERM');
     await endAllProcesses();
     await rm(directory, { recursive: true, force: true });
-  }, 60_000);
+  }, scaledMs(60_000));
 
   const visible = Object.entries(rows).filter(([, { effect }]) => effect !== undefined);
   test.each(visible)('%s has its effect', async (_, { effect }) => {

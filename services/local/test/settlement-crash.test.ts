@@ -27,7 +27,11 @@ const fee = 1_000n;
 /** What each wallet has to begin with. */
 const funds = 100_000_000;
 jest.setTimeout(scaledMs(isLong ? 14_400_000 : 300_000));
-const settings = { OPERATOR_KEY: operatorKey, SIMULATED_BLOCK_MS: '50' };
+const settings = {
+  ...{ OPERATOR_KEY: operatorKey, SIMULATED_BLOCK_MS: '50' },
+  // An answer is lost by a kill, and not because the machine is busy.
+  REQUEST_TIMEOUT_MS: String(Math.min(scaledMs(10_000), 600_000)),
+};
 
 let dataDir: string;
 let granary: OwnGranary;

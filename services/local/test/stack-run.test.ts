@@ -28,7 +28,8 @@ async function startStack(dataDir: string, cache: string): Promise<RunningStack>
   for (const stream of [child.stdout, child.stderr]) {
     stream.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
   }
-  const exit = new Promise<number | null>((resolve) => child.once('exit', resolve));
+  // `close` comes after the last of the output, `exit` perhaps before it.
+  const exit = new Promise<number | null>((resolve) => child.once('close', resolve));
   const deadline = performance.now() + scaledMs(startTimeoutMs);
   while (!text.includes('Five calls')) {
     if (child.exitCode !== null || performance.now() > deadline) throw new Error(`The stack did not start:\n${text}`);

@@ -32,10 +32,17 @@ afterAll(async () => {
 const message = 'has standbys and none is synchronous: a failover would lose acknowledged writes';
 const isWarned = async () => (await send(granary.url, 'GET', '/health')).text.includes(message);
 
+/** A connection for the WAL, which Postgres does not end although what it sends is not confirmed. */
+function walReceiver(): Client {
+  const options = { replication: 'true', options: '-c wal_sender_timeout=0' };
+  const receiver = new Client({ connectionString: postgres.url('postgres'), ...options });
+  receiver.on('error', () => {});
+  return receiver;
+}
+
 /** What a standby is to its primary: a connection that receives the WAL, here from a slot. Resolves to its end. */
 async function stream(slot: string): Promise<() => Promise<void>> {
-  const standby = new Client({ connectionString: postgres.url('postgres'), replication: 'true' } as never);
-  standby.on('error', () => {});
+  const standby = walReceiver();
   await standby.connect();
   const { rows } = await admin.query<{ lsn: string }>('select pg_current_wal_lsn() as lsn');
   standby.query(`START_REPLICATION SLOT ${slot} PHYSICAL ${rows[0]!.lsn}`).catch(() => {});
@@ -68,8 +75,7 @@ test('health is degraded while standbys exist and none is synchronous', async ()
   await eventually(async () => !(await isWarned()));
 
   // A base backup streams from a slot that is temporary.
-  const backup = new Client({ connectionString: postgres.url('postgres'), replication: 'true' } as never);
-  backup.on('error', () => {});
+  const backup = walReceiver();
   await backup.connect();
   await backup.query('CREATE_REPLICATION_SLOT base TEMPORARY PHYSICAL RESERVE_WAL');
   const { rows } = await admin.query<{ lsn: string }>('select pg_current_wal_lsn() as lsn');

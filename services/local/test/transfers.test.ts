@@ -6,6 +6,8 @@ import { expectProblem } from './problem-shape';
 import { parseAnswer } from './raw-http';
 
 const mebibyte = 1024 * 1024;
+/** How long a transfer may pause; no machine stands still for as long as the most of it. */
+const patienceMs = Math.min(scaledMs(1_000), 5_000);
 const png = { 'content-type': 'image/png' };
 
 interface Peer {
@@ -20,9 +22,19 @@ let app: TestApp;
 const peers: Peer[] = [];
 
 async function start(settings: GranaryOptions['settings'], transport = transports[0]!): Promise<void> {
-  granary = await startGranary(transport, { settings: settings! });
+  granary = await startGranary(transport, { metrics: true, settings: settings! });
   app = await newApp(granary);
 }
+
+/** Resolves when the gateway has given back the places of all transfers, those of closed connections too. */
+const noneUnderWay = () =>
+  eventually(async () => {
+    const texts = await Promise.all(
+      granary.metricsAddresses.map(async (address) => (await fetch(`http://${address}/metrics`)).text()),
+    );
+    const counts = [...texts.join('\n').matchAll(/^granary_admission_in_flight\{class="(?:up|down)loads"\} (\d+)$/gm)];
+    return counts.length > 0 && counts.every(([, count]) => count === '0');
+  });
 
 afterEach(() => {
   for (const { socket } of peers.splice(0)) socket.destroy();
@@ -98,11 +110,14 @@ describe.each(transports)('uploads that do not finish (%s)', (transport) => {
 });
 
 describe.each([
-  ['is slower than the minimum', { gateway: { TRANSFER_MIN_BYTES_PER_SECOND: '1000', UPLOAD_GRACE_MS: '1000' } }],
-  ['is idle for the gateway', { gateway: { TRANSFER_MIN_BYTES_PER_SECOND: '0', IDLE_TIMEOUT_MS: '1000' } }],
+  [
+    'is slower than the minimum',
+    { gateway: { TRANSFER_MIN_BYTES_PER_SECOND: '1000', UPLOAD_GRACE_MS: String(patienceMs) } },
+  ],
+  ['is idle for the gateway', { gateway: { TRANSFER_MIN_BYTES_PER_SECOND: '0', IDLE_TIMEOUT_MS: String(patienceMs) } }],
   [
     'is idle for the blobs service',
-    { gateway: { TRANSFER_MIN_BYTES_PER_SECOND: '0' }, blobs: { IDLE_TIMEOUT_MS: '1000' } },
+    { gateway: { TRANSFER_MIN_BYTES_PER_SECOND: '0' }, blobs: { IDLE_TIMEOUT_MS: String(patienceMs) } },
   ],
 ] as const)('an upload that %s', (_, settings) => {
   beforeAll(() => start(settings));
@@ -116,7 +131,8 @@ describe.each([
   });
 
   test('an upload that pauses and continues is stored', async () => {
-    const body = 'x'.repeat(30_000);
+    // Pauses of 100 ms, together three times as long as it may be idle.
+    const body = 'x'.repeat(1_000 * Math.ceil((3 * patienceMs) / 100));
     const { socket, answer } = open(uploadHead(body.length).replace('Host: x', 'Host: x\r\nConnection: close'));
     for (let sent = 0; sent < body.length; sent += 1_000) {
       socket.write(body.slice(sent, sent + 1_000));
@@ -129,6 +145,7 @@ describe.each([
 describe('concurrency of transfers', () => {
   beforeAll(() => start({ gateway: { STREAM_CONCURRENCY: '8', STREAM_CLIENT_PERCENT: '50', QUEUE_TIMEOUT_MS: '50' } }));
   afterAll(() => granary.stop());
+  beforeEach(noneUnderWay);
 
   /** Resolves when all but `count` of the peers were refused, so that those are under way. */
   const onlyAdmitted = (count: number) =>
@@ -168,16 +185,18 @@ describe('concurrency of transfers', () => {
 
 describe('slow downloads', () => {
   const settings = { STREAM_CONCURRENCY: '1', STREAM_CLIENT_PERCENT: '100', QUEUE_TIMEOUT_MS: '50' };
-  beforeAll(() => start({ gateway: { ...settings, DOWNLOAD_GRACE_MS: '1000' } }));
+  beforeAll(() => start({ gateway: { ...settings, DOWNLOAD_GRACE_MS: String(patienceMs) } }));
   afterAll(() => granary.stop());
 
   test('a download that is not read is cut off for others, one that is read slowly is not', async () => {
     const path = await largeBlob();
+    await noneUnderWay();
     const silent = readNothing(path);
     await eventually(() => silent.received().startsWith('HTTP/1.1 200'));
     await eventually(async () => (await app.call('HEAD', path)).status === 200);
     silent.socket.resume();
     expect((await silent.answer).length).toBeLessThan(24 * mebibyte);
+    await noneUnderWay();
 
     const { hostname, port } = new URL(granary.url);
     const slow = connect(Number(port), hostname);
@@ -185,8 +204,9 @@ describe('slow downloads', () => {
     let readBytes = 0;
     for await (const chunk of slow) {
       readBytes += (chunk as Buffer).length;
-      // Takes several times the grace period, at a rate far above the minimum.
-      await new Promise((resolve) => setTimeout(resolve, (chunk as Buffer).length / 6_000));
+      // Takes four times the grace period, at a rate far above the minimum.
+      const pauseMs = ((chunk as Buffer).length / (24 * mebibyte)) * 4 * patienceMs;
+      await new Promise((resolve) => setTimeout(resolve, pauseMs));
     }
     expect(readBytes).toBeGreaterThan(24 * mebibyte);
   });

@@ -7,6 +7,7 @@ import type * as Http from 'node:http';
 import { makeSeedFile } from '@granary/shared/keys/seed-file';
 import { Anvil, anvilNetwork, describeWithAnvil, usdc } from '@granary/shared/testing/anvil';
 import { eventually } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { decoded, encoded, newPayer, version1, version2, type Requirement } from '@granary/shared/testing/x402-client';
 import { newApp, send, startGranary, type Granary, type TestApp } from './granary';
 
@@ -58,6 +59,8 @@ describeWithAnvil(describe)('payments on an EVM network', () => {
         X402_SETTLE: 'open',
       },
       ...{ EVM_RPC_URLS: `${anvilNetwork}=${anvil.url}`, X402_KEY_FILE: keyFile, EVM_DEPTH_BLOCKS: '0' },
+      // The official clients do not ask again for what is answered before it is settled.
+      X402_SETTLE_WAIT_MS: String(Math.min(scaledMs(5_000), 60_000)),
     };
     granary = await startGranary('wire', { settings: { payments } });
     const { body } = await send<Supported>(granary.url, 'GET', '/x402/supported');
@@ -70,7 +73,7 @@ describeWithAnvil(describe)('payments on an EVM network', () => {
     expect((await app.call('POST', `/api/apps/${app.appId}/indexes`, index)).status).toBe(201);
     // Without gas the network was closed.
     await eventually(async () => ((await asked()) ? true : undefined));
-  }, 60_000);
+  }, scaledMs(60_000));
   afterAll(async () => {
     await granary.stop();
     await anvil.stop();

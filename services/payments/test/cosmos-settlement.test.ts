@@ -44,16 +44,16 @@ test('an absence that too few nodes have found does not count', async () => {
   expect(states).toEqual(['absent', 'absent', 'absent', 'absent', 'impossible']);
 });
 
-test('the network is closed while no node can be asked, and opens again', async () => {
+test('the network is closed once no node could be asked twice in a row, and opens again', async () => {
   let answers = true;
   const getAccount = () => (answers ? Promise.resolve(account) : Promise.reject(new Error('no node')));
   const network = settlementOn({ getAccount });
   const states: boolean[] = [network.isOpen()];
-  for (answers of [false, false, true]) {
+  for (answers of [false, true, false, false, false, true]) {
     await network.watch(proof.sender, createLogger('test', 'silent'));
     states.push(network.isOpen());
   }
-  expect(states).toEqual([true, false, false, true]);
+  expect(states).toEqual([true, true, true, true, false, false, true]);
 });
 
 /** A node that answers broadcasts by these codes, 0: it accepts it; the account is as far as the payment, and no block has it. */

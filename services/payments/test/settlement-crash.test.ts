@@ -10,6 +10,7 @@ import { createPool, execute, rows, type Pool } from '@granary/shared/postgres/p
 import { sql } from '@granary/shared/postgres/sql';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { leaseTable } from '@granary/shared/postgres/lease';
 import { playMoneyNetwork } from '@granary/shared/play-money';
 import { newPayer, version2, type Requirement } from '@granary/shared/testing/x402-client';
@@ -100,6 +101,7 @@ class Copy {
     private readonly ledger: Ledger,
     private readonly store: Store,
     private readonly chance: () => number,
+    waitMs = 200,
   ) {
     this.claims = this.mortal(new Claims(pool, randomUUID(), ownedMs));
     const network: SettlementNetwork = this.mortal(new SimulatedEvm(pool, now));
@@ -110,7 +112,7 @@ class Copy {
       ...{
         claims: this.claims,
         settler: this.settler,
-        X402_SETTLE_WAIT_MS: 200,
+        X402_SETTLE_WAIT_MS: waitMs,
         onSettled: () => createSignal().notify(),
         now,
       },
@@ -268,7 +270,7 @@ test(`${crashesWanted} processes that end at any step: each payment is settled o
 });
 
 test('what nobody waits for any more is settled and not granted, and the same request goes on', async () => {
-  const copy = new Copy(new Ledger(), new Store(), () => 0);
+  const copy = new Copy(new Ledger(), new Store(), () => 0, scaledMs(60_000));
   const { nonce, request } = await newRequest(false);
   const gone = new Cancellation();
   gone.abort();

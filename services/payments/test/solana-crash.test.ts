@@ -11,7 +11,7 @@ const crashesWanted = isLong ? 10_000 : 100;
 const nodeFailureChance = 0.3;
 const faults = ['lost', 'refused', 'answer lost'] as const;
 const clients = 6;
-jest.setTimeout(scaledMs(isLong ? 7_200_000 : 120_000));
+jest.setTimeout(scaledMs(isLong ? 7_200_000 : 180_000));
 
 type Outcome = 'granted' | 'answer lost' | 'refused';
 

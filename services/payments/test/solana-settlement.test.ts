@@ -10,6 +10,7 @@ import { Verifier } from '@granary/payments/verify/verifier';
 import { createLogger } from '@granary/shared/logger';
 import { SolanaChain } from '@granary/shared/testing/solana-chain';
 import { paySolana, solanaSigner, solanaTest } from '@granary/shared/testing/solana-client';
+import { scaledMs } from '@granary/shared/testing/speed';
 
 const log = createLogger('test', 'silent');
 const key = feeKeyOf(Buffer.alloc(64, 5));
@@ -42,7 +43,7 @@ async function open(
   settings: { commitment?: 'confirmed' | 'finalized'; urls?: string[] } = {},
 ): Promise<SolanaNetwork> {
   const opened = await openSolanaNetworks(log, {
-    ...{ key, timeoutMs: 5_000, commitment: 'confirmed', everyMs: 3_600_000, ...settings },
+    ...{ key, timeoutMs: scaledMs(5_000), commitment: 'confirmed', everyMs: 3_600_000, ...settings },
     urls: new Map([[solanaTest.network, settings.urls ?? urls]]),
   });
   stops.push(() => opened.stop());
@@ -182,6 +183,12 @@ test('a network closes while it cannot be used, and says why', async () => {
 
 test('a node of another network ends the start', async () => {
   const main = new Map([['solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp', urls]]);
-  const settings = { key, timeoutMs: 5_000, commitment: 'confirmed' as const, everyMs: 3_600_000, urls: main };
+  const settings = {
+    key,
+    timeoutMs: scaledMs(5_000),
+    commitment: 'confirmed' as const,
+    everyMs: 3_600_000,
+    urls: main,
+  };
   await expect(openSolanaNetworks(log, settings)).rejects.toThrow(`is of the network ${solanaTest.network}`);
 });

@@ -64,7 +64,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
       for (const key of ['a', 'b']) await publish(tx, key, 2);
     });
     await until(async () => (await relayedUpTo(publisher)) >= 4n);
-    const call = newCall('test', 5_000);
+    const call = newCall('test', scaledMs(5_000));
     const { events } = await source.read({ consumer: 'test', after: null, limit: 10, topics: [], waitMs: 0 }, call);
     const real = events.find(({ key }) => key === 'a')!;
     const topic = kafkaTopics(bus.prefix).find((name) => name.endsWith('.data.usage'))!;
@@ -230,11 +230,11 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     const goOn = createSignal();
     const held = createSignal();
     let sentLate = 0;
-    const isHeld = held.wait(20_000);
+    const isHeld = held.wait(scaledMs(60_000));
     const paused = relayOn({
       pool: pausedPool,
       bus: sendingBy(bus, async (messages, send) => {
-        const resumed = goOn.wait(60_000);
+        const resumed = goOn.wait(scaledMs(240_000));
         held.notify();
         await resumed;
         await send(messages);

@@ -3,6 +3,7 @@ import { MessageReader } from '@granary/shared/postgres/wire/message-reader';
 import type { Multiplexer, MultiplexerOptions } from '@granary/shared/postgres/multiplexer/multiplexer';
 import { superuserUrl, testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { allTexts, openMultiplexer, readOne, run } from './support/multiplexer-fixture';
 import { startWire, type Wire } from './support/multiplexer-wire';
 
@@ -150,8 +151,11 @@ test('a connection that Postgres ends is replaced, with work in flight or withou
   expect(await readOne(multiplexer, 'select 4')).toBe('4');
 });
 
+/** Long enough for a statement that only waits for a processor. */
+const impatient = { statementTimeoutMs: scaledMs(400), graceMs: scaledMs(150) };
+
 test('a connection that falls silent is dropped, another serves', async () => {
-  const { wire, multiplexer } = await wired({ size: 1, statementTimeoutMs: 300, graceMs: 100 });
+  const { wire, multiplexer } = await wired({ size: 1, ...impatient });
   expect(await readOne(multiplexer, 'select 1')).toBe('1');
   wire.freeze();
   const errors = await outcomes([readOne(multiplexer, 'select 2'), readOne(multiplexer, 'select 3')]);
@@ -161,10 +165,14 @@ test('a connection that falls silent is dropped, another serves', async () => {
 });
 
 test('a connection that answers is kept, however long it has been idle or at work', async () => {
-  const { wire, multiplexer } = await wired({ size: 1, statementTimeoutMs: 300, graceMs: 100 });
-  const busy = Array.from({ length: 10 }, () => readOne(multiplexer, `select 'x' || pg_sleep(0.1)`));
+  const { wire, multiplexer } = await wired({ size: 1, ...impatient });
+  const silenceMs = impatient.statementTimeoutMs + impatient.graceMs;
+  // In all longer than it may be silent, each far less than a statement may take.
+  const busy = Array.from({ length: 10 }, () =>
+    readOne(multiplexer, `select 'x' || pg_sleep(${(0.2 * silenceMs) / 1_000})`),
+  );
   expect(await Promise.all(busy)).toEqual(Array.from({ length: 10 }, () => 'x'));
-  await new Promise((resolve) => setTimeout(resolve, 700));
+  await new Promise((resolve) => setTimeout(resolve, 1.5 * silenceMs));
   expect(await readOne(multiplexer, 'select 1')).toBe('1');
   expect(wire.connections()).toBe(1);
 });

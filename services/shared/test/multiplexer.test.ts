@@ -6,6 +6,7 @@ import type { Row } from '@granary/shared/postgres/wire/rows';
 import type { StatementValue } from '@granary/shared/postgres/wire/values';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { allTexts, oneText, openMultiplexer, readOne, run, said } from './support/multiplexer-fixture';
 
 const open: Multiplexer[] = [];
@@ -145,7 +146,8 @@ test('a reader that throws, a value that cannot be written and a statement that 
     'a statement has more than 65535 parameters',
     'after',
   ]);
-  expect(await backends()).toBe(1);
+  // The connections of earlier tests may take a moment to end.
+  await eventually(async () => (await backends()) === 1);
 });
 
 test('rows of 4 MiB and an answer of 32 MiB come whole', async () => {
@@ -189,8 +191,8 @@ test('notices, changed parameters and notifications in between are passed over',
 });
 
 test('the statement timeout ends one statement, those around it are answered', async () => {
-  const reader = multiplexer({ size: 1, statementTimeoutMs: 200 });
-  const slow = readOne(reader, 'select pg_sleep(5)::text');
+  const reader = multiplexer({ size: 1, statementTimeoutMs: scaledMs(500) });
+  const slow = readOne(reader, 'select pg_sleep(3600)::text');
   const others = Array.from({ length: 20 }, (_, at) => readOne(reader, 'select $1::text', [at]));
   const error: unknown = await slow.catch((thrown: unknown) => thrown);
   expect(sqlState(error)).toBe('57014');
@@ -254,7 +256,7 @@ test('statements that are slow together are spread over the connections that the
   const slow = Array.from({ length: 8 }, () => readOne(reader, 'select pg_sleep(0.2), pg_backend_pid()'));
   await eventually(async () => (await backends()) === 2 || undefined);
   await Promise.all(slow);
-  expect(await backends()).toBe(2);
+  await eventually(async () => (await backends()) === 2);
 });
 
 test('short statements go round a long one that says so', async () => {
@@ -263,9 +265,14 @@ test('short statements go round a long one that says so', async () => {
   await eventually(async () => (await backends()) === 2 || undefined);
   await Promise.all(both);
   const ended: string[] = [];
-  const long = reader.read('select pg_sleep(1)', [], oneText(), 32).then(() => ended.push('long'));
+  // It takes until the short ones have been answered.
+  const holder = await pool.connect();
+  await holder.query('select pg_advisory_lock(1)');
+  const long = reader.read('select pg_advisory_xact_lock(1)', [], oneText(), 32).then(() => ended.push('long'));
   const short = Array.from({ length: 20 }, () => readOne(reader, 'select 1').then(() => ended.push('short')));
-  await Promise.all([long, ...short]);
+  await Promise.all(short).finally(() => holder.query('select pg_advisory_unlock(1)'));
+  holder.release();
+  await long;
   expect(ended).toEqual([...Array<string>(20).fill('short'), 'long']);
 });
 

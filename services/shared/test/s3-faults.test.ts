@@ -2,7 +2,8 @@ import { randomBytes } from 'node:crypto';
 import { createServer, request as send, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { eventually } from '@granary/shared/testing/eventually';
+import { eventually, eventuallyResolves } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { startOwnMinio, type OwnMinio } from '../../local/test/own-minio';
 import { chunksOf, mebibyte, nothingKnown, openTestStore, partBytes, readAll } from '../src/testing/s3-bucket';
 import { describeWith } from '../src/testing/stack';
@@ -41,7 +42,10 @@ describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', (
   });
 
   test('a store that stops answering makes the upload fail in time', async () => {
-    const { store, uploads } = await openTestStore(minio, { idleTimeoutMs: 200, transferRetryMs: 500 });
+    const { store, uploads } = await openTestStore(minio, {
+      idleTimeoutMs: scaledMs(1_000),
+      transferRetryMs: scaledMs(1_500),
+    });
     minio.freeze();
     const refused = { code: 'UNAVAILABLE' };
     await expect(store.receive(chunksOf(Buffer.alloc(6 * mebibyte)))).rejects.toMatchObject(refused);
@@ -50,7 +54,7 @@ describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', (
     await received.discard();
     await expect(store.probe()).rejects.toMatchObject(refused);
     minio.thaw();
-    await store.probe();
+    await eventuallyResolves(() => store.probe());
     // What it did after it was given up, the sweep finds.
     await eventually(async () => {
       await store.sweep!(new Date(Date.now() - -60_000), nothingKnown);
@@ -59,7 +63,10 @@ describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', (
   });
 
   test('a store that stops in the middle of a download makes it fail in time', async () => {
-    const { store } = await openTestStore(minio, { idleTimeoutMs: 1_000, transferRetryMs: 500 });
+    const { store } = await openTestStore(minio, {
+      idleTimeoutMs: scaledMs(2_000),
+      transferRetryMs: scaledMs(1_000),
+    });
     const received = await store.receive(chunksOf(randomBytes(32 * mebibyte)));
     await received.keep();
     const stream = (await store.read(received.key))!;

@@ -5,6 +5,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { singleRoundTripTransaction, transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { startPostgresProxy, type PostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { openMultiplexer, readOne } from './support/multiplexer-fixture';
 
@@ -30,7 +31,8 @@ async function proxied(options: Partial<PoolOptions> = {}): Promise<{ proxy: Pos
   return { proxy, pool };
 }
 
-const impatient = { statementTimeoutMs: 300, graceMs: 200 };
+/** Long enough for a statement that only waits for a processor. */
+const impatient = { statementTimeoutMs: scaledMs(400), graceMs: scaledMs(200) };
 
 const failure = (answer: Promise<unknown>) =>
   answer.then(
@@ -79,8 +81,10 @@ test('a connection that is given up while Postgres is silent is closed, and does
 test('a connection is kept as long as its statements may take, in a transaction with its own timeout or in a pipeline', async () => {
   const { pool } = await proxied({ ...impatient, size: 1 });
   const before = await backend(pool);
-  await transaction(pool, (tx) => tx.query('select pg_sleep(1)'), { statementTimeoutMs: 5_000 });
-  const steps = Array.from({ length: 6 }, () => sql`select pg_sleep(0.2)`);
+  // In all longer than a single statement may take and be silent, each far less than it may take.
+  const longMs = Math.round(1.2 * (impatient.statementTimeoutMs + impatient.graceMs));
+  await transaction(pool, (tx) => tx.query(`select pg_sleep(${longMs / 1_000})`), { statementTimeoutMs: 20 * longMs });
+  const steps = Array.from({ length: 12 }, () => sql`select pg_sleep(${longMs / 12_000})`);
   await singleRoundTripTransaction(pool, steps);
   expect(await backend(pool)).toBe(before);
 });

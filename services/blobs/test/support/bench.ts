@@ -180,7 +180,7 @@ export async function startBench(changes: Partial<BlobsConfig> = {}): Promise<Be
       connect();
     },
     upload: async (headers, body, grant) => {
-      const sign = signed({ ...uploadGrant(grant), expiresAtMs: Date.now() + 10_000 });
+      const sign = signed({ ...uploadGrant(grant), expiresAtMs: Date.now() + scaledMs(10_000) });
       const request = open(bench.running.httpAddress, 'POST', { ...sign, ...headers });
       const answer = answerOf(request);
       // A refusal can come while the body is still being sent.
@@ -193,7 +193,7 @@ export async function startBench(changes: Partial<BlobsConfig> = {}): Promise<Be
       return answer;
     },
     read: async (blobId, headers = {}, method = 'GET') => {
-      const grant = { op: 'read', appId, collection, blobId, expiresAtMs: Date.now() + 10_000 } as const;
+      const grant = { op: 'read', appId, collection, blobId, expiresAtMs: Date.now() + scaledMs(10_000) } as const;
       const request = open(bench.running.httpAddress, method, { ...signed(grant), ...headers });
       request.end();
       return answerOf(request);

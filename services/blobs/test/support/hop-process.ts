@@ -66,7 +66,7 @@ function startHop(config: BlobsConfig, address: string): void {
     DOWNLOAD_GRACE_MS: 1_000,
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
-  const hop = new BlobProxy({ address, credentials, idleTimeoutMs: 10_000 });
+  const hop = new BlobProxy({ address, credentials, idleTimeoutMs: scaledMs(10_000) });
   const server = createServer((request, response) => {
     const blobId = String(request.headers['x-blob-id']);
     const call = newCall('test', scaledMs(5_000));

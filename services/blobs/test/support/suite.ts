@@ -5,6 +5,7 @@ import { healthDefinition } from '@granary/shared/service/health-rpc';
 import { rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { eventuallyHolds } from '@granary/shared/testing/eventually';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { answerOf, appId, call, collection, form, open, signed, startBench, uploadGrant, type Bench } from './bench';
 
 const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
@@ -173,7 +174,7 @@ export function blobsSuite(): void {
     ])('a file over the limit is refused %s, and leaves nothing', async (_, how) => {
       const files = (await bench.files()).length;
       const bytes = Buffer.alloc(3_000_000, 'x');
-      const sign = signed({ ...uploadGrant({ maxBytes: 1_000_000 }), expiresAtMs: Date.now() + 10_000 });
+      const sign = signed({ ...uploadGrant({ maxBytes: 1_000_000 }), expiresAtMs: Date.now() + scaledMs(10_000) });
       const parts = form({ name: 'blob', content: bytes, filename: 'a' });
       const headers = how === 'form' ? { 'content-type': parts.headers['content-type']! } : text;
       const length =
@@ -203,7 +204,7 @@ export function blobsSuite(): void {
       const files = (await bench.files()).length;
       const uploads = bench.commits.uploads.length;
       const parts = form({ name: 'blob', content: Buffer.alloc(4_000_000), filename: 'a' });
-      const sign = signed({ ...uploadGrant(), expiresAtMs: Date.now() + 10_000 });
+      const sign = signed({ ...uploadGrant(), expiresAtMs: Date.now() + scaledMs(10_000) });
       const headers = how === 'raw' ? { ...text, 'content-length': '9000000' } : parts.headers;
       const request = open(bench.running.httpAddress, 'POST', { ...sign, ...headers });
       request.on('error', () => {});
@@ -224,7 +225,7 @@ export function blobsSuite(): void {
     });
 
     test('nothing is done without a grant that is ours, whole, in time and for this', async () => {
-      const grant = { ...uploadGrant(), expiresAtMs: Date.now() + 10_000 };
+      const grant = { ...uploadGrant(), expiresAtMs: Date.now() + scaledMs(10_000) };
       const good = signed(grant)['x-granary-grant']!;
       const late = signed({ ...grant, expiresAtMs: Date.now() - 1 })['x-granary-grant']!;
       const [payload, signature] = good.split('.') as [string, string];
@@ -330,7 +331,14 @@ export function blobsSuite(): void {
 
     test('a blob is found under its own app and collection only', async () => {
       for (const other of [{ appId: 'other' }, { collection: 'other' }, { blobId: newDocumentId() }]) {
-        const grant = { op: 'read', appId, collection, blobId, expiresAtMs: Date.now() + 10_000, ...other } as const;
+        const grant = {
+          op: 'read',
+          appId,
+          collection,
+          blobId,
+          expiresAtMs: Date.now() + scaledMs(10_000),
+          ...other,
+        } as const;
         const request = open(bench.running.httpAddress, 'GET', signed(grant));
         request.end();
         expect((await answerOf(request)).json()).toMatchObject({ code: 'NOT_FOUND', reason: 'BLOB_NOT_FOUND' });
@@ -340,7 +348,13 @@ export function blobsSuite(): void {
     test('a reader that goes away holds nothing open', async () => {
       const grant = { blobId: newDocumentId() };
       await bench.upload(text, Buffer.alloc(30_000_000), grant);
-      const read = { op: 'read', appId, collection, blobId: grant.blobId, expiresAtMs: Date.now() + 10_000 } as const;
+      const read = {
+        op: 'read',
+        appId,
+        collection,
+        blobId: grant.blobId,
+        expiresAtMs: Date.now() + scaledMs(10_000),
+      } as const;
       const request = open(bench.running.httpAddress, 'GET', signed(read));
       request.end();
       await new Promise<void>((resolve) =>
@@ -624,7 +638,13 @@ export function blobsSuite(): void {
           (found) => found.includes('deleted'),
         );
         await own.restart();
-        const read = { op: 'read', appId, collection: 'other', blobId, expiresAtMs: Date.now() + 10_000 } as const;
+        const read = {
+          op: 'read',
+          appId,
+          collection: 'other',
+          blobId,
+          expiresAtMs: Date.now() + scaledMs(10_000),
+        } as const;
         const request = open(own.running.httpAddress, 'GET', signed(read));
         request.end();
         expect((await answerOf(request)).body.equals(contents)).toBe(true);
@@ -670,8 +690,11 @@ export function blobsSuite(): void {
     const handlers = implementation.handlers as unknown as {
       check(request: object): Promise<{ status: string; parts: Array<{ name: string }> }>;
     };
-    const { status, parts } = await handlers.check({});
+    // Transactions of others in the same cluster may hold events back for a while, which health reports.
+    const { parts } = await eventuallyHolds(
+      () => handlers.check({}),
+      ({ status }) => status === 'HEALTHY',
+    );
     expect(parts.map((part) => part.name)).toEqual(['database', 'storage', 'clock', 'object_store', 'events']);
-    expect(status).toBe('HEALTHY');
   });
 }

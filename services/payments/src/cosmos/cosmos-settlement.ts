@@ -24,6 +24,8 @@ import { isSentProof, type SentTransactions } from './sent-transactions';
 
 const timeoutMs = 10_000;
 const watchTimeoutMs = 5_000;
+/** Looks without an answer, in a row, after which the network is closed: one may have been slow. */
+const missedLooksMax = 2;
 /** A node that has not indexed its latest blocks is waited for this long, in blocks. */
 const indexLagMax = 20n;
 /**
@@ -59,6 +61,7 @@ export class CosmosSettlement implements SettlementNetwork {
   /** By hash: why nodes refuse a transaction that others may have, as long as they do, and the height at which it was absent first. */
   private readonly refusals = new TtlCache<Refusal>(absences);
   private canAsk = true;
+  private missedLooks = 0;
 
   constructor(
     readonly id: string,
@@ -72,15 +75,17 @@ export class CosmosSettlement implements SettlementNetwork {
     return this.canAsk;
   }
 
-  /** Closes the network while no node of it answers about `address`, or finance does not. Never rejects. */
+  /** Closes the network once no node of it has answered about `address` twice in a row, or finance has not. Never rejects. */
   async watch(address: string, log: Logger): Promise<void> {
     const before = this.canAsk;
-    this.canAsk = await this.chain()
+    const answers = await this.chain()
       .getAccount({ address }, newCall(newDocumentId(), watchTimeoutMs))
       .then(
         () => true,
         () => false,
       );
+    this.missedLooks = answers ? 0 : this.missedLooks + 1;
+    this.canAsk = this.missedLooks < missedLooksMax;
     if (this.canAsk === before) return;
     log.info({ network: this.id, state: this.canAsk ? 'open' : 'no node' }, 'a network of x402 is open or closed');
   }

@@ -40,13 +40,14 @@ function sweep(): void {
   const nowMs = performance.now();
   sweepAtMs = Infinity;
   let firstMs = Infinity;
+  const due: Deadline[] = [];
   for (const one of pending) {
-    if (one.expiresAtMs > nowMs) {
-      firstMs = Math.min(firstMs, one.expiresAtMs);
-    } else {
-      pending.delete(one);
-      one.expire();
-    }
+    if (one.expiresAtMs > nowMs) firstMs = Math.min(firstMs, one.expiresAtMs);
+    else due.push(one);
   }
+  // A sweep that comes late finds several.
+  due.sort((one, other) => one.expiresAtMs - other.expiresAtMs);
+  // One may have been cancelled by another.
+  for (const one of due) if (pending.delete(one)) one.expire();
   if (firstMs < sweepAtMs) sweepIn(firstMs - nowMs);
 }

@@ -109,11 +109,11 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     const { publisher, subscriber, source, consume } = await world({ bus: await bus() });
     const open = createSignal();
     const began = createSignal();
-    const beganOnce = began.wait(5_000);
+    const beganOnce = began.wait(scaledMs(60_000));
     const early = transaction(publisher, async (tx) => {
       await publish(tx, 'early', 1);
       began.notify();
-      await open.wait(10_000);
+      await open.wait(scaledMs(120_000));
     });
     await beganOnce;
     await transaction(publisher, (tx) => publish(tx, 'late', 1));
@@ -195,7 +195,8 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     await transaction(publisher, (tx) => publish(tx, 'bad', 1));
     await until(async () => (await count(subscriber, 'applied')) === 7 + 11 + 1);
     expect(await appliedSequences(subscriber)).toEqual({ bad: upTo(7), good: upTo(6), odd: upTo(6) });
-    expect((await consumer.lag()).status).toBe('HEALTHY');
+    // Transactions of others in the same cluster may hold events back for a while.
+    await until(async () => (await consumer.lag()).status === 'HEALTHY');
   });
 
   test('dead letters are replayed by the running consumer on request, key by key', async () => {
@@ -249,7 +250,8 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     });
     await until(async () => (await count(subscriber, 'applied')) === 2 + 2 + 4);
     expect(await appliedSequences(subscriber)).toEqual({ bad: '1,3,4,5', last: '1,2,4,5' });
-    expect((await consumer.lag()).status).toBe('HEALTHY');
+    // Transactions of others in the same cluster may hold events back for a while.
+    await until(async () => (await consumer.lag()).status === 'HEALTHY');
   });
 
   test('events that a transport lost are fetched from the outbox; a gap that was never published parks its key and is logged', async () => {

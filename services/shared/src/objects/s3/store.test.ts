@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { chunksOf, mebibyte, openTestStore, partBytes, readAll, storeOptions } from '../../testing/s3-bucket';
+import { scaledMs } from '../../testing/speed';
 import { describeWith, minioForTests, type TestMinio } from '../../testing/stack';
 import { openS3Store } from './store';
 
@@ -78,14 +79,15 @@ describeWith(describe, 'minio')('the object store on S3', () => {
   });
 
   test('a reader may be slower than the time limit of the store', async () => {
-    const { store } = await openTestStore(minio, { idleTimeoutMs: 2_000 });
+    const idleTimeoutMs = scaledMs(2_000);
+    const { store } = await openTestStore(minio, { idleTimeoutMs });
     const bytes = randomBytes(24 * mebibyte);
     const received = await store.receive(chunksOf(bytes));
     await received.keep();
     const stream = (await store.read(received.key))!;
     const chunks: Buffer[] = [];
     for await (const chunk of stream as AsyncIterable<Buffer>) {
-      if (chunks.length === 3) await delay(3_000);
+      if (chunks.length === 3) await delay(1.5 * idleTimeoutMs);
       chunks.push(chunk);
     }
     expect(Buffer.concat(chunks).equals(bytes)).toBe(true);
