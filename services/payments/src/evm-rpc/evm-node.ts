@@ -70,9 +70,9 @@ export class EvmNode implements NetworkNode<EvmBlock> {
     return this.rpc.call('eth_call', [call, tag(height)], hex);
   }
 
-  /** The gas that a call takes. An RpcError says that it would fail, see `isRevert`. */
+  /** The gas that a call takes after the latest block, not after what is pending. An RpcError says that it would fail, see `isRevert`. */
   estimateGas(call: ContractCall): Promise<bigint> {
-    return this.rpc.call('eth_estimateGas', [call], quantity);
+    return this.rpc.call('eth_estimateGas', [call, 'latest'], quantity);
   }
 
   /** What transactions are included for soon, after a block. */
