@@ -1,36 +1,69 @@
 set -eu
 backups=${BACKUPS:-/backups}
 secrets=${SECRETS:-/etc/granary}
-# Restores the newest backup, each database in one transaction; one that has tables is refused.
+# Restores a backup, the newest one unless FROM names another, each database in one transaction. One that has tables is
+# refused, unless they are from an earlier attempt of the same Job (JOB_UID), which goes on with the same backup.
 services='data payments blobs tasks finance'
-from=$(find "$backups" -maxdepth 1 -name 'backup-*' | sort | tail -n 1)
-if [ -z "$from" ]; then
-  echo "there is no backup in $backups" >&2
-  exit 1
+job=${JOB_UID:-}
+name=${FROM:-latest}
+if [ "$name" = latest ]; then
+  name=$(find "$backups" -maxdepth 1 -name 'backup-*' | sort | tail -n 1)
+  name=${name##*/}
+  if [ -z "$name" ]; then
+    echo "there is no backup in $backups" >&2
+    exit 1
+  fi
 fi
-echo "restoring $from"
+
+use() {
+  database=${PREFIX}_$1
+  PGPASSWORD=$(cat "$secrets/postgres-$1/password")
+  export PGPASSWORD
+}
+ask() {
+  psql -X --quiet --no-align --tuples-only --username="${database}_owner" --dbname="$database" --command="$1"
+}
+comment() {
+  ask "select shobj_description(oid, 'pg_database') from pg_database where datname = current_database()"
+}
+
 # A pod may start before its network leads to Postgres.
+use data
 attempt=1
-until PGPASSWORD=$(cat "$secrets/postgres-data/password") \
-  psql -X --quiet --output=/dev/null --username="${PREFIX}_data_owner" --dbname="${PREFIX}_data" --command='select 1'; do
+until ask 'select 1' >/dev/null; do
   [ "$attempt" -lt 30 ] || exit 1
   attempt=$((attempt + 1))
   sleep 2
 done
+if [ -n "$job" ]; then
+  begun=$(comment)
+  case $begun in "restored by $job from "*) name=${begun##* } ;; esac
+fi
 for service in $services; do
-  database=${PREFIX}_$service
-  PGPASSWORD=$(cat "$secrets/postgres-$service/password")
-  export PGPASSWORD
-  tables=$(psql -X --no-align --tuples-only --username="${database}_owner" --dbname="$database" --command="select count(*) from pg_tables where schemaname not in ('pg_catalog', 'information_schema')")
-  if [ "$tables" != 0 ]; then
-    echo "$database has $tables tables: restore into empty databases, made by deploy/postgres.sql" >&2
+  if [ ! -f "$backups/$name/$service.dump" ]; then
+    echo "there is no $service.dump in $backups/$name" >&2
     exit 1
   fi
 done
+
+restored=
 for service in $services; do
-  database=${PREFIX}_$service
-  PGPASSWORD=$(cat "$secrets/postgres-$service/password")
-  export PGPASSWORD
-  pg_restore --single-transaction --exit-on-error --username="${database}_owner" --dbname="$database" "$from/$service.dump"
+  use "$service"
+  tables=$(ask "select count(*) from pg_tables where schemaname not in ('pg_catalog', 'information_schema')")
+  if [ "$tables" != 0 ]; then
+    if [ -z "$job" ] || [ "$(comment)" != "restored by $job from $name" ]; then
+      echo "$database has $tables tables: restore into empty databases, made by deploy/postgres.sql" >&2
+      exit 1
+    fi
+    restored="$restored $service"
+  fi
+done
+echo "restoring $backups/$name"
+for service in $services; do
+  case " $restored " in *" $service "*) echo "$service was restored before" && continue ;; esac
+  use "$service"
+  # Before the tables: with them it says whose they are.
+  [ -z "$job" ] || ask "comment on database \"$database\" is 'restored by $job from $name'"
+  pg_restore --single-transaction --exit-on-error --username="${database}_owner" --dbname="$database" "$backups/$name/$service.dump"
   echo "$service is restored"
 done

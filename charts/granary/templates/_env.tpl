@@ -44,6 +44,9 @@ CHAIN: {{ $values.chain.kind | quote }}
 {{- with $values.chain.id }}
 CHAIN_ID: {{ . | quote }}
 {{- end }}
+{{- if eq $values.chain.kind "cosmos" }}
+CHAIN_RPC_URLS_FILE: /etc/granary/chain/rpc-urls
+{{- end }}
 {{- end }}
 {{- if eq $name "blobs" }}
 HTTP_LISTEN: {{ printf "%s:5001" $host | quote }}
@@ -199,10 +202,5 @@ UV_THREADPOOL_SIZE: {{ max 4 (mul 2 $processors) | quote }}
 {{- range $key := keys $env | sortAlpha }}
 - name: {{ $key }}
   value: {{ get $env $key | quote }}
-{{- end }}
-{{- if and (eq .name "finance") (eq .root.Values.chain.kind "cosmos") }}
-- name: CHAIN_RPC_URLS
-  valueFrom:
-    secretKeyRef: { name: {{ .root.Values.chain.existingSecret }}, key: {{ .root.Values.chain.rpcUrlsKey }} }
 {{- end }}
 {{- end }}

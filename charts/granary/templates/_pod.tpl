@@ -91,6 +91,9 @@ securityContext:
 {{- end }}
 {{- if eq .name "finance" }}
 {{- include "granary.secretVolume" (dict "name" "wallet" "sources" (list (dict "secret" $values.wallet.existingSecret "items" (dict "seed" $values.wallet.key)))) }}
+{{- if eq $values.chain.kind "cosmos" }}
+{{- include "granary.secretVolume" (dict "name" "chain" "sources" (list (dict "secret" $values.chain.existingSecret "items" (dict "rpc-urls" $values.chain.rpcUrlsKey)))) }}
+{{- end }}
 {{- end }}
 {{- if eq .name "data" }}{{ include "granary.encryptionVolume" $values.encryption }}{{ end }}
 {{- $store := $values.objectStorage }}

@@ -36,6 +36,16 @@
 {{- end }}
 {{- include "granary.validateEncryption" $v.encryption }}
 {{- if and $v.backup.enabled (not $v.backup.existingClaim) }}{{ fail "backup.existingClaim is required with backup.enabled: dumps on a volume of the release would be deleted with it" }}{{ end }}
+{{- include "granary.validateRestore" . }}
+{{- end }}
+
+{{- define "granary.validateRestore" -}}
+{{- $v := .Values }}
+{{- if $v.backup.restore.from }}
+{{- if .Release.IsUpgrade }}{{ fail "backup.restore.from restores into empty databases, at an install: set it to nothing for an upgrade (--set backup.restore.from=)" }}{{ end }}
+{{- if not $v.backup.enabled }}{{ fail "backup.restore.from needs backup.enabled: the volume with the dumps is that of the backups" }}{{ end }}
+{{- if not $v.migrations.enabled }}{{ fail "backup.restore.from needs migrations.enabled: the Job that migrates restores first" }}{{ end }}
+{{- end }}
 {{- end }}
 
 {{- define "granary.validateEncryption" -}}
@@ -73,6 +83,7 @@
 {{- end }}
 {{- if $c.keda.enabled }}
 {{- if not (has $name (list "blobs" "finance" "tasks")) }}{{ fail (printf "%s.keda scales by events that wait, and %s reads none: use autoscaling" $at $name) }}{{ end }}
+{{- if not $.root.Values.kafka.enabled }}{{ fail (printf "%s.keda needs kafka.enabled: over Postgres one copy of a service applies its events, however many there are" $at) }}{{ end }}
 {{- if not $c.keda.prometheus }}{{ fail (printf "%s.keda.prometheus is required with keda.enabled: the address of Prometheus" $at) }}{{ end }}
 {{- end }}
 {{- $own := include "granary.ownEnv" . | fromYaml }}

@@ -27,12 +27,17 @@ const definitions: Record<string, readonly string[]> = {
   'github.com/kedacore/keda/v2@v2.21.0': ['config/crd/bases/keda.sh_scaledobjects.yaml'],
 };
 
+const deploy = path.join(__dirname, '../../../../deploy');
 /** A program of ours, which runs the Tiltfile. */
-const tiltCheck = path.join(__dirname, '../../../../deploy/tilt/check');
+const tiltCheck = path.join(deploy, 'tilt/check');
+/** A module with the versions: helm-unittest replaces one of its own, which `go install` refuses. */
+const unittestModule = path.join(deploy, 'helm-unittest');
+const unittestPackage = 'github.com/helm-unittest/helm-unittest/cmd/helm-unittest';
 
 function folderName(): string {
   const versions = createHash('sha256').update(JSON.stringify([packages, definitions]));
   for (const file of ['main.go', 'go.mod', 'go.sum']) versions.update(readFileSync(path.join(tiltCheck, file)));
+  for (const file of ['go.mod', 'go.sum']) versions.update(readFileSync(path.join(unittestModule, file)));
   return `chart-tools-${versions.digest('hex').slice(0, 12)}`;
 }
 
@@ -47,8 +52,14 @@ const programs = (): GoPrograms => ({
       const { Dir } = JSON.parse(await runTool('go', args, { cwd: staging, env, signal })) as { Dir: string };
       for (const file of files) await copyFile(path.join(Dir, file), path.join(staging, path.basename(file)));
     }
-    const build = ['build', '-trimpath', '-ldflags=-s -w', '-o', path.join(staging, 'tilt-check'), '.'];
-    await runTool('go', build, { cwd: tiltCheck, env, signal });
+    const build = (name: string, cwd: string, source: string): Promise<string> =>
+      runTool('go', ['build', '-trimpath', '-ldflags=-s -w', '-o', path.join(staging, name), source], {
+        cwd,
+        env,
+        signal,
+      });
+    await build('tilt-check', tiltCheck, '.');
+    await build('helm-unittest', unittestModule, unittestPackage);
   },
 });
 
@@ -56,7 +67,10 @@ export function areChartToolsInstalled(): Promise<boolean> {
   return areGoProgramsInstalled(programs());
 }
 
-/** The folder with `helm`, `kubeconform`, `kube-score`, `helm-docs`, `tilt-check` and the definitions of resources, installed if it is missing. */
+/**
+ * The folder with `helm`, `kubeconform`, `kube-score`, `helm-docs`, `helm-unittest`, `tilt-check` and the definitions of
+ * resources, installed if it is missing.
+ */
 export function prepareChartTools(say: (line: string) => void, signal?: AbortSignal): Promise<string> {
   return installGoPrograms(programs(), say, signal);
 }

@@ -64,8 +64,8 @@ describeWithTools('the backup of the chart', () => {
     const finance = { MIGRATIONS: 'wait', KEY_FILE: path.join(folder, 'seed'), KEY_FILE_CREATE: 'true' };
     return startGranary('wire', { databaseUrls: roles.urls, settings: { ...waiting, finance } });
   };
-  const script = async (name: 'backup' | 'restore') =>
-    (await run('sh', [path.join(chart, `files/${name}.sh`)], { env })).stdout;
+  const script = async (name: 'backup' | 'restore', settings: Record<string, string> = {}) =>
+    (await run('sh', [path.join(chart, `files/${name}.sh`)], { env: { ...env, ...settings } })).stdout;
 
   test('what was stored before it is there after a restore into new databases, with the rights of the roles', async () => {
     const before = await start();
@@ -80,6 +80,8 @@ describeWithTools('the backup of the chart', () => {
     await expect(script('restore')).rejects.toThrow(/has \d+ tables: restore into empty databases/);
     await dropDatabases(names);
     await roles.prepare();
+    const other = { FROM: 'backup-2020-01-01T00-00-00Z' };
+    await expect(script('restore', other)).rejects.toThrow(/there is no data.dump in \S+\/backup-2020-01-01T00-00-00Z/);
     expect(await script('restore')).toMatch(/data is restored\n[^]+finance is restored\n$/);
     for (const service of databaseServices) await roles.migrate(service);
 
@@ -96,6 +98,33 @@ describeWithTools('the backup of the chart', () => {
     } finally {
       await after.stop();
     }
+  });
+
+  test('a retry of the Job that restores goes on where a pod was lost, with the same backup; another Job is refused', async () => {
+    const [name] = await readdir(path.join(folder, 'backups'));
+    const first = { JOB_UID: 'a0b1', FROM: 'latest' };
+    await dropDatabases(names);
+    await roles.prepare();
+    expect(await script('restore', first)).toMatch(/data is restored\n[^]+finance is restored\n$/);
+
+    const lost = ['tasks', 'finance'] as const;
+    await dropDatabases(lost.map(roles.role));
+    await roles.prepare();
+    const newer = path.join(folder, 'backups/backup-2999-01-01T00-00-00Z');
+    await mkdir(newer);
+    try {
+      const went = await script('restore', first);
+      expect(went).toContain(`restoring ${path.join(folder, 'backups', name!)}\n`);
+      expect(went).toMatch(
+        /data was restored before\npayments was restored before\nblobs was restored before\ntasks is restored\nfinance is restored\n$/,
+      );
+    } finally {
+      await rm(newer, { recursive: true });
+    }
+    await expect(script('restore', { ...first, JOB_UID: 'c2d3' })).rejects.toThrow(
+      /has \d+ tables: restore into empty/,
+    );
+    await expect(script('restore')).rejects.toThrow(/has \d+ tables: restore into empty/);
   });
 
   test('keeps as many backups as it should, and removes what a killed one has left', async () => {

@@ -79,4 +79,18 @@ describeWith(describe, 'helm')('the generated parts of charts/granary', () => {
     for (const name of named) expect(names).toContain(name);
     expect(notes).toContain('helm test granary --namespace apps');
   });
+
+  test('the notes warn of an Ingress whose controller has its own limits', async () => {
+    const notesWith = async (...values: string[]) => {
+      const args = ['install', 'granary', chart, '--dry-run=client', '--values', minimalValues];
+      const { code, output } = await runChartTool('helm', [...args, ...values.flatMap((each) => ['--set', each])]);
+      if (code !== 0) throw new Error(output);
+      return output.slice(output.indexOf('NOTES:'));
+    };
+    const ingress = ['ingress.enabled=true', 'ingress.hosts={api.example.com}'];
+    const warning = 'The Ingress has no annotations';
+    expect(await notesWith(...ingress)).toContain(warning);
+    expect(await notesWith(...ingress, 'ingress.annotations.a=b')).not.toContain(warning);
+    expect(await notesWith()).not.toContain(warning);
+  });
 });

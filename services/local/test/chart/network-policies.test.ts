@@ -85,4 +85,91 @@ describeWith(describe, 'helm')('the network policies', () => {
     expect(reaches(9094)).toEqual(withDatabase);
     expect(reaches(9000)).toEqual(['blobs']);
   });
+
+  /** The rules that lead out to a port, by the component whose they are. */
+  const leadingTo = (rendered: Resource[], port: number) =>
+    Object.fromEntries(
+      ofKind(rendered, 'NetworkPolicy').flatMap(({ metadata, spec }) => {
+        const rules = (spec as unknown as Policy).egress ?? [];
+        const found = rules.filter(({ ports }) => ports.some((one) => one.port === port));
+        return found.length === 0 ? [] : [[metadata.name.replace('granary-', ''), found.map(({ to }) => to)]];
+      }),
+    );
+  const monitoring = [{ namespaceSelector: { matchLabels: { 'kubernetes.io/metadata.name': 'monitoring' } } }];
+
+  test('traces reach the collector that the settings of a component or of all name', async () => {
+    const rendered = await render(minimalValues, {
+      defaults: { env: { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector.monitoring:4318' } },
+      components: {
+        tasks: { env: { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'https://user:key@traces.example.com/v1/traces' } },
+      },
+      networkPolicy: { otlpTo: monitoring },
+    });
+    expect(leadingTo(rendered, 4318)).toEqual(Object.fromEntries(serviceNames.map((name) => [name, [monitoring]])));
+    expect(leadingTo(rendered, 443)).toEqual({ blobs: [undefined], tasks: [monitoring] });
+    const address = {
+      OTEL_EXPORTER_OTLP_ENDPOINT: 'collector:4317',
+      OTEL_EXPORTER_OTLP_METRICS_ENDPOINT: 'http://[::1]',
+    };
+    const without = await render(minimalValues, { components: { data: { env: address } } });
+    expect(leadingTo(without, 4317)).toEqual({ data: [undefined] });
+    expect(leadingTo(without, 80)).toEqual({ data: [undefined] });
+  });
+
+  test('payments and finance reach the nodes of their chains, whose ports are in the URLs or in the values', async () => {
+    const networkPolicy = { chainTo: monitoring, chainPorts: [26657] };
+    const nodes = {
+      EVM_RPC_URLS: 'eip155:8453=http://node:8545/v1?key=a=b, eip155:84532=https://base.example.com',
+      SOLANA_RPC_URLS: 'solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp=https://sol:8899',
+    };
+    const X402_KEY_FILE = '/etc/x402/seed';
+    const portsOf = async (payments: Record<string, unknown>, chain = {}) => {
+      const rendered = await render(minimalValues, { components: { payments }, chain, networkPolicy });
+      return Object.fromEntries(
+        ofKind(rendered, 'NetworkPolicy').flatMap(({ metadata, spec }) => {
+          const rules = (spec as unknown as Policy).egress!.filter(
+            ({ to }) => JSON.stringify(to) === JSON.stringify(monitoring),
+          );
+          const ports = rules.flatMap((rule) => rule.ports.map(({ port }) => port));
+          return ports.length === 0 ? [] : [[metadata.name.replace('granary-', ''), ports]];
+        }),
+      );
+    };
+    expect(await portsOf({ env: { X402_KEY_FILE, ...nodes } })).toEqual({ payments: [8545, 443, 8899] });
+    const extraEnvFrom = [{ secretRef: { name: 'x402-nodes' } }];
+    expect(await portsOf({ env: { X402_KEY_FILE }, extraEnvFrom })).toEqual({ payments: [26657] });
+    expect(await portsOf({ env: { X402_KEY_FILE, EVM_RPC_URLS_FILE: '/etc/x402/nodes' } })).toEqual({
+      payments: [26657],
+    });
+    expect(await portsOf({ extraEnvFrom })).toEqual({});
+    const chain = { kind: 'cosmos', id: 'celestia', existingSecret: 'nodes' };
+    expect(await portsOf({}, chain)).toEqual({ finance: [26657] });
+  });
+
+  test('the Jobs before an upgrade have a policy of this release, while that of the release is still the one before', async () => {
+    const kafka = { enabled: true, brokers: ['kafka:9093'] };
+    const rendered = await render(minimalValues, { kafka }, ['--is-upgrade']);
+    const ofJobs = ofKind(rendered, 'NetworkPolicy').filter(
+      ({ spec }) => (spec as unknown as Policy).podSelector.matchLabels[component] === 'jobs',
+    );
+    const [plain, hook] = ofJobs;
+    expect(ofJobs.map(({ metadata }) => metadata.name)).toEqual(['granary-jobs', 'granary-jobs-hook']);
+    expect(plain!.metadata.annotations).toBeUndefined();
+    expect(hook!.metadata.annotations).toEqual({
+      'helm.sh/hook': 'pre-upgrade',
+      'helm.sh/hook-weight': '-1',
+      'helm.sh/hook-delete-policy': 'before-hook-creation,hook-succeeded',
+    });
+    expect(hook!.spec).toEqual(plain!.spec);
+    for (const { metadata } of ofKind(rendered, 'Job')) {
+      expect(Number(metadata.annotations!['helm.sh/hook-weight'])).toBeGreaterThan(-1);
+    }
+    const hookless: Array<[Record<string, unknown>, string[]]> = [
+      [{}, []],
+      [{ migrations: { useHelmHooks: false } }, ['--is-upgrade']],
+    ];
+    for (const [values, args] of hookless) {
+      expect(JSON.stringify(await render(minimalValues, values, args))).not.toContain('jobs-hook');
+    }
+  });
 });

@@ -7,6 +7,7 @@ const gatewayLimits = { resources: { limits: { memory: '400Mi' } } };
 const scaled = { enabled: true, minReplicas: 2, maxReplicas: 4 };
 const keda = { ...scaled, prometheus: 'http://prometheus:9090' };
 const kafka = { enabled: true, brokers: ['kafka:9092'] };
+const backup = { enabled: true, existingClaim: 'dumps' };
 const vault = { url: 'https://vault:8200', tokenSecret: 'token' };
 const components = (name: string, values: Record<string, unknown>) => ({ components: { [name]: values } });
 const withEnv = (name: string, env: Record<string, unknown>) => components(name, { env });
@@ -53,6 +54,14 @@ const guarded: Record<string, Refusal> = {
   'a real chain without its id': [{ chain: { kind: 'cosmos', existingSecret: 's' } }, 'chain.id is required'],
   'a real chain without nodes': [{ chain: { kind: 'cosmos', id: 'celestia' } }, 'chain.existingSecret is required'],
   'backups without a volume': [{ backup: { enabled: true } }, 'backup.existingClaim is required'],
+  'a restore without the volume of the backups': [
+    { backup: { restore: { from: 'latest' } } },
+    'backup.restore.from needs backup.enabled',
+  ],
+  'a restore that nothing does': [
+    { backup: { ...backup, restore: { from: 'latest' } }, migrations: { enabled: false } },
+    'backup.restore.from needs migrations.enabled: the Job that migrates restores first',
+  ],
   'two sources of certificates': [
     {
       tls: {
@@ -86,8 +95,15 @@ const guarded: Record<string, Refusal> = {
     components('gateway', { autoscaling: { ...scaled, minReplicas: 5 } }),
     'components.gateway.autoscaling.minReplicas is above maxReplicas',
   ],
+  'scaling by events where one copy applies them': [
+    components('tasks', { keda }),
+    'components.tasks.keda needs kafka.enabled: over Postgres one copy of a service applies its events',
+  ],
   'scaling by events that nobody reads': [components('gateway', { keda }), 'gateway reads none: use autoscaling'],
-  'KEDA without Prometheus': [components('tasks', { keda: scaled }), 'components.tasks.keda.prometheus is required'],
+  'KEDA without Prometheus': [
+    { kafka, ...components('tasks', { keda: scaled }) },
+    'components.tasks.keda.prometheus is required',
+  ],
   'two limits for blobs': [withEnv('gateway', { MAX_BLOB_BYTES: '1' }), 'gateway and blobs need the same limit'],
   'a seed on a volume of the pod': [withEnv('finance', { KEY_FILE_CREATE: 'true' }), 'would be lost with it'],
   'a root key on a volume of the pod': [
@@ -131,6 +147,23 @@ const refusedBySchema: Record<string, Refusal> = {
   'an unknown component': [components('search', { resources: {} }), /search/],
   'no copy': [components('data', { replicas: 0 }), /\/components\/data\/replicas/],
   'a setting that is no string': [withEnv('data', { FAST_POOL_SIZE: 4 }), /\/components\/data\/env\/FAST_POOL_SIZE/],
+  'a size that is no number': [
+    withEnv('data', { DATABASE_POOL_SIZE: 'abc' }),
+    /\/components\/data\/env\/DATABASE_POOL_SIZE/,
+  ],
+  'scaling by an age that events always have': [
+    components('tasks', { keda: { ...keda, outboxAge: 10 } }),
+    /\/components\/tasks\/keda\/outboxAge/,
+  ],
+  'a pool without connections': [
+    { defaults: { env: { DATABASE_POOL_SIZE: '0' } } },
+    /\/defaults\/env\/DATABASE_POOL_SIZE/,
+  ],
+  'a buffer with a unit': [
+    withEnv('gateway', { BODY_BUDGET_BYTES: '256Mi' }),
+    /\/components\/gateway\/env\/BODY_BUDGET_BYTES/,
+  ],
+  'a backup that no name can be': [{ backup: { ...backup, restore: { from: '../x' } } }, /\/backup\/restore\/from/],
   'a setting in lower case': [withEnv('data', { pool: '4' }), /pool/],
   'a port out of range': [{ postgres: { port: 70_000 } }, /\/postgres\/port/],
   'an unknown sslmode': [{ postgres: { tls: { mode: 'always' } } }, /\/postgres\/tls\/mode/],
@@ -168,6 +201,15 @@ describeWith(describe, 'helm')('values that are refused', () => {
 
   test.each(Object.entries(guarded))('%s: the sentence says why', async (_, [values, sentence]) => {
     expect(await refusal(values)).toContain(sentence);
+  });
+
+  test('a restore over a running release: the sentence says how to upgrade', async () => {
+    const values = { backup: { ...backup, restore: { from: 'latest' } } };
+    const { code, output } = await withValues(values, (file) => template([minimalValues, file], ['--is-upgrade']));
+    expect(code).not.toBe(0);
+    expect(output).toContain('backup.restore.from restores into empty databases, at an install');
+    expect(output).toContain('--set backup.restore.from=');
+    expect(await refusal(values)).toBe('rendered');
   });
 
   test.each(Object.entries(refusedBySchema))('%s: the message says where', async (_, [values, place]) => {

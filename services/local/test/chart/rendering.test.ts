@@ -84,7 +84,8 @@ describeWith(describe, 'helm')('charts/granary', () => {
       const resources = await render(file);
       for (const service of serviceNames) {
         const { env = [], volumeMounts } = containersOf(deployment(resources, service))[0]!;
-        const given = Object.fromEntries(env.map(({ name, value }) => [name, value ?? 'http://node:26657']));
+        const given = Object.fromEntries(env.map(({ name, value }) => [name, value!]));
+        expect(Object.keys(given).filter((name) => typeof given[name] !== 'string')).toEqual([]);
         expect(env).toHaveLength(Object.keys(given).length);
         for (const name of ofNode) {
           expect(given[name]).toBeDefined();
@@ -181,30 +182,16 @@ describeWith(describe, 'helm')('charts/granary', () => {
     expect(names('PodDisruptionBudget').sort()).toEqual(budgets);
   });
 
-  test('migrations and topics are Jobs of an install, and hooks before an upgrade that leave nothing behind', async () => {
-    const jobs = async (args: string[], values = {}) => {
-      const kafka = { enabled: true, brokers: ['kafka:9092'] };
-      return ofKind(await render(minimalValues, { kafka, ...values }, args), 'Job');
-    };
-    for (const job of await jobs([])) expect(job.metadata.annotations).toBeUndefined();
-    const hooks = await jobs(['--is-upgrade']);
-    expect(hooks).toHaveLength(2);
-    for (const { metadata } of hooks) {
-      expect(metadata.annotations).toMatchObject({
-        'helm.sh/hook': 'pre-upgrade',
-        'helm.sh/hook-delete-policy': 'before-hook-creation,hook-succeeded',
-      });
-    }
-    const [plain] = await jobs(['--is-upgrade'], { migrations: { useHelmHooks: false } });
-    expect(plain!.metadata.annotations).toBeUndefined();
-    const nameAt = async (values: Record<string, unknown>) => (await jobs([], values))[0]!.metadata.name;
-    expect(await nameAt({})).not.toBe(await nameAt({ image: { tag: '2.0.0' } }));
-    const migrate = hooks.find(({ metadata }) => metadata.name.includes('migrate'))!;
-    const roles = containersOf(migrate).map(({ name, env }) => [name, env!.find((one) => one.name === 'SERVICE_ROLE')]);
-    expect(roles).toContainEqual(['finance', { name: 'SERVICE_ROLE', value: 'granary_finance' }]);
-    expect(roles).toHaveLength(5);
-    const withoutMigrations = await jobs([], { migrations: { enabled: false } });
-    expect(withoutMigrations.map(({ metadata }) => metadata.name)).toEqual([expect.stringContaining('topics')]);
+  test('neither a request nor the way to the gateway has a time limit at an HTTPRoute', async () => {
+    const httpRoute = { enabled: true, parentRefs: [{ name: 'public' }], hostnames: ['api.example.com'] };
+    const [route] = ofKind(await render(minimalValues, { httpRoute }), 'HTTPRoute');
+    expect(route!.spec['rules']).toEqual([
+      {
+        matches: [{ path: { type: 'PathPrefix', value: '/' } }],
+        timeouts: { request: '0s', backendRequest: '0s' },
+        backendRefs: [{ name: 'granary-gateway', port: 80 }],
+      },
+    ]);
   });
 
   test('the wallet is a file that the group may read, of finance alone', async () => {
@@ -216,6 +203,20 @@ describeWith(describe, 'helm')('charts/granary', () => {
     const pod = podOf(withWallet[0]!)!;
     expect(pod.volumes.find(({ name }) => name === 'wallet')).toMatchObject({ projected: { defaultMode: 0o440 } });
     expect(pod.securityContext).toMatchObject({ fsGroup: 65532, runAsUser: 65532 });
+  });
+
+  test('the URLs of the nodes of a real chain are a file of finance alone, for they may hold keys', async () => {
+    const chain = { kind: 'cosmos', id: 'celestia', existingSecret: 'nodes', rpcUrlsKey: 'urls' };
+    const [finance, ...others] = (await render(minimalValues, { chain })).filter((each) =>
+      JSON.stringify(each).includes('"name":"nodes"'),
+    );
+    expect([finance!.metadata.name, others]).toEqual(['granary-finance', []]);
+    const file = { name: 'CHAIN_RPC_URLS_FILE', value: '/etc/granary/chain/rpc-urls' };
+    expect(containersOf(finance!)[0]!.env).toContainEqual(file);
+    const secret = { name: 'nodes', items: [{ key: 'urls', path: 'rpc-urls' }] };
+    expect(podOf(finance!)!.volumes.find(({ name }) => name === 'chain')).toMatchObject({
+      projected: { sources: [{ secret }] },
+    });
   });
 
   test('the root key of encrypted fields is a file of data alone, where there is one', async () => {
