@@ -11,8 +11,8 @@ alone judges the values files of the chart.
   npm run test:k8s [-- --short | --only <text>,<text>…] [--minutes <number>]
 
 With \`--short\` only what \`npm test\` proves: an upgrade from the release before, helm test, an upgrade whose migration
-fails, rollback, uninstall. With \`--only\` the steps whose titles contain one of the texts, after that upgrade. The step that is
-running after \`--minutes\` fails, 120 by default.
+fails, rollback, uninstall, an install into empty databases, the values files. With \`--only\` the steps whose titles contain
+one of the texts, after that upgrade. The step that is running after \`--minutes\` fails, 120 by default.
 `;
 const options = {
   short: { type: 'boolean' },

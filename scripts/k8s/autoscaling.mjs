@@ -1,11 +1,11 @@
 import path from 'node:path';
 import { eventually, scaledSeconds } from './eventually.mjs';
 import { loadProgram } from './program-image.mjs';
-import { requireSuccess } from './proof.mjs';
+import { requireSuccess } from './request-counts.mjs';
 
 const [minReplicas, maxReplicas] = [2, 4];
-const many = { connections: 24, requestsMin: 4_800 };
-const few = { connections: 2, requestsMin: 200, pauseMs: 500 };
+const many = { writers: 24 };
+const few = { writers: 2, pauseMs: 500 };
 const scaleTimeoutMs = 180_000;
 /** A new copy gets its share of the requests within this time. */
 const servesWithinMs = 90_000;
@@ -29,6 +29,7 @@ export async function autoscale(proof) {
     'autoscaling.behavior.scaleDown.stabilizationWindowSeconds': 15,
   };
   const flags = Object.entries(set).flatMap(([name, value]) => ['--set', `components.gateway.${name}=${value}`]);
+  const began = await proof.revision();
   await proof.upgrade(...flags);
   const results = [];
   results.push(
@@ -41,7 +42,7 @@ export async function autoscale(proof) {
       );
     }),
   );
-  await proof.rollback();
+  await proof.rollback(began);
   return results.map(requireSuccess).join('; ');
 }
 

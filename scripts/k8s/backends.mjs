@@ -34,23 +34,30 @@ export async function createDatabases(cluster, url, sqlFile) {
 
 /** Postgres and MinIO beside the pods, in the network of the cluster. A standby is started only where failovers are proved. */
 export class Backends {
-  constructor(cluster, { directory, postgres, minio }) {
-    Object.assign(this, { cluster, directory, minio });
+  /** `sqlFile` makes the databases and their roles. */
+  constructor(cluster, { directory, postgres, minio, sqlFile }) {
+    Object.assign(this, { cluster, directory, minio, sqlFile });
     [this.primary, this.other] = addresses.map(
       (address) => new PostgresServer(cluster, { programs: postgres, directory, address }),
     );
   }
 
   /** Needs the namespace. */
-  async start(sqlFile) {
+  async start() {
     const objects = path.join(this.directory, 'objects');
     mkdirSync(objects, { recursive: true });
     const command = [this.minio, 'server', objects, '--address', `${hostAddress}:9000`, '--quiet'];
     const env = { MINIO_ROOT_USER: storeKeys.accessKey, MINIO_ROOT_PASSWORD: storeKeys.secretKey };
     this.store = this.cluster.start('minio', command, { env });
     await this.primary.initialize();
-    await createDatabases(this.cluster, this.primary.url, sqlFile);
+    await createDatabases(this.cluster, this.primary.url, this.sqlFile);
     await this.directToPrimary();
+  }
+
+  /** Makes the databases anew, empty, while no service uses them. */
+  async empty() {
+    for (const name of databaseServices) await this.primary.sql(`drop database granary_${name}`);
+    await createDatabases(this.cluster, this.primary.url, this.sqlFile);
   }
 
   /** Lets the Service lead to the primary, as an operator of Postgres does. */

@@ -56,6 +56,7 @@ export async function restoreElsewhere(proof, { root, replaceCluster }) {
   const stored = await proof.stored();
   const lost = backup.stored.filter((id) => !new Set(stored).has(id));
   if (lost.length > 0) throw new Error(`${lost.length} documents are lost: ${lost.slice(0, 5).join(', ')}`);
+  await proof.compareBlobs();
   if (!(await proof.writes())) throw new Error('nothing can be written');
   return `${stored.length} documents; ${await agrees(proof, { root })}`;
 }

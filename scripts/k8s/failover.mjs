@@ -9,7 +9,7 @@ export async function failOver(proof) {
   const { backends } = proof;
   await backends.addStandby();
   const recoveries = [];
-  const { requests, failed } = await proof.withClients({ connections: 8, requestsMin: 2_000 }, async () => {
+  const { requests, failed } = await proof.withClients({ writers: 8 }, async () => {
     for (const harm of harms) {
       backends.primary.signal(harm);
       await backends.failOver();

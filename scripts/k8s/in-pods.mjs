@@ -17,20 +17,20 @@ const blobBytes = 20_000_000;
  * Another cluster, with Postgres, Kafka and MinIO in pods too: the chart with events by Kafka loses and doubles nothing while pods
  * are killed, theirs among them.
  */
-export async function proveInPods({ cluster, chart, values, callersOf, backends, requestsMin }, parts) {
+export async function proveInPods({ cluster, chart, values, image, callersOf, backends }, parts) {
   const { directory, replaceCluster, root } = parts;
   await replaceCluster();
   const primary = await startBackendPods(cluster, { ...parts, programs: backends.primary.programs });
-  const own = { chart, values: [...values, ...podValues], callersOf, backends: { primary }, requestsMin };
+  const own = { chart, values: [...values, ...podValues], image, callersOf, backends: { primary } };
   const proof = new Proof(cluster, own);
-  await proof.install();
+  const installed = await proof.install();
   await proof.smoke();
   const blob = await uploadBlob(proof, directory);
-  const traffic = await proof.beside(() => killPods(proof), { mayFail: true });
+  const traffic = await proof.beside({ kills: () => killPods(proof) }, { mayFail: true });
   await expectBlob(proof, blob);
   const kept = await proof.nothingLost();
   const agreed = await agrees(proof, { root });
-  return `${traffic}; ${kept}; ${agreed}; ${eventBytes(cluster)} bytes of events in Kafka`;
+  return `${installed}; ${traffic}; ${kept}; ${agreed}; ${eventBytes(cluster)} bytes of events in Kafka`;
 }
 
 const peers = (name) => JSON.stringify([{ podSelector: { matchLabels: { app: name } } }]);

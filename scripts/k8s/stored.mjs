@@ -1,9 +1,10 @@
-// Prints the ids of all documents that the clients of traffic.mjs have stored, as a line of JSON.
-const [url, key, app] = process.argv.slice(2);
+// Prints the ids of all versions of all documents of a collection, as a line of JSON: what was stored twice is there twice.
+const [url, key, app, collection] = process.argv.slice(2);
 const headers = { 'content-type': 'application/json', 'x-app-key': key };
+const query = { include_history: true, select: ['id'], sort: ['id'], limit: 1_000, count: 'none' };
 const ids = [];
 for (let cursor; cursor !== null;) {
-  const body = { root: `${app}::traffic`, select: ['id'], sort: ['id'], limit: 1_000, count: 'none' };
+  const body = { root: `${app}::${collection}`, ...query };
   const response = await fetch(`${url}/list`, {
     ...{ method: 'POST', headers },
     body: JSON.stringify({ ...body, ...(cursor && { cursor }) }),
