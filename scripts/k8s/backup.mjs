@@ -9,6 +9,7 @@ const claim = 'granary-backups';
 const volume = 'node1-1';
 const image = { registry: 'registry.local', repository: 'postgres-tools', tag: '1' };
 const jobTimeout = scaledSeconds(120);
+const restoreTimeout = scaledSeconds(300);
 
 const backupValues = [
   ...['--set', 'backup.enabled=true', '--set', `backup.existingClaim=${claim}`],
@@ -27,7 +28,7 @@ export async function backUp(proof, { directory, say }) {
   await claimVolume(cluster);
   await proof.upgrade(...backupValues);
   const before = await proof.stored();
-  await runJob(cluster, 'backup');
+  await runBackup(cluster);
   const kept = path.join(directory, 'backups');
   cpSync(volumeFolder(cluster), kept, { recursive: true });
   const made = readdirSync(kept).filter((name) => name.startsWith('backup-'));
@@ -37,7 +38,7 @@ export async function backUp(proof, { directory, say }) {
 }
 
 /**
- * Restores the backup into another cluster, with an empty Postgres, as the README of the chart says. `replaceCluster` ends this
+ * Restores the backup into another cluster, with an empty Postgres, by one command, as the README of the chart says. `replaceCluster` ends this
  * cluster and its Postgres, and starts others with the same Secrets and the same bucket.
  */
 export async function restoreElsewhere(proof, { root, replaceCluster }) {
@@ -48,10 +49,8 @@ export async function restoreElsewhere(proof, { root, replaceCluster }) {
   await claimVolume(cluster);
   await cluster.helm(
     ...['install', 'granary', proof.chart, ...proof.values, ...backupValues],
-    ...['--set', 'migrations.enabled=false'],
+    ...['--set', 'backup.restore.from=latest', '--wait', '--wait-for-jobs', '--timeout', restoreTimeout],
   );
-  await runJob(cluster, 'restore');
-  await proof.upgrade(...backupValues);
   await proof.findGateway();
   const stored = await proof.stored();
   const lost = backup.stored.filter((id) => !new Set(stored).has(id));
@@ -74,10 +73,10 @@ async function claimVolume(cluster) {
   });
 }
 
-/** Runs a CronJob of the chart now. Throws with its log if it fails. */
-async function runJob(cluster, name) {
-  const job = `granary-${name}-now`;
-  await cluster.kubectl('create', 'job', `--from=cronjob/granary-${name}`, job);
+/** Runs the CronJob of the chart now. Throws with its log if it fails. */
+async function runBackup(cluster) {
+  const job = 'granary-backup-now';
+  await cluster.kubectl('create', 'job', '--from=cronjob/granary-backup', job);
   await cluster
     .kubectl('wait', '--for=condition=Complete', `job/${job}`, `--timeout=${jobTimeout}`)
     .catch(async (error) => {

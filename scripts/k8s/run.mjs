@@ -156,7 +156,7 @@ export async function proveInCluster(root, { isShort, only, say, signal }) {
       await startCluster();
     };
     await startCluster();
-    const proof = makeProof(cluster, { ...tools, releases, backends, requestsMin: isShort ? 1_000 : 5_000 });
+    const proof = makeProof(cluster, { ...tools, releases, backends, requestsMin: isShort ? 500 : 5_000 });
     counts.passed += 1;
     for (const step of chooseSteps({ isShort, only })) {
       current = step.title;

@@ -1,8 +1,11 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { createServer, request as send, type IncomingMessage, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { connect, type AddressInfo } from 'node:net';
 import { ServiceError } from '@granary/shared/errors';
 import type { ReadGrant, UploadGrant } from '@granary/shared/trust/blob-grant';
 import { newCall } from '@granary/shared/rpc/types';
+import { eventually } from '@granary/shared/testing/eventually';
 import { scaledMs } from '@granary/shared/testing/speed';
 import { Transfers } from '../src/admission/transfers';
 import { BlobProxy } from '../src/blob-proxy/proxy';
@@ -43,6 +46,20 @@ async function startHangUp() {
   const address = `127.0.0.1:${await listen(server, 0)}`;
   stops.push(() => server.close());
   return { address, requests: () => requests };
+}
+
+/** One to which no connection can be made, and none is refused: it is frozen, and its queue of connections is full. */
+async function startFrozen(): Promise<string> {
+  const program = `require('node:net').createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 }, function () {
+    process.stdout.write(String(this.address().port), () => process.kill(process.pid, 'SIGSTOP'));
+  })`;
+  const child = spawn(process.execPath, ['-e', program], { stdio: ['ignore', 'pipe', 'inherit'] });
+  stops.push(() => child.kill('SIGKILL'));
+  const [port] = (await once(child.stdout, 'data')) as [Buffer];
+  const waiting = Array.from({ length: 8 }, () => connect(Number(port.toString()), '127.0.0.1').on('error', () => {}));
+  stops.push(() => waiting.forEach((socket) => socket.destroy()));
+  await eventually(() => waiting.some((socket) => !socket.connecting));
+  return `127.0.0.1:${port.toString()}`;
 }
 
 async function listen(server: Server, port: number): Promise<number> {
@@ -118,6 +135,15 @@ test('what a copy does not take goes whole to another, once', async () => {
   expect(hangUp.requests()).toBeGreaterThan(0);
   expect(copy.taken.filter((each) => each === body)).toHaveLength(5);
   expect(copy.taken).toHaveLength(10);
+});
+
+test('a copy to which a connection is neither made nor refused costs neither an upload nor a download', async () => {
+  const [frozen, copy] = [await startFrozen(), await startCopy()];
+  const ask = await startFront([frozen, copy.address]);
+  for (let at = 0; at < 2; at++) {
+    expect(await ask('POST', 'x')).toEqual({ status: 202, text: '{"bytes":1}' });
+    expect(await ask('GET')).toEqual({ status: 200, text: 'a blob' });
+  }
 });
 
 test('a copy that has ended between two transfers costs neither an upload nor a download', async () => {

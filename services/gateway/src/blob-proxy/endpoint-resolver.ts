@@ -15,17 +15,30 @@ export interface Endpoint {
 
 /** After this time names are resolved again, in the background. */
 const refreshAfterMs = 2_000;
+/** After this time requests wait for it: copies that leave serve for some seconds longer than their names lead to them. */
+const staleAfterMs = 5_000;
 /** How long other endpoints are preferred to one that could not be reached. */
 const cooldownMs = 1_000;
 
 /** Resolves the names of the copies of the blobs service, and orders them for a request. */
 export class EndpointResolver {
-  private readonly resolved = new TtlCache<Endpoint[]>({ max: 1, ttlMs: Infinity, refreshAfterMs });
+  private readonly resolved: TtlCache<Endpoint[]>;
   private readonly cooldowns = new Cooldowns(cooldownMs);
+  private lastFound: Endpoint[] | undefined;
   private nextIndex = 0;
 
-  /** `host:port`, or several separated by commas. */
-  constructor(private readonly addresses: string) {}
+  /**
+   * @param addresses `host:port`, or several separated by commas.
+   * @param resolveOne Resolves one of them.
+   * @param now In milliseconds.
+   */
+  constructor(
+    private readonly addresses: string,
+    private readonly resolveOne = resolveAddress,
+    now?: () => number,
+  ) {
+    this.resolved = new TtlCache({ max: 1, ttlMs: staleAfterMs, refreshAfterMs }, now);
+  }
 
   /**
    * All endpoints: round robin, and last those that could not be reached lately. While names cannot be resolved the
@@ -45,8 +58,11 @@ export class EndpointResolver {
 
   private async resolve(): Promise<Endpoint[]> {
     try {
-      return (await Promise.all(this.addresses.split(',').map(resolveAddress))).flat();
+      return (this.lastFound = (
+        await Promise.all(this.addresses.split(',').map((address) => this.resolveOne(address)))
+      ).flat());
     } catch (error) {
+      if (this.lastFound) return this.lastFound;
       throw unavailable('The blobs service cannot be found', error);
     }
   }

@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { request, type Agent, type ClientRequest, type IncomingMessage, type ServerResponse } from 'node:http';
 import { request as requestOverTls } from 'node:https';
+import type { Socket } from 'node:net';
 import { ServiceError, unavailable, type ErrorDetails, type StatusName } from '@granary/shared/errors';
 import { grantErrorHeader, grantHeader, type ReadGrant, type UploadGrant } from '@granary/shared/trust/blob-grant';
 import type { Call } from '@granary/shared/rpc/types';
@@ -27,6 +28,8 @@ const grantLifetimeMs = 30_000;
 /** Shorter than the listener keeps an idle connection. */
 const idleConnectionMs = 30_000;
 const connectionsMax = 1_024;
+/** A network may drop what is sent to a copy that is gone, so that a connection to it is never refused. */
+const connectTimeoutMs = 2_000;
 const answerMaxBytes = 64 * 1024;
 
 const uploadHeaders = ['content-type', 'content-length', 'content-encoding', 'x-blob-metadata'] as const;
@@ -190,11 +193,19 @@ export class BlobProxy {
         [grantHeader]: credentials.grant({ ...grant, expiresAtMs: Date.now() + grantLifetimeMs }),
       },
     });
+    upstream.once('socket', (socket) => limitConnecting(upstream, socket));
     upstream.setTimeout(idleTimeoutMs, () => upstream.destroy(onSilent()));
     // Errors are handled where the answer is awaited; later ones are ignored.
     upstream.on('error', () => {});
     return upstream;
   }
+}
+
+function limitConnecting(upstream: ClientRequest, socket: Socket): void {
+  if (!socket.connecting) return;
+  const timer = setTimeout(() => upstream.destroy(new Error('the connection took too long')), connectTimeoutMs);
+  const end = () => clearTimeout(timer);
+  socket.once('connect', end).once('close', end);
 }
 
 function copy(from: IncomingMessage, names: readonly string[]): ProxyHeaders {
