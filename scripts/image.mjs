@@ -23,7 +23,7 @@ export const runConfig = (userId) => ({
 });
 
 /** Builds the image of a built checkout. Returns `{digest, bytes}`, see `writeImage`. */
-export async function buildImage(root, { output, reference, cache }) {
+export async function buildImage(root, { output, reference }) {
   const { stageApplication } = await import('./image/application.mjs');
   const { stageRuntime, userId } = await import('./image/runtime.mjs');
   const { writeImage } = await import('./image/archive.mjs');
@@ -31,7 +31,7 @@ export async function buildImage(root, { output, reference, cache }) {
   try {
     const [system, application] = ['system', 'application'].map((name) => path.join(work, name));
     mkdirSync(system);
-    const runtime = await stageRuntime(system, cache);
+    const runtime = await stageRuntime(system);
     await stageApplication(root, path.join(application, 'app'), runtime);
     const layers = [system, application];
     return await writeImage(output, { reference, config: runConfig(userId), layers, work });
@@ -49,11 +49,10 @@ async function main() {
   const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
   const here = process.env.INIT_CWD ?? process.cwd();
   await prepare();
-  const { cacheFolder } = await import('@granary/local/stack/cache');
   const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
   const output = path.resolve(here, values.output ?? `granary-${version}.tar`);
   const reference = values.name ?? `granary:${version}`;
-  const { digest, bytes } = await buildImage(root, { output, reference, cache: await cacheFolder() });
+  const { digest, bytes } = await buildImage(root, { output, reference });
   console.log(`${output}: ${reference}, ${(bytes / 1e6).toFixed(1)} MB, ${digest}`);
 }
 

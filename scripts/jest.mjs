@@ -9,10 +9,13 @@ const root = path.dirname(import.meta.dirname);
 export const runTimeoutMs = Number(process.env.TEST_TIMEOUT_MINUTES || 80) * 60_000;
 /** From the report, written when the last suite has ended, to the end of the process. */
 const exitTimeoutMs = 60_000;
+/** Of the message of a failure, in the summary of all. */
+const messageLinesShown = 6;
 
 /**
- * Runs jest with these arguments and returns `{ passed, failed, skipped }`. A suite that cannot be loaded counts as one
- * failure, and so does a run that hangs: it is ended, and its remaining processes are listed.
+ * Runs jest with these arguments and returns `{ passed, failed, skipped, failures }`, the last with a text for each failure.
+ * A suite that cannot be loaded counts as one failure, and so does a run that hangs: it is ended, and its remaining processes
+ * are listed.
  */
 export async function runJest(args, env = process.env) {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'granary-jest-'));
@@ -25,9 +28,11 @@ export async function runJest(args, env = process.env) {
       passed: result?.numPassedTests ?? 0,
       failed,
       skipped: result ? result.numPendingTests + result.numTodoTests : 0,
+      failures: result ? result.testResults.flatMap(failuresOf) : [],
     };
     if (hung.reason !== undefined || !result || (hung.code !== 0 && failed === 0)) {
       counts.failed++;
+      counts.failures.push(`jest: ${hung.reason ?? `exit code ${hung.code}`}`);
       console.log(`jest: FAILED, ${hung.reason ?? `exit code ${hung.code}`}`);
     }
     return counts;
@@ -78,6 +83,19 @@ function readReport(file) {
     // jest ended before it wrote one.
     return undefined;
   }
+}
+
+/** A text for each failure of a suite, with the beginning of its message. */
+function failuresOf({ name, message, status, assertionResults }) {
+  const suite = path.relative(root, name);
+  const failed = assertionResults.filter((each) => each.status === 'failed');
+  if (failed.length === 0 && status === 'failed') return [describeFailure(suite, message)];
+  return failed.map((each) => describeFailure(`${suite}: ${each.fullName}`, each.failureMessages.join('\n')));
+}
+
+function describeFailure(title, message) {
+  const lines = message.split('\n').filter((line) => line.trim() !== '');
+  return [title, ...lines.slice(0, messageLinesShown).map((line) => `    ${line.trim()}`)].join('\n');
 }
 
 /** Descendants of a process, parents first; Linux only. */

@@ -9,11 +9,16 @@ import { smoke } from './smoke.mjs';
 
 const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 const counts = { passed: 0, failed: 0, skipped: 0 };
+/** A text for each failure. They are printed last, where they are found although the output before them is long, or cut. */
+const failures = [];
 /** What the tests in a cluster may take at least, even if jest has used up its time: with it CI ends within its limit. */
 const clusterMs = 8 * 60_000;
 /** The child ends itself, with a report, that long before this process kills it. */
 const clusterEndMs = 3 * 60_000;
 const clusterMinutesMax = 30;
+const failureLinesShown = 15;
+
+const lastLines = (text) => text.trim().split('\n').slice(-failureLinesShown).join('\n');
 
 /** One step counts as one test: it passes or fails with a text. */
 async function step(name, run) {
@@ -25,6 +30,7 @@ async function step(name, run) {
     console.log(`${name}: passed (${((Date.now() - started) / 1000).toFixed(1)} s)`);
   } catch (error) {
     counts.failed++;
+    failures.push(`${name}: ${lastLines(error.message)}`);
     console.log(`${name}: FAILED\n${error.message}`);
   }
 }
@@ -62,6 +68,7 @@ async function jest(name, args, env = {}) {
   console.log(`\n── ${name}`);
   const ran = await runJest(args, { ...process.env, ...env });
   for (const outcome of Object.keys(counts)) counts[outcome] += ran[outcome];
+  failures.push(...ran.failures);
 }
 
 /**
@@ -82,7 +89,10 @@ async function kubernetes() {
   ended();
   if (code === null) console.log('FAILED: it did not end in time');
   for (const outcome of Object.keys(counts)) counts[outcome] += ran?.[outcome] ?? 0;
-  if (code !== 0 && !ran?.failed) counts.failed += 1;
+  if (ran?.failure !== undefined) failures.push(ran.failure);
+  if (code === 0 || ran?.failed) return;
+  counts.failed += 1;
+  failures.push(`the chart in a real Kubernetes: ${code === null ? 'it did not end in time' : `exit code ${code}`}`);
 }
 
 /** The slowness of this machine relative to the reference; the limits of all tests scale with it. */
@@ -111,5 +121,6 @@ else {
 }
 
 console.log(`\nThis machine was ${slowness} times as slow as the one for which the limits of the tests are written.`);
+if (failures.length > 0) console.log(`\nFailed:\n${failures.map((text) => `- ${text}`).join('\n')}`);
 console.log(`\n${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped`);
 process.exitCode = counts.failed > 0 ? 1 : 0;

@@ -6,7 +6,6 @@ import {
   mkdirSync,
   readFileSync,
   realpathSync,
-  renameSync,
   rmSync,
   writeFileSync,
 } from 'node:fs';
@@ -33,10 +32,10 @@ export const userId = 65532;
 /**
  * Puts what a program of Node needs of a system into the folder `target`: Node, the C and C++ libraries of this machine that
  * it is linked with, and an account that is not root. There is no shell, and no folder that this account can write to.
- * `cache` is where the program of Node is kept. Returns what was put there, for the bill of materials.
+ * Returns what was put there, for the bill of materials.
  */
-export async function stageRuntime(target, cache) {
-  const node = await installNode(cache);
+export async function stageRuntime(target) {
+  const node = await installNode();
   put(target, '/usr/bin/node', node);
   const libraries = await librariesOf(node);
   for (const file of libraries) put(target, file, realpathSync(file));
@@ -75,24 +74,26 @@ async function librariesOf(program) {
 }
 
 /** The program of Node, from the cache or from npm; its package is compared with the digest above. */
-async function installNode(cache) {
+async function installNode() {
   const known = nodePackages[process.arch];
   if (!known) throw new Error(`There is no Node for the image on ${process.arch}; the Dockerfile has one.`);
-  const file = path.join(cache, `node-${nodeVersion}-${process.arch}`);
-  if (existsSync(file)) return file;
-  const staging = `${file}.${process.pid}`;
-  mkdirSync(staging, { recursive: true });
-  try {
+  const { installOnce } = await import('@granary/local/stack/cache');
+  const folder = await installOnce(`node-of-image-${nodeVersion}-${process.arch}`, async (staging) => {
     await npm(staging, ['pack', '--silent', `${known.name}@${nodeVersion}`]);
     const archive = path.join(staging, `${known.name}-${nodeVersion}.tgz`);
     const digest = createHash('sha512').update(readFileSync(archive)).digest('base64');
     if (`sha512-${digest}` !== known.integrity)
       throw new Error(`${known.name} ${nodeVersion} is not the package that is expected`);
-    const unpacked = await runChild('tar', ['-xzf', archive, '-C', staging, 'package/bin/node']);
+    const unpacked = await runChild('tar', [
+      '-xzf',
+      archive,
+      '-C',
+      staging,
+      '--strip-components=2',
+      'package/bin/node',
+    ]);
     if (unpacked.code !== 0) throw new Error(`tar failed: ${unpacked.output}`);
-    renameSync(path.join(staging, 'package/bin/node'), file);
-  } finally {
-    rmSync(staging, { recursive: true, force: true });
-  }
-  return file;
+    rmSync(archive);
+  });
+  return path.join(folder, 'node');
 }

@@ -7,7 +7,7 @@ import { agrees } from './agreement.mjs';
 import { autoscale, startMetricsServer } from './autoscaling.mjs';
 import { backUp, restoreElsewhere } from './backup.mjs';
 import { Backends, postgresService, secrets } from './backends.mjs';
-import { Cluster, hostAddress, namespace } from './cluster.mjs';
+import { Cluster, hostAddress, lastLines, namespace } from './cluster.mjs';
 import { makeDirectory } from './directory.mjs';
 import { failOver } from './failover.mjs';
 import { proveInPods } from './in-pods.mjs';
@@ -26,6 +26,13 @@ const installRevision = '1';
  * are gone. A release before without that fault needs no exception.
  */
 const failedBefore = ['blob'];
+/** Of the message of a failure, in the summary of all tests. */
+const linesShown = 15;
+/**
+ * Values that the release before needs here: its migrations do not wait for a Postgres that cannot be reached, such as before the
+ * network policies let a new pod through, and one failure of each of the five containers is beyond its own limit.
+ */
+const valuesBefore = ['--set', 'migrations.backoffLimit=30'];
 /** Of a short run on the reference machine, once everything is compiled. */
 const shortRunMs = 240_000;
 
@@ -129,7 +136,7 @@ function chooseSteps({ isShort, only }) {
 
 /**
  * Proves the image and the chart of this built checkout in a cluster, which it makes and removes. Returns how many steps
- * `passed` and `failed`; the first that fails is the last. The abort of `signal` is a failure of the step that is running.
+ * `passed` and `failed`; the first that fails is the last, and `failure` says why. The abort of `signal` is a failure of the step that is running.
  */
 export async function proveInCluster(root, { isShort, only, say, signal }) {
   const counts = { passed: 0, failed: 0 };
@@ -147,7 +154,7 @@ export async function proveInCluster(root, { isShort, only, say, signal }) {
     await cluster.build();
     const before = await findReleaseBefore(say);
     warmMs = performance.now();
-    const releases = await makeImages(root, before, { cache, directory, say });
+    const releases = await makeImages(root, before, { directory, say });
     say('starting Kubernetes');
     const startCluster = await clusterStarter(root, { cluster, backends, releases });
     const replaceCluster = async () => {
@@ -167,6 +174,7 @@ export async function proveInCluster(root, { isShort, only, say, signal }) {
   } catch (error) {
     counts.failed += 1;
     const { message } = signal.aborted ? signal.reason : error;
+    counts.failure = `${current}: ${lastLines(message, linesShown)}`;
     say(`${current}: FAILED\n${message}\n${await cluster.describe()}`);
   } finally {
     await backends.stop();
@@ -193,6 +201,7 @@ function makeProof(cluster, { releases, callersOf, ...others }) {
     ...{ chart, image },
     values: valuesOf(chart, tag, Object.keys(callersOf)),
   }));
+  releaseBefore.values.push(...valuesBefore);
   return new Proof(cluster, { ...release, releaseBefore, callersOf, ...others });
 }
 
@@ -245,7 +254,7 @@ async function findReleaseBefore(say) {
  * The chart and the image of this release and of the one before, whose folder is `before`, in this order:
  * `[{chart, tag, image, archive}]`.
  */
-async function makeImages(root, before, { cache, directory, say }) {
+async function makeImages(root, before, { directory, say }) {
   const { version } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
   const releases = [
     { sources: root, tag: version },
@@ -255,7 +264,7 @@ async function makeImages(root, before, { cache, directory, say }) {
     releases.map(async ({ sources, tag }) => {
       const archive = path.join(directory, `image-${tag}.tar`);
       const image = `registry.local/granary/granary:${tag}`;
-      const { digest, bytes } = await buildImage(sources, { output: archive, reference: image, cache });
+      const { digest, bytes } = await buildImage(sources, { output: archive, reference: image });
       say(`image ${tag}: ${digest}, ${(bytes / 1e6).toFixed(0)} MB`);
       return { chart: path.join(sources, 'charts/granary'), tag, image, archive };
     }),
