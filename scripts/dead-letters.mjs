@@ -9,9 +9,9 @@ refused because their publisher has not signed them.
   npm run dead-letters -- skip     --consumer name   --key key
   npm run dead-letters -- discard [--consumer name]
 
-DATABASE_URL is that of the service which consumes (blobs, finance or tasks). \`replay\` asks the running service to
-apply them again, in order, and says what came of it: mend what was wrong first. A key that still fails stays parked.
-\`skip\` gives up the first event of a key for good, without any effect, and replays those behind it. \`discard\` forgets
+DATABASE_URL is that of the service which consumes (blobs, finance or tasks); its password may be in DATABASE_PASSWORD_FILE.
+\`replay\` asks the running service to apply them again, in order, and says what came of it: mend what was wrong first. A key
+that still fails stays parked. \`skip\` gives up the first event of a key for good, without any effect, and replays those behind it. \`discard\` forgets
 what was refused; nothing waits behind that.
 `;
 
@@ -70,13 +70,11 @@ async function main() {
   const [command] = positionals;
   if (positionals.length !== 1 || !['list', 'replay', 'skip', 'discard'].includes(command)) throw new Error(usage);
   if (!process.env.DATABASE_URL) throw new Error(`DATABASE_URL is not set.\n\n${usage}`);
-  const [requests, { createPool }, { createLogger }] = await Promise.all([
+  const [requests, { openToolPool }] = await Promise.all([
     import('@granary/shared/bus/dead-letter-requests'),
-    import('@granary/shared/postgres/pool'),
-    import('@granary/shared/logger'),
+    import('@granary/shared/service/tool-pool'),
   ]);
-  const log = createLogger('dead-letters', 'warn');
-  const pool = createPool({ url: process.env.DATABASE_URL, size: 1, applicationName: 'granary-dead-letters', log });
+  const pool = openToolPool('dead-letters', process.env, 1);
   try {
     if (command === 'list') {
       show(await requests.listParkedKeys(pool, filter));

@@ -6,18 +6,16 @@ with the open holds and with the payouts that are under way. It may run beside t
   npm run ledger:verify
   npm run ledger:verify -- --resume
 
-DATABASE_URL is that of the finance service. With \`--resume\`, payouts that reconciliation has paused are resumed, if there
-is no difference any more: correct what was wrong first. Ends with 1 if there is a difference.
+DATABASE_URL is that of the finance service; its password may be in DATABASE_PASSWORD_FILE. With \`--resume\`, payouts that
+reconciliation has paused are resumed, if there is no difference any more: correct what was wrong first. Ends with 1 if there is a difference.
 `;
 
 async function verify({ resume }) {
-  const [{ resumePayouts, verifyLedger }, { createPool }, { createLogger }] = await Promise.all([
+  const [{ resumePayouts, verifyLedger }, { openToolPool }] = await Promise.all([
     import('@granary/finance/reconciliation/verify-ledger'),
-    import('@granary/shared/postgres/pool'),
-    import('@granary/shared/logger'),
+    import('@granary/shared/service/tool-pool'),
   ]);
-  const log = createLogger('ledger-verify', 'warn');
-  const pool = createPool({ url: process.env.DATABASE_URL, size: 2, applicationName: 'granary-ledger-verify', log });
+  const pool = openToolPool('ledger-verify', process.env, 2);
   try {
     const found = await verifyLedger(pool, console.log);
     for (const { kind, subject, expected, found: counted } of found.differences)

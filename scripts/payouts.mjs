@@ -8,10 +8,11 @@ the money of deleted applications that has no destination.
   npm run payouts -- --resume
   npm run payouts -- --app APP --to ADDRESS
 
-DATABASE_URL is that of the finance service, which may run. Look for the hash on the chain first. If a block has it, the service
-finds it by itself. If no block has it, and its timeout height has passed, \`--release\` gives it up: what it pays waits for
-another transaction. \`--resume\` lets stopped senders sign again, from the sequence that the chain expects: find out first who
-else has used the seed. \`--app\` with \`--to\` says where the money of a deleted application goes; it is paid out soon.
+DATABASE_URL is that of the finance service, which may run; its password may be in DATABASE_PASSWORD_FILE. Look for the hash on
+the chain first. If a block has it, the service finds it by itself. If no block has it, and its timeout height has passed,
+\`--release\` gives it up: what it pays waits for another transaction. \`--resume\` lets stopped senders sign again, from the
+sequence that the chain expects: find out first who else has used the seed. \`--app\` with \`--to\` says where the money of a
+deleted application goes; it is paid out soon.
 `;
 
 async function main() {
@@ -26,18 +27,15 @@ async function main() {
   if (values.help) return void console.log(usage);
   if (!process.env.DATABASE_URL) throw new Error(`DATABASE_URL is not set.\n\n${usage}`);
   if ((values.app === undefined) !== (values.to === undefined)) throw new Error('--app and --to belong together');
-  const [heldTransactions, { listStoppedAutoPayouts }, strandedWallets, { createPool }, { createLogger }] =
-    await Promise.all([
-      import('@granary/finance/payouts/held-transactions'),
-      import('@granary/finance/payouts/auto-stops'),
-      import('@granary/finance/closing/stranded-wallets'),
-      import('@granary/shared/postgres/pool'),
-      import('@granary/shared/logger'),
-    ]);
+  const [heldTransactions, { listStoppedAutoPayouts }, strandedWallets, { openToolPool }] = await Promise.all([
+    import('@granary/finance/payouts/held-transactions'),
+    import('@granary/finance/payouts/auto-stops'),
+    import('@granary/finance/closing/stranded-wallets'),
+    import('@granary/shared/service/tool-pool'),
+  ]);
   const { listHeld, listStopped, releaseHeld, resumeSenders } = heldTransactions;
   const { listStranded, setLastDestination } = strandedWallets;
-  const log = createLogger('payouts', 'warn');
-  const pool = createPool({ url: process.env.DATABASE_URL, size: 2, applicationName: 'granary-payouts', log });
+  const pool = openToolPool('payouts', process.env, 2);
   try {
     if (values.release) await releaseHeld(pool, values.release);
     if (values.resume) console.log(`${await resumeSenders(pool)} senders are resumed.`);

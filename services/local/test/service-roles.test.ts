@@ -1,4 +1,8 @@
-import { Client } from 'pg';
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
 import { routes } from '@granary/gateway/routes/table';
 import { startTasks } from '@granary/tasks/service';
 import { tasksConfig } from '@granary/tasks/config';
@@ -9,17 +13,9 @@ import { superuserUrl } from '@granary/shared/testing/database';
 import { databaseServices } from '../src/start/constellation';
 import { asCaller, changingRequests, settleMoney } from './changing-requests';
 import { newApp, send, startGranary } from './granary';
-import { describeWithPsql, serviceRoles } from './service-roles';
+import { describeWithPsql, serviceRoles, withClient } from './service-roles';
 
-async function withClient<T>(url: string, work: (client: Client) => Promise<T>): Promise<T> {
-  const client = new Client({ connectionString: url });
-  await client.connect();
-  try {
-    return await work(client);
-  } finally {
-    await client.end();
-  }
-}
+const run = promisify(execFile);
 
 /** The SQLSTATE with which a statement is refused; undefined when it is not. Nothing of it stays. */
 const refusal = (url: string, statement: string): Promise<string | undefined> =>
@@ -110,6 +106,28 @@ describeWithPsql(describe)('the databases and roles of deploy/postgres.sql', () 
     for (const other of databaseServices.filter((one) => one !== service)) {
       const entered = withClient(url.replace(/\/[^/]*$/, `/${roles.role(other)}`), () => Promise.resolve());
       await expect(entered).rejects.toMatchObject({ code: denied });
+    }
+  });
+
+  test('the tools of the image work as the role of a service, with its password in a file', async () => {
+    const folder = await mkdtemp(path.join(os.tmpdir(), 'granary-roles-'));
+    const url = new URL(roles.urls.finance);
+    const DATABASE_PASSWORD_FILE = path.join(folder, 'password');
+    await writeFile(DATABASE_PASSWORD_FILE, url.password);
+    url.password = '';
+    const env = { PATH: process.env['PATH'], DATABASE_URL: url.href, DATABASE_PASSWORD_FILE };
+    const scripts = path.join(__dirname, '../../../scripts');
+    const tool = async (name: string, ...args: string[]) =>
+      (await run(process.execPath, [path.join(scripts, `${name}.mjs`), ...args], { env })).stdout;
+    try {
+      expect(await tool('payouts')).toMatch(/^0 transactions are held/m);
+      expect(await tool('payouts', '--resume')).toMatch(/^0 senders are resumed/);
+      expect(await tool('ledger-verify', '--resume')).toMatch(
+        /^\d+ accounts, 0 differences\n0 differences are resolved/m,
+      );
+      expect(await tool('dead-letters', 'list')).toMatch(/^0 events of 0 keys are dead-lettered/);
+    } finally {
+      await rm(folder, { recursive: true });
     }
   });
 

@@ -2,6 +2,7 @@ import { execFile, execFileSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import { promisify } from 'node:util';
+import { Client } from 'pg';
 import { blobsSchema } from '@granary/blobs/service';
 import { dataSchema } from '@granary/data/service';
 import { financeSchema } from '@granary/finance/service';
@@ -33,6 +34,17 @@ export interface ServiceRoles {
   prepare: () => Promise<string>;
   /** The command `migrate` of a service, as the owner of its database. */
   migrate: (service: DatabaseService, settings?: Record<string, string>) => Promise<void>;
+}
+
+/** Does `work` on a connection of its own. */
+export async function withClient<T>(url: string, work: (client: Client) => Promise<T>): Promise<T> {
+  const client = new Client({ connectionString: url });
+  await client.connect();
+  try {
+    return await work(client);
+  } finally {
+    await client.end();
+  }
 }
 
 /** `describe` where the program psql is; without it the suite is skipped, or fails with REQUIRE_STACK=1. */
