@@ -41,21 +41,22 @@ export class Proof {
     Object.assign(this, { written: [], uploaded: {} });
   }
 
-  /** Returns how long it took until all pods were ready, which has a limit. */
+  /** Returns how long it took until all pods were ready, which has a limit for this release. */
   async install({ chart, values } = this) {
     this.resourcesBefore = await findResources(this.cluster);
     const beganMs = performance.now();
     await this.cluster.helm('install', 'granary', chart, ...values, '--wait', '--timeout', readyTimeout);
     const tookMs = performance.now() - beganMs;
-    const limitMs = scaledMs(installWithinMs);
-    const [took, limit] = [tookMs, limitMs].map((ms) => `${(ms / 1_000).toFixed(0)} s`);
-    if (tookMs > limitMs) throw new Error(`the install took ${took}, longer than ${limit}`);
+    const [took, limit] = [tookMs, scaledMs(installWithinMs)].map((ms) => `${(ms / 1_000).toFixed(0)} s`);
+    if (chart === this.chart && tookMs > scaledMs(installWithinMs)) {
+      throw new Error(`the install took ${took}, longer than ${limit}`);
+    }
     await this.findGateway();
     const app = await this.request('POST', '/api/applications', { 'x-operator-key': operatorKey }, { name: 'cluster' });
     this.app = { id: app.app_id, key: app.app_key };
     // Clients make queries of the collection that this write makes.
     if (!(await this.writes())) throw new Error('nothing can be written');
-    return `installed in ${took} of ${limit}`;
+    return chart === this.chart ? `installed in ${took} of ${limit}` : `installed in ${took}`;
   }
 
   async findGateway() {

@@ -6,7 +6,22 @@ import { copyProgram, libraryPath } from './program-image.mjs';
 
 const postgresPrograms = ['pg_dump', 'pg_restore', 'psql'];
 /** What backup.sh and restore.sh of the chart call. */
-const shellPrograms = ['sh', 'cat', 'date', 'find', 'mkdir', 'mv', 'rm', 'sleep', 'sort', 'sync', 'tail', 'wc'];
+const shellPrograms = [
+  'sh',
+  'cat',
+  'date',
+  'find',
+  'mkdir',
+  'mktemp',
+  'mv',
+  'rm',
+  'sed',
+  'sleep',
+  'sort',
+  'sync',
+  'tail',
+  'wc',
+];
 
 /** An image with a shell and the tools of Postgres in the folder `bin`, as the backup of the chart needs one. */
 export async function writeToolsImage(archive, { reference, bin, directory }) {

@@ -12,7 +12,7 @@ helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
 {{- $root := .root }}
 {{- $annotations := include "granary.hookAnnotations" (dict "root" $root "weight" "0") | fromYaml }}
 {{- /* A Job cannot be changed, and without Helm's releases the revision is always 1. */}}
-{{- $hash := printf "%s %s" (include "granary.image" $root) (toJson $root.Values) | sha256sum | trunc 6 }}
+{{- $hash := printf "%s %s %s" $root.Chart.Version (include "granary.image" $root) (toJson $root.Values) | sha256sum | trunc 6 }}
 {{- include "granary.metadata" (dict "root" $root "name" (printf "%s-%d-%s" .name (int $root.Release.Revision) $hash) "component" "jobs" "annotations" $annotations) }}
 {{- end }}
 
@@ -21,15 +21,30 @@ backoffLimit: {{ .Values.migrations.backoffLimit }}
 activeDeadlineSeconds: {{ int .Values.migrations.activeDeadlineSeconds }}
 {{- $migrations := .Values.migrations }}
 {{- /* Helm removes hooks that succeed: what is left is the Job of an upgrade that failed. */}}
-ttlSecondsAfterFinished: {{ ternary $migrations.hookTtlSecondsAfterFinished $migrations.ttlSecondsAfterFinished (and .Release.IsUpgrade $migrations.useHelmHooks) | int }}
+{{- $ttl := ternary $migrations.hookTtlSecondsAfterFinished $migrations.ttlSecondsAfterFinished (and .Release.IsUpgrade $migrations.useHelmHooks) }}
+{{- if not (kindIs "invalid" $ttl) }}
+ttlSecondsAfterFinished: {{ int $ttl }}
+{{- end }}
 {{- end }}
 
 {{- define "granary.jobPodMetadata" -}}
 labels:
   {{- include "granary.labels" (dict "root" . "name" "jobs") | nindent 2 }}
-{{- with .Values.commonAnnotations }}
+{{- with merge (dict) .Values.jobs.podAnnotations .Values.commonAnnotations }}
 annotations:
   {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* What the pods of Jobs and of the test have: root, name. They are placed as the services are, unless `jobs` says otherwise. */}}
+{{- define "granary.jobPodBase" -}}
+{{- include "granary.podBase" . }}
+{{- range $key := list "priorityClassName" "runtimeClassName" "nodeSelector" "tolerations" "affinity" }}
+{{- $own := index $.root.Values.jobs $key }}
+{{- with ternary (get $.root.Values.defaults $key) $own (kindIs "invalid" $own) }}
+{{ $key }}:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -60,6 +75,9 @@ env:
   - { name: PGSSLROOTCERT, value: system }
   {{- end }}
   - { name: PREFIX, value: {{ $postgres.prefix | quote }} }
+  {{- if $root.Values.kafka.enabled }}
+  - { name: TOPIC_PREFIX, value: {{ $root.Values.kafka.topicPrefix | quote }} }
+  {{- end }}
   - { name: HOME, value: /tmp }
   {{- toYaml .env | nindent 2 }}
 resources:

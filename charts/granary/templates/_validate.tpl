@@ -37,6 +37,7 @@
 {{- include "granary.validateEncryption" $v.encryption }}
 {{- if and $v.backup.enabled (not $v.backup.existingClaim) }}{{ fail "backup.existingClaim is required with backup.enabled: dumps on a volume of the release would be deleted with it" }}{{ end }}
 {{- include "granary.validateRestore" . }}
+{{- if and $v.backup.enabled (eq $v.backup.image.repository "library/postgres") (eq $v.postgres.tls.mode "verify-full") (not $v.postgres.tls.caSecret) }}{{ fail "postgres.tls.caSecret is required with backup.enabled: the image library/postgres has no certificate authorities; name that of Postgres, or in backup.image an image that has its own" }}{{ end }}
 {{- end }}
 
 {{- define "granary.validateRestore" -}}

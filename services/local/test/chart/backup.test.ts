@@ -1,29 +1,23 @@
 import { execFile } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rm, utimes, writeFile } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import { Client } from 'pg';
 import { superuserUrl } from '@granary/shared/testing/database';
 import { describeWith, pythonForTests } from '@granary/shared/testing/stack';
 import { findPostgresTools } from '../../src/stack/python-tools';
 import { databaseServices } from '../../src/start/constellation';
 import { newApp, send, startGranary } from '../granary';
-import { describeWithPsql, serviceRoles } from '../service-roles';
+import { describeWithPsql, serviceRoles, withClient } from '../service-roles';
 import { chart } from './chart';
 
 const run = promisify(execFile);
 const waiting = Object.fromEntries(databaseServices.map((service) => [service, { MIGRATIONS: 'wait' }]));
 
-async function dropDatabases(names: readonly string[]): Promise<void> {
-  const client = new Client({ connectionString: superuserUrl() });
-  await client.connect();
-  try {
+const dropDatabases = (names: readonly string[]): Promise<void> =>
+  withClient(superuserUrl(), async (client) => {
     for (const name of names) await client.query(`drop database if exists ${name} with (force)`);
-  } finally {
-    await client.end();
-  }
-}
+  });
 
 const describeWithTools = describeWith(describe, 'python') === describe ? describeWithPsql(describe) : describe.skip;
 
@@ -127,13 +121,43 @@ describeWithTools('the backup of the chart', () => {
     await expect(script('restore')).rejects.toThrow(/has \d+ tables: restore into empty/);
   });
 
+  test('a database without tables is not backed up, and what was begun is removed', async () => {
+    const before = await readdir(path.join(folder, 'backups'));
+    await dropDatabases([roles.role('tasks')]);
+    await roles.prepare();
+    try {
+      await expect(script('backup')).rejects.toThrow(
+        `${roles.role('tasks')} has no tables: there is nothing to back up`,
+      );
+      expect(await readdir(path.join(folder, 'backups'))).toEqual(before);
+    } finally {
+      await roles.migrate('tasks');
+    }
+  });
+
+  test('with Kafka a backup is restored beside other topics only, which are then read from the beginning', async () => {
+    await withClient(roles.ownerUrls.finance, (client) =>
+      client.query(`insert into bus_offset (consumer, topic, partition, next) values ('data', 'granary.data', 0, 7)`),
+    );
+    const TOPIC_PREFIX = 'granary';
+    await script('backup', { TOPIC_PREFIX, KEEP: '9' });
+    await dropDatabases(names);
+    await roles.prepare();
+    await expect(script('restore', { TOPIC_PREFIX })).rejects.toThrow('set kafka.topicPrefix to another');
+    await script('restore', { TOPIC_PREFIX: 'granary-2' });
+    const offsets = await withClient(roles.ownerUrls.finance, (client) => client.query('select * from bus_offset'));
+    expect(offsets.rows).toEqual([]);
+  });
+
   test('keeps as many backups as it should, and removes what a killed one has left', async () => {
     const backups = path.join(folder, 'backups');
-    await mkdir(path.join(backups, '.incomplete-backup-2020-01-01T00-00-00Z'));
-    await mkdir(path.join(backups, 'backup-2020-01-01T00-00-00Z'));
-    await script('backup');
+    const running = '.incomplete-backup-2020-01-02T00-00-00Z';
+    for (const name of ['.incomplete-backup-2020-01-01T00-00-00Z', running, 'backup-2020-01-01T00-00-00Z'])
+      await mkdir(path.join(backups, name));
+    const old = new Date(Date.now() - 3 * 3_600_000);
+    await utimes(path.join(backups, '.incomplete-backup-2020-01-01T00-00-00Z'), old, old);
+    await script('backup', { DEADLINE: '7200' });
     const left = await readdir(backups);
-    expect(left).toHaveLength(1);
-    expect(left[0]).toMatch(/^backup-20(?!20-)/);
+    expect(left.sort()).toEqual([running, expect.stringMatching(/^backup-20(?!20-)/)]);
   });
 });

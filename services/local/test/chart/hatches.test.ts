@@ -48,7 +48,7 @@ describeWith(describe, 'helm')('the hatches of charts/granary, by ci/hatches-val
       }
     }
     const [backup] = containersOf(named('CronJob', 'backup'));
-    expect(backup).toMatchObject({ image: 'registry.example.com/library/postgres:18.4-bookworm' });
+    expect(backup).toMatchObject({ image: 'registry.example.com/storage/postgres:18' });
     expect(containersOf(named('Deployment', 'data'))[0]).toMatchObject({ imagePullPolicy: 'Always' });
   });
 
@@ -83,6 +83,30 @@ describeWith(describe, 'helm')('the hatches of charts/granary, by ci/hatches-val
         },
       ]);
     }
+  });
+
+  test('each pod of a Job and of helm test is placed as defaults say, unless jobs says otherwise', () => {
+    const pods = [...resources.filter(({ kind }) => ['Job', 'CronJob', 'Pod'].includes(kind))];
+    expect(pods.map(({ metadata }) => metadata.name).sort()).toEqual([
+      'granary-backup',
+      expect.stringMatching(/^granary-migrate-1-/),
+      'granary-restore',
+      'granary-test',
+    ]);
+    for (const pod of pods) {
+      expect(podOf(pod)).toMatchObject({
+        priorityClassName: 'urgent',
+        runtimeClassName: 'gvisor',
+        tolerations: [{ key: 'dedicated', operator: 'Exists' }],
+        affinity: { nodeAffinity: expect.anything() as unknown },
+      });
+      expect(podOf(pod)).not.toHaveProperty('nodeSelector');
+    }
+    const annotations = { 'sidecar.istio.io/inject': 'false', 'example.com/owner': 'storage' };
+    expect(named('Pod', 'test').metadata.annotations).toMatchObject(annotations);
+    const [migrate] = ofKind(resources, 'Job');
+    expect((migrate!.spec['template'] as Template).metadata.annotations).toEqual(annotations);
+    expect(named('ServiceAccount', 'jobs').metadata.annotations).toMatchObject({ 'example.com/role': 'granary-jobs' });
   });
 
   test('sidecars and init containers are beside the container of the service, which stays the first and the default', () => {

@@ -9,6 +9,7 @@ import {
   podOf,
   render,
   type Container,
+  type Resource,
 } from './chart';
 
 describeWith(describe, 'helm')('the Jobs of charts/granary', () => {
@@ -34,6 +35,8 @@ describeWith(describe, 'helm')('the Jobs of charts/granary', () => {
     expect(plain!.metadata.annotations).toBeUndefined();
     const nameAt = async (values: Record<string, unknown>) => (await jobs([], values))[0]!.metadata.name;
     expect(await nameAt({})).not.toBe(await nameAt({ image: { tag: '2.0.0' } }));
+    const [kept] = await jobs([], { migrations: { ttlSecondsAfterFinished: null } });
+    expect(kept!.spec).not.toHaveProperty('ttlSecondsAfterFinished');
     const migrate = hooks.find(({ metadata }) => metadata.name.includes('migrate'))!;
     const roles = containersOf(migrate).map(({ name, env }) => [name, env!.find((one) => one.name === 'SERVICE_ROLE')]);
     expect(roles).toContainEqual(['finance', { name: 'SERVICE_ROLE', value: 'granary_finance' }]);
@@ -59,7 +62,8 @@ describeWith(describe, 'helm')('the Jobs of charts/granary', () => {
   });
 
   test('an install that restores a backup does so in the Job of the migrations, before they run', async () => {
-    const backup = { enabled: true, existingClaim: 'dumps', restore: { from: 'backup-2026-11-22T03-17-00Z' } };
+    const image = { repository: 'storage/postgres' };
+    const backup = { enabled: true, existingClaim: 'dumps', image, restore: { from: 'backup-2026-11-22T03-17-00Z' } };
     const resources = await render(minimalValues, { backup });
     const [migrate] = ofKind(resources, 'Job');
     const { initContainers = [], containers, volumes } = podOf(migrate!)!;
@@ -77,7 +81,26 @@ describeWith(describe, 'helm')('the Jobs of charts/granary', () => {
     const scripts = ofKind(resources, 'ConfigMap').find(({ metadata }) => metadata.name === 'granary-backup');
     expect(Object.keys(scripts!.data!)).toContain('restore.sh');
     expectRestricted(migrate!);
-    const [ordinary] = ofKind(await render(minimalValues, { backup: { ...backup, restore: {} } }), 'Job');
-    expect(podOf(ordinary!)).not.toHaveProperty('initContainers');
+    const plain = await render(minimalValues, { backup: { ...backup, restore: {} } });
+    expect(podOf(ofKind(plain, 'Job')[0]!)).not.toHaveProperty('initContainers');
+    // Databases that are empty as yet are not backed up on schedule.
+    const isSuspended = (rendered: Resource[]) =>
+      ofKind(rendered, 'CronJob').find(({ metadata }) => metadata.name === 'granary-backup')!.spec['suspend'];
+    const without = { backup: { ...backup, restore: {} }, migrations: { enabled: false } };
+    expect([resources, plain, await render(minimalValues, without)].map(isSuspended)).toEqual([true, false, true]);
+  });
+
+  test('a Deployment may wait for as long as the Job that migrates, where its pods do', async () => {
+    const deadlines = async (args: string[], values = {}) =>
+      new Set(
+        ofKind(await render(minimalValues, values, args), 'Deployment').map(
+          ({ spec }) => spec['progressDeadlineSeconds'],
+        ),
+      );
+    const migrations = { activeDeadlineSeconds: 3_600 };
+    expect(await deadlines([], { migrations })).toEqual(new Set([4_200]));
+    expect(await deadlines(['--is-upgrade'], { migrations })).toEqual(new Set([600]));
+    const plain = { migrations: { ...migrations, useHelmHooks: false } };
+    expect(await deadlines(['--is-upgrade'], plain)).toEqual(new Set([4_200]));
   });
 });

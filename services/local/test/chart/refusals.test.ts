@@ -7,7 +7,7 @@ const gatewayLimits = { resources: { limits: { memory: '400Mi' } } };
 const scaled = { enabled: true, minReplicas: 2, maxReplicas: 4 };
 const keda = { ...scaled, prometheus: 'http://prometheus:9090' };
 const kafka = { enabled: true, brokers: ['kafka:9092'] };
-const backup = { enabled: true, existingClaim: 'dumps' };
+const backup = { enabled: true, existingClaim: 'dumps', image: { repository: 'storage/postgres' } };
 const vault = { url: 'https://vault:8200', tokenSecret: 'token' };
 const components = (name: string, values: Record<string, unknown>) => ({ components: { [name]: values } });
 const withEnv = (name: string, env: Record<string, unknown>) => components(name, { env });
@@ -61,6 +61,10 @@ const guarded: Record<string, Refusal> = {
   'a restore that nothing does': [
     { backup: { ...backup, restore: { from: 'latest' } }, migrations: { enabled: false } },
     'backup.restore.from needs migrations.enabled: the Job that migrates restores first',
+  ],
+  'backups by an image without authorities': [
+    { backup: { ...backup, image: {} } },
+    'postgres.tls.caSecret is required with backup.enabled: the image library/postgres has no certificate authorities',
   ],
   'two sources of certificates': [
     {

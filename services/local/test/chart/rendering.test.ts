@@ -270,7 +270,8 @@ describeWith(describe, 'helm')('charts/granary', () => {
 
   test('backups verify the certificate of Postgres as the services do: by the CA of the values, or those of the system', async () => {
     const rootOf = async (tls: Record<string, string>) => {
-      const values = { backup: { enabled: true, existingClaim: 'dumps' }, postgres: { tls } };
+      const image = { repository: 'storage/postgres' };
+      const values = { backup: { enabled: true, existingClaim: 'dumps', image }, postgres: { tls } };
       const jobs = ofKind(await render(minimalValues, values), 'CronJob');
       expect(jobs.map(({ metadata }) => metadata.name)).toEqual(['granary-backup', 'granary-restore']);
       return jobs.map((job) => containersOf(job)[0]!.env!.find(({ name }) => name === 'PGSSLROOTCERT')?.value);
