@@ -143,11 +143,17 @@ describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transpo
     const payment = await version1(await newPayer(), requirement, { changes: { validBefore } });
     const paid = { purchase: asked.purchase, paymentJson: Buffer.from(JSON.stringify(payment)), identifier: '' };
     const refusal = (reason: string) => ({ reason: 'PAYMENT_REFUSED', details: { reason } });
-    const check = async (seconds: number, amountUtia = '5') =>
-      (await offersAt(seconds)).checkPayment({ ...paid, purchase: { ...asked.purchase, amountUtia } }, call());
+    const check = async (seconds: number, amountUtia = '5', presented = paid) =>
+      (await offersAt(seconds)).checkPayment({ ...presented, purchase: { ...asked.purchase, amountUtia } }, call());
     expect(await check(299)).toMatchObject({ paidUtia: '5' });
     await expect(check(299, '6')).rejects.toMatchObject(refusal('quote_insufficient'));
     await expect(check(300)).rejects.toMatchObject(refusal('quote_expired'));
+    // Nothing is sent by payers on this network, so the name of a transaction changes nothing.
+    const named = { ...payment, payload: { ...payment.payload, txHash: 'ab'.repeat(32) } };
+    const paidByName = { ...paid, paymentJson: Buffer.from(JSON.stringify(named)) };
+    expect(await check(299, '5', paidByName)).toMatchObject({ paidUtia: '5' });
+    await expect(check(299, '6', paidByName)).rejects.toMatchObject(refusal('quote_insufficient'));
+    await expect(check(300, '5', paidByName)).rejects.toMatchObject(refusal('quote_expired'));
     // Where payments go elsewhere, an older quote is for nobody.
     const keyFile = join(await mkdtemp(join(tmpdir(), 'granary-gas-')), 'seed');
     await makeSeedFile(keyFile);

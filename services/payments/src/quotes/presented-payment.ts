@@ -43,8 +43,7 @@ export async function verifyPresented(
   payment: JsonObject,
 ): Promise<PresentedPayment> {
   const version = (payment.get('x402Version') as JsonNumber).text === '2' ? 2 : 1;
-  const isSent = namesTransaction(payment);
-  const offers = await candidates(settings, purchase, payment, { version, isSent });
+  const offers = await candidates(settings, purchase, payment, version);
   let refusal: Refusal | undefined;
   for (const offer of offers) {
     const network = settings.offers.networks.get(offer.method.network);
@@ -55,7 +54,8 @@ export async function verifyPresented(
     try {
       const requirement = readJson(Buffer.from(requirementText(version, offer)), { maxDepth: depthMax });
       const envelope = { payment, requirement: requirement as JsonObject };
-      const byNetwork = verifiedByNetwork(network, payment, isSent);
+      const isSent = isSentOn(network, payment);
+      const byNetwork = verifiedByNetwork(network, payment);
       const verified = byNetwork
         ? await byNetwork(readExactPayment(envelope), { ...offer.terms, id: offer.quoteId })
         : (await settings.verifier.verifyEnvelope(envelope)).verified;
@@ -75,10 +75,10 @@ async function candidates(
   settings: PresentedSettings,
   purchase: Purchase,
   payment: JsonObject,
-  { version, isSent }: { version: 1 | 2; isSent: boolean },
+  version: 1 | 2,
 ): Promise<Offer[]> {
   const quoteId = quoteIdIn(payment) ?? quoteInMemo(settings.verifier, payment);
-  if (quoteId === undefined && version === 1 && !isSent) {
+  if (quoteId === undefined && version === 1 && !namesTransaction(payment)) {
     const offers = await offersFor(settings.offers, purchase);
     return offers.filter(({ method }) => method.version1Network === payment.get('network'));
   }
@@ -87,8 +87,10 @@ async function candidates(
     assertNetworksKnown(settings.offers);
     throw refused('quote_invalid', 'The payment is for a quote that this service has not made for this request');
   }
+  const network = settings.offers.networks.get(offer.method.network);
+  if (!network) assertNetworksKnown(settings.offers);
   // What is paid already counts by when it was paid, and for what was asked then.
-  if (isSent) return [offer];
+  if (isSentOn(network, payment)) return [offer];
   if (offer.terms.expiresAtSeconds <= Math.floor(settings.offers.now().getTime() / 1_000)) {
     throw refused('quote_expired', 'The quote of the payment has expired');
   }
@@ -103,15 +105,19 @@ function assertNetworksKnown({ areKnown }: OfferSettings): void {
   if (areKnown?.() === false) throw unavailable('The chain of the wallets is not known yet: the service is starting');
 }
 
-/** Whether a payment names a transaction in place of containing one: what the payer has sent by himself. */
+/** Whether the payer has sent the money by himself. Where the network does not look for that, the name of a transaction says nothing. */
+const isSentOn = (network: QuotedNetwork | undefined, payment: JsonObject): boolean =>
+  network?.verifySent !== undefined && namesTransaction(payment);
+
+/** Whether a payment names a transaction, as one does that the payer has sent by himself. */
 function namesTransaction(payment: JsonObject): boolean {
   const payload = payment.get('payload');
   return payload instanceof Map && payload.has('txHash');
 }
 
 /** How a payment is verified that takes the network itself; undefined for one that is verified by what it contains. */
-function verifiedByNetwork(network: QuotedNetwork, payment: JsonObject, isSent: boolean) {
-  if (isSent && network.verifySent) return network.verifySent.bind(network);
+function verifiedByNetwork(network: QuotedNetwork, payment: JsonObject) {
+  if (network.verifySent && namesTransaction(payment)) return network.verifySent.bind(network);
   return hasUserKey(payment) && network.verifyKey ? network.verifyKey.bind(network) : undefined;
 }
 
