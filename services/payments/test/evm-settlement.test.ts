@@ -11,6 +11,7 @@ import {
   amount,
   cancelCall,
   counted,
+  log,
   newCopy,
   newPayment,
   noncesIn,
@@ -270,6 +271,44 @@ describeWithAnvil(describe)('settlement on an EVM network', () => {
     expect(await reasonOf(settledBy(copy, payment))).toBe('invalid_transaction_state');
     // Ours was included and has failed.
     expect([await received(), await place.anvil.transactionCount(place.key.address)]).toEqual([0n, 1]);
+  });
+
+  /** From then on a use without a log is looked for no longer. */
+  const mineBeyond = async ({ payload }: Payment) => {
+    const seconds = Number(payload.authorization.validBefore) + 600;
+    await place.anvil.call('evm_setNextBlockTimestamp', seconds);
+    await place.anvil.mine();
+  };
+
+  test('a payment is settled whose block takes the place of the one after which it was sent', async () => {
+    const { copy } = await open({}, { waitMs: 300 });
+    const payment = await newPayment(place, copy);
+    const before = await place.anvil.call('evm_snapshot');
+    await place.anvil.mine();
+    await send(copy, payment);
+    const height = await place.anvil.call<string>('eth_blockNumber');
+    await place.anvil.call('evm_revert', before);
+    // The node has the transaction still, and includes it now.
+    await place.anvil.mine();
+    expect(await place.anvil.call('eth_blockNumber')).toBe(height);
+    await mineBeyond(payment);
+    expect((await settledBy(copy, payment)).blockHeight).toBe(BigInt(height).toString());
+    expect(await received()).toBe(amount);
+  });
+
+  test('an authorization that is spent though no block says how is logged as an error with its facts, and refused', async () => {
+    const logged = jest.spyOn(log, 'error');
+    const { copy } = await open({}, { waitMs: 300 });
+    const payment = await newPayment(place, copy);
+    await send(copy, payment);
+    await place.pool.query('update evm_transaction set since_height = since_height + 1000');
+    await place.anvil.mine();
+    await mineBeyond(payment);
+    expect(await eventually(() => refusalOf(place.pool, payment))).toBe('invalid_transaction_state');
+    const { from, nonce } = payment.payload.authorization;
+    const facts = { network: 'eip155:84532', payer: from.toLowerCase(), nonce, amount: amount.toString() };
+    expect(logged).toHaveBeenCalledWith(expect.objectContaining(facts), expect.stringContaining('is spent'));
+    logged.mockRestore();
   });
 
   test('blocks that are held back are waited for, also those that have to follow', async () => {

@@ -92,9 +92,9 @@ export class EvmNetwork implements SettlementNetwork {
   }
 
   async find({ proof }: Settled, { hash }: SettlementTransaction): Promise<FindResult> {
-    const { nodes, transactions, depthBlocks } = this.options;
+    const { nodes, transactions, depthBlocks, log } = this.options;
     const sinceHeight = (await transactions.ofClaim(hash))?.sinceHeight;
-    return nodes.ask((node, latest) => findUse(node, latest, proof as EvmProof, { sinceHeight, depthBlocks }));
+    return nodes.ask((node, latest) => findUse(node, latest, proof as EvmProof, { sinceHeight, depthBlocks, log }));
   }
 
   /**

@@ -1,3 +1,4 @@
+import type { Logger } from '@granary/shared/logger';
 import type { FindResult } from '../networks/settlement-network';
 import type { EvmProof } from '../verify/evm-exact';
 import type { EvmBlock, EvmNode } from './evm-node';
@@ -7,6 +8,8 @@ import { authorizationTopics, isTransfer, isUse, readState, stateCall, type EvmL
 const logBlocks = 1_000n;
 /** How far back a use is looked for of which nothing is known. */
 const unknownBlocks = 10_000n;
+/** How many blocks the network may replace by others: one of them may have the use that a later one had, or none had, before. */
+const reorgBlocks = 100n;
 /** How long after the end of an authorization a use without a log counts as one that is older. */
 const missingSeconds = 600n;
 
@@ -15,6 +18,7 @@ export interface FindOptions {
   sinceHeight: bigint | undefined;
   /** So many blocks have to follow. */
   depthBlocks: bigint;
+  log: Logger;
 }
 
 /** Whether a token says that an authorization was used or cancelled. */
@@ -30,7 +34,7 @@ export async function findUse(
   node: EvmNode,
   latest: EvmBlock,
   proof: EvmProof,
-  { sinceHeight, depthBlocks }: FindOptions,
+  { sinceHeight, depthBlocks, log }: FindOptions,
 ): Promise<FindResult> {
   if (latest.height < depthBlocks) return { state: 'absent' };
   const final = await node.block(latest.height - depthBlocks);
@@ -39,14 +43,18 @@ export async function findUse(
     // No later block can have an earlier time.
     return final.timestampSeconds >= validBefore ? expired : { state: 'absent' };
   }
-  const log = await findLog(node, latest.height, proof, sinceHeight);
-  if (!log) return final.timestampSeconds >= validBefore + missingSeconds ? spent : { state: 'absent' };
-  const receipt = await node.receipt(log.transactionHash);
+  const use = await findLog(node, latest.height, proof, sinceHeight);
+  if (!use) {
+    if (final.timestampSeconds < validBefore + missingSeconds) return { state: 'absent' };
+    logMissing(log, proof, latest, sinceHeight);
+    return spent;
+  }
+  const receipt = await node.receipt(use.transactionHash);
   if (!receipt || receipt.height > final.height) return { state: 'absent' };
-  const next = receipt.logs.find(({ address, index }) => address === proof.asset && index > log.index);
-  if (!isUse(log, proof) || !receipt.hasSucceeded || !next || !isTransfer(next, proof)) return spent;
+  const next = receipt.logs.find(({ address, index }) => address === proof.asset && index > use.index);
+  if (!isUse(use, proof) || !receipt.hasSucceeded || !next || !isTransfer(next, proof)) return spent;
   const { height, timestampSeconds } = await node.block(receipt.height);
-  return { state: 'included', hash: log.transactionHash, height, at: new Date(Number(timestampSeconds) * 1_000) };
+  return { state: 'included', hash: use.transactionHash, height, at: new Date(Number(timestampSeconds) * 1_000) };
 }
 
 /** The log of the use or the cancellation, the latest blocks first. */
@@ -56,7 +64,7 @@ async function findLog(
   proof: EvmProof,
   sinceHeight: bigint | undefined,
 ): Promise<EvmLog | undefined> {
-  const earliest = sinceHeight === undefined ? latest - unknownBlocks : sinceHeight + 1n;
+  const earliest = earliestOf(latest, sinceHeight);
   const topics = authorizationTopics(proof);
   for (let to = latest; to >= 0n && to >= earliest; to -= logBlocks) {
     const first = to - logBlocks + 1n;
@@ -65,6 +73,25 @@ async function findLog(
     if (log) return log;
   }
   return undefined;
+}
+
+const earliestOf = (latest: bigint, sinceHeight: bigint | undefined): bigint =>
+  sinceHeight === undefined ? latest - unknownBlocks : sinceHeight + 1n - reorgBlocks;
+
+/** The money may have been moved to the recipient: a person has to look. */
+function logMissing(
+  log: Logger,
+  { network, asset, from, to, value, nonce }: EvmProof,
+  { height }: EvmBlock,
+  sinceHeight: bigint | undefined,
+): void {
+  log.error(
+    {
+      ...{ network, asset, payer: from, payTo: to, amount: value, nonce },
+      ...{ fromBlock: earliestOf(height, sinceHeight).toString(), toBlock: height.toString() },
+    },
+    'an authorization is spent, and no block that was searched says how: its payment is refused',
+  );
 }
 
 const expired = {
