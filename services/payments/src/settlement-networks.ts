@@ -194,7 +194,7 @@ async function openEvm(
 
 /** The same of Solana, with the address that pays the fees. */
 async function openSolana(
-  { config, log, everyMs }: NetworkOptions,
+  { config, log, now, everyMs }: NetworkOptions,
   urls: RpcUrls,
 ): Promise<(SolanaNetworks & { feePayer: string }) | undefined> {
   if (urls.size === 0) return undefined;
@@ -202,7 +202,7 @@ async function openSolana(
   const { openFeeKey } = await import('@granary/payments/solana-rpc/fee-key');
   const key = await openFeeKey(config.X402_KEY_FILE!);
   const { SOLANA_RPC_TIMEOUT_MS: timeoutMs, SOLANA_COMMITMENT: commitment } = config;
-  const networks = await openSolanaNetworks(log, { urls, key, timeoutMs, commitment, everyMs });
+  const networks = await openSolanaNetworks(log, { urls, key, timeoutMs, commitment, everyMs, now });
   return { ...networks, feePayer: key.address };
 }
 

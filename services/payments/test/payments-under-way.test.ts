@@ -47,26 +47,47 @@ test(`a payer has ${underWayMax} payments under way on a network, and another on
   expect(await take(payer)).toBe('payer_busy');
 });
 
-test('a process that works on as many payments as it may takes no further one until one of them has ended', async () => {
+/** Networks on which payments end once `end` is called, and a process that works on a few at a time. */
+function newSettler(ids: string[], runningMax: number) {
   let found: FindResult = { state: 'absent' };
-  const network: SettlementNetwork = {
-    id: 'one',
+  const networkOf = (id: string): SettlementNetwork => ({
+    id,
     isOpen: () => true,
     plan: () =>
       Promise.resolve({ state: 'ready', sign: () => Promise.resolve({ bytes: Buffer.from('tx'), hash: 'tx' }) }),
     send: () => Promise.resolve({ state: 'sent' }),
     find: () => Promise.resolve(found),
-  };
-  const networks = new Map([['one', network]]);
-  const settler = new Settler({ claims, networks, log, now: () => new Date(), runningMax: 2 });
+  });
+  const networks = new Map(ids.map((id) => [id, networkOf(id)]));
+  const settler = new Settler({ claims, networks, log, now: () => new Date(), runningMax });
   const waits: Array<Promise<unknown>> = [];
-  for (let at = 0; at < 2; at += 1) {
-    settler.assertFree();
-    waits.push(settler.settle((await take(randomUUID())) as TakenClaim, 60_000));
-  }
-  expect(() => settler.assertFree()).toThrow('Too many payments are being settled');
-  found = { state: 'included', hash: 'tx', height: 1n, at: new Date() };
-  await Promise.all(waits);
-  settler.assertFree();
+  const settle = async (network: string) => {
+    settler.assertFree(network);
+    waits.push(settler.settle((await take(randomUUID(), network)) as TakenClaim, 60_000));
+  };
+  const end = async () => {
+    found = { state: 'included', hash: 'tx', height: 1n, at: new Date() };
+    await Promise.all(waits);
+  };
+  return { settler, settle, end };
+}
+
+test('a process that works on as many payments as it may takes no further one until one of them has ended', async () => {
+  const { settler, settle, end } = newSettler(['one'], 2);
+  for (let at = 0; at < 2; at += 1) await settle('one');
+  await expect(settle('one')).rejects.toThrow('Too many payments are being settled');
+  await end();
+  settler.assertFree('one');
+  await settler.stop();
+});
+
+test('one network of several takes half of the payments on which a process works, and leaves the others theirs', async () => {
+  const { settler, settle, end } = newSettler(['one', 'two'], 4);
+  for (let at = 0; at < 2; at += 1) await settle('one');
+  await expect(settle('one')).rejects.toThrow('Too many payments on this network are being settled');
+  for (let at = 0; at < 2; at += 1) await settle('two');
+  await expect(settle('two')).rejects.toThrow('Too many payments are being settled');
+  await end();
+  for (const network of ['one', 'two']) settler.assertFree(network);
   await settler.stop();
 });

@@ -14,11 +14,12 @@ import { scaledMs } from '@granary/shared/testing/speed';
 
 const log = createLogger('test', 'silent');
 const key = feeKeyOf(Buffer.alloc(64, 5));
+const now = () => new Date();
 const verifier = new Verifier({
   evmAssets: [],
   cosmosNetworks: () => [],
   solana: { assets: parseSolanaAssets('usdc-test'), feePayers: [key.address] },
-  now: () => new Date(),
+  now,
 });
 
 let chain: SolanaChain;
@@ -40,10 +41,10 @@ afterEach(async () => {
 });
 
 async function open(
-  settings: { commitment?: 'confirmed' | 'finalized'; urls?: string[] } = {},
+  settings: { commitment?: 'confirmed' | 'finalized'; urls?: string[]; now?: () => Date } = {},
 ): Promise<SolanaNetwork> {
   const opened = await openSolanaNetworks(log, {
-    ...{ key, timeoutMs: scaledMs(5_000), commitment: 'confirmed', everyMs: 3_600_000, ...settings },
+    ...{ key, timeoutMs: scaledMs(5_000), commitment: 'confirmed', everyMs: 3_600_000, now, ...settings },
     urls: new Map([[solanaTest.network, settings.urls ?? urls]]),
   });
   stops.push(() => opened.stop());
@@ -101,6 +102,21 @@ test('what would fail is not sent, so that it costs no fee', async () => {
   chain.expireBlockhash();
   await expect(network.plan(payment)).rejects.toMatchObject({ reason: 'UNAVAILABLE' });
   expect(chain.sent).toEqual([]);
+});
+
+test('a block that no node knows is waited for some seconds after the payment was presented, and not as long as a payment may take', async () => {
+  let seconds = 0;
+  const presentedAtMs = Date.now();
+  const network = await open({ now: () => new Date(presentedAtMs + seconds * 1_000) });
+  const payment = { ...(await paid()), validUntil: new Date(presentedAtMs + 150_000) };
+  chain.expireBlockhash();
+  for (seconds of [0, 10]) await expect(network.plan(payment)).rejects.toMatchObject({ reason: 'UNAVAILABLE' });
+  seconds = 11;
+  expect(await network.plan(payment)).toMatchObject({ state: 'refused', reason: 'payment_expired' });
+  // One whose block is known may be older.
+  seconds = 149;
+  const known = { ...(await paid()), validUntil: payment.validUntil };
+  expect(await network.plan(known)).toMatchObject({ state: 'ready' });
 });
 
 test('a transaction that is lost is sent again, and one whose answer is lost is found', async () => {
@@ -188,6 +204,7 @@ test('a node of another network ends the start', async () => {
     timeoutMs: scaledMs(5_000),
     commitment: 'confirmed' as const,
     everyMs: 3_600_000,
+    now,
     urls: main,
   };
   await expect(openSolanaNetworks(log, settings)).rejects.toThrow(`is of the network ${solanaTest.network}`);

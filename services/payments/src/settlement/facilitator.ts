@@ -67,7 +67,7 @@ async function settle(
   purchase: ClaimedPurchase,
 ): Promise<Result> {
   const { network, appId, requestHash } = purchase;
-  settler.assertFree();
+  settler.assertFree(network);
   const taken = await claims.take(verified, purchase);
   const duplicate = () => failure('duplicate_settlement', 'The payment was settled before', network, verified.payer);
   if (taken === 'payer_busy') return failure('too_many_payments', tooManyPayments, network, verified.payer);

@@ -105,7 +105,7 @@ export class RequestPayments {
     const { claim, presented, identifier, fingerprint } = await this.find(request);
     if (claim?.state === 'granted' && !request.purchase!.isUpfront) throw alreadyUsed();
     if (claim) return { claim };
-    this.options.settler.assertFree();
+    this.options.settler.assertFree(presented!.offer.method.network);
     const purchase = purchaseOf(presented!, fingerprint, identifier);
     const taken = await this.options.claims.take(presented!.verified, purchase);
     if (typeof taken === 'string') throw conflicts[taken]();

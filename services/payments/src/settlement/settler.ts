@@ -11,6 +11,12 @@ const looks = { firstMs: 50, maxMs: 2_000 };
 /** Claims on which a process works at a time. */
 const usualRunningMax = 1_000;
 
+interface Running {
+  /** CAIP-2. */
+  network: string;
+  ended: Promise<void>;
+}
+
 export interface SettlerOptions {
   claims: Claims;
   networks: ReadonlyMap<string, SettlementNetwork>;
@@ -25,15 +31,21 @@ export interface SettlerOptions {
  * at a time works on a claim, and each step is repeatable, so that one that was interrupted anywhere is taken up by the next.
  */
 export class Settler {
-  private readonly running = new Map<string, Promise<void>>();
+  private readonly running = new Map<string, Running>();
   private readonly stopping = new Cancellation();
 
   constructor(private readonly options: SettlerOptions) {}
 
-  /** Throws UNAVAILABLE while no further claim may be taken: those under way ask the nodes of the networks again and again. */
-  assertFree(): void {
-    const { runningMax = usualRunningMax } = this.options;
+  /**
+   * Throws UNAVAILABLE while no further claim may be taken: those under way ask the nodes of the networks again and again. One network of
+   * several has half of the places, so that one on which nothing ends leaves the others theirs.
+   */
+  assertFree(network: string): void {
+    const { networks, runningMax = usualRunningMax } = this.options;
     if (this.running.size >= runningMax) throw unavailable('Too many payments are being settled');
+    if (networks.size === 1) return;
+    const onNetwork = [...this.running.values()].filter((running) => running.network === network).length;
+    if (onNetwork >= runningMax / 2) throw unavailable('Too many payments on this network are being settled');
   }
 
   /**
@@ -44,11 +56,12 @@ export class Settler {
     if (isEnded(claim) || !this.options.networks.has(claim.network)) return claim;
     let running = this.running.get(claim.id);
     if (!running) {
-      running = this.run(claim.id, isNew ? claim : undefined).finally(() => this.running.delete(claim.id));
+      const run = this.run(claim.id, isNew ? claim : undefined).finally(() => this.running.delete(claim.id));
+      running = { network: claim.network, ended: run };
       this.running.set(claim.id, running);
     }
     const ended = new Cancellation();
-    void running.then(() => ended.abort());
+    void running.ended.then(() => ended.abort());
     await pause(waitMs, ended);
     return (await this.options.claims.byId(claim.id)) ?? claim;
   }
@@ -67,7 +80,7 @@ export class Settler {
 
   async stop(): Promise<void> {
     this.stopping.abort();
-    await Promise.all(this.running.values());
+    await Promise.all([...this.running.values()].map(({ ended }) => ended));
   }
 
   /** Never rejects: what fails is tried again until the claim has ended. */

@@ -19,6 +19,7 @@ export interface SolanaSettings {
   commitment: Commitment;
   /** How often it is looked whether the nodes answer and the account can pay fees. */
   everyMs: number;
+  now: () => Date;
 }
 
 export interface SolanaNetworks {
@@ -53,7 +54,7 @@ export async function openSolanaNetworks(log: Logger, settings: SolanaSettings):
 
 async function openNetwork(
   log: Logger,
-  { id, urls, key, timeoutMs, commitment }: Omit<SolanaSettings, 'urls'> & { id: string; urls: readonly string[] },
+  { id, urls, key, timeoutMs, commitment, now }: Omit<SolanaSettings, 'urls'> & { id: string; urls: readonly string[] },
 ): Promise<SolanaNetwork> {
   const nodes = urls.map((url, at) => new SolanaNode(new JsonRpc({ url, timeoutMs, name: `node ${at + 1} of ${id}` })));
   const pool = new NodePool(nodes, { network: id, lagMaxBlocks });
@@ -61,7 +62,7 @@ async function openNetwork(
     log.warn({ err: error }, 'a node of a network of Solana cannot be used, it is asked again later'),
   );
   if (wrong.length > 0) throw new SolanaNodeError(`SOLANA_RPC_URLS: ${wrong.join('; ')}`);
-  const network = new SolanaNetwork({ id, nodes: pool, key, commitment, log });
+  const network = new SolanaNetwork({ id, nodes: pool, key, commitment, log, now });
   await network.watch();
   return network;
 }

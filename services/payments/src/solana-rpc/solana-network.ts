@@ -10,7 +10,7 @@ import type {
   SettlementNetwork,
   SettlementTransaction,
 } from '../networks/settlement-network';
-import type { SolanaProof } from '../verify/solana-exact';
+import { lifetimeSeconds, type SolanaProof } from '../verify/solana-exact';
 import type { FeeKey } from './fee-key';
 import { blockhashOf, signFee } from './signed-payment';
 import type { Commitment, SolanaNode } from './solana-node';
@@ -23,10 +23,14 @@ export interface SolanaNetworkOptions {
   /** From when on a transaction counts. */
   commitment: Commitment;
   log: Logger;
+  now: () => Date;
 }
 
 /** What ten of the dearest transactions cost that are accepted: with less nothing more is taken. */
 const balanceMin = 10_100_000n;
+
+/** How long after its presentation a payment may name a block that no node has yet: nodes are a few seconds behind one another. */
+const unknownBlockMs = 10_000;
 
 /** A network of Solana behind its nodes, on which one account of this service pays the fees. */
 export class SolanaNetwork implements SettlementNetwork {
@@ -63,13 +67,17 @@ export class SolanaNetwork implements SettlementNetwork {
   }
 
   /** A transaction that would fail costs its fee: it is simulated first. */
-  async plan({ proof }: Settled): Promise<Plan> {
-    const { nodes, key } = this.options;
+  async plan({ proof, validUntil }: Settled): Promise<Plan> {
+    const { nodes, key, now } = this.options;
     const { transaction, feePayer } = proof as SolanaProof;
     if (feePayer !== key.address) throw unavailable('This service has no key of the payer of the fee');
     const problem = await nodes.ask((node) => node.simulate(transaction));
-    // The node may not have its block yet, or not any more: the first passes, and the second with the time of the payment.
-    if (problem?.includes('BlockhashNotFound')) throw unavailable('The node does not know the block that is named');
+    if (problem?.includes('BlockhashNotFound')) {
+      const presentedAtMs = validUntil.getTime() - Number(lifetimeSeconds) * 1_000;
+      // Nothing was sent, so it can be refused. Anybody can name a block that there is not, and would keep others waiting.
+      if (now().getTime() - presentedAtMs > unknownBlockMs) return unknownBlock;
+      throw unavailable('The node does not know the block that is named');
+    }
     if (problem !== undefined) return refusedByChain(problem);
     const signed = signFee(transaction, key);
     return { state: 'ready', sign: () => Promise.resolve(signed) };
@@ -103,6 +111,12 @@ async function hasExpired(node: SolanaNode, blockhash: string, validUntil: Date)
   if ((await node.finalizedTimeSeconds()) * 1_000 <= validUntil.getTime()) return false;
   return !(await node.isBlockhashValid(blockhash));
 }
+
+const unknownBlock: Plan = {
+  state: 'refused',
+  reason: 'payment_expired',
+  message: 'No node knows the block that the transaction names',
+};
 
 const expired: FindResult = {
   state: 'impossible',

@@ -32,7 +32,7 @@ export interface SolanaProof {
 /** Version 1 has one place fewer for instructions that wallets add. */
 const instructionsMax = { 1: 6, 2: 7 } as const;
 /** A transaction can be included within 150 blocks of the one that it names, each of which takes 0.4 seconds or a little more. */
-const lifetimeSeconds = 150n;
+export const lifetimeSeconds = 150n;
 const tokenAccountsMax = 1_000;
 const encodedLengthMax = Math.ceil(transactionBytesMax / 3) * 4;
 const signatureEmpty = Buffer.alloc(64);

@@ -45,7 +45,7 @@ export async function openSolanaPlace(): Promise<SolanaPlace> {
   const payTo = keys.payTo.address;
   await chain.give(payTo, 0n);
   const opened = await openSolanaNetworks(log, {
-    ...{ key: feeKey, timeoutMs: scaledMs(5_000), commitment: 'confirmed', everyMs: 3_600_000 },
+    ...{ key: feeKey, timeoutMs: scaledMs(5_000), commitment: 'confirmed', everyMs: 3_600_000, now },
     urls: new Map([[solanaTest.network, [await chain.serve()]]]),
   });
   const pool = createPool({ url: (await testDatabase()).url, size: 10, applicationName: 'solana-test', log });
