@@ -4,7 +4,8 @@ import { createLogger } from '@granary/shared/logger';
 import { playMoneyNetwork } from '@granary/shared/play-money';
 import { leaseTable } from '@granary/shared/postgres/lease';
 import { migrate } from '@granary/shared/postgres/migrate';
-import { createPool, type Pool } from '@granary/shared/postgres/pool';
+import { createPool, execute, type Pool } from '@granary/shared/postgres/pool';
+import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { testDatabase } from '@granary/shared/testing/database';
 import { newPayer, version2, type Requirement } from '@granary/shared/testing/x402-client';
 import { assetKeyOf } from '../src/evm-assets';
@@ -73,6 +74,31 @@ test('a quote whose payment was refused is paid by a fresh one, and by no third'
   await expect(second(poor)).rejects.toMatchObject({ details: { reason: 'insufficient_funds' } });
   expect(await second(rich)).toBe(rich.address);
   await expect(second(await newPayer())).rejects.toMatchObject({ details: { reason: 'quote_used' } });
+});
+
+test('a payment whose block is old when it is noticed pays for its write, which can be repeated for 23 hours from its beginning', async () => {
+  const { payments, offers } = requestPayments();
+  const purchase = { appId: 'films', requestHash: randomBytes(32), amountUtia, isUpfront: true };
+  const [offer] = await offersFor(offers, purchase);
+  const requirement = JSON.parse(requirementText(2, offer!)) as Requirement;
+  const paymentJson = Buffer.from(JSON.stringify(await version2(await newPayer(), requirement)));
+  const request = { purchase, identifier: '', paymentJson };
+  const { ticketId } = await payments.settle(request);
+  const change = (set: Sql) => execute(pool, sql`update claim set ${set} where ticket_id = ${ticketId}`);
+  const used = { details: { reason: 'payment_already_used' } };
+
+  await change(sql`settled_at = settled_at - interval '30 hours', begun_at = null`);
+  expect((await payments.check(request)).settlement).toMatchObject({ ticketId });
+  expect(await payments.settle(request)).toMatchObject({ ticketId, payment: expect.anything() as unknown });
+  await change(sql`begun_at = begun_at - interval '22 hours'`);
+  expect(await payments.settle(request)).toMatchObject({ ticketId });
+  await payments.grant(ticketId);
+  expect(await payments.settle(request)).toMatchObject({ ticketId });
+  await change(sql`begun_at = begun_at - interval '1 hour'`);
+  await expect(payments.settle(request)).rejects.toMatchObject(used);
+  // Of a release that did not store the beginning.
+  await change(sql`begun_at = null`);
+  await expect(payments.settle(request)).rejects.toMatchObject(used);
 });
 
 const take = (quoteId: string, key = randomUUID(), identifier: Buffer | null = null) =>

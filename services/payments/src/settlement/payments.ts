@@ -164,8 +164,10 @@ export class RequestPayments {
   }
 
   /** What an upfront payment has paid for is done under its ticket, so that its repetition does nothing more. */
-  private assertUsable({ settledAt }: Claim): void {
-    if (settledAt && this.options.now().getTime() - settledAt.getTime() > usableMs) throw alreadyUsed();
+  private assertUsable({ state, begunAt, settledAt }: Claim): void {
+    // Older releases did not store when that was begun; where it was not, a payment that was noticed late still pays.
+    const since = begunAt ?? (state === 'granted' ? settledAt : null);
+    if (since && this.options.now().getTime() - since.getTime() > usableMs) throw alreadyUsed();
   }
 }
 
