@@ -97,6 +97,18 @@ export class SolanaExact {
     return { payer, scope: asset.network, key: messageHash, validUntilSeconds, proof };
   }
 
+  /** The memo of the transaction in a payment of version 1: the quote that it pays. Undefined where that cannot be read. */
+  memoOf(payload: Members): string | undefined {
+    try {
+      const transaction = readSolanaTransaction(readBase64(payload, payload.text('transaction')));
+      const [memo, ...others] = readSolanaTransfer(transaction, instructionsMax[1]).memos;
+      return others.length === 0 ? memo?.toString() : undefined;
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      return undefined;
+    }
+  }
+
   private feePayerOf({ extra }: Requirement): string {
     const feePayer = extra.optionalText('feePayer');
     if (feePayer === undefined) {

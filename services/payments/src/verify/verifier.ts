@@ -5,7 +5,7 @@ import { readEnvelope, readExactPayment, type Envelope, type ExactPayment } from
 import { CosmosExact, type CosmosNetwork } from './cosmos-exact';
 import { EvmExact } from './evm-exact';
 import { Members } from './members';
-import { version1NameOf } from './networks';
+import { caip2Of, version1NameOf } from './networks';
 import { Refusal } from './refusal';
 import { SolanaExact, type SolanaSettings } from './solana-exact';
 import type { VerifiedPayment } from './verified-payment';
@@ -47,9 +47,12 @@ export class Verifier {
     return runSliced(this.check(envelope));
   }
 
-  /** The quote that a payment on a Cosmos chain names in its memo, where it can be read. */
-  quoteInMemo(network: string, payload: JsonObject): string | undefined {
-    return this.cosmos.memoOf(network, new Members(payload, 'paymentPayload.payload', 'invalid_payload'));
+  /** The quote that a payment of version 1 on a Cosmos chain or Solana names in its memo, where it can be read. */
+  quoteInMemo(name: string, payload: JsonObject): string | undefined {
+    const network = caip2Of(1, name);
+    if (network === undefined) return undefined;
+    const members = new Members(payload, 'paymentPayload.payload', 'invalid_payload');
+    return this.solana.networks.has(network) ? this.solana.memoOf(members) : this.cosmos.memoOf(network, members);
   }
 
   /** What is verified, as `GET /x402/supported` lists it. */
