@@ -237,7 +237,7 @@ describe.each(transports)('writes that cost something (%s)', (transport) => {
   });
 
   /** An agent key with so much money, and what its wallet has. */
-  const newAgent = async (amount: number) => {
+  const newAgent = async (amount: number, limits: object = {}) => {
     const agentApp = await newApp(granary);
     const operator = { 'x-operator-key': operatorKey };
     await agentApp.call('POST', `/api/apps/${agentApp.appId}/faucet`, { amount }, operator);
@@ -245,7 +245,7 @@ describe.each(transports)('writes that cost something (%s)', (transport) => {
       (await agentApp.call<{ balance: number }>('GET', `/api/apps/${agentApp.appId}/wallet`)).body.balance;
     await eventually(async () => ((await wallet()) === amount ? true : undefined));
     const made = await agentApp.call<{ app_key: string }>('POST', `/api/apps/${agentApp.appId}/regenerate-key`, {
-      ...{ name: 'agent', permissions: ['Pay'], pay_limits: { allowed_target_apps: [app.appId] } },
+      ...{ name: 'agent', permissions: ['Pay'], pay_limits: { allowed_target_apps: [app.appId], ...limits } },
     });
     return { key: made.body.app_key, wallet };
   };
@@ -307,6 +307,39 @@ describe.each(transports)('writes that cost something (%s)', (transport) => {
       { code: 'PAYMENT_REFUSED', details: { reason: 'insufficient_funds' } },
     ]);
     expect([await total(), await earned()]).toEqual([2, 2 * appShare]);
+  });
+
+  test('what an agent key paid with the last of its allowance is answered again by its Idempotency-Key', async () => {
+    const { key, wallet } = await newAgent(4 * premium, { spend_allowance: 3 * premium });
+    const headers = (idempotency: string) => ({ 'x-agent-key': key, 'idempotency-key': idempotency });
+    const upload = (name: string, content: string) =>
+      write('POST', `/api/apps/${app.appId}/blobs/posts`, content, { 'content-type': 'text/plain', ...headers(name) });
+    const document = { author: 'ada' };
+    const requests = [
+      () => write('POST', '/store', store([{ id: 'one', author: 'ada' }]), headers('one')),
+      () => write('PUT', documentPath('two'), document, { ...headers('two'), 'if-none-match': '*' }),
+      () => upload('three', 'hello'),
+    ];
+    for (const request of requests) {
+      const before = await wallet();
+      const first = await request();
+      expect([first.status < 300, await wallet()]).toEqual([true, before - premium]);
+    }
+    const before = await height();
+    for (const request of requests) {
+      const again = await request();
+      expect([again.status < 300, again.headers.get('idempotency-replayed')]).toEqual([true, 'true']);
+    }
+    expect((await upload('three', 'hallo')).body.code).toBe('IDEMPOTENCY_KEY_REUSED');
+    // What is no repetition is neither done nor free.
+    const refused = [
+      await write('PUT', documentPath('four'), document, headers('four')),
+      await write('POST', '/store', store([{ id: 'four' }]), headers('four')),
+      await upload('four', 'hello'),
+    ];
+    const spent = { code: 'PAYMENT_REFUSED', details: { reason: 'allowance_spent' } };
+    expect(refused.map(({ status, body }) => [status, body])).toMatchObject(refused.map(() => [402, spent]));
+    expect([await height(), await wallet(), await earned()]).toEqual([before, premium, 3 * appShare]);
   });
 
   test('the values of a price index are what a write costs', async () => {

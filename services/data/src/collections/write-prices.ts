@@ -1,6 +1,8 @@
 import { invalid } from '@granary/shared/errors';
 import type { WritePrices } from '@granary/shared/gen/granary/data/v1/WritePrices';
 import type { WritePricesRequest } from '@granary/shared/gen/granary/data/v1/WritePricesRequest';
+import { isAnswerKept } from '@granary/shared/idempotency/answers';
+import { toIdempotencyKey } from '@granary/shared/idempotency/key';
 import type { JsonValue } from '@granary/shared/json/value';
 import { row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
@@ -27,11 +29,13 @@ export async function getWritePrices(db: Queryable, request: WritePricesRequest)
     sql`select number from collection
         where app_number = ${app.number} and name = ${name} and deleted_at is null and write_pricing`,
   );
-  if (!found) return { isPriced: false, collection: name, sizeBytes, indexedFields: [], prices: [] };
+  if (!found) return { isPriced: false, collection: name, sizeBytes, indexedFields: [], prices: [], isKept: false };
+  const key = toIdempotencyKey(request.idempotency);
+  const isKept = key !== undefined && (await isAnswerKept(db, key));
   const indexes = await readPricesOfIndexes(db, found.number);
   const documents = indexes.hasValues ? documentsOf(request) : [];
   const indexedFields = [...indexes.indexedFields];
-  return { isPriced: true, collection: name, sizeBytes, indexedFields, prices: indexes.pricesFor(documents) };
+  return { isPriced: true, collection: name, sizeBytes, indexedFields, prices: indexes.pricesFor(documents), isKept };
 }
 
 function documentsOf({ collection, body }: WritePricesRequest): readonly JsonValue[] {

@@ -5,7 +5,7 @@ import { lengthRequired } from '../errors/problem';
 import type { Answer } from '../http/answer';
 import { hasPermission, type AppCaller } from '../pipeline/access';
 import type { GatewayContext } from '../pipeline/gateway-context';
-import { idempotency, paidIdempotency } from '../pipeline/idempotency';
+import { idempotency, idempotencyKey, paidIdempotency } from '../pipeline/idempotency';
 import type { RouteRequest } from '../pipeline/route';
 import { isAnyGiven, payAndRun, paymentMeansIn } from './payment-means';
 import type { PaymentRequired, PricedRequest } from './payment-required';
@@ -35,26 +35,37 @@ export async function payForWrite(
   if (hasPermission(caller, 'Admin')) return write.run({ isPaid: true, call });
   const means = paymentMeansIn(incoming);
   const isStreamed = write.price.body.length === 0;
-  if (!isAnyGiven(means) && !isStreamed) {
+  // What an agent key has paid for is found by the Idempotency-Key alone, and may have been its last money.
+  const isByKey = means.agentKey !== undefined && idempotencyKey(request) !== '';
+  if ((isByKey || !isAnyGiven(means)) && !isStreamed) {
     const answer = await unlessRequired(write.run({ isPaid: false, call }));
     if (answer) return answer;
   }
-  const price = await priceOf(gateway, request, write);
+  // The body of an upload can be read once only, so whether it is such a repetition is asked before, with the price.
+  const repeated = isByKey && isStreamed ? idempotency(request, Buffer.alloc(0)) : null;
+  const price = await priceOf(gateway, request, write, repeated);
   if (price === 'none') return write.run({ isPaid: false, call });
   if (price === 'free') return write.run({ isPaid: true, call });
   const priced: PricedRequest<AppCaller> = { request, appId: caller.appId, kind: 'write' };
   return payAndRun(gateway, priced, price, means, { run: write.run, isStreamed });
 }
 
-/** What a write costs now; `none` where its collection asks nothing, `free` where that comes to nothing. */
+/**
+ * What a write costs now; `none` where its collection asks nothing, or where an answer is kept under the key of `repeated`, and `free` where
+ * that comes to nothing.
+ */
 async function priceOf(
   { clients }: GatewayContext,
   { caller, call }: RouteRequest<string, AppCaller>,
   { price: { collection, body, sizeBytes } }: PricedWrite,
+  repeated: Idempotency | null,
 ): Promise<PaymentRequired | 'none' | 'free'> {
   const { appId } = caller;
-  const found = await clients.data.getWritePrices({ appId, collection, body, sizeBytes: sizeBytes ?? '0' }, call);
-  if (!found.isPriced) return 'none';
+  const found = await clients.data.getWritePrices(
+    { appId, collection, body, sizeBytes: sizeBytes ?? '0', idempotency: repeated },
+    call,
+  );
+  if (!found.isPriced || found.isKept) return 'none';
   if (sizeBytes === undefined) throw lengthRequired('An upload that costs something needs a Content-Length');
   const quote = await clients.payments.quoteOperation(
     {

@@ -40,6 +40,16 @@ export async function findAnswer(db: Queryable, key: IdempotencyKey): Promise<st
   );
 }
 
+/** Whether an answer is kept under a key, for whatever content. */
+export async function isAnswerKept(db: Queryable, key: Omit<IdempotencyKey, 'contentHash'>): Promise<boolean> {
+  const found = await row(
+    db,
+    sql`select from idempotency where caller = ${key.caller} and key = ${key.key} and method = ${key.method}
+          and path = ${key.path} and at > now() - interval '24 hours'`,
+  );
+  return found !== undefined;
+}
+
 export function tooManyKeys(): ServiceError {
   const message = `An app may use an Idempotency-Key ${keptKeysMax} times in 24 hours, for ${keptBytesMax} bytes of answers`;
   return new ServiceError('RESOURCE_EXHAUSTED', 'TOO_MANY_REQUESTS', message);
