@@ -265,9 +265,9 @@ describe.each(transports)('grants of users (%s)', (transport) => {
     await app.call('POST', `/api/apps/${app.appId}/indexes`, { ...index, price_config });
     const writer = { name: 'writer', permissions: ['Write'] };
     const { body } = await app.call<{ app_key: string }>('POST', `/api/apps/${app.appId}/regenerate-key`, writer);
-    const path = `/api/apps/${app.appId}/collections/films/documents/two`;
-    return (headers: Record<string, string>) =>
-      send<Problem>(granary.url, 'PUT', path, { key: body.app_key, body: { n: 1 }, headers });
+    const documents = `/api/apps/${app.appId}/collections/films/documents`;
+    return (headers: Record<string, string>, id = 'two') =>
+      send<Problem>(granary.url, 'PUT', `${documents}/${id}`, { key: body.app_key, body: { n: 1 }, headers });
   };
 
   test('a write is paid, too', async () => {
@@ -280,6 +280,27 @@ describe.each(transports)('grants of users (%s)', (transport) => {
     });
     expect([written.status, written.text]).toEqual([201, expect.any(String)]);
     expect(await balanceOf(wallet.address)).toBe(2_000_000 - 1_000);
+  });
+
+  test('a write that is being paid is promised as long as the gateway can keep it, and needs its request again beyond', async () => {
+    await fund(2_000_000);
+    const write = await pricedWrites(1_000);
+    const { user_key: userKey } = await granted({ limit_utia: 2_000_000 });
+    const go = (at: number) => write({ 'x-user-key': userKey, 'idempotency-key': `${at}` }, `${at}`);
+    const many = Array.from({ length: 60 }, (_, at) => at);
+    const pending = await transaction(pool, async (tx) => {
+      // Without blocks, the payments are not settled before the requests are answered.
+      await execute(tx, sql`select from simulated_chain for update`);
+      return Promise.all(many.map(go));
+    });
+    expect(pending.map(({ status }) => status)).toEqual(many.map(() => 202));
+    const left = many.filter((at) => !String(pending[at]!.body['message']).includes('then the write is done'));
+    expect([left.length >= 10, left.length < many.length]).toEqual([true, true]);
+    const done = await eventually(async () => {
+      const answer = await go(left[0]!);
+      return answer.status === 202 ? undefined : answer;
+    });
+    expect(done.status).toBe(201);
   });
 
   test('a request without an Idempotency-Key that fails while it is paid goes on by the key that its error names', async () => {

@@ -41,12 +41,15 @@ test('one that is refused is not tried again, and a stop ends all', async () => 
 test('more than it can hold are left to their clients', async () => {
   const pending = new PendingWrites(log);
   const begun = new Set<number>();
-  for (let at = 0; at < 60; at += 1) {
+  const add = (at: number) =>
     pending.add(`p${at}`, () => {
       begun.add(at);
       return new Promise(() => {});
     });
-  }
+  const taken = Array.from({ length: 60 }, (_, at) => add(at));
   await eventually(() => Promise.resolve(begun.size > 0));
   expect(begun.size).toBe(50);
+  expect(taken).toEqual(taken.map((_, at) => at < 50));
+  // One that it has already is not left.
+  expect(add(0)).toBe(true);
 });

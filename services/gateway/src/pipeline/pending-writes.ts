@@ -19,11 +19,16 @@ export class PendingWrites {
 
   constructor(private readonly log: Logger) {}
 
-  /** `attempt` is repeated until it resolves to true, or fails with an error that will come again. One runs for each ticket. */
-  add(ticketId: string, attempt: () => Promise<boolean>): void {
-    if (this.running.size >= pendingMax || this.running.has(ticketId)) return;
+  /**
+   * `attempt` is repeated until it resolves to true, or fails with an error that will come again. One runs for each ticket. False: there are
+   * too many, and nothing is done.
+   */
+  add(ticketId: string, attempt: () => Promise<boolean>): boolean {
+    if (this.running.has(ticketId)) return true;
+    if (this.running.size >= pendingMax) return false;
     this.running.add(ticketId);
     void this.finish(ticketId, attempt).finally(() => this.running.delete(ticketId));
+    return true;
   }
 
   /** Ends the attempts; none of them has to be waited for. */

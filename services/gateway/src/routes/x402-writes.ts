@@ -44,8 +44,13 @@ export async function payUpfront(
     const { ticketId, done } = await settled(presented, attempt());
     if (!done) {
       // The body of an upload is not kept.
-      if (!isStreamed) gateway.pendingWrites.add(ticketId, async () => (await attempt()).done !== undefined);
-      return pendingAnswer(ticketId, presented, isStreamed ? undefined : 'then the write is done, as its task shows');
+      const isFinishedHere =
+        !isStreamed && gateway.pendingWrites.add(ticketId, async () => (await attempt()).done !== undefined);
+      return pendingAnswer(
+        ticketId,
+        presented,
+        isFinishedHere ? 'then the write is done, as its task shows' : undefined,
+      );
     }
     const { answer, payment } = done;
     return { ...answer, headers: { ...answer.headers, ...paidHeaders, ...responseHeader(form, payment) } };
