@@ -9,13 +9,14 @@ import { beginWatch, creditDeposits } from '../src/deposits/credit-deposits';
 import { advanceDeductions, type DeductionSigning } from '../src/grants/deduction-task';
 import { findDeduction, startDeduction } from '../src/grants/deductions';
 import { chainGrantOf, createGrant, listGrants, type GrantOptions } from '../src/grants/grants';
+import { transferFee } from '../src/outgoing/sign-next';
 import { listHeld, releaseHeld } from '../src/payouts/held-transactions';
 import { checkChain } from '../src/reconciliation/chain-checks';
 import { storeDifferences, type Difference } from '../src/reconciliation/differences';
 import { arePayoutsPaused } from '../src/payouts/pause';
 import { simulatedGrants } from '../src/simulated-chain/simulated-grants';
 import { financePool, log } from './support/harness';
-import { newAddress, openPayoutBench, type PayoutBench } from './support/payout-copies';
+import { gasPrice, newAddress, openPayoutBench, type PayoutBench } from './support/payout-copies';
 
 const funds = 1_000_000n;
 let pool: Pool;
@@ -96,6 +97,31 @@ test('fifty deductions share a transaction, whose gas suffices for all', async (
   await settle();
   expect(await Promise.all(ids.map(endOf))).toEqual(ids.map(() => ['confirmed', null]));
   expect(await sent()).toEqual([{ state: 'confirmed' }]);
+});
+
+test('a broker with too little money for all takes as many as it can pay for, and is short without the fee of one', async () => {
+  const { id: grantId } = await newGrant(100_000n);
+  const ids = await Promise.all(Array.from({ length: 5 }, () => deduct(grantId, 1_000n)));
+  const shortage = { isShort: false };
+  const withFunds = async (funds: bigint) => {
+    await execute(pool, sql`update simulated_account set balance = ${funds} where address = ${options.broker}`);
+    await advanceDeductions(options, shortage);
+  };
+  const fee = (recipients: number) => transferFee(recipients, gasPrice, true);
+  await withFunds(fee(1) - 1n);
+  expect([shortage, await sent()]).toEqual([{ isShort: true }, []]);
+  await withFunds(fee(3) - 1n);
+  await settle();
+  expect(shortage).toEqual({ isShort: false });
+  const ends = (await Promise.all(ids.map(endOf))).map(([state]) => state);
+  expect(ends.filter((state) => state === 'confirmed')).toHaveLength(2);
+  expect(await sent()).toEqual([{ state: 'confirmed' }]);
+  await withFunds(fee(1) - 1n);
+  expect(shortage).toEqual({ isShort: true });
+  // Money that comes when nothing waits any more ends the shortage, too.
+  await execute(pool, sql`update grant_deduction set state = 'failed' where state = 'pending'`);
+  await withFunds(fee(1));
+  expect(shortage).toEqual({ isShort: false });
 });
 
 /** What the checks of the blocks find that were not checked yet. */

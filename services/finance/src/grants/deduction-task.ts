@@ -33,44 +33,52 @@ export function startDeductions(options: DeductionSigning & { everyMs: number })
   stop(): Promise<void>;
 } {
   const { pool, log, everyMs } = options;
-  let isShort = false;
+  const shortage = { isShort: false };
   const task = startScheduledTask({
     ...{ pool, log, name: 'deductions', everyMs },
     run: async (stopping) => {
       while (!stopping.aborted) {
-        const step = await advanceDeductions(options, (missing) => (isShort = missing));
+        const step = await advanceDeductions(options, shortage);
         if (step === 'idle') return;
         if (step === 'waiting') await pause(everyMs, stopping);
       }
     },
   });
   return {
-    check: () => Promise.resolve(isShort ? degraded('the broker of grants lacks money for fees') : healthy),
+    check: () => Promise.resolve(shortage.isShort ? degraded('the broker of grants lacks money for fees') : healthy),
     stop: () => task.stop(),
   };
 }
 
-/** Makes the next step of the transaction that is in flight, or signs the next one. */
-export async function advanceDeductions(
-  options: DeductionSigning,
-  noteShort: (isShort: boolean) => void = () => {},
-): Promise<Step> {
+/**
+ * Makes the next step of the transaction that is in flight, or signs the next one. Notes in `shortage` whether the broker lacks the fee of a
+ * single deduction: with more it takes as many as it can pay for.
+ */
+export async function advanceDeductions(options: DeductionSigning, shortage = { isShort: false }): Promise<Step> {
   const { pool, chain, broker, gasPrice } = options;
   const step = await deliver({ ...options, purpose: deductionPurpose }, broker);
   if (step !== 'idle') return step;
   if ((await refuseLate(pool)) > 0) return 'progress';
-  const waiting = await listNext(pool);
+  const next = await listNext(pool);
+  if (next.length === 0 && !shortage.isShort) return 'idle';
+  const funds = await chain.balance(broker);
+  shortage.isShort = funds < transferFee(1, gasPrice, true);
+  const waiting = payable(next, funds, gasPrice);
   if (waiting.length === 0) return 'idle';
-  const isShort = (await chain.balance(broker)) < transferFee(waiting.length, gasPrice, true);
-  noteShort(isShort);
-  if (isShort) return 'idle';
   if ((await refuseUncovered(options, waiting)) > 0) return 'progress';
   const isSigned = await signNext(options, { address: broker, key: 'broker' }, async (tx, balance) => {
     // Those that came meanwhile were not compared with what the chain allows.
-    const next = await lockExamined(tx, waiting);
-    return next.length === 0 || balance < transferFee(next.length, gasPrice, true) ? undefined : draftOf(next);
+    const examined = payable(await lockExamined(tx, waiting), balance, gasPrice);
+    return examined.length === 0 ? undefined : draftOf(examined);
   });
   return isSigned ? 'progress' : 'idle';
+}
+
+/** The first of them, as many as the broker can pay the fee of one transaction for. */
+function payable(deductions: readonly Waiting[], funds: bigint, gasPrice: number): readonly Waiting[] {
+  let count = deductions.length;
+  while (count > 0 && funds < transferFee(count, gasPrice, true)) count -= 1;
+  return deductions.slice(0, count);
 }
 
 const draftOf = (deductions: readonly Waiting[]): Draft => ({
