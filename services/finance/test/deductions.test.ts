@@ -215,6 +215,27 @@ test('what the wallet no longer allows on the chain is refused before anything i
   expect([await spentOf(ended.address), await spentOf(reduced.address)]).toEqual([[0n], [0n]]);
 });
 
+test('a refusal is definite: the same deduction takes nothing when more is left of the grant, and is in no history', async () => {
+  const { id: grantId, address } = await newGrant(10_000n, 1_000n);
+  const other = await deduct(grantId, 600n);
+  const asked = { grantId, amount: 500n, appId: 'demo', operationType: 'read', collection: 'films', recipient };
+  const refused = { ...asked, id: randomUUID() };
+  expect(await startDeduction(pool, refused)).toBe('allowance_spent');
+  await retriedTransaction(pool, (tx) => grants.reduce(tx, address, undefined));
+  await settle();
+  expect([await endOf(other), await spentOf(address)]).toEqual([['failed', 'grant_revoked'], [0n]]);
+  expect([await startDeduction(pool, refused), await startDeduction(pool, { ...refused, amount: 1n })]).toEqual([
+    'allowance_spent',
+    'deduction_taken',
+  ]);
+  expect([await endOf(refused.id), await spentOf(address)]).toEqual([['failed', 'allowance_spent'], [0n]]);
+  // What failed later answers its reason, too.
+  expect(await startDeduction(pool, { ...asked, amount: 600n, id: other })).toBe('grant_revoked');
+  expect(await startDeduction(pool, { ...asked, id: randomUUID() })).toBeUndefined();
+  expect(await spentOf(address)).toEqual([500n]);
+  expect(await rows(pool, sql`select from authz_transaction`)).toEqual([]);
+});
+
 test('what has waited for more than ten minutes is never taken', async () => {
   const { id: grantId, address } = await newGrant(10_000n);
   const [late, recent] = [await deduct(grantId, 1_000n), await deduct(grantId, 2_000n)];

@@ -14,14 +14,8 @@ export interface NewDeduction {
   recipient: string;
 }
 
-/** Why nothing is taken. */
-export type DeductionRefusal =
-  | 'grant_revoked'
-  | 'grant_expired'
-  | 'target_not_allowed'
-  | 'allowance_spent'
-  /** The id is that of another deduction. */
-  | 'deduction_taken';
+/** Why nothing is taken under a grant. */
+type DeductionRefusal = 'grant_revoked' | 'grant_expired' | 'target_not_allowed' | 'allowance_spent';
 
 export interface Deduction {
   state: 'pending' | 'confirmed' | 'failed';
@@ -32,43 +26,61 @@ export interface Deduction {
   updatedAt: Date;
 }
 
-/** Takes an amount off what is left of a grant, and queues its transfer. Repeatable. Undefined: it is queued. */
-export async function startDeduction(pool: Pool, asked: NewDeduction): Promise<DeductionRefusal | undefined> {
+interface AskedGrant {
+  address: string;
+  left: bigint;
+  isRevoked: boolean;
+  isExpired: boolean;
+  isAllowed: boolean;
+}
+
+/**
+ * Takes an amount off what is left of a grant, and queues its transfer. Repeatable. Undefined: it is queued, or was taken; else why nothing
+ * is taken. A refusal is stored as a deduction that has failed, so that it is definite: a call that was held up, and comes when more is left
+ * of the grant, takes nothing either.
+ */
+export async function startDeduction(pool: Pool, asked: NewDeduction): Promise<string | undefined> {
   const { id, grantId, appId, operationType, collection, amount, recipient } = asked;
   return retriedTransaction(pool, async (tx) => {
-    const grant = await row<{
-      address: string;
-      left: bigint;
-      isRevoked: boolean;
-      isExpired: boolean;
-      isAllowed: boolean;
-    }>(
+    const grant = await row<AskedGrant>(
       tx,
       sql`select address, limit_utia - spent_utia as left, revoked_at is not null as "isRevoked",
             expires_at <= clock_timestamp() as "isExpired",
             allowed_apps is null or ${appId} = any(allowed_apps) as "isAllowed"
           from user_grant where id = ${grantId}::uuid for no key update`,
     );
-    const known = await row<{ isSame: boolean }>(
+    const known = await row<{ isSame: boolean; failure: string | null }>(
       tx,
-      sql`select grant_id = ${grantId}::uuid and app_id = ${appId} and amount = ${amount} and recipient = ${recipient} as "isSame"
+      sql`select grant_id = ${grantId}::uuid and app_id = ${appId} and amount = ${amount} and recipient = ${recipient} as "isSame",
+            case when state = 'failed' then reason end as failure
           from grant_deduction where id = ${id}::uuid`,
     );
-    if (known) return known.isSame ? undefined : 'deduction_taken';
-    if (!grant || grant.isRevoked) return 'grant_revoked';
-    if (grant.isExpired) return 'grant_expired';
-    if (!grant.isAllowed) return 'target_not_allowed';
-    if (grant.left < amount) return 'allowance_spent';
-    await execute(tx, sql`update user_grant set spent_utia = spent_utia + ${amount} where id = ${grantId}::uuid`);
+    // The id may be that of another deduction.
+    if (known) return known.isSame ? (known.failure ?? undefined) : 'deduction_taken';
+    if (!grant) return 'grant_revoked';
+    const refusal = refusalOf(grant, amount);
+    if (refusal === undefined) {
+      await execute(tx, sql`update user_grant set spent_utia = spent_utia + ${amount} where id = ${grantId}::uuid`);
+    }
     await execute(
       tx,
-      sql`insert into grant_deduction (id, grant_id, address, app_id, operation_type, collection, amount, recipient, state,
+      sql`insert into grant_deduction (id, grant_id, address, app_id, operation_type, collection, amount, recipient, state, reason,
             created_at, updated_at)
           values (${id}, ${grantId}, ${grant.address}, ${appId}, ${operationType}, ${collection}, ${amount}, ${recipient},
-            'pending', clock_timestamp(), clock_timestamp())`,
+            ${refusal === undefined ? 'pending' : 'failed'}, ${refusal ?? null}, clock_timestamp(), clock_timestamp())`,
     );
-    return undefined;
+    return refusal;
   });
+}
+
+function refusalOf(
+  { left, isRevoked, isExpired, isAllowed }: AskedGrant,
+  amount: bigint,
+): DeductionRefusal | undefined {
+  if (isRevoked) return 'grant_revoked';
+  if (isExpired) return 'grant_expired';
+  if (!isAllowed) return 'target_not_allowed';
+  return left < amount ? 'allowance_spent' : undefined;
 }
 
 /** Undefined for one that was never started. */
