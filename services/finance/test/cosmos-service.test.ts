@@ -131,6 +131,34 @@ test('what a grant does not let be sent to the recipient of a deduction is not t
   expect([await node.balance(allowed), await node.balance(other)]).toEqual([1_000n, 0n]);
 });
 
+test('a deduction of coins that vesting locks is refused before anything is sent', async () => {
+  const address = newAddress();
+  await node.fund(address, 5_000n);
+  const create = () => finance.client.createGrant({ address, limitUtia: '5000', allowedApps: [] }, call());
+  const grantee = / to (celestia1[a-z0-9]+) /.exec(
+    ((await create().catch((error: unknown) => error)) as Error).message,
+  )![1]!;
+  await retriedTransaction(chainPool, (tx) =>
+    node.setGrant(tx, { spendLimit: 5_000n, expiresAt: new Date(Date.now() + 400 * 86_400_000) }, address, grantee),
+  );
+  await node.fund(grantee, 1_000_000n);
+  const { grant } = await create();
+  for (const { faults } of nodes) faults.lockedUtia = { [address]: 4_000n };
+  const deduct = async (amount: bigint) => {
+    const id = randomUUID();
+    const paid = { appId: 'demo', operationType: 'read', collection: 'films', amount, recipient: newAddress() };
+    expect(await startDeduction(finance.pool, { id, grantId: grant!.grantId, ...paid })).toBeUndefined();
+    return eventually(async () => {
+      const each = await findDeduction(finance.pool, id);
+      return each !== undefined && each.state !== 'pending' && [each.state, each.reason];
+    });
+  };
+  expect([await deduct(1_001n), await deduct(1_000n)]).toEqual([
+    ['failed', 'insufficient_funds'],
+    ['confirmed', null],
+  ]);
+});
+
 test('a grant is ended here whatever the chain says, and none is made while no node answers', async () => {
   const address = newAddress();
   const limits = { address, limitUtia: '50000', allowedApps: [] };

@@ -277,6 +277,32 @@ test.each([
   expect(await spentOf(address)).toEqual([0n]);
 });
 
+test('a wallet whose deduction failed on the chain pays for nothing during the next hour', async () => {
+  const [failing, other] = [await newGrant(10_000n), await newGrant(10_000n)];
+  const failed = await deduct(failing.id, 1_000n);
+  // The chain changes its mind after it was asked.
+  await execute(pool, sql`update simulated_grant set spend_limit = 1 where granter = ${failing.address}`);
+  const asked = () => Promise.resolve(10_000n);
+  for (let round = 0; round < 5; round += 1) {
+    await advanceDeductions({ ...options, grants: { spendable: asked, allowance: asked } });
+    await bench.node.produceBlock();
+  }
+  expect(await endOf(failed)).toEqual(['failed', 'grant_revoked']);
+  const start = (grantId: string, id: string = randomUUID()) =>
+    startDeduction(pool, {
+      ...{ id, grantId, amount: 1n, appId: 'demo', operationType: 'read', collection: 'films', recipient },
+    });
+  const refused = randomUUID();
+  expect([await start(failing.id, refused), await start(other.id)]).toEqual(['wallet_refused', undefined]);
+  expect(await spentOf(failing.address)).toEqual([0n]);
+  await execute(
+    pool,
+    sql`update grant_deduction set updated_at = updated_at - interval '61 minutes' where id = ${failed}::uuid`,
+  );
+  // What was refused here, and never reached the chain, prevents nothing.
+  expect([await start(failing.id), await start(failing.id, refused)]).toEqual([undefined, 'wallet_refused']);
+});
+
 test('the list of grants has each that is in force, whatever is over', async () => {
   const { id, address } = await newGrant(0n);
   await execute(

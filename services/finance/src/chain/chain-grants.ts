@@ -32,6 +32,8 @@ export interface ChainGrants {
   reduce(tx: Connection, granter: string, wanted: Coverage | undefined): Promise<void>;
   /** How much the chain lets the broker send from a granter to a recipient now; undefined: any amount. */
   allowance(granter: string, recipient: string): Promise<bigint | undefined>;
+  /** What a granter has and can send now: not what vesting locks. */
+  spendable(granter: string): Promise<bigint>;
 }
 
 /** The chain has no grant that covers what is to be taken. */

@@ -1,7 +1,12 @@
 import { QueryAccountRequest, QueryAccountResponse } from 'cosmjs-types/cosmos/auth/v1beta1/query';
 import type { Grant as AuthzGrant } from 'cosmjs-types/cosmos/authz/v1beta1/authz';
 import { QueryGrantsRequest, QueryGrantsResponse } from 'cosmjs-types/cosmos/authz/v1beta1/query';
-import { QueryBalanceRequest, QueryBalanceResponse } from 'cosmjs-types/cosmos/bank/v1beta1/query';
+import {
+  QueryBalanceRequest,
+  QueryBalanceResponse,
+  QuerySpendableBalanceByDenomRequest,
+  QuerySpendableBalanceByDenomResponse,
+} from 'cosmjs-types/cosmos/bank/v1beta1/query';
 import { z } from 'zod';
 import type { BroadcastResult, ChainAccount } from '../chain/chain';
 import { decodeAccount } from './decode-account';
@@ -130,6 +135,14 @@ export class CometNode {
     const request = QueryBalanceRequest.encode({ address, denom }).finish();
     const found = await this.query('/cosmos.bank.v1beta1.Query/Balance', request);
     const balance = found && QueryBalanceResponse.decode(found.value).balance;
+    return balance ? BigInt(balance.amount) : 0n;
+  }
+
+  /** Without what vesting locks, which `balance` includes. Known to the Cosmos SDK from 0.47 on. */
+  async spendable(address: string, denom: string): Promise<bigint> {
+    const request = QuerySpendableBalanceByDenomRequest.encode({ address, denom }).finish();
+    const found = await this.query('/cosmos.bank.v1beta1.Query/SpendableBalanceByDenom', request);
+    const balance = found && QuerySpendableBalanceByDenomResponse.decode(found.value).balance;
     return balance ? BigInt(balance.amount) : 0n;
   }
 

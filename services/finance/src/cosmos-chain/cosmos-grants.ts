@@ -20,11 +20,7 @@ export interface CosmosGrantsOptions {
  */
 export function cosmosGrants({ nodes, denom, grantee, hotWallet }: CosmosGrantsOptions): ChainGrants {
   const find = async (granter: string, recipient: string): Promise<Allowed | string> => {
-    const found = await nodes
-      .ask((node) => node.grants(granter, grantee))
-      .catch((cause: unknown) => {
-        throw unavailable('The chain cannot be asked', cause);
-      });
+    const found = await known(nodes.ask((node) => node.grants(granter, grantee)));
     const ofSends = found.find(isForSends);
     return ofSends ? allowedBy(ofSends, denom, recipient) : 'there is none';
   };
@@ -49,8 +45,14 @@ export function cosmosGrants({ nodes, denom, grantee, hotWallet }: CosmosGrantsO
       if (typeof found === 'string' || (found.until && found.until.getTime() <= Date.now())) return 0n;
       return found.amount;
     },
+    spendable: (granter) => known(nodes.ask((node) => node.spendable(granter, denom))),
   };
 }
+
+const known = <T>(answer: Promise<T>): Promise<T> =>
+  answer.catch((cause: unknown) => {
+    throw unavailable('The chain cannot be asked', cause);
+  });
 
 /** Undefined: any amount, or for ever. */
 interface Allowed {

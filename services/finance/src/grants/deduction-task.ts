@@ -16,7 +16,7 @@ const deductionsMax = 50;
 export interface DeductionSigning extends SigningOptions {
   /** The address of the broker, who pays the fees. */
   broker: string;
-  grants: Pick<ChainGrants, 'allowance'>;
+  grants: Pick<ChainGrants, 'allowance' | 'spendable'>;
 }
 
 interface Waiting {

@@ -15,7 +15,13 @@ export interface NewDeduction {
 }
 
 /** Why nothing is taken under a grant. */
-type DeductionRefusal = 'grant_revoked' | 'grant_expired' | 'target_not_allowed' | 'allowance_spent';
+type DeductionRefusal = 'grant_revoked' | 'grant_expired' | 'target_not_allowed' | 'allowance_spent' | 'wallet_refused';
+
+/**
+ * After a deduction from a wallet has failed on the chain, no other one from it is taken for this long: each could fail the transaction that
+ * it shares with others, and be repeated by itself, both at the cost of the broker.
+ */
+const cooldownMs = 3_600_000;
 
 export interface Deduction {
   state: 'pending' | 'confirmed' | 'failed';
@@ -32,6 +38,7 @@ interface AskedGrant {
   isRevoked: boolean;
   isExpired: boolean;
   isAllowed: boolean;
+  isWalletRefused: boolean;
 }
 
 /**
@@ -46,7 +53,10 @@ export async function startDeduction(pool: Pool, asked: NewDeduction): Promise<s
       tx,
       sql`select address, limit_utia - spent_utia as left, revoked_at is not null as "isRevoked",
             expires_at <= clock_timestamp() as "isExpired",
-            allowed_apps is null or ${appId} = any(allowed_apps) as "isAllowed"
+            allowed_apps is null or ${appId} = any(allowed_apps) as "isAllowed",
+            exists (select from grant_deduction d where d.address = user_grant.address and d.state = 'failed'
+                      and d.transaction_number is not null
+                      and d.updated_at > clock_timestamp() - ${cooldownMs} * interval '1 millisecond') as "isWalletRefused"
           from user_grant where id = ${grantId}::uuid for no key update`,
     );
     const known = await row<{ isSame: boolean; failure: string | null }>(
@@ -73,14 +83,12 @@ export async function startDeduction(pool: Pool, asked: NewDeduction): Promise<s
   });
 }
 
-function refusalOf(
-  { left, isRevoked, isExpired, isAllowed }: AskedGrant,
-  amount: bigint,
-): DeductionRefusal | undefined {
-  if (isRevoked) return 'grant_revoked';
-  if (isExpired) return 'grant_expired';
-  if (!isAllowed) return 'target_not_allowed';
-  return left < amount ? 'allowance_spent' : undefined;
+function refusalOf(grant: AskedGrant, amount: bigint): DeductionRefusal | undefined {
+  if (grant.isRevoked) return 'grant_revoked';
+  if (grant.isExpired) return 'grant_expired';
+  if (!grant.isAllowed) return 'target_not_allowed';
+  if (grant.left < amount) return 'allowance_spent';
+  return grant.isWalletRefused ? 'wallet_refused' : undefined;
 }
 
 /** Undefined for one that was never started. */

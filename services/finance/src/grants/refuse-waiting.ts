@@ -2,7 +2,6 @@ import { forEachConcurrently } from '@granary/shared/concurrency/for-each';
 import { execute, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
-import type { Chain } from '../chain/chain';
 import type { ChainGrants } from '../chain/chain-grants';
 
 /** A deduction that waits longer for a transaction is not taken any more: the request that it pays for is long over. */
@@ -43,12 +42,12 @@ export async function refuseLate(pool: Pool): Promise<number> {
  * share it, the broker would pay for it, and each would be repeated by itself. Returns how many.
  */
 export async function refuseUncovered(
-  { pool, chain, grants }: { pool: Pool; chain: Chain; grants: Pick<ChainGrants, 'allowance'> },
+  { pool, grants }: { pool: Pool; grants: Pick<ChainGrants, 'allowance' | 'spendable'> },
   waiting: readonly Waiting[],
 ): Promise<number> {
   const balances = new Map<string, bigint>();
   await forEachConcurrently(lookedAtOnce, new Set(waiting.map(({ address }) => address)), async (address) => {
-    balances.set(address, await chain.balance(address));
+    balances.set(address, await grants.spendable(address));
   });
   // A grant may name to whom money is sent, and those that wait may have several recipients where X402_PAY_TO was changed.
   const pairs = new Map(waiting.map((each) => [pairOf(each), each]));

@@ -11,4 +11,5 @@ export const simulatedGrants = (node: SimulatedNode, grantee: string): ChainGran
   reduce: (tx, granter, wanted) =>
     node.setGrant(tx, wanted && { spendLimit: wanted.amount, expiresAt: wanted.until }, granter, grantee),
   allowance: (granter) => node.allowance(granter, grantee),
+  spendable: (granter) => node.balance(granter),
 });

@@ -7,7 +7,12 @@ import { QueryAccountRequest, QueryAccountResponse } from 'cosmjs-types/cosmos/a
 import { Grant } from 'cosmjs-types/cosmos/authz/v1beta1/authz';
 import { QueryGrantsRequest, QueryGrantsResponse } from 'cosmjs-types/cosmos/authz/v1beta1/query';
 import { SendAuthorization } from 'cosmjs-types/cosmos/bank/v1beta1/authz';
-import { QueryBalanceRequest, QueryBalanceResponse } from 'cosmjs-types/cosmos/bank/v1beta1/query';
+import {
+  QueryBalanceRequest,
+  QueryBalanceResponse,
+  QuerySpendableBalanceByDenomRequest,
+  QuerySpendableBalanceByDenomResponse,
+} from 'cosmjs-types/cosmos/bank/v1beta1/query';
 import { row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { blockEvents, type BlockTransaction } from './comet-events';
@@ -26,6 +31,8 @@ export interface Faults {
   losesBroadcasts?: boolean;
   /** To whom grants let money be sent. */
   allowList?: string[];
+  /** What vesting locks of the balances of addresses. */
+  lockedUtia?: Record<string, bigint>;
   /** It accepts transactions and forwards none. */
   loses?: boolean;
 }
@@ -209,9 +216,17 @@ class CometMethods {
       const log = `authorization not found for ${asked.msgTypeUrl} type: authorization not found: unknown request`;
       return { response: { code: 6, log, value: null, height: 0n, codespace: 'sdk' } };
     }
+    const balanceOf = (address: string, denom: string, locked = 0n) => {
+      const balance = denom === 'utia' ? (accounts.get(address)?.balance ?? 0n) : 0n;
+      return { denom, amount: (balance > locked ? balance - locked : 0n).toString() };
+    };
+    if (path === '/cosmos.bank.v1beta1.Query/SpendableBalanceByDenom') {
+      const { address, denom } = QuerySpendableBalanceByDenomRequest.decode(request);
+      const balance = balanceOf(address, denom, this.faults.lockedUtia?.[address]);
+      return answered(QuerySpendableBalanceByDenomResponse.encode({ balance }).finish());
+    }
     const { address, denom } = QueryBalanceRequest.decode(request);
-    const amount = denom === 'utia' ? (accounts.get(address)?.balance ?? 0n) : 0n;
-    return answered(QueryBalanceResponse.encode({ balance: { denom, amount: amount.toString() } }).finish());
+    return answered(QueryBalanceResponse.encode({ balance: balanceOf(address, denom) }).finish());
   }
 
   /** A broadcast whose answer the simulated chain loses throws, which ends the connection. */
