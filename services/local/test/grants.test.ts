@@ -4,7 +4,7 @@ import { createPool, execute, row, rows, type Pool } from '@granary/shared/postg
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { eventually } from '@granary/shared/testing/eventually';
-import { encoded, type Requirement } from '@granary/shared/testing/x402-client';
+import { encoded, simulatedNetwork, type Requirement } from '@granary/shared/testing/x402-client';
 import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from './granary';
 import { newWallet, signedHeaders, signedRequest, type Wallet } from './wallet-signing';
 
@@ -39,7 +39,7 @@ describe.each(transports)('grants of users (%s)', (transport) => {
   beforeAll(async () => {
     granary = await startGranary(transport, {
       settings: {
-        payments: { X402_PAY_TO: 'wallets', X402_SETTLE_WAIT_MS: '500' },
+        payments: { X402_PAY_TO: 'wallets,simulated', X402_SETTLE_WAIT_MS: '500' },
         finance: { SIMULATED_BLOCK_MS: '100' },
       },
     });
@@ -60,7 +60,8 @@ describe.each(transports)('grants of users (%s)', (transport) => {
     // Payments finds out which chain the wallets are on.
     await eventually(async () => {
       const path = `/api/apps/${app.appId}/collections/films/data`;
-      return (await send<{ accepts: unknown[] }>(granary.url, 'GET', path)).body.accepts.length > 0;
+      const { accepts } = (await send<{ accepts: Requirement[] }>(granary.url, 'GET', path)).body;
+      return accepts[0]?.network.startsWith('cosmos:');
     });
   });
 
@@ -202,6 +203,30 @@ describe.each(transports)('grants of users (%s)', (transport) => {
     await send(granary.url, 'DELETE', grant, { headers: signedRequest(wallet, 'DELETE', grant) });
     for (const { user_key: key, grant_id: id } of [spent, revoked]) expect((await read(key, id)).status).toBe(200);
     expect(await balanceOf(wallet.address)).toBe(2_000_000 - 2 * price);
+  });
+
+  test('what was taken is answered, also when the app does not take payments on the chain any more; nothing else is taken', async () => {
+    await fund(2_000_000);
+    const { user_key: key } = await granted({ limit_utia: 2 * price });
+    const path = `/api/apps/${app.appId}/collections/films/data`;
+    const headers = { 'x-user-key': key, 'idempotency-key': 'before' };
+    const pending = await transaction(pool, async (tx) => {
+      // Without blocks, the payment is not settled before the request is answered.
+      await execute(tx, sql`select from simulated_chain for update`);
+      return send<Answered>(granary.url, 'GET', path, { headers });
+    });
+    expect(pending.status).toBe(202);
+    const chosen = { payment_networks: [simulatedNetwork] };
+    expect((await app.call('PATCH', `/api/applications/${app.appId}`, chosen)).status).toBe(200);
+    await eventually(async () => {
+      const { accepts } = (await send<{ accepts: Requirement[] }>(granary.url, 'GET', path)).body;
+      return accepts.every(({ network }) => !network.startsWith('cosmos:'));
+    });
+    expect(await reason(key)).toEqual([402, 'PAYMENT_REFUSED', 'invalid_network']);
+    const answer = await read(key, 'before');
+    expect([answer.status, answer.text]).toEqual([200, expect.stringContaining('Alien')]);
+    expect((await list()).map(({ spent_utia: spent }) => spent)).toEqual([price]);
+    expect(await balanceOf(wallet.address)).toBe(2_000_000 - price);
   });
 
   test('an Idempotency-Key of a payment that is forgotten is paid again', async () => {

@@ -1,5 +1,13 @@
 import { GrantPayments, type GrantClient } from '@granary/payments/cosmos/grant-payments';
-import { readExactPayment } from '@granary/payments/verify/envelope';
+import { offerRead } from '@granary/payments/quotes/offers';
+import { paymentMethods } from '@granary/payments/quotes/payment-methods';
+import { readPayment, verifyPresented } from '@granary/payments/quotes/presented-payment';
+import type { PaidQuote } from '@granary/payments/quotes/quoted-network';
+import type { Rates } from '@granary/payments/quotes/rates';
+import { readExactPayment, type ExactPayment } from '@granary/payments/verify/envelope';
+import { Verifier } from '@granary/payments/verify/verifier';
+import { randomBytes } from 'node:crypto';
+import { fixedQuoteKeys } from './support/quote-keys';
 import { readJson, type JsonObject } from '@granary/shared/json/value';
 
 const grant = {
@@ -37,3 +45,38 @@ test('a deduction that costs more fees than it brings in is refused, unless it w
     details: { reason: 'amount_below_minimum' },
   });
 });
+
+test.each([
+  ['closed', false, undefined, 'settlement_unavailable'],
+  ['not taken by the application', true, { names: ['eip155:8453'] }, 'invalid_network'],
+])(
+  'on a network that is %s a deduction is found, and refused unless it was taken already',
+  async (_, isOpen, networks, reason) => {
+    const now = () => new Date();
+    const methods = paymentMethods([{ network: networkOf, address: 'celestia1to' }], []);
+    const verifyKey = (payment: ExactPayment, quote: PaidQuote) =>
+      new GrantPayments(networkOf, () => chain, now, 1_000n).verify(payment, quote);
+    const rates: Rates = { current: () => Promise.resolve(new Map()), recent: () => Promise.resolve([]) };
+    const offers = {
+      ...{ keys: fixedQuoteKeys(), methods: () => methods, rates, now, APP_SHARE_PERCENT: 80 },
+      networks: new Map([[networkOf, { isOpen: () => isOpen, verifyKey }]]),
+    };
+    const purchase = {
+      ...{ appId: 'films', requestHash: randomBytes(32), amountUtia: '5000', isUpfront: false },
+      ...(networks && { networks }),
+    };
+    const about = { purchase, resource: 'https://a.example/films', description: '', error: '' };
+    expect(JSON.parse((await offerRead(offers, about)).acceptsJson)).toEqual([]);
+    const { acceptsJson } = await offerRead(offers, { ...about, isForGrant: true });
+    const [{ extra }] = JSON.parse(acceptsJson) as [{ extra: { quoteId: string } }];
+    const payload = { userKey: `user_${'k'.repeat(43)}`, deductionId: '00000000-0000-4000-8000-000000000001' };
+    const payment = { x402Version: 1, scheme: 'exact', network: networkOf, quoteId: extra.quoteId, payload };
+    const verifier = new Verifier({ evmAssets: [], cosmosNetworks: () => [], now });
+    const { verified } = await verifyPresented(
+      { offers, verifier },
+      purchase,
+      readPayment(Buffer.from(JSON.stringify(payment))),
+    );
+    expect(verified).toMatchObject({ payer: 'celestia1from', refusal: { details: { reason } } });
+  },
+);

@@ -36,7 +36,7 @@ export async function paymentByGrant(
 ): Promise<RequestPayment | undefined> {
   const { request, kind } = priced;
   const asked = await offerRequest(gateway, priced, price);
-  const offer = await gateway.clients.payments.offerRead(asked, request.call);
+  const offer = await gateway.clients.payments.offerRead({ ...asked, isForGrant: true }, request.call);
   const accepts = JSON.parse(offer.acceptsJson) as Requirement[];
   const requirement = accepts.find(({ extra }) => extra.chainType === 'cosmos');
   if (!requirement) return undefined;

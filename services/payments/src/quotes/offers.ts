@@ -33,10 +33,14 @@ const headerBytesMax = 6_000;
 /** A longer text may be shortened in the header. */
 const textLengthMax = 500;
 
-/** How a request may be paid for: on networks on which payments are settled here, and not closed at the moment. Stores nothing. */
+/**
+ * How a request may be paid for: on networks on which payments are settled here, and not closed at the moment; for a grant also on those that
+ * are, or that its application does not take. Stores nothing.
+ */
 export async function offerRead(settings: OfferSettings, request: OfferReadRequest): Promise<PaymentOffer> {
-  const all = await offersFor(settings, request.purchase!);
-  const offers = all.filter(({ method }) => settings.networks.get(method.network)?.isOpen() === true);
+  const { isForGrant } = request;
+  const all = await offersFor(settings, isForGrant ? { ...request.purchase!, networks: null } : request.purchase!);
+  const offers = all.filter(({ method }) => isForGrant || settings.networks.get(method.network)?.isOpen() === true);
   const about =
     `,"resource":${JSON.stringify(request.resource)},"description":${JSON.stringify(request.description)}` +
     ',"mimeType":"application/json"}';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Purchase } from '@granary/shared/gen/granary/payments/v1/Purchase';
 import { JsonNumber, readJson, type JsonObject } from '@granary/shared/json/value';
-import { unavailable } from '@granary/shared/errors';
+import { unavailable, type ServiceError } from '@granary/shared/errors';
 import { parseUtia } from '@granary/shared/money';
 import { refused } from '../payment-refused';
 import { Refusal } from '../verify/refusal';
@@ -48,9 +48,8 @@ export async function verifyPresented(
   for (const offer of offers) {
     const network = settings.offers.networks.get(offer.method.network);
     if (!network) assertNetworksKnown(settings.offers);
-    if (!network?.isOpen()) {
-      throw refused('settlement_unavailable', 'Payments on this network are not settled here at the moment');
-    }
+    const isByGrant = !isSent && hasUserKey(payment) && network?.verifyKey !== undefined;
+    if (!network || (!isByGrant && !network.isOpen())) throw notSettled();
     try {
       const requirement = readJson(Buffer.from(requirementText(version, offer)), { maxDepth: depthMax });
       const envelope = { payment, requirement: requirement as JsonObject };
@@ -59,7 +58,8 @@ export async function verifyPresented(
       const verified = byNetwork
         ? await byNetwork(readExactPayment(envelope), { ...offer.terms, id: offer.quoteId })
         : (await settings.verifier.verifyEnvelope(envelope)).verified;
-      return { offer, verified, isSent };
+      const refusal = isByGrant ? (notTaken(network, offer, purchase) ?? verified.refusal) : verified.refusal;
+      return { offer, verified: { ...verified, refusal }, isSent };
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       refusal ??= error;
@@ -69,6 +69,17 @@ export async function verifyPresented(
   assertNetworksKnown(settings.offers);
   const tooLittle = tooLittleFor(settings.offers, purchase);
   throw refused('invalid_network', tooLittle ?? 'Payments on this network are not taken');
+}
+
+const notSettled = (): ServiceError =>
+  refused('settlement_unavailable', 'Payments on this network are not settled here at the moment');
+
+/** Why nothing more is taken under grants now. What was taken before goes on. */
+function notTaken(network: QuotedNetwork, { method }: Offer, { networks }: Purchase): ServiceError | undefined {
+  if (networks && !networks.names.includes(method.network)) {
+    return refused('invalid_network', 'The application does not take payments on this network');
+  }
+  return network.isOpen() ? undefined : notSettled();
 }
 
 async function candidates(
