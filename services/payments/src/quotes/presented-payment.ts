@@ -48,18 +48,18 @@ export async function verifyPresented(
   for (const offer of offers) {
     const network = settings.offers.networks.get(offer.method.network);
     if (!network) assertNetworksKnown(settings.offers);
+    const isSent = isSentOn(network, payment);
     const isByGrant = !isSent && hasUserKey(payment) && network?.verifyKey !== undefined;
     if (!network || (!isByGrant && !network.isOpen())) throw notSettled();
     try {
       const requirement = readJson(Buffer.from(requirementText(version, offer)), { maxDepth: depthMax });
       const envelope = { payment, requirement: requirement as JsonObject };
-      const isSent = isSentOn(network, payment);
       const byNetwork = verifiedByNetwork(network, payment);
       const verified = byNetwork
         ? await byNetwork(readExactPayment(envelope), { ...offer.terms, id: offer.quoteId })
         : (await settings.verifier.verifyEnvelope(envelope)).verified;
-      const refusal = isByGrant ? (notTaken(network, offer, purchase) ?? verified.refusal) : verified.refusal;
-      return { offer, verified: { ...verified, refusal }, isSent };
+      const refusalNow = isByGrant ? (notTaken(network, offer, purchase) ?? verified.refusal) : verified.refusal;
+      return { offer, verified: { ...verified, refusal: refusalNow }, isSent };
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
       refusal ??= error;
