@@ -137,6 +137,7 @@ const messages = {
   grant_expired: 'The grant has expired',
   target_not_allowed: 'The grant is not for this application',
   allowance_spent: 'Less is left of the grant than this costs',
+  wallet_refused: 'The chain has refused a deduction from the wallet within the last hour',
   deduction_taken: 'The deduction was for something else',
 } as const;
 
