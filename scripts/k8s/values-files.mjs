@@ -23,16 +23,29 @@ export async function applyValuesFiles({ cluster, chart }, { definitions, direct
       cluster.helmFile,
       ...['template', 'granary', chart, '--namespace', namespace, '-f', values],
     );
-    const [manifest, accounts] = [name, `accounts-${name}`].map((file) => path.join(directory, file));
+    const [manifest, needed] = [name, `needed-${name}`].map((file) => path.join(directory, file));
     writeFileSync(manifest, rendered);
-    // A pod is judged with its service account, which therefore has to exist.
-    const documents = rendered.split(/^---$/m).filter((text) => /^kind: ServiceAccount$/m.test(text));
-    writeFileSync(accounts, documents.join('---'));
-    await kubectl('apply', '-f', accounts);
+    writeFileSync(needed, neededByPods(rendered).join('\n---\n'));
+    await kubectl('apply', '-f', needed);
     await kubectl('apply', '--dry-run=server', '--warnings-as-errors', '-f', manifest);
-    await kubectl('delete', '-f', accounts);
+    await kubectl('delete', '-f', needed);
   }
   return `${files.length} files`;
+}
+
+/** What a pod is judged with, and has to exist therefore: its service account and classes, as texts. */
+function neededByPods(rendered) {
+  const accounts = rendered.split(/^---$/m).filter((text) => /^kind: ServiceAccount$/m.test(text));
+  const classes = (kind, apiVersion, about) => {
+    const member = `${kind[0].toLowerCase()}${kind.slice(1)}Name`;
+    const names = new Set([...rendered.matchAll(new RegExp(`${member}:\\s+(\\S+)`, 'g'))].map(([, name]) => name));
+    return [...names].map((name) => JSON.stringify({ apiVersion, kind, metadata: { name }, ...about }));
+  };
+  return [
+    ...accounts,
+    ...classes('PriorityClass', 'scheduling.k8s.io/v1', { value: 1 }),
+    ...classes('RuntimeClass', 'node.k8s.io/v1', { handler: 'runc' }),
+  ];
 }
 
 /** Removes what that has made in a cluster, which has the controllers that end a namespace. */
