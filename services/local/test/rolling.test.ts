@@ -16,6 +16,10 @@ class Load {
   readonly done: Record<string, number> = {};
   readonly stored: string[] = [];
   readonly uploaded = new Map<string, Buffer>();
+  /** Whether copies of the release before are among those that answer. */
+  isBeforeRunning = true;
+  /** How many requests without a ticket the release before has answered 503, so that their outcome is not known. */
+  cutOff = 0;
   private readonly loops: Array<Promise<void>>;
   private stopped = false;
 
@@ -57,8 +61,7 @@ class Load {
 
   private async send(method: string, path: string, expected: number, request: Request = {}): Promise<Reply> {
     const reply = await this.gateways.send(method, path, { key: this.key, ...request });
-    if (reply.status === expected) return reply;
-    throw new Error(`${method} ${path}: ${reply.status} ${reply.body.toString().slice(0, 300)}`);
+    return expectStatus(reply, expected, `${method} ${path}`);
   }
 
   private async write(id: string): Promise<void> {
@@ -90,8 +93,18 @@ class Load {
   /** Neither of these carries a ticket: done twice, the first would be a conflict and the second not found. */
   private async query(n: number): Promise<void> {
     const name = `query_${n}`;
-    await this.send('POST', `${app}/queries`, 201, { body: { name, source_collection: 'notes', base_query: {} } });
-    await this.send('DELETE', `${app}/queries/${name}`, 200);
+    const body = { name, source_collection: 'notes', base_query: {} };
+    const isMade = await this.isDone('POST', `${app}/queries`, 201, { body });
+    if (isMade) await this.isDone('DELETE', `${app}/queries/${name}`, 200);
+  }
+
+  /** False where the outcome of a request is not known. */
+  private async isDone(method: string, path: string, expected: number, request: Request = {}): Promise<boolean> {
+    const reply = await this.gateways.send(method, path, { key: this.key, ...request });
+    const isCutOff = reply.status === 503 && this.isBeforeRunning;
+    if (isCutOff) this.cutOff += 1;
+    else expectStatus(reply, expected, `${method} ${path}`);
+    return !isCutOff;
   }
 
   private async view(): Promise<void> {
@@ -122,6 +135,17 @@ class Load {
     if (found.invalidReason !== 'invalid_x402_version') throw new Error(`found ${found.invalidReason}`);
   }
 }
+
+function expectStatus(reply: Reply, expected: number, what: string): Reply {
+  if (reply.status === expected) return reply;
+  throw new Error(`${what}: ${reply.status} ${reply.body.toString().slice(0, 300)}`);
+}
+
+/**
+ * The release before has answered one such request 503 while the copy of data that it had reached was replaced, in one of several runs, as
+ * the API allows. Copies of this release are replaced without any in the proof of the chart.
+ */
+const cutOffMax = 2;
 
 /** What each service is asked in this test, over the ways that there are: streams, calls of their own, and the byte hop. */
 const hops: Array<[service: (typeof services)[number], metric: RegExp]> = [
@@ -194,6 +218,8 @@ describeWith(
       for (const service of services) await replace(service, copy, 'sources');
       await load.goesOn(10);
     }
+    expect(load.cutOff).toBeLessThanOrEqual(cutOffMax);
+    load.isBeforeRunning = false;
   });
 
   test('both replicas of each service serve a share of its calls', async () => {
