@@ -11,8 +11,8 @@ refused because their publisher has not signed them.
 
 DATABASE_URL is that of the service which consumes (blobs, finance or tasks); its password may be in DATABASE_PASSWORD_FILE.
 \`replay\` asks the running service to apply them again, in order, and says what came of it: mend what was wrong first. A key
-that still fails stays parked. \`skip\` gives up the first event of a key for good, without any effect, and replays those behind it. \`discard\` forgets
-what was refused; nothing waits behind that.
+that still fails stays parked. \`skip\` gives up the first event of a key for good, without any effect, and replays those
+behind it. \`discard\` forgets what was refused; nothing waits behind that.
 `;
 
 const answerTimeoutMs = 60_000;

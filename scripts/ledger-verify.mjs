@@ -7,7 +7,8 @@ with the open holds and with the payouts that are under way. It may run beside t
   npm run ledger:verify -- --resume
 
 DATABASE_URL is that of the finance service; its password may be in DATABASE_PASSWORD_FILE. With \`--resume\`, payouts that
-reconciliation has paused are resumed, if there is no difference any more: correct what was wrong first. Ends with 1 if there is a difference.
+reconciliation has paused are resumed, if there is no difference any more: correct what was wrong first. Ends with 1 if there
+is a difference.
 `;
 
 async function verify({ resume }) {

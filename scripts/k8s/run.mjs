@@ -136,7 +136,8 @@ function chooseSteps({ isShort, only }) {
 
 /**
  * Proves the image and the chart of this built checkout in a cluster, which it makes and removes. Returns how many steps
- * `passed` and `failed`; the first that fails is the last, and `failure` says why. The abort of `signal` is a failure of the step that is running.
+ * `passed` and `failed`; the first that fails is the last, and `failure` says why. The abort of `signal` is a failure of the
+ * step that is running.
  */
 export async function proveInCluster(root, { isShort, only, say, signal }) {
   const counts = { passed: 0, failed: 0 };

@@ -24,8 +24,7 @@ export async function findAnswer(db: Queryable, key: IdempotencyKey): Promise<st
     db,
     sql`select i.content_hash, i.answer, u.keys >= ${keptKeysMax} or u.answer_bytes >= ${keptBytesMax} as is_full
         from (values (1)) one
-        left join idempotency i on i.caller = ${key.caller} and i.key = ${key.key} and i.method = ${key.method}
-          and i.path = ${key.path} and i.at > now() - interval '24 hours'
+        left join idempotency i on ${isUnder(key)}
         left join idempotency_usage u on u.owner = ${ownerOf(key)}`,
   ))!;
   if (found.answer === null) {
@@ -42,13 +41,13 @@ export async function findAnswer(db: Queryable, key: IdempotencyKey): Promise<st
 
 /** Whether an answer is kept under a key, for whatever content. */
 export async function isAnswerKept(db: Queryable, key: Omit<IdempotencyKey, 'contentHash'>): Promise<boolean> {
-  const found = await row(
-    db,
-    sql`select from idempotency where caller = ${key.caller} and key = ${key.key} and method = ${key.method}
-          and path = ${key.path} and at > now() - interval '24 hours'`,
-  );
-  return found !== undefined;
+  return (await row(db, sql`select from idempotency i where ${isUnder(key)}`)) !== undefined;
 }
+
+/** Whether the row `i` is what is kept under a key. */
+const isUnder = ({ caller, key, method, path }: Omit<IdempotencyKey, 'contentHash'>): Sql =>
+  sql`i.caller = ${caller} and i.key = ${key} and i.method = ${method} and i.path = ${path}
+          and i.at > now() - interval '24 hours'`;
 
 export function tooManyKeys(): ServiceError {
   const message = `An app may use an Idempotency-Key ${keptKeysMax} times in 24 hours, for ${keptBytesMax} bytes of answers`;
