@@ -103,6 +103,7 @@ export const rooms = {
 
 export const leaves = {
   finance: ['config', 'page'],
+  local: ['config', 'ports'],
   payments: [
     'app-share',
     'config',

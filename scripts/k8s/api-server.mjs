@@ -68,7 +68,7 @@ export class ApiServer {
 export async function proveOnApiServer(root, { say, signal }) {
   const { cacheFolder } = await import('@granary/local/stack/cache');
   const { prepareChartTools } = await import('@granary/local/stack/chart-tools');
-  const { choosePorts } = await import('@granary/local/stack/ports');
+  const { choosePorts } = await import('@granary/local/ports');
   const definitions = await prepareChartTools(say);
   const directory = await makeDirectory();
   const home = path.join(await cacheFolder(), 'kube');

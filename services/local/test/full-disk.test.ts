@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Client } from 'pg';
 import { eventually } from '@granary/shared/testing/eventually';
 import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '@granary/shared/testing/small-disk';
-import { choosePorts } from '../src/stack/ports';
+import { choosePorts } from '../src/ports';
 import { randomText, send, type Answer, type ListAnswer } from './granary';
 import { endAllProcesses, OwnGranary } from './own-process';
 

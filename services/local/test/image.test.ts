@@ -8,7 +8,7 @@ import { pipeline } from 'node:stream/promises';
 import { promisify } from 'node:util';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
-import { choosePorts } from '../src/stack/ports';
+import { choosePorts } from '../src/ports';
 import { operatorKey, startGranary } from './granary';
 import { endAllProcesses, track } from './own-process';
 

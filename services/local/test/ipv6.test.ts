@@ -11,7 +11,7 @@ import { readConfig } from '@granary/shared/config';
 import { createLogger } from '@granary/shared/logger';
 import { stopAll } from '@granary/shared/service/lifecycle';
 import { testDatabase } from '@granary/shared/testing/database';
-import { choosePorts } from '../src/stack/ports';
+import { choosePorts } from '../src/ports';
 import { newApp, operatorKey } from './granary';
 
 const log = createLogger('ipv6', 'silent');

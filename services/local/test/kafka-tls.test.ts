@@ -12,7 +12,7 @@ import { prepareKafka } from '../src/stack/kafka-broker';
 import { brokerProperties, jvmOptions } from '../src/stack/kafka-files';
 import { classPath, formatData } from '../src/stack/kafka-install';
 import { fetchMetadata } from '../src/stack/kafka-probe';
-import { choosePorts } from '../src/stack/ports';
+import { choosePorts } from '../src/ports';
 import { startProgram, untilReady } from '../src/stack/programs';
 import { beginRun } from '../src/stack/runs';
 

@@ -12,7 +12,7 @@ import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
 import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { scaledMs } from '@granary/shared/testing/speed';
-import { choosePorts } from '../src/stack/ports';
+import { choosePorts } from '../src/ports';
 import { operatorKey } from './granary';
 
 const log = createLogger('probes', 'silent');

@@ -9,7 +9,7 @@ import { testDatabase } from '@granary/shared/testing/database';
 import { kafkaForTests, minioForTests } from '@granary/shared/testing/stack';
 import { scaledMs } from '@granary/shared/testing/speed';
 import { databaseServices } from '../src/start/constellation';
-import { accepts, choosePorts } from '../src/stack/ports';
+import { accepts, choosePorts } from '../src/ports';
 import { startProgram, untilReady, type LineSink, type Program } from '../src/stack/programs';
 import { beginRun } from '../src/stack/runs';
 import { environments, type ServiceName, type ServicesSettings } from '../src/stack/services';

@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { scaledMs } from '@granary/shared/testing/speed';
-import { choosePorts } from '../src/stack/ports';
+import { choosePorts } from '../src/ports';
 import { endAllProcesses, OwnStart } from './own-process';
 import { rows } from './settings-rows';
 

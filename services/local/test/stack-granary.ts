@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { builtServices, kafkaForTests, minioForTests } from '@granary/shared/testing/stack';
 import { databaseServices, type ConstellationOptions } from '../src/start/constellation';
-import { choosePorts } from '../src/stack/ports';
+import { choosePorts } from '../src/ports';
 import type { LineSink } from '../src/stack/programs';
 import { beginRun } from '../src/stack/runs';
 import { startServices, type ServiceName, type ServicesSettings } from '../src/stack/services';

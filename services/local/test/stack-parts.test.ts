@@ -14,7 +14,7 @@ import { prepareKafka, startKafka, type Kafka } from '../src/stack/kafka-broker'
 import { kafkaVersion } from '../src/stack/kafka-files';
 import { fetchMetadata } from '../src/stack/kafka-probe';
 import { prepareMinio, startMinio } from '../src/stack/minio-server';
-import { choosePorts, isFree } from '../src/stack/ports';
+import { choosePorts, isFree } from '../src/ports';
 import { identify, isAlive } from '../src/stack/processes';
 import { beginRun, type Run } from '../src/stack/runs';
 import { findGo, findJava, findMaven, minioNeedsGo } from '../src/stack/tools';

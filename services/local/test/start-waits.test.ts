@@ -10,7 +10,7 @@ import { createPool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/shared/testing/database';
 import { eventually } from '@granary/shared/testing/eventually';
 import { stopAll } from '@granary/shared/service/lifecycle';
-import { choosePorts } from '../src/stack/ports';
+import { choosePorts } from '../src/ports';
 import { startOwnMinio } from './own-minio';
 import { endAllProcesses, fromSource, track } from './own-process';
 

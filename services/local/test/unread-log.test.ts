@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { eventually } from '@granary/shared/testing/eventually';
-import { choosePorts } from '../src/stack/ports';
+import { choosePorts } from '../src/ports';
 import { endAllProcesses, spawnSource } from './own-process';
 
 afterEach(endAllProcesses);

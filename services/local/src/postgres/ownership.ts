@@ -3,10 +3,10 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
 import { Backoff } from '@granary/shared/concurrency/backoff';
 import { StartError } from '@granary/shared/start-error';
+import { choosePorts } from '../ports';
 import type { Cluster } from './cluster';
 import {
   endPostmaster,
-  findFreePort,
   judgeProcess,
   lastLines,
   readPostmasterFile,
@@ -87,7 +87,7 @@ export async function takeOwnership(cluster: Cluster, port?: number, aborted?: (
           // Children of a killed postmaster may hold its shared memory for a moment.
           await respawn.wait();
         }
-        spawned = await spawnPostmaster(cluster, port ?? (await findFreePort()), file?.pid);
+        spawned = await spawnPostmaster(cluster, port ?? (await choosePorts(1))[0]!, file?.pid);
       }
       if (aborted?.()) throw new Error('The start of Postgres was interrupted.');
       if (Date.now() - lastMove > startPatienceMs) {

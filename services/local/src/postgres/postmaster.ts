@@ -1,6 +1,5 @@
 import { spawn } from 'node:child_process';
 import { copyFile, open, readFile, readlink, stat, truncate } from 'node:fs/promises';
-import { createServer, type AddressInfo } from 'node:net';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Cluster } from './cluster';
@@ -125,16 +124,6 @@ export async function endPostmaster(pid: number, isGone: () => Promise<boolean>,
       await delay(20);
     }
   }
-}
-
-export async function findFreePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject).listen(0, '127.0.0.1', resolve);
-  });
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 /** Rotates the log, with one older file. Postgres opens it for appending, so it can be truncated in place. */

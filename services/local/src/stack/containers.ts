@@ -4,8 +4,8 @@ import { Client } from 'pg';
 import { StartError } from '@granary/shared/start-error';
 import { databaseServices, type DatabaseService } from '../start/constellation';
 import { keptSecret } from '../start/secrets';
+import { choosePorts } from '../ports';
 import type { Backends, BackendsOptions } from './backends';
-import { choosePorts } from './ports';
 import { MissingToolError, runTool } from './tools';
 
 const composeFile = path.join(__dirname, '../../../../deploy/compose.yaml');

@@ -2,11 +2,11 @@ import { mkdir, rm, writeFile } from 'node:fs/promises';
 import path from 'node:path';
 import { exists } from '../postgres/system-user';
 import { keptSecret } from '../start/secrets';
+import { choosePorts } from '../ports';
 import { brokerProperties, jvmOptions } from './kafka-files';
 import { classPath, formatData, installKafka, type KafkaInstallation } from './kafka-install';
 import { fetchMetadata, coordinatesGroups, type KafkaProbe } from './kafka-probe';
 import type { KafkaCredentials } from './kafka-scram';
-import { choosePorts } from './ports';
 import { startProgram, untilReady, type LineSink, type Program } from './programs';
 import type { Run } from './runs';
 

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { mkdir } from 'node:fs/promises';
 import path from 'node:path';
+import { choosePorts } from '../ports';
 import { areGoProgramsInstalled, installGoPrograms, type GoPrograms } from './go-install';
-import { choosePorts } from './ports';
 import { startProgram, untilReady, type LineSink, type Program } from './programs';
 import type { Run } from './runs';
 import { minioNeedsGo } from './tools';

@@ -6,7 +6,7 @@ import { nodeFlags } from '@granary/shared/service/v8';
 import { trustEnvironments } from '@granary/shared/trust/environments';
 import type { DatabaseService } from '../start/constellation';
 import { stackLauncher } from '../start/settings';
-import { accepts } from './ports';
+import { accepts } from '../ports';
 import { startProgram, untilReady, type LineSink, type Program } from './programs';
 import type { Run } from './runs';
 
