@@ -6,6 +6,7 @@ import type { KafkaBus } from '@granary/shared/bus/bus';
 import { loadOffsets } from '@granary/shared/bus/inbox';
 import { row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
+import { scaledMs } from '@granary/shared/testing/speed';
 import { startPostgresProxy, type CommitFate, type PostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { startPostgres, type EmbeddedPostgres } from '../../../local/src/postgres/postgres';
 import type { TestBroker } from './bus-broker';
@@ -50,20 +51,24 @@ interface Victim {
 }
 
 const writers = 24;
+/** Beyond three times what the kills should take. */
+const writeTimeoutMs = 180_000;
 /** Of so many commits of the writers one is lost in transit, and the answer to another one. */
 const cutEveryCommits = 200;
-/** After more than five in a minute the embedded Postgres gives up. */
+/** From a restart to the next kill: after more than five crashes in a minute the embedded Postgres gives up. */
 const postgresKillEveryMs = 12_500;
 const restTimeoutMs = 240_000;
 const silent = { info: () => undefined, warn: () => undefined };
 
 /**
  * 24 writers with rollbacks, and kill -9 of random targets, until there are enough writes and kills. Then waits until no
- * event is pending, and compares what was applied with what the writers recorded.
+ * event is pending, and compares what was applied with what the writers recorded. Rejects when Postgres or another target
+ * does not come back.
  */
 export async function causeChaos({ broker, events, kills, everyMs }: ChaosOptions): Promise<ChaosResult> {
   const dataDir = await mkdtemp(join(tmpdir(), `granary-test-${process.pid}-`));
-  const postgres = await startPostgres({ dataDir, log: silent });
+  const ended = new AbortController();
+  const postgres = await startPostgres({ dataDir, log: silent, onFailure: (error) => ended.abort(error) });
   const copies: Copy[] = [];
   let proxy: PostgresProxy | undefined;
   try {
@@ -88,12 +93,11 @@ export async function causeChaos({ broker, events, kills, everyMs }: ChaosOption
         consumer: oneOf(twoOf('consumer')),
         postgres: postgresVictim(postgres, openPool(postgres.url('postgres'), 1)),
       },
-      kills,
-      everyMs,
+      { kills, everyMs, ended },
     );
     const ledger = new Ledger(openPool(proxy.url, writers), publisher);
-    await writeWhile(ledger, () => killer.isAtWork(), events, kills * everyMs);
-    const killed = await killer.ended;
+    await writeWhile(ledger, killer, { events, aboutMs: kills * everyMs, ended: ended.signal });
+    const killed = await killer.finished;
     await untilAtRest(publisher, subscriber, bus);
     return {
       events: await ledger.eventCount(),
@@ -103,6 +107,8 @@ export async function causeChaos({ broker, events, kills, everyMs }: ChaosOption
       problems: await ledger.findProblems(subscriber),
     };
   } finally {
+    // Kills nothing that has no owner any more.
+    ended.abort();
     for (const copy of copies) copy.end();
     await proxy?.stop();
     await postgres.stop();
@@ -120,29 +126,45 @@ function cutSome(): () => CommitFate {
   };
 }
 
-/** Kills a random running target `kills` times; resolves to the number of kills of each. */
-function startKiller(all: Partial<Record<VictimKind, Victim>>, kills: number, everyMs: number) {
+interface Killer {
+  isAtWork(): boolean;
+  /** Resolves to the number of kills of each kind, once all that was killed is running again. */
+  finished: Promise<ChaosResult['killed']>;
+}
+
+interface KillerOptions {
+  kills: number;
+  everyMs: number;
+  /** Ends the kills; aborted when a target does not come back. */
+  ended: AbortController;
+}
+
+/** Kills a random running target `kills` times. */
+function startKiller(all: Partial<Record<VictimKind, Victim>>, { kills, everyMs, ended }: KillerOptions): Killer {
   const killed: ChaosResult['killed'] = {};
-  const comingBack: Array<Promise<void>> = [];
+  const restarts: Array<Promise<void>> = [];
   let atWork = true;
   const run = async () => {
     for (let done = 0; done < kills;) {
       await delay(everyMs * (0.5 + Math.random()));
+      ended.signal.throwIfAborted();
       const ready = Object.entries(all).filter(([, victim]) => victim.isReady());
       const [kind, victim] = ready[Math.floor(Math.random() * ready.length)] ?? [];
       if (!victim) continue;
-      comingBack.push(victim.kill());
+      const restart = victim.kill();
+      restart.catch((error: unknown) => ended.abort(error));
+      restarts.push(restart);
       killed[kind as VictimKind] = (killed[kind as VictimKind] ?? 0) + 1;
       done++;
     }
     atWork = false;
-    await Promise.all(comingBack);
+    await Promise.all(restarts);
     return killed;
   };
-  const ended = run();
+  const finished = run();
   // Its failure is reported to those that await it.
-  ended.catch(() => {});
-  return { isAtWork: () => atWork, ended };
+  finished.catch(() => {});
+  return { isAtWork: () => atWork, finished };
 }
 
 function oneOf(copies: readonly Copy[]): Victim {
@@ -168,14 +190,16 @@ function brokerVictim(broker: TestBroker): Victim {
 
 /** The postmaster and, at the same moment, all of its processes, which would otherwise finish their work. */
 function postgresVictim(postgres: EmbeddedPostgres, superuser: Pool): Victim {
-  let killedMs = -Infinity;
+  let isRestarting = false;
+  let restartedMs = -Infinity;
   return {
-    isReady: () => Date.now() - killedMs > postgresKillEveryMs,
+    isReady: () => !isRestarting && performance.now() - restartedMs > postgresKillEveryMs,
     kill: async () => {
-      killedMs = Date.now();
+      isRestarting = true;
+      const postmaster = postgres.postmasterPid();
       // None while it recovers.
       const children = await rows<{ pid: number }>(superuser, sql`select pid from pg_stat_activity`).catch(() => []);
-      for (const pid of [postgres.postmasterPid(), ...children.map((child) => child.pid)]) {
+      for (const pid of [postmaster, ...children.map((child) => child.pid)]) {
         try {
           process.kill(pid, 'SIGKILL');
         } catch (error) {
@@ -183,23 +207,39 @@ function postgresVictim(postgres: EmbeddedPostgres, superuser: Pool): Victim {
           if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
         }
       }
+      await until(() => Promise.resolve(postgres.postmasterPid() !== postmaster));
+      restartedMs = performance.now();
+      isRestarting = false;
     },
   };
 }
 
-/** Lets the writers write until there are so many events and the time is over; spreads the events over that time. */
-async function writeWhile(ledger: Ledger, isGoingOn: () => boolean, events: number, aboutMs: number): Promise<void> {
+interface WritesOptions {
+  /** At least. */
+  events: number;
+  /** Over so long the events are spread. */
+  aboutMs: number;
+  ended: AbortSignal;
+}
+
+/** Lets the writers write until there are so many events and the killer is done. Throws when that does not happen in time. */
+async function writeWhile(ledger: Ledger, killer: Killer, { events, aboutMs, ended }: WritesOptions): Promise<void> {
   let written = 0;
   const writeOn = async () => {
-    while (isGoingOn() || written < events) {
+    while (killer.isAtWork() || written < events) {
+      ended.throwIfAborted();
       const write = await ledger.write();
       if (write.outcome === 'acknowledged') written += write.events;
       else await delay(20);
       const paceMs = (aboutMs * write.events * writers) / events;
-      if (isGoingOn()) await delay(Math.random() * 2 * paceMs);
+      if (killer.isAtWork()) await delay(Math.random() * 2 * paceMs);
     }
   };
-  await Promise.all(Array.from({ length: writers }, writeOn));
+  const stall = async () => {
+    await delay(scaledMs(writeTimeoutMs) + 3 * aboutMs, undefined, { ref: false });
+    throw new Error(`the writes have stalled: ${JSON.stringify(ledger.counts())}`, { cause: ledger.errors().at(-1) });
+  };
+  await Promise.race([Promise.all(Array.from({ length: writers }, writeOn)), stall()]);
 }
 
 /**
