@@ -113,13 +113,16 @@ export class GroupMember implements Member {
     // The group waits for a member that leaves while it joins until its session times out.
     await closeWithTimeout(this.starting);
     this.isStopped = true;
-    await closeWithTimeout(this.consumer.disconnect());
+    // kafkajs forgets a disconnect that comes while it joins: it would then stay in the group, with partitions that nobody
+    // reads. A join that takes longer than this waits is followed by the disconnect, too.
+    await closeWithTimeout(this.starting.then(() => this.consumer.disconnect()));
   }
 
   private async start(): Promise<void> {
     const { consumer } = this;
     await consumer.connect();
     await consumer.subscribe({ topics: [...this.options.topics], fromBeginning: true });
+    if (this.isStopped) return;
     await consumer.run({
       autoCommit: false,
       eachBatchAutoResolve: false,
