@@ -113,8 +113,8 @@ export class GroupMember implements Member {
     // The group waits for a member that leaves while it joins until its session times out.
     await closeWithTimeout(this.starting);
     this.isStopped = true;
-    // kafkajs forgets a disconnect that comes while it joins: it would then stay in the group, with partitions that nobody
-    // reads. A join that takes longer than this waits is followed by the disconnect, too.
+    // During the first join a disconnect has no effect in kafkajs: the client would stay in the group, with partitions whose
+    // messages are not processed. So it follows the join, also one that takes longer than this waits.
     await closeWithTimeout(this.starting.then(() => this.consumer.disconnect()));
   }
 

@@ -6,6 +6,7 @@ import type { KafkaBus } from '@granary/shared/bus/bus';
 import { loadOffsets } from '@granary/shared/bus/inbox';
 import { row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
+import { eventually } from '@granary/shared/testing/eventually';
 import { scaledMs } from '@granary/shared/testing/speed';
 import { startPostgresProxy, type CommitFate, type PostgresProxy } from '@granary/shared/testing/postgres-proxy';
 import { startPostgres, type EmbeddedPostgres } from '../../../local/src/postgres/postgres';
@@ -107,7 +108,7 @@ export async function causeChaos({ broker, events, kills, everyMs }: ChaosOption
       problems: await ledger.findProblems(subscriber),
     };
   } finally {
-    // Kills nothing that has no owner any more.
+    // Ends the killer: after this the process ids may be those of others.
     ended.abort();
     for (const copy of copies) copy.end();
     await proxy?.stop();
@@ -190,12 +191,12 @@ function brokerVictim(broker: TestBroker): Victim {
 
 /** The postmaster and, at the same moment, all of its processes, which would otherwise finish their work. */
 function postgresVictim(postgres: EmbeddedPostgres, superuser: Pool): Victim {
-  let isRestarting = false;
+  /** Infinity while it restarts. */
   let restartedMs = -Infinity;
   return {
-    isReady: () => !isRestarting && performance.now() - restartedMs > postgresKillEveryMs,
+    isReady: () => performance.now() - restartedMs > postgresKillEveryMs,
     kill: async () => {
-      isRestarting = true;
+      restartedMs = Infinity;
       const postmaster = postgres.postmasterPid();
       // None while it recovers.
       const children = await rows<{ pid: number }>(superuser, sql`select pid from pg_stat_activity`).catch(() => []);
@@ -207,9 +208,8 @@ function postgresVictim(postgres: EmbeddedPostgres, superuser: Pool): Victim {
           if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
         }
       }
-      await until(() => Promise.resolve(postgres.postmasterPid() !== postmaster));
+      await eventually(() => postgres.postmasterPid() !== postmaster);
       restartedMs = performance.now();
-      isRestarting = false;
     },
   };
 }
