@@ -26,7 +26,6 @@ export const rooms = {
     'objects',
     'objects/s3',
     'service',
-    'testing',
   ],
   data: [
     'values',
@@ -143,7 +142,7 @@ const importedIn = {
   kafkajs: 'services/shared/src/kafka/',
   minio: 'services/shared/src/objects/s3/client\\.ts$',
   '@opentelemetry/[^/]+': 'services/shared/src/telemetry/sdk\\.ts$',
-  pg: 'services/(shared/src/(postgres|testing)|local/src)/',
+  pg: 'services/(shared/src/postgres|testing/src|local/src)/',
   express: 'services/gateway/src/',
   '(tiny-)?secp256k1': 'services/shared/src/secp256k1\\.ts$',
 };
@@ -185,6 +184,12 @@ export default {
     { name: 'no-circle-of-files', severity: 'error', from: {}, to: { circular: true } },
     { name: 'no-circle-of-folders', severity: 'error', scope: 'folder', from: {}, to: { circular: true } },
     ...downward,
+    {
+      name: 'what-runs-imports-no-tests',
+      severity: 'error',
+      from: { path: '^services/' },
+      to: { path: '^services/(testing|e2e)/' },
+    },
     {
       name: 'services-meet-over-the-network',
       comment: 'Only services/local, which starts them all in one process, imports services.',

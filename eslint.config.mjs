@@ -13,7 +13,7 @@ export default tseslint.config(
       'coverage/',
       '.granary/',
       '.granary-stack/',
-      'services/local/test/clients/typescript/',
+      'services/e2e/clients/typescript/',
     ],
   },
   js.configs.recommended,
@@ -71,6 +71,9 @@ export default tseslint.config(
       'max-lines-per-function': ['error', { max: 70, skipBlankLines: true, skipComments: true }],
     },
   },
-  { files: ['services/shared/src/**/*.ts'], rules: { 'no-restricted-imports': 'off' } },
-  { files: ['services/local/**/*.ts', '**/*.test.ts', '**/test/**/*.ts'], rules: { 'no-console': 'off' } },
+  { files: ['services/{shared,testing}/src/**/*.ts'], rules: { 'no-restricted-imports': 'off' } },
+  {
+    files: ['services/{local,testing,e2e}/**/*.ts', '**/*.test.ts', '**/test/**/*.ts'],
+    rules: { 'no-console': 'off' },
+  },
 );

@@ -1,8 +1,4 @@
-/**
- * Suites of services/local that do not run on the stack, with the reason: they do not test the API, or they would damage
- * the shared stack.
- */
-const notOnStack = require('./services/local/test/not-on-stack.json');
+const stackSuites = require('./services/e2e/stack-suites.json');
 
 const common = {
   roots: ['<rootDir>/services'],
@@ -21,42 +17,36 @@ const common = {
   testEnvironment: 'node',
   // Packages of the workspaces are loaded from their sources.
   testEnvironmentOptions: { customExportConditions: ['source', 'node', 'require', 'default'] },
-  setupFilesAfterEnv: ['<rootDir>/services/local/test/time-limit.ts'],
-  globalSetup: '<rootDir>/services/local/test/global-setup.ts',
-  globalTeardown: '<rootDir>/services/local/test/global-teardown.ts',
+  setupFilesAfterEnv: ['<rootDir>/services/e2e/support/time-limit.ts'],
+  globalSetup: '<rootDir>/services/e2e/support/global-setup.ts',
+  globalTeardown: '<rootDir>/services/e2e/support/global-teardown.ts',
 };
+
+const suitesIn = (...folders) => folders.map((folder) => `<rootDir>/services/${folder}/*.test.ts`);
 
 /** @type {import('jest').Config} */
 module.exports = {
   maxWorkers: 2,
   // A worker above this size is replaced before its next suite.
-  workerIdleMemoryLimit: '200MB',
+  workerIdleMemoryLimit: '800MB',
   projects: [
-    {
-      ...common,
-      displayName: 'embedded',
-      testMatch: ['<rootDir>/services/*/src/**/*.test.ts', '<rootDir>/services/*/test/**/*.test.ts'],
-      testPathIgnorePatterns: ['/services/local/test/(attacks|clients)/'],
-    },
-    // Load and hostile input by other clients and apps; run alone, by `npm run test:attacks`.
-    {
-      ...common,
-      displayName: 'attacks',
-      testMatch: ['<rootDir>/services/local/test/attacks/*.test.ts'],
-    },
-    // Generated clients and tests of the OpenAPI document.
-    {
-      ...common,
-      displayName: 'clients',
-      testMatch: ['<rootDir>/services/local/test/clients/*.test.ts'],
-    },
-    // The same suites again, on one process per service, Kafka and MinIO.
+    { ...common, displayName: 'unit', testMatch: ['<rootDir>/services/*/src/**/*.test.ts'] },
+    { ...common, displayName: 'service', testMatch: suitesIn('*/test') },
+    { ...common, displayName: 'front', testMatch: suitesIn('e2e/front-door', 'e2e/paying', 'e2e/operations') },
+    // The suites of the front door again, on one process per service, Kafka and MinIO.
     {
       ...common,
       displayName: 'stack',
-      testMatch: ['<rootDir>/services/local/test/*.test.ts'],
-      testPathIgnorePatterns: Object.keys(notOnStack).map((name) => `/services/local/test/${name}$`),
-      setupFilesAfterEnv: [...common.setupFilesAfterEnv, '<rootDir>/services/local/test/stack-pass.ts'],
+      testMatch: suitesIn('e2e/front-door', 'e2e/paying', 'e2e/operations'),
+      testPathIgnorePatterns: Object.keys(stackSuites.never).map((name) => `/services/e2e/${name}.test.ts$`),
+      setupFilesAfterEnv: [...common.setupFilesAfterEnv, '<rootDir>/services/e2e/support/stack-pass.ts'],
     },
+    { ...common, displayName: 'chart', testMatch: suitesIn('e2e/chart') },
+    // Starts, kills, upgrades and backs up whole processes.
+    { ...common, displayName: 'system', testMatch: suitesIn('e2e/system') },
+    // Generated clients and tests of the OpenAPI document.
+    { ...common, displayName: 'clients', testMatch: suitesIn('e2e/clients') },
+    // Load and hostile input by other clients and apps; run alone, by `npm run test:attacks`.
+    { ...common, displayName: 'attacks', testMatch: suitesIn('e2e/attacks') },
   ],
 };

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 const require = createRequire(import.meta.url);
-const folder = fileURLToPath(new URL('../services/shared/src/testing/erc3009/', import.meta.url));
+const folder = fileURLToPath(new URL('../services/testing/src/erc3009/', import.meta.url));
 const stored = path.join(folder, 'token.json');
 
 /** `{compiler, abi, bytecode}` of the token, as text. */

@@ -1,7 +1,7 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
 import { prepare } from './launch.mjs';
 
@@ -22,9 +22,12 @@ export const runConfig = (userId) => ({
   WorkingDir: '/app',
 });
 
-/** Builds the image of a built checkout. Returns `{digest, bytes}`, see `writeImage`. */
+/**
+ * Builds the image of a built checkout, which may be of another release: its own program says which files are in it. Returns
+ * `{digest, bytes}`, see `writeImage`.
+ */
 export async function buildImage(root, { output, reference }) {
-  const { stageApplication } = await import('./image/application.mjs');
+  const { stageApplication } = await import(pathToFileURL(path.join(root, 'scripts/image/application.mjs')).href);
   const { stageRuntime, userId } = await import('./image/runtime.mjs');
   const { writeImage } = await import('./image/archive.mjs');
   const work = mkdtempSync(path.join(os.tmpdir(), 'granary-image-'));

@@ -11,7 +11,9 @@ const services = path.join(path.dirname(import.meta.dirname), 'services');
 const suites = readdirSync(services, { withFileTypes: true })
   .filter((entry) => entry.isDirectory())
   .flatMap(({ name }) =>
-    readdirSync(path.join(services, name, 'test'), { recursive: true }).map((file) => `${name}/test/${file}`),
+    readdirSync(path.join(services, name), { recursive: true })
+      .filter((file) => !/^(dist|node_modules)\//.test(file))
+      .map((file) => `${name}/${file}`),
   )
   .filter((file) => file.endsWith('.test.ts'))
   .filter((file) => /TEST_LONG|\/case-counts'/.test(readFileSync(path.join(services, file), 'utf8')))

@@ -97,7 +97,7 @@ async function kubernetes() {
 
 /** The slowness of this machine relative to the reference; the limits of all tests scale with it. */
 async function measureSlowness() {
-  const speed = await import(pathToFileURL(path.join(root, 'services/shared/dist/testing/speed.js')).href);
+  const speed = await import(pathToFileURL(path.join(root, 'services/testing/dist/speed.js')).href);
   return (process.env[speed.slownessVariable] = speed.measureSlowness().toFixed(1));
 }
 
@@ -114,7 +114,8 @@ if (jestArgs.length === 0) {
 }
 if (jestArgs.length > 0) await jest('jest', jestArgs);
 else {
-  await jest('jest', ['--selectProjects', 'embedded', 'stack', 'clients'], { GRANARY_TEST_PASSES: 'both' });
+  const projects = ['unit', 'service', 'front', 'stack', 'chart', 'system', 'clients'];
+  await jest('jest', ['--selectProjects', ...projects], { GRANARY_TEST_PASSES: 'both' });
   await jest('attacks', ['--selectProjects=attacks', '--runInBand']);
   await step('npm start in a clean directory', () => smoke(root));
   await kubernetes();

@@ -36,7 +36,7 @@ export async function stageApplication(root, target, others = []) {
 
 const copy = (root, target, file) => cpSync(path.join(root, file), path.join(target, file));
 
-const isProgram = (file) => !/\.test\.|\.d\.ts$|\.map$|\/testing(\/|$)/.test(file);
+const isProgram = (file) => !/\.test\.|\.d\.ts$|\.map$/.test(file);
 
 /** Installs what the services need at run time, from the lockfile. npm compares it with all workspaces. */
 async function installPackages(root, target) {
@@ -48,8 +48,10 @@ async function installPackages(root, target) {
   const workspaces = services.map((name) => `--workspace=services/${name}`);
   const flags = ['--omit=dev', '--ignore-scripts', '--no-audit', '--no-fund', '--prefer-offline'];
   await npm(target, ['ci', ...flags, ...workspaces]);
-  rmSync(path.join(target, 'services/local'), { recursive: true });
-  rmSync(path.join(target, 'node_modules/@granary/local'), { force: true });
+  for (const name of ['local', 'testing', 'e2e']) {
+    rmSync(path.join(target, 'services', name), { recursive: true });
+    rmSync(path.join(target, 'node_modules/@granary', name), { force: true });
+  }
   rmSync(path.join(target, 'node_modules/.bin'), { recursive: true, force: true });
 }
 

@@ -1,4 +1,4 @@
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';

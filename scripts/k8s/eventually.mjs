@@ -1,4 +1,4 @@
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { setTimeout as delay } from 'node:timers/promises';
 
 const pollMs = 1_000;

@@ -1,4 +1,4 @@
-import { slowness } from '@granary/shared/testing/speed';
+import { slowness } from '@granary/testing/speed';
 import { readFileSync, rmSync } from 'node:fs';
 import path from 'node:path';
 import { runChild } from '../child.mjs';

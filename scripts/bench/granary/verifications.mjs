@@ -44,7 +44,7 @@ function refuseBindings() {
 }
 
 async function evmPayment() {
-  const { newPayer, transferTypes } = load('@granary/shared/testing/x402-client');
+  const { newPayer, transferTypes } = load('@granary/testing/x402-client');
   const payer = await newPayer();
   const requirement = {
     ...{ scheme: 'exact', network, asset, payTo, amount: '10000', maxTimeoutSeconds: 3_600 },
@@ -64,7 +64,7 @@ async function evmPayment() {
 }
 
 function cosmosPayment(at) {
-  const { newCosmosPayer, signCosmos } = load('@granary/shared/testing/cosmos-payer');
+  const { newCosmosPayer, signCosmos } = load('@granary/testing/cosmos-payer');
   const quoteId = `quote-${at}`;
   const address = newCosmosPayer().address;
   const requirement = {
@@ -81,7 +81,7 @@ function cosmosPayment(at) {
 
 /** Of the official client, each for a quote of its own. */
 async function solanaPayments() {
-  const { paySolana, solanaSigner, startSolanaNode } = load('@granary/shared/testing/solana-client');
+  const { paySolana, solanaSigner, startSolanaNode } = load('@granary/testing/solana-client');
   const [payer, payTo, feePayer] = await Promise.all([1, 2, 3].map(solanaSigner));
   const node = await startSolanaNode();
   const made = [];

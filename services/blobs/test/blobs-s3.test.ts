@@ -1,10 +1,10 @@
 import { newDocumentId } from '@granary/shared/ids';
 import { openS3Store } from '@granary/shared/objects/s3/store';
-import { testBucket } from '@granary/shared/testing/s3-bucket';
-import { describeWith, minioForTests } from '@granary/shared/testing/stack';
-import { eventuallyHolds } from '@granary/shared/testing/eventually';
+import { testBucket } from '@granary/testing/s3-bucket';
+import { describeWith, minioForTests } from '@granary/testing/stack';
+import { eventuallyHolds } from '@granary/testing/eventually';
 import { installationId } from '../src/objects/objects';
-import { startOwnMinio } from '../../local/test/own-minio';
+import { startOwnMinio } from '../../e2e/support/own-minio';
 import { startBench, useStore } from './support/bench';
 import { blobsSuite } from './support/suite';
 

@@ -6,8 +6,8 @@ import { request as send, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { testDatabase } from '@granary/shared/testing/database';
-import { eventuallyHolds } from '@granary/shared/testing/eventually';
+import { testDatabase } from '@granary/testing/database';
+import { eventuallyHolds } from '@granary/testing/eventually';
 import { secret } from './support/bench';
 
 const mebibyte = 1024 * 1024;

@@ -4,10 +4,10 @@ import { once } from 'node:events';
 import { request as send, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
-import { testDatabase } from '@granary/shared/testing/database';
-import { testBucket } from '@granary/shared/testing/s3-bucket';
-import { describeWith, minioForTests } from '@granary/shared/testing/stack';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { testDatabase } from '@granary/testing/database';
+import { testBucket } from '@granary/testing/s3-bucket';
+import { describeWith, minioForTests } from '@granary/testing/stack';
+import { scaledMs } from '@granary/testing/speed';
 import { secret } from './support/bench';
 
 const mebibyte = 1024 * 1024;

@@ -1,6 +1,6 @@
 import type { Pool } from '@granary/shared/postgres/pool';
-import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
-import { eventually } from '@granary/shared/testing/eventually';
+import { startPostgresProxy } from '@granary/testing/postgres-proxy';
+import { eventually } from '@granary/testing/eventually';
 import { AfterPlan } from '../src/commit/after-plan';
 import { liveViewRows } from '../src/views/live/live-rows';
 import { purgeExpired } from '../src/usage/retention-purge';

@@ -1,4 +1,4 @@
-import { eventually } from '@granary/shared/testing/eventually';
+import { eventually } from '@granary/testing/eventually';
 import { parseFind } from '../src/query/language/filter';
 import { readJson } from '@granary/shared/json/value';
 import { findCollection } from '../src/catalog/collection';

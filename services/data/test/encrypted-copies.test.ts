@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { newTicket } from '@granary/shared/ids';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 import { newApp, noIdempotency, startDataService, storeRequest, type DataService } from './support/data-service';
 
 describe('two copies of the service with encrypted fields', () => {

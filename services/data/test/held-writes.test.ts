@@ -1,8 +1,8 @@
 import { newTicket } from '@granary/shared/ids';
 import { createPool, row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { testDatabase } from '@granary/shared/testing/database';
-import { eventually } from '@granary/shared/testing/eventually';
+import { testDatabase } from '@granary/testing/database';
+import { eventually } from '@granary/testing/eventually';
 import { log, newApp, startDataService, storeRequest, type App, type DataService } from './support/data-service';
 
 let data: DataService;

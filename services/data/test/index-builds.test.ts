@@ -1,8 +1,8 @@
 import { Client } from 'pg';
 import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/shared/testing/database';
-import { eventually } from '@granary/shared/testing/eventually';
+import { testDatabase } from '@granary/testing/database';
+import { eventually } from '@granary/testing/eventually';
 import { newApp, storeRequest, type App, type DataService } from './support/data-service';
 import { collectionNumber, fields, startCopy, startTwoCopies } from './support/write-fixture';
 

@@ -5,7 +5,7 @@ import { createLogger } from '@granary/shared/logger';
 import { createPool, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { eventually } from '@granary/shared/testing/eventually';
+import { eventually } from '@granary/testing/eventually';
 import { JobWorker } from '../src/jobs/worker';
 import { enqueueJob, getJob, waitingJobsMax, type JobFunction, type JobKind } from '../src/jobs/queue';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';

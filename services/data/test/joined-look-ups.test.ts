@@ -1,4 +1,4 @@
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { noIdempotency } from './support/data-service';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 import { holds, Reference, withJoins, type JoinMeaning, type Meaning } from './support/query-reference';

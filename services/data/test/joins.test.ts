@@ -1,4 +1,4 @@
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { readJson } from '@granary/shared/json/value';
 import { findApp } from '../src/catalog/app';
 import { findCollections } from '../src/catalog/collection';

@@ -1,5 +1,5 @@
 import { newTicket } from '@granary/shared/ids';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 import { newApp, noIdempotency, storeRequest, type DataService } from './support/data-service';
 import { fields, startCopy } from './support/write-fixture';
 

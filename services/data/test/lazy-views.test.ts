@@ -1,6 +1,6 @@
 import { newTicket } from '@granary/shared/ids';
-import { eventually } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
 import { noIdempotency } from './support/data-service';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 import { seededRandom } from './support/random';

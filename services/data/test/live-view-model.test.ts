@@ -1,4 +1,4 @@
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { newApp, type DataService } from './support/data-service';
 import { LiveViewModel, modelCounts } from './support/live-view-model';
 import { seededRandom } from './support/random';

@@ -1,8 +1,8 @@
 import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { eventually } from '@granary/shared/testing/eventually';
-import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { eventually } from '@granary/testing/eventually';
+import { startPostgresProxy } from '@granary/testing/postgres-proxy';
+import { scaledMs } from '@granary/testing/speed';
 import { newApp, storeRequest, type App, type DataService } from './support/data-service';
 import { parse } from './support/query-fixture';
 import { startCopy, startTwoCopies } from './support/write-fixture';

@@ -1,5 +1,5 @@
 import { newTicket } from '@granary/shared/ids';
-import { eventually } from '@granary/shared/testing/eventually';
+import { eventually } from '@granary/testing/eventually';
 import { log, noIdempotency } from './support/data-service';
 import { AfterPlan } from '../src/commit/after-plan';
 import { purgeExpired } from '../src/usage/retention-purge';

@@ -1,7 +1,7 @@
 import { compileWatch, documentDepthMax, readDocument } from '@granary/shared/json/document';
 import { JsonError, type JsonErrorReason } from '@granary/shared/json/error';
 import { JsonReader } from '@granary/shared/json/reader';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 import { randomInt } from 'node:crypto';
 import { Client } from 'pg';
 import { JsonWriter, mutate, Random } from './support/json-texts';

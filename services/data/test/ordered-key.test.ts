@@ -3,7 +3,7 @@ import { readJson } from '@granary/shared/json/value';
 import { createLogger } from '@granary/shared/logger';
 import { migrate } from '@granary/shared/postgres/migrate';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 import { join } from 'node:path';
 import { compareDecimals } from '../src/values/decimal';
 import { parseInstant } from '../src/values/instant';

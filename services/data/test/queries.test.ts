@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { readFile, readdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { eventually } from '@granary/shared/testing/eventually';
+import { eventually } from '@granary/testing/eventually';
 import { removeAbandonedDocuments } from '../src/skills/kept-document';
 import { noIdempotency } from './support/data-service';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';

@@ -1,5 +1,5 @@
 import { newTicket } from '@granary/shared/ids';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { caseCounts } from './support/case-counts';
 import { noIdempotency } from './support/data-service';
 import type { Fixture, Page, TestApp } from './support/query-fixture';

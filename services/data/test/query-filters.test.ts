@@ -1,6 +1,6 @@
 import type { Connection } from '@granary/shared/postgres/pool';
 import { readJson } from '@granary/shared/json/value';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { findApp } from '../src/catalog/app';
 import { findCollections, type CollectionRef } from '../src/catalog/collection';
 import { findReferences, type FoundReferences } from '../src/catalog/references';

@@ -1,6 +1,6 @@
 import { findApp } from '../src/catalog/app';
 import { findCollection } from '../src/catalog/collection';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import type { Fixture, Page, TestApp } from './support/query-fixture';
 import { filterGenerator, nameOf, type Filter, type Term } from './support/query-generator';
 import { follow, holds, sortOrder } from './support/query-reference';

@@ -1,6 +1,6 @@
 import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { eventually } from '@granary/shared/testing/eventually';
+import { eventually } from '@granary/testing/eventually';
 import { checkChain } from './support/check-chain';
 import { newApp, noIdempotency, storeRequest, type App, type DataService } from './support/data-service';
 import { holdDocument } from './support/hold-document';

@@ -1,7 +1,7 @@
 import { RE2JS } from 're2js';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/shared/testing/database';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { testDatabase } from '@granary/testing/database';
+import { scaledMs } from '@granary/testing/speed';
 import { parseRegexp, RegexpLimitError, type Regexp } from '../src/query/language/regexp/regexp';
 import { RegexpSyntaxError } from '../src/query/language/regexp/reader';
 import { toPostgresExpression } from '../src/query/sql/postgres-expression';

@@ -1,7 +1,7 @@
 import { mkdtemp, readFile, rename, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 import { openRootKeyFile } from '../src/keys/root-key';
 import { newApp, startDataService, storeRequest, type App, type DataService } from './support/data-service';
 

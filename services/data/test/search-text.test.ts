@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { createLogger } from '@granary/shared/logger';
 import { migrate } from '@granary/shared/postgres/migrate';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 import { searchLanguages } from '../src/catalog/search-language';
 import { searchText, searchTextMaxBytes, searchWords } from '../src/values/search-text';
 import { seededRandom } from './support/random';

@@ -1,5 +1,5 @@
 import { newTicket } from '@granary/shared/ids';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 import { seededRandom } from './support/random';
 import { viewGenerator } from './support/view-generator';

@@ -1,6 +1,6 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { eventually } from '@granary/shared/testing/eventually';
+import { eventually } from '@granary/testing/eventually';
 import { waitingBytes } from '../src/commit/metrics';
 import { newApp, storeRequest, type App, type DataService } from './support/data-service';
 import { fields, startCopy, startTwoCopies } from './support/write-fixture';

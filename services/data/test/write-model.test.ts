@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { createPool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 import { checkChain } from './support/check-chain';
 import { log, newApp, noIdempotency, storeRequest, type App, type DataService } from './support/data-service';
 import { collectionNumber, fields, startCopy } from './support/write-fixture';

@@ -1,7 +1,7 @@
 import { Client } from 'pg';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { startPostgresProxy } from '@granary/shared/testing/postgres-proxy';
-import { eventually } from '@granary/shared/testing/eventually';
+import { startPostgresProxy } from '@granary/testing/postgres-proxy';
+import { eventually } from '@granary/testing/eventually';
 import { checkChain } from './support/check-chain';
 import { newApp, storeRequest, type App, type DataService } from './support/data-service';
 import { holdDocument } from './support/hold-document';

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { eventually } from '@granary/shared/testing/eventually';
+import { eventually } from '@granary/testing/eventually';
 import { AfterPlan } from '../src/commit/after-plan';
 import { liveViewRows } from '../src/views/live/live-rows';
 import { purgeExpired } from '../src/usage/retention-purge';

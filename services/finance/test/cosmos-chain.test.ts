@@ -2,7 +2,7 @@ import { createLogger } from '@granary/shared/logger';
 import { row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import type { ChainTransfer } from '../src/chain/chain';
 import { openCosmosChain } from '../src/cosmos-chain/open-cosmos-chain';
 import type { CosmosChain } from '../src/cosmos-chain/cosmos-chain';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readTransaction, verifySignature } from '@granary/shared/cosmos/read-transaction';
 import { encodeTransfer, type Output, type Transfer } from '@granary/shared/cosmos/transaction';
-import { newCosmosPayer, signCosmos } from '@granary/shared/testing/cosmos-payer';
+import { newCosmosPayer, signCosmos } from '@granary/testing/cosmos-payer';
 
 const broker = newCosmosPayer();
 const [ann, bob, platform] = [newCosmosPayer(), newCosmosPayer(), newCosmosPayer()].map(({ address }) => address);

@@ -3,7 +3,7 @@ import { execute, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transferId } from '@granary/shared/transfer-id';
 import { renderMetrics } from '@granary/shared/telemetry/metrics';
-import { eventually, eventuallyResolves } from '@granary/shared/testing/eventually';
+import { eventually, eventuallyResolves } from '@granary/testing/eventually';
 import { feeCollector } from '../src/chain/module-accounts';
 import { listStranded, setLastDestination } from '../src/closing/stranded-wallets';
 import { postTransfer } from '../src/ledger/ledger';

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { superuserUrl } from '@granary/shared/testing/database';
-import { eventually } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { superuserUrl } from '@granary/testing/database';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
 import { Client } from 'pg';
 import { openAccounts, readAccount } from '../src/ledger/accounts';
 import type { Command, Result } from '../src/ledger/commands';

@@ -5,7 +5,7 @@ import { openClient, type Target } from '@granary/shared/grpc/client';
 import type { Client } from '@granary/shared/rpc/types';
 import type { ServiceName } from '@granary/shared/trust/services';
 import { openTrust } from '@granary/shared/trust/trust';
-import { eventually, eventuallyHolds } from '@granary/shared/testing/eventually';
+import { eventually, eventuallyHolds } from '@granary/testing/eventually';
 import { ledgerDefinition } from '../src/service';
 import { call, log, startTestFinance, testSecret, type TestFinance } from './support/harness';
 

@@ -3,9 +3,9 @@ import { isConnectionError, isRetryable, isTimeout } from '@granary/shared/postg
 import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { superuserUrl } from '@granary/shared/testing/database';
+import { superuserUrl } from '@granary/testing/database';
 import { Client } from 'pg';
-import { eventually, eventuallyResolves } from '@granary/shared/testing/eventually';
+import { eventually, eventuallyResolves } from '@granary/testing/eventually';
 import { openAccounts, readAccount } from '../src/ledger/accounts';
 import type { TransferCommand } from '../src/ledger/commands';
 import { holdTransfer, postHold, postTransfer, voidHold, type Outcome } from '../src/ledger/ledger';

@@ -2,7 +2,7 @@ import { busMigrations } from '@granary/shared/bus/migrations';
 import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { execute, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { eventually } from '@granary/shared/testing/eventually';
+import { eventually } from '@granary/testing/eventually';
 import { transaction } from '@granary/shared/postgres/transaction';
 import type { BroadcastResult, Chain } from '../src/chain/chain';
 import { feeOf, gasLimit } from '../src/chain/fee';

@@ -1,6 +1,6 @@
 import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { startPostgresProxy, type CommitFate, type PostgresProxy } from '@granary/shared/testing/postgres-proxy';
+import { startPostgresProxy, type CommitFate, type PostgresProxy } from '@granary/testing/postgres-proxy';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { applyCommands } from '../src/ledger/apply-commands';
 import { walletAccount } from '../src/ledger/kinds';

@@ -3,7 +3,7 @@ import type { ServiceError } from '@granary/shared/errors';
 import { execute } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { renderMetrics } from '@granary/shared/telemetry/metrics';
-import { eventually } from '@granary/shared/testing/eventually';
+import { eventually } from '@granary/testing/eventually';
 import { call, startTestFinance, type TestFinance } from './support/harness';
 import { newAddress } from './support/payout-copies';
 

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { execute, rows } from '@granary/shared/postgres/pool';
 import { sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { renderMetrics } from '@granary/shared/telemetry/metrics';
-import { eventuallyResolves } from '@granary/shared/testing/eventually';
+import { eventuallyResolves } from '@granary/testing/eventually';
 import { openAccounts } from '../src/ledger/accounts';
 import { holdTransfer, postHold, postTransfer } from '../src/ledger/ledger';
 import { arePayoutsPaused } from '../src/payouts/pause';

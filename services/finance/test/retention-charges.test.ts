@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { LedgerDefinition } from '@granary/shared/gen/granary/finance/v1/Ledger';
 import { openClient, type OpenClient } from '@granary/shared/grpc/client';
-import { eventuallyResolves } from '@granary/shared/testing/eventually';
+import { eventuallyResolves } from '@granary/testing/eventually';
 import { openTrust } from '@granary/shared/trust/trust';
 import { ledgerDefinition } from '../src/service';
 import { call, log, startTestFinance, testSecret, type TestFinance } from './support/harness';

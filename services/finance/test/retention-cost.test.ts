@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { eventuallyResolves } from '@granary/shared/testing/eventually';
+import { eventuallyResolves } from '@granary/testing/eventually';
 import { call, startTestFinance, type TestFinance } from './support/harness';
 
 const newApp = () => `a${randomUUID().slice(0, 13)}`;

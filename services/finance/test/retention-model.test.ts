@@ -3,7 +3,7 @@ import * as fc from 'fast-check';
 import { rows, execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { usageHandler } from '../src/events';
 import { openAccounts } from '../src/ledger/accounts';
 import { walletAccount } from '../src/ledger/kinds';

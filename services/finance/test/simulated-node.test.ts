@@ -1,6 +1,6 @@
 import { TxBody, TxRaw } from 'cosmjs-types/cosmos/tx/v1beta1/tx';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { eventually } from '@granary/shared/testing/eventually';
+import { eventually } from '@granary/testing/eventually';
 import type { ChainTransfer } from '../src/chain/chain';
 import { feeOf, gasLimit } from '../src/chain/fee';
 import { signTransfer, type SignedTransaction } from '../src/chain/sign-transfer';

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { ServiceError } from '@granary/shared/errors';
-import { eventually, eventuallyResolves } from '@granary/shared/testing/eventually';
+import { eventually, eventuallyResolves } from '@granary/testing/eventually';
 import { feeCollector } from '../src/chain/module-accounts';
 import { call, startTestFinance, type TestFinance } from './support/harness';
 import { newAddress } from './support/payout-copies';

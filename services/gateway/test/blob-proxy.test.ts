@@ -5,8 +5,8 @@ import { connect, type AddressInfo } from 'node:net';
 import { ServiceError } from '@granary/shared/errors';
 import type { ReadGrant, UploadGrant } from '@granary/shared/trust/blob-grant';
 import { newCall } from '@granary/shared/rpc/types';
-import { eventually } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
 import { Transfers } from '../src/admission/transfers';
 import { BlobProxy } from '../src/blob-proxy/proxy';
 

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { KeyedBudget } from '@granary/shared/concurrency/keyed-budget';
 import { Bodies } from '@granary/gateway/admission/bodies';
 import { readBody } from '@granary/gateway/http/body';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 
 const settings = {
   WAITING_BODIES: 6,

@@ -2,8 +2,8 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { readConfig } from '@granary/shared/config';
 import { createLogger } from '@granary/shared/logger';
-import { eventually } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
 import { gatewayConfig } from '../src/config';
 import { startGateway, type RunningGateway } from '../src/service';
 

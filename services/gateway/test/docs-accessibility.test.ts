@@ -4,7 +4,7 @@ import { docsPage } from '@granary/gateway/docs/page';
 import { style } from '@granary/gateway/docs/style';
 import { openapiDocument } from '@granary/gateway/openapi/document';
 import { routes } from '@granary/gateway/routes/table';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 
 const { window } = new JSDOM(docsPage(openapiDocument(routes))('https://api.example.com').body.toString(), {
   runScripts: 'outside-only',

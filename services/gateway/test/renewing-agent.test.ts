@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createLogger } from '@granary/shared/logger';
-import { createAuthority, type Authority } from '@granary/shared/testing/certificates';
+import { createAuthority, type Authority } from '@granary/testing/certificates';
 import { PemFiles } from '@granary/shared/trust/pem-files';
 import { RenewingAgent } from '../src/blob-proxy/renewing-agent';
 

@@ -5,7 +5,7 @@ import { MsgSend } from 'cosmjs-types/cosmos/bank/v1beta1/tx';
 import { TxBody, TxRaw } from 'cosmjs-types/cosmos/tx/v1beta1/tx';
 import * as fc from 'fast-check';
 import { encodeSignDoc, type Transfer } from '@granary/shared/cosmos/transaction';
-import { newCosmosPayer, signCosmos } from '@granary/shared/testing/cosmos-payer';
+import { newCosmosPayer, signCosmos } from '@granary/testing/cosmos-payer';
 import { Verifier, type Finding } from '../src/verify/verifier';
 
 const cosmosNetworks = () => [

@@ -1,8 +1,8 @@
 import { ServiceError } from '@granary/shared/errors';
 import { rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { describeWithAnvil } from '@granary/shared/testing/anvil';
-import { eventually } from '@granary/shared/testing/eventually';
+import { describeWithAnvil } from '@granary/testing/anvil';
+import { eventually } from '@granary/testing/eventually';
 import { amount, counted, newCopy, newPayment, noncesIn, openNetwork, openPlace, usesOf } from './support/evm-payments';
 import { Crashes, livingProcesses, MortalProcess, ProcessEnded } from './support/mortal-process';
 

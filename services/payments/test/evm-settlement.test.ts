@@ -3,8 +3,8 @@ import { isTimeout } from '@granary/shared/postgres/errors';
 import { rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { describeWithAnvil, usdc } from '@granary/shared/testing/anvil';
-import { eventually } from '@granary/shared/testing/eventually';
+import { describeWithAnvil, usdc } from '@granary/testing/anvil';
+import { eventually } from '@granary/testing/eventually';
 import { offerRead } from '../src/quotes/offers';
 import { readPayment, verifyPresented } from '../src/quotes/presented-payment';
 import {
@@ -65,7 +65,7 @@ describeWithAnvil(describe)('settlement on an EVM network', () => {
     });
   /** Another payment of the same payer, who gets no more money. */
   const anotherOf = async (copy: Copy, { payer }: Payment): Promise<Payment> => {
-    const { version2 } = await import('@granary/shared/testing/x402-client');
+    const { version2 } = await import('@granary/testing/x402-client');
     const next = await newPayment(place, copy, {}, 0n);
     const paymentJson = Buffer.from(JSON.stringify(await version2(payer, next.requirement)));
     return { ...next, request: { ...next.request, paymentJson } };
@@ -155,7 +155,7 @@ describeWithAnvil(describe)('settlement on an EVM network', () => {
     await place.anvil.mint(payer.address, amount);
     const other = await newPayment(place, copy);
     // The same payer signs a payment, and uses its nonce to give the money to the token itself.
-    const { version2 } = await import('@granary/shared/testing/x402-client');
+    const { version2 } = await import('@granary/testing/x402-client');
     const second = await version2(payer, other.requirement);
     const { nonce } = second.payload.authorization;
     const message = { ...second.payload.authorization, to: usdc };

@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import * as fc from 'fast-check';
 import { ServiceError } from '@granary/shared/errors';
 import type { PrivateKeyAccount } from 'viem' with { 'resolution-mode': 'import' };
-import { transferTypes } from '@granary/shared/testing/x402-client';
+import { transferTypes } from '@granary/testing/x402-client';
 import { parseEvmAssets } from '../src/evm-assets';
 import { Verifier } from '../src/verify/verifier';
 

@@ -5,7 +5,7 @@ import { leaseTable } from '@granary/shared/postgres/lease';
 import { migrate } from '@granary/shared/postgres/migrate';
 import { createPool, execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 import { Claims, type Claim, type TakenClaim } from '@granary/payments/settlement/claims';
 
 const daySeconds = 86_400;

@@ -1,6 +1,6 @@
-import { describeWithAnvil } from '@granary/shared/testing/anvil';
-import { eventually } from '@granary/shared/testing/eventually';
-import type { Requirement } from '@granary/shared/testing/x402-client';
+import { describeWithAnvil } from '@granary/testing/anvil';
+import { eventually } from '@granary/testing/eventually';
+import type { Requirement } from '@granary/testing/x402-client';
 import { settleRequirements } from '../src/settlement/facilitator';
 import { amount, newCopy, newPayment, openNetwork, openPlace, verifier, type Copy } from './support/evm-payments';
 

@@ -4,7 +4,7 @@ import { createLogger } from '@granary/shared/logger';
 import { leaseTable } from '@granary/shared/postgres/lease';
 import { migrate } from '@granary/shared/postgres/migrate';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 import type { FindResult, SettlementNetwork } from '../src/networks/settlement-network';
 import { Claims, type TakenClaim } from '../src/settlement/claims';
 import { Settler } from '../src/settlement/settler';

@@ -12,11 +12,11 @@ import { makeSeedFile } from '@granary/shared/keys/seed-file';
 import { createLogger } from '@granary/shared/logger';
 import { createPool, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { testDatabase } from '@granary/shared/testing/database';
-import { eventuallyResolves } from '@granary/shared/testing/eventually';
+import { testDatabase } from '@granary/testing/database';
+import { eventuallyResolves } from '@granary/testing/eventually';
 import type { ServiceName } from '@granary/shared/trust/services';
 import { openTrust } from '@granary/shared/trust/trust';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import {
   decoded,
   newPayer,
@@ -24,7 +24,7 @@ import {
   simulatedNetwork,
   version1,
   type Requirement,
-} from '@granary/shared/testing/x402-client';
+} from '@granary/testing/x402-client';
 import { paymentsConfig } from '../src/config';
 import { paymentsDefinition, startPayments } from '../src/service';
 

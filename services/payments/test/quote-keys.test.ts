@@ -4,7 +4,7 @@ import { createLogger } from '@granary/shared/logger';
 import { migrate } from '@granary/shared/postgres/migrate';
 import { createPool, execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 
 const log = createLogger('test', 'silent');
 let pool: Pool;

@@ -5,7 +5,7 @@ import { leaseTable } from '@granary/shared/postgres/lease';
 import { migrate } from '@granary/shared/postgres/migrate';
 import { createPool, execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 import type { SettlementNetwork } from '../src/networks/settlement-network';
 import { Claims, type Claim, type TakenClaim } from '../src/settlement/claims';
 import { checkSettlement } from '../src/settlement/observe-settlement';

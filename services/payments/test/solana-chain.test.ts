@@ -1,7 +1,7 @@
 import { sign } from 'node:crypto';
 import type { KeyPairSigner } from '@solana/kit';
-import { SolanaChain } from '@granary/shared/testing/solana-chain';
-import { paySolana, solanaEnvelope, solanaSigner } from '@granary/shared/testing/solana-client';
+import { SolanaChain } from '@granary/testing/solana-chain';
+import { paySolana, solanaEnvelope, solanaSigner } from '@granary/testing/solana-client';
 import { parseSolanaAssets } from '../src/solana-assets';
 import type { SolanaProof } from '../src/verify/solana-exact';
 import { readEnvelope } from '../src/verify/envelope';

@@ -1,8 +1,8 @@
 import { ServiceError } from '@granary/shared/errors';
 import { rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { eventually } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
 import { Crashes, livingProcesses, MortalProcess, ProcessEnded } from './support/mortal-process';
 import { amount, newSolanaCopy, newSolanaPayer, openSolanaPlace, solanaPayment } from './support/solana-payments';
 

@@ -7,7 +7,7 @@ import {
   solanaSigner,
   solanaTest,
   startSolanaNode,
-} from '@granary/shared/testing/solana-client';
+} from '@granary/testing/solana-client';
 import { parseSolanaAssets } from '../src/solana-assets';
 import { readEnvelope } from '../src/verify/envelope';
 import { Verifier, type Finding } from '../src/verify/verifier';

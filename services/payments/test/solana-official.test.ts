@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { ExactSvmScheme } from '@x402/svm/exact/facilitator';
 import { ExactSvmSchemeV1 } from '@x402/svm/exact/v1/facilitator';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { parseSolanaAssets } from '../src/solana-assets';
 import { Verifier } from '../src/verify/verifier';
 import { keys } from './support/solana-draft';

@@ -8,9 +8,9 @@ import { parseSolanaAssets } from '@granary/payments/solana-assets';
 import { readEnvelope } from '@granary/payments/verify/envelope';
 import { Verifier } from '@granary/payments/verify/verifier';
 import { createLogger } from '@granary/shared/logger';
-import { SolanaChain } from '@granary/shared/testing/solana-chain';
-import { paySolana, solanaSigner, solanaTest } from '@granary/shared/testing/solana-client';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { SolanaChain } from '@granary/testing/solana-chain';
+import { paySolana, solanaSigner, solanaTest } from '@granary/testing/solana-client';
+import { scaledMs } from '@granary/testing/speed';
 
 const log = createLogger('test', 'silent');
 const key = feeKeyOf(Buffer.alloc(64, 5));

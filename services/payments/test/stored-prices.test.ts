@@ -3,7 +3,7 @@ import { createLogger } from '@granary/shared/logger';
 import { createPool, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { runMigrations } from '@granary/shared/service/migrate-command';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 import { paymentsConfig } from '../src/config';
 import { paymentsSchema, startPayments } from '../src/service';
 

@@ -1,8 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { observeBus } from '@granary/shared/bus/metrics';
 import { renderMetrics } from '@granary/shared/telemetry/metrics';
-import { describeWith } from '@granary/shared/testing/stack';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { describeWith } from '@granary/testing/stack';
+import { scaledMs } from '@granary/testing/speed';
 import { startOwnKafka, type TestBroker } from './support/bus-broker';
 import { Ledger } from './support/bus-ledger';
 import { count, endWorlds, kafkaBus, until, world } from './support/bus-world';

@@ -1,5 +1,5 @@
-import { describeWith } from '@granary/shared/testing/stack';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { describeWith } from '@granary/testing/stack';
+import { scaledMs } from '@granary/testing/speed';
 import { startOwnKafka, type TestBroker } from './support/bus-broker';
 import { causeChaos, victims } from './support/bus-chaos';
 import { endWorlds } from './support/bus-world';

@@ -3,9 +3,9 @@ import { createSignal } from '@granary/shared/concurrency/signal';
 import { newCall } from '@granary/shared/rpc/types';
 import { row } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { testSigner } from '@granary/shared/testing/event-keys';
+import { testSigner } from '@granary/testing/event-keys';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { sharedBusTests } from './support/bus-suite';
 import { appliedSequences, count, endWorlds, log, publish, until, upTo, world } from './support/bus-world';
 

@@ -3,7 +3,7 @@ import { Cancellation } from '../src/concurrency/cancellation';
 import { createLogger } from '../src/logger';
 import { queryUntilAborted } from '../src/postgres/cancellable';
 import { createPool, type Pool } from '../src/postgres/pool';
-import { testDatabase } from '../src/testing/database';
+import { testDatabase } from '@granary/testing/database';
 
 let pool: Pool;
 let fast: Pool;

@@ -1,8 +1,8 @@
 import { grpcAddress } from '@granary/shared/config';
 import { startServer, type GrpcServer } from '@granary/shared/grpc/server';
 import { newCall } from '@granary/shared/rpc/types';
-import { eventually } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
 import { log, open, stops, multiplexed, tcpProxy, wishes } from './support/mux-fixture';
 
 afterEach(async () => {

@@ -6,7 +6,7 @@ import { createLogger } from '@granary/shared/logger';
 import { createPool, row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { databaseOf } from '@granary/shared/service/database-settings';
-import { superuserUrl, testDatabase } from '@granary/shared/testing/database';
+import { superuserUrl, testDatabase } from '@granary/testing/database';
 import { openMultiplexer, readOne } from './support/multiplexer-fixture';
 
 const log = createLogger('test', 'silent');

@@ -1,8 +1,8 @@
 import { kafkaTopics } from '@granary/shared/bus/topics';
 import type { GroupOptions, Member } from '@granary/shared/kafka/group-member';
-import { eventually } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
-import { describeWith, kafkaForTests } from '@granary/shared/testing/stack';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
+import { describeWith, kafkaForTests } from '@granary/testing/stack';
 import { kafkaBus } from './support/bus-world';
 
 jest.setTimeout(scaledMs(120_000));

@@ -6,7 +6,7 @@ import { createPool, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { createLogger } from '@granary/shared/logger';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 
 let pool: Pool;
 beforeAll(async () => {

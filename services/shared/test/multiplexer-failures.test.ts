@@ -1,9 +1,9 @@
 import { isConnectionError, sqlState } from '@granary/shared/postgres/errors';
 import { MessageReader } from '@granary/shared/postgres/wire/message-reader';
 import type { Multiplexer, MultiplexerOptions } from '@granary/shared/postgres/multiplexer/multiplexer';
-import { superuserUrl, testDatabase } from '@granary/shared/testing/database';
-import { eventually } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { superuserUrl, testDatabase } from '@granary/testing/database';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
 import { allTexts, openMultiplexer, readOne, run } from './support/multiplexer-fixture';
 import { startWire, type Wire } from './support/multiplexer-wire';
 

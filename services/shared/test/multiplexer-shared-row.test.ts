@@ -1,7 +1,7 @@
 import type { Multiplexer } from '@granary/shared/postgres/multiplexer/multiplexer';
 import type { SharingReader } from '@granary/shared/postgres/multiplexer/shared-row';
 import type { Row } from '@granary/shared/postgres/wire/rows';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 import { openMultiplexer, readOne } from './support/multiplexer-fixture';
 
 let multiplexer: Multiplexer;

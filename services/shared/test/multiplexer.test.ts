@@ -4,9 +4,9 @@ import { fromPostgres, isConnectionError, sqlState } from '@granary/shared/postg
 import type { Multiplexer, MultiplexerOptions } from '@granary/shared/postgres/multiplexer/multiplexer';
 import type { Row } from '@granary/shared/postgres/wire/rows';
 import type { StatementValue } from '@granary/shared/postgres/wire/values';
-import { testDatabase } from '@granary/shared/testing/database';
-import { eventually } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { testDatabase } from '@granary/testing/database';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
 import { allTexts, oneText, openMultiplexer, readOne, run, said } from './support/multiplexer-fixture';
 
 const open: Multiplexer[] = [];

@@ -1,6 +1,6 @@
 import { newCall } from '@granary/shared/rpc/types';
-import { eventually } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
 import { open, serve, stops, wishes } from './support/mux-fixture';
 
 afterEach(async () => {

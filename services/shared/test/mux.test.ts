@@ -7,8 +7,8 @@ import { join } from 'node:path';
 import { Server, ServerCredentials, type sendUnaryData } from '@grpc/grpc-js';
 import { ServiceError } from '@granary/shared/errors';
 import { newCall } from '@granary/shared/rpc/types';
-import { eventually } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
 import { content, dataDefinition, open, serve, stops, tcpProxy, wishes, type DataClient } from './support/mux-fixture';
 
 afterEach(async () => {

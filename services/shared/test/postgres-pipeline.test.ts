@@ -5,7 +5,7 @@ import { pipeline } from '@granary/shared/postgres/pipeline';
 import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql, trusted } from '@granary/shared/postgres/sql';
 import { pipelinedTransaction, transaction } from '@granary/shared/postgres/transaction';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 
 const oddTexts = [
   '',

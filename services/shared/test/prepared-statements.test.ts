@@ -2,7 +2,7 @@ import { createLogger } from '@granary/shared/logger';
 import { pipeline } from '@granary/shared/postgres/pipeline';
 import { createPool, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql, trusted } from '@granary/shared/postgres/sql';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 
 const shapes = 400;
 /** More than it takes for a statement to get a name. */

@@ -2,11 +2,11 @@ import { randomBytes } from 'node:crypto';
 import { createServer, request as send, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
-import { eventually, eventuallyResolves } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
-import { startOwnMinio, type OwnMinio } from '../../local/test/own-minio';
-import { chunksOf, mebibyte, nothingKnown, openTestStore, partBytes, readAll } from '../src/testing/s3-bucket';
-import { describeWith } from '../src/testing/stack';
+import { eventually, eventuallyResolves } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
+import { startOwnMinio, type OwnMinio } from '../../e2e/support/own-minio';
+import { chunksOf, mebibyte, nothingKnown, openTestStore, partBytes, readAll } from '@granary/testing/s3-bucket';
+import { describeWith } from '@granary/testing/stack';
 import { openS3Store } from '../src/objects/s3/store';
 
 describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', () => {

@@ -1,6 +1,6 @@
 import { promises as dns } from 'node:dns';
 import { startServer } from '@granary/shared/grpc/server';
-import { eventually } from '@granary/shared/testing/eventually';
+import { eventually } from '@granary/testing/eventually';
 import { log, multiplexed, open, stops, wishes } from './support/mux-fixture';
 
 afterEach(async () => {

@@ -8,9 +8,9 @@ import { startScheduledTask } from '@granary/shared/postgres/scheduled-task';
 import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { createPool, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { testDatabase } from '@granary/shared/testing/database';
-import { eventually } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { testDatabase } from '@granary/testing/database';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
 import type { TaskProcess } from './support/scheduled-task-process';
 
 const log = createLogger('scheduled-task-test', 'silent');

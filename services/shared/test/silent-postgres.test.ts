@@ -3,10 +3,10 @@ import { CommitUnknownError, isConnectionError } from '@granary/shared/postgres/
 import { createPool, rows, type Pool, type PoolOptions } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { singleRoundTripTransaction, transaction } from '@granary/shared/postgres/transaction';
-import { testDatabase } from '@granary/shared/testing/database';
-import { eventually } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
-import { startPostgresProxy, type PostgresProxy } from '@granary/shared/testing/postgres-proxy';
+import { testDatabase } from '@granary/testing/database';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
+import { startPostgresProxy, type PostgresProxy } from '@granary/testing/postgres-proxy';
 import { openMultiplexer, readOne } from './support/multiplexer-fixture';
 
 let url: string;

@@ -10,7 +10,7 @@ import { addSource, counters, gauges, histograms, renderMetrics } from '@granary
 import { startMetricsServer } from '@granary/shared/telemetry/metrics-server';
 import { telemetrySchema } from '@granary/shared/telemetry/settings';
 import { startRequest, startSpan } from '@granary/shared/telemetry/trace';
-import { collectSpans } from '@granary/shared/testing/spans';
+import { collectSpans } from '@granary/testing/spans';
 import type { Traced } from './support/telemetry-process';
 
 const read = (environment: Record<string, string>) => readConfig(telemetrySchema, environment);

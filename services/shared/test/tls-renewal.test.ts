@@ -9,10 +9,10 @@ import { createPool, row } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { Implementation } from '@granary/shared/rpc/implementation';
 import { newCall } from '@granary/shared/rpc/types';
-import { createAuthority, type Authority, type Certificate } from '@granary/shared/testing/certificates';
-import { testDatabase } from '@granary/shared/testing/database';
-import { eventually } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { createAuthority, type Authority, type Certificate } from '@granary/testing/certificates';
+import { testDatabase } from '@granary/testing/database';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
 import { openTrust } from '@granary/shared/trust/trust';
 import { dataDefinition, log, stops, multiplexed, wishes } from './support/mux-fixture';
 

@@ -3,8 +3,8 @@ import type { AddressInfo } from 'node:net';
 import type { ServiceError } from '@granary/shared/errors';
 import { startServer } from '@granary/shared/grpc/server';
 import { newCall } from '@granary/shared/rpc/types';
-import { eventually } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
 import { log, open, serve, stops, tcpProxy, wishes, type DataClient } from './support/mux-fixture';
 
 afterEach(async () => {

@@ -18,7 +18,7 @@ import { muxDefinition } from '@granary/shared/mux/protocol';
 import { openSessionCredentials } from '@granary/shared/mux/credentials';
 import { newCall } from '@granary/shared/rpc/types';
 import type { Logger } from '@granary/shared/logger';
-import { createAuthority, type Certificate } from '@granary/shared/testing/certificates';
+import { createAuthority, type Certificate } from '@granary/testing/certificates';
 import { callersByPath } from '@granary/shared/rpc/access';
 import { trustEnvironments } from '@granary/shared/trust/environments';
 import { createGuard } from '@granary/shared/trust/guard';
@@ -28,7 +28,7 @@ import { readableBy } from '@granary/shared/bus/subscribers';
 import { callKey, clockSkewMs, secretOf, signToken, tokenHeader, tokenLifetimeMs } from '@granary/shared/trust/token';
 import { openTrust } from '@granary/shared/trust/trust';
 import pino from 'pino';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { dataDefinition, log, stops, multiplexed, wishes } from './support/mux-fixture';
 
 afterEach(async () => {

@@ -6,8 +6,8 @@ import { join } from 'node:path';
 // eslint-disable-next-line no-restricted-imports -- keys with a session token, for the stand-in of a token service to give out
 import { AssumeRoleProvider } from 'minio/dist/main/AssumeRoleProvider.js';
 import { webIdentityKeys } from '@granary/shared/objects/s3/web-identity';
-import { chunksOf, openTestStore, readAll } from '@granary/shared/testing/s3-bucket';
-import { describeWith, minioForTests } from '@granary/shared/testing/stack';
+import { chunksOf, openTestStore, readAll } from '@granary/testing/s3-bucket';
+import { describeWith, minioForTests } from '@granary/testing/stack';
 
 const stops: Array<() => Promise<unknown>> = [];
 afterEach(async () => {

@@ -19,10 +19,10 @@ import { createLogger } from '@granary/shared/logger';
 import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 import { openTrust } from '@granary/shared/trust/trust';
-import { eventuallyHolds } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { eventuallyHolds } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
 import { tasksConfig } from '../src/config';
 import { startTasks, tasksDefinition } from '../src/service';
 

@@ -9,7 +9,7 @@ import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { openTrust } from '@granary/shared/trust/trust';
 import { Transfers } from '@granary/gateway/admission/transfers';
 import { BlobProxy } from '@granary/gateway/blob-proxy/proxy';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { blobsConfig, type BlobsConfig } from '../../src/config';
 import { startBlobs } from '../../src/service';
 import { appId, collection, uploadGrant } from './bench';

@@ -4,8 +4,8 @@ import { ServiceError } from '@granary/shared/errors';
 import { healthDefinition } from '@granary/shared/service/health-rpc';
 import { rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { eventuallyHolds } from '@granary/shared/testing/eventually';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { eventuallyHolds } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
 import { answerOf, appId, call, collection, form, open, signed, startBench, uploadGrant, type Bench } from './bench';
 
 const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');

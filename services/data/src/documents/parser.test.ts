@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
-import { countTurns } from '@granary/shared/testing/event-loop';
+import { countTurns } from '@granary/testing/event-loop';
 import { parseSchema } from '../catalog/schema';
 import { OrderedKeys } from '../values/ordered-key';
 import { appendStoredKeys } from './keys';

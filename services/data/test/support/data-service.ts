@@ -6,7 +6,7 @@ import { newTicket } from '@granary/shared/ids';
 import { createLogger } from '@granary/shared/logger';
 import { runHandler, type AnyHandler } from '@granary/shared/rpc/call';
 import { newCall, type Handlers } from '@granary/shared/rpc/types';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { dataConfig } from '../../src/config';
 import { dataDefinition, startData } from '../../src/service';
 

@@ -1,6 +1,6 @@
 import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { eventually } from '@granary/shared/testing/eventually';
+import { eventually } from '@granary/testing/eventually';
 import { AfterPlan } from '../../src/commit/after-plan';
 import { purgeExpired } from '../../src/usage/retention-purge';
 import { liveViewRows } from '../../src/views/live/live-rows';

@@ -1,7 +1,7 @@
 import { newTicket } from '@granary/shared/ids';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/shared/testing/database';
-import { eventually } from '@granary/shared/testing/eventually';
+import { testDatabase } from '@granary/testing/database';
+import { eventually } from '@granary/testing/eventually';
 import { log, newApp, startDataService, storeRequest, type DataService, type Methods } from './data-service';
 
 export interface Fixture {

@@ -2,7 +2,7 @@ import { createCipheriv, createDecipheriv, createHmac, randomBytes } from 'node:
 import { createServer as createPlainServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
-import type { Certificate } from '@granary/shared/testing/certificates';
+import type { Certificate } from '@granary/testing/certificates';
 
 interface TransitKey {
   type: string;

@@ -1,5 +1,5 @@
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/shared/testing/database';
+import { testDatabase } from '@granary/testing/database';
 import { log, startDataService, type App, type DataService } from './data-service';
 
 /** One copy of the data service; its pool is large enough for writes that overlap. */

@@ -14,11 +14,11 @@ import { applyMigrations, migrate } from '@granary/shared/postgres/migrate';
 import { createPool, row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { testDatabase } from '@granary/shared/testing/database';
-import { eventually } from '@granary/shared/testing/eventually';
+import { testDatabase } from '@granary/testing/database';
+import { eventually } from '@granary/testing/eventually';
 import { openTrust } from '@granary/shared/trust/trust';
 import { readConfig } from '@granary/shared/config';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { financeConfig } from '../../src/config';
 import { financeDefinition, startFinance } from '../../src/service';
 

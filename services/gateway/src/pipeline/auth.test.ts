@@ -2,7 +2,7 @@ import { FairScheduler } from '@granary/shared/concurrency/fair-scheduler';
 import { newCall } from '@granary/shared/rpc/types';
 import { unavailable } from '@granary/shared/errors';
 import type { VerifyKeyResponse } from '@granary/shared/gen/granary/data/v1/VerifyKeyResponse';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 import { hasPermission, type AppCaller } from './access';
 import { hashKey, isOperator, presentedKey } from './auth';
 import { KeyLookup } from './key-lookup';

@@ -1,6 +1,6 @@
 import { ServiceError } from '@granary/shared/errors';
 import { createLogger } from '@granary/shared/logger';
-import { eventually } from '@granary/shared/testing/eventually';
+import { eventually } from '@granary/testing/eventually';
 import { PendingWrites } from './pending-writes';
 
 const log = createLogger('test', 'silent');

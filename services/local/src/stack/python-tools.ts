@@ -6,7 +6,7 @@ import { cacheFolder, installOnce } from './cache';
 import { findPython, runTool } from './tools';
 
 /** The tools of the generated-client tests, at fixed versions. */
-const requirements = path.join(__dirname, '../../test/clients/requirements.txt');
+const requirements = path.join(__dirname, '../../../e2e/clients/requirements.txt');
 
 /** The interpreter with the tools installed. */
 const interpreterIn = (folder: string): string => path.join(folder, 'bin/python');

@@ -1,7 +1,7 @@
 import { createHash, createPrivateKey, createPublicKey, sign, type KeyObject } from 'node:crypto';
 import { base58 } from '@scure/base';
-import { tokenAccountOf as tokenAccountAddressOf } from '@granary/shared/testing/solana-chain';
-import { solanaRequirement, solanaTest, tokenProgramAddress } from '@granary/shared/testing/solana-client';
+import { tokenAccountOf as tokenAccountAddressOf } from '@granary/testing/solana-chain';
+import { solanaRequirement, solanaTest, tokenProgramAddress } from '@granary/testing/solana-client';
 
 /** A key, the same for the same name. */
 export class TestKey {

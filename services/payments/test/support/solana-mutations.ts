@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import * as fc from 'fast-check';
-import { solanaEnvelope, solanaRequirement } from '@granary/shared/testing/solana-client';
+import { solanaEnvelope, solanaRequirement } from '@granary/testing/solana-client';
 import {
   at,
   bytesOf,

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { eventually } from '../testing/eventually';
+import { eventually } from '@granary/testing/eventually';
 import { Cooldowns } from './cooldowns';
 
 const same = (name: string) => name;

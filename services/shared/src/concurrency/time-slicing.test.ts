@@ -1,5 +1,5 @@
 import { runToCompletion, runSliced, type Task } from './time-slicing';
-import { countTurns } from '../testing/event-loop';
+import { countTurns } from '@granary/testing/event-loop';
 
 /** A clock by which each step takes a whole slice. */
 const slowClock = () => {

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
-import { createAuthority } from '../testing/certificates';
+import { createAuthority } from '@granary/testing/certificates';
 import { connectToBroker } from './socket';
 
 test('a socket to a broker that is away gathers no listeners, however often it is let go of', async () => {

@@ -1,4 +1,4 @@
-import { countTurns } from '../testing/event-loop';
+import { countTurns } from '@granary/testing/event-loop';
 import { copyInto } from './copy';
 import { sql, trusted } from './sql';
 

@@ -7,7 +7,7 @@ import { createSignal } from '@granary/shared/concurrency/signal';
 import { openClient } from '@granary/shared/grpc/client';
 import { createLogger } from '@granary/shared/logger';
 import { createPool } from '@granary/shared/postgres/pool';
-import { testSigner, testVerifier } from '@granary/shared/testing/event-keys';
+import { testSigner, testVerifier } from '@granary/testing/event-keys';
 import { record } from './bus-world';
 
 /** The work of a process that a test kills. */

@@ -8,8 +8,8 @@ import { newCall } from '@granary/shared/rpc/types';
 import { execute, row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { testDatabase } from '@granary/shared/testing/database';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { testDatabase } from '@granary/testing/database';
+import { scaledMs } from '@granary/testing/speed';
 import {
   appliedSequences,
   count,

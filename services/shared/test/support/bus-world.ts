@@ -19,9 +19,9 @@ import { createLogger } from '@granary/shared/logger';
 import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { createPool, execute, row, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { testSigner, testVerifier } from '@granary/shared/testing/event-keys';
-import { testDatabase } from '@granary/shared/testing/database';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { testSigner, testVerifier } from '@granary/testing/event-keys';
+import { testDatabase } from '@granary/testing/database';
+import { scaledMs } from '@granary/testing/speed';
 
 /** Short, because a member notices a rebalance at its next heartbeat, six of which fit into this. */
 export const sessionTimeoutMs = 4_000;

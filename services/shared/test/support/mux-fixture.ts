@@ -7,7 +7,7 @@ import { startServer, type GrpcServer } from '@granary/shared/grpc/server';
 import type { Implementation } from '@granary/shared/rpc/implementation';
 import { newCall, type Call, type Client } from '@granary/shared/rpc/types';
 import { createLogger } from '@granary/shared/logger';
-import { scaledMs } from '@granary/shared/testing/speed';
+import { scaledMs } from '@granary/testing/speed';
 
 export const log = createLogger('stream-test', 'silent');
 export const dataDefinition = loadService<DataDefinition>('data', 'Data');

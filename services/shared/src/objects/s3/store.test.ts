@@ -1,8 +1,8 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
-import { chunksOf, mebibyte, openTestStore, partBytes, readAll, storeOptions } from '../../testing/s3-bucket';
-import { scaledMs } from '../../testing/speed';
-import { describeWith, minioForTests, type TestMinio } from '../../testing/stack';
+import { chunksOf, mebibyte, openTestStore, partBytes, readAll, storeOptions } from '@granary/testing/s3-bucket';
+import { scaledMs } from '@granary/testing/speed';
+import { describeWith, minioForTests, type TestMinio } from '@granary/testing/stack';
 import { openS3Store } from './store';
 
 const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');

@@ -1,0 +1,91 @@
+import { connect, type Socket } from 'node:net';
+import { slowness } from '@granary/testing/speed';
+import type { TestApp } from '../support/granary';
+import { expectUnharmed, openArena, type Arena } from './arena';
+
+const attackers = 300;
+const blobBytes = 20 * 1024 * 1024;
+/** Downloads of one address at once: a quarter of the 256 there may be. */
+const placesOfAddress = 64;
+const png = { 'content-type': 'image/png' };
+/** Of the loopback interface, but not the victim's. */
+const attackerAddress = '127.0.0.2';
+
+let arena: Arena;
+beforeAll(async () => {
+  arena = await openArena();
+});
+afterAll(() => arena.close());
+
+/** Holds so many connections until the signal aborts; one that is closed is opened again. */
+async function hold(signal: AbortSignal, request: string, onOpen: (socket: Socket) => void): Promise<void> {
+  const { hostname, port } = new URL(arena.url);
+  const sockets = new Set<Socket>();
+  const openOne = () => {
+    const socket = connect({ port: Number(port), host: hostname, localAddress: attackerAddress });
+    sockets.add(socket);
+    socket
+      .on('error', () => {})
+      .on('close', () => {
+        sockets.delete(socket);
+        if (!signal.aborted) setTimeout(openOne, 1_000);
+      });
+    socket.write(request);
+    onOpen(socket);
+  };
+  for (let at = 0; at < attackers; at++) openOne();
+  await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+  for (const socket of sockets) socket.destroy();
+}
+
+/** Uploads and downloads of another app, one after the other until the signal aborts: their statuses. */
+async function transfersOf(victim: TestApp, signal: AbortSignal): Promise<number[]> {
+  const path = `/api/apps/${victim.appId}/blobs/files`;
+  const statuses: number[] = [];
+  while (!signal.aborted) {
+    const stored = await victim.call<{ blob_id: string }>('POST', path, `${statuses.length}`, png);
+    statuses.push(stored.status);
+    if (stored.status === 202) statuses.push((await victim.call('GET', `${path}/${stored.body.blob_id}`)).status);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  return statuses;
+}
+
+async function expectTransfers(attack: (signal: AbortSignal) => Promise<void>): Promise<void> {
+  const victim = await arena.newApp();
+  let statuses: number[] = [];
+  await expectUnharmed(arena, {
+    run: async (signal) => {
+      const attacking = attack(signal);
+      statuses = await transfersOf(victim, signal);
+      await attacking;
+    },
+  });
+  const served = statuses.filter((status) => status === 200 || status === 202);
+  expect(statuses.length).toBeGreaterThan(2 / slowness());
+  expect(served.length / statuses.length).toBeGreaterThanOrEqual(0.9);
+}
+
+test('300 uploads of one app that drip leave transfers to others', async () => {
+  const { appId, key } = arena.app;
+  const headers = ['Host: x', `X-App-Key: ${key}`, 'Content-Type: image/png', 'Content-Length: 1000000', '', ''];
+  const request = `POST /api/apps/${appId}/blobs/b HTTP/1.1\r\n${headers.join('\r\n')}x`;
+  await expectTransfers((signal) =>
+    hold(signal, request, (socket) => {
+      const dripping = setInterval(() => socket.write('x'), 1_000);
+      socket.on('close', () => clearInterval(dripping));
+    }),
+  );
+});
+
+test('300 anonymous readers of a public blob who do not read leave transfers to others', async () => {
+  const { app } = arena;
+  const path = `/api/apps/${app.appId}/blobs/b`;
+  const stored = await app.call<{ blob_id: string }>('POST', path, Buffer.alloc(blobBytes, 'abcdefgh'), png);
+  expect(stored.status).toBe(202);
+  // What malloc keeps after as many ordinary downloads is not counted as the attack's.
+  const downloads = Array.from({ length: placesOfAddress }, () => app.call('GET', `${path}/${stored.body.blob_id}`));
+  for (const { text } of await Promise.all(downloads)) expect(text).toHaveLength(blobBytes);
+  const request = `GET ${path}/${stored.body.blob_id} HTTP/1.1\r\nHost: x\r\n\r\n`;
+  await expectTransfers((signal) => hold(signal, request, (socket) => socket.pause()));
+});

@@ -1,0 +1,254 @@
+import { createHash, randomBytes } from 'node:crypto';
+import { connect } from 'node:net';
+import { testBucket } from '@granary/testing/s3-bucket';
+import { describeWith, minioForTests } from '@granary/testing/stack';
+import { eventually } from '@granary/testing/eventually';
+import {
+  isOnStack,
+  newApp,
+  send,
+  startGranary,
+  transports,
+  type Body,
+  type Granary,
+  type TestApp,
+  type Transport,
+} from '../support/granary';
+
+const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/) as string;
+const text = expect.stringMatching(/\S/) as string;
+const hash = expect.stringMatching(/^[0-9a-f]{64}$/) as string;
+
+interface Uploaded {
+  ticket_id: string;
+  blob_id: string;
+  code?: string;
+}
+
+/** Files in one process, S3 on a stack. */
+const byDefault = () => Promise.resolve({});
+const onS3 = async () => testBucket(await minioForTests()).settings;
+
+describe.each(transports)('blobs (%s)', (transport) => suite(transport, byDefault));
+if (!isOnStack) describeWith(describe, 'minio')('blobs on S3 (wire)', () => suite('wire', onS3));
+
+function suite(transport: Transport, settings: () => Promise<Record<string, string>>): void {
+  let granary: Granary;
+  let app: TestApp;
+  let path: string;
+  beforeAll(async () => {
+    granary = await startGranary(transport, { settings: { blobs: await settings() } });
+  });
+  afterAll(() => granary.stop());
+  beforeEach(async () => {
+    app = await newApp(granary);
+    path = `/api/apps/${app.appId}/blobs/files`;
+  });
+
+  const bytes = randomBytes(100_000);
+  const upload = (body: Body, headers: Record<string, string> = {}) => app.call<Uploaded>('POST', path, body, headers);
+  const uploadRaw = (headers: Record<string, string> = {}) =>
+    upload(bytes, { 'content-type': 'image/png', ...headers });
+  const form = (metadata?: object, type = 'image/png') => {
+    const data = new FormData();
+    data.set('blob', new Blob([bytes], { type }), 'Schönes Bild.png');
+    if (metadata) data.set('metadata', JSON.stringify(metadata));
+    return data;
+  };
+  const get = async (blobId: string, headers: Record<string, string> = {}, method = 'GET') => {
+    const response = await fetch(`${granary.url}${path}/${blobId}`, { method, headers });
+    return { status: response.status, headers: response.headers, bytes: Buffer.from(await response.arrayBuffer()) };
+  };
+  const sha256 = createHash('sha256').update(bytes).digest('hex');
+
+  test('a file in a form is stored with its metadata, which is a document like any other', async () => {
+    await app.call('POST', `/api/apps/${app.appId}/indexes`, {
+      name: 'i',
+      collection: 'files',
+      field_name: 'album',
+      index_type: 'string',
+    });
+    const made = await upload(form({ album: 'Ulm', tags: ['a', { b: 1 }] }));
+    expect(made.status).toBe(202);
+    expect(made.body).toEqual({ ticket_id: text, blob_id: text, status: 'Completed', message: text });
+    const { records } = (await app.list('files')).body;
+    expect(records).toEqual([
+      {
+        id: made.body.blob_id,
+        blob_id: made.body.blob_id,
+        content_type: 'image/png',
+        size_bytes: bytes.length,
+        uploaded_at: time,
+        tx_hash: hash,
+        celestia_height: 1,
+        sha256,
+        album: 'Ulm',
+        tags: ['a', { b: 1 }],
+      },
+    ]);
+    const found = await send(granary.url, 'GET', `/api/apps/${app.appId}/collections/files/data?album=Ulm`);
+    expect(found.body['records']).toEqual(records);
+    const task = await app.call('GET', `/api/tasks/${made.body.ticket_id}`);
+    expect(task).toMatchObject({ status: 200, body: { status: 'Completed', app_id: app.appId, block_height: 1 } });
+    expect(task.body['transaction_hash']).toBe(records[0]!['tx_hash']);
+    // The metadata document is the next commit.
+    expect((await app.call('GET', `/api/applications/${app.appId}`)).body).toMatchObject({ height: 2 });
+  });
+
+  test('a raw body is stored with the metadata in its header', async () => {
+    const made = await uploadRaw({ 'x-blob-metadata': JSON.stringify({ album: 'Bonn' }) });
+    expect(made.status).toBe(202);
+    expect((await app.list('files')).body.records).toMatchObject([
+      { id: made.body.blob_id, content_type: 'image/png', size_bytes: bytes.length, sha256, album: 'Bonn' },
+    ]);
+    expect((await get(made.body.blob_id)).bytes.equals(bytes)).toBe(true);
+  });
+
+  test('a file is read whole, in part, and not again with its ETag', async () => {
+    const { blob_id: id } = (await upload(form())).body;
+    const whole = await get(id);
+    expect(whole.status).toBe(200);
+    expect(whole.bytes.equals(bytes)).toBe(true);
+    expect(Object.fromEntries(whole.headers)).toMatchObject({
+      'content-type': 'image/png',
+      'content-length': String(bytes.length),
+      'accept-ranges': 'bytes',
+      'x-content-type-options': 'nosniff',
+      'content-security-policy': expect.stringContaining('sandbox') as string,
+      'x-request-id': text,
+    });
+    expect(whole.headers.get('content-disposition')).toMatch(/^inline/);
+    const etag = whole.headers.get('etag')!;
+    expect(etag).toMatch(/^"[^"]+"$/);
+
+    for (const [range, from, to] of [
+      ['bytes=0-0', 0, 1],
+      ['bytes=10-19', 10, 20],
+      ['bytes=99990-', 99_990, 100_000],
+      ['bytes=-5', 99_995, 100_000],
+      ['bytes=99999-200000', 99_999, 100_000],
+    ] as const) {
+      const part = await get(id, { range });
+      expect([range, part.status]).toEqual([range, 206]);
+      expect(part.headers.get('content-range')).toBe(`bytes ${from}-${to - 1}/100000`);
+      expect(part.bytes.equals(bytes.subarray(from, to))).toBe(true);
+    }
+    for (const range of ['bytes=5-4', 'bytes=a-b', 'bytes=', 'lines=1-2', 'bytes=0-1,5-6']) {
+      const ignored = await get(id, { range });
+      expect([range, ignored.status, ignored.bytes.length]).toEqual([range, 200, 100_000]);
+    }
+    const beyond = await get(id, { range: 'bytes=100000-' });
+    expect(beyond.status).toBe(416);
+    expect(beyond.headers.get('content-range')).toBe('bytes */100000');
+    expect((await get(id, { range: 'bytes=0-9', 'if-range': etag })).status).toBe(206);
+    expect((await get(id, { range: 'bytes=0-9', 'if-range': '"other"' })).status).toBe(200);
+
+    const known = await get(id, { 'if-none-match': `"x", ${etag}` });
+    expect([known.status, known.bytes.length, known.headers.get('etag')]).toEqual([304, 0, etag]);
+    expect((await get(id, { 'if-none-match': '"x"' })).status).toBe(200);
+    const head = await get(id, {}, 'HEAD');
+    expect([head.status, head.headers.get('content-length'), head.headers.get('etag')]).toEqual([200, '100000', etag]);
+    expect(head.bytes).toHaveLength(0);
+  });
+
+  test.each(['text/html', 'image/svg+xml', 'application/pdf', 'application/javascript', 'text/plain'])(
+    '%s, which a browser might run, is served as an attachment under its name',
+    async (type) => {
+      const { blob_id: id } = (await upload(form(undefined, type))).body;
+      const disposition = (await get(id)).headers.get('content-disposition')!;
+      expect(disposition).toMatch(/^attachment/);
+      expect(disposition).toContain(encodeURIComponent('Schönes Bild.png'));
+    },
+  );
+
+  test('a file is deleted with its document', async () => {
+    const { blob_id: id } = (await uploadRaw()).body;
+    const gone = await app.call('DELETE', `${path}/${id}`);
+    expect(gone.status).toBe(202);
+    expect(gone.body).toMatchObject({ ticket_id: text, blob_id: id, status: 'Completed' });
+    expect((await get(id)).status).toBe(404);
+    expect(await app.call('DELETE', `${path}/${id}`)).toMatchObject({ status: 404, body: { code: 'BLOB_NOT_FOUND' } });
+    expect((await app.list('files')).body.records).toMatchObject([{ id, deleted: true }]);
+    const open = await send(granary.url, 'GET', `/api/apps/${app.appId}/collections/files/data`);
+    expect(open.body).toMatchObject({ total: 0 });
+  });
+
+  test('a file is found in its own collection and app only', async () => {
+    const { blob_id: id } = (await uploadRaw()).body;
+    await app.store('other', [{ id }]);
+    const other = await newApp(granary);
+    await other.store('files', [{ id }]);
+    for (const target of [`/api/apps/${app.appId}/blobs/other/${id}`, `/api/apps/${other.appId}/blobs/files/${id}`]) {
+      expect(await send(granary.url, 'GET', target)).toMatchObject({ status: 404, body: { code: 'BLOB_NOT_FOUND' } });
+    }
+    expect((await other.call('DELETE', `/api/apps/${other.appId}/blobs/files/${id}`)).status).toBe(404);
+    expect((await get(id)).status).toBe(200);
+  });
+
+  test('an idempotency key makes one blob of repeated uploads of one file, and refuses another file', async () => {
+    const headers = { 'idempotency-key': 'upload-1' };
+    const first = await uploadRaw(headers);
+    const again = await Promise.all([uploadRaw(headers), uploadRaw(headers), uploadRaw(headers)]);
+    for (const { status, body } of again) expect([status, body]).toEqual([202, first.body]);
+    expect((await app.list('files')).body.total).toBe(1);
+    const other = await upload(Buffer.from('other'), { 'content-type': 'image/png', ...headers });
+    expect(other).toMatchObject({ status: 422, body: { code: 'IDEMPOTENCY_KEY_REUSED' } });
+  });
+
+  test('a metadata document that the schema refuses leaves neither a document nor bytes', async () => {
+    await app.call('POST', `/api/apps/${app.appId}/collections`, {
+      name: 'files',
+      schema_definition: {
+        fields: { album: { type: 'string', required: true }, code: { type: 'string', unique: true } },
+      },
+    });
+    expect(await uploadRaw()).toMatchObject({ status: 422, body: { code: 'SCHEMA_VIOLATION' } });
+    const kept = await upload(form({ album: 'a', code: '1' }));
+    expect(kept.status).toBe(202);
+    expect(await upload(form({ album: 'b', code: '1' }))).toMatchObject({
+      status: 409,
+      body: { code: 'UNIQUE_VIOLATION' },
+    });
+    expect((await app.list('files')).body.records).toMatchObject([{ id: kept.body.blob_id }]);
+    expect((await app.call('GET', `/api/apps/${app.appId}/stats`)).body).toMatchObject({
+      height: 2,
+      document_count: 1,
+    });
+  });
+
+  test('a client that disconnects during an upload leaves nothing behind', async () => {
+    const { hostname, port } = new URL(granary.url);
+    await new Promise<void>((resolve, reject) => {
+      const socket = connect(Number(port), hostname, () => {
+        socket.write(
+          `POST ${path} HTTP/1.1\r\nHost: x\r\nX-App-Key: ${app.key}\r\nContent-Type: image/png\r\nContent-Length: 1000000\r\n\r\n`,
+        );
+        socket.write(bytes, () => socket.destroy());
+      });
+      socket.on('close', () => resolve()).on('error', reject);
+    });
+    const { blob_id: id } = (await uploadRaw()).body;
+    expect((await app.list('files')).body.records).toMatchObject([{ id }]);
+    expect((await app.call('GET', `/api/applications/${app.appId}`)).body).toMatchObject({ height: 2 });
+  });
+
+  test('the files of a deleted collection are deleted with it', async () => {
+    const { blob_id: id } = (await uploadRaw()).body;
+    expect((await app.call('DELETE', `/api/apps/${app.appId}/collections/files?force=true`)).status).toBe(200);
+    expect((await get(id)).status).toBe(404);
+    await app.store('files', [{ id: 'new' }]);
+    expect(await eventually(async () => (await get(id)).status === 404)).toBe(true);
+  });
+
+  test('metadata cannot replace the fields that the service sets', async () => {
+    const own = { blob_id: 'mine', sha256: 'mine', size_bytes: 1, content_type: 'mine', tx_hash: 'mine', id: 'mine' };
+    const refused = await uploadRaw({ 'x-blob-metadata': JSON.stringify({ ...own, album: 'a' }) });
+    expect(refused).toMatchObject({ status: 400, body: { code: 'VALIDATION_FAILED' } });
+    expect(Object.keys(refused.body['details' as keyof Uploaded]!).sort()).toEqual(
+      Object.keys(own)
+        .map((field) => `metadata.${field}`)
+        .sort(),
+    );
+    expect((await app.list('files')).status).toBe(404);
+  });
+}

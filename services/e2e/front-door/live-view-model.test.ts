@@ -1,0 +1,63 @@
+import { createLogger } from '@granary/shared/logger';
+import { createPool, type Pool } from '@granary/shared/postgres/pool';
+import { scaledMs } from '@granary/testing/speed';
+import { LiveViewModel, modelCounts } from '../../data/test/support/live-view-model';
+import { seededRandom } from '../../data/test/support/random';
+import { viewGenerator } from '../../data/test/support/view-generator';
+import { newApp, startGranary, type Granary } from '../support/granary';
+import { methodsByHttp, type Tickets } from './view-model-by-http';
+
+/**
+ * The model of services/data/test/live-view-model.test.ts by HTTP, on two gateways with a data service each: after each
+ * acknowledged change the live views are compared also with lazy views of their definitions, filled anew.
+ */
+const seed = Number(process.env['VIEWS_SEED'] ?? 61);
+const apps = Number(process.env['VIEWS_APPS'] ?? (process.env['TEST_LONG'] ? 100 : 2));
+const viewsPerApp = 12;
+const batches = 15;
+const random = seededRandom(seed);
+
+let granaries: Granary[] = [];
+let pool: Pool;
+beforeAll(async () => {
+  const one = await startGranary('direct');
+  granaries = [one, await startGranary('wire', { databaseUrls: { data: one.databaseUrls.data } })];
+  const log = createLogger('test', 'silent');
+  pool = createPool({ url: one.databaseUrls.data, size: 2, applicationName: 'test', log });
+});
+afterAll(async () => {
+  await pool?.end();
+  for (const granary of granaries) await granary.stop();
+});
+
+async function runModel(run: number): Promise<void> {
+  const { appId, key } = await newApp(granaries[0]!);
+  const { rows } = await pool.query<{ number: string }>('select number::text from application where app_id = $1', [
+    appId,
+  ]);
+  const tickets: Tickets = new Map();
+  const copies = granaries.map(({ url }) => methodsByHttp({ url, key }, tickets));
+  const context = { copies, pool, random, generator: viewGenerator(random) };
+  const model = new LiveViewModel(context, { appId, number: BigInt(rows[0]!.number) });
+  await model.createCollections();
+  await model.changeDocuments();
+  await model.createViews(viewsPerApp / 2);
+  await model.beside(() => model.createViews(viewsPerApp / 2));
+  for (let batch = 0; batch < batches; batch += 1) {
+    await model.change();
+    await model.check({ seed, run, batch });
+    await model.checkLazy();
+  }
+  await model.checkReady();
+}
+
+test(
+  'by HTTP every live view has after each change the rows of its meaning and of a lazy view that is filled then',
+  async () => {
+    for (let run = 0; run < apps; run += 1) await runModel(run);
+    if (process.env['VIEWS_COUNTS']) console.log(modelCounts);
+    expect(modelCounts['comparisons']).toBeGreaterThanOrEqual(apps * viewsPerApp * batches);
+    expect(modelCounts['comparisons with a lazy view']).toBeGreaterThanOrEqual(apps * viewsPerApp * batches);
+  },
+  scaledMs(process.env['TEST_LONG'] ? 43_200_000 : 300_000),
+);

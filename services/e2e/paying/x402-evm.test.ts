@@ -1,0 +1,225 @@
+import { mkdtemp } from 'node:fs/promises';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type * as Http from 'node:http';
+import { makeSeedFile } from '@granary/shared/keys/seed-file';
+import { Anvil, anvilNetwork, describeWithAnvil, usdc } from '@granary/testing/anvil';
+import { eventually } from '@granary/testing/eventually';
+import { scaledMs } from '@granary/testing/speed';
+import { decoded, encoded, newPayer, version1, version2, type Requirement } from '@granary/testing/x402-client';
+import { newApp, send, startGranary, type Granary, type TestApp } from '../support/granary';
+
+interface Paid {
+  success: boolean;
+  transaction: string;
+  payer: string;
+  network: string;
+}
+interface Supported {
+  kinds: object[];
+  signers: Record<string, string[]>;
+}
+
+const price = 250_000;
+
+/** A fetch that pays by itself, by the official client. */
+async function payingFetch(payer: Awaited<ReturnType<typeof newPayer>>, inner: typeof fetch): Promise<typeof fetch> {
+  const { wrapFetchWithPayment, x402Client } = await import('@x402/fetch');
+  const { registerExactEvmScheme } = await import('@x402/evm/exact/client');
+  const client = new x402Client();
+  registerExactEvmScheme(client, { signer: payer });
+  return wrapFetchWithPayment(inner, client) as typeof fetch;
+}
+
+/** A server knows version 1 only if the header of version 2 does not arrive. */
+const fetchVersion1: typeof fetch = async (...given) => {
+  const response = await fetch(...given);
+  const headers = new Headers(response.headers);
+  headers.delete('payment-required');
+  return new Response(response.body, { status: response.status, headers });
+};
+
+describeWithAnvil(describe)('payments on an EVM network', () => {
+  let anvil: Anvil;
+  let granary: Granary;
+  let app: TestApp;
+  let payTo: string;
+  let gasPayer: string;
+  beforeAll(async () => {
+    anvil = await Anvil.start();
+    payTo = (await newPayer()).address;
+    const keyFile = join(await mkdtemp(join(tmpdir(), 'granary-gas-')), 'seed');
+    await makeSeedFile(keyFile);
+    const payments = {
+      ...{
+        X402_PAY_TO: `${anvilNetwork}=${payTo}`,
+        X402_RATES: `${anvilNetwork}/${usdc}=1000000`,
+        X402_SETTLE: 'open',
+      },
+      ...{ EVM_RPC_URLS: `${anvilNetwork}=${anvil.url}`, X402_KEY_FILE: keyFile, EVM_DEPTH_BLOCKS: '0' },
+      // The official clients do not ask again for what is answered before it is settled.
+      X402_SETTLE_WAIT_MS: String(Math.min(scaledMs(5_000), 60_000)),
+    };
+    granary = await startGranary('wire', { settings: { payments } });
+    const { body } = await send<Supported>(granary.url, 'GET', '/x402/supported');
+    [gasPayer] = body.signers['eip155:*'] as [string];
+    await anvil.setBalance(gasPayer, 10n ** 18n);
+    app = await newApp(granary);
+    await app.store('films', [{ id: 'one', title: 'Alien', year: 1979 }]);
+    const read_price_config = { pricing_model: 'per_access', price_per_access_utia: price };
+    const index = { name: 'by_year', collection: 'films', field_name: 'year', index_type: 'btree', read_price_config };
+    expect((await app.call('POST', `/api/apps/${app.appId}/indexes`, index)).status).toBe(201);
+    // Without gas the network was closed.
+    await eventually(async () => ((await asked()) ? true : undefined));
+  }, scaledMs(60_000));
+  afterAll(async () => {
+    await granary.stop();
+    await anvil.stop();
+  });
+
+  const url = () => `${granary.url}/api/apps/${app.appId}/collections/films/data?year=1979`;
+  const asked = async (): Promise<Requirement | undefined> => {
+    const { headers } = await fetch(url());
+    const header = headers.get('payment-required');
+    return header === null ? undefined : decoded<{ accepts: Requirement[] }>(header).accepts[0];
+  };
+  const newRichPayer = async () => {
+    const payer = await newPayer();
+    await anvil.mint(payer.address, 1_000_000n);
+    return payer;
+  };
+  const statusOf = async (hash: string): Promise<string> =>
+    (await anvil.call<{ status: string }>('eth_getTransactionReceipt', hash)).status;
+
+  test.each([
+    [2, fetch, 'payment-response'],
+    [1, fetchVersion1, 'x-payment-response'],
+  ] as const)(
+    'a read is paid by the official client in version %i, and the money arrives',
+    async (_, inner, header) => {
+      const payer = await newRichPayer();
+      const before = await anvil.tokenBalance(payTo);
+      const earned = async () =>
+        (await app.call<{ balance: number }>('GET', `/api/apps/${app.appId}/wallet`)).body.balance;
+      const earnedBefore = await earned();
+      const response = await (await payingFetch(payer, inner))(url());
+      expect([response.status, await response.text()]).toEqual([200, expect.stringContaining('Alien')]);
+      const paid = decoded<Paid>(response.headers.get(header));
+      expect(paid).toMatchObject({ success: true, payer: payer.address });
+      expect(await statusOf(paid.transaction)).toBe('0x1');
+      expect(await anvil.tokenBalance(payTo)).toBe(before + BigInt(price));
+      await eventually(async () => ((await earned()) === earnedBefore + (price * 4) / 5 ? true : undefined));
+    },
+  );
+
+  test('payments at once are all settled, each once', async () => {
+    const before = await anvil.tokenBalance(payTo);
+    const payments: string[] = [];
+    for (let at = 0; at < 8; at++) payments.push(encoded(await version2(await newRichPayer(), (await asked())!)));
+    const answers = await Promise.all(
+      [...payments, ...payments].map((payment) => fetch(url(), { headers: { 'payment-signature': payment } })),
+    );
+    expect(answers.map(({ status }) => status).sort()).toEqual([
+      ...Array<number>(8).fill(200),
+      ...Array<number>(8).fill(402),
+    ]);
+    expect(await anvil.tokenBalance(payTo)).toBe(before + 8n * BigInt(price));
+  });
+
+  test('a server with the official middleware uses this service as its facilitator', async () => {
+    const { default: express } = await import('express');
+    const { paymentMiddleware, x402ResourceServer } = await import('@x402/express');
+    const { HTTPFacilitatorClient } = await import('@x402/core/server');
+    const { ExactEvmScheme } = await import('@x402/evm/exact/server');
+    const key = () => Promise.resolve({ 'x-app-key': app.key });
+    const createAuthHeaders = async () => ({ verify: await key(), settle: await key(), supported: await key() });
+    const facilitator = new HTTPFacilitatorClient({ url: `${granary.url}/x402`, createAuthHeaders });
+    const resources = new x402ResourceServer(facilitator).register(anvilNetwork, new ExactEvmScheme());
+    const seller = (await newPayer()).address;
+    const accepts = { scheme: 'exact', price: '$0.10', network: anvilNetwork, payTo: seller } as const;
+    const shop = express();
+    let sold = 0;
+    shop.use(paymentMiddleware({ 'GET /thing': { accepts, description: 'A thing' } }, resources));
+    shop.get('/thing', (_, response) => {
+      sold += 1;
+      response.json({ thing: 'yours' });
+    });
+    const server: Http.Server = createServer(shop).listen(0, '127.0.0.1');
+    await new Promise((resolve) => server.once('listening', resolve));
+    try {
+      const thing = `http://127.0.0.1:${(server.address() as AddressInfo).port}/thing`;
+      const payer = await newRichPayer();
+      let payment: string | null = null;
+      const observed: typeof fetch = async (input, init) => {
+        const request = new Request(input, init);
+        payment ??= request.headers.get('payment-signature');
+        return fetch(request);
+      };
+      const response = await (await payingFetch(payer, observed))(thing);
+      expect([response.status, await response.json()]).toEqual([200, { thing: 'yours' }]);
+      const paid = decoded<Paid>(response.headers.get('payment-response'));
+      expect([paid.success, await statusOf(paid.transaction)]).toEqual([true, '0x1']);
+      expect(await anvil.tokenBalance(seller)).toBe(100_000n);
+      // The same payment once more is settled for nothing.
+      const again = await fetch(thing, { headers: { 'payment-signature': payment! } });
+      expect(again.status).toBe(402);
+      expect([await anvil.tokenBalance(seller), sold]).toEqual([100_000n, 2]);
+    } finally {
+      await new Promise((resolve) => server.close(resolve));
+    }
+  });
+
+  test('what costs less than its settlement is neither offered nor settled for others, and the answer says from which price on', async () => {
+    const read_price_config = { pricing_model: 'per_access', price_per_access_utia: 999 };
+    await app.store('songs', [{ id: 'one', title: 'Heroes' }]);
+    expect((await app.call('PUT', `/api/apps/${app.appId}/collections/songs`, { read_price_config })).status).toBe(200);
+    const path = `/api/apps/${app.appId}/collections/songs/data`;
+    const cheap = (headers: Record<string, string> = {}) =>
+      send<{ error: string; accepts: Requirement[]; details: object }>(granary.url, 'GET', path, { headers });
+    const asked402 = await cheap();
+    expect([asked402.status, asked402.body.accepts, asked402.headers.get('payment-required')]).toEqual([402, [], null]);
+    const why = `Payments are taken on ${anvilNetwork} from 1000 utia on`;
+    expect(asked402.body.error).toBe(`The read costs 999 utia. ${why}`);
+    const requirement = { ...(await asked())!, payTo: (await newPayer()).address };
+    const { name, version } = requirement.extra;
+    const others = (amount: string) => ({ ...requirement, amount, extra: { name, version } }) as unknown as Requirement;
+    const payer = await newRichPayer();
+    const paid = await cheap({
+      'x-payment': encoded(await version1(payer, { ...others('999'), network: 'base-sepolia' }, { withQuote: false })),
+    });
+    expect([paid.status, paid.body.details]).toEqual([402, expect.objectContaining({ reason: 'invalid_network' })]);
+    expect(paid.body.error).toContain(why);
+    const settle = async (amount: string) => {
+      const paymentRequirements = others(amount);
+      const body = { x402Version: 2, paymentPayload: await version2(payer, paymentRequirements), paymentRequirements };
+      const options = { body, key: app.key };
+      return (await send<{ success: boolean; errorMessage?: string }>(granary.url, 'POST', '/x402/settle', options))
+        .body;
+    };
+    expect(await settle('999')).toMatchObject({
+      ...{ success: false, errorMessage: 'Payments in this asset are settled from 1000 units on' },
+    });
+    expect(await settle('1000')).toMatchObject({ success: true });
+    expect(await anvil.tokenBalance(requirement.payTo)).toBe(1_000n);
+  });
+
+  test('without a key the requirements of others are not settled', async () => {
+    const { extra, ...own } = (await asked())!;
+    const requirement = {
+      ...own,
+      payTo: (await newPayer()).address,
+      extra: { name: extra.name, version: extra.version },
+    };
+    const payment = await version2(await newRichPayer(), requirement as unknown as Requirement);
+    const body = { x402Version: 2, paymentPayload: payment, paymentRequirements: requirement };
+    const answer = await send<{ success: boolean; errorReason: string }>(granary.url, 'POST', '/x402/settle', { body });
+    expect(answer.body).toMatchObject({ success: false, errorReason: 'invalid_payment_requirements' });
+  });
+
+  test('health names the network', async () => {
+    const { text } = await send(granary.url, 'GET', '/health');
+    expect(text).toContain(anvilNetwork);
+  });
+});

@@ -1,0 +1,78 @@
+import { existsSync } from 'node:fs';
+import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import os from 'node:os';
+import path from 'node:path';
+// By its path: here a workspace's package would be what was built of it last.
+import { measureSlowness, slownessVariable } from '@granary/testing/speed';
+import { resolveDataDir } from '@granary/local/postgres/data-dir';
+import { startPostgres, type EmbeddedPostgres } from '@granary/local/postgres/postgres';
+import { startStackServer, type StackServer } from './stack-server';
+
+export interface TestPostgres {
+  postgres: EmbeddedPostgres;
+  directory: string;
+}
+
+/** What the end of the run has to stop. */
+export interface TestGlobals {
+  testPostgres?: TestPostgres;
+  testStack?: StackServer;
+}
+
+const prefix = 'granary-test-';
+const silent = { info: () => undefined, warn: () => undefined };
+
+/**
+ * One Postgres for the whole run, with all of its safety on as in earnest, in a temporary directory; and Kafka and MinIO
+ * for those who ask.
+ */
+export default async function globalSetup(): Promise<void> {
+  process.env[slownessVariable] ??= measureSlowness().toFixed(1);
+  await endAbandoned();
+  const directory = await mkdtemp(path.join(os.tmpdir(), `${prefix}${process.pid}-`));
+  const { dataDir } = await resolveDataDir({ defaultDir: directory });
+  const postgres = await startPostgres({ dataDir, log: silent });
+  process.env.GRANARY_TEST_POSTGRES = postgres.url('postgres');
+  const globals = globalThis as TestGlobals;
+  globals.testPostgres = { postgres, directory: dataDir };
+  globals.testStack = await startStackServer();
+  const { url, missing } = globals.testStack;
+  process.env.GRANARY_TEST_STACK = JSON.stringify({ url, missing });
+  const fate = process.env.REQUIRE_STACK === '1' ? 'FAILING' : 'SKIPPED';
+  for (const [part, reason] of Object.entries(missing)) {
+    const alone: Record<string, string> = {
+      python: 'IN PYTHON',
+      helm: 'OF THE CHARTS',
+      release: 'OF UPGRADES',
+    };
+    const affected = alone[part] ?? `OF ${part.toUpperCase()}, AND ALL TESTS ON A STACK,`;
+    console.warn(`TESTS ${affected} ARE ${fate}: ${reason}`);
+  }
+}
+
+/** A run that was killed leaves its Postgres behind; whose it was is told by the process id in the folder's name. */
+async function endAbandoned(): Promise<void> {
+  for (const name of await readdir(os.tmpdir())) {
+    const pid = Number(new RegExp(`^${prefix}(\\d+)-`).exec(name)?.[1]);
+    if (!(pid > 0) || isRunning(pid)) continue;
+    const directory = path.join(os.tmpdir(), name);
+    try {
+      if (existsSync(path.join(directory, 'postgres'))) {
+        const left = await startPostgres({ dataDir: directory, log: silent });
+        await left.stop();
+      }
+      await rm(directory, { recursive: true, force: true });
+    } catch {
+      // Another user's, or another run is ending it at this moment.
+    }
+  }
+}
+
+function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM';
+  }
+}

@@ -1,0 +1,144 @@
+import { fork, spawn, type ChildProcess } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { setTimeout as delay } from 'node:timers/promises';
+
+/** Every child of this suite that has not ended yet, so that a test that timed out leaves nothing running. */
+const children = new Set<ChildProcess>();
+
+export const fromSource = ['--conditions', 'source', '--require', join(__dirname, 'from-source.js')];
+
+/** Starts a TypeScript file of this checkout with Node; what it prints can be read from `stdout`. */
+export function spawnSource(file: string, env: NodeJS.ProcessEnv = process.env): ChildProcess {
+  const child = spawn(process.execPath, [...fromSource, file], { env, stdio: ['ignore', 'pipe', 'pipe'] });
+  return track(child);
+}
+
+/** The same with a channel for messages between the two processes. */
+export function forkSource(file: string): ChildProcess {
+  return track(fork(file, { execArgv: fromSource, stdio: ['ignore', 'ignore', 'pipe', 'ipc'] }));
+}
+
+/** Copies its errors to ours; a child that shared our descriptor would keep jest open for as long as it lives. */
+export function track<T extends ChildProcess>(child: T): T {
+  children.add(child);
+  child.stderr?.on('data', (bytes: Buffer) => process.stderr.write(bytes));
+  child.once('exit', () => children.delete(child));
+  return child;
+}
+
+/** Resolves when the child has ended. */
+export function endProcess(child: ChildProcess, signal: NodeJS.Signals): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
+  return new Promise((resolve) => {
+    child.once('exit', () => resolve());
+    child.kill(signal);
+  });
+}
+
+/** For `afterAll`: ends whatever is left, also of tests that timed out while they were starting a process. */
+export async function endAllProcesses(): Promise<void> {
+  await Promise.all([...children].map((child) => endProcess(child, 'SIGKILL')));
+}
+
+/** `npm start` without the build: all of Granary in a process of its own, from the sources of this checkout. */
+export class OwnGranary {
+  private constructor(
+    private readonly child: ChildProcess,
+    readonly url: string,
+    readonly app: { appId: string; key: string },
+    /** The lines that it has printed. */
+    readonly output: readonly string[],
+  ) {}
+
+  static async start(dataDir: string, settings: Record<string, string> = {}): Promise<OwnGranary> {
+    const env = { ...process.env, PORT: '0', DATA_DIR: dataDir, LOG_LEVEL: 'error', ...settings };
+    const child = spawnSource(join(__dirname, '../../local/src/main.ts'), env);
+    const lines: string[] = [];
+    const url = await new Promise<string>((resolve, reject) => {
+      createInterface({ input: child.stdout! }).on('line', (line) => {
+        lines.push(line);
+        const ready = /^Granary is ready at (\S+)/.exec(line);
+        if (ready) resolve(ready[1]!);
+      });
+      child.once('exit', (code) => reject(new Error(`it ended with ${code} before it was ready: ${lines.join('\n')}`)));
+    });
+    const app = JSON.parse(await readFile(join(dataDir, 'demo-app.json'), 'utf8')) as { appId: string; key: string };
+    return new OwnGranary(child, url, app, lines);
+  }
+
+  /** Resident memory of the process, without its Postgres. Linux only. */
+  residentBytes(): number {
+    const found = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${this.child.pid}/status`, 'utf8'));
+    return Number(found?.[1]) * 1024;
+  }
+
+  end(signal: NodeJS.Signals): Promise<void> {
+    return endProcess(this.child, signal);
+  }
+}
+
+const root = join(__dirname, '../../..');
+
+/** From the sources or by the script of the stack; or the arguments of Node. */
+type Way = 'npm start' | 'npm run stack' | { args: string[]; cwd: string };
+
+/** What a person has on the terminal who starts Granary: its lines, and how it ended. */
+export class OwnStart {
+  private text = '';
+  private addressText = '';
+  private demo = { appId: '', key: '' };
+  readonly exit: Promise<number | null>;
+
+  private constructor(private readonly child: ChildProcess) {
+    for (const stream of [child.stdout!, child.stderr!]) {
+      stream.setEncoding('utf8').on('data', (chunk: string) => (this.text += chunk));
+    }
+    this.exit = new Promise((resolve) => child.once('close', resolve));
+  }
+
+  /** Starts it on `dataDir`, on any free port, with none of the settings of this process. */
+  static launch(way: Way, dataDir: string, settings: Record<string, string> = {}): OwnStart {
+    const { PATH, HOME, XDG_CACHE_HOME, TMPDIR } = process.env;
+    const env = { PATH, HOME, XDG_CACHE_HOME, TMPDIR, PORT: '0', DATA_DIR: dataDir, ...settings };
+    const script = [join(root, 'scripts/stack.mjs'), '--bus', 'postgres', '--store', 'files'];
+    const source = [...fromSource, join(__dirname, '../../local/src/main.ts')];
+    const command = typeof way === 'object' ? way : { args: way === 'npm start' ? source : script, cwd: root };
+    const child = spawn(process.execPath, command.args, { env, cwd: command.cwd, stdio: ['ignore', 'pipe', 'pipe'] });
+    children.add(child);
+    child.once('exit', () => children.delete(child));
+    return new OwnStart(child);
+  }
+
+  /** The same, once it is ready. */
+  static async ready(...args: Parameters<typeof OwnStart.launch>): Promise<OwnStart> {
+    const started = OwnStart.launch(...args);
+    while (!started.text.includes('Five calls')) {
+      const code = await Promise.race([started.exit, delay(50)]);
+      if (code !== undefined) throw new Error(`it ended with ${code} before it was ready:\n${started.text}`);
+    }
+    started.addressText = /^Granary is ready at (\S+)$/m.exec(started.text)![1]!;
+    started.demo = JSON.parse(await readFile(join(args[1], 'demo-app.json'), 'utf8')) as typeof started.demo;
+    return started;
+  }
+
+  get url(): string {
+    return this.addressText;
+  }
+
+  /** The demo app. */
+  get app(): { appId: string; key: string } {
+    return this.demo;
+  }
+
+  /** Both outputs, as far as they have come. */
+  output(): string {
+    return this.text;
+  }
+
+  end(signal: NodeJS.Signals): Promise<void> {
+    return endProcess(this.child, signal);
+  }
+}

@@ -1,0 +1,33 @@
+import { describeWith } from '@granary/testing/stack';
+import { scaledMs } from '@granary/testing/speed';
+import { newApp } from '../support/granary';
+import { prepareRun, readUnderWrites } from '../support/page-readers';
+import { startTwoOfEach, type TwoOfEach } from './rolling';
+import { Balanced } from './rolling-client';
+
+describeWith(
+  describe,
+  'kafka',
+  'minio',
+)('ETags of public pages from two copies of every service', () => {
+  let copies: TwoOfEach | undefined;
+  beforeAll(async () => {
+    copies = await startTwoOfEach();
+    const gateways = new Balanced(copies.urls);
+    await gateways.whenAllReady();
+    await gateways.stop();
+  }, scaledMs(120_000));
+  afterAll(() => copies?.stop());
+
+  test(
+    'never hide a write that another copy acknowledged: 20,000 reads under 8 writers',
+    async () => {
+      const { urls } = copies!;
+      const app = await newApp({ url: urls[0]! });
+      const run = { app, urls, reads: 20_000, writers: 8, readers: 12 };
+      await prepareRun(run);
+      expect(await readUnderWrites(run)).toBeGreaterThan(500);
+    },
+    scaledMs(300_000),
+  );
+});

@@ -1,0 +1,11 @@
+import { startProgram } from '@granary/local/stack/programs';
+import { beginRun } from '@granary/local/stack/runs';
+
+/** A Node to be killed: it begins a run with a program in it and says the program's process id. */
+async function hold(): Promise<void> {
+  const run = await beginRun();
+  const program = await startProgram(run, 'sleep', 'sleep', ['600'], { cwd: '/', env: process.env });
+  process.stdout.write(`${program.pid}\n`);
+}
+
+void hold();
