@@ -1,4 +1,4 @@
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { spawn } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
@@ -32,7 +32,7 @@ export class Cluster {
     this.home = home;
     // A short name: paths of sockets are limited. The number of a process is not unique among containers.
     this.state = path.join(home, `run-${process.pid}-${randomBytes(2).toString('hex')}`);
-    const [owner, timeout] = [process.pid, Math.ceil(scaledMs(startLimitMs) / 1_000)].map(String);
+    const [owner, timeout] = [process.pid, Math.ceil(limitMs(startLimitMs) / 1_000)].map(String);
     const own = { KUBE_HOME: home, KUBE_NODES: String(nodes), KUBE_STATE: this.state, KUBE_OWNER: owner };
     this.env = { ...process.env, ...own, KUBE_TIMEOUT: timeout };
   }

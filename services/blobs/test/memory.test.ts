@@ -7,7 +7,7 @@ import { Readable } from 'node:stream';
 import { testDatabase } from '@granary/testing/database';
 import { testBucket } from '@granary/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/testing/stack';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { secret } from './support/bench';
 
 const mebibyte = 1024 * 1024;
@@ -88,6 +88,6 @@ describeWith(describe, 'minio')('on S3', () => {
       expect((await peakOf(service.child)) - idleService).toBeLessThan(growthMaxBytes);
       expect((await peakOf(gateway.child)) - idleGateway).toBeLessThan(growthMaxBytes);
     },
-    scaledMs(600_000),
+    limitMs(600_000),
   );
 });

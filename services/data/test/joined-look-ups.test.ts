@@ -1,4 +1,4 @@
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { noIdempotency } from './support/data-service';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 import { holds, Reference, withJoins, type JoinMeaning, type Meaning } from './support/query-reference';
@@ -6,7 +6,7 @@ import { seededRandom } from './support/random';
 
 const isLong = process.env['TEST_LONG'] === '1';
 const caseCount = isLong ? 20_000 : 500;
-const longTimeoutMs = scaledMs(isLong ? 3_600_000 : 300_000);
+const longTimeoutMs = limitMs(isLong ? 3_600_000 : 300_000);
 
 const random = seededRandom(Number(process.env['SEED'] ?? 20_263));
 const pick = <T>(choices: readonly T[]): T => choices[random(choices.length)]!;

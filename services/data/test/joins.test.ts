@@ -1,4 +1,4 @@
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { readJson } from '@granary/shared/json/value';
 import { findApp } from '../src/catalog/app';
 import { findCollections } from '../src/catalog/collection';
@@ -23,7 +23,7 @@ import {
 
 const isLong = process.env['TEST_LONG'] === '1';
 const caseCount = caseCounts.joins;
-const longTimeoutMs = scaledMs(isLong ? 7_200_000 : 600_000);
+const longTimeoutMs = limitMs(isLong ? 7_200_000 : 600_000);
 
 let fixture: Fixture;
 let app: TestApp;

@@ -1,6 +1,6 @@
 import { newTicket } from '@granary/shared/ids';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { noIdempotency } from './support/data-service';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 import { seededRandom } from './support/random';
@@ -213,7 +213,7 @@ test(
       }
     }
   },
-  scaledMs(120_000),
+  limitMs(120_000),
 );
 
 test('a variable has the type of its column', async () => {

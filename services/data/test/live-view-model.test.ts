@@ -1,4 +1,4 @@
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { newApp, type DataService } from './support/data-service';
 import { LiveViewModel, modelCounts } from './support/live-view-model';
 import { seededRandom } from './support/random';
@@ -55,5 +55,5 @@ test(
     }
     expect((await copies.pool.query('select name from broken_view')).rows).toEqual([]);
   },
-  scaledMs(process.env['TEST_LONG'] ? 43_200_000 : 600_000),
+  limitMs(process.env['TEST_LONG'] ? 43_200_000 : 600_000),
 );

@@ -2,7 +2,7 @@ import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { eventually } from '@granary/testing/eventually';
 import { startPostgresProxy } from '@granary/testing/postgres-proxy';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { newApp, storeRequest, type App, type DataService } from './support/data-service';
 import { parse } from './support/query-fixture';
 import { startCopy, startTwoCopies } from './support/write-fixture';
@@ -96,7 +96,7 @@ test(
     const broken = await pool.query(`select from view where app_number = ${app.number} and status <> 'ready'`);
     expect(broken.rows).toHaveLength(0);
   },
-  scaledMs(600_000),
+  limitMs(600_000),
 );
 
 test(
@@ -142,5 +142,5 @@ test(
       await proxy.stop();
     }
   },
-  scaledMs(240_000),
+  limitMs(240_000),
 );

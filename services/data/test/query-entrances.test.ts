@@ -1,5 +1,5 @@
 import { newTicket } from '@granary/shared/ids';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { caseCounts } from './support/case-counts';
 import { noIdempotency } from './support/data-service';
 import type { Fixture, Page, TestApp } from './support/query-fixture';
@@ -15,7 +15,7 @@ import { urlFilters } from './support/url-filters';
  * them prove it than those of query-filters.test.ts.
  */
 
-const timeoutMs = scaledMs(process.env['TEST_LONG'] === '1' ? 7_200_000 : 600_000);
+const timeoutMs = limitMs(process.env['TEST_LONG'] === '1' ? 7_200_000 : 600_000);
 const random = seededRandom(Number(process.env['SEED'] ?? 20_263));
 const values = documentValues(random);
 const { pick } = values;

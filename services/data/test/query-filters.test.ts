@@ -1,6 +1,6 @@
 import type { Connection } from '@granary/shared/postgres/pool';
 import { readJson } from '@granary/shared/json/value';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { findApp } from '../src/catalog/app';
 import { findCollections, type CollectionRef } from '../src/catalog/collection';
 import { findReferences, type FoundReferences } from '../src/catalog/references';
@@ -29,7 +29,7 @@ const documentCount = 60;
 const scanSteps: readonly ScanStep[] = [{ kind: 'whole' }, { kind: 'ordered' }, { kind: 'head', rows: documentCount }];
 /** Filters over one set of documents, and in one round trip. */
 const [roundsOfSet, roundsOfBatch] = [12_000, 40];
-const timeoutMs = scaledMs(process.env['TEST_LONG'] === '1' ? 7_200_000 : 900_000);
+const timeoutMs = limitMs(process.env['TEST_LONG'] === '1' ? 7_200_000 : 900_000);
 
 const random = seededRandom(Number(process.env['SEED'] ?? 20_251));
 const values = documentValues(random);

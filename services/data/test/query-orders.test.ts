@@ -1,6 +1,6 @@
 import { findApp } from '../src/catalog/app';
 import { findCollection } from '../src/catalog/collection';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import type { Fixture, Page, TestApp } from './support/query-fixture';
 import { filterGenerator, nameOf, type Filter, type Term } from './support/query-generator';
 import { follow, holds, sortOrder } from './support/query-reference';
@@ -94,7 +94,7 @@ test(
       }
     }
   },
-  scaledMs(isLong ? 7_200_000 : 600_000),
+  limitMs(isLong ? 7_200_000 : 600_000),
 );
 
 const idsOf = (page: Page): unknown[] => page.records.map(({ id }) => id);

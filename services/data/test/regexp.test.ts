@@ -1,7 +1,7 @@
 import { RE2JS } from 're2js';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/testing/database';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { parseRegexp, RegexpLimitError, type Regexp } from '../src/query/language/regexp/regexp';
 import { RegexpSyntaxError } from '../src/query/language/regexp/reader';
 import { toPostgresExpression } from '../src/query/sql/postgres-expression';
@@ -99,7 +99,7 @@ test(
       expect(await differences(cases)).toEqual([]);
     }
   },
-  scaledMs(isLong ? 7_200_000 : 600_000),
+  limitMs(isLong ? 7_200_000 : 600_000),
 );
 
 test(
@@ -108,5 +108,5 @@ test(
     const cases = hardExpressions.map((expression) => ({ expression, texts: hardTexts }));
     expect(await differences(cases)).toEqual([]);
   },
-  scaledMs(60_000),
+  limitMs(60_000),
 );

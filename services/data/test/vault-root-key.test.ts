@@ -7,13 +7,13 @@ import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { createAuthority } from '@granary/testing/certificates';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { dataConfig } from '../src/config';
 import { newApp, startDataService, storeRequest, type App, type DataService } from './support/data-service';
 import { VaultServer } from './support/vault-server';
 
 /** How long a start may wait for each answer of a Vault, which one of this process gives at once unless it is silent. */
-const vaultTimeoutMs = scaledMs(500);
+const vaultTimeoutMs = limitMs(500);
 
 describe('a root key in Vault', () => {
   let directory: string;

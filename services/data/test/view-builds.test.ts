@@ -1,6 +1,6 @@
 import { newTicket } from '@granary/shared/ids';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { noIdempotency } from './support/data-service';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 
@@ -88,7 +88,7 @@ describe.each([
       }
       expect((await app.read('readView', 'v', { limit: '1' })).total).toBe(2_997);
     },
-    scaledMs(120_000),
+    limitMs(120_000),
   );
 });
 
@@ -123,7 +123,7 @@ test(
     }
     expect((await app.read('readView', 'live', { limit: '1' })).total).toBe(count + written);
   },
-  scaledMs(180_000),
+  limitMs(180_000),
 );
 
 test(
@@ -153,5 +153,5 @@ test(
     await Promise.all([change(), ...Array.from({ length: 6 }, read)]);
     expect(reads).toBeGreaterThan(30);
   },
-  scaledMs(120_000),
+  limitMs(120_000),
 );

@@ -1,5 +1,5 @@
 import { newTicket } from '@granary/shared/ids';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 import { seededRandom } from './support/random';
 import { viewGenerator } from './support/view-generator';
@@ -59,7 +59,7 @@ beforeAll(async () => {
   await makeCollection('third', 20);
   await app.createIndex('base', 'g');
   await app.createIndex('other', 'ref');
-}, scaledMs(60_000));
+}, limitMs(60_000));
 afterAll(() => fixture.stop());
 
 const query = JSON.stringify;
@@ -101,5 +101,5 @@ test(
       }
     }
   },
-  scaledMs(240_000),
+  limitMs(240_000),
 );

@@ -1,5 +1,5 @@
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs, slowness } from '@granary/testing/speed';
+import { limitMs, slowness } from '@granary/testing/speed';
 import { type TestApp } from '../support/granary';
 import { expectUnharmed, openArena, type Arena } from './arena';
 
@@ -8,7 +8,7 @@ const storedAtOnce = 3_000;
 const views = 24;
 const refreshesAtOnce = 8;
 /** A first view, with nothing else going on, takes less. */
-const quietFloorMs = scaledMs(500);
+const quietFloorMs = limitMs(500);
 
 let arena: Arena;
 beforeAll(async () => {

@@ -2,14 +2,14 @@ import { execFile } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 
 export const repository = join(__dirname, '../../..');
 
 /** Runs a program to its end and answers what it wrote. Throws with that when it fails. */
 export function runProgram(command: string, args: string[], options: { cwd: string; env?: object }): Promise<string> {
   return new Promise((resolve, reject) => {
-    const settings = { ...options, env: { ...process.env, ...options.env }, timeout: scaledMs(100_000) };
+    const settings = { ...options, env: { ...process.env, ...options.env }, timeout: limitMs(100_000) };
     execFile(command, args, { ...settings, maxBuffer: 64 * 1024 * 1024 }, (error, stdout, stderr) => {
       if (error) reject(new Error(`${command} ${args.join(' ')}: ${error.message.split('\n')[0]}\n${stdout}${stderr}`));
       else resolve(stdout + stderr);

@@ -1,6 +1,6 @@
 import { Client } from 'pg';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { newApp, startGranary, transports, type Granary, type TestApp } from '../support/granary';
 
 describe.each(transports)('a build of an index (%s)', (transport) => {
@@ -118,7 +118,7 @@ describe.each(transports)('a build of an index (%s)', (transport) => {
       let isHeld = true;
       const changed = change().finally(() => (isHeld = false));
       // By the clock of Postgres: how long the writers of the app wait behind an attempt.
-      const longestMs = scaledMs(1_000);
+      const longestMs = limitMs(1_000);
       for (let attempts = new Set<string>(); attempts.size < 3;) {
         const { rows } = await observer.query<{ began: string; ms: number }>(
           `select xact_start::text as began, 1000 * extract(epoch from clock_timestamp() - query_start)::float8 as ms

@@ -1,6 +1,6 @@
 import { createLogger } from '@granary/shared/logger';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { LiveViewModel, modelCounts } from '../../data/test/support/live-view-model';
 import { seededRandom } from '../../data/test/support/random';
 import { viewGenerator } from '../../data/test/support/view-generator';
@@ -59,5 +59,5 @@ test(
     expect(modelCounts['comparisons']).toBeGreaterThanOrEqual(apps * viewsPerApp * batches);
     expect(modelCounts['comparisons with a lazy view']).toBeGreaterThanOrEqual(apps * viewsPerApp * batches);
   },
-  scaledMs(process.env['TEST_LONG'] ? 43_200_000 : 300_000),
+  limitMs(process.env['TEST_LONG'] ? 43_200_000 : 300_000),
 );

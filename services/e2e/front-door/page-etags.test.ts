@@ -5,7 +5,7 @@ import { Client } from 'pg';
 import { eventually } from '@granary/testing/eventually';
 import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
 import { prepareRun, readUnderWrites } from '../support/page-readers';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 
 interface Page {
   records: Array<Record<string, unknown>>;
@@ -257,6 +257,6 @@ describe.each(transports)('ETags of public pages (%s)', (transport) => {
       await prepareRun(run);
       expect(await readUnderWrites(run)).toBeGreaterThan(500);
     },
-    scaledMs(240_000),
+    limitMs(240_000),
   );
 });

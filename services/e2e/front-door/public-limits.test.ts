@@ -1,4 +1,4 @@
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
 
 interface Refusal {
@@ -127,7 +127,7 @@ describe.each(transports)('the time of a public read (%s)', (transport) => {
   let app: TestApp;
   beforeAll(async () => {
     // Forty searches in each of 20 MB of texts take many times as long.
-    granary = await startGranary(transport, { settings: { data: { PUBLIC_READ_TIMEOUT_MS: String(scaledMs(10)) } } });
+    granary = await startGranary(transport, { settings: { data: { PUBLIC_READ_TIMEOUT_MS: String(limitMs(10)) } } });
     app = await newApp(granary);
     for (let from = 0; from < 400; from += 80) {
       const texts = Array.from({ length: 80 }, (_, n) => ({

@@ -1,13 +1,13 @@
 import { connect, type Socket } from 'node:net';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { newApp, startGranary, transports, type Granary, type GranaryOptions, type TestApp } from '../support/granary';
 import { expectProblem } from '../support/problem-shape';
 import { parseAnswer } from '../support/raw-http';
 
 const mebibyte = 1024 * 1024;
 /** How long a transfer may pause; no machine stands still for as long as the most of it. */
-const patienceMs = Math.min(scaledMs(1_000), 5_000);
+const patienceMs = Math.min(limitMs(1_000), 5_000);
 const png = { 'content-type': 'image/png' };
 
 interface Peer {
@@ -104,7 +104,7 @@ describe.each(transports)('uploads that do not finish (%s)', (transport) => {
     await expectTimedOut(drip({ everyMs: 100 }));
     const tookMs = performance.now() - beganMs;
     expect(tookMs).toBeGreaterThan(1_900);
-    expect(tookMs).toBeLessThan(2_000 + scaledMs(1_000));
+    expect(tookMs).toBeLessThan(2_000 + limitMs(1_000));
     expect((await upload()).status).toBe(202);
   });
 });

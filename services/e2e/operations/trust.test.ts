@@ -31,7 +31,7 @@ import { callKey, secretOf, signToken, tokenHeader } from '@granary/shared/trust
 import { openTrust } from '@granary/shared/trust/trust';
 import { tasksConfig } from '@granary/tasks/config';
 import { startTasks } from '@granary/tasks/service';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { databaseServices, type DatabaseService } from '@granary/local/start/constellation';
 import { newApp, startGranary } from '../support/granary';
 
@@ -103,7 +103,7 @@ function ask(client: Client, path: string, token: string | undefined, consumer =
   return new Promise((resolve) => {
     client.makeUnaryRequest(
       ...[path, () => request, (bytes: Buffer) => bytes, {}, metadata],
-      { deadline: Date.now() + scaledMs(10_000) },
+      { deadline: Date.now() + limitMs(10_000) },
       // A refusal between services is told from one of the handlers by its reason.
       (error: GrpcError | null) =>
         resolve(error?.metadata?.get('x-reason')[0] === 'CALL_REFUSED' ? status[error.code] : 'let in'),

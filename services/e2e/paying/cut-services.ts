@@ -20,7 +20,7 @@ import type { ServiceDefinition } from '@granary/shared/rpc/types';
 import { stopAll } from '@granary/shared/service/lifecycle';
 import type { RunningService } from '@granary/shared/service/start';
 import { testDatabase } from '@granary/testing/database';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { operatorKey } from '../support/granary';
 
 const log = createLogger('test', process.env['TEST_LOG_LEVEL'] ?? 'silent');
@@ -124,7 +124,7 @@ export async function startCutServices(): Promise<CutServices> {
   for (const method of Object.keys(ofFirst)) ofFirst[method] = (request, call) => current[method]!(request, call);
   cuts.install(ofFirst);
   const ofGateway = { OPERATOR_KEY: operatorKey, PORT: '0', HOST: '127.0.0.1', BLOBS_HTTP_ADDRESS: blobs.httpAddress };
-  const timeouts = { REQUEST_TIMEOUT_MS: String(scaledMs(10_000)) };
+  const timeouts = { REQUEST_TIMEOUT_MS: String(limitMs(10_000)) };
   const gateway = await started(
     startGateway(readConfig(gatewayConfig, { ...common, ...ofGateway, ...timeouts }), {
       log,

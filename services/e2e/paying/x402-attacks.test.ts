@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { secp256k1 } from '@noble/curves/secp256k1';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import {
   authorize,
   decoded,
@@ -44,7 +44,7 @@ describe.each(transports)('attacks on payments (%s)', (transport) => {
   beforeAll(async () => {
     granary = await startGranary(transport, {
       settings: {
-        payments: { X402_PAY_TO: 'simulated,wallets', X402_SETTLE_WAIT_MS: String(Math.min(scaledMs(3_000), 20_000)) },
+        payments: { X402_PAY_TO: 'simulated,wallets', X402_SETTLE_WAIT_MS: String(Math.min(limitMs(3_000), 20_000)) },
         finance: { SIMULATED_BLOCK_MS: '100' },
       },
     });

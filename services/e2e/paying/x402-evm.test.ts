@@ -7,7 +7,7 @@ import type * as Http from 'node:http';
 import { makeSeedFile } from '@granary/shared/keys/seed-file';
 import { Anvil, anvilNetwork, describeWithAnvil, usdc } from '@granary/testing/anvil';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { decoded, encoded, newPayer, version1, version2, type Requirement } from '@granary/testing/x402-client';
 import { newApp, send, startGranary, type Granary, type TestApp } from '../support/granary';
 
@@ -60,7 +60,7 @@ describeWithAnvil(describe)('payments on an EVM network', () => {
       },
       ...{ EVM_RPC_URLS: `${anvilNetwork}=${anvil.url}`, X402_KEY_FILE: keyFile, EVM_DEPTH_BLOCKS: '0' },
       // The official clients do not ask again for what is answered before it is settled.
-      X402_SETTLE_WAIT_MS: String(Math.min(scaledMs(5_000), 60_000)),
+      X402_SETTLE_WAIT_MS: String(Math.min(limitMs(5_000), 60_000)),
     };
     granary = await startGranary('wire', { settings: { payments } });
     const { body } = await send<Supported>(granary.url, 'GET', '/x402/supported');
@@ -73,7 +73,7 @@ describeWithAnvil(describe)('payments on an EVM network', () => {
     expect((await app.call('POST', `/api/apps/${app.appId}/indexes`, index)).status).toBe(201);
     // Without gas the network was closed.
     await eventually(async () => ((await asked()) ? true : undefined));
-  }, scaledMs(60_000));
+  }, limitMs(60_000));
   afterAll(async () => {
     await granary.stop();
     await anvil.stop();

@@ -3,7 +3,7 @@ import type { Transfer } from '@granary/shared/cosmos/transaction';
 import { createPool, execute } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { decoded, encoded, type Requirement } from '@granary/testing/x402-client';
 import { CosmosWallet } from '../support/cosmos-wallet';
 import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
@@ -24,7 +24,7 @@ describe.each(transports)('payments by transactions that the payer has sent (%s)
   beforeAll(async () => {
     granary = await startGranary(transport, {
       settings: {
-        payments: { X402_PAY_TO: 'wallets', X402_SETTLE_WAIT_MS: String(Math.min(scaledMs(3_000), 20_000)) },
+        payments: { X402_PAY_TO: 'wallets', X402_SETTLE_WAIT_MS: String(Math.min(limitMs(3_000), 20_000)) },
         finance: { SIMULATED_BLOCK_MS: '100' },
       },
     });

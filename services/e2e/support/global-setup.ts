@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { mkdtemp, readdir, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
-// By its path: here a workspace's package would be what was built of it last.
+import { commitSeed, seedVariable } from '@granary/testing/seeds';
 import { measureSlowness, slownessVariable } from '@granary/testing/speed';
 import { resolveDataDir } from '@granary/local/postgres/data-dir';
 import { startPostgres, type EmbeddedPostgres } from '@granary/local/postgres/postgres';
@@ -27,6 +27,7 @@ const silent = { info: () => undefined, warn: () => undefined };
  * for those who ask.
  */
 export default async function globalSetup(): Promise<void> {
+  process.env[seedVariable] ??= commitSeed();
   process.env[slownessVariable] ??= measureSlowness().toFixed(1);
   await endAbandoned();
   const directory = await mkdtemp(path.join(os.tmpdir(), `${prefix}${process.pid}-`));

@@ -6,7 +6,7 @@ import { createLogger } from '@granary/shared/logger';
 import { startTelemetry } from '@granary/shared/telemetry/start';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { isSkippedWithout } from '@granary/testing/stack';
 import {
   databaseServices,
@@ -62,10 +62,10 @@ export interface GranaryOptions extends Pick<ConstellationOptions, 'settings'> {
 /** On a slow machine requests may take longer, and scans without a key too, for its users as for its tests. */
 const patience = {
   gateway: {
-    REQUEST_TIMEOUT_MS: String(Math.min(scaledMs(10_000), 600_000)),
-    QUEUE_TIMEOUT_MS: String(Math.min(scaledMs(1_000), 60_000)),
+    REQUEST_TIMEOUT_MS: String(Math.min(limitMs(10_000), 600_000)),
+    QUEUE_TIMEOUT_MS: String(Math.min(limitMs(1_000), 60_000)),
   },
-  data: { PUBLIC_READ_TIMEOUT_MS: String(Math.min(scaledMs(2_000), 60_000)) },
+  data: { PUBLIC_READ_TIMEOUT_MS: String(Math.min(limitMs(2_000), 60_000)) },
 };
 
 /**

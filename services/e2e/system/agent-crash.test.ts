@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { newApp, operatorKey, send } from '../support/granary';
 import { endAllProcesses, OwnGranary } from '../support/own-process';
 import { RepeatedRequests, walletOf } from './repeated-requests';
@@ -12,9 +12,9 @@ const kills = isLong ? 250 : 5;
 const readers = 16;
 const price = 1_001;
 const readsMax = kills * 60 + 40;
-if (isLong) jest.setTimeout(scaledMs(7_200_000));
+if (isLong) jest.setTimeout(limitMs(7_200_000));
 /** Longer than it takes to start again, so that what a kill has left held is seen. */
-const reservationMs = scaledMs(10_000);
+const reservationMs = limitMs(10_000);
 const settings = {
   ...{ OPERATOR_KEY: operatorKey, SIMULATED_BLOCK_MS: '50' },
   AGENT_RESERVATION_MS: String(reservationMs),

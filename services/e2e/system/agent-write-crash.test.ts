@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { newApp, operatorKey, send, type TestApp } from '../support/granary';
 import { endAllProcesses, OwnGranary } from '../support/own-process';
 import { RepeatedRequests, walletOf } from './repeated-requests';
@@ -12,9 +12,9 @@ const kills = isLong ? 250 : 5;
 const writers = 16;
 const price = 1_001;
 const funds = kills * 1_000 * price;
-jest.setTimeout(scaledMs(isLong ? 14_400_000 : 300_000));
+jest.setTimeout(limitMs(isLong ? 14_400_000 : 300_000));
 /** What is held for a write ends after twice that: longer than it takes to start again, so that what a kill has left held is seen. */
-const requestMs = scaledMs(5_000);
+const requestMs = limitMs(5_000);
 const settings = {
   ...{ OPERATOR_KEY: operatorKey, SIMULATED_BLOCK_MS: '50', REQUEST_TIMEOUT_MS: String(requestMs) },
   AGENT_RESERVATION_MS: '1000',

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { removalLockKey } from '@granary/blobs/records/removal';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { makeBackup } from '@granary/local/backup/backup';
 import { restoreBackup } from '@granary/local/backup/restore';
 import { withDatabase } from './backup-subject';
@@ -104,7 +104,7 @@ describe('backup and restore', () => {
         await writeFile(path, good);
       }
     },
-    scaledMs(240_000),
+    limitMs(240_000),
   );
 
   test('a restore names an app with a broken hash chain, with the first wrong link', async () => {
@@ -156,7 +156,7 @@ describe('backup and restore', () => {
       expect(hasSeed).toBe(false);
       await expect(OwnGranary.start(restored)).rejects.toThrow('it ended with 1 before it was ready');
     },
-    scaledMs(240_000),
+    limitMs(240_000),
   );
 
   test('an interrupted backup leaves nothing behind, and the next one removes what a killed one left', async () => {

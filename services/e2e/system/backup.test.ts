@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { eventually, eventuallyHolds } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { makeBackup } from '@granary/local/backup/backup';
 import { checkBlobs, checkChain, checkDocuments, heldIn, chargedFor } from './backup-checks';
 import { startSubject, withDatabase, type Subject } from './backup-subject';
@@ -144,7 +144,7 @@ describe(isOnStack ? 'a backup of a stack' : 'a backup of npm start', () => {
       }, 60_000);
       expect(health.status).toBe(200);
     },
-    scaledMs(isLong ? 1_800_000 : 300_000),
+    limitMs(isLong ? 1_800_000 : 300_000),
   );
 
   const held = (dataDir: string, appId: string) =>

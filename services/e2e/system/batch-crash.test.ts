@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { send, type ListAnswer } from '../support/granary';
 import { endAllProcesses, OwnGranary } from '../support/own-process';
 
@@ -249,6 +249,6 @@ describe('kill -9 in the middle of batches', () => {
       }
       await checkBatches(writing);
     },
-    scaledMs(300_000),
+    limitMs(300_000),
   );
 });

@@ -1,5 +1,5 @@
 import { describeWith } from '@granary/testing/stack';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { newApp } from '../support/granary';
 import { prepareRun, readUnderWrites } from '../support/page-readers';
 import { startTwoOfEach, type TwoOfEach } from './rolling';
@@ -16,7 +16,7 @@ describeWith(
     const gateways = new Balanced(copies.urls);
     await gateways.whenAllReady();
     await gateways.stop();
-  }, scaledMs(120_000));
+  }, limitMs(120_000));
   afterAll(() => copies?.stop());
 
   test(
@@ -28,6 +28,6 @@ describeWith(
       await prepareRun(run);
       expect(await readUnderWrites(run)).toBeGreaterThan(500);
     },
-    scaledMs(300_000),
+    limitMs(300_000),
   );
 });

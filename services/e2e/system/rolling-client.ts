@@ -1,6 +1,6 @@
 import { Agent, request as open } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 
 export interface Reply {
   status: number;
@@ -15,7 +15,7 @@ export interface Request {
 }
 
 const pollEveryMs = 100;
-const requestTimeoutMs = scaledMs(20_000);
+const requestTimeoutMs = limitMs(20_000);
 
 /**
  * What a client behind a balancer sees of several gateways: each request goes to one of those that say that they are

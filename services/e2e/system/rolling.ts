@@ -7,7 +7,7 @@ import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { createLogger } from '@granary/shared/logger';
 import { testDatabase } from '@granary/testing/database';
 import { kafkaForTests, minioForTests } from '@granary/testing/stack';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { databaseServices } from '@granary/local/start/constellation';
 import { accepts, choosePorts } from '@granary/local/ports';
 import { startProgram, untilReady, type LineSink, type Program } from '@granary/local/stack/programs';
@@ -35,8 +35,8 @@ export interface TwoOfEach {
 type Ports = Record<ServiceName | 'bytes', number>;
 
 const copies = [0, 1] as const;
-const startTimeoutMs = scaledMs(60_000);
-const stopTimeoutMs = scaledMs(35_000);
+const startTimeoutMs = limitMs(60_000);
+const stopTimeoutMs = limitMs(35_000);
 const fromSource = path.join(__dirname, '../support/from-source.js');
 
 /** With TEST_LOG_LEVEL what the services write is shown. */
@@ -82,10 +82,10 @@ export async function startTwoOfEach(release?: string): Promise<TwoOfEach> {
     MIGRATIONS: 'wait',
     METRICS_LISTEN: `127.0.0.1:${metricsPorts[copy]![service]}`,
     // What a balancer needs to see that a gateway goes.
-    DRAIN_DELAY_MS: String(Math.min(scaledMs(service === 'gateway' ? 1_000 : 200), 60_000)),
+    DRAIN_DELAY_MS: String(Math.min(limitMs(service === 'gateway' ? 1_000 : 200), 60_000)),
     // On a slow machine requests may take longer, beside processes that start.
-    REQUEST_TIMEOUT_MS: String(Math.min(scaledMs(10_000), 600_000)),
-    QUEUE_TIMEOUT_MS: String(Math.min(scaledMs(1_000), 60_000)),
+    REQUEST_TIMEOUT_MS: String(Math.min(limitMs(10_000), 600_000)),
+    QUEUE_TIMEOUT_MS: String(Math.min(limitMs(1_000), 60_000)),
     LOG_LEVEL: logLevel ?? 'warn',
   });
   const run = await beginRun();

@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { choosePorts } from '@granary/local/ports';
 import { endAllProcesses, OwnStart } from '../support/own-process';
 import { rows } from '../support/settings-rows';
@@ -16,12 +16,12 @@ describe.each(['npm start', 'npm run stack'] as const)('%s', (way) => {
     metricsAddress = `localhost:${(await choosePorts(1))[0]}`;
     const settings = Object.fromEntries(Object.entries(rows).map(([name, { value }]) => [name, value]));
     started = await OwnStart.ready(way, directory, { ...settings, METRICS_LISTEN: metricsAddress });
-  }, scaledMs(180_000));
+  }, limitMs(180_000));
   afterAll(async () => {
     await started.end('SIGTERM');
     await endAllProcesses();
     await rm(directory, { recursive: true, force: true });
-  }, scaledMs(60_000));
+  }, limitMs(60_000));
 
   const visible = Object.entries(rows).filter(([, { effect }]) => effect !== undefined);
   test.each(visible)('%s has its effect', async (_, { effect }) => {

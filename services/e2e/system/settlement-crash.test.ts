@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { encoded, newPayer, version1 } from '@granary/testing/x402-client';
 import { operatorKey, send } from '../support/granary';
 import { endAllProcesses, OwnGranary } from '../support/own-process';
@@ -26,11 +26,11 @@ const price = 1_001;
 const fee = 1_000n;
 /** What each wallet has to begin with. */
 const funds = 100_000_000;
-jest.setTimeout(scaledMs(isLong ? 14_400_000 : 300_000));
+jest.setTimeout(limitMs(isLong ? 14_400_000 : 300_000));
 const settings = {
   ...{ OPERATOR_KEY: operatorKey, SIMULATED_BLOCK_MS: '50' },
   // An answer is lost by a kill, and not because the machine is busy.
-  REQUEST_TIMEOUT_MS: String(Math.min(scaledMs(10_000), 600_000)),
+  REQUEST_TIMEOUT_MS: String(Math.min(limitMs(10_000), 600_000)),
 };
 
 let dataDir: string;

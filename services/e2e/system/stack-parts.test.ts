@@ -7,7 +7,7 @@ import path from 'node:path';
 import { openKafka } from '@granary/shared/kafka/client';
 import type { BrokerOptions } from '@granary/shared/kafka/broker-options';
 import { createLogger } from '@granary/shared/logger';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { describeWith, kafkaForTests, minioForTests } from '@granary/testing/stack';
 import { cacheFolder, installOnce } from '@granary/local/stack/cache';
 import { prepareKafka, startKafka, type Kafka } from '@granary/local/stack/kafka-broker';
@@ -39,7 +39,7 @@ describeWith(describe, 'kafka')('Kafka', () => {
     expect(second).toEqual(first);
     const port = Number(first.brokers[0]?.split(':')[1]);
     const { sasl: credentials } = first;
-    expect(await fetchMetadata({ port, credentials, timeoutMs: scaledMs(5_000) })).toEqual({
+    expect(await fetchMetadata({ port, credentials, timeoutMs: limitMs(5_000) })).toEqual({
       brokers: 1,
       controller: 1,
     });
@@ -51,7 +51,7 @@ describeWith(describe, 'kafka')('Kafka', () => {
     const brokers: Kafka[] = [await startKafka(installation, { run, directory })];
     try {
       const [{ port, program, credentials }] = brokers as [Kafka];
-      const probe = { port, credentials, timeoutMs: scaledMs(5_000) };
+      const probe = { port, credentials, timeoutMs: limitMs(5_000) };
       const cluster = await clusterOf(directory);
       program.kill('SIGKILL');
       expect(await program.ended).toBe('kafka has ended (SIGKILL)');
@@ -83,9 +83,9 @@ describeWith(describe, 'kafka')('a client of Kafka', () => {
     await expect(topicsOf({ brokers, sasl: { ...sasl, username: 'another' } })).rejects.toThrow(/authentication/i);
     await expect(topicsOf({ brokers, sasl: { ...sasl, mechanism: 'plain' } })).rejects.toThrow();
     const port = Number(brokers[0]?.split(':')[1]);
-    await expect(fetchMetadata({ port, timeoutMs: scaledMs(5_000) })).rejects.toThrow('closed the connection');
+    await expect(fetchMetadata({ port, timeoutMs: limitMs(5_000) })).rejects.toThrow('closed the connection');
     await expect(
-      fetchMetadata({ port, credentials: { ...sasl, password: 'another' }, timeoutMs: scaledMs(5_000) }),
+      fetchMetadata({ port, credentials: { ...sasl, password: 'another' }, timeoutMs: limitMs(5_000) }),
     ).rejects.toThrow('Kafka refuses the credentials');
   });
 

@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { identify, isAlive } from '@granary/local/stack/processes';
 
 const root = path.join(__dirname, '../../..');
@@ -30,7 +30,7 @@ async function startStack(dataDir: string, cache: string): Promise<RunningStack>
   }
   // `close` comes after the last of the output, `exit` perhaps before it.
   const exit = new Promise<number | null>((resolve) => child.once('close', resolve));
-  const deadline = performance.now() + scaledMs(startTimeoutMs);
+  const deadline = performance.now() + limitMs(startTimeoutMs);
   while (!text.includes('Five calls')) {
     if (child.exitCode !== null || performance.now() > deadline) throw new Error(`The stack did not start:\n${text}`);
     await delay(50);
@@ -102,5 +102,5 @@ test(
       for (const folder of [dataDir, cache]) await rm(folder, { recursive: true, force: true, maxRetries: 10 });
     }
   },
-  scaledMs(300_000),
+  limitMs(300_000),
 );

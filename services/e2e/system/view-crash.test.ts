@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { Client } from 'pg';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { seededRandom } from '../../data/test/support/random';
 import { viewGenerator, type GeneratedView } from '../../data/test/support/view-generator';
 import { viewRecords, type Source, type ViewMeaning } from '../../data/test/support/view-reference';
@@ -255,5 +255,5 @@ test(
       await checkTables();
     }
   },
-  scaledMs(process.env['TEST_LONG'] ? 3_600_000 : 240_000),
+  limitMs(process.env['TEST_LONG'] ? 3_600_000 : 240_000),
 );

@@ -2,7 +2,7 @@ import { createLogger } from '@granary/shared/logger';
 import { row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import type { ChainTransfer } from '../src/chain/chain';
 import { openCosmosChain } from '../src/cosmos-chain/open-cosmos-chain';
 import type { CosmosChain } from '../src/cosmos-chain/cosmos-chain';
@@ -22,7 +22,7 @@ import { newAddress, openPayoutBench, type PayoutBench } from './support/payout-
 import { seededRandom } from './support/random';
 
 const log = createLogger('test', 'silent');
-const chaosLimitMs = scaledMs(300_000);
+const chaosLimitMs = limitMs(300_000);
 let pool: Pool;
 let bench: PayoutBench;
 let nodes: StandIn[];
@@ -49,7 +49,7 @@ const settings = () => ({
     denom: 'utia',
     prefix: 'celestia',
     // A node that is slow for once would be left out for the few rounds that a test has.
-    timeoutMs: scaledMs(3_000),
+    timeoutMs: limitMs(3_000),
     statusTtlMs: 0,
   },
 });

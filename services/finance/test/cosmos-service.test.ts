@@ -4,7 +4,7 @@ import { execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { financeConfig } from '../src/config';
 import { openChain } from '../src/open-chain';
 import { findDeduction, startDeduction } from '../src/grants/deductions';
@@ -28,7 +28,7 @@ beforeAll(async () => {
   nodes = await startStandIns(chainPool, node, 2);
   environment = {
     ...{ CHAIN: 'cosmos', CHAIN_ID: 'mocha-5', CHAIN_RPC_URLS: nodes.map(({ url }) => url).join(',') },
-    ...{ PAYOUT_FLOOR_UTIA: '1', CHAIN_RPC_TIMEOUT_MS: String(Math.min(scaledMs(10_000), 60_000)) },
+    ...{ PAYOUT_FLOOR_UTIA: '1', CHAIN_RPC_TIMEOUT_MS: String(Math.min(limitMs(10_000), 60_000)) },
   };
   settings = { DATABASE_URL: 'postgres://localhost/x', KEY_FILE: 'seed', INTERNAL_SECRET: testSecret, ...environment };
   finance = await startTestFinance(environment);

@@ -3,7 +3,7 @@ import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool'
 import { sql } from '@granary/shared/postgres/sql';
 import { superuserUrl } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { Client } from 'pg';
 import { openAccounts, readAccount } from '../src/ledger/accounts';
 import type { Command, Result } from '../src/ledger/commands';
@@ -194,7 +194,7 @@ test('what Postgres refuses unexpectedly fails alone, not with its batch', async
 test('while connections are cut everywhere, each command is applied once and its result is definite', async () => {
   const { ids } = await wallets(2, 1_000_000n);
   const unlucky = createPool({ url, size: 4, applicationName: 'unlucky', log });
-  const ledger = new LedgerBatches({ pool: unlucky, log, retryMs: scaledMs(60_000) });
+  const ledger = new LedgerBatches({ pool: unlucky, log, retryMs: limitMs(60_000) });
   const killer = new Client({ connectionString: superuserUrl() });
   await killer.connect();
   let answered = 0;

@@ -3,7 +3,7 @@ import * as fc from 'fast-check';
 import { rows, execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { usageHandler } from '../src/events';
 import { openAccounts } from '../src/ledger/accounts';
 import { walletAccount } from '../src/ledger/kinds';
@@ -206,5 +206,5 @@ test(
       { numRuns: histories, endOnFailure: false },
     );
   },
-  scaledMs(240_000),
+  limitMs(240_000),
 );

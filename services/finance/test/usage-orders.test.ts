@@ -3,7 +3,7 @@ import * as fc from 'fast-check';
 import type { BusEvent } from '@granary/shared/bus/inbox';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { usageHandler } from '../src/events';
 import type { Prices } from '../src/usage/prices';
 import { costUnits, dayMs, unitsPerUtia, wholeUtia, type PriceList } from '../src/usage/retention';
@@ -135,5 +135,5 @@ test(
       { numRuns: orders, endOnFailure: false },
     );
   },
-  scaledMs(240_000),
+  limitMs(240_000),
 );

@@ -6,7 +6,7 @@ import { ServiceError } from '@granary/shared/errors';
 import type { ReadGrant, UploadGrant } from '@granary/shared/trust/blob-grant';
 import { newCall } from '@granary/shared/rpc/types';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { Transfers } from '../src/admission/transfers';
 import { BlobProxy } from '../src/blob-proxy/proxy';
 
@@ -85,9 +85,9 @@ async function startFront(addresses: string[]) {
     DOWNLOAD_GRACE_MS: 1_000,
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
-  const hop = new BlobProxy({ address: addresses.join(','), credentials, idleTimeoutMs: scaledMs(5_000) });
+  const hop = new BlobProxy({ address: addresses.join(','), credentials, idleTimeoutMs: limitMs(5_000) });
   const server = createServer((request, response) => {
-    const call = newCall('test', scaledMs(5_000));
+    const call = newCall('test', limitMs(5_000));
     const moved =
       request.method === 'POST'
         ? transfers

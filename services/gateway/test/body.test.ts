@@ -3,15 +3,15 @@ import type { AddressInfo } from 'node:net';
 import { KeyedBudget } from '@granary/shared/concurrency/keyed-budget';
 import { Bodies } from '@granary/gateway/admission/bodies';
 import { readBody } from '@granary/gateway/http/body';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 
 const settings = {
   WAITING_BODIES: 6,
   WAITING_BODIES_PER_APP: 6,
   WAITING_BODIES_PER_CLIENT: 3,
-  BODY_TIMEOUT_MS: scaledMs(60_000),
+  BODY_TIMEOUT_MS: limitMs(60_000),
   // No test that begins some bodies takes so long.
-  BODY_GRACE_MS: scaledMs(2_000),
+  BODY_GRACE_MS: limitMs(2_000),
   BODY_MIN_BYTES_PER_SECOND: 100,
 };
 const budget = new KeyedBudget({ total: 1_000, perKey: { app: 1_000, address: 1_000 } });

@@ -4,7 +4,7 @@ import { docsPage } from '@granary/gateway/docs/page';
 import { style } from '@granary/gateway/docs/style';
 import { openapiDocument } from '@granary/gateway/openapi/document';
 import { routes } from '@granary/gateway/routes/table';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 
 const { window } = new JSDOM(docsPage(openapiDocument(routes))('https://api.example.com').body.toString(), {
   runScripts: 'outside-only',
@@ -23,7 +23,7 @@ test(
     expect(passes.length).toBeGreaterThan(20);
     expect(violations.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)])).toEqual([]);
   },
-  scaledMs(90_000),
+  limitMs(90_000),
 );
 
 test('the first link of the page at /docs skips its contents, to an element that takes the focus', () => {

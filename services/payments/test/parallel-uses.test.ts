@@ -9,7 +9,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { newCall, type Client } from '@granary/shared/rpc/types';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { newPayer, version2, type Requirement } from '@granary/testing/x402-client';
 import { openTrust } from '@granary/shared/trust/trust';
 import { paymentsConfig } from '../src/config';
@@ -22,7 +22,7 @@ const copies = 2;
 const paymentsAtOnce = 10;
 const log = createLogger('payments-test', 'silent');
 const secret = 'a secret that the services share with each other';
-const call = () => newCall('test', scaledMs(60_000));
+const call = () => newCall('test', limitMs(60_000));
 const stops: Array<() => Promise<void>> = [];
 
 afterAll(async () => {

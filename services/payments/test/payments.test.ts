@@ -16,7 +16,7 @@ import { testDatabase } from '@granary/testing/database';
 import { eventuallyResolves } from '@granary/testing/eventually';
 import type { ServiceName } from '@granary/shared/trust/services';
 import { openTrust } from '@granary/shared/trust/trust';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import {
   decoded,
   newPayer,
@@ -87,7 +87,7 @@ async function published(outbox: Client<OutboxDefinition>): Promise<unknown[]> {
   return events.map(({ payload }) => JSON.parse(payload.toString()) as unknown);
 }
 
-const call = () => newCall('test', scaledMs(10_000));
+const call = () => newCall('test', limitMs(10_000));
 
 describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transport) => {
   test('each start publishes the valid prices; a changed configuration is a new price, and earlier ones stay as history', async () => {

@@ -10,7 +10,7 @@ import { createPool, execute, rows, type Pool } from '@granary/shared/postgres/p
 import { sql } from '@granary/shared/postgres/sql';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { leaseTable } from '@granary/shared/postgres/lease';
 import { playMoneyNetwork } from '@granary/shared/play-money';
 import { newPayer, version2, type Requirement } from '@granary/testing/x402-client';
@@ -270,7 +270,7 @@ test(`${crashesWanted} processes that end at any step: each payment is settled o
 });
 
 test('what nobody waits for any more is settled and not granted, and the same request goes on', async () => {
-  const copy = new Copy(new Ledger(), new Store(), () => 0, scaledMs(60_000));
+  const copy = new Copy(new Ledger(), new Store(), () => 0, limitMs(60_000));
   const { nonce, request } = await newRequest(false);
   const gone = new Cancellation();
   gone.abort();

@@ -2,7 +2,7 @@ import { ServiceError } from '@granary/shared/errors';
 import { rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { Crashes, livingProcesses, MortalProcess, ProcessEnded } from './support/mortal-process';
 import { amount, newSolanaCopy, newSolanaPayer, openSolanaPlace, solanaPayment } from './support/solana-payments';
 
@@ -11,7 +11,7 @@ const crashesWanted = isLong ? 10_000 : 100;
 const nodeFailureChance = 0.3;
 const faults = ['lost', 'refused', 'answer lost'] as const;
 const clients = 6;
-jest.setTimeout(scaledMs(isLong ? 7_200_000 : 180_000));
+jest.setTimeout(limitMs(isLong ? 7_200_000 : 180_000));
 
 type Outcome = 'granted' | 'answer lost' | 'refused';
 

@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { ExactSvmScheme } from '@x402/svm/exact/facilitator';
 import { ExactSvmSchemeV1 } from '@x402/svm/exact/v1/facilitator';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { parseSolanaAssets } from '../src/solana-assets';
 import { Verifier } from '../src/verify/verifier';
 import { keys } from './support/solana-draft';
@@ -66,5 +66,5 @@ test(
     expect(valid).toBeGreaterThan(100);
     expect(reasonsInCommon.size).toBeGreaterThan(10);
   },
-  scaledMs(isLong ? 1_800_000 : 180_000),
+  limitMs(isLong ? 1_800_000 : 180_000),
 );

@@ -10,7 +10,7 @@ import { Verifier } from '@granary/payments/verify/verifier';
 import { createLogger } from '@granary/shared/logger';
 import { SolanaChain } from '@granary/testing/solana-chain';
 import { paySolana, solanaSigner, solanaTest } from '@granary/testing/solana-client';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 
 const log = createLogger('test', 'silent');
 const key = feeKeyOf(Buffer.alloc(64, 5));
@@ -44,7 +44,7 @@ async function open(
   settings: { commitment?: 'confirmed' | 'finalized'; urls?: string[]; now?: () => Date } = {},
 ): Promise<SolanaNetwork> {
   const opened = await openSolanaNetworks(log, {
-    ...{ key, timeoutMs: scaledMs(5_000), commitment: 'confirmed', everyMs: 3_600_000, now, ...settings },
+    ...{ key, timeoutMs: limitMs(5_000), commitment: 'confirmed', everyMs: 3_600_000, now, ...settings },
     urls: new Map([[solanaTest.network, settings.urls ?? urls]]),
   });
   stops.push(() => opened.stop());
@@ -201,7 +201,7 @@ test('a node of another network ends the start', async () => {
   const main = new Map([['solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp', urls]]);
   const settings = {
     key,
-    timeoutMs: scaledMs(5_000),
+    timeoutMs: limitMs(5_000),
     commitment: 'confirmed' as const,
     everyMs: 3_600_000,
     now,

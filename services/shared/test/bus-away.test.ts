@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { observeBus } from '@granary/shared/bus/metrics';
 import { renderMetrics } from '@granary/shared/telemetry/metrics';
 import { describeWith } from '@granary/testing/stack';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { startOwnKafka, type TestBroker } from './support/bus-broker';
 import { Ledger } from './support/bus-ledger';
 import { count, endWorlds, kafkaBus, until, world } from './support/bus-world';
@@ -110,6 +110,6 @@ describeWith(describe, 'kafka')('while the broker is away', () => {
         await Promise.all(brokers.map((broker) => broker.stop()));
       }
     },
-    beforeMs + awayMs + scaledMs(4 * drainTimeoutMs),
+    beforeMs + awayMs + limitMs(4 * drainTimeoutMs),
   );
 });

@@ -1,5 +1,5 @@
 import { describeWith } from '@granary/testing/stack';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { startOwnKafka, type TestBroker } from './support/bus-broker';
 import { causeChaos, victims } from './support/bus-chaos';
 import { endWorlds } from './support/bus-world';
@@ -9,7 +9,7 @@ const size =
   process.env['TEST_LONG'] === '1'
     ? { events: 300_000, kills: 500, everyMs: 2_000 }
     : { events: 100_000, kills: 40, everyMs: 700 };
-const timeoutMs = scaledMs(480_000) + 3 * size.kills * size.everyMs;
+const timeoutMs = limitMs(480_000) + 3 * size.kills * size.everyMs;
 
 afterEach(endWorlds);
 

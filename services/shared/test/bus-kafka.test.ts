@@ -13,7 +13,7 @@ import { row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { forgingSigner } from '@granary/testing/event-keys';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { describeWith } from '@granary/testing/stack';
 import { startOwnKafka, type TestBroker } from './support/bus-broker';
 import { Ledger } from './support/bus-ledger';
@@ -38,7 +38,7 @@ import {
 } from './support/bus-world';
 
 /** If the machine becomes busy during the run, several waits of one test may each take up to their own limit. */
-jest.setTimeout(scaledMs(300_000));
+jest.setTimeout(limitMs(300_000));
 
 /** The number of the last event that the relay has sent. */
 const relayedUpTo = async (publisher: Pool) =>
@@ -64,7 +64,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
       for (const key of ['a', 'b']) await publish(tx, key, 2);
     });
     await until(async () => (await relayedUpTo(publisher)) >= 4n);
-    const call = newCall('test', scaledMs(5_000));
+    const call = newCall('test', limitMs(5_000));
     const { events } = await source.read({ consumer: 'test', after: null, limit: 10, topics: [], waitMs: 0 }, call);
     const real = events.find(({ key }) => key === 'a')!;
     const topic = kafkaTopics(bus.prefix).find((name) => name.endsWith('.data.usage'))!;
@@ -122,7 +122,7 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     };
     const { publisher, subscriber, consume } = await world({ size: 10, bus });
     const ledger = new Ledger(publisher, publisher);
-    const load = ledger.startLoad({ writers: 4, pauseMs: scaledMs(20) });
+    const load = ledger.startLoad({ writers: 4, pauseMs: limitMs(20) });
     // This member stays: it joins once, and again with every rebalance.
     consume({ bus: counting });
     await until(async () => joined === 1);
@@ -230,11 +230,11 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     const goOn = createSignal();
     const held = createSignal();
     let sentLate = 0;
-    const isHeld = held.wait(scaledMs(60_000));
+    const isHeld = held.wait(limitMs(60_000));
     const paused = relayOn({
       pool: pausedPool,
       bus: sendingBy(bus, async (messages, send) => {
-        const resumed = goOn.wait(scaledMs(240_000));
+        const resumed = goOn.wait(limitMs(240_000));
         held.notify();
         await resumed;
         await send(messages);

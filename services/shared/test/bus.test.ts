@@ -5,7 +5,7 @@ import { row } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { testSigner } from '@granary/testing/event-keys';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { sharedBusTests } from './support/bus-suite';
 import { appliedSequences, count, endWorlds, log, publish, until, upTo, world } from './support/bus-world';
 
@@ -84,7 +84,7 @@ describe('events', () => {
     }).handlers;
     await transaction(publisher, (tx) => publish(tx, 'a', 4));
     const read = (consumer: string, after: Parameters<typeof handlers.read>[0]['after'], limit: number) =>
-      handlers.read({ consumer, after, limit, topics: [], waitMs: 0 }, newCall('test', scaledMs(5_000)));
+      handlers.read({ consumer, after, limit, topics: [], waitMs: 0 }, newCall('test', limitMs(5_000)));
     const left = async () =>
       (await row<{ seqs: string | null }>(
         publisher,
@@ -107,11 +107,11 @@ describe('events', () => {
     }).handlers;
     await copy.read(
       { consumer: 'fast', after: fast.next, limit: 3, topics: [], waitMs: 0 },
-      newCall('test', scaledMs(5_000)),
+      newCall('test', limitMs(5_000)),
     );
     await copy.read(
       { consumer: 'slow', after: slow.next, limit: 1, topics: [], waitMs: 0 },
-      newCall('test', scaledMs(5_000)),
+      newCall('test', limitMs(5_000)),
     );
     expect(await left()).toBe('2,3,4');
   });

@@ -2,7 +2,7 @@ import { grpcAddress } from '@granary/shared/config';
 import { startServer, type GrpcServer } from '@granary/shared/grpc/server';
 import { newCall } from '@granary/shared/rpc/types';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { log, open, stops, multiplexed, tcpProxy, wishes } from './support/mux-fixture';
 
 afterEach(async () => {
@@ -120,7 +120,7 @@ test.each(ways)('%s are all answered, however often connections are given up for
   let answered = 0;
   const caller = async () => {
     while (answered < 1_000 || proxy.connections() < 20) {
-      await ask({ turns: 3 }, newCall('test', scaledMs(20_000)));
+      await ask({ turns: 3 }, newCall('test', limitMs(20_000)));
       answered++;
     }
   };

@@ -1,11 +1,11 @@
 import { kafkaTopics } from '@granary/shared/bus/topics';
 import type { GroupOptions, Member } from '@granary/shared/kafka/group-member';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { describeWith, kafkaForTests } from '@granary/testing/stack';
 import { kafkaBus } from './support/bus-world';
 
-jest.setTimeout(scaledMs(120_000));
+jest.setTimeout(limitMs(120_000));
 
 /** The group waits twice as long for members that have to join again: longer than the 10 s of a stop. */
 const sessionTimeoutMs = 8_000;

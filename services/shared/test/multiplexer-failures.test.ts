@@ -3,7 +3,7 @@ import { MessageReader } from '@granary/shared/postgres/wire/message-reader';
 import type { Multiplexer, MultiplexerOptions } from '@granary/shared/postgres/multiplexer/multiplexer';
 import { superuserUrl, testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { allTexts, openMultiplexer, readOne, run } from './support/multiplexer-fixture';
 import { startWire, type Wire } from './support/multiplexer-wire';
 
@@ -152,7 +152,7 @@ test('a connection that Postgres ends is replaced, with work in flight or withou
 });
 
 /** Long enough for a statement that only waits for a processor. */
-const impatient = { statementTimeoutMs: scaledMs(400), graceMs: scaledMs(150) };
+const impatient = { statementTimeoutMs: limitMs(400), graceMs: limitMs(150) };
 
 test('a connection that falls silent is dropped, another serves', async () => {
   const { wire, multiplexer } = await wired({ size: 1, ...impatient });

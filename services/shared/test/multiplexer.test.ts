@@ -6,7 +6,7 @@ import type { Row } from '@granary/shared/postgres/wire/rows';
 import type { StatementValue } from '@granary/shared/postgres/wire/values';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { allTexts, oneText, openMultiplexer, readOne, run, said } from './support/multiplexer-fixture';
 
 const open: Multiplexer[] = [];
@@ -191,7 +191,7 @@ test('notices, changed parameters and notifications in between are passed over',
 });
 
 test('the statement timeout ends one statement, those around it are answered', async () => {
-  const reader = multiplexer({ size: 1, statementTimeoutMs: scaledMs(500) });
+  const reader = multiplexer({ size: 1, statementTimeoutMs: limitMs(500) });
   const slow = readOne(reader, 'select pg_sleep(3600)::text');
   const others = Array.from({ length: 20 }, (_, at) => readOne(reader, 'select $1::text', [at]));
   const error: unknown = await slow.catch((thrown: unknown) => thrown);

@@ -1,6 +1,6 @@
 import { newCall } from '@granary/shared/rpc/types';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { open, serve, stops, wishes } from './support/mux-fixture';
 
 afterEach(async () => {
@@ -15,7 +15,7 @@ test('calls whose requests wait for more bytes than allowed are refused, and tho
   const ask = () =>
     client.listDocuments(
       { appId: '', body: Buffer.from('{"held":true}'.padEnd(60_000)) },
-      newCall('test', scaledMs(20_000)),
+      newCall('test', limitMs(20_000)),
     );
   const outcomes: unknown[] = [];
   const asked = Array.from({ length: 500 }, () => ask().catch((error: unknown) => outcomes.push(error)));

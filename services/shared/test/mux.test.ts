@@ -8,7 +8,7 @@ import { Server, ServerCredentials, type sendUnaryData } from '@grpc/grpc-js';
 import { ServiceError } from '@granary/shared/errors';
 import { newCall } from '@granary/shared/rpc/types';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { content, dataDefinition, open, serve, stops, tcpProxy, wishes, type DataClient } from './support/mux-fixture';
 
 afterEach(async () => {
@@ -67,7 +67,7 @@ test('a service killed with 1,000 calls under way fails them as UNAVAILABLE, and
   expect(counts()).toMatchObject(idle);
 });
 
-const call = () => newCall('test', scaledMs(20_000));
+const call = () => newCall('test', limitMs(20_000));
 const readRequest = { appId: '', name: 'films', parameters: [], mayReadPrivate: false };
 const storeRequest: Parameters<DataClient['store']>[0] = {
   appId: '',
@@ -132,7 +132,7 @@ test('a deadline ends a call on both sides', async () => {
   const service = wishes();
   const server = await serve(service.implementation);
   const { ask, counts } = open(server.address);
-  const late = expect(ask({ held: true }, newCall('test', scaledMs(1_000)))).rejects;
+  const late = expect(ask({ held: true }, newCall('test', limitMs(1_000)))).rejects;
   const ended = late.toMatchObject({ code: 'DEADLINE_EXCEEDED' });
   await eventually(() => service.held.size === 1);
   await ended;
@@ -196,7 +196,7 @@ test('a connection that is stalled costs a client hardly more than the calls tha
   await eventually(() => counts().streams === 2);
   proxy.block(0);
   let failed = 0;
-  for (let at = 0; at < 200; at++) await ask({}, newCall('test', scaledMs(500))).catch(() => failed++);
+  for (let at = 0; at < 200; at++) await ask({}, newCall('test', limitMs(500))).catch(() => failed++);
   expect(failed).toBeGreaterThan(0);
   expect(failed).toBeLessThan(5);
   expect(counts()).toMatchObject(idle);
@@ -284,7 +284,7 @@ test(
     await eventually(() => counts().streams === 0 && server.muxCounts().streams === 0);
     await eventually(() => timers() <= timersBefore);
   },
-  scaledMs(240_000),
+  limitMs(240_000),
 );
 
 test('an app that floods is refused beyond its share, and the calls of another go through between its own', async () => {

@@ -10,7 +10,7 @@ import { createPool, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import type { TaskProcess } from './support/scheduled-task-process';
 
 const log = createLogger('scheduled-task-test', 'silent');
@@ -56,7 +56,7 @@ test('one of three processes at a time runs a task, with the pause of a single p
 
 test('while a process that runs a task is alive no other one does; after it was killed another one does', async () => {
   // The process renews it four times in this time, unless a busy machine holds it up for so long.
-  const settings: TaskProcess = { url, name: 'killed', leaseMs: scaledMs(1_000) };
+  const settings: TaskProcess = { url, name: 'killed', leaseMs: limitMs(1_000) };
   const fromSource = join(__dirname, '..', '..', 'local', 'test', 'from-source.js');
   const child = fork(join(__dirname, 'support/scheduled-task-process.ts'), [JSON.stringify(settings)], {
     execArgv: ['--conditions', 'source', '--require', fromSource],

@@ -5,7 +5,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { singleRoundTripTransaction, transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { startPostgresProxy, type PostgresProxy } from '@granary/testing/postgres-proxy';
 import { openMultiplexer, readOne } from './support/multiplexer-fixture';
 
@@ -32,7 +32,7 @@ async function proxied(options: Partial<PoolOptions> = {}): Promise<{ proxy: Pos
 }
 
 /** Long enough for a statement that only waits for a processor. */
-const impatient = { statementTimeoutMs: scaledMs(400), graceMs: scaledMs(200) };
+const impatient = { statementTimeoutMs: limitMs(400), graceMs: limitMs(200) };
 
 const failure = (answer: Promise<unknown>) =>
   answer.then(

@@ -12,7 +12,7 @@ import { newCall } from '@granary/shared/rpc/types';
 import { createAuthority, type Authority, type Certificate } from '@granary/testing/certificates';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { openTrust } from '@granary/shared/trust/trust';
 import { dataDefinition, log, stops, multiplexed, wishes } from './support/mux-fixture';
 
@@ -91,7 +91,7 @@ test('a gRPC server and its callers use renewed files for new connections, and o
     { log, multiplexed, credentials: () => trust.towards('data'), repeatable: ['listDocuments', 'getCommit'] },
   );
   stops.push(() => Promise.resolve(opened.close()));
-  const call = () => newCall('test', scaledMs(20_000));
+  const call = () => newCall('test', limitMs(20_000));
   const answered = () =>
     Promise.all([
       opened.client.listDocuments({ appId: 'films', body: Buffer.from('{}') }, call()),

@@ -4,7 +4,7 @@ import type { ServiceError } from '@granary/shared/errors';
 import { startServer } from '@granary/shared/grpc/server';
 import { newCall } from '@granary/shared/rpc/types';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { log, open, serve, stops, tcpProxy, wishes, type DataClient } from './support/mux-fixture';
 
 afterEach(async () => {
@@ -37,7 +37,7 @@ async function http2Server(onStream: (stream: ServerHttp2Stream) => void) {
   };
 }
 
-const call = (timeoutMs = 20_000) => newCall('test', scaledMs(timeoutMs));
+const call = (timeoutMs = 20_000) => newCall('test', limitMs(timeoutMs));
 const storeRequest: Parameters<DataClient['store']>[0] = {
   appId: '',
   appNumber: '1',

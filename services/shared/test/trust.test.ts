@@ -28,7 +28,7 @@ import { readableBy } from '@granary/shared/bus/subscribers';
 import { callKey, clockSkewMs, secretOf, signToken, tokenHeader, tokenLifetimeMs } from '@granary/shared/trust/token';
 import { openTrust } from '@granary/shared/trust/trust';
 import pino from 'pino';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { dataDefinition, log, stops, multiplexed, wishes } from './support/mux-fixture';
 
 afterEach(async () => {
@@ -79,9 +79,9 @@ function clientOf(service: ServiceName, address: string, settings: TrustSettings
   return {
     ...opened,
     /** Goes on the stream. */
-    list: (appId = 'films') => opened.client.listDocuments({ appId, body }, newCall('test', scaledMs(5_000))),
+    list: (appId = 'films') => opened.client.listDocuments({ appId, body }, newCall('test', limitMs(5_000))),
     /** Is a unary call. */
-    commit: () => opened.client.getCommit({ ticketId: 'a' }, newCall('test', scaledMs(5_000))),
+    commit: () => opened.client.getCommit({ ticketId: 'a' }, newCall('test', limitMs(5_000))),
   };
 }
 
@@ -94,7 +94,7 @@ function rawCall(address: string, token: string | undefined, request: object = {
     const { path, requestSerialize, responseDeserialize } = method;
     client.makeUnaryRequest(
       ...[path, requestSerialize as (value: object) => Buffer, responseDeserialize, request, metadata],
-      { deadline: Date.now() + scaledMs(5_000) },
+      { deadline: Date.now() + limitMs(5_000) },
       (error: GrpcError | null) => {
         client.close();
         resolve({ code: status[error?.code ?? 0]!, message: error?.details ?? '' });
@@ -307,7 +307,7 @@ test('who subscribes reads under its own name', async () => {
         { log, credentials: credentialsOf, multiplexed: carried },
       );
       const request = { consumer, after: null, limit: 1, topics: [], waitMs: 0 };
-      return opened.client.read(request, newCall('test', scaledMs(5_000))).finally(() => opened.close());
+      return opened.client.read(request, newCall('test', limitMs(5_000))).finally(() => opened.close());
     };
     for (const consumer of ['tasks', 'tasks-data']) await readAs('tasks', consumer);
     expect(seen.splice(0)).toEqual(['tasks', 'tasks-data']);
@@ -448,7 +448,7 @@ describe('TLS', () => {
     expect(await outcome(client.list())).toBe('answered');
     const unary = client.client.store(
       { appId: 'x', body: Buffer.alloc(70_000, ' ') } as never,
-      newCall('test', scaledMs(5_000)),
+      newCall('test', limitMs(5_000)),
     );
     // It has got as far as the handler, which finds no wish in it.
     expect(await outcome(unary)).toBe('INTERNAL');

@@ -22,7 +22,7 @@ import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/testing/database';
 import { openTrust } from '@granary/shared/trust/trust';
 import { eventuallyHolds } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { tasksConfig } from '../src/config';
 import { startTasks, tasksDefinition } from '../src/service';
 
@@ -108,8 +108,8 @@ async function world(transport: 'in one process' | 'over gRPC') {
     stops.push(stop);
     return {
       stop,
-      getTask: (ticketId: string) => tasks.client.getTask({ ticketId }, newCall('test', scaledMs(10_000))),
-      health: () => health.client.check({}, newCall('test', scaledMs(5_000))),
+      getTask: (ticketId: string) => tasks.client.getTask({ ticketId }, newCall('test', limitMs(10_000))),
+      health: () => health.client.check({}, newCall('test', limitMs(5_000))),
     };
   };
 

@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
-import { scaledMs } from './speed';
+import { limitMs } from './speed';
 
 /** Holds the superuser's URL of the Postgres that the test run started. */
 export const testPostgresVariable = 'GRANARY_TEST_POSTGRES';
@@ -55,7 +55,7 @@ async function createFrom(template: string): Promise<TestDatabase> {
   const name = `test_${randomUUID().replaceAll('-', '')}`;
   await asSuperuser(async (client) => {
     await ensureRole(client);
-    const deadline = performance.now() + scaledMs(busyTemplateTimeoutMs);
+    const deadline = performance.now() + limitMs(busyTemplateTimeoutMs);
     for (;;) {
       try {
         await client.query(`create database ${quote(name)} owner ${role} template ${quote(template)} strategy wal_log`);

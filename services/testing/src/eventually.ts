@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { scaledMs } from './speed';
+import { limitMs } from './speed';
 
 const pollEveryMs = 20;
 
@@ -11,12 +11,12 @@ export async function eventually<T>(
   look: () => Promise<T | undefined | false> | T | undefined | false,
   timeoutMs = 60_000,
 ): Promise<T> {
-  const untilMs = performance.now() + scaledMs(timeoutMs);
+  const untilMs = performance.now() + limitMs(timeoutMs);
   for (;;) {
     const found = await look();
     if (found !== undefined && found !== false) return found;
     if (performance.now() > untilMs)
-      throw new Error(`it did not happen within ${scaledMs(timeoutMs)} ms: ${look.toString()}`);
+      throw new Error(`it did not happen within ${limitMs(timeoutMs)} ms: ${look.toString()}`);
     await delay(pollEveryMs);
   }
 }

@@ -19,30 +19,53 @@ function work(): void {
   }
 }
 
-/**
- * Measures how many times slower than the reference this process runs now, beside other processes: at least 1. A short
- * burst of work is scheduled well even on a busy machine, so the processes that wait for each processor count too.
- */
-export function measureSlowness(samples = samplesOfRun): number {
+/** How many times slower than the reference a short burst of work is, at least 1. It is scheduled well even on a busy machine. */
+function measureBurst(samples: number): number {
   const tookMs = Array.from({ length: samples }, () => {
     const beganMs = performance.now();
     work();
     return performance.now() - beganMs;
   });
   const medianMs = tookMs.sort((a, b) => a - b)[Math.floor(samples / 2)]!;
-  const waiting = loadavg()[0]! / availableParallelism();
-  return Math.min(Math.max(medianMs / referenceMs, waiting, 1), slownessMax);
+  return Math.min(Math.max(medianMs / referenceMs, 1), slownessMax);
 }
 
-let measured: number | undefined;
+/**
+ * Measures how many times slower than the reference this process runs now, beside other processes: at least 1. The processes
+ * that wait for each processor count too.
+ */
+export function measureSlowness(samples = samplesOfRun): number {
+  return Math.min(Math.max(measureBurst(samples), loadavg()[0]! / availableParallelism()), slownessMax);
+}
 
-/** The slowness at the start of the run or of this suite, whichever is greater: other processes come and go. */
+let measured: { slowness: number; burst: number } | undefined;
+
+/** Measured once for each suite, because other processes come and go during a run. */
+function measure(): { slowness: number; burst: number } {
+  if (measured) return measured;
+  const burst = measureBurst(samplesOfSuite);
+  const slowness = Math.max(Number(process.env[slownessVariable] ?? 1), burst, measureSlowness(1));
+  return (measured = { slowness, burst });
+}
+
+/** The slowness at the start of the run or of this suite, whichever is greater. */
 export function slowness(): number {
-  measured ??= Math.max(Number(process.env[slownessVariable] ?? 1), measureSlowness(samplesOfSuite));
-  return measured;
+  return measure().slowness;
 }
 
-/** A time limit of a test, given in milliseconds on the reference machine, as it is on this one. */
-export function scaledMs(referenceLimitMs: number): number {
+/**
+ * An upper limit for what a test waits for, given in milliseconds on the reference machine: it grows with the slowness of this
+ * one, its load included. Nothing waits until it has passed, unless the test fails.
+ */
+export function limitMs(referenceLimitMs: number): number {
   return Math.round(referenceLimitMs * slowness());
+}
+
+/**
+ * A time that a test waits out, or a limit of the product that it waits to see reached, given in milliseconds on the reference
+ * machine. It grows with the speed of the processor alone: the load of this machine is mostly that of the tests themselves, and
+ * waiting longer because they are busy would keep them busy longer.
+ */
+export function waitMs(referenceWaitMs: number): number {
+  return Math.round(referenceWaitMs * measure().burst);
 }

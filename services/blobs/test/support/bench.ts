@@ -21,7 +21,7 @@ import { transaction } from '@granary/shared/postgres/transaction';
 import { openTrust } from '@granary/shared/trust/trust';
 import { testDatabase } from '@granary/testing/database';
 import { callKey, secretOf } from '@granary/shared/trust/token';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { blobsConfig, type BlobsConfig } from '../../src/config';
 import { blobsDefinition } from '../../src/handlers';
 import { startBlobs, type RunningBlobs } from '../../src/service';
@@ -180,7 +180,7 @@ export async function startBench(changes: Partial<BlobsConfig> = {}): Promise<Be
       connect();
     },
     upload: async (headers, body, grant) => {
-      const sign = signed({ ...uploadGrant(grant), expiresAtMs: Date.now() + scaledMs(10_000) });
+      const sign = signed({ ...uploadGrant(grant), expiresAtMs: Date.now() + limitMs(10_000) });
       const request = open(bench.running.httpAddress, 'POST', { ...sign, ...headers });
       const answer = answerOf(request);
       // A refusal can come while the body is still being sent.
@@ -193,7 +193,7 @@ export async function startBench(changes: Partial<BlobsConfig> = {}): Promise<Be
       return answer;
     },
     read: async (blobId, headers = {}, method = 'GET') => {
-      const grant = { op: 'read', appId, collection, blobId, expiresAtMs: Date.now() + scaledMs(10_000) } as const;
+      const grant = { op: 'read', appId, collection, blobId, expiresAtMs: Date.now() + limitMs(10_000) } as const;
       const request = open(bench.running.httpAddress, method, { ...signed(grant), ...headers });
       request.end();
       return answerOf(request);
@@ -244,4 +244,4 @@ export function form(...parts: Part[]): { headers: Record<string, string>; body:
   };
 }
 
-export const call = () => newCall('test', scaledMs(5_000));
+export const call = () => newCall('test', limitMs(5_000));

@@ -9,7 +9,7 @@ import { outboxDefinition } from '@granary/shared/bus/outbox';
 import { openTrust } from '@granary/shared/trust/trust';
 import { Transfers } from '@granary/gateway/admission/transfers';
 import { BlobProxy } from '@granary/gateway/blob-proxy/proxy';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { blobsConfig, type BlobsConfig } from '../../src/config';
 import { startBlobs } from '../../src/service';
 import { appId, collection, uploadGrant } from './bench';
@@ -66,10 +66,10 @@ function startHop(config: BlobsConfig, address: string): void {
     DOWNLOAD_GRACE_MS: 1_000,
     TRANSFER_MIN_BYTES_PER_SECOND: 0,
   });
-  const hop = new BlobProxy({ address, credentials, idleTimeoutMs: scaledMs(10_000) });
+  const hop = new BlobProxy({ address, credentials, idleTimeoutMs: limitMs(10_000) });
   const server = createServer((request, response) => {
     const blobId = String(request.headers['x-blob-id']);
-    const call = newCall('test', scaledMs(5_000));
+    const call = newCall('test', limitMs(5_000));
     const work = async () => {
       if (request.method === 'POST') {
         const grant = uploadGrant({ blobId, maxBytes: config.MAX_BLOB_BYTES });

@@ -5,7 +5,7 @@ import { healthDefinition } from '@granary/shared/service/health-rpc';
 import { rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { eventuallyHolds } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { answerOf, appId, call, collection, form, open, signed, startBench, uploadGrant, type Bench } from './bench';
 
 const sha256 = (bytes: Buffer) => createHash('sha256').update(bytes).digest('hex');
@@ -174,7 +174,7 @@ export function blobsSuite(): void {
     ])('a file over the limit is refused %s, and leaves nothing', async (_, how) => {
       const files = (await bench.files()).length;
       const bytes = Buffer.alloc(3_000_000, 'x');
-      const sign = signed({ ...uploadGrant({ maxBytes: 1_000_000 }), expiresAtMs: Date.now() + scaledMs(10_000) });
+      const sign = signed({ ...uploadGrant({ maxBytes: 1_000_000 }), expiresAtMs: Date.now() + limitMs(10_000) });
       const parts = form({ name: 'blob', content: bytes, filename: 'a' });
       const headers = how === 'form' ? { 'content-type': parts.headers['content-type']! } : text;
       const length =
@@ -204,7 +204,7 @@ export function blobsSuite(): void {
       const files = (await bench.files()).length;
       const uploads = bench.commits.uploads.length;
       const parts = form({ name: 'blob', content: Buffer.alloc(4_000_000), filename: 'a' });
-      const sign = signed({ ...uploadGrant(), expiresAtMs: Date.now() + scaledMs(10_000) });
+      const sign = signed({ ...uploadGrant(), expiresAtMs: Date.now() + limitMs(10_000) });
       const headers = how === 'raw' ? { ...text, 'content-length': '9000000' } : parts.headers;
       const request = open(bench.running.httpAddress, 'POST', { ...sign, ...headers });
       request.on('error', () => {});
@@ -225,7 +225,7 @@ export function blobsSuite(): void {
     });
 
     test('nothing is done without a grant that is ours, whole, in time and for this', async () => {
-      const grant = { ...uploadGrant(), expiresAtMs: Date.now() + scaledMs(10_000) };
+      const grant = { ...uploadGrant(), expiresAtMs: Date.now() + limitMs(10_000) };
       const good = signed(grant)['x-granary-grant']!;
       const late = signed({ ...grant, expiresAtMs: Date.now() - 1 })['x-granary-grant']!;
       const [payload, signature] = good.split('.') as [string, string];
@@ -336,7 +336,7 @@ export function blobsSuite(): void {
           appId,
           collection,
           blobId,
-          expiresAtMs: Date.now() + scaledMs(10_000),
+          expiresAtMs: Date.now() + limitMs(10_000),
           ...other,
         } as const;
         const request = open(bench.running.httpAddress, 'GET', signed(grant));
@@ -353,7 +353,7 @@ export function blobsSuite(): void {
         appId,
         collection,
         blobId: grant.blobId,
-        expiresAtMs: Date.now() + scaledMs(10_000),
+        expiresAtMs: Date.now() + limitMs(10_000),
       } as const;
       const request = open(bench.running.httpAddress, 'GET', signed(read));
       request.end();
@@ -643,7 +643,7 @@ export function blobsSuite(): void {
           appId,
           collection: 'other',
           blobId,
-          expiresAtMs: Date.now() + scaledMs(10_000),
+          expiresAtMs: Date.now() + limitMs(10_000),
         } as const;
         const request = open(own.running.httpAddress, 'GET', signed(read));
         request.end();

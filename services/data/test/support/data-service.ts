@@ -6,7 +6,7 @@ import { newTicket } from '@granary/shared/ids';
 import { createLogger } from '@granary/shared/logger';
 import { runHandler, type AnyHandler } from '@granary/shared/rpc/call';
 import { newCall, type Handlers } from '@granary/shared/rpc/types';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { dataConfig } from '../../src/config';
 import { dataDefinition, startData } from '../../src/service';
 
@@ -39,7 +39,7 @@ export async function startDataService(url: string, settings: Record<string, str
   const methods = Object.fromEntries(
     Object.entries(found!.handlers as unknown as Record<string, AnyHandler>).map(([name, handler]) => [
       name,
-      (request: unknown) => runHandler(handler, request, newCall('test', scaledMs(60_000)), log, name),
+      (request: unknown) => runHandler(handler, request, newCall('test', limitMs(60_000)), log, name),
     ]),
   ) as unknown as Methods;
   return {

@@ -18,14 +18,14 @@ import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
 import { openTrust } from '@granary/shared/trust/trust';
 import { readConfig } from '@granary/shared/config';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { financeConfig } from '../../src/config';
 import { financeDefinition, startFinance } from '../../src/service';
 
 export const log = createLogger('test', 'silent');
 export const testSecret = 'a secret that the services share with each other';
 
-export const call = (): Call => newCall('test', scaledMs(20_000));
+export const call = (): Call => newCall('test', limitMs(20_000));
 
 /**
  * A pool on a fresh database with the tables of finance. It does not wait for the disk at each commit: what these

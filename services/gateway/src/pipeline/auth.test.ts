@@ -2,12 +2,12 @@ import { FairScheduler } from '@granary/shared/concurrency/fair-scheduler';
 import { newCall } from '@granary/shared/rpc/types';
 import { unavailable } from '@granary/shared/errors';
 import type { VerifyKeyResponse } from '@granary/shared/gen/granary/data/v1/VerifyKeyResponse';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { hasPermission, type AppCaller } from './access';
 import { hashKey, isOperator, presentedKey } from './auth';
 import { KeyLookup } from './key-lookup';
 
-const call = newCall('test', scaledMs(10_000));
+const call = newCall('test', limitMs(10_000));
 const known: VerifyKeyResponse = {
   known: true,
   name: 'default',

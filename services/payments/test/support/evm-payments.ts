@@ -11,7 +11,7 @@ import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool'
 import { sql } from '@granary/shared/postgres/sql';
 import { Anvil, anvilNetwork, NodeProxy, usdc } from '@granary/testing/anvil';
 import { testDatabase } from '@granary/testing/database';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { newPayer, version2, type Requirement } from '@granary/testing/x402-client';
 import { assetKeyOf, parseEvmAssets } from '../../src/evm-assets';
 import { EvmNetwork } from '../../src/evm-rpc/evm-network';
@@ -76,7 +76,7 @@ export async function openNetwork(
   { pool, proxy, key }: Place,
   { depthBlocks = 0n, replaceAfterMs = 60_000 }: NetworkSettings = {},
 ): Promise<EvmNetwork> {
-  const node = new EvmNode(new JsonRpc({ url: proxy.url, timeoutMs: scaledMs(5_000), name: 'node 1' }));
+  const node = new EvmNode(new JsonRpc({ url: proxy.url, timeoutMs: limitMs(5_000), name: 'node 1' }));
   const network = new EvmNetwork({
     ...{ id: anvilNetwork, nodes: poolOf(node), key, depthBlocks, replaceAfterMs, log },
     transactions: new Transactions(pool, anvilNetwork, key.address),
@@ -107,7 +107,7 @@ export function newCopy({ pool, payTo }: Place, network: SettlementNetwork, opti
 /** A process that takes payments by the methods on the network. */
 export function copyOf(
   { pool, network, methods, verifier: by }: CopyParts,
-  { claims = new Claims(pool, randomUUID()), waitMs = scaledMs(60_000), clock = now }: CopyOptions,
+  { claims = new Claims(pool, randomUUID()), waitMs = limitMs(60_000), clock = now }: CopyOptions,
 ): Copy {
   const networks = new Map([[network.id, network]]);
   const rates = storedRates(pool, validSeconds);

@@ -6,7 +6,7 @@ import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/testing/database';
 import { SolanaChain } from '@granary/testing/solana-chain';
 import { solanaTest } from '@granary/testing/solana-client';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import type { Requirement } from '@granary/testing/x402-client';
 import type { SettlementNetwork } from '../../src/networks/settlement-network';
 import { requirementText } from '../../src/quotes/offer';
@@ -45,7 +45,7 @@ export async function openSolanaPlace(): Promise<SolanaPlace> {
   const payTo = keys.payTo.address;
   await chain.give(payTo, 0n);
   const opened = await openSolanaNetworks(log, {
-    ...{ key: feeKey, timeoutMs: scaledMs(5_000), commitment: 'confirmed', everyMs: 3_600_000, now },
+    ...{ key: feeKey, timeoutMs: limitMs(5_000), commitment: 'confirmed', everyMs: 3_600_000, now },
     urls: new Map([[solanaTest.network, [await chain.serve()]]]),
   });
   const pool = createPool({ url: (await testDatabase()).url, size: 10, applicationName: 'solana-test', log });

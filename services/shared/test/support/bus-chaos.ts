@@ -7,7 +7,7 @@ import { loadOffsets } from '@granary/shared/bus/inbox';
 import { row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { eventually } from '@granary/testing/eventually';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import { startPostgresProxy, type CommitFate, type PostgresProxy } from '@granary/testing/postgres-proxy';
 import { startPostgres, type EmbeddedPostgres } from '../../../local/src/postgres/postgres';
 import type { TestBroker } from './bus-broker';
@@ -236,7 +236,7 @@ async function writeWhile(ledger: Ledger, killer: Killer, { events, aboutMs, end
     }
   };
   const stall = async () => {
-    await delay(scaledMs(writeTimeoutMs) + 3 * aboutMs, undefined, { ref: false });
+    await delay(limitMs(writeTimeoutMs) + 3 * aboutMs, undefined, { ref: false });
     throw new Error(`the writes have stalled: ${JSON.stringify(ledger.counts())}`, { cause: ledger.errors().at(-1) });
   };
   await Promise.race([Promise.all(Array.from({ length: writers }, writeOn)), stall()]);

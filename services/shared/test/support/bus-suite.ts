@@ -9,7 +9,7 @@ import { execute, row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/testing/database';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 import {
   appliedSequences,
   count,
@@ -70,7 +70,7 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
       expect(await count(subscriber, 'dead_letter')).toBe(0);
       await until(async () => (await copies[0]!.lag()).status === 'HEALTHY');
     },
-    scaledMs(180_000),
+    limitMs(180_000),
   );
 
   test('events are applied once although connections to both databases are cut, also during COMMIT', async () => {
@@ -109,11 +109,11 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     const { publisher, subscriber, source, consume } = await world({ bus: await bus() });
     const open = createSignal();
     const began = createSignal();
-    const beganOnce = began.wait(scaledMs(60_000));
+    const beganOnce = began.wait(limitMs(60_000));
     const early = transaction(publisher, async (tx) => {
       await publish(tx, 'early', 1);
       began.notify();
-      await open.wait(scaledMs(120_000));
+      await open.wait(limitMs(120_000));
     });
     await beganOnce;
     await transaction(publisher, (tx) => publish(tx, 'late', 1));
@@ -121,7 +121,7 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
     const read = () =>
       source.read(
         { consumer: 'reader', after: null, limit: 10, topics: [], waitMs: 0 },
-        newCall('test', scaledMs(5_000)),
+        newCall('test', limitMs(5_000)),
       );
     await until(async () => Number((await read()).stalledMs) > 0);
     expect((await read()).events).toEqual([]);

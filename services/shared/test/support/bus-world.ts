@@ -21,7 +21,7 @@ import { createPool, execute, row, rows, type Connection, type Pool } from '@gra
 import { sql } from '@granary/shared/postgres/sql';
 import { testSigner, testVerifier } from '@granary/testing/event-keys';
 import { testDatabase } from '@granary/testing/database';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 
 /** Short, because a member notices a rebalance at its next heartbeat, six of which fit into this. */
 export const sessionTimeoutMs = 4_000;
@@ -226,7 +226,7 @@ export async function untilApplied(subscriber: Pool, total: number): Promise<voi
 }
 
 export async function until(condition: () => Promise<boolean>, timeoutMs = 60_000, everyMs = 20): Promise<void> {
-  const deadlineMs = performance.now() + scaledMs(timeoutMs);
+  const deadlineMs = performance.now() + limitMs(timeoutMs);
   while (!(await condition())) {
     if (performance.now() > deadlineMs) throw new Error('the condition was not met in time');
     await new Promise((resolve) => setTimeout(resolve, everyMs));

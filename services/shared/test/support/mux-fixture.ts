@@ -7,7 +7,7 @@ import { startServer, type GrpcServer } from '@granary/shared/grpc/server';
 import type { Implementation } from '@granary/shared/rpc/implementation';
 import { newCall, type Call, type Client } from '@granary/shared/rpc/types';
 import { createLogger } from '@granary/shared/logger';
-import { scaledMs } from '@granary/testing/speed';
+import { limitMs } from '@granary/testing/speed';
 
 export const log = createLogger('stream-test', 'silent');
 export const dataDefinition = loadService<DataDefinition>('data', 'Data');
@@ -98,7 +98,7 @@ export async function serve(implementation: Implementation): Promise<GrpcServer>
 export function open(address: string, options: Partial<ClientOptions> = {}) {
   const opened = openClient(dataDefinition, { address }, { log, multiplexed, ...options });
   stops.push(() => opened.close());
-  const ask = (wish: Wish, call = newCall('test', scaledMs(20_000)), appId = '') =>
+  const ask = (wish: Wish, call = newCall('test', limitMs(20_000)), appId = '') =>
     opened.client.listDocuments({ appId, body: Buffer.from(JSON.stringify(wish)) }, call);
   return { ...opened, counts: () => opened.muxCounts()!, ask };
 }

@@ -1,0 +1,58 @@
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import foundSeeds from './found-seeds.json';
+
+/** Holds the seed of the run. `npm test -- --seed <text>` sets it, or else the first process of a run does, by `commitSeed`. */
+export const seedVariable = 'GRANARY_TEST_SEED';
+
+/** A part of a proof: the cases that one seed generates. */
+export interface SeededPart {
+  seed: number;
+  cases: number;
+}
+
+/** In `found-seeds.json`, by proof: what once found a fault, which `fault` describes in a sentence. */
+interface FoundSeed extends SeededPart {
+  fault: string;
+}
+
+/**
+ * The seed of a run that names none: date and abbreviated hash of the last commit, such as `2026-11-26.be891b9`. Whoever tests
+ * that commit tries the same cases, and the next commit tries others.
+ */
+export function commitSeed(): string {
+  const format = ['log', '-1', '--date=format-local:%Y-%m-%d', '--format=%cd.%H'];
+  const options = { cwd: __dirname, encoding: 'utf8', env: { ...process.env, TZ: 'UTC' } } as const;
+  try {
+    const [date, hash] = execFileSync('git', format, options).trim().split('.') as [string, string];
+    return `${date}.${hash.slice(0, 10)}`;
+  } catch {
+    // These are sources without their history.
+    return 'no-commit';
+  }
+}
+
+/** The seed of this run for one proof, a whole number below 2³¹; another proof of the same run has another one. */
+export function seedOf(proof: string): number {
+  const run = process.env[seedVariable] ?? commitSeed();
+  return hash(`${run} ${proof}`);
+}
+
+/**
+ * The parts of a proof of `cases` cases: a quarter of them has the same seed in each run, so that a change is compared on known
+ * ground, the others have the seed of the run, and every seed that once found a fault is tried again.
+ */
+export function partsOf(proof: string, cases: number): SeededPart[] {
+  const fixed = Math.ceil(cases / 4);
+  const found = (foundSeeds as Record<string, FoundSeed[]>)[proof] ?? [];
+  const parts = [
+    { seed: hash(proof), cases: fixed },
+    { seed: seedOf(proof), cases: cases - fixed },
+    ...found.map((each) => ({ seed: each.seed, cases: each.cases })),
+  ];
+  return parts.filter((part) => part.cases > 0);
+}
+
+function hash(text: string): number {
+  return createHash('sha256').update(text).digest().readUInt32BE(0) >>> 1;
+}
