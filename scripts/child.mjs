@@ -22,6 +22,10 @@ export function forwardSignals(child) {
 /**
  * Runs a program to its end and returns `{ code, output, stdout }`, where `output` has both of its streams. A signal that
  * ends this process ends the program first; `show` passes its output through as it is written. The abort of `signal` kills it.
+ * @param {string} command
+ * @param {string[]} args
+ * @param {{ cwd?: string, env?: NodeJS.ProcessEnv, show?: boolean, signal?: AbortSignal }} [options]
+ * @returns {Promise<{ code: number | null, output: string, stdout: string }>}
  */
 export function runChild(command, args, { cwd, env = process.env, show = false, signal } = {}) {
   return new Promise((resolve, reject) => {

@@ -1,68 +1,82 @@
+// @ts-check
 import { spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { forwardSignals } from './child.mjs';
+import { readRecords } from './test/history.mjs';
+import { reportVariable } from './test/reporter.mjs';
+
+/** @import { SuiteResult } from './test/reporter.mjs' */
 
 const root = path.dirname(import.meta.dirname);
-/** The time limit from the start of this process. CI ends itself after 90 minutes. */
-export const runTimeoutMs = Number(process.env.TEST_TIMEOUT_MINUTES || 80) * 60_000;
-/** From the report, written when the last suite has ended, to the end of the process. */
-const exitTimeoutMs = 60_000;
-/** Of the message of a failure, in the summary of all. */
-const messageLinesShown = 6;
+/** From the start of this process to the end of every run of jest. CI, which ends itself after 90 minutes, does more after it. */
+export const runTimeoutMs = Number(process.env.TEST_TIMEOUT_MINUTES || 75) * 60_000;
+/** From the end of the last suite to the end of the process, which stops what all suites share. */
+const exitTimeoutMs = 90_000;
 
 /**
- * Runs jest with these arguments and returns `{ passed, failed, skipped, failures }`, the last with a text for each failure.
- * A suite that cannot be loaded counts as one failure, and so does a run that hangs: it is ended, and its remaining processes
- * are listed.
+ * Runs jest with these arguments and returns the result of each suite that has ended. `problem` says what is wrong with the run
+ * as a whole: it hung, so that it was ended and its remaining processes are listed, or jest failed without a failure of a suite.
+ * @param {string[]} args
+ * @param {object} [options]
+ * @param {NodeJS.ProcessEnv} [options.env]
+ * @param {number} [options.untilMs] when it is ended at the latest, from the start of this process
+ * @param {AbortSignal} [options.signal] ends it
+ * @param {boolean} [options.isQuiet] returns its output instead of showing it
+ * @returns {Promise<{ suites: SuiteResult[], problem: string | undefined, output: string }>}
  */
-export async function runJest(args, env = process.env) {
+export async function runJest(args, { env, untilMs = runTimeoutMs, signal, isQuiet = false } = {}) {
   const folder = mkdtempSync(path.join(os.tmpdir(), 'granary-jest-'));
-  const report = path.join(folder, 'report.json');
+  const report = path.join(folder, 'report.jsonl');
+  const parts = { reporters: 'reporter', testSequencer: 'order', testRunner: 'suite-runner' };
+  const ours = Object.entries(parts).map(([option, file]) => `--${option}=${root}/scripts/test/${file}.mjs`);
+  const all = { ...process.env, ...env, [reportVariable]: report };
   try {
-    const hung = await run(['--json', `--outputFile=${report}`, ...args], env, report);
-    const result = readReport(report);
-    const failed = result ? result.numFailedTests + result.numRuntimeErrorTestSuites : 0;
-    const counts = {
-      passed: result?.numPassedTests ?? 0,
-      failed,
-      skipped: result ? result.numPendingTests + result.numTodoTests : 0,
-      failures: result ? result.testResults.flatMap(failuresOf) : [],
-    };
-    if (hung.reason !== undefined || !result || (hung.code !== 0 && failed === 0)) {
-      counts.failed++;
-      counts.failures.push(`jest: ${hung.reason ?? `exit code ${hung.code}`}`);
-      console.log(`jest: FAILED, ${hung.reason ?? `exit code ${hung.code}`}`);
-    }
-    return counts;
+    const options = { env: all, untilMs, signal, isQuiet, endMark: `${report}.end` };
+    const { code, reason, output } = await run([...args, ...ours], options);
+    const suites = readRecords(report);
+    const isExplained = code === 0 || suites.some(({ failures }) => failures.length > 0);
+    return { suites, problem: reason ?? (isExplained ? undefined : `exit code ${code}`), output };
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-/** Resolves with the exit code, and with the reason if jest had to be ended. */
-function run(args, env, report) {
+/**
+ * Resolves with the exit code, and with the reason if jest had to be ended.
+ * @param {string[]} args
+ * @param {{ env: NodeJS.ProcessEnv, untilMs: number, signal: AbortSignal | undefined, isQuiet: boolean,
+ *   endMark: string }} options `endMark` is a file that exists once the last suite has ended
+ * @returns {Promise<{ code: number | null, reason: string | undefined, output: string }>}
+ */
+function run(args, { env, untilMs, signal, isQuiet, endMark }) {
   const child = spawn(process.execPath, [path.join(root, 'node_modules/jest/bin/jest.js'), ...args], {
     cwd: root,
     env,
-    stdio: ['ignore', 'inherit', 'inherit'],
+    stdio: isQuiet ? ['ignore', 'pipe', 'pipe'] : ['ignore', 'inherit', 'inherit'],
   });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr]) stream?.setEncoding('utf8').on('data', (text) => (output += text));
+  /** @type {string | undefined} */
   let reason;
-  const end = (why) => {
-    if (reason !== undefined) return;
+  const end = (/** @type {string} */ why) => {
+    if (reason !== undefined || child.pid === undefined) return;
     reason = `${why}; it left running:\n${describeDescendants(child.pid)}`;
     for (const { pid } of descendants(child.pid).reverse()) kill(pid);
     child.kill('SIGKILL');
   };
-  const leftMs = Math.max(0, runTimeoutMs - performance.now());
-  const deadline = setTimeout(() => end(`it did not end within ${runTimeoutMs / 60_000} minutes`), leftMs);
-  let reportedAtMs;
+  const limit = `it did not end within ${(untilMs / 60_000).toFixed(1)} minutes of the start`;
+  const deadline = setTimeout(() => end(limit), Math.max(0, untilMs - performance.now()));
+  /** @type {number | undefined} */
+  let endedAtMs;
   const watch = setInterval(() => {
-    if (!existsSync(report)) return;
-    reportedAtMs ??= performance.now();
-    if (performance.now() - reportedAtMs > exitTimeoutMs) end('its suites ended but the process did not');
+    if (!existsSync(endMark)) return;
+    endedAtMs ??= performance.now();
+    if (performance.now() - endedAtMs > exitTimeoutMs) end('its suites ended but the process did not');
   }, 1_000);
+  const abort = () => end(String(signal?.reason));
+  signal?.addEventListener('abort', abort);
   const ended = forwardSignals(child);
   return new Promise((resolve, reject) => {
     child.once('error', reject);
@@ -70,35 +84,18 @@ function run(args, env, report) {
     child.once('exit', (code) => {
       clearTimeout(deadline);
       clearInterval(watch);
+      signal?.removeEventListener('abort', abort);
       ended();
-      resolve({ code, reason });
+      resolve({ code, reason, output });
     });
   });
 }
 
-function readReport(file) {
-  try {
-    return JSON.parse(readFileSync(file, 'utf8'));
-  } catch {
-    // jest ended before it wrote one.
-    return undefined;
-  }
-}
-
-/** A text for each failure of a suite, with the beginning of its message. */
-function failuresOf({ name, message, status, assertionResults }) {
-  const suite = path.relative(root, name);
-  const failed = assertionResults.filter((each) => each.status === 'failed');
-  if (failed.length === 0 && status === 'failed') return [describeFailure(suite, message)];
-  return failed.map((each) => describeFailure(`${suite}: ${each.fullName}`, each.failureMessages.join('\n')));
-}
-
-function describeFailure(title, message) {
-  const lines = message.split('\n').filter((line) => line.trim() !== '');
-  return [title, ...lines.slice(0, messageLinesShown).map((line) => `    ${line.trim()}`)].join('\n');
-}
-
-/** Descendants of a process, parents first; Linux only. */
+/**
+ * Descendants of a process, parents first; Linux only.
+ * @param {number} pid
+ * @returns {{ pid: number, parent: number, command: string }[]}
+ */
 function descendants(pid) {
   if (process.platform !== 'linux') return [];
   const all = readdirSync('/proc')
@@ -114,15 +111,18 @@ function descendants(pid) {
         return [];
       }
     });
+  /** @type {(parent: number) => typeof all} */
   const below = (parent) => all.filter((each) => each.parent === parent).flatMap((each) => [each, ...below(each.pid)]);
   return below(pid);
 }
 
+/** @param {number} pid */
 function describeDescendants(pid) {
   const lines = descendants(pid).map((each) => `  ${each.pid} ${each.command.slice(0, 200)}`);
   return lines.length > 0 ? lines.join('\n') : '  no other process: its own timers or sockets keep it alive';
 }
 
+/** @param {number} pid */
 function kill(pid) {
   try {
     process.kill(pid, 'SIGKILL');

@@ -19,6 +19,17 @@ function work(): void {
   }
 }
 
+/**
+ * How many times as much processor time as the reference this machine needs for the same work. It is the same on a busy machine
+ * and on a quiet one, so that processor seconds divided by it compare runs.
+ */
+export function measureProcessor(samples = samplesOfRun): number {
+  const before = process.cpuUsage();
+  for (let sample = 0; sample < samples; sample++) work();
+  const { user, system } = process.cpuUsage(before);
+  return (user + system) / 1000 / samples / referenceMs;
+}
+
 /** How many times slower than the reference a short burst of work is, at least 1. It is scheduled well even on a busy machine. */
 function measureBurst(samples: number): number {
   const tookMs = Array.from({ length: samples }, () => {

@@ -1,0 +1,88 @@
+// @ts-check
+import { fork } from 'node:child_process';
+import path from 'node:path';
+import { forwardSignals } from '../child.mjs';
+import { runTimeoutMs } from '../jest.mjs';
+import { smoke } from '../smoke.mjs';
+import { startChecks } from './checks.mjs';
+import { fail, runSuites, step } from './run.mjs';
+
+/**
+ * @import { Changes } from './changes.mjs'
+ * @import { Run } from './run.mjs'
+ */
+
+const root = path.dirname(path.dirname(import.meta.dirname));
+export const testProjects = ['unit', 'service', 'front', 'stack', 'chart'];
+export const systemProjects = ['system', 'clients'];
+/** They measure what they do to others, so that nothing may run beside them. */
+const attacks = ['--selectProjects', 'attacks', '--runInBand'];
+/** What the tests in a cluster may take at least, even if jest has used up its time: with it CI ends within its limit. */
+const clusterMs = 8 * 60_000;
+/** The child ends itself, with a report, that long before this process kills it. */
+const clusterEndMs = 3 * 60_000;
+const clusterMinutesMax = 30;
+
+/** All that `npm test` runs. @param {Run} run @param {{ isCached: boolean, changes: Changes }} options */
+export async function runTests(run, { isCached }) {
+  const checks = startChecks(run, { isCached });
+  await checks.lastBegan;
+  // The suites of the front door that run on a stack too leave out what differs least from that.
+  process.env.GRANARY_TEST_PASSES = 'both';
+  const suites = run.isStopped
+    ? []
+    : await runSuites(run, 'suites', ['--selectProjects', ...testProjects], checks.signal);
+  await checks.ended;
+  if (checks.signal.aborted) console.log(`Stopped, since ${checks.signal.reason}: mend that first.`);
+  return suites;
+}
+
+/** All that `npm run test:system` runs. @param {Run} run */
+export async function runSystemTests(run) {
+  await runSuites(run, 'whole processes and generated clients', ['--selectProjects', ...systemProjects]);
+  await runSuites(run, 'attacks', attacks);
+  await step(run, 'npm start in a clean directory', () => smoke(root));
+  await runCluster(run);
+}
+
+/**
+ * Runs the suites that a developer names, by arguments of jest: paths, which come first, then options.
+ * @param {Run} run
+ * @param {string[]} args
+ * @param {string[]} projects those of the command, for arguments that name no path and no project
+ */
+export async function runChosen(run, args, projects) {
+  const namesPath = args[0] !== undefined && !args[0].startsWith('-');
+  const isAlone = args.some((arg) => arg.includes('attacks'));
+  if (args.includes('--selectProjects') || namesPath) {
+    const alone = isAlone ? ['--runInBand'] : ['--testPathIgnorePatterns', '/e2e/attacks/', '/node_modules/'];
+    await runSuites(run, 'jest', [...args, ...alone]);
+  } else {
+    await runSuites(run, 'jest', [...args, '--selectProjects', ...projects]);
+  }
+}
+
+/**
+ * Proves the chart in a cluster, by a process of its own, whose end ends the cluster. Each of its steps counts as a test. May
+ * take longer than the time limit of jest by a few minutes.
+ * @param {Run} run
+ */
+async function runCluster(run) {
+  const name = 'the chart in a real Kubernetes';
+  console.log(`\n── ${name}`);
+  const leftMs = Math.min(runTimeoutMs + clusterMs - performance.now(), clusterMinutesMax * 60_000);
+  const minutes = ((leftMs - clusterEndMs) / 60_000).toFixed(1);
+  const child = fork(path.join(root, 'scripts/test-k8s.mjs'), ['--short', `--minutes=${minutes}`], { cwd: root });
+  /** @type {any} */
+  let ran;
+  child.on('message', (message) => (ran = message));
+  const deadline = setTimeout(() => child.kill('SIGKILL'), leftMs);
+  const ended = forwardSignals(child);
+  const code = await new Promise((resolve) => child.once('exit', resolve));
+  clearTimeout(deadline);
+  ended();
+  run.counts.passed += ran?.passed ?? 0;
+  run.counts.skipped += ran?.skipped ?? 0;
+  const reason = code === null ? 'it did not end in time' : `exit code ${code}`;
+  if (ran?.failed || code !== 0) fail(run, { title: name, message: ran?.failure ?? reason });
+}

@@ -1,0 +1,80 @@
+// @ts-check
+import { execFileSync } from 'node:child_process';
+import path from 'node:path';
+import { build } from '../build.mjs';
+import { installWhenNeeded } from '../install.mjs';
+import { findChanges } from './changes.mjs';
+import { boundHistory, historyVariable } from './history.mjs';
+import { changedVariable } from './order.mjs';
+import { step } from './run.mjs';
+
+/**
+ * @import { Changes } from './changes.mjs'
+ * @import { Run } from './run.mjs'
+ */
+
+const root = path.dirname(path.dirname(import.meta.dirname));
+
+/**
+ * Installs Kafka, MinIO, the Python tools, those for charts and the release before. If a tool of the machine is missing, the
+ * suites that need them are skipped, or fail with REQUIRE_STACK=1.
+ */
+async function installStack() {
+  const { installParts } = await import('@granary/local/stack/install');
+  const missing = Object.entries(await installParts(console.log));
+  if (missing.length === 0) return;
+  if (process.env.REQUIRE_STACK === '1') throw new Error(missing.map(([, reason]) => reason).join('\n'));
+  for (const [part, reason] of missing) {
+    const skipped = ['python', 'helm', 'release'].includes(part)
+      ? 'ITS TESTS ARE'
+      : 'ITS TESTS, AND ALL TESTS ON A STACK, ARE';
+    console.log(`${skipped} SKIPPED: ${reason}`);
+  }
+}
+
+/** Tells all processes of the run what they have in common, by their environment. */
+async function describeRun() {
+  const { commitSeed, seedVariable } = await import('@granary/testing/seeds');
+  const { measureProcessor, measureSlowness, slownessVariable } = await import('@granary/testing/speed');
+  const { cacheFolder } = await import('@granary/local/stack/cache');
+  const changes = findChanges();
+  const history = path.join(await cacheFolder(), 'tests');
+  boundHistory(history);
+  process.env[seedVariable] ??= commitSeed();
+  process.env[slownessVariable] ??= measureSlowness().toFixed(1);
+  process.env.GRANARY_TEST_PROCESSOR ??= measureProcessor().toFixed(2);
+  process.env.GRANARY_TEST_COMMIT ??= readCommit();
+  process.env[historyVariable] ??= history;
+  process.env[changedVariable] = JSON.stringify(changes.suites);
+  console.log(`Seed: ${process.env[seedVariable]}`);
+  const since = changes.base === undefined ? 'unknown: there is no history' : `that since ${changes.base.slice(0, 10)}`;
+  console.log(
+    `What changed is ${since}: ${changes.files.length} files, ${changes.suites.length} new or changed suites.`,
+  );
+  return changes;
+}
+
+function readCommit() {
+  try {
+    return execFileSync('git', ['rev-parse', 'HEAD'], { cwd: root, encoding: 'utf8', stdio: 'pipe' }).trim();
+  } catch {
+    return '';
+  }
+}
+
+/**
+ * Installs and builds what tests need, and prints how long it took. Without it nothing else can run.
+ * @param {Run} run
+ * @returns {Promise<Changes>}
+ */
+export async function setUp(run) {
+  const beganMs = performance.now();
+  const nothing = { base: undefined, files: [], suites: [] };
+  run.isStopped = true;
+  if (!(await step(run, 'packages', () => installWhenNeeded(root, console.log)))) return nothing;
+  if (!(await step(run, 'build', build))) return nothing;
+  if (!(await step(run, 'Kafka, MinIO, Python and chart tools, the release before', installStack))) return nothing;
+  console.log(`Set up in ${((performance.now() - beganMs) / 1000).toFixed(0)} s.\n`);
+  run.isStopped = false;
+  return describeRun();
+}
