@@ -46,7 +46,7 @@ module.exports = {
     { ...common, displayName: 'system', testMatch: suitesIn('e2e/system') },
     // Generated clients and tests of the OpenAPI document.
     { ...common, displayName: 'clients', testMatch: suitesIn('e2e/clients') },
-    // Load and hostile input by other clients and apps; run alone, by `npm run test:attacks`.
+    // Load and hostile input by other clients and apps; run alone, last.
     { ...common, displayName: 'attacks', testMatch: suitesIn('e2e/attacks') },
   ],
 };

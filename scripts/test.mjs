@@ -1,18 +1,30 @@
 // @ts-check
+import { parseArgs } from 'node:util';
 import { runChosen, runSystemTests, runTests, systemProjects, testProjects } from './test/parts.mjs';
+import { runLong, runRotation } from './test/proofs.mjs';
 import { newRun } from './test/run.mjs';
 import { setUp } from './test/setup.mjs';
 import { finish } from './test/summary.mjs';
 
 const usage = `npm test           the static checks, and every suite but those that start, kill, upgrade or back up whole processes
 npm run test:system  those: suites, generated clients, attacks, npm start in a clean directory, the chart in a cluster
+npm run test:long    the suites of generated cases at their full size, in shards of two minutes
 
   npm test [-- [<path>…] [--seed <text>] [<option of jest>…]]
   npm test -- --install
 
 With arguments jest alone runs: the suites below the paths, which come first, of whatever project they are. --seed repeats the
 generated cases of another run, whose seed it printed. --install only installs what tests need: Kafka, MinIO and tools.
+
+  npm run test:long [-- [--only <text>] [--minutes <number>]]
+
+What has run at this commit does not run again, so that it can be ended at any time. --only takes the suites with this text in
+their path.
 `;
+
+/** Proofs in rotation get what CI has left of an hour from its start, and at most half an hour. */
+const rotationEndMs = 60 * 60_000;
+const rotationMs = 30 * 60_000;
 
 /** Takes `--seed <text>` or `--seed=<text>` out of the arguments, into the environment. @param {string[]} args */
 function takeSeed(args) {
@@ -25,22 +37,35 @@ function takeSeed(args) {
   return args.toSpliced(at, isInline ? 1 : 2);
 }
 
-/** Which part of the tests is run: `--system` and `--ci` come from package.json and from .ci/run. @param {string[]} given */
+/** What package.json and .ci/run begin with; `npm test` has none. */
+const modes = ['--system', '--ci', '--long'];
+
+/** @param {string[]} given */
 async function main(given) {
   if (given.includes('--help') || given.includes('-h')) return console.log(usage);
-  const [mode] = given;
-  const isSystem = mode === '--system';
-  const options = isSystem || mode === '--ci' ? given.slice(1) : given;
+  const mode = modes.find((each) => each === given[0]);
+  const options = mode === undefined ? given : given.slice(1);
   const args = takeSeed(options);
   const run = newRun();
   const changes = await setUp(run);
   if (run.isStopped || args.includes('--install')) return finish(run);
-  if (options.length > 0) await runChosen(run, args, isSystem ? systemProjects : testProjects);
-  else {
-    if (!isSystem) await runTests(run, { isCached: mode !== '--ci', changes });
-    if (isSystem || (mode === '--ci' && !run.isStopped)) await runSystemTests(run);
+  if (mode === '--long') await runLong(run, readChoice(args));
+  else if (options.length > 0) await runChosen(run, args, mode === '--system' ? systemProjects : testProjects);
+  else if (mode === '--system') await runSystemTests(run);
+  else await runTests(run, { isCached: mode !== '--ci', changes });
+  if (mode === '--ci' && !run.isStopped) {
+    await runSystemTests(run);
+    await runRotation(run, changes.files, Math.min(rotationEndMs, performance.now() + rotationMs));
   }
   finish(run);
+}
+
+/** @param {string[]} args */
+function readChoice(args) {
+  const { values } = parseArgs({ args, options: { only: { type: 'string' }, minutes: { type: 'string' } } });
+  const minutes = Number(values.minutes ?? Infinity);
+  if (!(minutes > 0)) throw new Error('--minutes must be a number above 0.');
+  return { only: values.only ?? '', minutes };
 }
 
 await main(process.argv.slice(2));

@@ -19,7 +19,7 @@ const git = (...args) =>
   execFileSync('git', args, { cwd: root, encoding: 'utf8', maxBuffer: 1 << 28, stdio: 'pipe' }).trim();
 
 /** @param {string[]} args of git @returns {string | undefined} undefined if it fails, or says nothing */
-function askGit(...args) {
+export function askGit(...args) {
   try {
     return git(...args) || undefined;
   } catch {

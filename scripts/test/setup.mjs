@@ -1,9 +1,8 @@
 // @ts-check
-import { execFileSync } from 'node:child_process';
 import path from 'node:path';
 import { build } from '../build.mjs';
 import { installWhenNeeded } from '../install.mjs';
-import { findChanges } from './changes.mjs';
+import { askGit, findChanges } from './changes.mjs';
 import { boundHistory, historyVariable } from './history.mjs';
 import { changedVariable } from './order.mjs';
 import { step } from './run.mjs';
@@ -43,7 +42,7 @@ async function describeRun() {
   process.env[seedVariable] ??= commitSeed();
   process.env[slownessVariable] ??= measureSlowness().toFixed(1);
   process.env.GRANARY_TEST_PROCESSOR ??= measureProcessor().toFixed(2);
-  process.env.GRANARY_TEST_COMMIT ??= readCommit();
+  process.env.GRANARY_TEST_COMMIT ??= askGit('rev-parse', 'HEAD') ?? '';
   process.env[historyVariable] ??= history;
   process.env[changedVariable] = JSON.stringify(changes.suites);
   console.log(`Seed: ${process.env[seedVariable]}`);
@@ -52,14 +51,6 @@ async function describeRun() {
     `What changed is ${since}: ${changes.files.length} files, ${changes.suites.length} new or changed suites.`,
   );
   return changes;
-}
-
-function readCommit() {
-  try {
-    return execFileSync('git', ['rev-parse', 'HEAD'], { cwd: root, encoding: 'utf8', stdio: 'pipe' }).trim();
-  } catch {
-    return '';
-  }
 }
 
 /**

@@ -19,12 +19,12 @@ const quote = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replace
  * The command that repeats a test, or a whole suite, exactly.
  * @param {{ project: string, suite: string }} suite
  * @param {string} test full name, empty for the suite
+ * @param {NodeJS.ProcessEnv} [env] that of the run
  */
-export function commandOf({ project, suite }, test) {
-  const long =
-    process.env.TEST_LONG === '1' ? `TEST_LONG=1 GRANARY_TEST_SHARDS=${process.env.GRANARY_TEST_SHARDS ?? 1} ` : '';
+export function commandOf({ project, suite }, test, env = process.env) {
+  const long = env.TEST_LONG === '1' ? `TEST_LONG=1 GRANARY_TEST_SHARDS=${env.GRANARY_TEST_SHARDS ?? 1} ` : '';
   const title = test === '' ? '' : ` -t ${quote(`^${test.replace(/[\\^$.*+?()[\]{}|]/g, '\\$&')}$`)}`;
-  return `${long}npm test -- ${suite} --selectProjects ${project} --seed ${quote(process.env.GRANARY_TEST_SEED ?? '')}${title}`;
+  return `${long}npm test -- ${suite} --selectProjects ${project} --seed ${quote(env.GRANARY_TEST_SEED ?? '')}${title}`;
 }
 
 /** @param {string} text @param {number} [lines] */

@@ -22,7 +22,11 @@ const suitesMax = 10;
 /** For all that is repeated after a pass. What was not repeated in it counts as failed. */
 const repeatTimeoutMs = 12 * 60_000;
 
-/** The suites of generated cases, each with how `npm run test:long` runs it. @returns {Record<string, { shards: number }>} */
+/**
+ * The suites of generated cases, each with the number of shards, of two minutes each, that it takes at its full size, and whether
+ * it guards money or what was acknowledged.
+ * @returns {Record<string, { shards: number, isFirst?: boolean }>}
+ */
 export const readProofs = () => JSON.parse(readFileSync(path.join(root, 'services/proofs.json'), 'utf8'));
 
 /** @param {Attempt} attempt @param {string} test */

@@ -1,9 +1,14 @@
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
+import { appendFileSync } from 'node:fs';
 import foundSeeds from './found-seeds.json';
+import { isLong } from './size';
 
 /** Holds the seed of the run. `npm test -- --seed <text>` sets it, or else the first process of a run does, by `commitSeed`. */
 export const seedVariable = 'GRANARY_TEST_SEED';
+
+/** Holds a file to which each proof appends its parts, so that the runner can say which of them to try again. */
+const partsVariable = 'GRANARY_TEST_PARTS';
 
 /** A part of a proof: the cases that one seed generates. */
 export interface SeededPart {
@@ -40,16 +45,19 @@ export function seedOf(proof: string): number {
 
 /**
  * The parts of a proof of `cases` cases: a quarter of them has the same seed in each run, so that a change is compared on known
- * ground, the others have the seed of the run, and every seed that once found a fault is tried again.
+ * ground, the others have the seed of the run, and every seed that once found a fault is tried again. In `npm run test:long` all
+ * cases have the seed of their shard.
  */
 export function partsOf(proof: string, cases: number): SeededPart[] {
-  const fixed = Math.ceil(cases / 4);
+  const fixed = isLong ? 0 : Math.ceil(cases / 4);
   const found = (foundSeeds as Record<string, FoundSeed[]>)[proof] ?? [];
   const parts = [
     { seed: hash(proof), cases: fixed },
     { seed: seedOf(proof), cases: cases - fixed },
     ...found.map((each) => ({ seed: each.seed, cases: each.cases })),
   ];
+  const { [partsVariable]: file } = process.env;
+  if (file) appendFileSync(file, `${JSON.stringify({ proof, seed: seedOf(proof), cases: cases - fixed })}\n`);
   return parts.filter((part) => part.cases > 0);
 }
 
