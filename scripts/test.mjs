@@ -1,5 +1,6 @@
 // @ts-check
 import { parseArgs } from 'node:util';
+import { runChanged } from './test/changed.mjs';
 import { runChosen, runSystemTests, runTests, systemProjects, testProjects } from './test/parts.mjs';
 import { runLong, runRotation } from './test/proofs.mjs';
 import { newRun } from './test/run.mjs';
@@ -8,6 +9,7 @@ import { finish } from './test/summary.mjs';
 
 const usage = `npm test           the static checks, and every suite but those that start, kill, upgrade or back up whole processes
 npm run test:system  those: suites, generated clients, attacks, npm start in a clean directory, the chart in a cluster
+npm run test:changed  suites that import what changed, as many as a minute has room for
 npm run test:long    the suites of generated cases at their full size, in shards of two minutes
 
   npm test [-- [<path>…] [--seed <text>] [<option of jest>…]]
@@ -38,7 +40,7 @@ function takeSeed(args) {
 }
 
 /** What package.json and .ci/run begin with; `npm test` has none. */
-const modes = ['--system', '--ci', '--long'];
+const modes = ['--system', '--ci', '--long', '--changed'];
 
 /** @param {string[]} given */
 async function main(given) {
@@ -47,9 +49,10 @@ async function main(given) {
   const options = mode === undefined ? given : given.slice(1);
   const args = takeSeed(options);
   const run = newRun();
-  const changes = await setUp(run);
+  const changes = await setUp(run, { needsStack: mode !== '--changed' });
   if (run.isStopped || args.includes('--install')) return finish(run);
-  if (mode === '--long') await runLong(run, readChoice(args));
+  if (mode === '--changed') await runChanged(run, changes);
+  else if (mode === '--long') await runLong(run, readChoice(args));
   else if (options.length > 0) await runChosen(run, args, mode === '--system' ? systemProjects : testProjects);
   else if (mode === '--system') await runSystemTests(run);
   else await runTests(run, { isCached: mode !== '--ci', changes });

@@ -1,9 +1,10 @@
 // @ts-check
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { runChild } from '../child.mjs';
 import { checkBudgets, readBudgets } from './order.mjs';
 import { step } from './run.mjs';
+import { listSuites, reachedFrom } from './suites.mjs';
 import { readProofs } from './verdicts.mjs';
 
 /** @import { Run } from './run.mjs' */
@@ -55,12 +56,6 @@ export function startChecks(run, { isCached }) {
   return { lastBegan: Promise.race(all), ended: Promise.all(all), signal: failure.signal };
 }
 
-/** All suites, as paths from the root of the repository. */
-export function listSuites() {
-  const files = readdirSync(path.join(root, 'services'), { recursive: true }).map((file) => `services/${String(file)}`);
-  return files.filter((file) => file.endsWith('.test.ts') && !/\/(dist|node_modules)\//.test(file)).sort();
-}
-
 /**
  * Throws what is wrong with the lists that name suites: a suite whose cases are generated is in `services/proofs.json`, so that a
  * counterexample counts as one, what the lists name exists, and the budgets are within theirs.
@@ -68,9 +63,13 @@ export function listSuites() {
 export function checkLists() {
   const proofs = readProofs();
   const budgets = readBudgets();
-  const isGenerated = (/** @type {string} */ suite) =>
-    suite !== 'services/testing/src/seeds.test.ts' &&
-    /from '@granary\/testing\/(size|seeds)'/.test(readFileSync(path.join(root, suite), 'utf8'));
+  // By itself or by what lies beside it for tests.
+  const isGenerated = (/** @type {string} */ suite) => {
+    const reached = reachedFrom(suite, (file) => file === suite || /\/test\/support\/|\/e2e\//.test(file));
+    return (
+      ['size', 'seeds'].some((name) => reached.has(`services/testing/src/${name}.ts`)) && !suite.includes('/testing/')
+    );
+  };
   const problems = [
     ...listSuites()
       .filter((suite) => isGenerated(suite) && !(suite in proofs))

@@ -4,6 +4,7 @@ import path from 'node:path';
 import { forwardSignals } from '../child.mjs';
 import { runTimeoutMs } from '../jest.mjs';
 import { smoke } from '../smoke.mjs';
+import { repeatChanged } from './changed.mjs';
 import { startChecks } from './checks.mjs';
 import { fail, runSuites, step } from './run.mjs';
 
@@ -24,7 +25,7 @@ const clusterEndMs = 3 * 60_000;
 const clusterMinutesMax = 30;
 
 /** All that `npm test` runs. @param {Run} run @param {{ isCached: boolean, changes: Changes }} options */
-export async function runTests(run, { isCached }) {
+export async function runTests(run, { isCached, changes }) {
   const checks = startChecks(run, { isCached });
   await checks.lastBegan;
   // The suites of the front door that run on a stack too leave out what differs least from that.
@@ -33,8 +34,8 @@ export async function runTests(run, { isCached }) {
     ? []
     : await runSuites(run, 'suites', ['--selectProjects', ...testProjects], checks.signal);
   await checks.ended;
+  if (!run.isStopped) await repeatChanged(run, suites, changes);
   if (checks.signal.aborted) console.log(`Stopped, since ${checks.signal.reason}: mend that first.`);
-  return suites;
 }
 
 /** All that `npm run test:system` runs. @param {Run} run */

@@ -5,8 +5,8 @@ import path from 'node:path';
 import { runJest } from '../jest.mjs';
 import { askGit } from './changes.mjs';
 import { appendRecord, historyVariable, readRecords } from './history.mjs';
-import { reachedFrom } from './imports.mjs';
 import { fail } from './run.mjs';
+import { projectOf, reachedFrom } from './suites.mjs';
 import { commandOf } from './summary.mjs';
 import { readProofs } from './verdicts.mjs';
 
@@ -57,13 +57,6 @@ export function rotate(shards, records, place) {
   const order = [];
   while (first.length + others.length > 0) order.push(...first.splice(0, 2), ...others.splice(0, 1));
   return order;
-}
-
-/** The project of jest that runs a suite in one process. @param {string} suite */
-function projectOf(suite) {
-  const folder = /^services\/e2e\/([^/]+)\//.exec(suite)?.[1];
-  if (folder !== undefined) return ['system', 'chart', 'clients', 'attacks'].includes(folder) ? folder : 'front';
-  return suite.includes('/src/') ? 'unit' : 'service';
 }
 
 /**

@@ -56,15 +56,17 @@ async function describeRun() {
 /**
  * Installs and builds what tests need, and prints how long it took. Without it nothing else can run.
  * @param {Run} run
+ * @param {{ needsStack: boolean }} options
  * @returns {Promise<Changes>}
  */
-export async function setUp(run) {
+export async function setUp(run, { needsStack }) {
   const beganMs = performance.now();
   const nothing = { base: undefined, files: [], suites: [] };
   run.isStopped = true;
   if (!(await step(run, 'packages', () => installWhenNeeded(root, console.log)))) return nothing;
   if (!(await step(run, 'build', build))) return nothing;
-  if (!(await step(run, 'Kafka, MinIO, Python and chart tools, the release before', installStack))) return nothing;
+  const parts = 'Kafka, MinIO, Python and chart tools, the release before';
+  if (needsStack && !(await step(run, parts, installStack))) return nothing;
   console.log(`Set up in ${((performance.now() - beganMs) / 1000).toFixed(0)} s.\n`);
   run.isStopped = false;
   return describeRun();

@@ -1,5 +1,5 @@
 // @ts-check
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 
 const root = path.dirname(path.dirname(import.meta.dirname));
@@ -35,4 +35,17 @@ export function reachedFrom(suite, isFollowed = () => true) {
   const reached = new Set([suite]);
   for (const file of reached) if (isFollowed(file)) for (const each of readImports(file)) reached.add(each);
   return reached;
+}
+
+/** All suites, as paths from the root of the repository. */
+export function listSuites() {
+  const files = readdirSync(path.join(root, 'services'), { recursive: true }).map((file) => `services/${String(file)}`);
+  return files.filter((file) => file.endsWith('.test.ts') && !/\/(dist|node_modules)\//.test(file)).sort();
+}
+
+/** The project of jest that runs a suite in one process. @param {string} suite */
+export function projectOf(suite) {
+  const folder = /^services\/e2e\/([^/]+)\//.exec(suite)?.[1];
+  if (folder !== undefined) return ['system', 'chart', 'clients', 'attacks'].includes(folder) ? folder : 'front';
+  return suite.includes('/src/') ? 'unit' : 'service';
 }
