@@ -4,8 +4,8 @@ import { createHash } from 'node:crypto';
 import { runJest, runTimeoutMs } from '../jest.mjs';
 import { keyOf, readHistory } from './history.mjs';
 import { budgetOf } from './order.mjs';
-import { addVerdicts, runSuites } from './run.mjs';
-import { listSuites, projectOf, reachedFrom } from './suites.mjs';
+import { addVerdicts, fail, runSuites } from './run.mjs';
+import { listSuites, projectOf, reachedFrom } from '../suites.mjs';
 import { readProofs, repeats } from './verdicts.mjs';
 
 /**
@@ -19,36 +19,31 @@ const repeatedMax = 20;
 /** Of one suite, and of all of them, with the run that is slow beside busy processes. */
 const repeatMs = { ofOne: 90_000, ofAll: 5 * 60_000 };
 const busyLoops = 2;
+/** It ends with this process, however that ends. */
+const busyLoop = 'const parent = process.ppid; while (process.ppid === parent);';
 /** For the suites of `npm run test:changed`; what they share takes the rest of a minute to start. */
 const changedMs = 50_000;
 const workers = 2;
 
-/** @param {string[]} paths @param {string[]} projects */
-const argsOf = (paths, projects) => ['--runTestsByPath', ...new Set(paths), '--selectProjects', ...new Set(projects)];
+/** @param {{ suite: string, project: string }[]} suites */
+function argsOf(suites) {
+  const projects = new Set(suites.map(({ project }) => project));
+  return ['--runTestsByPath', ...new Set(suites.map(({ suite }) => suite)), '--selectProjects', ...projects];
+}
 
 /** @param {string} why @param {string[]} names */
 const sayLeftOut = (why, names) => names.length > 0 && console.log(`Left out, ${why}: ${names.join(', ')}`);
 
 /**
- * Which of the new and changed suites run again, by lot if they are many: the lot is that of the seed.
- * @param {SuiteResult[]} suites that passed
+ * As many suites as there is room for, in this order; one that does not fit leaves its place to those behind it.
+ * @template {{ ms: number }} Suite
+ * @param {Suite[]} suites
+ * @param {number} roomMs
  */
-function chooseRepeated(suites) {
-  const lot = (/** @type {SuiteResult} */ suite) =>
-    createHash('sha256')
-      .update(`${process.env.GRANARY_TEST_SEED} ${keyOf(suite)}`)
-      .digest('hex');
-  const drawn = [...suites].sort((a, b) => (lot(a) < lot(b) ? -1 : 1)).slice(0, repeatedMax);
-  let leftMs = repeatMs.ofAll * workers;
-  const chosen = drawn.filter(({ wallMs }) => {
-    // One of the runs takes about twice as long.
-    const tookMs = wallMs * (repeats + 1);
-    if (tookMs > repeatMs.ofOne || tookMs > leftMs) return false;
-    leftMs -= tookMs;
-    return true;
-  });
-  sayLeftOut('by lot, or because they take long', suites.filter((each) => !chosen.includes(each)).map(keyOf));
-  return chosen;
+function fitting(suites, roomMs) {
+  let leftMs = roomMs;
+  const chosen = suites.filter(({ ms }) => ms <= leftMs && ((leftMs -= ms), true));
+  return { chosen, left: suites.filter((each) => !chosen.includes(each)) };
 }
 
 /**
@@ -62,23 +57,32 @@ export async function repeatChanged(run, suites, changes) {
   const passed = suites.filter(({ suite, failures }) => changes.suites.includes(suite) && failures.length === 0);
   if (passed.length === 0) return;
   console.log(`\n── ${passed.length} new or changed suites, ${repeats} times more`);
-  const chosen = chooseRepeated(passed);
+  const hash = (/** @type {string} */ text) => createHash('sha256').update(text).digest('hex');
+  // The lot is that of the seed. One of the runs takes about twice as long.
+  const lots = passed.map((suite) => ({ ...suite, lot: hash(`${process.env.GRANARY_TEST_SEED} ${keyOf(suite)}`) }));
+  const drawn = lots.sort((a, b) => (a.lot < b.lot ? -1 : 1)).slice(0, repeatedMax);
+  const costs = drawn.map((suite) => ({ ...suite, ms: suite.wallMs * (repeats + 1) }));
+  const { chosen } = fitting(
+    costs.filter(({ ms }) => ms <= repeatMs.ofOne),
+    repeatMs.ofAll * workers,
+  );
+  const keys = new Set(chosen.map(keyOf));
+  sayLeftOut(
+    'by lot, or because they take long',
+    passed.map(keyOf).filter((key) => !keys.has(key)),
+  );
   const attempts = new Map(chosen.map((suite) => [keyOf(suite), [/** @type {Attempt} */ (suite)]]));
   const untilMs = Math.min(performance.now() + repeatMs.ofAll, runTimeoutMs);
   for (let time = 1; time <= repeats && chosen.length > 0; time++) {
     const loops = time < repeats ? 0 : busyLoops;
-    const busy = Array.from({ length: loops }, () => spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore' }));
-    const args = argsOf(
-      chosen.map(({ suite }) => suite),
-      chosen.map(({ project }) => project),
-    );
-    const ran = await runJest(args, { untilMs, isQuiet: true });
+    const busy = Array.from({ length: loops }, () => spawn(process.execPath, ['-e', busyLoop], { stdio: 'ignore' }));
+    const ran = await runJest(argsOf(chosen), { untilMs, isQuiet: true });
     for (const loop of busy) loop.kill('SIGKILL');
     for (const suite of ran.suites) attempts.get(keyOf(suite))?.push(suite);
+    if (ran.problem !== undefined && performance.now() < untilMs) fail(run, { title: 'jest', message: ran.problem });
     const failed = ran.suites.filter(({ failures }) => failures.length > 0).map(keyOf);
-    console.log(
-      `${time} of ${repeats}: ${ran.suites.length - failed.length} passed${failed.map((key) => `, ${key} FAILED`).join('')}`,
-    );
+    console.log(`${time} of ${repeats}: ${ran.suites.length - failed.length} passed`);
+    for (const key of failed) console.log(`${key} FAILED`);
   }
   const cut = [...attempts].filter(([, each]) => each.length <= repeats).map(([key]) => key);
   sayLeftOut(`at least once, since there was no time`, cut);
@@ -93,38 +97,24 @@ export async function repeatChanged(run, suites, changes) {
  */
 export async function runChanged(run, changes) {
   const history = readHistory();
-  const candidates = listSuites()
-    .map((suite) => ({ suite, project: projectOf(suite), reached: reachedFrom(suite) }))
-    .filter(({ project }) => ['unit', 'service', 'front'].includes(project));
-  /** @type {Map<string, number>} */
-  const reachedBy = new Map(
-    changes.files.map((file) => [file, candidates.filter(({ reached }) => reached.has(file)).length]),
-  );
-  const related = candidates.flatMap(({ suite, project, reached }) => {
-    const files = changes.files.filter((file) => reached.has(file));
-    const expectedMs = history.get(keyOf({ suite, project }))?.wallMs ?? budgetOf({ suite, project }) * 1000;
-    const fewest = Math.min(...files.map((file) => reachedBy.get(file) ?? Infinity));
-    return files.length === 0 ? [] : [{ suite, project, expectedMs, fewest }];
+  const suites = listSuites().map((suite) => ({ suite, project: projectOf(suite), reached: reachedFrom(suite) }));
+  const candidates = suites.filter(({ project }) => ['unit', 'service', 'front'].includes(project));
+  const countOf = (/** @type {string} */ file) => candidates.filter(({ reached }) => reached.has(file)).length;
+  const reachedBy = new Map(changes.files.map((file) => [file, countOf(file)]));
+  const related = candidates.map((suite) => {
+    const counts = changes.files.flatMap((file) => (suite.reached.has(file) ? (reachedBy.get(file) ?? []) : []));
+    const ms = history.get(keyOf(suite))?.wallMs ?? budgetOf(suite) * 1000;
+    return { ...suite, ms, fewest: Math.min(...counts) };
   });
-  related.sort((a, b) => a.fewest - b.fewest || a.expectedMs - b.expectedMs);
-  let leftMs = changedMs * workers;
-  const chosen = related.filter(({ expectedMs }) => (leftMs -= expectedMs) >= 0);
-  const isChosen = new Set(chosen);
-  if (chosen.length > 0)
-    await runSuites(
-      run,
-      'what imports the change',
-      argsOf(
-        chosen.map(({ suite }) => suite),
-        chosen.map(({ project }) => project),
-      ),
-    );
+  const sorted = related.filter(({ fewest }) => fewest < Infinity).sort((a, b) => a.fewest - b.fewest || a.ms - b.ms);
+  const { chosen, left } = fitting(sorted, changedMs * workers);
+  if (chosen.length > 0) await runSuites(run, 'what imports the change', argsOf(chosen));
   sayLeftOut(
     'since a minute has no room for them',
-    related.filter((each) => !isChosen.has(each)).map(({ suite }) => suite),
+    left.map(({ suite }) => suite),
   );
   sayLeftOut(
     'since no suite imports them',
-    [...reachedBy].filter(([, count]) => count === 0).map(([file]) => file),
+    changes.files.filter((file) => reachedBy.get(file) === 0),
   );
 }

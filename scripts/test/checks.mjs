@@ -1,11 +1,7 @@
 // @ts-check
-import { existsSync } from 'node:fs';
 import path from 'node:path';
 import { runChild } from '../child.mjs';
-import { checkBudgets, readBudgets } from './order.mjs';
 import { step } from './run.mjs';
-import { listSuites, reachedFrom } from './suites.mjs';
-import { readProofs } from './verdicts.mjs';
 
 /** @import { Run } from './run.mjs' */
 
@@ -31,7 +27,7 @@ function listChecks(isCached) {
     ['types', () => script('node_modules/typescript/bin/tsc', '-p', 'services/tsconfig.json')],
     ['format', () => script('node_modules/prettier/bin/prettier.cjs', ...prettier)],
     ['rooms', () => script('scripts/rooms.mjs', '--check')],
-    ['lists of proofs and budgets', checkLists],
+    ['suites', () => script('scripts/suites.mjs')],
   ];
 }
 
@@ -54,30 +50,4 @@ export function startChecks(run, { isCached }) {
   };
   const all = Array.from({ length: lanes }, lane);
   return { lastBegan: Promise.race(all), ended: Promise.all(all), signal: failure.signal };
-}
-
-/**
- * Throws what is wrong with the lists that name suites: a suite whose cases are generated is in `services/proofs.json`, so that a
- * counterexample counts as one, what the lists name exists, and the budgets are within theirs.
- */
-export function checkLists() {
-  const proofs = readProofs();
-  const budgets = readBudgets();
-  // By itself or by what lies beside it for tests.
-  const isGenerated = (/** @type {string} */ suite) => {
-    const reached = reachedFrom(suite, (file) => file === suite || /\/test\/support\/|\/e2e\//.test(file));
-    return (
-      ['size', 'seeds'].some((name) => reached.has(`services/testing/src/${name}.ts`)) && !suite.includes('/testing/')
-    );
-  };
-  const problems = [
-    ...listSuites()
-      .filter((suite) => isGenerated(suite) && !(suite in proofs))
-      .map((suite) => `${suite} generates cases, but services/proofs.json does not name it.`),
-    ...[...Object.keys(proofs), ...Object.keys(budgets.suites)]
-      .filter((suite) => !existsSync(path.join(root, suite)))
-      .map((suite) => `services/proofs.json or services/test-budgets.json names ${suite}, which does not exist.`),
-    ...checkBudgets(budgets),
-  ];
-  if (problems.length > 0) throw new Error(problems.join('\n'));
 }

@@ -2,24 +2,12 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { addToHistory, appendRecord, keyOf } from './history.mjs';
-import { plan } from './order.mjs';
+import { expectedMs, identify } from './order.mjs';
 
 /**
  * @import { AggregatedResult, Test, TestResult } from '@jest/test-result'
  * @import { Config } from '@jest/types'
- */
-
-/**
- * @typedef {object} SuiteResult What the runner is told about a suite.
- * @property {string} project
- * @property {string} suite its path from the root of the repository
- * @property {number} wallMs
- * @property {number | undefined} cpuMs
- * @property {string[]} passed full names of tests
- * @property {number} skipped
- * @property {{ test: string, message: string }[]} failures the name is empty where the suite itself failed: it did not load,
- *   or a hook around its tests failed
- * @property {string} console what it printed
+ * @typedef {ReturnType<typeof toSuiteResult>} SuiteResult
  */
 
 /** Holds the file to which each result is appended as a line. When the last suite has ended there is one with `.end` beside it. */
@@ -29,45 +17,45 @@ const root = path.dirname(path.dirname(import.meta.dirname));
 const minutes = (/** @type {number} */ ms) => (ms / 60_000).toFixed(1);
 
 /** `services/data/test/views.test.ts` is `data/views`. @param {string} suite */
-export const shortName = (suite) =>
-  suite
-    .replace(/^services\//, '')
-    .replace(/^(e2e\/)/, '')
-    .replace(/\/(test|src)\//, '/')
-    .replace(/\.test\.ts$/, '');
+export const shortName = (suite) => suite.replace(/^services\/(e2e\/)?|(test|src)\/|\.test\.ts$/g, '');
 
-/** A stack without the lines of packages, such as jest. @param {string} text */
-const withoutPackages = (text) => text.replace(/^ +at .*node_modules.*\n?|^ +at new Promise .*\n?/gm, '');
+/** A stack without the lines of packages, such as jest, and of this runner. @param {string} text */
+const ownLines = (text) => text.replace(/^ +at (.*(node_modules|suite-runner)|new Promise ).*\n?/gm, '');
 
-/**
- * What a suite printed, each text with the place in the suite or the sources that printed it.
- * @param {NonNullable<TestResult['console']>} entries
- */
+/** What a suite printed, each text with the place that printed it. @param {NonNullable<TestResult['console']>} entries */
 function describeConsole(entries) {
   const texts = entries.map(({ type, message, origin }) => {
-    const place = origin.split('\n').find((line) => line.includes(root) && !line.includes('node_modules')) ?? '';
-    return `  console.${type}${place.replace(`${root}/`, '').replace(/^\s*at/, ' at')}\n${message.replace(/^/gm, '    ')}\n`;
+    const place =
+      ownLines(origin)
+        .split('\n')
+        .find((line) => line.includes(root)) ?? '';
+    return `  console.${type} ${place.replace(`${root}/`, '').trim()}\n${message.replace(/^/gm, '    ')}\n`;
   });
   return texts.join('\n');
 }
 
-/** @param {Test} test @param {TestResult & { cpuMs?: number }} result @returns {SuiteResult} */
+/**
+ * What the runner is told about a suite: full names of tests that passed, and of those that failed, empty where the suite itself
+ * failed, since it did not load or a hook around its tests failed; and what it printed.
+ * @param {Test} test
+ * @param {TestResult & { cpuMs?: number }} result
+ */
 function toSuiteResult(test, result) {
   const failed = result.testResults.filter((each) => each.status === 'failed');
-  const failures = failed.map((each) => ({
-    test: each.fullName,
-    message: withoutPackages(each.failureMessages.join('\n')),
+  const failures = failed.map(({ fullName, failureMessages }) => ({
+    test: fullName,
+    message: failureMessages.join('\n'),
   }));
   const ofSuite = result.testExecError !== undefined || (failed.length === 0 && Boolean(result.failureMessage));
+  if (ofSuite) failures.push({ test: '', message: result.failureMessage ?? '' });
   return {
-    project: test.context.config.displayName?.name ?? '',
-    suite: path.relative(root, test.path),
+    ...identify(test),
     wallMs: result.perfStats.runtime,
     cpuMs: result.cpuMs,
     passed: result.testResults.filter((each) => each.status === 'passed').map((each) => each.fullName),
     skipped: result.numPendingTests + result.numTodoTests,
-    failures: ofSuite ? [...failures, { test: '', message: result.failureMessage ?? '' }] : failures,
-    console: result.console ? describeConsole(result.console) : '',
+    failures: failures.map((each) => ({ ...each, message: ownLines(each.message) })),
+    console: describeConsole(result.console ?? []),
   };
 }
 
@@ -85,25 +73,17 @@ export default class SuiteReporter {
   /** @param {Test} test @param {TestResult} result @param {AggregatedResult} all */
   onTestResult(test, result, all) {
     const suite = toSuiteResult(test, result);
-    plan.expectedMs.delete(keyOf(suite));
+    const { wallMs, cpuMs, failures } = suite;
+    expectedMs.delete(keyOf(suite));
     this.#print(suite, result, all);
     appendRecord(this.#report, suite);
-    addToHistory({
-      project: suite.project,
-      suite: suite.suite,
-      outcome: suite.failures.length > 0 ? 'failed' : 'passed',
-      wallMs: suite.wallMs,
-      cpuMs: suite.cpuMs,
-      slowness: Number(process.env.GRANARY_TEST_SLOWNESS ?? 1),
-      seed: process.env.GRANARY_TEST_SEED ?? '',
-      commit: process.env.GRANARY_TEST_COMMIT ?? '',
-    });
+    addToHistory({ ...identify(test), hasFailed: failures.length > 0, wallMs, cpuMs });
   }
 
   /** @param {SuiteResult} suite @param {TestResult} result @param {AggregatedResult} all */
   #print(suite, result, all) {
     const ended = all.numPassedTestSuites + all.numFailedTestSuites + all.numPendingTestSuites;
-    const expected = [...plan.expectedMs.values()];
+    const expected = [...expectedMs.values()];
     const leftMs = Math.max(0, ...expected, expected.reduce((sum, ms) => sum + ms, 0) / this.#config.maxWorkers);
     const total = String(all.numTotalTestSuites);
     const counted = `${String(ended).padStart(total.length)}/${total}`;
@@ -112,18 +92,12 @@ export default class SuiteReporter {
     const took = `${(suite.wallMs / 1000).toFixed(1)} s`;
     console.log(`[ ${counted}  ${time} ] ${suite.project} ${shortName(suite.suite)} ${took}${outcome}`);
     // jest sets it where there is one suite only, whose output it does not hold back.
-    if (this.#config.verbose) for (const line of result.testResults.map(describeTest)) console.log(line);
+    if (this.#config.verbose) for (const each of result.testResults) console.log(`  ${each.status}  ${each.fullName}`);
     else if (suite.console !== '') console.log(`\n${suite.console}`);
-    if (result.failureMessage) console.log(`\n${result.failureMessage}`);
+    if (result.failureMessage) console.log(`\n${ownLines(result.failureMessage)}`);
   }
 
   onRunComplete() {
     writeFileSync(`${this.#report}.end`, '');
   }
-}
-
-/** @param {TestResult['testResults'][number]} test */
-function describeTest({ status, fullName, duration }) {
-  const mark = { passed: '✓', failed: '✕' }[/** @type {string} */ (status)] ?? '○';
-  return `  ${mark} ${fullName}${typeof duration === 'number' ? ` (${duration} ms)` : ''}`;
 }

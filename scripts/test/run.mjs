@@ -1,6 +1,6 @@
 // @ts-check
 import { runJest } from '../jest.mjs';
-import { commandOf } from './summary.mjs';
+import { toFailure } from './summary.mjs';
 import { judge, repeatFailed } from './verdicts.mjs';
 
 /**
@@ -9,25 +9,16 @@ import { judge, repeatFailed } from './verdicts.mjs';
  */
 
 /**
- * @typedef {object} Failure
- * @property {string} title
- * @property {string} message
- * @property {string} [command] repeats it
- * @typedef {{ suite: SuiteResult, verdict: Verdict }} Flaky
- * @typedef {object} Run What is known so far; one for each process that runs tests.
- * @property {{ passed: number, failed: number, skipped: number }} counts
- * @property {Failure[]} failures
- * @property {Flaky[]} flaky
- * @property {SuiteResult[]} suites that have run, but for repetitions
- * @property {boolean} isStopped nothing more is begun, since it could not run or its verdict would not matter
+ * @typedef {{ title: string, message: string, command?: string }} Failure The command repeats it.
+ * @typedef {ReturnType<typeof newRun>} Run
  */
 
-/** @returns {Run} */
+/** What is known so far. `isStopped`: nothing more begins, since it could not run or its verdict would not matter. */
 export const newRun = () => ({
   counts: { passed: 0, failed: 0, skipped: 0 },
-  failures: [],
-  flaky: [],
-  suites: [],
+  failures: /** @type {Failure[]} */ ([]),
+  flaky: /** @type {{ suite: SuiteResult, verdict: Verdict }[]} */ ([]),
+  suites: /** @type {SuiteResult[]} */ ([]),
   isStopped: false,
 });
 
@@ -70,15 +61,15 @@ export function addVerdicts(run, attempts, isProof) {
   if (!suite) return;
   for (const verdict of judge(attempts, isProof)) {
     const { test, isFlaky, failed } = verdict;
-    if (suite.passed.includes(test)) run.counts.passed--;
+    if (test !== '' && verdict.passed.includes(suite)) run.counts.passed--;
     if (isFlaky) {
       run.flaky.push({ suite, verdict });
       continue;
     }
     const again = attempts.length > 1 ? ` (failed in ${failed.length} of ${attempts.length} runs with this seed)` : '';
     const message = failed[0]?.failures.find((failure) => failure.test === test)?.message ?? '';
-    const title = `${suite.project} ${suite.suite}: ${test || 'the suite itself'}${again}`;
-    fail(run, { title, message, command: commandOf(suite, test) });
+    const failure = toFailure(suite, test, message);
+    fail(run, { ...failure, title: `${failure.title}${again}` });
   }
 }
 
@@ -99,10 +90,9 @@ export async function runSuites(run, name, args, signal) {
     console.log(`jest: FAILED, ${problem}`);
     fail(run, { title: `jest (${name})`, message: problem });
   }
-  const failed = suites.filter(({ failures }) => failures.length > 0);
-  const judged = signal?.aborted
-    ? failed.map((suite) => ({ attempts: [suite], isProof: false }))
-    : await repeatFailed(suites);
+  const judged = await (signal?.aborted
+    ? suites.map((suite) => ({ attempts: [suite], isProof: false }))
+    : repeatFailed(suites));
   for (const { attempts, isProof } of judged) addVerdicts(run, attempts, isProof);
   return suites;
 }

@@ -37,13 +37,12 @@ async function describeRun() {
   const { measureProcessor, measureSlowness, slownessVariable } = await import('@granary/testing/speed');
   const { cacheFolder } = await import('@granary/local/stack/cache');
   const changes = findChanges();
-  const history = path.join(await cacheFolder(), 'tests');
-  boundHistory(history);
   process.env[seedVariable] ??= commitSeed();
   process.env[slownessVariable] ??= measureSlowness().toFixed(1);
   process.env.GRANARY_TEST_PROCESSOR ??= measureProcessor().toFixed(2);
   process.env.GRANARY_TEST_COMMIT ??= askGit('rev-parse', 'HEAD') ?? '';
-  process.env[historyVariable] ??= history;
+  process.env[historyVariable] ??= path.join(await cacheFolder(), 'tests');
+  boundHistory();
   process.env[changedVariable] = JSON.stringify(changes.suites);
   console.log(`Seed: ${process.env[seedVariable]}`);
   const since = changes.base === undefined ? 'unknown: there is no history' : `that since ${changes.base.slice(0, 10)}`;

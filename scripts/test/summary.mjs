@@ -3,7 +3,10 @@ import { budgetOf } from './order.mjs';
 import { processorMs } from './suite-runner.mjs';
 import { shortName } from './reporter.mjs';
 
-/** @import { Failure, Flaky, Run } from './run.mjs' */
+/**
+ * @import { SuiteResult } from './reporter.mjs'
+ * @import { Failure, Run } from './run.mjs'
+ */
 
 const slowestShown = 15;
 /** Of the message of a failure, which was printed in full when it happened. */
@@ -28,22 +31,26 @@ export function commandOf({ project, suite }, test, env = process.env) {
 }
 
 /** @param {string} text @param {number} [lines] */
-const indent = (text, lines = Infinity) =>
-  text
-    .split('\n')
-    .filter((line) => line.trim() !== '')
+function indent(text, lines = Infinity) {
+  const shown = text.split('\n').filter((line) => line.trim() !== '');
+  return shown
     .slice(0, lines)
     .map((line) => `    ${line}`)
     .join('\n');
-
-/** @param {Failure} failure */
-function describeFailure({ title, message, command }) {
-  return [`- ${title}`, indent(message, messageLinesShown), ...(command === undefined ? [] : [`  ${command}`])].join(
-    '\n',
-  );
 }
 
-/** Both outputs, since the difference between them is what there is to go by. @param {Flaky} flaky */
+/** @param {Failure} failure */
+const describeFailure = ({ title, message, command }) =>
+  `- ${title}\n${indent(message, messageLinesShown)}${command === undefined ? '' : `\n  ${command}`}`;
+
+/** @param {SuiteResult} suite @param {string} test @returns {Failure} */
+export const toFailure = (suite, test, message = 'It is flaky: see above.') => ({
+  title: `${suite.project} ${suite.suite}: ${test || 'the suite itself'}`,
+  message,
+  command: commandOf(suite, test),
+});
+
+/** Both outputs, since the difference between them is what there is to go by. @param {Run['flaky'][number]} flaky */
 function describeFlaky({ suite, verdict: { test, failed, passed } }) {
   const failure = failed[0]?.failures.find((each) => each.test === test);
   return [
@@ -62,10 +69,8 @@ function printSuites(suites, processor) {
   const used = (/** @type {{ cpuMs: number | undefined }} */ { cpuMs = 0 }) => cpuMs / 1000 / processor;
   console.log(`\nThe slowest suites, their own processor time on the reference machine, and its budget:`);
   for (const suite of slowest) {
-    const took = `${(suite.wallMs / 1000).toFixed(1)} s`.padStart(9);
-    console.log(
-      `${took}  ${used(suite).toFixed(1).padStart(5)} of ${budgetOf(suite)}  ${suite.project} ${shortName(suite.suite)}`,
-    );
+    const took = `${(suite.wallMs / 1000).toFixed(1)} s`.padStart(9) + used(suite).toFixed(1).padStart(7);
+    console.log(`${took} of ${budgetOf(suite)}  ${suite.project} ${shortName(suite.suite)}`);
   }
   for (const suite of suites.filter((each) => used(each) > 2 * budgetOf(each) && budgetOf(each) > 0)) {
     const text = `${used(suite).toFixed(1)} core-seconds, more than twice its budget of ${budgetOf(suite)}`;
@@ -73,49 +78,31 @@ function printSuites(suites, processor) {
   }
 }
 
-/** @param {Run} run @param {boolean} isTolerated whether the flaky tests are not too many */
-function printSummary({ suites, flaky, failures }, isTolerated) {
-  const { GRANARY_TEST_SLOWNESS: slowness = 'an unknown number of', GRANARY_TEST_PROCESSOR: processor = '1' } =
-    process.env;
-  if (suites.length > 0) printSuites(suites, Number(processor));
-  const usedMs = processorMs();
-  if (usedMs !== undefined) {
-    const coreS = (usedMs / 1000 / Number(processor)).toFixed(0);
-    const wall = `${(performance.now() / 60_000).toFixed(1)} minutes`;
-    console.log(
-      `\nIt took ${wall} and ${(usedMs / 1000).toFixed(0)} s of processor time, ${coreS} s on the reference machine.`,
-    );
-  }
-  console.log(`This machine was ${slowness} times as slow as the one for which the limits of the tests are written.`);
-  console.log(`Seed: ${process.env.GRANARY_TEST_SEED ?? 'none'}`);
-  for (const each of flaky) console.log(`\n${describeFlaky(each)}`);
-  const all = isTolerated ? failures : [...failures, ...flaky.map((each) => toFailure(each))];
-  if (all.length > 0) console.log(`\nFailed:\n${all.map(describeFailure).join('\n')}`);
-  console.log('');
-}
-
-/** @param {Flaky} flaky @returns {Failure} */
-function toFailure({ suite, verdict: { test } }) {
-  return {
-    title: `${suite.project} ${suite.suite}: ${test}`,
-    message: 'It is flaky: see above.',
-    command: commandOf(suite, test),
-  };
-}
-
 /**
  * Prints the end of a run, whose last line are the counts, and sets the exit code. More flaky tests than a run may have count as
  * failed.
  * @param {Run} run
  */
-export function finish(run) {
-  const isTolerated = run.flaky.length <= flakyMax;
-  if (!isTolerated) run.counts.failed += run.flaky.length;
-  printSummary(run, isTolerated);
-  const { passed, failed, skipped } = run.counts;
-  console.log(
-    `flaky: ${run.flaky.length}${isTolerated ? '' : `, more than ${flakyMax}, so that they count as failed`}`,
-  );
-  console.log(`${passed} passed, ${failed} failed, ${skipped} skipped`);
+export function finish({ counts, suites, flaky, failures }) {
+  const {
+    GRANARY_TEST_SLOWNESS: slowness,
+    GRANARY_TEST_PROCESSOR: processor = '1',
+    GRANARY_TEST_SEED: seed,
+  } = process.env;
+  if (suites.length > 0) printSuites(suites, Number(processor));
+  const usedS = (processorMs() ?? 0) / 1000;
+  const onReference = `${usedS.toFixed(0)} s of processor time, ${(usedS / Number(processor)).toFixed(0)} s on the reference machine`;
+  console.log(`\nIt took ${(performance.now() / 60_000).toFixed(1)} minutes, and ${onReference}.`);
+  console.log(`This machine was ${slowness} times as slow as the one for which the limits of the tests are written.`);
+  console.log(`Seed: ${seed}`);
+  for (const each of flaky) console.log(`\n${describeFlaky(each)}`);
+  const isTolerated = flaky.length <= flakyMax;
+  const all = isTolerated
+    ? failures
+    : [...failures, ...flaky.map(({ suite, verdict: { test } }) => toFailure(suite, test))];
+  if (all.length > 0) console.log(`\nFailed:\n${all.map(describeFailure).join('\n')}`);
+  const failed = counts.failed + all.length - failures.length;
+  console.log(`\nflaky: ${flaky.length}${isTolerated ? '' : `, more than ${flakyMax}, so that they count as failed`}`);
+  console.log(`${counts.passed} passed, ${failed} failed, ${counts.skipped} skipped`);
   process.exitCode = failed > 0 ? 1 : 0;
 }

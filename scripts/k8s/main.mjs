@@ -1,10 +1,9 @@
 import path from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { findObstacle, findServerObstacle } from './k8s/requirements.mjs';
-import { prepare } from './launch.mjs';
+import { findObstacle, findServerObstacle } from './requirements.mjs';
+import { prepare } from '../launch.mjs';
 
-const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
+const root = path.dirname(path.dirname(import.meta.dirname));
 const usage = `Proves the image and the chart in a real Kubernetes on this machine. Needs Linux, root and Go. Without root its API server
 alone judges the values files of the chart.
 
@@ -57,7 +56,7 @@ async function main() {
 
 async function prove(choice) {
   await prepare();
-  const { proveInCluster } = await import('./k8s/run.mjs');
+  const { proveInCluster } = await import('./run.mjs');
   return proveInCluster(root, choice);
 }
 
@@ -69,7 +68,7 @@ async function proveWithoutCluster(obstacle, signal) {
   );
   if (other) return { passed: 0, failed: 0, skipped: 1 };
   await prepare();
-  const { proveOnApiServer } = await import('./k8s/api-server.mjs');
+  const { proveOnApiServer } = await import('./api-server.mjs');
   return { ...(await proveOnApiServer(root, { say, signal })), skipped: 1 };
 }
 
