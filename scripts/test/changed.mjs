@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { runJest, runTimeoutMs } from '../jest.mjs';
 import { keyOf, readHistory } from './history.mjs';
-import { budgetOf } from './order.mjs';
+import { estimateMs } from './order.mjs';
 import { addVerdicts, fail, runSuites } from './run.mjs';
 import { listSuites, projectOf, reachedFrom } from '../suites.mjs';
 import { readProofs, repeats } from './verdicts.mjs';
@@ -103,7 +103,7 @@ export async function runChanged(run, changes) {
   const reachedBy = new Map(changes.files.map((file) => [file, countOf(file)]));
   const related = candidates.map((suite) => {
     const counts = changes.files.flatMap((file) => (suite.reached.has(file) ? (reachedBy.get(file) ?? []) : []));
-    const ms = history.get(keyOf(suite))?.wallMs ?? budgetOf(suite) * 1000;
+    const ms = estimateMs(suite, history);
     return { ...suite, ms, fewest: Math.min(...counts) };
   });
   const sorted = related.filter(({ fewest }) => fewest < Infinity).sort((a, b) => a.fewest - b.fewest || a.ms - b.ms);

@@ -27,6 +27,17 @@ export const identify = ({ context, path: file }) => ({
   suite: path.relative(root, file),
 });
 
+/**
+ * What a suite will take on this machine, in milliseconds, by its last run, or by its budget.
+ * @param {{ project: string, suite: string }} suite
+ * @param {ReturnType<typeof readHistory>} history
+ */
+export function estimateMs(suite, history) {
+  const last = history.get(keyOf(suite));
+  const onReferenceMs = last ? last.wallMs / last.slowness : budgetOf(suite) * 1000;
+  return onReferenceMs * Number(process.env.GRANARY_TEST_SLOWNESS ?? 1);
+}
+
 /** What the suites that are left will take on this machine, by `keyOf`, in milliseconds. @type {Map<string, number>} */
 export const expectedMs = new Map();
 
@@ -41,11 +52,10 @@ export default class SuiteSequencer {
     const changed = new Set(JSON.parse(process.env[changedVariable] ?? '[]'));
     const suites = tests.map((test) => {
       const suite = identify(test);
-      const last = history.get(keyOf(suite));
-      const onReferenceMs = last ? last.wallMs / last.slowness : budgetOf(suite) * 1000;
-      const ms = onReferenceMs * Number(process.env.GRANARY_TEST_SLOWNESS ?? 1);
+      const ms = estimateMs(suite, history);
       expectedMs.set(keyOf(suite), ms);
-      return { test, ms, rank: last?.hasFailed ? 0 : changed.has(suite.suite) ? 1 : 2 };
+      const hasFailed = history.get(keyOf(suite))?.hasFailed;
+      return { test, ms, rank: hasFailed ? 0 : changed.has(suite.suite) ? 1 : 2 };
     });
     return suites.sort((a, b) => a.rank - b.rank || b.ms - a.ms).map(({ test }) => test);
   }
