@@ -30,9 +30,8 @@ export async function runTests(run, { isCached, changes }) {
   await checks.lastBegan;
   // The suites of the front door that run on a stack too leave out what differs least from that.
   process.env.GRANARY_TEST_PASSES = 'both';
-  const suites = run.isStopped
-    ? []
-    : await runSuites(run, 'suites', ['--selectProjects', ...testProjects], checks.signal);
+  const args = ['--selectProjects', ...testProjects];
+  const suites = run.isStopped ? [] : await runSuites(run, 'suites', args, checks.signal);
   await checks.ended;
   if (!run.isStopped) await repeatChanged(run, suites, changes);
   if (checks.signal.aborted) console.log(`Stopped, since ${checks.signal.reason}: mend that first.`);
@@ -53,14 +52,10 @@ export async function runSystemTests(run) {
  * @param {string[]} projects those of the command, for arguments that name no path and no project
  */
 export async function runChosen(run, args, projects) {
-  const namesPath = args[0] !== undefined && !args[0].startsWith('-');
-  const isAlone = args.some((arg) => arg.includes('attacks'));
-  if (args.includes('--selectProjects') || namesPath) {
-    const alone = isAlone ? ['--runInBand'] : ['--testPathIgnorePatterns', '/e2e/attacks/', '/node_modules/'];
-    await runSuites(run, 'jest', [...args, ...alone]);
-  } else {
-    await runSuites(run, 'jest', [...args, '--selectProjects', ...projects]);
-  }
+  const namesSuites = args.includes('--selectProjects') || (args[0] !== undefined && !args[0].startsWith('-'));
+  const isAttack = args.some((arg) => arg.includes('attacks'));
+  const all = isAttack ? ['--runInBand'] : ['--ignoreProjects', 'attacks'];
+  await runSuites(run, 'jest', [...args, ...(namesSuites ? all : ['--selectProjects', ...projects])]);
 }
 
 /**

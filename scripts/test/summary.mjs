@@ -84,17 +84,13 @@ function printSuites(suites, processor) {
  * @param {Run} run
  */
 export function finish({ counts, suites, flaky, failures }) {
-  const {
-    GRANARY_TEST_SLOWNESS: slowness,
-    GRANARY_TEST_PROCESSOR: processor = '1',
-    GRANARY_TEST_SEED: seed,
-  } = process.env;
+  const { GRANARY_TEST_SLOWNESS: slowness, GRANARY_TEST_PROCESSOR: processor = '1' } = process.env;
   if (suites.length > 0) printSuites(suites, Number(processor));
   const usedS = (processorMs() ?? 0) / 1000;
   const onReference = `${usedS.toFixed(0)} s of processor time, ${(usedS / Number(processor)).toFixed(0)} s on the reference machine`;
   console.log(`\nIt took ${(performance.now() / 60_000).toFixed(1)} minutes, and ${onReference}.`);
-  console.log(`This machine was ${slowness} times as slow as the one for which the limits of the tests are written.`);
-  console.log(`Seed: ${seed}`);
+  const speed = `${slowness ?? 'an unknown number of'} times as slow as the one for which limits of tests are written`;
+  console.log(`This machine was ${speed}.\nSeed: ${process.env.GRANARY_TEST_SEED ?? 'none'}`);
   for (const each of flaky) console.log(`\n${describeFlaky(each)}`);
   const isTolerated = flaky.length <= flakyMax;
   const all = isTolerated
