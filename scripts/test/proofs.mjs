@@ -18,8 +18,8 @@ import { readProofs } from './verdicts.mjs';
 const lanes = 2;
 /** A shard is meant to take two minutes; it is not begun with less than this left, and is ended when it has had more. */
 const shardMs = { least: 3 * 60_000, most: 3_600_000 };
-/** So many shards does a run in CI take, about: the next commit goes on behind them where there is no history. */
-const shardsOfRun = 12;
+/** So many shards does a run in CI take at least: the next commit goes on behind them where there is no history. */
+const shardsOfRun = { first: 8, others: 4 };
 
 const ledger = () => path.join(process.env[historyVariable] ?? os.tmpdir(), 'proofs.jsonl');
 
@@ -35,16 +35,16 @@ const keyOf = ({ suite, shard, shards }) => `${suite} ${shard} of ${shards}`;
 
 /**
  * The order of the rotation: what was run longest ago comes first, after what never was; of three shards two guard money or what
- * was acknowledged. `place` says where to begin among those that never were.
+ * was acknowledged. Where to begin among those that never were is a matter of the number of `commits`.
  * @param {Shard[]} shards
  * @param {Shard[]} records oldest first
- * @param {number} place
+ * @param {number} commits
  */
-export function rotate(shards, records, place) {
+export function rotate(shards, records, commits) {
   const lastRun = new Map(records.map((record, at) => [keyOf(record), at]));
   const [first = [], others = []] = [true, false].map((isFirst) => {
     const list = shards.filter((shard) => shard.isFirst === isFirst);
-    const begin = place % Math.max(1, list.length);
+    const begin = (commits * shardsOfRun[isFirst ? 'first' : 'others']) % Math.max(1, list.length);
     const turned = [...list.slice(begin), ...list.slice(0, begin)];
     return turned.sort((a, b) => (lastRun.get(keyOf(a)) ?? -1) - (lastRun.get(keyOf(b)) ?? -1));
   });
@@ -114,10 +114,10 @@ async function runShards(run, waiting, untilMs, isRelated = () => true) {
 /** Proofs in rotation, after all tests. @param {Run} run @param {string[]} changed files @param {number} untilMs */
 export async function runRotation(run, changed, untilMs) {
   console.log('\n── proofs in rotation');
-  const place = Number(askGit('rev-list', '--count', 'HEAD') ?? 0) * shardsOfRun;
+  const commits = Number(askGit('rev-list', '--count', 'HEAD') ?? 0);
   // What starts processes does so from what is built of all sources.
   const concernsAll = changed.some((file) => /^services\/\w+\/src\//.test(file));
-  await runShards(run, rotate(listShards(), readRecords(ledger()), place), untilMs, (suite) =>
+  await runShards(run, rotate(listShards(), readRecords(ledger()), commits), untilMs, (suite) =>
     suite.includes('/e2e/') && concernsAll ? true : [...reachedFrom(suite)].some((file) => changed.includes(file)),
   );
 }
