@@ -18,8 +18,7 @@ const exitTimeoutMs = 90_000;
 /**
  * Runs jest with these arguments and returns the result of each suite that has ended. `problem` says what is wrong with the run
  * as a whole: it hung, so that it was ended and its remaining processes are listed, or jest failed without a failure of a suite.
- * @param {string[]} args
- * @param {object} [options]
+ * @param {string[]} args @param {object} [options]
  * @param {NodeJS.ProcessEnv} [options.env]
  * @param {number} [options.untilMs] when it is ended at the latest, from the start of this process
  * @param {AbortSignal} [options.signal] ends it

@@ -37,8 +37,7 @@ const sayLeftOut = (why, names) => names.length > 0 && console.log(`Left out, ${
 /**
  * As many suites as there is room for, in this order; one that does not fit leaves its place to those behind it.
  * @template {{ ms: number }} Suite
- * @param {Suite[]} suites
- * @param {number} roomMs
+ * @param {Suite[]} suites @param {number} roomMs
  */
 function fitting(suites, roomMs) {
   let leftMs = roomMs;
@@ -92,8 +91,7 @@ export async function repeatChanged(run, suites, changes) {
 /**
  * What `npm run test:changed` runs: suites that import the change, those first that reach what few others reach, then the quick
  * ones, as many as a minute has room for.
- * @param {Run} run
- * @param {Changes} changes
+ * @param {Run} run @param {Changes} changes
  */
 export async function runChanged(run, changes) {
   const history = readHistory();

@@ -29,8 +29,7 @@ export const identify = ({ context, path: file }) => ({
 
 /**
  * What a suite will take on this machine, in milliseconds, by its last run, or by its budget.
- * @param {{ project: string, suite: string }} suite
- * @param {ReturnType<typeof readHistory>} history
+ * @param {{ project: string, suite: string }} suite @param {ReturnType<typeof readHistory>} history
  */
 export function estimateMs(suite, history) {
   const last = history.get(keyOf(suite));

@@ -8,10 +8,7 @@ import { repeatChanged } from './changed.mjs';
 import { startChecks } from './checks.mjs';
 import { fail, runSuites, step } from './run.mjs';
 
-/**
- * @import { Changes } from './changes.mjs'
- * @import { Run } from './run.mjs'
- */
+/** @import { Changes } from './changes.mjs' @import { Run } from './run.mjs' */
 
 const root = path.dirname(path.dirname(import.meta.dirname));
 export const testProjects = ['unit', 'service', 'front', 'stack', 'chart'];
@@ -47,8 +44,7 @@ export async function runSystemTests(run) {
 
 /**
  * Runs the suites that a developer names, by arguments of jest: paths, which come first, then options.
- * @param {Run} run
- * @param {string[]} args
+ * @param {Run} run @param {string[]} args
  * @param {string[]} projects those of the command, for arguments that name no path and no project
  */
 export async function runChosen(run, args, projects) {

@@ -10,10 +10,7 @@ import { projectOf, reachedFrom } from '../suites.mjs';
 import { commandOf } from './summary.mjs';
 import { readProofs } from './verdicts.mjs';
 
-/**
- * @import { Run } from './run.mjs'
- * @typedef {ReturnType<typeof listShards>[number]} Shard
- */
+/** @import { Run } from './run.mjs' @typedef {ReturnType<typeof listShards>[number]} Shard */
 
 const lanes = 2;
 /** A shard is meant to take two minutes; it is not begun with less than this left, and is ended when it has had more. */
@@ -56,9 +53,7 @@ export function rotate(shards, records, commits) {
 /**
  * Runs one shard, and notes its outcome at once, unless there was no time for it. A counterexample fails the run, or is only printed,
  * for the file of seeds that are always tried.
- * @param {Run} run
- * @param {Shard} shard
- * @param {{ untilMs: number, isRelated: (suite: string) => boolean }} options
+ * @param {Run} run @param {Shard} shard @param {{ untilMs: number, isRelated: (suite: string) => boolean }} options
  */
 async function runShard(run, shard, { untilMs, isRelated }) {
   const { suite, shards } = shard;
@@ -94,10 +89,7 @@ async function runShard(run, shard, { untilMs, isRelated }) {
 
 /**
  * Runs shards in this order, two at a time, until one would begin too late.
- * @param {Run} run
- * @param {Shard[]} waiting
- * @param {number} untilMs
- * @param {(suite: string) => boolean} [isRelated]
+ * @param {Run} run @param {Shard[]} waiting @param {number} untilMs @param {(suite: string) => boolean} [isRelated]
  */
 async function runShards(run, waiting, untilMs, isRelated = () => true) {
   const lane = async () => {

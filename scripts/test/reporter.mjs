@@ -37,8 +37,7 @@ function describeConsole(entries) {
 /**
  * What the runner is told about a suite: full names of tests that passed, and of those that failed, empty where the suite itself
  * failed, since it did not load or a hook around its tests failed; and what it printed.
- * @param {Test} test
- * @param {TestResult & { cpuMs?: number }} result
+ * @param {Test} test @param {TestResult & { cpuMs?: number }} result
  */
 function toSuiteResult(test, result) {
   const failed = result.testResults.filter((each) => each.status === 'failed');

@@ -3,10 +3,7 @@ import { runJest } from '../jest.mjs';
 import { toFailure } from './summary.mjs';
 import { judge, repeatFailed } from './verdicts.mjs';
 
-/**
- * @import { SuiteResult } from './reporter.mjs'
- * @import { Attempt, Verdict } from './verdicts.mjs'
- */
+/** @import { SuiteResult } from './reporter.mjs' @import { Attempt, Verdict } from './verdicts.mjs' */
 
 /**
  * @typedef {{ title: string, message: string, command?: string }} Failure The command repeats it.
@@ -30,9 +27,7 @@ export function fail(run, failure) {
 
 /**
  * One step counts as one test, which passes or fails with a message. Resolves with whether it passed.
- * @param {Run} run
- * @param {string} name
- * @param {() => unknown} work
+ * @param {Run} run @param {string} name @param {() => unknown} work
  */
 export async function step(run, name, work) {
   console.log(`── ${name}`);
@@ -75,8 +70,7 @@ export function addVerdicts(run, attempts, isProof) {
 
 /**
  * Runs suites by jest. Each test counts, and those of the front door twice where they run on a stack too; what fails is repeated.
- * @param {Run} run
- * @param {string} name
+ * @param {Run} run @param {string} name
  * @param {string[]} args of jest
  * @param {AbortSignal} [signal] ends it; nothing is repeated then
  */

@@ -7,10 +7,7 @@ import { boundHistory, historyVariable } from './history.mjs';
 import { changedVariable } from './order.mjs';
 import { step } from './run.mjs';
 
-/**
- * @import { Changes } from './changes.mjs'
- * @import { Run } from './run.mjs'
- */
+/** @import { Changes } from './changes.mjs' @import { Run } from './run.mjs' */
 
 const root = path.dirname(path.dirname(import.meta.dirname));
 
@@ -54,8 +51,7 @@ async function describeRun() {
 
 /**
  * Installs and builds what tests need, and prints how long it took. Without it nothing else can run.
- * @param {Run} run
- * @param {{ needsStack: boolean }} options
+ * @param {Run} run @param {{ needsStack: boolean }} options
  * @returns {Promise<Changes>}
  */
 export async function setUp(run, { needsStack }) {

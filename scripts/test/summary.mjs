@@ -3,10 +3,7 @@ import { budgetOf } from './order.mjs';
 import { processorMs } from './suite-runner.mjs';
 import { shortName } from './reporter.mjs';
 
-/**
- * @import { SuiteResult } from './reporter.mjs'
- * @import { Failure, Run } from './run.mjs'
- */
+/** @import { SuiteResult } from './reporter.mjs' @import { Failure, Run } from './run.mjs' */
 
 const slowestShown = 15;
 /** Of the message of a failure, which was printed in full when it happened. */

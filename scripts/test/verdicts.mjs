@@ -32,8 +32,7 @@ const isFailedIn = (test) => (attempt) => attempt.failures.some((failure) => fai
 /**
  * What several runs of one suite with the same seed say about each of its tests that failed in one of them. A counterexample that
  * generated cases have found is one, however seldom it shows.
- * @param {Attempt[]} attempts
- * @param {boolean} isProof
+ * @param {Attempt[]} attempts @param {boolean} isProof
  * @returns {Verdict[]}
  */
 export function judge(attempts, isProof) {
