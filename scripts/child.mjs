@@ -50,3 +50,13 @@ export function runChild(command, args, { cwd, env = process.env, show = false, 
     });
   });
 }
+
+/** Whether there is a process of this id, of whichever user. */
+export function isRunning(pid) {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return error.code === 'EPERM';
+  }
+}

@@ -1,0 +1,123 @@
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { stripVTControlCharacters } from 'node:util';
+import { isRunning } from './child.mjs';
+import { phase } from './phase.mjs';
+
+const require = createRequire(import.meta.url);
+
+/** As jest translates the tests (jest.config.js), but `import()` stays what Node has, and maps are files of their own. */
+const options = {
+  swcrc: false,
+  configFile: false,
+  jsc: { parser: { syntax: 'typescript' }, target: 'es2022' },
+  // The scripts, which are modules, import names of the services.
+  module: { type: 'commonjs', ignoreDynamic: true, exportInteropAnnotation: true },
+  sourceMaps: true,
+  inlineSourcesContent: false,
+};
+
+/** Not for the services: tests, declarations, and the types of the protos, which leave nothing behind in JavaScript. */
+const unused = /\.test\.ts$|\.d\.ts$|^gen\//;
+
+/**
+ * Translates `src` of every service to JavaScript in `dist`, and copies its JSON, without judging types, which `npm run
+ * types` does. Only files that have changed are written, each by a rename, and what has no source is deleted: a build that
+ * was killed is completed by the next one, and two at once do not disturb each other. Throws an error that lists all files
+ * that are no TypeScript.
+ */
+export async function transpile(root, say = () => {}) {
+  const services = readdirSync(path.join(root, 'services'))
+    .map((name) => path.join(root, 'services', name))
+    .filter((service) => existsSync(path.join(service, 'src')));
+  const outputs = services.flatMap((service) => outputsOf(service));
+  const stale = outputs.filter(({ isCurrent }) => !isCurrent());
+  if (stale.length > 0) await phase(say, 'Building', () => writeAll(stale));
+  const wanted = new Set(outputs.flatMap(({ files }) => files));
+  for (const service of services) removeOthers(path.join(service, 'dist'), wanted);
+}
+
+function writeAll(outputs) {
+  const problems = outputs.flatMap(({ write }) => {
+    try {
+      write();
+      return [];
+    } catch (error) {
+      return [stripVTControlCharacters(error.message).trim()];
+    }
+  });
+  if (problems.length > 0) throw new Error(`the build failed:\n${problems.join('\n\n')}`);
+}
+
+/** What belongs into the folder `dist` of a service: `{ files, isCurrent, write }` for each source. */
+function outputsOf(service) {
+  return readdirSync(path.join(service, 'src'), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && /\.(ts|json)$/.test(entry.name))
+    .map((entry) => path.join(entry.parentPath, entry.name))
+    .filter((source) => !unused.test(path.relative(path.join(service, 'src'), source).replaceAll(path.sep, '/')))
+    .map((source) => {
+      const target = path.join(service, 'dist', path.relative(path.join(service, 'src'), source));
+      return source.endsWith('.ts') ? program(source, target.replace(/ts$/, 'js')) : copy(source, target);
+    });
+}
+
+/** The program's last lines name the state of its source that it was made from, so it needs no record beside it. */
+function program(source, target) {
+  const text = readFileSync(source, 'utf8');
+  const hash = createHash('sha256').update(`${mechanism()}\n${text}`).digest('hex');
+  const map = `${target}.map`;
+  const end = `//# granarySource=${hash}\n//# sourceMappingURL=${path.basename(map)}\n`;
+  return {
+    files: [target, map],
+    isCurrent: () => readIfThere(target)?.endsWith(end) === true && existsSync(map),
+    write: () => {
+      const { transformSync } = require('@swc/core');
+      const sourceFileName = path.relative(path.dirname(target), source).replaceAll(path.sep, '/');
+      const made = transformSync(text, { ...options, filename: source, sourceFileName });
+      // The program comes last: where it is, its map is.
+      install(map, made.map);
+      install(target, `${made.code.trimEnd()}\n${end}`);
+    },
+  };
+}
+
+function copy(source, target) {
+  const text = readFileSync(source, 'utf8');
+  return { files: [target], isCurrent: () => readIfThere(target) === text, write: () => install(target, text) };
+}
+
+let knownMechanism;
+const mechanism = () => (knownMechanism ??= JSON.stringify([require('@swc/core/package.json').version, options]));
+
+/** Writes a file by a rename, so that nobody reads a part of it. */
+function install(file, text) {
+  const staging = `${file}.${process.pid}.tmp`;
+  mkdirSync(path.dirname(file), { recursive: true });
+  writeFileSync(staging, text);
+  renameSync(staging, file);
+}
+
+function removeOthers(dist, wanted) {
+  if (!existsSync(dist)) return;
+  for (const entry of readdirSync(dist, { recursive: true, withFileTypes: true })) {
+    const file = path.join(entry.parentPath, entry.name);
+    if (entry.isFile() && !wanted.has(file) && !isBeingWritten(entry.name)) rmSync(file, { force: true });
+  }
+}
+
+/** By another build, which runs at the same time. */
+function isBeingWritten(name) {
+  const [, pid] = /\.(\d+)\.tmp$/.exec(name) ?? [];
+  return pid !== undefined && isRunning(Number(pid));
+}
+
+function readIfThere(file) {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    if (error.code === 'ENOENT') return undefined;
+    throw error;
+  }
+}
