@@ -16,7 +16,7 @@ import { memoryLines, resultLines, summarize } from './bench/report.mjs';
 import { bulkSize, runs } from './bench/runs.mjs';
 import { sideTitles, startSide } from './bench/sides.mjs';
 import { verifySides, verifyWrites } from './bench/verify.mjs';
-import { build } from './build.mjs';
+import { prepare } from './launch.mjs';
 
 class Interrupted extends Error {}
 
@@ -27,7 +27,7 @@ const checkInterrupted = () => {
 };
 
 async function bench(options) {
-  if (options.build) await build();
+  if (options.build) await prepare(options.ownCases.includes('verifications') ? 'all' : 'run');
   // The server's user must be able to enter the folder; its contents are not accessible to others.
   const directory = await mkdtemp(path.join(os.tmpdir(), 'granary-bench-'));
   await chmod(directory, 0o755);

@@ -180,7 +180,7 @@ async function run() {
   const options = await readOptions(process.argv.slice(2), process.env);
   if (!options) return console.log(help);
   const client = createClient(options);
-  const films = readFilms();
+  const films = await readFilms();
   await createPublicCollections(client);
   await loadFilms(client, films);
   await makeIndexes(client);

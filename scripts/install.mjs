@@ -1,42 +1,123 @@
-import { createHash } from 'node:crypto';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { isRunning } from './child.mjs';
 import { npm } from './npm.mjs';
+import { phase } from './phase.mjs';
+
+const common = ['--ignore-scripts', '--no-audit', '--no-fund'];
+
+/** The arguments of `npm ci` for what runs and what builds it, without the tools of the tests. */
+export const runPackages = ['--omit=dev', '--workspace=services/local'];
+
+const lockPollMs = 200;
 
 /**
- * Runs `npm ci` if node_modules is missing or was installed from another lockfile. Install scripts of packages are not
- * run: none is needed, and an npm that blocks them must not prevent the start.
+ * Installs the packages of the lock file that are missing: `run` for what runs and builds, `all` for the tests too, which
+ * satisfies both. Install scripts of packages are not run: none is needed, and an npm that blocks them must not prevent the
+ * start.
  */
-export async function installWhenNeeded(root, say) {
-  const lockfile = path.join(root, 'package-lock.json');
-  const stamp = path.join(root, 'node_modules', '.granary-lock');
-  const wanted = createHash('sha256').update(readFileSync(lockfile)).digest('hex');
-  if (read(stamp) === wanted) return;
-  if (!hasAllPackages(root, lockfile)) {
-    say('Installing packages …');
-    await npm(root, ['ci', '--include=dev', '--ignore-scripts', '--no-audit', '--no-fund']);
-  }
-  writeFileSync(stamp, wanted);
-}
-
-/** Compares npm's record of its last install with the lockfile; packages for other platforms may be absent. */
-function hasAllPackages(root, lockfile) {
-  const noted = read(path.join(root, 'node_modules', '.package-lock.json'));
-  if (noted === undefined) return false;
-  const installed = JSON.parse(noted).packages;
-  const wanted = JSON.parse(readFileSync(lockfile, 'utf8')).packages;
-  return Object.entries(wanted).every(([where, { version, integrity, optional, link }]) => {
-    if (!where.startsWith('node_modules/') && !where.includes('/node_modules/')) return true;
-    const found = installed[where];
-    if (found === undefined) return optional === true;
-    return link === true || (found.version === version && found.integrity === integrity);
+export async function installWhenNeeded(root, packages, say) {
+  if (missingPlaces(root, packages).length === 0) return;
+  await alone(root, say, async () => {
+    if (missingPlaces(root, packages).length > 0)
+      await phase(say, 'Installing packages', () => install(root, packages));
   });
 }
 
-function read(file) {
+async function install(root, packages) {
+  // What runs may be in use at this moment, so what the tests need is added to it. Otherwise npm makes the folder anew.
+  const command = missingPlaces(root, 'run').length === 0 ? ['install', '--no-save'] : ['ci'];
+  // Who has the tools of the tests keeps them.
+  const isAll = packages === 'all' || hasTools(root);
+  await npm(root, [...command, ...common, ...(isAll ? ['--include=dev'] : runPackages)]);
+}
+
+/** Compares npm's record of its last install with the lock file; packages for other platforms may be absent. */
+function missingPlaces(root, packages) {
+  const lock = JSON.parse(readFileSync(path.join(root, 'package-lock.json'), 'utf8')).packages;
+  const installed = installedPackages(root);
+  const places = packages === 'all' ? Object.keys(lock) : placesOfRun(lock);
+  return places.filter((place) => {
+    if (!place.includes('node_modules/')) return false;
+    const { version, integrity, optional, link } = lock[place];
+    const found = installed[place];
+    if (found === undefined) return !optional;
+    return !link && (found.version !== version || found.integrity !== integrity);
+  });
+}
+
+const hasTools = (root) => {
+  const installed = installedPackages(root);
+  const { devDependencies } = JSON.parse(readFileSync(path.join(root, 'package.json'), 'utf8'));
+  return Object.keys(devDependencies).some((name) => `node_modules/${name}` in installed);
+};
+
+/** By their places. npm writes its record last, so an installation that was killed is not in it. */
+const installedPackages = (root) =>
+  JSON.parse(readIfThere(path.join(root, 'node_modules/.package-lock.json')) ?? '{"packages":{}}').packages;
+
+/** The places in a lock file of what `npm start` needs: `services/local`, whose packages include what translates it. */
+export function placesOfRun(lock) {
+  const places = new Set();
+  const add = (place) => {
+    if (places.has(place)) return;
+    places.add(place);
+    const { link, resolved, dependencies, optionalDependencies, peerDependencies, peerDependenciesMeta } = lock[place];
+    if (link) return add(resolved);
+    for (const name of Object.keys({ ...dependencies, ...optionalDependencies, ...peerDependencies })) {
+      const needed = peerDependenciesMeta?.[name]?.optional ? undefined : placeOf(lock, place, name);
+      if (needed !== undefined) add(needed);
+    }
+  };
+  add('node_modules/@granary/local');
+  return [...places];
+}
+
+/** Where Node finds a package from a place: in the node_modules of that place, or of a folder above it. */
+function placeOf(lock, from, name) {
+  const place = path.posix.join(from, 'node_modules', name);
+  if (place in lock || from === '') return place in lock ? place : undefined;
+  const above = path.posix.dirname(from);
+  return placeOf(lock, above === '.' ? '' : above, name);
+}
+
+/** Of two commands that install into this checkout at once the second one waits for the first. */
+async function alone(root, say, work) {
+  const file = path.join(root, '.granary-install');
+  for (let attempt = 0; !take(file); attempt++) {
+    if (attempt === 0) say('Another command installs packages here; waiting for it …');
+    await delay(lockPollMs);
+  }
+  try {
+    await work();
+  } finally {
+    rmSync(file, { force: true });
+  }
+}
+
+/** By a link, so that the file always names its holder. One that was killed is succeeded. */
+function take(file) {
+  const own = `${file}.${process.pid}`;
+  try {
+    writeFileSync(own, String(process.pid));
+    linkSync(own, file);
+    return true;
+  } catch (error) {
+    if (error.code !== 'EEXIST') throw error;
+  } finally {
+    rmSync(own, { force: true });
+  }
+  const holder = readIfThere(file);
+  if (holder !== undefined && !isRunning(Number(holder))) rmSync(file, { force: true });
+  return false;
+}
+
+function readIfThere(file) {
   try {
     return readFileSync(file, 'utf8');
-  } catch {
-    return undefined;
+  } catch (error) {
+    if (error.code === 'ENOENT') return undefined;
+    throw error;
   }
 }

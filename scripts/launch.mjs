@@ -1,4 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
@@ -47,9 +48,30 @@ export function readFlags(script, args, flags, help) {
 
 /** Checked here to name the flag; the service would name the variable, and only after a build. */
 function checkPort(flag, value) {
-  if (!/^\d{1,5}$/.test(value) || Number(value) > 65_535) {
-    throw new Error(`${flag} must be a whole number from 0 to 65535, not ${JSON.stringify(value)}.`);
+  if (!isPort(value)) throw new Error(`${flag} must be a whole number from 0 to 65535, not ${JSON.stringify(value)}.`);
+}
+
+const isPort = (value) => /^\d{1,5}$/.test(value) && Number(value) <= 65_535;
+
+/**
+ * Throws a sentence if the address of `npm start` cannot be listened on, before anything is installed, built or created.
+ * The service checks it again, when it takes it.
+ */
+export async function checkAddress() {
+  const [host, port] = [process.env.HOST || '127.0.0.1', process.env.PORT || '8080'];
+  // The service refuses it, together with all other settings that are wrong.
+  if (!isPort(port)) return;
+  const server = createServer();
+  try {
+    await new Promise((resolve, reject) => {
+      server.once('error', reject).listen({ host, port: Number(port), exclusive: true }, resolve);
+    });
+  } catch (error) {
+    const why = JSON.parse(read(path.join(root, 'services/shared/src/listen-problems.json')))[error.code];
+    if (why === undefined) throw error;
+    throw new Error(`Cannot listen on ${host.includes(':') ? `[${host}]` : host}:${port}: ${why}`, { cause: error });
   }
+  await new Promise((resolve) => server.close(resolve));
 }
 
 /** Reads the file .env of the checkout. Flags and the environment take precedence. */
@@ -66,16 +88,20 @@ export function readEnvFile() {
   if (!given && process.env.DATA_DIR) process.env.DATA_DIR = path.resolve(root, process.env.DATA_DIR);
 }
 
-/** Prepares the project: installs packages, builds everything. */
-export async function prepare() {
+/**
+ * Installs the packages and builds the programs where that is not done yet, and says so. `packages`: `run` for those of the
+ * services, `all` for those of the tests too; all of them satisfy `run`.
+ */
+export async function prepare(packages = 'run') {
   // The default data directory is in the project, regardless of the current directory.
   process.chdir(root);
   if (process.env.npm_lifecycle_event) endWithNpm();
   // Imported late, because an older Node could not load these modules.
   const { installWhenNeeded } = await import('./install.mjs');
-  await installWhenNeeded(root, (text) => console.error(text));
-  const { build } = await import('./build.mjs');
-  await build();
+  const say = (text) => console.error(text);
+  await installWhenNeeded(root, packages, say);
+  const { transpile } = await import('./transpile.mjs');
+  await transpile(root, say);
 }
 
 /**

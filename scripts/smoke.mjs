@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { cpSync, existsSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
+import { cpSync, existsSync, lstatSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
 import os from 'node:os';
 import path from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -7,6 +7,8 @@ import { runChild } from './child.mjs';
 
 const readyTimeoutMs = 300_000;
 const stopTimeoutMs = 5000;
+/** What a start may install, on the disk. */
+const packagesMaxMib = 200;
 
 /**
  * The first start of a new user: a clean copy of the checkout, without packages and build, is started with one command,
@@ -28,6 +30,15 @@ export async function smoke(root) {
     const url = await waitFor(output, exit, /^Granary is ready at (http:\/\/127\.0\.0\.1:\d+)\s*$/m);
     const app = await waitFor(output, exit, /^\s*demo app: (\S+)\s*$/m);
     const key = await waitFor(output, exit, /^\s*demo app key: (\S+)\s*$/m);
+    for (const title of ['Installing packages', 'Building', 'Creating the database']) {
+      const lines = new RegExp(`^${title} …$[^]*^${title}: done in .+ s$`, 'm');
+      check(
+        lines.test(output.text),
+        `the start says what it does, and how long that took: ${lines}; its output:\n${output.text}`,
+      );
+    }
+    const installedMib = mibOf(path.join(checkout, 'node_modules'));
+    check(installedMib <= packagesMaxMib, `a start installs at most ${packagesMaxMib} MiB, not ${installedMib}`);
     await useIt(url, app, key);
     const processes = processesOf(checkout, dataDir);
     check(processes.length >= 2, `Node and Postgres run (found ${processes.length} processes)`);
@@ -74,6 +85,13 @@ async function copyCheckout(root, target) {
   for (const file of listed.output.split('\0')) {
     if (file !== '' && existsSync(path.join(root, file))) cpSync(path.join(root, file), path.join(target, file));
   }
+}
+
+/** What a folder takes on the disk, as `du -m` counts it. */
+function mibOf(folder) {
+  const entries = readdirSync(folder, { recursive: true, withFileTypes: true });
+  const blocks = entries.map(({ parentPath, name }) => lstatSync(path.join(parentPath, name)).blocks);
+  return Math.ceil((blocks.reduce((sum, each) => sum + each, 0) * 512) / 1024 ** 2);
 }
 
 function collect(child) {

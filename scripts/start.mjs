@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { checkNode, prepare, readFlags } from './launch.mjs';
+import { checkAddress, checkNode, prepare, readFlags } from './launch.mjs';
 
 const root = path.dirname(path.dirname(fileURLToPath(import.meta.url)));
 
@@ -21,6 +21,7 @@ const flags = { '--port': 'PORT', '--data-dir': 'DATA_DIR', '--operator-key': 'O
 async function start() {
   checkNode();
   if (!readFlags('start', process.argv.slice(2), flags, help)) return;
+  await checkAddress();
   await prepare();
 
   // Ctrl-C arrives twice, from the terminal and through npm. Until the services handle signals the first one ends us;

@@ -1,18 +1,16 @@
 import { readFileSync } from 'node:fs';
-import path from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileOfPackage } from '../npm-package.mjs';
 
-const root = path.dirname(path.dirname(path.dirname(fileURLToPath(import.meta.url))));
+/** Beyond the packages of package.json, because it is 42 MB, and nothing but the demo reads a file of it. */
+const datasets = {
+  name: 'vega-datasets',
+  version: '3.2.1',
+  integrity: 'sha512-lTSwZA6yq6qSU2YZm+6bqILiIvTPPxn4itir7jPGFmHIdPvUfQ9pCzzcrklYywMJgLUbaIeSkZQdiJd6wBxPug==',
+};
 
 /** The films of vega-datasets; a film's id is its position in the file, so that loading them again updates them. */
-export function readFilms() {
-  const file = path.join(root, 'node_modules/vega-datasets/data/movies.json');
-  let text;
-  try {
-    text = readFileSync(file, 'utf8');
-  } catch (error) {
-    throw new Error(`${file} cannot be read. Install the packages with npm ci.`, { cause: error });
-  }
+export async function readFilms() {
+  const text = readFileSync(await fileOfPackage(datasets, 'data/movies.json'), 'utf8');
   return JSON.parse(text).map((film, at) => ({ id: `film-${String(at + 1).padStart(4, '0')}`, ...film }));
 }
 

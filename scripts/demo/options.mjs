@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { prepare } from '../launch.mjs';
 
 const root = path.dirname(path.dirname(path.dirname(fileURLToPath(import.meta.url))));
 
@@ -18,7 +19,7 @@ Without options it uses the demo app of the Granary started here by npm start or
 
 const flags = { '--url': 'GRANARY_URL', '--app': 'GRANARY_APP', '--key': 'GRANARY_KEY', '--data-dir': 'DATA_DIR' };
 
-/** `{url, app, key}` from the flags, else the environment, else the data directory; undefined for --help. */
+/** `{url, app, key}` from the flags, else the environment, else the data directory, after `prepare`; undefined for --help. */
 export async function readOptions(args, environment) {
   if (args.some((arg) => arg === '--help' || arg === '-h')) return undefined;
   const given = { ...environment };
@@ -35,6 +36,10 @@ export async function readOptions(args, environment) {
   if (givenUrl !== undefined && !URL.canParse(givenUrl)) throw new Error(`${givenUrl} is not a URL.`);
   if ((app === undefined) !== (key === undefined)) throw new Error('--app and --key belong together.');
   const url = givenUrl?.replace(/\/+$/, '');
+  const here = (given.npm_lifecycle_event && given.INIT_CWD) || '.';
+  if (given.DATA_DIR) given.DATA_DIR = path.resolve(here, given.DATA_DIR);
+  // The rest of the demo uses the built services; this changes the current directory.
+  await prepare();
   if (url !== undefined && app !== undefined) return { url, app, key };
   const found = await findDemoApp(given, url);
   return { url: url ?? found.url, app: app ?? found.app, key: key ?? found.key };
@@ -69,22 +74,15 @@ const hostOf = (url) => new URL(url).host.replace('localhost', '127.0.0.1');
 const isSameAddress = (one, other) => hostOf(one) === hostOf(other);
 
 /** The directories to search: the given one, else the defaults of `npm start` and `npm run stack`. */
-async function dataDirectories({ DATA_DIR: dataDir, npm_lifecycle_event: isNpm, INIT_CWD: here }) {
-  if (dataDir) return [path.resolve(isNpm && here ? here : '.', dataDir)];
+async function dataDirectories({ DATA_DIR: dataDir }) {
+  if (dataDir) return [dataDir];
   const { resolveDataDir } = await built('postgres/data-dir.js');
   const own = ['.granary', '.granary-stack'].map((name) => resolveDataDir({ defaultDir: path.join(root, name) }));
   // Under root the default may be outside the checkout.
   return (await Promise.all(own)).map(({ dataDir: directory }) => directory);
 }
 
-async function built(file) {
-  try {
-    return await import(pathToFileURL(path.join(root, 'services/local/dist', file)).href);
-  } catch (error) {
-    if (error.code !== 'ERR_MODULE_NOT_FOUND') throw error;
-    throw new Error('Nothing has been built here yet. Start Granary with npm start first.', { cause: error });
-  }
-}
+const built = (file) => import(pathToFileURL(path.join(root, 'services/local/dist', file)).href);
 
 function readJson(file, unreadable) {
   try {

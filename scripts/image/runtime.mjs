@@ -1,17 +1,8 @@
 import { createHash } from 'node:crypto';
-import {
-  chmodSync,
-  copyFileSync,
-  existsSync,
-  mkdirSync,
-  readFileSync,
-  realpathSync,
-  rmSync,
-  writeFileSync,
-} from 'node:fs';
+import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, realpathSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { runChild } from '../child.mjs';
-import { npm } from '../npm.mjs';
+import { fileOfPackage } from '../npm-package.mjs';
 
 /** The Node of the image: official binaries, from the packages of npm that contain them. */
 export const nodeVersion = '24.21.0';
@@ -77,23 +68,5 @@ async function librariesOf(program) {
 async function installNode() {
   const known = nodePackages[process.arch];
   if (!known) throw new Error(`There is no Node for the image on ${process.arch}; the Dockerfile has one.`);
-  const { installOnce } = await import('@granary/local/stack/cache');
-  const folder = await installOnce(`node-of-image-${nodeVersion}-${process.arch}`, async (staging) => {
-    await npm(staging, ['pack', '--silent', `${known.name}@${nodeVersion}`]);
-    const archive = path.join(staging, `${known.name}-${nodeVersion}.tgz`);
-    const digest = createHash('sha512').update(readFileSync(archive)).digest('base64');
-    if (`sha512-${digest}` !== known.integrity)
-      throw new Error(`${known.name} ${nodeVersion} is not the package that is expected`);
-    const unpacked = await runChild('tar', [
-      '-xzf',
-      archive,
-      '-C',
-      staging,
-      '--strip-components=2',
-      'package/bin/node',
-    ]);
-    if (unpacked.code !== 0) throw new Error(`tar failed: ${unpacked.output}`);
-    rmSync(archive);
-  });
-  return path.join(folder, 'node');
+  return fileOfPackage({ ...known, version: nodeVersion }, 'bin/node');
 }

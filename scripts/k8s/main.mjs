@@ -55,7 +55,7 @@ async function main() {
 }
 
 async function prove(choice) {
-  await prepare();
+  await prepare('all');
   const { proveInCluster } = await import('./run.mjs');
   return proveInCluster(root, choice);
 }
@@ -67,7 +67,7 @@ async function proveWithoutCluster(obstacle, signal) {
     `THE TESTS IN A REAL KUBERNETES ARE SKIPPED${other ? '' : ', BUT FOR ITS API SERVER'}: ${other ?? obstacle}`,
   );
   if (other) return { passed: 0, failed: 0, skipped: 1 };
-  await prepare();
+  await prepare('all');
   const { proveOnApiServer } = await import('./api-server.mjs');
   return { ...(await proveOnApiServer(root, { say, signal })), skipped: 1 };
 }

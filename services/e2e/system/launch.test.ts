@@ -1,5 +1,7 @@
 import { execFile } from 'node:child_process';
-import { chmod, copyFile, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
+import { chmod, copyFile, cp, mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promises';
+import { createServer, type AddressInfo, type Server } from 'node:net';
 import os from 'node:os';
 import path from 'node:path';
 import { builtServices } from '@granary/testing/stack';
@@ -80,6 +82,58 @@ test('a start reads the file .env beside it, after the environment', async () =>
     CORS_ORIGINS: 'https://a.example',
   });
   expect(output).toBe(`7 9 https://a.example ${path.join(checkout, 'data')}\n`);
+});
+
+describe('an address that cannot be taken is refused in a sentence, before anything is installed, built or created', () => {
+  let bare: string;
+  let taken: Server;
+  beforeAll(async () => {
+    bare = path.join(base, 'bare');
+    for (const file of ['scripts', 'services/shared/src/listen-problems.json', 'package.json', 'package-lock.json']) {
+      await cp(path.join(root, file), path.join(bare, file), { recursive: true });
+    }
+    taken = createServer();
+    await new Promise<void>((resolve) => taken.listen(0, '127.0.0.1', resolve));
+  });
+  afterAll(() => new Promise((resolve) => taken.close(resolve)));
+
+  async function expectRefusal(
+    settings: Record<string, string>,
+    sentence: string,
+    user: { uid?: number; gid?: number } = {},
+  ) {
+    const env = { PATH: process.env.PATH, ...settings };
+    const script = path.join(bare, 'scripts/start.mjs');
+    const ended = await new Promise((resolve) => {
+      execFile(process.execPath, [script], { cwd: bare, env, ...user }, (error, out, err) =>
+        resolve({ code: error?.code, output: out + err }),
+      );
+    });
+    expect(ended).toEqual({ code: 1, output: `${sentence}\n` });
+    expect((await readdir(bare)).sort()).toEqual(['package-lock.json', 'package.json', 'scripts', 'services']);
+  }
+
+  test('a port that another program has', async () => {
+    const { port } = taken.address() as AddressInfo;
+    const why =
+      'the port is taken. Stop the program that has it, or choose another port with --port (PORT; 0 for any free one).';
+    await expectRefusal({ PORT: String(port) }, `Cannot listen on 127.0.0.1:${port}: ${why}`);
+  });
+
+  // Where Linux lets every user listen on every port, none is refused for that.
+  const firstFree = Number(readFileSync('/proc/sys/net/ipv4/ip_unprivileged_port_start', 'utf8'));
+  const nobody = 65_534;
+  (firstFree > 80 ? test : test.skip)('a port for which this user has no right', async () => {
+    const why = 'ports below 1024 need root or CAP_NET_BIND_SERVICE. Choose a port from 1024 up, behind a proxy.';
+    const user = process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {};
+    await expectRefusal({ PORT: '80' }, `Cannot listen on 127.0.0.1:80: ${why}`, user);
+  });
+
+  test('an address of another machine', async () => {
+    const why = 'this machine has no such address. Use one of its own, or 0.0.0.0 for all of them.';
+    await expectRefusal({ HOST: '192.0.2.1' }, `Cannot listen on 192.0.2.1:8080: ${why}`);
+    await expectRefusal({ HOST: '2001:db8::1', PORT: '1' }, `Cannot listen on [2001:db8::1]:1: ${why}`);
+  });
 });
 
 test('npm run stack lists every missing tool before it downloads anything', async () => {

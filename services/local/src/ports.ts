@@ -1,6 +1,7 @@
 import { randomInt } from 'node:crypto';
 import { createSocket } from 'node:dgram';
 import { connect, createServer } from 'node:net';
+import { explainListen, StartError } from '@granary/shared/start-error';
 
 /**
  * Below the ephemeral ports of outgoing connections (Linux from 32768, others from 49152). A client that retries
@@ -55,6 +56,11 @@ export async function isFree(host: string, port: number): Promise<boolean> {
   }
   await new Promise((resolve) => server.close(resolve));
   return true;
+}
+
+/** Throws a StartError if the port cannot be listened on because another program has it. */
+export async function requireFree(host: string, port: number): Promise<void> {
+  if (!(await isFree(host, port))) throw new StartError(explainListen('EADDRINUSE', host, port));
 }
 
 /** Whether a port of 127.0.0.1 accepts connections. */

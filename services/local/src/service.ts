@@ -1,3 +1,4 @@
+import path from 'node:path';
 import type { Environment } from '@granary/shared/config';
 import { newSecret } from '@granary/shared/ids';
 import { stopAll, type Running } from '@granary/shared/service/lifecycle';
@@ -7,8 +8,11 @@ import type { LocalConfig } from './config';
 import { databaseServices, startConstellation, type DatabaseService } from './start/constellation';
 import { demoApp } from './start/demo-app';
 import { openDataDirectory } from './postgres/data-directory';
-import { startPostgres } from './postgres/postgres';
+import { startPostgres, type EmbeddedPostgres } from './postgres/postgres';
+import { exists } from './postgres/system-user';
+import { requireFree } from './ports';
 import { readyLines } from './start/ready';
+import { withProgress } from './stack/progress';
 import { noteRunning } from './stack/running';
 import { keptSecret } from './start/secrets';
 
@@ -30,6 +34,8 @@ export interface Local extends Running {
  * Granary runs on the data directory.
  */
 export async function startLocal({ config, environment, log, say }: LocalOptions): Promise<Local> {
+  // Before anything is made: the gateway takes its address last, when a first start has made a database.
+  await requireFree(config.HOST, config.PORT);
   const dataDir = await openDataDirectory({ explicit: config.DATA_DIR, defaultDir: '.granary', say });
   let fail: (error: Error) => void = () => {};
   const failed = new Promise<never>((_, reject) => {
@@ -41,18 +47,21 @@ export async function startLocal({ config, environment, log, say }: LocalOptions
   try {
     const telemetry = await startTelemetry('granary', config, own);
     stops.push(() => telemetry.stop());
-    const postgres = await startPostgres({
-      dataDir,
-      log: { info: (text) => own.info(text), warn: (text) => own.warn(text) },
-      onFailure: fail,
-    });
-    stops.push(() => postgres.stop());
+    const openDatabases = async () => {
+      const postgres = await startPostgres({
+        dataDir,
+        log: { info: (text) => own.info(text), warn: (text) => own.warn(text) },
+        onFailure: fail,
+      });
+      stops.push(() => postgres.stop());
+      return { postgres, databaseUrls: await ensureDatabases(postgres) };
+    };
+    const isFirst = !(await exists(path.join(dataDir, 'postgres')));
+    const { postgres, databaseUrls } = isFirst
+      ? await withProgress(say, 'Creating the database', openDatabases)
+      : await openDatabases();
     if (postgres.binariesCopiedTo)
       say(`Postgres runs from ${postgres.binariesCopiedTo}, a directory that its user can read.`);
-    const databaseUrls = {} as Record<DatabaseService, string>;
-    for (const service of databaseServices) {
-      databaseUrls[service] = await postgres.ensureDatabase(`granary_${service}`, `granary_${service}`);
-    }
     const operatorKey = config.OPERATOR_KEY ?? (await keptSecret(dataDir, 'operator-key', 'op_'));
     const constellation = await startConstellation({
       databaseUrls,
@@ -79,4 +88,12 @@ export async function startLocal({ config, environment, log, say }: LocalOptions
     await stopAll(stops).catch(() => {});
     throw error;
   }
+}
+
+async function ensureDatabases(postgres: EmbeddedPostgres): Promise<Record<DatabaseService, string>> {
+  const urls = {} as Record<DatabaseService, string>;
+  for (const service of databaseServices) {
+    urls[service] = await postgres.ensureDatabase(`granary_${service}`, `granary_${service}`);
+  }
+  return urls;
 }

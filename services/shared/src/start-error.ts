@@ -1,3 +1,5 @@
+import listenProblems from './listen-problems.json';
+
 /**
  * A start that cannot succeed, for a reason that the person who starts can mend. The message is for that person: what
  * is wrong, and what to do.
@@ -24,22 +26,17 @@ export function explainStart(error: unknown): string | undefined {
   if (error instanceof StartError) return error.message;
   if (!(error instanceof Error)) return undefined;
   const { code = '', syscall, path, address, port } = error as SystemError;
-  if (syscall === 'listen' || syscall === 'bind') {
-    const why = listenProblems[code];
-    return why && `Cannot listen on ${address ?? 'this address'}${port === undefined ? '' : `:${port}`}: ${why}`;
-  }
+  if (syscall === 'listen' || syscall === 'bind') return explainListen(code, address, port);
   const why = fileProblems[code];
   return why && path !== undefined ? `Cannot use ${path}: ${why}` : undefined;
 }
 
-export const listenProblems: Partial<Record<string, string>> = {
-  EADDRINUSE:
-    'the port is taken. Stop the program that has it, or choose another port with --port (PORT; 0 for any free one).',
-  EACCES: 'ports below 1024 need root or CAP_NET_BIND_SERVICE. Choose a port from 1024 up, behind a proxy.',
-  EADDRNOTAVAIL: 'this machine has no such address. Use one of its own, or 0.0.0.0 for all of them.',
-  ENOTFOUND: 'this name has no address. Use an address of this machine, or 0.0.0.0 for all of them.',
-  EAI_AGAIN: 'this name cannot be looked up. Use an address of this machine, or 0.0.0.0 for all of them.',
-};
+/** The sentence for an address that cannot be listened on; undefined for an error that nobody expected. */
+export function explainListen(code: string, address = 'this address', port?: number): string | undefined {
+  const why = (listenProblems as Partial<Record<string, string>>)[code];
+  const host = address.includes(':') ? `[${address}]` : address;
+  return why && `Cannot listen on ${host}${port === undefined ? '' : `:${port}`}: ${why}`;
+}
 
 const fileProblems: Partial<Record<string, string>> = {
   EACCES: 'permission denied. Start as the user who owns it, or change its owner or mode.',

@@ -2,7 +2,7 @@ import path from 'node:path';
 import { openKafka } from '@granary/shared/kafka/client';
 import type { BrokerOptions } from '@granary/shared/kafka/broker-options';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
-import { listenProblems, StartError } from '@granary/shared/start-error';
+import { StartError } from '@granary/shared/start-error';
 import type { Environment } from '@granary/shared/config';
 import { localUrl } from '@granary/gateway/http/address';
 import { newSecret } from '@granary/shared/ids';
@@ -11,7 +11,7 @@ import { createLogger } from '@granary/shared/logger';
 import { databaseServices } from '../start/constellation';
 import { demoApp, type DemoApp } from '../start/demo-app';
 import { exists } from '../postgres/system-user';
-import { choosePorts, isFree } from '../ports';
+import { choosePorts, requireFree } from '../ports';
 import { noteRunning } from './running';
 import { keptSecret } from '../start/secrets';
 import { startBackends, type Part } from './backends';
@@ -127,8 +127,8 @@ async function checkStore(dataDir: string, store: StackOptions['store']): Promis
 
 async function gatewayPort({ host, port }: StackOptions): Promise<number> {
   const wanted = port === 0 ? ((await choosePorts(1))[0] ?? 0) : port;
-  if (await isFree(host, wanted)) return wanted;
-  throw new StartError(`Cannot listen on ${host}:${port}: ${listenProblems.EADDRINUSE}`);
+  await requireFree(host, wanted);
+  return wanted;
 }
 
 /** Chooses a port for each service, see `choosePorts`. */
