@@ -17,7 +17,7 @@ const lockPollMs = 200;
  * satisfies both. Install scripts of packages are not run: none is needed, and an npm that blocks them must not prevent the
  * start.
  */
-export async function installWhenNeeded(root, packages, say) {
+export async function installWhenNeeded(root, say, packages = 'all') {
   if (missingPlaces(root, packages).length === 0) return;
   await alone(root, say, async () => {
     if (missingPlaces(root, packages).length > 0)

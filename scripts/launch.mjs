@@ -99,7 +99,7 @@ export async function prepare(packages = 'run') {
   // Imported late, because an older Node could not load these modules.
   const { installWhenNeeded } = await import('./install.mjs');
   const say = (text) => console.error(text);
-  await installWhenNeeded(root, packages, say);
+  await installWhenNeeded(root, say, packages);
   const { transpile } = await import('./transpile.mjs');
   await transpile(root, say);
 }

@@ -2,8 +2,12 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { copyFile, readdir } from 'node:fs/promises';
 import path from 'node:path';
+import { cacheFolder } from './cache';
 import { installGoPrograms, type GoPrograms } from './go-install';
-import { runTool } from './tools';
+import { withProgress } from './progress';
+import { findGo, MissingToolError, runTool } from './tools';
+
+const kube = path.join(__dirname, '../../../../deploy/kube');
 
 const helm3Version = 'v3.22.0';
 const helm3: GoPrograms = {
@@ -24,7 +28,7 @@ const metricsServer: GoPrograms = {
 };
 
 /** A module with the versions: Traefik replaces some of its own, which `go install` refuses. */
-const traefikModule = path.join(__dirname, '../../../../deploy/kube/ingress');
+const traefikModule = path.join(kube, 'ingress');
 const traefikPackage = 'github.com/traefik/traefik/v3/cmd/traefik';
 
 function traefik(): GoPrograms {
@@ -47,6 +51,17 @@ function traefik(): GoPrograms {
       }
     },
   };
+}
+
+/** Compiles the programs of Kubernetes into the cache, where `deploy/kube` finds them, if they are missing. */
+export async function prepareKubernetes(say: (line: string) => void): Promise<void> {
+  if (process.platform !== 'linux') throw new MissingToolError('Kubernetes is run on Linux only.');
+  await findGo('Kubernetes is compiled by Go 1.26 or newer (the command go)');
+  const env = { ...process.env, KUBE_HOME: path.join(await cacheFolder(), 'kube') };
+  const program = path.join(kube, 'build.sh');
+  await withProgress(say, 'Building Kubernetes by Go (minutes, the first time)', () =>
+    runTool('bash', [program], { cwd: kube, env, signal: undefined }),
+  );
 }
 
 /** The program of Helm 3, which the chart works with too. Built if it is missing. */

@@ -1,4 +1,5 @@
 import { areChartToolsInstalled, prepareChartTools } from './chart-tools';
+import { prepareHelm3, prepareKubernetes, prepareMetricsServer, prepareTraefik } from './cluster-tools';
 import { isKafkaInstalled } from './kafka-install';
 import { prepareKafka } from './kafka-broker';
 import { isMinioInstalled, prepareMinio } from './minio-server';
@@ -13,22 +14,41 @@ export type StackPart = 'kafka' | 'minio';
 export type MissingParts = Partial<Record<StackPart | 'python' | 'helm' | 'release', string>>;
 
 /**
- * Installs Kafka, MinIO, the Python tools, those for charts and the release before into the cache, and returns the parts that
- * cannot be installed because something of the machine is missing.
+ * Installs Kafka, MinIO, the Python tools, those for charts and the release before into the cache, with `cluster` also what a
+ * Kubernetes is made of, and returns the parts that cannot be installed because something of the machine is missing. What
+ * waits for the network goes beside what compiles; Go uses all cores by itself, so its builds follow each other.
  */
-export async function installParts(say: (line: string) => void): Promise<MissingParts> {
+export async function installParts(
+  say: (line: string) => void,
+  { cluster = false }: { cluster?: boolean } = {},
+): Promise<MissingParts & { cluster?: string }> {
   const run = await beginRun();
   try {
-    return {
-      ...(await attempt('kafka', () => prepareKafka(run, say))),
+    const compiled = async () => ({
       ...(await attempt('minio', () => prepareMinio(say))),
-      ...(await attempt('python', () => preparePythonTools(say))),
       ...(await attempt('helm', () => prepareChartTools(say))),
+      ...(cluster ? await attempt('cluster', () => prepareCluster(say)) : {}),
+    });
+    const fetched = async () => ({
+      ...(await attempt('kafka', () => prepareKafka(run, say))),
+      ...(await attempt('python', () => preparePythonTools(say))),
       ...(await attempt('release', () => prepareReleaseBefore(say))),
-    };
+    });
+    // One that fails must not leave the other one behind, at work.
+    const [fetching, compiling] = await Promise.allSettled([fetched(), compiled()]);
+    if (fetching.status === 'rejected') throw fetching.reason as Error;
+    if (compiling.status === 'rejected') throw compiling.reason as Error;
+    return { ...fetching.value, ...compiling.value };
   } finally {
     await run.end();
   }
+}
+
+async function prepareCluster(say: (line: string) => void): Promise<void> {
+  await prepareKubernetes(say);
+  await prepareTraefik(say);
+  await prepareMetricsServer(say);
+  await prepareHelm3(say);
 }
 
 const without: Record<StackPart, string> = {
@@ -74,12 +94,12 @@ export async function findMissingParts(): Promise<MissingParts> {
   return missing;
 }
 
-async function attempt(part: keyof MissingParts, work: () => Promise<unknown>): Promise<MissingParts> {
+async function attempt<P extends string>(part: P, work: () => Promise<unknown>): Promise<{ [Part in P]?: string }> {
   try {
     await work();
     return {};
   } catch (error) {
-    if (error instanceof MissingToolError) return { [part]: error.message };
+    if (error instanceof MissingToolError) return { [part]: error.message } as { [Part in P]?: string };
     throw error;
   }
 }
