@@ -8,7 +8,7 @@ import { phase } from './phase.mjs';
 const common = ['--ignore-scripts', '--no-audit', '--no-fund'];
 
 /** The arguments of `npm ci` for what runs and what builds it, without the tools of the tests. */
-export const runPackages = ['--omit=dev', '--workspace=services/local'];
+const runPackages = ['--omit=dev', '--workspace=services/local'];
 
 const lockPollMs = 200;
 
@@ -58,7 +58,7 @@ const installedPackages = (root) =>
   JSON.parse(readIfThere(path.join(root, 'node_modules/.package-lock.json')) ?? '{"packages":{}}').packages;
 
 /** The places in a lock file of what `npm start` needs: `services/local`, whose packages include what translates it. */
-export function placesOfRun(lock) {
+function placesOfRun(lock) {
   const places = new Set();
   const add = (place) => {
     if (places.has(place)) return;
