@@ -124,6 +124,7 @@ export const leaves = {
     'errors',
     'host-port',
     'ids',
+    'listen-problems',
     'random',
     'log-output',
     'logger',
@@ -148,7 +149,8 @@ const importedIn = {
 };
 
 const inRoom = (name, room) => `^services/${name}/src/${room}/[^/]+$`;
-const leavesOf = (name) => `^services/${name}/src/(${[...(leaves[name] ?? ['config']), 'gen/.+'].join('|')})\\.ts$`;
+const leavesOf = (name) =>
+  `^services/${name}/src/(${[...(leaves[name] ?? ['config']), 'gen/.+'].join('|')})\\.(ts|json)$`;
 
 const downward = Object.entries(rooms).flatMap(([name, floors]) => [
   ...floors.slice(0, -1).map((room, at) => ({
