@@ -50,7 +50,10 @@ function install(packages: 'run' | 'all'): Promise<string> {
   const env = { PATH: process.env.PATH, npm_execpath: at('npm-cli.js') };
   return new Promise((resolve, reject) => {
     const args = ['--input-type=module', '--eval', program];
-    execFile(process.execPath, args, { cwd: checkout, env }, (error, said) => (error ? reject(error) : resolve(said)));
+    execFile(process.execPath, args, { cwd: checkout, env }, (error, said) => {
+      if (error) reject(new Error(error.message));
+      else resolve(said);
+    });
   });
 }
 
