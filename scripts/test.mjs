@@ -51,8 +51,9 @@ async function main(given) {
   // A proof that is skipped proves nothing.
   if (mode === '--long') process.env.REQUIRE_STACK = '1';
   const run = newRun();
-  const changes = await setUp(run, { needsStack: mode !== '--changed' });
-  if (run.isStopped || args.includes('--install')) return finish(run);
+  const needsCluster = args.includes('--install');
+  const changes = await setUp(run, { needsStack: mode !== '--changed', needsCluster });
+  if (run.isStopped || needsCluster) return finish(run);
   if (mode === '--changed') await runChanged(run, changes);
   else if (mode === '--long') await runLong(run, readChoice(args));
   else if (options.length > 0) await runChosen(run, args, mode === '--system' ? systemProjects : testProjects);

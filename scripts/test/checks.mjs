@@ -24,7 +24,7 @@ function listChecks(isCached) {
   const prettier = ['--check', '--log-level', 'warn', ...cached('prettier.json'), '.'];
   return [
     ['lint', () => script('node_modules/eslint/bin/eslint.js', ...eslint)],
-    ['types', () => script('node_modules/typescript/bin/tsc', '-p', 'services/tsconfig.json')],
+    ['types', () => script('scripts/types.mjs')],
     ['format', () => script('node_modules/prettier/bin/prettier.cjs', ...prettier)],
     ['rooms', () => script('scripts/rooms.mjs', '--check')],
     ['suites', () => script('scripts/suites.mjs')],

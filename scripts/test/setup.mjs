@@ -2,6 +2,7 @@
 import path from 'node:path';
 import { build } from '../build.mjs';
 import { installWhenNeeded } from '../install.mjs';
+import { generateTypes } from '../types.mjs';
 import { askGit, findChanges } from './changes.mjs';
 import { boundHistory, historyVariable } from './history.mjs';
 import { changedVariable } from './order.mjs';
@@ -14,14 +15,15 @@ const root = path.dirname(path.dirname(import.meta.dirname));
 /**
  * Installs Kafka, MinIO, the Python tools, those for charts and the release before. If a tool of the machine is missing, the
  * suites that need them are skipped, or fail with REQUIRE_STACK=1.
+ * @param {{ cluster: boolean }} options `cluster` adds what a cluster needs, which its tests otherwise install themselves
  */
-async function installStack() {
+async function installStack(options) {
   const { installParts } = await import('@granary/local/stack/install');
-  const missing = Object.entries(await installParts(console.log));
+  const missing = Object.entries(await installParts(console.log, options));
   if (missing.length === 0) return;
   if (process.env.REQUIRE_STACK === '1') throw new Error(missing.map(([, reason]) => reason).join('\n'));
   for (const [part, reason] of missing) {
-    const skipped = ['python', 'helm', 'release'].includes(part)
+    const skipped = ['python', 'helm', 'release', 'cluster'].includes(part)
       ? 'ITS TESTS ARE'
       : 'ITS TESTS, AND ALL TESTS ON A STACK, ARE';
     console.log(`${skipped} SKIPPED: ${reason}`);
@@ -51,17 +53,19 @@ async function describeRun() {
 
 /**
  * Installs and builds what tests need, and prints how long it took. Without it nothing else can run.
- * @param {Run} run @param {{ needsStack: boolean }} options
+ * @param {Run} run @param {{ needsStack: boolean, needsCluster: boolean }} options
  * @returns {Promise<Changes>}
  */
-export async function setUp(run, { needsStack }) {
+export async function setUp(run, { needsStack, needsCluster }) {
   const beganMs = performance.now();
   const nothing = { base: undefined, files: [], suites: [] };
   run.isStopped = true;
   if (!(await step(run, 'packages', () => installWhenNeeded(root, console.log)))) return nothing;
   if (!(await step(run, 'build', build))) return nothing;
+  // For the checks, which run side by side.
+  if (!(await step(run, 'types of the protos', generateTypes))) return nothing;
   const parts = 'Kafka, MinIO, Python and chart tools, the release before';
-  if (needsStack && !(await step(run, parts, installStack))) return nothing;
+  if (needsStack && !(await step(run, parts, () => installStack({ cluster: needsCluster })))) return nothing;
   console.log(`Set up in ${((performance.now() - beganMs) / 1000).toFixed(0)} s.\n`);
   run.isStopped = false;
   return describeRun();
