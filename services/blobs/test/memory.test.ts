@@ -7,11 +7,12 @@ import { Readable } from 'node:stream';
 import { testDatabase } from '@granary/testing/database';
 import { testBucket } from '@granary/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/testing/stack';
+import { isLong, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { secret } from './support/bench';
 
 const mebibyte = 1024 * 1024;
-const sizeMebibytes = process.env['TEST_LONG'] === '1' ? 1024 : 128;
+const sizeMebibytes = isLong ? 1024 : 128;
 /**
  * Each may take 200 MiB. What a built service takes when it is idle, less than 110 MiB, is not looked at here, because a
  * process that runs from source holds the compiler as well.
@@ -88,6 +89,6 @@ describeWith(describe, 'minio')('on S3', () => {
       expect((await peakOf(service.child)) - idleService).toBeLessThan(growthMaxBytes);
       expect((await peakOf(gateway.child)) - idleGateway).toBeLessThan(growthMaxBytes);
     },
-    limitMs(600_000),
+    sizedLimitMs(limitMs(600_000)),
   );
 });

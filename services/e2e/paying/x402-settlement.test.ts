@@ -6,6 +6,7 @@ import { createLogger } from '@granary/shared/logger';
 import { createPool, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { eventually } from '@granary/testing/eventually';
+import { isLong, size } from '@granary/testing/size';
 import { repository, runProgram } from '../clients/generated';
 import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
 import {
@@ -36,8 +37,9 @@ interface SettleResult {
 const price = 250_000;
 /** 80 %, rounded down. */
 const appShare = 200_000;
-/** In groups of five payments. */
-const [payments, uses] = process.env['TEST_LONG'] === undefined ? [5, 40] : [50, 200];
+/** In groups of five. */
+const payments = 5 * size({ run: 1, long: 10 });
+const uses = isLong ? 200 : 40;
 
 describe.each(transports)('settlement of x402 payments (%s)', (transport) => {
   let granary: Granary;

@@ -2,17 +2,19 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually } from '@granary/testing/eventually';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { newApp, operatorKey, send } from '../support/granary';
 import { endAllProcesses, OwnGranary } from '../support/own-process';
 import { RepeatedRequests, walletOf } from './repeated-requests';
 
-const isLong = process.env['TEST_LONG'] !== undefined;
-const kills = isLong ? 250 : 5;
+const kills = size({ run: 2, long: 250 });
+const seed = seedOf('system/agent-crash');
 const readers = 16;
 const price = 1_001;
 const readsMax = kills * 60 + 40;
-if (isLong) jest.setTimeout(limitMs(7_200_000));
 /** Longer than it takes to start again, so that what a kill has left held is seen. */
 const reservationMs = limitMs(10_000);
 const settings = {
@@ -36,7 +38,7 @@ const readWith = (key: string) =>
   send<{ details?: { reason?: string } }>(granary.url, 'GET', `/api/apps/${granary.app.appId}/collections/films/data`, {
     headers: { 'x-agent-key': key },
   });
-test(`kill -9 ${kills} times during ${readers} parallel paid reads: whoever got an answer has paid, and no hold is left`, async () => {
+test(`kill -9 ${kills} times by the seed ${seed} during ${readers} parallel paid reads: whoever got an answer has paid, and no hold is left`, async () => {
   const { url, app } = granary;
   const asOwner = { key: app.key };
   await send(url, 'POST', '/store', { ...asOwner, body: { root: `${app.appId}::films`, data: [{ id: 'one' }] } });
@@ -53,11 +55,12 @@ test(`kill -9 ${kills} times during ${readers} parallel paid reads: whoever got 
   });
   const key = made.body.app_key;
 
+  const random = seededRandom(seed);
   let answered = 0;
   let leftHeld = 0;
   for (let kill = 0; kill < kills; kill += 1) {
     const reading = new RepeatedRequests(readers, async () => (await readWith(key)).status === 200);
-    await reading.more(20, 30_000);
+    await reading.more(10 + Math.floor(random() * 20), 30_000);
     await Promise.all([reading.stop(), granary.end('SIGKILL')]);
     answered += reading.done;
     granary = await OwnGranary.start(dataDir, settings);

@@ -2,17 +2,20 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually } from '@granary/testing/eventually';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { newApp, operatorKey, send, type TestApp } from '../support/granary';
 import { endAllProcesses, OwnGranary } from '../support/own-process';
 import { RepeatedRequests, walletOf } from './repeated-requests';
 
-const isLong = process.env['TEST_LONG'] !== undefined;
-const kills = isLong ? 250 : 5;
+const kills = size({ run: 2, long: 250 });
+const seed = seedOf('system/agent-write-crash');
 const writers = 16;
 const price = 1_001;
 const funds = kills * 1_000 * price;
-jest.setTimeout(limitMs(isLong ? 14_400_000 : 300_000));
+jest.setTimeout(sizedLimitMs(limitMs(300_000)));
 /** What is held for a write ends after twice that: longer than it takes to start again, so that what a kill has left held is seen. */
 const requestMs = limitMs(5_000);
 const settings = {
@@ -53,7 +56,7 @@ async function newKeys(): Promise<{ payer: TestApp; headers: Record<string, stri
   return { payer, headers: { 'x-app-key': writer.body.app_key, 'x-agent-key': agent.body.app_key } };
 }
 
-test(`kill -9 ${kills} times during ${writers} parallel paid writes: what was written is paid, each once, and nothing else`, async () => {
+test(`kill -9 ${kills} times by the seed ${seed} during ${writers} parallel paid writes: what was written is paid, each once, and nothing else`, async () => {
   const { appId, key } = granary.app;
   const { payer, headers } = await newKeys();
   let sent = 0;
@@ -61,11 +64,12 @@ test(`kill -9 ${kills} times during ${writers} parallel paid writes: what was wr
     const body = { root: `${appId}::notes`, data: [{ id: `note-${sent++}`, topic: 'rain' }] };
     return (await send(granary.url, 'POST', '/store', { body, headers })).status === 202;
   };
+  const random = seededRandom(seed);
   let answered = 0;
   let leftHeld = 0;
   for (let kill = 0; kill < kills; kill += 1) {
     const writing = new RepeatedRequests(writers, write);
-    await writing.more(20);
+    await writing.more(10 + Math.floor(random() * 20));
     await Promise.all([writing.stop(), granary.end('SIGKILL')]);
     answered += writing.done;
     granary = await OwnGranary.start(dataDir, settings);

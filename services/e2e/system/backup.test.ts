@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { eventually, eventuallyHolds } from '@granary/testing/eventually';
+import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { makeBackup } from '@granary/local/backup/backup';
 import { checkBlobs, checkChain, checkDocuments, heldIn, chargedFor } from './backup-checks';
@@ -13,8 +14,7 @@ import { isOnStack, newApp, send, type StoreAnswer } from '../support/granary';
 import { endAllProcesses } from '../support/own-process';
 
 const root = join(__dirname, '../../..');
-const isLong = process.env['TEST_LONG'] === '1';
-const writesBefore = isLong ? 5_000 : 60;
+const writesBefore = size({ run: 60, long: 5_000 });
 const run = promisify(execFile);
 
 /** The commands of docs/operations/back-up.md, as they are printed there; the first block says where things are. */
@@ -144,7 +144,7 @@ describe(isOnStack ? 'a backup of a stack' : 'a backup of npm start', () => {
       }, 60_000);
       expect(health.status).toBe(200);
     },
-    limitMs(isLong ? 1_800_000 : 300_000),
+    sizedLimitMs(limitMs(300_000)),
   );
 
   const held = (dataDir: string, appId: string) =>

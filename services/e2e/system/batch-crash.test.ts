@@ -5,13 +5,17 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { eventually } from '@granary/testing/eventually';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { send, type ListAnswer } from '../support/granary';
 import { endAllProcesses, OwnGranary } from '../support/own-process';
 
 const run = promisify(execFile);
 
-const kills = 40;
+const kills = size({ run: 10, long: 40 });
+const seed = seedOf('system/batch-crash');
 const writers = 6;
 const creations = 15;
 /** A batch is sent again until it has an answer, but every fourth is given up when it gets none. */
@@ -232,12 +236,13 @@ describe('kill -9 in the middle of batches', () => {
   }
 
   test(
-    'after 40 times kill -9 operations are there whole or not, atomic batches with all of theirs, and answers stand',
+    `after ${kills} times kill -9 by the seed ${seed} operations are there whole or not, atomic batches with all of theirs, and answers stand`,
     async () => {
+      const random = seededRandom(seed);
       const writing = new Writing(() => granary, 'round');
       try {
         for (let killed = 1; killed <= kills; killed++) {
-          await writing.more(4);
+          await writing.more(2 + Math.floor(random() * 5));
           // An instance gives up when its Postgres has crashed five times in a minute.
           if (killed % 5 !== 0) await killPostgres();
           else if (killed % 10 !== 0) await killNode();
@@ -249,6 +254,6 @@ describe('kill -9 in the middle of batches', () => {
       }
       await checkBatches(writing);
     },
-    limitMs(300_000),
+    sizedLimitMs(limitMs(300_000)),
   );
 });

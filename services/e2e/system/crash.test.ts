@@ -2,6 +2,9 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually } from '@granary/testing/eventually';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { send, type ListAnswer, type StoreAnswer } from '../support/granary';
 import { endAllProcesses, OwnGranary } from '../support/own-process';
 
@@ -9,6 +12,9 @@ async function postmasterPid(dataDir: string): Promise<number> {
   return Number((await readFile(join(dataDir, 'postgres', 'postmaster.pid'), 'utf8')).split('\n')[0]);
 }
 
+const killsOfEach = size({ run: 1, long: 2 });
+const seed = seedOf('system/crash');
+const random = seededRandom(seed);
 const writers = 6;
 /** Of them so many write bulks, which are copied while others are under way. */
 const bulkWriters = 3;
@@ -114,11 +120,11 @@ describe('kill -9 in the middle of writes', () => {
   ];
 
   test.each(kills)(
-    'after kill -9 of %s every acknowledged write exists once, the heights have no gap, and writes continue',
+    `after kill -9 of %s by the seed ${seed} every acknowledged write exists once, the heights have no gap, and writes continue`,
     async (what, kill) => {
-      for (let round = 0; round < 2; round++) {
+      for (let round = 0; round < killsOfEach; round++) {
         const writing = new Writing(() => granary, `${what}${round}`);
-        await writing.more(100);
+        await writing.more(50 + Math.floor(random() * 100));
         await kill();
         await writing.more(50);
         await writing.stop();

@@ -3,11 +3,12 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
+import { size } from '@granary/testing/size';
 import { send, type ListAnswer } from '../support/granary';
 import { endAllProcesses, OwnStart } from '../support/own-process';
 
 const run = promisify(execFile);
-const canaries = 10_000;
+const canaries = size({ run: 2_000, long: 10_000 });
 const perCall = 500;
 
 /** Files below a directory that contain a text; grep ends with 1 where there is none. */
@@ -21,7 +22,7 @@ async function filesWith(text: string, directory: string): Promise<string[]> {
   return found.stdout.split('\n').filter((line) => line !== '');
 }
 
-describe('10,000 values of encrypted fields', () => {
+describe(`${canaries} values of encrypted fields`, () => {
   let dataDir: string;
   let granary: OwnStart;
   const settings = { LOG_LEVEL: 'debug', ENCRYPTED_INDEX_UTIA: '0' };
@@ -39,6 +40,7 @@ describe('10,000 values of encrypted fields', () => {
   const call = <T = Record<string, unknown>>(method: string, path: string, body?: object, headers = {}) =>
     send<T>(granary.url, method, path, { key: granary.app.key, body, headers });
   const secret = (n: number) => `${marker}-${n}`;
+  const last = canaries - 1;
 
   test('are in no file of the data directory and in no line of the log, after kill -9 either', async () => {
     const { appId } = granary.app;
@@ -79,9 +81,9 @@ describe('10,000 values of encrypted fields', () => {
     const list = () =>
       call<ListAnswer<{ secret: string }>>('POST', '/list', {
         root: `${appId}::vault`,
-        find: { secret: secret(8_123) },
+        find: { secret: secret(last) },
       });
-    expect((await list()).body.records.map((record) => record.secret)).toEqual([secret(8_123)]);
+    expect((await list()).body.records.map((record) => record.secret)).toEqual([secret(last)]);
     const log = granary.output();
     await granary.end('SIGTERM');
 

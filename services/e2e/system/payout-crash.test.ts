@@ -21,11 +21,14 @@ import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { endAllProcesses, endProcess, forkSource } from '../support/own-process';
 import type { PayingOrders } from './payout-process';
 
-const isLong = process.env['TEST_LONG'] !== undefined;
-const kills = isLong ? 300 : 10;
+const kills = size({ run: 3, long: 300 });
+const seed = seedOf('system/payout-crash');
 const payoutCount = kills * 200;
 const amount = 10_000n;
 const settings = {
@@ -79,12 +82,14 @@ async function reserve(count: number): Promise<void> {
 const countFinal = async () =>
   Number((await row<{ count: bigint }>(pool, sql`select count(*) from payout where status = 'confirmed'`))!.count);
 
-test(`${payoutCount} payouts by two processes, of which one is killed ${kills} times: each is paid once`, async () => {
+test(`${payoutCount} payouts by two processes, of which one is killed ${kills} times by the seed ${seed}: each is paid once`, async () => {
+  const random = seededRandom(seed);
   const processes = [startPaying(), startPaying()];
   for (let kill = 0; kill < kills; kill++) {
     await reserve(200);
     // In the midst of a transaction, at whatever step.
-    await eventually(async () => (await countFinal()) > kill * 150);
+    const paid = (kill + random()) * 150;
+    await eventually(async () => (await countFinal()) > paid);
     await endProcess(processes[kill % 2]!, 'SIGKILL');
     processes[kill % 2] = startPaying();
   }

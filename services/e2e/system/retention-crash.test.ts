@@ -10,14 +10,17 @@ import { createPool, execute, row, rows, type Pool } from '@granary/shared/postg
 import { sql } from '@granary/shared/postgres/sql';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { endAllProcesses, endProcess, forkSource } from '../support/own-process';
 import type { ChargingOrders } from './retention-process';
 
 const log = createLogger('test', 'silent');
-const isLong = process.env['TEST_LONG'] !== undefined;
-const kills = isLong ? 200 : 12;
+const kills = size({ run: 3, long: 200 });
+const seed = seedOf('system/retention-crash');
 const apps = Array.from({ length: 20 }, (_, at) => `app-${at}`);
-const collections = isLong ? 10_000 : 1_000;
+const collections = size({ run: 300, long: 10_000 });
 const periods = 12;
 const utiaPerGibDay = 777n;
 const deposit = 1_000_000_000n;
@@ -69,14 +72,15 @@ function startCharging(): ChildProcess {
 const countCharges = async () => (await row<{ n: bigint }>(pool, sql`select count(*) as n from retention_charge`))!.n;
 const isAlive = (child: ChildProcess) => child.exitCode === null && child.signalCode === null;
 
-test(`two processes charge ${periods} periods of ${collections} collections, killed ${kills} times: each period once, the exact sum`, async () => {
-  const sizes = Array.from({ length: collections }, () => 1n + BigInt(Math.floor(Math.random() * 2 ** 31)));
+test(`two processes charge ${periods} periods of ${collections} collections, killed ${kills} times by the seed ${seed}: each period once, the exact sum`, async () => {
+  const random = seededRandom(seed);
+  const sizes = Array.from({ length: collections }, () => 1n + BigInt(Math.floor(random() * 2 ** 31)));
   await prepare(sizes);
   // The first period is free.
   const total = collections * (periods - 1);
   const copies = [startCharging(), startCharging()];
   for (let kill = 0; kill < kills; kill++) {
-    const reached = BigInt(Math.floor((kill * total) / kills));
+    const reached = BigInt(Math.floor(((kill + random()) * total) / kills));
     await eventually(async () => (await countCharges()) >= reached || !copies.some(isAlive), 120_000);
     await endProcess(copies[kill % 2]!, 'SIGKILL');
     copies[kill % 2] = startCharging();

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { describeWith, isSkippedWithout, releaseBeforeForTests } from '@granary/testing/stack';
 import { eventually } from '@granary/testing/eventually';
+import { size } from '@granary/testing/size';
 import { operatorKey, type ListAnswer, type Task } from '../support/granary';
 import type { ServiceName } from '@granary/local/stack/services';
 import { services, startTwoOfEach, type TwoOfEach } from './rolling';
@@ -9,6 +10,8 @@ import { Balanced, type Reply, type Request } from './rolling-client';
 
 const appId = 'rolling';
 const app = `/api/apps/${appId}`;
+/** So much further each client comes between the steps of the upgrade. */
+const rounds = size({ run: 5, long: 10 });
 
 /** Clients that go on until told to stop. They note what was acknowledged, and everything that should not have happened. */
 class Load {
@@ -205,9 +208,9 @@ describeWith(
   });
 
   test('the release before serves on the schema of this one, and starts on it', async () => {
-    await load.goesOn(10);
+    await load.goesOn(rounds);
     await granary.migrate();
-    await load.goesOn(10);
+    await load.goesOn(rounds);
     for (const service of services) await replace(service, 0, 'first');
     expect(load.failures).toEqual([]);
   });
@@ -216,14 +219,14 @@ describeWith(
     // Between the rounds every service calls, and is called by, both releases.
     for (const copy of [0, 1]) {
       for (const service of services) await replace(service, copy, 'sources');
-      await load.goesOn(10);
+      await load.goesOn(rounds);
     }
     expect(load.cutOff).toBeLessThanOrEqual(cutOffMax);
     load.isBeforeRunning = false;
   });
 
   test('both replicas of each service serve a share of its calls', async () => {
-    await load.goesOn(20);
+    await load.goesOn(2 * rounds);
     for (const [service, metric] of hops) {
       for (const copy of [0, 1]) {
         await eventually(async () => metric.test(await granary.metrics(service, copy)), 30_000);

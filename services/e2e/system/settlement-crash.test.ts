@@ -3,6 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { eventually } from '@granary/testing/eventually';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { encoded, newPayer, version1 } from '@granary/testing/x402-client';
 import { operatorKey, send } from '../support/granary';
@@ -18,15 +21,14 @@ import {
   type Shop,
 } from './paying-clients';
 
-const isLong = process.env['TEST_LONG'] !== undefined;
-const kills = isLong ? 250 : 4;
+const kills = size({ run: 2, long: 250 });
+const seed = seedOf('system/settlement-crash');
 const [readers, writers, granters, signers] = [8, 4, 2, 2];
-const readsPerKill = 20;
 const price = 1_001;
 const fee = 1_000n;
 /** What each wallet has to begin with. */
 const funds = 100_000_000;
-jest.setTimeout(limitMs(isLong ? 14_400_000 : 300_000));
+jest.setTimeout(sizedLimitMs(limitMs(300_000)));
 const settings = {
   ...{ OPERATOR_KEY: operatorKey, SIMULATED_BLOCK_MS: '50' },
   // An answer is lost by a kill, and not because the machine is busy.
@@ -89,7 +91,7 @@ async function newReader(shop: Shop): Promise<() => Promise<void>> {
 const severalOf = <T>(count: number, make: () => Promise<T>): Promise<T[]> =>
   Promise.all(Array.from({ length: count }, make));
 
-test(`kill -9 ${kills} times while clients pay by x402 and by grants: each payment is settled and credited once, and pays once`, async () => {
+test(`kill -9 ${kills} times by the seed ${seed} while clients pay by x402 and by grants: each payment is settled and credited once, and pays once`, async () => {
   const { key, appId } = granary.app;
   const shop = await openShop();
   const [users, payers] = [
@@ -101,8 +103,10 @@ test(`kill -9 ${kills} times while clients pay by x402 and by grants: each payme
   const granting = users.map(({ clients }) => clients.map((client) => new PayingClients([client])));
   const signing = payers.map(({ clients }) => new PayingClients(clients));
   const all = [reading, writing, ...granting.flat(), ...signing];
+  const random = seededRandom(seed);
   for (let kill = 0; kill < kills; kill += 1) {
-    await Promise.all(all.map((clients) => clients.more(clients === reading ? readsPerKill : 1)));
+    const reads = 10 + Math.floor(random() * 20);
+    await Promise.all(all.map((clients) => clients.more(clients === reading ? reads : 1)));
     await granary.end('SIGKILL');
     granary = await OwnGranary.start(dataDir, settings);
   }

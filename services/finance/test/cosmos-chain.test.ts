@@ -19,7 +19,7 @@ import { getWallet } from '../src/wallets/wallet';
 import { startStandIns, type StandIn } from './support/comet-stand-in';
 import { financePool } from './support/harness';
 import { newAddress, openPayoutBench, type PayoutBench } from './support/payout-copies';
-import { seededRandom } from './support/random';
+import { seededRandom } from '@granary/testing/random';
 
 const log = createLogger('test', 'silent');
 const chaosLimitMs = limitMs(300_000);

@@ -11,7 +11,7 @@ import { verifyLedger } from '../src/reconciliation/verify-ledger';
 import { getWallet } from '../src/wallets/wallet';
 import { financePool, log } from './support/harness';
 import { crashing, openPayoutBench, type PayoutBench } from './support/payout-copies';
-import { seededRandom } from './support/random';
+import { seededRandom } from '@granary/testing/random';
 
 let pool: Pool;
 let bench: PayoutBench;

@@ -1,14 +1,18 @@
 import { randomUUID } from 'node:crypto';
 import * as fc from 'fast-check';
 import type { Pool } from '@granary/shared/postgres/pool';
+import { partsOf, seedOf } from '@granary/testing/seeds';
+import { size, sizedLimitMs } from '@granary/testing/size';
+import { limitMs } from '@granary/testing/speed';
 import { openAccounts, readBalances } from '../src/ledger/accounts';
 import { applyCommands } from '../src/ledger/apply-commands';
 import type { Command, Group } from '../src/ledger/commands';
 import { financePool } from './support/harness';
 import { LedgerModel } from './support/ledger-model';
 
-const isLong = process.env['TEST_LONG'] !== undefined;
-const commandGoal = isLong ? 1_000_000 : 20_000;
+const commandGoal = size({ run: 2_000, long: 1_000_000 });
+/** Within so many commands each outcome comes about, whatever the seed is. */
+const commandsMax = Math.max(40_000, 10 * commandGoal);
 
 let pool: Pool;
 beforeAll(async () => {
@@ -125,7 +129,7 @@ test.each([
   { how: 'in one large batch', split: (sent: Group[][]) => [sent.flat()], share: 0.2 },
 ])(
   'whatever commands are sent $how, the ledger answers and counts as a model of maps does',
-  async ({ split, share }) => {
+  async ({ how, split, share }) => {
     const seen = new Map<string, number>();
     let commands = 0;
     const round = async (sent: Group[][]) => {
@@ -150,13 +154,15 @@ test.each([
         new Map([...model.accounts].map(([id, { mayOverdraw: _, ...rest }]) => [id, rest])),
       );
     };
-    const goal = commandGoal * share;
+    const proof = `finance/ledger-model ${how}`;
+    const check = (seed: number) => fc.assert(fc.asyncProperty(batches, round), { seed: seed + commands, numRuns: 5 });
+    for (const { seed, cases } of partsOf(proof, Math.ceil(commandGoal * share))) {
+      for (const goal = commands + cases; commands < goal;) await check(seed);
+    }
     const missing = () => outcomes.filter((outcome) => !seen.has(outcome));
     // Rare outcomes may take longer. A generator that has drifted does not make them at all, and proves nothing.
-    while (commands < goal || (missing().length > 0 && commands < goal * 10)) {
-      await fc.assert(fc.asyncProperty(batches, round), { numRuns: 10 });
-    }
+    while (missing().length > 0 && commands < commandsMax) await check(seedOf(proof));
     expect(missing()).toEqual([]);
   },
-  isLong ? 3_600_000 : undefined,
+  sizedLimitMs(limitMs(180_000)),
 );

@@ -6,6 +6,9 @@ import { transaction } from '@granary/shared/postgres/transaction';
 import { superuserUrl } from '@granary/testing/database';
 import { Client } from 'pg';
 import { eventually, eventuallyResolves } from '@granary/testing/eventually';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { openAccounts, readAccount } from '../src/ledger/accounts';
 import type { TransferCommand } from '../src/ledger/commands';
 import { holdTransfer, postHold, postTransfer, voidHold, type Outcome } from '../src/ledger/ledger';
@@ -139,16 +142,17 @@ test('of many that spend the same money at once only as many succeed as it is en
   expect(reasons.filter((reason) => reason === 'INSUFFICIENT_FUNDS')).toHaveLength(17);
 });
 
-test('32 writers in all directions: no money appears or is lost, and the counters are the sum of the transfers', async () => {
+const directions = seedOf('finance/ledger directions');
+test(`32 writers in all directions, by the seed ${directions}: no money appears or is lost, and the counters are the sum of the transfers`, async () => {
   const { world, ids } = await accounts(6, 500n);
-  let seed = 7;
-  const random = (below: number) => (seed = (seed * 48_271) % 2_147_483_647) % below;
+  const random = seededRandom(directions);
+  const below = (limit: number) => Math.floor(random() * limit);
   const writer = async () => {
     const seen: string[] = [];
-    for (let n = 0; n < 30; n++) {
-      const from = random(ids.length);
-      const to = (from + 1 + random(ids.length - 1)) % ids.length;
-      const sent = transfer(ids[from]!, ids[to]!, BigInt(1 + random(200)));
+    for (let n = size({ run: 10, long: 30 }); n > 0; n--) {
+      const from = below(ids.length);
+      const to = (from + 1 + below(ids.length - 1)) % ids.length;
+      const sent = transfer(ids[from]!, ids[to]!, BigInt(1 + below(200)));
       // Each is sent twice, as after an answer that was lost.
       const twice = [1, 2].map(() => untilDefinite(() => postTransfer(pool, sent)));
       const results = await Promise.allSettled(twice);

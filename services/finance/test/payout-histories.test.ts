@@ -1,5 +1,9 @@
 import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size, sizedLimitMs } from '@granary/testing/size';
+import { limitMs } from '@granary/testing/speed';
 import { startPostgresProxy, type CommitFate, type PostgresProxy } from '@granary/testing/postgres-proxy';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { applyCommands } from '../src/ledger/apply-commands';
@@ -14,14 +18,12 @@ import { feeCollector } from '../src/chain/module-accounts';
 import { getWallet } from '../src/wallets/wallet';
 import { financePool, log } from './support/harness';
 import { crashing, newAddress, openPayoutBench, type PayoutBench } from './support/payout-copies';
-import { seededRandom } from './support/random';
 
-const isLong = process.env['TEST_LONG'] !== undefined;
-const payoutCount = isLong ? 500_000 : 20_000;
+const payoutCount = size({ run: 2_000, long: 500_000 });
 const appCount = 100;
 const perBatch = 100;
 const amountMax = 1_000_000;
-const seed = Number(process.env['PAYOUT_SEED'] ?? Date.now() % 2 ** 31);
+const seed = seedOf('finance/payout-histories');
 const random = seededRandom(seed);
 const below = (limit: number) => Math.floor(random() * limit);
 
@@ -80,45 +82,49 @@ async function reserve(apps: readonly string[], blocked: ReadonlySet<number>, fr
 const isUnfinished = async () =>
   (await row(pool, sql`select from payout where status in ('pending', 'broadcast') limit 1`)) !== undefined;
 
-test(`${payoutCount} payouts by two processes that crash, of which one is cut off at COMMIT, on a chain that loses, delays and evicts: none twice, none stuck`, async () => {
-  const apps = await openWallets();
-  const blocked = new Set(Array.from({ length: 3 }, () => below(payoutCount)));
-  const payouts: Payout[] = [];
-  const copies: PayoutSigning[] = [pool, other].map((each) => ({
-    ...bench.options,
-    pool: each,
-    chain: crashing(bench.node, 0.05, random),
-  }));
-  let blocks = 0;
-  while (payouts.length < payoutCount || (await isUnfinished())) {
-    if (payouts.length < payoutCount) payouts.push(...(await reserve(apps, blocked, payouts.length)));
-    await Promise.allSettled(copies.map((copy) => advancePayouts(copy)));
-    if (random() < 0.5) {
-      blocks += 1;
-      await bench.node.produceBlock();
+test(
+  `${payoutCount} payouts by two processes that crash, of which one is cut off at COMMIT, on a chain that loses, delays and evicts: none twice, none stuck`,
+  async () => {
+    const apps = await openWallets();
+    const blocked = new Set(Array.from({ length: 3 }, () => below(payoutCount)));
+    const payouts: Payout[] = [];
+    const copies: PayoutSigning[] = [pool, other].map((each) => ({
+      ...bench.options,
+      pool: each,
+      chain: crashing(bench.node, 0.05, random),
+    }));
+    let blocks = 0;
+    while (payouts.length < payoutCount || (await isUnfinished())) {
+      if (payouts.length < payoutCount) payouts.push(...(await reserve(apps, blocked, payouts.length)));
+      await Promise.allSettled(copies.map((copy) => advancePayouts(copy)));
+      if (random() < 0.5) {
+        blocks += 1;
+        await bench.node.produceBlock();
+      }
+      if (blocks > payoutCount) throw new Error(`payouts are stuck; seed ${seed}`);
     }
-    if (blocks > payoutCount) throw new Error(`payouts are stuck; PAYOUT_SEED=${seed}`);
-  }
-  expect({ seed, ...(await outcome(payouts)) }).toEqual({
-    seed,
-    confirmed: payoutCount - blocked.size,
-    failed: blocked.size,
-    wronglyPaid: [],
-    gaps: [],
-    held: 0n,
-    openHolds: 0n,
-    differences: [],
-  });
-  const attempts = (await row<{ expired: bigint; included: bigint }>(
-    pool,
-    sql`select count(*) filter (where state = 'expired') as expired,
+    expect({ seed, ...(await outcome(payouts)) }).toEqual({
+      seed,
+      confirmed: payoutCount - blocked.size,
+      failed: blocked.size,
+      wronglyPaid: [],
+      gaps: [],
+      held: 0n,
+      openHolds: 0n,
+      differences: [],
+    });
+    const attempts = (await row<{ expired: bigint; included: bigint }>(
+      pool,
+      sql`select count(*) filter (where state = 'expired') as expired,
                count(*) filter (where state in ('confirmed', 'failed')) as included from outgoing_transaction`,
-  ))!;
-  // Otherwise nothing was proved.
-  expect(attempts.expired).toBeGreaterThan(0n);
-  const account = await bench.node.account(bench.options.sender);
-  expect(account!.sequence).toBe(attempts.included);
-}, 3_600_000);
+    ))!;
+    // Otherwise nothing was proved.
+    expect(attempts.expired).toBeGreaterThan(0n);
+    const account = await bench.node.account(bench.options.sender);
+    expect(account!.sequence).toBe(attempts.included);
+  },
+  sizedLimitMs(limitMs(600_000)),
+);
 
 /** What became of the payouts, by the chain and by the ledger. */
 async function outcome(payouts: readonly Payout[]) {

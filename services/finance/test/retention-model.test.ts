@@ -3,6 +3,8 @@ import * as fc from 'fast-check';
 import { rows, execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
+import { checkProperty } from '@granary/testing/properties';
+import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { usageHandler } from '../src/events';
 import { openAccounts } from '../src/ledger/accounts';
@@ -16,7 +18,7 @@ import { listRetentionCosts } from '../src/usage/retention-costs';
 import { financePool, log } from './support/harness';
 import { modelUnits, RetentionModel, type KnownCollection } from './support/retention-model';
 
-const histories = 300;
+const histories = size({ run: 30, long: 300 });
 const startMs = Date.UTC(2026, 0, 1);
 const hourMs = 3_600_000;
 
@@ -196,15 +198,16 @@ class Replay {
 test(
   'of any history of usage, deposits, late events and late runs, each period is charged as an exact model charges it',
   async () => {
-    await fc.assert(
+    await checkProperty(
+      'finance/retention-model',
+      histories,
       fc.asyncProperty(fc.array(happening, { maxLength: 40, size: 'max' }), priceLists, async (list, prices) => {
         const replay = new Replay(prices, { list: async () => prices });
         await replay.begin();
         for (const each of [...list].sort((a, b) => heardAt(a) - heardAt(b))) await replay.apply(each);
         await replay.end();
       }),
-      { numRuns: histories, endOnFailure: false },
     );
   },
-  limitMs(240_000),
+  sizedLimitMs(limitMs(240_000)),
 );

@@ -14,6 +14,7 @@ import { MsgExec } from 'cosmjs-types/cosmos/authz/v1beta1/tx';
 import { MsgMultiSend, MsgSend } from 'cosmjs-types/cosmos/bank/v1beta1/tx';
 import { TxRaw } from 'cosmjs-types/cosmos/tx/v1beta1/tx';
 import * as fc from 'fast-check';
+import { checkProperty } from '@granary/testing/properties';
 import { signTransfer, transactionHash } from '../src/chain/sign-transfer';
 import type { Output, Transfer } from '@granary/shared/cosmos/transaction';
 import { addressOf } from '@granary/shared/cosmos/address';
@@ -134,7 +135,9 @@ const pathOf = (key: KeyName) => {
 const addressOfKey = async (key: KeyName) => addressOf(await keys.publicKey(key), prefix);
 
 test('a transaction has the bytes that CosmJS signs for it from the same seed', async () => {
-  await fc.assert(
+  await checkProperty(
+    'finance/sign-transfer',
+    400,
     fc.asyncProperty(generated, async ({ key, outputs: list, ...rest }) => {
       const transfer: Transfer = { ...rest, outputs: [list[0]!, ...list.slice(1)], sender: await addressOfKey(key) };
       const signed = await signTransfer(keys, key, transfer);
@@ -144,7 +147,6 @@ test('a transaction has the bytes that CosmJS signs for it from the same seed', 
       expect(signed.hash).toBe(transactionHash(signed.bytes));
       expect(signed.hash).toMatch(/^[0-9A-F]{64}$/);
     }),
-    { numRuns: 400 },
   );
 });
 

@@ -3,6 +3,8 @@ import * as fc from 'fast-check';
 import type { BusEvent } from '@granary/shared/bus/inbox';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { transaction } from '@granary/shared/postgres/transaction';
+import { checkProperty } from '@granary/testing/properties';
+import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { usageHandler } from '../src/events';
 import type { Prices } from '../src/usage/prices';
@@ -10,7 +12,7 @@ import { costUnits, dayMs, unitsPerUtia, wholeUtia, type PriceList } from '../sr
 import { listRetentionCosts } from '../src/usage/retention-costs';
 import { financePool } from './support/harness';
 
-const orders = 5_000;
+const orders = size({ run: 500, long: 5_000 });
 const eventsMax = 6;
 const now = new Date(100 * dayMs);
 const priceList: PriceList = [{ sinceMs: 0, utiaPerGibDay: 1_000n, freeDays: 3 }];
@@ -110,7 +112,9 @@ test(
   async () => {
     const handle = usageHandler(() => prices);
     const undo = new Error('undo');
-    await fc.assert(
+    await checkProperty(
+      'finance/usage-orders',
+      orders,
       fc.asyncProperty(histories, fc.scheduler(), async (history, scheduler) => {
         const check = transaction(pool, async (tx) => {
           for (const events of aggregatesOf(history)) {
@@ -132,8 +136,7 @@ test(
           if (error !== undo) throw error;
         });
       }),
-      { numRuns: orders, endOnFailure: false },
     );
   },
-  limitMs(240_000),
+  sizedLimitMs(limitMs(240_000)),
 );

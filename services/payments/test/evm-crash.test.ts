@@ -3,23 +3,29 @@ import { rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { describeWithAnvil } from '@granary/testing/anvil';
 import { eventually } from '@granary/testing/eventually';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { amount, counted, newCopy, newPayment, noncesIn, openNetwork, openPlace, usesOf } from './support/evm-payments';
 import { Crashes, livingProcesses, MortalProcess, ProcessEnded } from './support/mortal-process';
 
-const crashesWanted = process.env['TEST_LONG'] === undefined ? 300 : 10_000;
+const crashesWanted = size({ run: 30, long: 10_000 });
+const seed = seedOf('payments/evm-crash');
 const nodeFailureChance = 0.03;
 const clients = 6;
 
 describeWithAnvil(describe)('processes that end while they settle on an EVM network', () => {
-  test(`${crashesWanted} of them, and a node that is cut: each payment is moved once, granted once at most and only then, and nonces have no gap`, async () => {
+  test(`${crashesWanted} of them by the seed ${seed}, and a node that is cut: each payment is moved once, granted once at most and only then, and nonces have no gap`, async () => {
     const place = await openPlace();
     const { anvil, pool, proxy, key } = place;
-    const crashes = new Crashes(crashesWanted, 0.08);
-    const cut = () => !crashes.areOver && Math.random() < nodeFailureChance;
+    const random = seededRandom(seed);
+    const crashes = new Crashes(crashesWanted, 0.08, random);
+    const cut = () => !crashes.areOver && random() < nodeFailureChance;
     const network = await openNetwork(place);
     proxy.failsBefore = cut;
     proxy.failsAfter = cut;
     const processes = livingProcesses(
+      crashes,
       () => new MortalProcess(crashes, pool, network, (mortal, options) => newCopy(place, mortal, options)),
     );
     const living = processes.any;

@@ -1,13 +1,14 @@
 import { randomBytes } from 'node:crypto';
 import * as fc from 'fast-check';
 import { ServiceError } from '@granary/shared/errors';
+import { checkProperty } from '@granary/testing/properties';
+import { size } from '@granary/testing/size';
 import type { PrivateKeyAccount } from 'viem' with { 'resolution-mode': 'import' };
 import { transferTypes } from '@granary/testing/x402-client';
 import { parseEvmAssets } from '../src/evm-assets';
 import { Verifier } from '../src/verify/verifier';
 
-const isLong = process.env['TEST_LONG'] !== undefined;
-const numRuns = isLong ? 200_000 : 5_000;
+const paymentCount = size({ run: 500, long: 200_000 });
 const order = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141n;
 
 type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
@@ -244,7 +245,7 @@ const stricter: Record<string, RegExp> = {
     /^invalid_payment_requirements: (payTo|asset) must be an address/,
 };
 
-test(`of ${numRuns} payments none is valid here that the official facilitator refuses, and where we refuse more a rule says so`, async () => {
+test(`of ${paymentCount} payments none is valid here that the official facilitator refuses, and where we refuse more a rule says so`, async () => {
   const seen = new Map<string, number>();
   let both = 0;
   let neither = 0;
@@ -253,7 +254,9 @@ test(`of ${numRuns} payments none is valid here that the official facilitator re
     ...{ version: fc.constantFrom<1 | 2>(1, 2), payer: fc.nat(3), network: fc.nat(1), changes: signedChanges },
     applied: fc.array(mutation, { maxLength: 2 }),
   });
-  await fc.assert(
+  await checkProperty(
+    'payments/official-facilitator',
+    paymentCount,
     fc.asyncProperty(cases, async ({ version, payer, network, changes, applied }) => {
       const envelope = await keptPayment(version, payer, network, changes());
       for (const [name, at, value] of applied) mutations[name]!(envelope, at, value);
@@ -274,9 +277,8 @@ test(`of ${numRuns} payments none is valid here that the official facilitator re
         seen.set(rule, (seen.get(rule) ?? 0) + 1);
       }
     }),
-    { numRuns },
   );
-  expect(both).toBeGreaterThan(numRuns / 20);
-  expect(neither).toBeGreaterThan(numRuns / 20);
+  expect(both).toBeGreaterThan(paymentCount / 20);
+  expect(neither).toBeGreaterThan(paymentCount / 20);
   expect([...seen.keys()].sort()).toEqual(Object.keys(stricter).sort());
 });

@@ -9,13 +9,14 @@ import { sql } from '@granary/shared/postgres/sql';
 import { newCall, type Client } from '@granary/shared/rpc/types';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
+import { size } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { newPayer, version2, type Requirement } from '@granary/testing/x402-client';
 import { openTrust } from '@granary/shared/trust/trust';
 import { paymentsConfig } from '../src/config';
 import { paymentsDefinition, startPayments } from '../src/service';
 
-const payments = 50;
+const payments = size({ run: 10, long: 50 });
 const uses = 200;
 const copies = 2;
 /** Payments that compete at once: those of more wait so long for a connection that most uses have to be repeated. */

@@ -10,6 +10,9 @@ import { createPool, execute, rows, type Pool } from '@granary/shared/postgres/p
 import { sql } from '@granary/shared/postgres/sql';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { leaseTable } from '@granary/shared/postgres/lease';
 import { playMoneyNetwork } from '@granary/shared/play-money';
@@ -30,7 +33,9 @@ import { simulatedAddress, simulatedAsset } from '../src/simulated-network';
 import { Verifier } from '../src/verify/verifier';
 import { fixedQuoteKeys } from './support/quote-keys';
 
-const crashesWanted = process.env['TEST_LONG'] === undefined ? 2_000 : 50_000;
+const crashesWanted = size({ run: 200, long: 50_000 });
+const seed = seedOf('payments/settlement-crash');
+const random = seededRandom(seed);
 const crashChance = 0.1;
 const clients = 8;
 const ownedMs = 60;
@@ -151,7 +156,7 @@ class Copy {
   }
 
   private mayDie(): void {
-    if (!this.isDead && Math.random() < this.chance()) {
+    if (!this.isDead && random() < this.chance()) {
       this.isDead = true;
       crashes += 1;
       void this.settler.stop();
@@ -174,13 +179,13 @@ async function newRequest(isUpfront: boolean) {
 const transferred = async (nonce: string): Promise<number> =>
   (await rows(pool, sql`select 1 from simulated_evm_transfer where nonce = ${nonce}`)).length;
 
-test(`${crashesWanted} processes that end at any step: each payment is settled once, credited once, and granted once at most and only then; each paid write is done under one ticket`, async () => {
+test(`${crashesWanted} processes that end at any step, by the seed ${seed}: each payment is settled once, credited once, and granted once at most and only then; each paid write is done under one ticket`, async () => {
   const [ledger, store] = [new Ledger(), new Store()];
   const chance = () => (crashes < crashesWanted ? crashChance : 0);
   const newCopy = () => new Copy(ledger, store, chance);
   const copies = [newCopy(), newCopy()];
   const living = (): Copy => {
-    const at = Math.floor(Math.random() * copies.length);
+    const at = Math.floor(random() * copies.length);
     if (copies[at]!.isDead) copies[at] = newCopy();
     return copies[at]!;
   };
@@ -230,7 +235,7 @@ test(`${crashesWanted} processes that end at any step: each payment is settled o
   };
   const client = async (): Promise<void> => {
     do {
-      await (Math.random() < 0.5 ? payRead() : payWrite());
+      await (random() < 0.5 ? payRead() : payWrite());
       await living()
         .resume()
         .catch(() => undefined);

@@ -2,30 +2,35 @@ import { ServiceError } from '@granary/shared/errors';
 import { rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { eventually } from '@granary/testing/eventually';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { Crashes, livingProcesses, MortalProcess, ProcessEnded } from './support/mortal-process';
 import { amount, newSolanaCopy, newSolanaPayer, openSolanaPlace, solanaPayment } from './support/solana-payments';
 
-const isLong = process.env['TEST_LONG'] !== undefined;
-const crashesWanted = isLong ? 10_000 : 100;
+const crashesWanted = size({ run: 10, long: 10_000 });
+const seed = seedOf('payments/solana-crash');
+const random = seededRandom(seed);
 const nodeFailureChance = 0.3;
 const faults = ['lost', 'refused', 'answer lost'] as const;
 const clients = 6;
-jest.setTimeout(limitMs(isLong ? 7_200_000 : 180_000));
+jest.setTimeout(sizedLimitMs(limitMs(180_000)));
 
 type Outcome = 'granted' | 'answer lost' | 'refused';
 
-test(`${crashesWanted} processes that end while they settle on Solana, and a node that fails: of two payments from the same money one is settled, once, and only that one is granted, once at most`, async () => {
+test(`${crashesWanted} processes that end by the seed ${seed} while they settle on Solana, and a node that fails: of two payments from the same money one is settled, once, and only that one is granted, once at most`, async () => {
   const place = await openSolanaPlace();
   const { chain, network, pool, payTo } = place;
-  const crashes = new Crashes(crashesWanted, 0.02);
+  const crashes = new Crashes(crashesWanted, 0.02, random);
   const processes = livingProcesses(
+    crashes,
     () => new MortalProcess(crashes, pool, network, (mortal, options) => newSolanaCopy(place, mortal, options)),
   );
   const offering = newSolanaCopy(place, network);
   const mayFail = () => {
-    if (!crashes.areOver && Math.random() < nodeFailureChance) {
-      chain.fault = faults[Math.floor(Math.random() * faults.length)]!;
+    if (!crashes.areOver && random() < nodeFailureChance) {
+      chain.fault = faults[Math.floor(random() * faults.length)]!;
     }
   };
 

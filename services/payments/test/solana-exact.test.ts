@@ -1,5 +1,7 @@
 import { createHash } from 'node:crypto';
 import * as fc from 'fast-check';
+import { checkProperty } from '@granary/testing/properties';
+import { size } from '@granary/testing/size';
 import {
   paySolana,
   solanaEnvelope,
@@ -27,7 +29,6 @@ import {
   type Draft,
 } from './support/solana-draft';
 
-const isLong = process.env['TEST_LONG'] !== undefined;
 const now = () => new Date(1_800_000_000_000);
 const verifierFor = (assets = 'usdc-test', feePayers = [keys.feePayer.address, keys.otherFeePayer.address]) =>
   new Verifier({
@@ -260,21 +261,23 @@ test('each bit of a transaction that is flipped makes it another one, which is r
 test('bytes that are put in, left out or replaced make a transaction that is refused, as does any other text', async () => {
   const bytes = transactionOf(await newDraft());
   const splice = fc.tuple(fc.nat(bytes.length), fc.nat(4), fc.uint8Array({ maxLength: 4 }));
-  await fc.assert(
+  await checkProperty(
+    'payments/solana-exact splices',
+    size({ run: 100, long: 20_000 }),
     fc.asyncProperty(fc.array(splice, { minLength: 1, maxLength: 3 }), async (splices) => {
       const spliced = [...bytes];
       for (const [place, count, put] of splices) spliced.splice(place, count, ...put);
       fc.pre(!Buffer.from(spliced).equals(bytes));
       expect((await verifyBytes(Buffer.from(spliced))).isValid).toBe(false);
     }),
-    { numRuns: isLong ? 20_000 : 1_000, seed: 7 },
   );
   const other = fc.oneof(fc.string(), fc.base64String());
-  await fc.assert(
+  await checkProperty(
+    'payments/solana-exact texts',
+    size({ run: 100, long: 500 }),
     fc.asyncProperty(other, async (transaction) => {
       expect((await verify(solanaEnvelope(2, requirement(), transaction))).isValid).toBe(false);
     }),
-    { numRuns: 500, seed: 7 },
   );
 });
 

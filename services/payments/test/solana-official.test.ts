@@ -1,6 +1,8 @@
 import * as fc from 'fast-check';
 import { ExactSvmScheme } from '@x402/svm/exact/facilitator';
 import { ExactSvmSchemeV1 } from '@x402/svm/exact/v1/facilitator';
+import { checkProperty } from '@granary/testing/properties';
+import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { parseSolanaAssets } from '../src/solana-assets';
 import { Verifier } from '../src/verify/verifier';
@@ -8,7 +10,7 @@ import { keys } from './support/solana-draft';
 import { mutatedEnvelope, mutatedPayments, type SolanaEnvelope } from './support/solana-mutations';
 import { stricter } from './support/solana-stricter';
 
-const isLong = process.env['TEST_LONG'] !== undefined;
+const paymentCount = size({ run: 70, long: 10_000 });
 const feePayers = [keys.feePayer.address, keys.otherFeePayer.address];
 const verifier = new Verifier({
   evmAssets: [],
@@ -50,7 +52,9 @@ test(
     const messages = stricter.map(([message]) => message);
     const reasonsInCommon = new Set<string>();
     let valid = 0;
-    await fc.assert(
+    await checkProperty(
+      'payments/solana-official',
+      paymentCount,
       fc.asyncProperty(mutatedPayments, async ([version, mutations]) => {
         const envelope = await mutatedEnvelope(version, mutations);
         const [ours, theirs] = [await verify(envelope), await officialReason(envelope)];
@@ -60,11 +64,10 @@ test(
         } else if (theirs === undefined) expect(messages).toContain(ours.invalidMessage);
         else if (theirs === ours.invalidReason) reasonsInCommon.add(theirs);
       }),
-      { numRuns: isLong ? 10_000 : 700, seed: 11 },
     );
     // That it has tried payments of all kinds.
     expect(valid).toBeGreaterThan(100);
     expect(reasonsInCommon.size).toBeGreaterThan(10);
   },
-  limitMs(isLong ? 1_800_000 : 180_000),
+  sizedLimitMs(limitMs(180_000)),
 );

@@ -1,16 +1,19 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { observeBus } from '@granary/shared/bus/metrics';
 import { renderMetrics } from '@granary/shared/telemetry/metrics';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { isLong, sizedLimitMs } from '@granary/testing/size';
 import { describeWith } from '@granary/testing/stack';
 import { limitMs } from '@granary/testing/speed';
 import { startOwnKafka, type TestBroker } from './support/bus-broker';
 import { Ledger } from './support/bus-ledger';
 import { count, endWorlds, kafkaBus, until, world } from './support/bus-world';
 
-const isLong = process.env['TEST_LONG'] === '1';
-const beforeMs = 5_000;
-const awayMs = isLong ? 300_000 : 20_000;
+const awayMs = isLong ? 300_000 : 5_000;
+const beforeMs = isLong ? 5_000 : 1_250;
 const drainTimeoutMs = isLong ? 300_000 : 120_000;
+const seed = seedOf('shared/bus-away');
 const load = { writers: 6, pauseMs: 50 };
 
 /** How a broker is unavailable. A dead one refuses connections; a frozen one accepts them and answers all of them later. */
@@ -41,7 +44,7 @@ async function survive(fault: keyof typeof faults, broker: TestBroker) {
   const unobserve = observeBus(fault, publisher);
   try {
     const consumer = consume();
-    const ledger = new Ledger(publisher, publisher);
+    const ledger = new Ledger(publisher, publisher, seededRandom(seed));
     const writers = ledger.startLoad(load);
     await until(async () => (await count(subscriber, 'applied')) > 0);
     writers.tookMs.length = 0;
@@ -89,7 +92,7 @@ function describeTimes(tookMs: readonly number[]): string {
 
 describeWith(describe, 'kafka')('while the broker is away', () => {
   test(
-    'writes go on being acknowledged, metrics and health tell of what waits, and then all of it arrives in order',
+    `writes by the seed ${seed} go on being acknowledged, metrics and health tell of what waits, and then all of it arrives in order`,
     async () => {
       const names = Object.keys(faults) as Array<keyof typeof faults>;
       const brokers = await Promise.all(names.map(startOwnKafka));
@@ -110,6 +113,6 @@ describeWith(describe, 'kafka')('while the broker is away', () => {
         await Promise.all(brokers.map((broker) => broker.stop()));
       }
     },
-    beforeMs + awayMs + limitMs(4 * drainTimeoutMs),
+    sizedLimitMs(limitMs(4 * drainTimeoutMs)),
   );
 });

@@ -13,6 +13,9 @@ import { row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { forgingSigner } from '@granary/testing/event-keys';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { describeWith } from '@granary/testing/stack';
 import { startOwnKafka, type TestBroker } from './support/bus-broker';
@@ -103,7 +106,9 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
     await until(async () => (await consumer.lag()).status === 'HEALTHY');
   });
 
-  test('events are applied once and in order through 20 rebalances under load', async () => {
+  const seed = seedOf('shared/bus-kafka');
+  const rebalances = size({ run: 7, long: 20 });
+  test(`events of the seed ${seed} are applied once and in order through ${rebalances} rebalances under load`, async () => {
     const bus = await kafkaBus(broker.place);
     let joined = 0;
     const counting: KafkaBus = {
@@ -121,12 +126,12 @@ describeWith(describe, 'kafka')('events through Kafka', () => {
       },
     };
     const { publisher, subscriber, consume } = await world({ size: 10, bus });
-    const ledger = new Ledger(publisher, publisher);
+    const ledger = new Ledger(publisher, publisher, seededRandom(seed));
     const load = ledger.startLoad({ writers: 4, pauseMs: limitMs(20) });
     // This member stays: it joins once, and again with every rebalance.
     consume({ bus: counting });
     await until(async () => joined === 1);
-    while (joined < 1 + 20) {
+    while (joined < 1 + rebalances) {
       const before = joined;
       const guest = consume();
       await until(async () => joined > before);

@@ -1,7 +1,9 @@
-import { randomBytes, randomInt } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { isDeepStrictEqual } from 'node:util';
 import type { Batch } from '@granary/shared/gen/granary/mux/v1/Batch';
 import type { MuxDefinition } from '@granary/shared/gen/granary/mux/v1/Mux';
+import { seededRandom } from '@granary/testing/random';
+import { partsOf, seedOf } from '@granary/testing/seeds';
 import { loadService } from '@granary/shared/rpc/protos';
 import { muxDefinition } from '@granary/shared/mux/protocol';
 import { answerDeserializer, partsSerializer, sliceParts } from '@granary/shared/mux/answer';
@@ -11,12 +13,14 @@ import { content, dataDefinition } from './support/mux-fixture';
 /** The same messages in the hands of protobufjs, which reads them from the proto. */
 const { requestSerialize, responseDeserialize } = loadService<MuxDefinition>('mux', 'Mux').Stream;
 
+let random = seededRandom(seedOf('shared/mux-codec'));
+
 /** Among them the first and the last number of each length on the wire. */
 const number = () => pick([0, 1, 127, 128, 16_383, 16_384, 2 ** 21 - 1, 2 ** 21, 2 ** 28, 2 ** 31, 2 ** 32 - 1]);
 const text = () => pick(['', 'a', '/granary.data.v1.Data/Store', 'ünïcödé 🜁', 'x'.repeat(127), 'é'.repeat(9_000)]);
 const bytes = () => randomBytes(pick([0, 1, 127, 128, 400, 16_384, 70_000]));
-const pick = <T>(values: readonly T[]): T => values[randomInt(values.length)]!;
-const several = <T>(make: () => T): T[] => Array.from({ length: randomInt(4) }, make);
+const pick = <T>(values: readonly T[]): T => values[Math.floor(random() * values.length)]!;
+const several = <T>(make: () => T): T[] => Array.from({ length: Math.floor(random() * 4) }, make);
 
 const call = () => ({
   id: number(),
@@ -57,8 +61,10 @@ const received = ({ calls = [], cancelled = [], frames = [], goingAway = false }
   goingAway,
 });
 
-test('what is written here is read by protobufjs, and the other way round', () => {
-  for (let times = 0; times < 500; times++) {
+const parts = partsOf('shared/mux-codec', 500);
+test.each(parts)('what is written here is read by protobufjs, and the other way round (seed $seed)', (part) => {
+  random = seededRandom(part.seed);
+  for (let times = 0; times < part.cases; times++) {
     const sent = batch();
     const expected = received(sent);
     expectSame(responseDeserialize(muxDefinition.Stream.requestSerialize(sent)), expected);

@@ -8,6 +8,9 @@ import { Server, ServerCredentials, type sendUnaryData } from '@grpc/grpc-js';
 import { ServiceError } from '@granary/shared/errors';
 import { newCall } from '@granary/shared/rpc/types';
 import { eventually } from '@granary/testing/eventually';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { content, dataDefinition, open, serve, stops, tcpProxy, wishes, type DataClient } from './support/mux-fixture';
 
@@ -224,10 +227,11 @@ test('a request that is too large for the stream is a call of its own', async ()
   expect(counts()).toMatchObject({ streams: 0 });
 });
 
+const kinds = seedOf('shared/mux');
 test(
-  '100,000 calls of every kind leave no slot, timer, listener or promise behind',
+  `many calls of every kind, by the seed ${kinds}, leave no slot, timer, listener or promise behind`,
   async () => {
-    const callsMax = 100_000;
+    const callsMax = size({ run: 33_000, long: 100_000 });
     const service = wishes();
     const server = await serve(service.implementation);
     const timers = () => process.getActiveResourcesInfo().filter((kind) => kind === 'Timeout').length;
@@ -236,11 +240,8 @@ test(
     const shared = new AbortController();
     setMaxListeners(0, shared.signal);
     const outcomes: Record<string, number> = {};
-    let state = 20_261_120;
-    const random = (below: number) => {
-      state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff;
-      return (state >> 8) % below;
-    };
+    const next = seededRandom(kinds);
+    const random = (below: number) => Math.floor(next() * below);
     const one = async () => {
       const own = new AbortController();
       const appId = `app-${random(7)}`;
@@ -284,7 +285,7 @@ test(
     await eventually(() => counts().streams === 0 && server.muxCounts().streams === 0);
     await eventually(() => timers() <= timersBefore);
   },
-  limitMs(240_000),
+  sizedLimitMs(limitMs(240_000)),
 );
 
 test('an app that floods is refused beyond its share, and the calls of another go through between its own', async () => {

@@ -6,6 +6,8 @@ import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool'
 import { sql, trusted } from '@granary/shared/postgres/sql';
 import { pipelinedTransaction, transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/testing/database';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
 
 const oddTexts = [
   '',
@@ -25,13 +27,12 @@ const oddTexts = [
   'long enough for a copy instead of a loop',
 ];
 
-/** Texts of a few odd pieces each, by a small generator with a seed, so that a failure can be repeated. */
+const seed = seedOf('shared/postgres-pipeline');
+
+/** Texts of a few odd pieces each. */
 function randomTexts(count: number): string[] {
-  let state = 20_251_121;
-  const below = (bound: number) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return Math.floor((state / 2 ** 32) * bound);
-  };
+  const random = seededRandom(seed);
+  const below = (bound: number) => Math.floor(random() * bound);
   return Array.from({ length: count }, () =>
     Array.from({ length: below(8) }, () => oddTexts[below(oddTexts.length)]).join(''),
   );
@@ -45,7 +46,7 @@ describe('steps that are sent in one go', () => {
   });
   afterAll(() => pool.end());
 
-  test('a COPY of odd texts, numbers and instants in many messages stores each value as it was', async () => {
+  test(`a COPY of odd texts of the seed ${seed}, numbers and instants in many messages stores each value as it was`, async () => {
     await pool.query(`create table copied (place int4 primary key, text text, bytes text, json jsonb, number int8,
                         flag bool, at timestamptz)`);
     const large = 'x\\\n'.repeat(150_000);
@@ -84,7 +85,7 @@ describe('steps that are sent in one go', () => {
     );
   });
 
-  test('arrays arrive as they are, with nulls, bytes and nothing in them', async () => {
+  test(`arrays of the seed ${seed} arrive as they are, with nulls, bytes and nothing in them`, async () => {
     const texts = [null, ...oddTexts, ...randomTexts(300)];
     const { answer } = (await row<{ answer: string }>(
       pool,

@@ -3,11 +3,13 @@ import { pipeline } from '@granary/shared/postgres/pipeline';
 import { createPool, rows, type Connection, type Pool } from '@granary/shared/postgres/pool';
 import { sql, trusted } from '@granary/shared/postgres/sql';
 import { testDatabase } from '@granary/testing/database';
+import { size } from '@granary/testing/size';
 
-const shapes = 400;
+/** More than a connection keeps. */
+const shapes = size({ run: 280, long: 400 });
 /** More than it takes for a statement to get a name. */
 const rounds = 18;
-const connections = 3;
+const connections = 2;
 
 /** One of the shapes, with a value. */
 const shape = (at: number, value: number) => sql`select ${value}::int4 + ${trusted(String(at))} as shape`;

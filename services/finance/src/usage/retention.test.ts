@@ -1,4 +1,5 @@
 import * as fc from 'fast-check';
+import { checkProperty } from '@granary/testing/properties';
 import { costUnits, dayMs, periodEndMs, roundedUtia, unitsPerUtia, wholeUtia, type PriceList } from './retention';
 
 const GiB = 2n ** 30n;
@@ -26,14 +27,16 @@ test('each part of the time has the price of its day; the first price holds befo
   expect(cost(20, 21)).toBe(3_000n);
 });
 
-test('a time that is cut into parts costs the same as the whole, to the last unit', () => {
+test('a time that is cut into parts costs the same as the whole, to the last unit', async () => {
   const ms = fc.integer({ min: 0, max: 100 * dayMs });
   const prices = fc
     .array(fc.tuple(fc.bigInt({ min: 0n, max: 5_000n }), fc.nat({ max: 40 }), ms), { minLength: 1, maxLength: 4 })
     .map((list) =>
       list.map(([utia, freeDays, sinceMs]) => price(utia, freeDays, sinceMs)).sort((a, b) => a.sinceMs - b.sinceMs),
     );
-  fc.assert(
+  await checkProperty(
+    'finance/retention',
+    100,
     fc.property(
       prices,
       fc.bigInt({ min: 1n, max: 2n ** 50n }),

@@ -2,6 +2,7 @@ import { createPublicKey, verify } from 'node:crypto';
 import { ed25519, ED25519_TORSION_SUBGROUP } from '@noble/curves/ed25519';
 import { address, getAddressEncoder, getProgramDerivedAddress } from '@solana/kit';
 import * as fc from 'fast-check';
+import { checkProperty } from '@granary/testing/properties';
 import { runToCompletion } from '@granary/shared/concurrency/time-slicing';
 import { readSolanaAddress, solanaAddressOf } from '../solana-address';
 import { associatedTokenAccount } from './associated-token';
@@ -19,17 +20,20 @@ function isPoint(bytes: Buffer): boolean {
   }
 }
 
-test('32 bytes are a point of the curve where another library finds one', () => {
-  fc.assert(
+test('32 bytes are a point of the curve where another library finds one', async () => {
+  await checkProperty(
+    'payments/ed25519 points',
+    200,
     fc.property(bytes32, (bytes) => expect(isOnCurve(bytes)).toBe(isPoint(bytes))),
-    { numRuns: 200 },
   );
 });
 
 test('the token account of an owner is the one that the official library derives', async () => {
   const encode = (hex: string) => getAddressEncoder().encode(address(solanaAddressOf(hex)));
   const key = bytes32.map((bytes) => bytes.toString('hex'));
-  await fc.assert(
+  await checkProperty(
+    'payments/ed25519 token accounts',
+    100,
     fc.asyncProperty(key, key, fc.constantFrom(...Object.values(tokenPrograms)), async (owner, mint, program) => {
       const [account] = await getProgramDerivedAddress({
         programAddress: address(solanaAddressOf(programs.associatedToken)),
@@ -37,7 +41,6 @@ test('the token account of an owner is the one that the official library derives
       });
       expect(solanaAddressOf(runToCompletion(associatedTokenAccount(owner, mint, program)))).toBe(account);
     }),
-    { numRuns: 100 },
   );
 });
 
@@ -64,8 +67,10 @@ test('a signature for which nobody needs a key is none, though node:crypto takes
   expect(isEd25519Signature(key, message, Buffer.concat([own.subarray(0, 32), other]))).toBe(false);
 });
 
-test('an address has one text, of 32 bytes', () => {
-  fc.assert(
+test('an address has one text, of 32 bytes', async () => {
+  await checkProperty(
+    'payments/ed25519 addresses',
+    100,
     fc.property(bytes32, (bytes) => {
       const hex = bytes.toString('hex');
       const text = solanaAddressOf(hex);

@@ -10,18 +10,29 @@ export class ProcessEnded extends Error {
   override message = 'this process has ended';
 }
 
-/** How many processes have ended, of those that are to. */
+/** How many processes have ended, of those that are to, and which call is the last one of each. */
 export class Crashes {
   count = 0;
 
-  /** @param chance Of each call to be the last one. */
+  /**
+   * @param chance Of each call to be the last one.
+   * @param random Decides that, and which process a client reaches.
+   */
   constructor(
     readonly wanted: number,
-    readonly chance: number,
+    private readonly chance: number,
+    readonly random: () => number,
   ) {}
 
   get areOver(): boolean {
     return this.count >= this.wanted;
+  }
+
+  /** Whether the process of this call ends now. */
+  happensNow(): boolean {
+    const happens = !this.areOver && this.random() < this.chance;
+    if (happens) this.count += 1;
+    return happens;
   }
 }
 
@@ -69,9 +80,8 @@ export class MortalProcess {
   }
 
   private mayDie(): void {
-    if (!this.isDead && !this.crashes.areOver && Math.random() < this.crashes.chance) {
+    if (!this.isDead && this.crashes.happensNow()) {
       this.isDead = true;
-      this.crashes.count += 1;
       void this.copy.settler.stop();
     }
     if (this.isDead) throw new ProcessEnded();
@@ -79,11 +89,14 @@ export class MortalProcess {
 }
 
 /** Two processes, each replaced once it has ended; any of them. */
-export function livingProcesses(newProcess: () => MortalProcess): { any: () => Copy; stop: () => Promise<unknown> } {
+export function livingProcesses(
+  { random }: Crashes,
+  newProcess: () => MortalProcess,
+): { any: () => Copy; stop: () => Promise<unknown> } {
   const processes = [newProcess(), newProcess()];
   return {
     any: () => {
-      const at = Math.floor(Math.random() * processes.length);
+      const at = Math.floor(random() * processes.length);
       if (processes[at]!.isDead) processes[at] = newProcess();
       return processes[at]!.copy;
     },

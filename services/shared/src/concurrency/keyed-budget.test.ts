@@ -1,3 +1,6 @@
+import { seededRandom } from '@granary/testing/random';
+import { partsOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { KeyedBudget, type BudgetLease } from './keyed-budget';
 
 function budgetOf(total: number, app: number, address: number, evictAfterIdleMs = 0) {
@@ -135,34 +138,38 @@ test('what is released or given back can be taken by others, once only, and noth
   expect(JSON.stringify([...(budget as unknown as { dimensions: unknown[] }).dimensions])).not.toContain('"a"');
 });
 
-test('a random history keeps every limit, evicts nothing for a refused request, and ends with nothing held', () => {
-  let seed = 1;
-  const random = (below: number) => (seed = (seed * 48_271) % 2_147_483_647) % below;
-  const { budget } = budgetOf(1_000, 300, 500);
-  const leases: BudgetLease[] = [];
-  const broken: string[] = [];
-  for (let step = 0; step < 50_000; step += 1) {
-    const lease = leases[random(leases.length + 1)];
-    const action = random(6);
-    if (!lease || action === 0) {
-      const keys = { app: `app ${random(9)}`, address: `address ${random(7)}` };
-      leases.push(budget.open(keys, random(4) === 0 ? undefined : () => {}));
-    } else if (action <= 3) {
-      const before = budget.counts();
-      const isTaken = lease.tryTake(1 + random(120), random(2) * 50);
-      if (!isTaken && budget.counts().evicted > before.evicted) broken.push(`refused, and evicted, in step ${step}`);
-    } else if (action === 4 && lease.amount > 0) lease.give(1 + random(lease.amount));
-    else if (random(3) === 0) lease.pin();
-    else lease.release();
-    for (let of = 0; of < 9; of += 1) {
-      if (budget.usedBy('app', `app ${of}`) > 300) broken.push(`app ${of} in step ${step}`);
-      if (budget.usedBy('address', `address ${of}`) > 500) broken.push(`address ${of} in step ${step}`);
+const histories = partsOf('shared/keyed-budget', size({ run: 10_000, long: 50_000 }));
+test.each(histories)(
+  'a random history keeps every limit, evicts nothing for a refused request, and ends with nothing held (seed $seed)',
+  ({ seed, cases }) => {
+    const next = seededRandom(seed);
+    const random = (below: number) => Math.floor(next() * below);
+    const { budget } = budgetOf(1_000, 300, 500);
+    const leases: BudgetLease[] = [];
+    const broken: string[] = [];
+    for (let step = 0; step < cases; step += 1) {
+      const lease = leases[random(leases.length + 1)];
+      const action = random(6);
+      if (!lease || action === 0) {
+        const keys = { app: `app ${random(9)}`, address: `address ${random(7)}` };
+        leases.push(budget.open(keys, random(4) === 0 ? undefined : () => {}));
+      } else if (action <= 3) {
+        const before = budget.counts();
+        const isTaken = lease.tryTake(1 + random(120), random(2) * 50);
+        if (!isTaken && budget.counts().evicted > before.evicted) broken.push(`refused, and evicted, in step ${step}`);
+      } else if (action === 4 && lease.amount > 0) lease.give(1 + random(lease.amount));
+      else if (random(3) === 0) lease.pin();
+      else lease.release();
+      for (let of = 0; of < 9; of += 1) {
+        if (budget.usedBy('app', `app ${of}`) > 300) broken.push(`app ${of} in step ${step}`);
+        if (budget.usedBy('address', `address ${of}`) > 500) broken.push(`address ${of} in step ${step}`);
+      }
+      const { used } = budget.counts();
+      if (used < 0 || used > 1_000) broken.push(`total in step ${step}`);
+      if (leases.length > 60) leases.splice(0, 30).forEach((old) => old.release());
     }
-    const { used } = budget.counts();
-    if (used < 0 || used > 1_000) broken.push(`total in step ${step}`);
-    if (leases.length > 60) leases.splice(0, 30).forEach((old) => old.release());
-  }
-  for (const lease of leases) lease.release();
-  expect(broken).toEqual([]);
-  expect(budget.counts().used).toBe(0);
-});
+    for (const lease of leases) lease.release();
+    expect(broken).toEqual([]);
+    expect(budget.counts().used).toBe(0);
+  },
+);

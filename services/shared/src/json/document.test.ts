@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import { checkProperty } from '@granary/testing/properties';
 import { compileWatch, documentSizeMaxBytes, readDocument, scalarAt, spliceText, textAt } from './document';
 import type { ScannedDocument } from './document';
 import { JsonError } from './error';
@@ -168,22 +169,25 @@ function follow(root: unknown, path: readonly string[]): unknown {
   }, root);
 }
 
-test('captures of generated texts are what a parsed reference holds at the same paths', () => {
+test('captures of generated texts are what a parsed reference holds at the same paths', async () => {
   const path = fc.array(key, { minLength: 1, maxLength: 4 });
-  fc.assert(
+  await checkProperty(
+    'shared/document captures',
+    500,
     fc.property(text, fc.array(path, { maxLength: 8 }), (sample, paths) => {
       const reference: unknown = JSON.parse(sample);
       const { bytes, document } = scan(sample, paths);
       const captured = document.captures.map((capture) => capture && (JSON.parse(textAt(bytes, capture)) as unknown));
       expect(captured).toEqual(paths.map((steps) => follow(reference, steps)));
     }),
-    { numRuns: 500 },
   );
 });
 
-test('1,000 generated texts with an id and defaults spliced in parse equal to a parsed reference', () => {
+test('1,000 generated texts with an id and defaults spliced in parse equal to a parsed reference', async () => {
   const field = fc.tuple(fc.constantFrom('k', 'a', 'é', 'status', 'a"b'), value);
-  fc.assert(
+  await checkProperty(
+    'shared/document texts',
+    1000,
     fc.property(
       text,
       fc.option(fc.string({ minLength: 1, maxLength: 9 })),
@@ -208,6 +212,5 @@ test('1,000 generated texts with an id and defaults spliced in parse equal to a 
         expect(spliceText(again.bytes, again.document, { defaults: [] })).toEqual(spliced);
       },
     ),
-    { numRuns: 1000 },
   );
 });

@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import { checkProperty } from '@granary/testing/properties';
 import { JsonError } from './error';
 import { JsonReader } from './reader';
 import { JsonNumber, readJson, toPlain, toText } from './value';
@@ -174,19 +175,22 @@ const text = fc
   .map(([sample, indent]) => JSON.stringify(sample, undefined, indent))
   .filter((sample) => !/e-3[0-9][0-9]|__proto__/.test(sample));
 
-test('every text that JSON.stringify makes is read as the same value', () => {
-  fc.assert(
+test('every text that JSON.stringify makes is read as the same value', async () => {
+  await checkProperty(
+    'shared/reader texts',
+    1000,
     fc.property(text, (sample) => {
       expect(plain(sample)).toEqual(JSON.parse(sample));
       expect(JSON.parse(toText(readJson(Buffer.from(sample), { maxDepth: 64 })))).toEqual(JSON.parse(sample));
     }),
-    { numRuns: 1000 },
   );
 });
 
-test('a damaged text is refused with a JsonError or is what JSON.parse reads', () => {
+test('a damaged text is refused with a JsonError or is what JSON.parse reads', async () => {
   const damage = fc.constantFrom(...'{}[]",:\\ 01e.-utfn\n\0é', '\\u', '"a":', '{}', ',,');
-  fc.assert(
+  await checkProperty(
+    'shared/reader damaged texts',
+    3000,
     fc.property(text, fc.nat(), fc.nat(3), damage, (sample, place, removed, inserted) => {
       const at = place % (sample.length + 1);
       const damaged = Buffer.from(sample.slice(0, at) + inserted + sample.slice(at + removed)).toString();
@@ -207,6 +211,5 @@ test('a damaged text is refused with a JsonError or is what JSON.parse reads', (
       if (!(read instanceof JsonError)) expect([valid, read.value]).toEqual([true, parsed]);
       else if (valid) expect(['MALFORMED', 'INVALID_UTF8', 'BYTE_ORDER_MARK', 'TOO_DEEP']).not.toContain(read.reason);
     }),
-    { numRuns: 3000 },
   );
 });

@@ -31,6 +31,8 @@ export interface ChaosOptions {
   kills: number;
   /** From one kill to the next. */
   everyMs: number;
+  /** Chooses what is written and what is killed. */
+  random: () => number;
 }
 
 export interface ChaosResult {
@@ -62,11 +64,11 @@ const restTimeoutMs = 240_000;
 const silent = { info: () => undefined, warn: () => undefined };
 
 /**
- * 24 writers with rollbacks, and kill -9 of random targets, until there are enough writes and kills. Then waits until no
+ * 24 writers with rollbacks, and kill -9 of random targets, each kind of them at least once, until there are enough writes and kills. Then waits until no
  * event is pending, and compares what was applied with what the writers recorded. Rejects when Postgres or another target
  * does not come back.
  */
-export async function causeChaos({ broker, events, kills, everyMs }: ChaosOptions): Promise<ChaosResult> {
+export async function causeChaos({ broker, events, kills, everyMs, random }: ChaosOptions): Promise<ChaosResult> {
   const dataDir = await mkdtemp(join(tmpdir(), `granary-test-${process.pid}-`));
   const ended = new AbortController();
   const postgres = await startPostgres({ dataDir, log: silent, onFailure: (error) => ended.abort(error) });
@@ -90,14 +92,14 @@ export async function causeChaos({ broker, events, kills, everyMs }: ChaosOption
 
     const killer = startKiller(
       {
-        ...(broker && { relay: oneOf(twoOf('relay')), broker: brokerVictim(broker) }),
-        consumer: oneOf(twoOf('consumer')),
+        ...(broker && { relay: oneOf(twoOf('relay'), random), broker: brokerVictim(broker) }),
+        consumer: oneOf(twoOf('consumer'), random),
         postgres: postgresVictim(postgres, openPool(postgres.url('postgres'), 1)),
       },
-      { kills, everyMs, ended },
+      { kills, everyMs, ended, random },
     );
-    const ledger = new Ledger(openPool(proxy.url, writers), publisher);
-    await writeWhile(ledger, killer, { events, aboutMs: kills * everyMs, ended: ended.signal });
+    const ledger = new Ledger(openPool(proxy.url, writers), publisher, random);
+    await writeWhile(ledger, killer, { events, aboutMs: kills * everyMs, ended: ended.signal, random });
     const killed = await killer.finished;
     await untilAtRest(publisher, subscriber, bus);
     return {
@@ -138,19 +140,23 @@ interface KillerOptions {
   everyMs: number;
   /** Ends the kills; aborted when a target does not come back. */
   ended: AbortController;
+  random: () => number;
 }
 
-/** Kills a random running target `kills` times. */
-function startKiller(all: Partial<Record<VictimKind, Victim>>, { kills, everyMs, ended }: KillerOptions): Killer {
+/** Kills a random running target `kills` times; the last times one of a kind of which none was killed, if there is such a kind. */
+function startKiller(all: Partial<Record<VictimKind, Victim>>, options: KillerOptions): Killer {
+  const { kills, everyMs, ended, random } = options;
   const killed: ChaosResult['killed'] = {};
   const restarts: Array<Promise<void>> = [];
   let atWork = true;
   const run = async () => {
     for (let done = 0; done < kills;) {
-      await delay(everyMs * (0.5 + Math.random()));
+      await delay(everyMs * (0.5 + random()));
       ended.signal.throwIfAborted();
-      const ready = Object.entries(all).filter(([, victim]) => victim.isReady());
-      const [kind, victim] = ready[Math.floor(Math.random() * ready.length)] ?? [];
+      const spared = Object.entries(all).filter(([kind]) => !(kind in killed));
+      const candidates = spared.length < kills - done ? Object.entries(all) : spared;
+      const ready = candidates.filter(([, victim]) => victim.isReady());
+      const [kind, victim] = ready[Math.floor(random() * ready.length)] ?? [];
       if (!victim) continue;
       const restart = victim.kill();
       restart.catch((error: unknown) => ended.abort(error));
@@ -168,11 +174,11 @@ function startKiller(all: Partial<Record<VictimKind, Victim>>, { kills, everyMs,
   return { isAtWork: () => atWork, finished };
 }
 
-function oneOf(copies: readonly Copy[]): Victim {
+function oneOf(copies: readonly Copy[], random: () => number): Victim {
   const ready = () => copies.filter((copy) => copy.isReady());
   return {
     isReady: () => ready().length > 0,
-    kill: async () => ready()[Math.floor(Math.random() * ready().length)]!.kill(),
+    kill: async () => ready()[Math.floor(random() * ready().length)]!.kill(),
   };
 }
 
@@ -220,10 +226,12 @@ interface WritesOptions {
   /** Over so long the events are spread. */
   aboutMs: number;
   ended: AbortSignal;
+  random: () => number;
 }
 
 /** Lets the writers write until there are so many events and the killer is done. Throws when that does not happen in time. */
-async function writeWhile(ledger: Ledger, killer: Killer, { events, aboutMs, ended }: WritesOptions): Promise<void> {
+async function writeWhile(ledger: Ledger, killer: Killer, options: WritesOptions): Promise<void> {
+  const { events, aboutMs, ended, random } = options;
   let written = 0;
   const writeOn = async () => {
     while (killer.isAtWork() || written < events) {
@@ -232,7 +240,7 @@ async function writeWhile(ledger: Ledger, killer: Killer, { events, aboutMs, end
       if (write.outcome === 'acknowledged') written += write.events;
       else await delay(20);
       const paceMs = (aboutMs * write.events * writers) / events;
-      if (killer.isAtWork()) await delay(Math.random() * 2 * paceMs);
+      if (killer.isAtWork()) await delay(random() * 2 * paceMs);
     }
   };
   const stall = async () => {

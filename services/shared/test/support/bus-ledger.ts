@@ -32,27 +32,31 @@ class ChangedMind extends Error {}
 export class Ledger {
   private readonly writes: Write[] = [];
 
-  /** `writers`: what the writers use, one connection each; `publisher`: the same database, to look at in the end. */
+  /**
+   * `writers`: what the writers use, one connection each; `publisher`: the same database, to look at in the end; `random`
+   * chooses what is written.
+   */
   constructor(
     private readonly writers: Pool,
     private readonly publisher: Pool,
+    private readonly random: () => number,
   ) {}
 
   /** One transaction with 1 to 20 events of a key, which may be rolled back. Resolves to its outcome. */
   async write(): Promise<Readonly<Write>> {
     const number = this.writes.length;
-    const events = 1 + Math.floor(Math.random() * eventsMax);
-    const write: Write = { key: `key-${Math.floor(Math.random() * keys)}`, events, outcome: 'unknown' };
+    const events = 1 + Math.floor(this.random() * eventsMax);
+    const write: Write = { key: `key-${Math.floor(this.random() * keys)}`, events, outcome: 'unknown' };
     this.writes.push(write);
     // Half of them have an id before they wait for the key, and so commit out of the order of ids.
-    const isEarly = Math.random() < 0.5;
+    const isEarly = this.random() < 0.5;
     try {
       await transaction(this.writers, async (tx) => {
         const note = () => execute(tx, sql`insert into written (write) values (${number})`);
         if (isEarly) await note();
         write.first = await publish(tx, write.key, events, (at) => valueOf(number, at));
         if (!isEarly) await note();
-        if (Math.random() < rollbackShare) throw new ChangedMind();
+        if (this.random() < rollbackShare) throw new ChangedMind();
       });
       write.outcome = 'acknowledged';
     } catch (error) {
@@ -124,7 +128,7 @@ export class Ledger {
         const startedMs = performance.now();
         await this.write();
         tookMs.push(performance.now() - startedMs);
-        await delay(Math.random() * 2 * pauseMs);
+        await delay(this.random() * 2 * pauseMs);
       }
     };
     const running = Promise.all(Array.from({ length: writers }, writeOn));

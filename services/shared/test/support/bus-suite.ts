@@ -9,6 +9,9 @@ import { execute, row, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/testing/database';
+import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import {
   appliedSequences,
@@ -25,34 +28,39 @@ import {
   world,
 } from './bus-world';
 
+/** Transactions of each writer. */
+const rounds = size({ run: 40, long: 120 });
+
 /**
  * The guarantees of every transport. `bus` creates a deployment for a test; without it the outbox is read.
  * `restarts`: of copies of a consumer under load, at least so many.
  */
 export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restarts: number): void {
+  const seed = seedOf('shared/bus-suite');
   test(
-    'of 24 writers with rollbacks reach a consumer once and in order of their key, though two copies of it race and are restarted',
+    `events of 24 writers with rollbacks, by the seed ${seed}, reach a consumer once and in order of their key, though two copies of it race and are restarted`,
     async () => {
       const { publisher, subscriber, appended, consume } = await world({ size: 24, bus: await bus() });
       const keys = Array.from({ length: 60 }, (_, at) => `key-${at}`);
       let writing = true;
+      const random = seededRandom(seed);
       const copies = [consume(), consume()];
       const restarting = (async () => {
         for (let done = 0; writing || done < restarts; done++) {
-          await new Promise((resolve) => setTimeout(resolve, 100 + Math.random() * 300));
-          const at = Math.random() < 0.5 ? 0 : 1;
+          await new Promise((resolve) => setTimeout(resolve, 100 + random() * 300));
+          const at = random() < 0.5 ? 0 : 1;
           await stopConsumer(copies[at]!);
           copies[at] = consume();
         }
       })();
 
       const write = async () => {
-        for (let round = 0; round < 120; round++) {
+        for (let round = 0; round < rounds; round++) {
           await transaction(publisher, async (tx) => {
             // Half of them have an id before they wait for the key, and so commit out of the order of ids.
-            if (Math.random() < 0.5) await tx.query('insert into noise default values');
-            await publish(tx, keys[Math.floor(Math.random() * keys.length)]!, 1 + Math.floor(Math.random() * 14));
-            if (Math.random() < 0.1) throw new Error('changed my mind');
+            if (random() < 0.5) await tx.query('insert into noise default values');
+            await publish(tx, keys[Math.floor(random() * keys.length)]!, 1 + Math.floor(random() * 14));
+            if (random() < 0.1) throw new Error('changed my mind');
           }).catch((error: Error) => {
             if (error.message !== 'changed my mind') throw error;
           });
@@ -65,7 +73,7 @@ export function sharedBusTests(bus: () => Promise<KafkaBus | undefined>, restart
 
       const { total, sequences } = await publishedSequences(publisher);
       await untilApplied(subscriber, total);
-      expect(total).toBeGreaterThan(15_000);
+      expect(total).toBeGreaterThan(24 * rounds * 5);
       expect(await appliedSequences(subscriber)).toEqual(sequences);
       expect(await count(subscriber, 'dead_letter')).toBe(0);
       await until(async () => (await copies[0]!.lag()).status === 'HEALTHY');

@@ -1,4 +1,5 @@
 import fc from 'fast-check';
+import { checkProperty } from '@granary/testing/properties';
 import { BinaryWriter } from './binary';
 
 /** What a writer of two bytes, which must grow, has written, as hex digits. */
@@ -8,8 +9,10 @@ function written(write: (writer: BinaryWriter) => void): string {
   return writer.take().toString('hex');
 }
 
-test('numbers are written in two’s complement, the highest byte first, each field behind its length', () => {
-  fc.assert(
+test('numbers are written in two’s complement, the highest byte first, each field behind its length', async () => {
+  await checkProperty(
+    'shared/binary numbers',
+    100,
     fc.property(fc.maxSafeInteger(), fc.integer(), (long, short) => {
       const expected = Buffer.alloc(20);
       expected.writeInt32BE(8, 0);
@@ -25,8 +28,10 @@ test('numbers are written in two’s complement, the highest byte first, each fi
   );
 });
 
-test('text that stands in a buffer is written as the same text by itself is', () => {
-  fc.assert(
+test('text that stands in a buffer is written as the same text by itself is', async () => {
+  await checkProperty(
+    'shared/binary texts',
+    100,
     fc.property(fc.string(), fc.string({ unit: 'grapheme' }), fc.string(), (before, text, after) => {
       const start = Buffer.byteLength(before);
       const bytes = Buffer.from(before + text + after);
