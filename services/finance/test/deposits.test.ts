@@ -12,6 +12,8 @@ import { getWallet } from '../src/wallets/wallet';
 import { financePool, log } from './support/harness';
 import { crashing, openPayoutBench, type PayoutBench } from './support/payout-copies';
 import { seededRandom } from '@granary/testing/random';
+import { seedOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 
 let pool: Pool;
 let bench: PayoutBench;
@@ -253,8 +255,9 @@ test('an address that another process sweeps at the same time is not swept for t
   expect(await rows(pool, sql`select from outgoing_transaction`)).toEqual([]);
 });
 
-test('1,000 deposits with sweeps by two processes that crash, on a chain that loses and evicts: all arrive once', async () => {
-  const seed = Date.now() % 2 ** 31;
+const depositCount = size({ run: 300, long: 1_000 });
+const seed = seedOf('finance/deposits');
+test(`${depositCount} deposits with sweeps by two processes that crash, on a chain that loses and evicts, by the seed ${seed}: all arrive once`, async () => {
   const random = seededRandom(seed);
   const faults = { loss: 0.1, eviction: 0.1, delayBlocks: 2, answerLoss: 0.1, indexLagBlocks: 3 };
   bench = await openPayoutBench(pool, faults, random);
@@ -271,15 +274,15 @@ test('1,000 deposits with sweeps by two processes that crash, on a chain that lo
     const found = await rows<{ amount: bigint }>(pool, sql`select amount from unswept where amount >= 10000`);
     return found.length > 0 || (await credited(1)).length > 0;
   };
-  for (let round = 0; round < 1_000 || (await rest()); round++) {
+  for (let round = 0; round < depositCount || (await rest()); round++) {
     if (round > 20_000) throw new Error(`deposits are stuck; seed ${seed}`);
-    if (round < 1_000) {
+    if (round < depositCount) {
       const app = apps[round % apps.length]!;
       const amount = BigInt(1_000 + Math.floor(random() * 20_000));
       await bench.node.fund(addresses.get(app)!, amount);
       sent.set(app, (sent.get(app) ?? 0n) + amount);
     } else await bench.node.produceBlock();
-    if (round % 10 === 0 || round >= 1_000) await Promise.allSettled(copies.map((copy) => copy()));
+    if (round % 10 === 0 || round >= depositCount) await Promise.allSettled(copies.map((copy) => copy()));
   }
   const balances = await Promise.all(apps.map(async (app) => [app, (await walletOf(app)).balance] as const));
   expect({ seed, balances: new Map(balances) }).toEqual({ seed, balances: sent });

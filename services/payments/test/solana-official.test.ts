@@ -1,7 +1,7 @@
 import * as fc from 'fast-check';
 import { ExactSvmScheme } from '@x402/svm/exact/facilitator';
 import { ExactSvmSchemeV1 } from '@x402/svm/exact/v1/facilitator';
-import { checkProperty } from '@granary/testing/properties';
+import { checkProperty, checkUntil } from '@granary/testing/properties';
 import { size, sizedLimitMs } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { parseSolanaAssets } from '../src/solana-assets';
@@ -52,22 +52,21 @@ test(
     const messages = stricter.map(([message]) => message);
     const reasonsInCommon = new Set<string>();
     let valid = 0;
-    await checkProperty(
-      'payments/solana-official',
-      paymentCount,
-      fc.asyncProperty(mutatedPayments, async ([version, mutations]) => {
-        const envelope = await mutatedEnvelope(version, mutations);
-        const [ours, theirs] = [await verify(envelope), await officialReason(envelope)];
-        if (ours.isValid) {
-          expect(theirs).toBeUndefined();
-          valid += 1;
-        } else if (theirs === undefined) expect(messages).toContain(ours.invalidMessage);
-        else if (theirs === ours.invalidReason) reasonsInCommon.add(theirs);
-      }),
-    );
+    const check = fc.asyncProperty(mutatedPayments, async ([version, mutations]) => {
+      const envelope = await mutatedEnvelope(version, mutations);
+      const [ours, theirs] = [await verify(envelope), await officialReason(envelope)];
+      if (ours.isValid) {
+        expect(theirs).toBeUndefined();
+        valid += 1;
+      } else if (theirs === undefined) expect(messages).toContain(ours.invalidMessage);
+      else if (theirs === ours.invalidReason) reasonsInCommon.add(theirs);
+    });
+    await checkProperty('payments/solana-official', paymentCount, check);
     // That it has tried payments of all kinds.
-    expect(valid).toBeGreaterThan(100);
-    expect(reasonsInCommon.size).toBeGreaterThan(10);
+    const reasonsMin = Math.min(11, Math.ceil(paymentCount / 12));
+    await checkUntil('payments/solana-official', 2_000, check, () => reasonsInCommon.size >= reasonsMin);
+    expect(valid).toBeGreaterThan(paymentCount / 10);
+    expect(reasonsInCommon.size).toBeGreaterThanOrEqual(reasonsMin);
   },
   sizedLimitMs(limitMs(180_000)),
 );
