@@ -293,7 +293,7 @@ test(
     await open(3, faults, random);
     await bench.node.fund(bench.options.sender, 10_000_000n);
     let deposited = 0n;
-    for (let at = 0; at < 30; at++) {
+    for (let at = 0; at < batches; at++) {
       const amount = 20_000n + BigInt(at);
       await bench.node.fund(await walletAddress(), amount);
       deposited += amount;
