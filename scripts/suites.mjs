@@ -59,7 +59,8 @@ function checkLists() {
   const isGenerated = (/** @type {string} */ suite) => {
     const reached = reachedFrom(suite, (file) => file === suite || /\/test\/support\/|\/e2e\//.test(file));
     return (
-      ['size', 'seeds'].some((name) => reached.has(`services/testing/src/${name}.ts`)) && !suite.includes('/testing/')
+      ['size', 'seeds', 'properties'].some((name) => reached.has(`services/testing/src/${name}.ts`)) &&
+      !suite.includes('/testing/')
     );
   };
   const problems = [
