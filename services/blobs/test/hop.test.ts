@@ -1,4 +1,4 @@
-import { fork, type ChildProcess } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtemp, readdir } from 'node:fs/promises';
@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { testDatabase } from '@granary/testing/database';
 import { eventuallyHolds } from '@granary/testing/eventually';
+import { forkProgram } from '@granary/testing/programs';
 import { secret } from './support/bench';
 
 const mebibyte = 1024 * 1024;
@@ -20,12 +21,9 @@ let directory = '';
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), 'granary-blobs-'));
-  const fromSource = join(__dirname, '..', '..', 'local', 'test', 'from-source.js');
   const environment = { DATABASE_URL: (await testDatabase()).url, INTERNAL_SECRET: secret, OBJECTS_DIR: directory };
-  child = fork(join(__dirname, 'support/hop-process.ts'), {
-    execArgv: ['--conditions', 'source', '--require', fromSource],
-    env: { ...process.env, ...environment },
-  });
+  const env = { ...process.env, ...environment };
+  child = await forkProgram(join(__dirname, 'support/hop-process.ts'), [], { env });
   port = ((await once(child, 'message')) as [{ port: number }])[0].port;
 });
 afterAll(async () => {

@@ -1,10 +1,11 @@
-import { fork, type ChildProcess } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { request as send, type IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { testDatabase } from '@granary/testing/database';
+import { forkProgram } from '@granary/testing/programs';
 import { testBucket } from '@granary/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/testing/stack';
 import { isLong, sizedLimitMs } from '@granary/testing/size';
@@ -35,11 +36,8 @@ describeWith(describe, 'minio')('on S3', () => {
   });
 
   async function start<T>(environment: Record<string, string>): Promise<{ child: ChildProcess; said: T }> {
-    const fromSource = join(__dirname, '..', '..', 'local', 'test', 'from-source.js');
-    const child = fork(join(__dirname, 'support/hop-process.ts'), {
-      execArgv: ['--conditions', 'source', '--require', fromSource],
-      env: { ...process.env, ...environment },
-    });
+    const env = { ...process.env, ...environment };
+    const child = await forkProgram(join(__dirname, 'support/hop-process.ts'), [], { env });
     children.push(child);
     return { child, said: ((await once(child, 'message')) as [T])[0] };
   }

@@ -68,7 +68,7 @@ export async function openArena(settings: Record<string, string> = {}): Promise<
  */
 export async function expectUnharmed(arena: Arena, attack: Attack): Promise<Outcome> {
   const { appId, key } = await arena.newApp();
-  const victim = new Victim({ url: arena.url, appId, key });
+  const victim = await Victim.start({ url: arena.url, appId, key });
   // The first requests of an app open connections and fill caches.
   await victim.work(500);
   const quiet = await victim.work(quietMs);

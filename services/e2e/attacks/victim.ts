@@ -1,6 +1,6 @@
 import type { ChildProcess } from 'node:child_process';
 import { join } from 'node:path';
-import { forkSource } from '../support/own-process';
+import { forkTracked } from '../support/own-process';
 
 export interface VictimTask {
   url: string;
@@ -17,9 +17,14 @@ export interface VictimReport {
 
 /** A small app that reads and writes at a modest pace, from a process of its own. */
 export class Victim {
-  private readonly child: ChildProcess = forkSource(join(__dirname, 'victim-process.ts'));
+  private constructor(
+    private readonly child: ChildProcess,
+    private readonly target: Omit<VictimTask, 'durationMs'>,
+  ) {}
 
-  constructor(private readonly target: Omit<VictimTask, 'durationMs'>) {}
+  static async start(target: Omit<VictimTask, 'durationMs'>): Promise<Victim> {
+    return new Victim(await forkTracked(join(__dirname, 'victim-process.ts')), target);
+  }
 
   /** Resolves with what its requests got. */
   work(durationMs: number): Promise<VictimReport> {

@@ -13,7 +13,7 @@ import { findPython } from '@granary/local/stack/tools';
 import { readFromApi, readFromFile } from '@granary/local/verify/chain-source';
 import { exportChain, verifyChain, type KnownLink } from '@granary/local/verify/verify-chain';
 import { newApp, startGranary, transports, type Granary, type TestApp } from '../support/granary';
-import { spawnSource } from '../support/own-process';
+import { spawnBuilt } from '../support/own-process';
 
 const page = join(__dirname, '../../../docs/hash-chain.md');
 const run = promisify(execFile);
@@ -249,7 +249,7 @@ describe('the verification of a chain', () => {
   test('a chain of 200,000 commits is checked in a heap that cannot hold it', async () => {
     const long = join(directory, 'long.ndjson');
     await writeSyntheticChain(long, 200_000);
-    const child = spawnSource(join(__dirname, '../../local/src/verify/verify-main.ts'), {
+    const child = await spawnBuilt(['local', 'verify/verify-main'], {
       ...process.env,
       VERIFY_FROM: long,
       NODE_OPTIONS: '--max-old-space-size=64',
@@ -263,7 +263,7 @@ describe('the verification of a chain', () => {
 
   test('the command exports and checks a chain, and exits with 1 where it does not fit', async () => {
     const command = async (env: Record<string, string>) => {
-      const child = spawnSource(join(__dirname, '../../local/src/verify/verify-main.ts'), { ...process.env, ...env });
+      const child = await spawnBuilt(['local', 'verify/verify-main'], { ...process.env, ...env });
       let output = '';
       for (const stream of [child.stdout!, child.stderr!])
         stream.on('data', (chunk: Buffer) => (output += chunk.toString()));

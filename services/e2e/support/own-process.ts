@@ -1,24 +1,27 @@
-import { fork, spawn, type ChildProcess } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
+import { builtProgram, forkProgram } from '@granary/testing/programs';
 
 /** Every child of this suite that has not ended yet, so that a test that timed out leaves nothing running. */
 const children = new Set<ChildProcess>();
 
-export const fromSource = ['--conditions', 'source', '--require', join(__dirname, 'from-source.js')];
-
-/** Starts a TypeScript file of this checkout with Node; what it prints can be read from `stdout`. */
-export function spawnSource(file: string, env: NodeJS.ProcessEnv = process.env): ChildProcess {
-  const child = spawn(process.execPath, [...fromSource, file], { env, stdio: ['ignore', 'pipe', 'pipe'] });
-  return track(child);
+/** Starts a built program, see `builtProgram`; what it prints can be read from `stdout`. */
+export async function spawnBuilt(
+  [name, program]: Parameters<typeof builtProgram>,
+  env: NodeJS.ProcessEnv = process.env,
+  args: readonly string[] = [],
+): Promise<ChildProcess> {
+  const file = await builtProgram(name, program);
+  return track(spawn(process.execPath, [file, ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] }));
 }
 
-/** The same with a channel for messages between the two processes. */
-export function forkSource(file: string): ChildProcess {
-  return track(fork(file, { execArgv: fromSource, stdio: ['ignore', 'ignore', 'pipe', 'ipc'] }));
+/** Starts a TypeScript file of the tests, with a channel for messages between the two processes. */
+export async function forkTracked(file: string): Promise<ChildProcess> {
+  return track(await forkProgram(file, [], { stdio: ['ignore', 'ignore', 'pipe', 'ipc'] }));
 }
 
 /** Copies its errors to ours; a child that shared our descriptor would keep jest open for as long as it lives. */
@@ -43,7 +46,7 @@ export async function endAllProcesses(): Promise<void> {
   await Promise.all([...children].map((child) => endProcess(child, 'SIGKILL')));
 }
 
-/** `npm start` without the build: all of Granary in a process of its own, from the sources of this checkout. */
+/** `npm start` without the build: all of Granary in a process of its own. */
 export class OwnGranary {
   private constructor(
     private readonly child: ChildProcess,
@@ -55,7 +58,7 @@ export class OwnGranary {
 
   static async start(dataDir: string, settings: Record<string, string> = {}): Promise<OwnGranary> {
     const env = { ...process.env, PORT: '0', DATA_DIR: dataDir, LOG_LEVEL: 'error', ...settings };
-    const child = spawnSource(join(__dirname, '../../local/src/main.ts'), env);
+    const child = await spawnBuilt(['local'], env);
     const lines: string[] = [];
     const url = await new Promise<string>((resolve, reject) => {
       createInterface({ input: child.stdout! }).on('line', (line) => {
@@ -82,7 +85,7 @@ export class OwnGranary {
 
 const root = join(__dirname, '../../..');
 
-/** From the sources or by the script of the stack; or the arguments of Node. */
+/** What the two scripts run once they have built it, the stack without Kafka and MinIO; or the arguments of Node. */
 type Way = 'npm start' | 'npm run stack' | { args: string[]; cwd: string };
 
 /** What a person has on the terminal who starts Granary: its lines, and how it ended. */
@@ -100,13 +103,13 @@ export class OwnStart {
   }
 
   /** Starts it on `dataDir`, on any free port, with none of the settings of this process. */
-  static launch(way: Way, dataDir: string, settings: Record<string, string> = {}): OwnStart {
+  static async launch(way: Way, dataDir: string, settings: Record<string, string> = {}): Promise<OwnStart> {
     const { PATH, HOME, XDG_CACHE_HOME, TMPDIR } = process.env;
-    const env = { PATH, HOME, XDG_CACHE_HOME, TMPDIR, PORT: '0', DATA_DIR: dataDir, ...settings };
-    const script = [join(root, 'scripts/stack.mjs'), '--bus', 'postgres', '--store', 'files'];
-    const source = [...fromSource, join(__dirname, '../../local/src/main.ts')];
-    const command = typeof way === 'object' ? way : { args: way === 'npm start' ? source : script, cwd: root };
-    const child = spawn(process.execPath, command.args, { env, cwd: command.cwd, stdio: ['ignore', 'pipe', 'pipe'] });
+    const ofStack = way === 'npm run stack' ? { BUS: 'postgres', STORE: 'files' } : {};
+    const env = { PATH, HOME, XDG_CACHE_HOME, TMPDIR, PORT: '0', DATA_DIR: dataDir, ...ofStack, ...settings };
+    const program = await builtProgram('local', way === 'npm run stack' ? 'stack/main' : 'main');
+    const { args, cwd } = typeof way === 'object' ? way : { args: [program], cwd: root };
+    const child = spawn(process.execPath, args, { env, cwd, stdio: ['ignore', 'pipe', 'pipe'] });
     children.add(child);
     child.once('exit', () => children.delete(child));
     return new OwnStart(child);
@@ -114,7 +117,7 @@ export class OwnStart {
 
   /** The same, once it is ready. */
   static async ready(...args: Parameters<typeof OwnStart.launch>): Promise<OwnStart> {
-    const started = OwnStart.launch(...args);
+    const started = await OwnStart.launch(...args);
     while (!started.text.includes('Five calls')) {
       const code = await Promise.race([started.exit, delay(50)]);
       if (code !== undefined) throw new Error(`it ended with ${code} before it was ready:\n${started.text}`);

@@ -10,7 +10,7 @@ import { makeBackup } from '@granary/local/backup/backup';
 import { restoreBackup } from '@granary/local/backup/restore';
 import { withDatabase } from './backup-subject';
 import { newApp, operatorKey, type TestApp } from '../support/granary';
-import { endAllProcesses, endProcess, OwnGranary, spawnSource } from '../support/own-process';
+import { endAllProcesses, endProcess, OwnGranary, spawnBuilt } from '../support/own-process';
 
 const quiet = { stdio: 'ignore' } as const;
 const bytes = Buffer.alloc(200_000, 'blob');
@@ -166,7 +166,7 @@ describe('backup and restore', () => {
       ['SIGTERM', 0],
       ['SIGKILL', 1],
     ] as const) {
-      const child = spawnSource(join(__dirname, '../../local/src/backup/backup-main.ts'), env);
+      const child = await spawnBuilt(['local', 'backup/backup-main'], env);
       const incomplete = async () => (await readdir(target).catch(() => [])).filter((each) => /^[.]/.test(each));
       await eventually(async () => (await incomplete()).length > 0);
       await endProcess(child, kill);

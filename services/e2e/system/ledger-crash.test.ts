@@ -15,7 +15,7 @@ import { seedOf } from '@granary/testing/seeds';
 import { size } from '@granary/testing/size';
 import { startPostgres, type EmbeddedPostgres } from '@granary/local/postgres/postgres';
 import type { Order, Receipt } from './ledger-process';
-import { endAllProcesses, endProcess, forkSource } from '../support/own-process';
+import { endAllProcesses, endProcess, forkTracked } from '../support/own-process';
 
 const kills = size({ run: 5, long: 1_000 });
 const transfers = size({ run: 10_000, long: 1_000_000 });
@@ -41,8 +41,8 @@ class Customers {
     private readonly accounts: readonly string[],
   ) {}
 
-  startProcess(): void {
-    const child = forkSource(join(__dirname, 'ledger-process.ts'));
+  async startProcess(): Promise<void> {
+    const child = await forkTracked(join(__dirname, 'ledger-process.ts'));
     this.child = child;
     child.send(this.url);
     child.on('message', (receipt: Receipt) => this.note(receipt));
@@ -130,7 +130,7 @@ describe('kill -9 of the ledger and of its Postgres', () => {
       const found = await row<{ count: bigint }>(pool, sql`select count(*) from transfer where kind = 'spend'`);
       return found!.count > BigInt(customers.moved());
     };
-    customers.startProcess();
+    await customers.startProcess();
     for (let kill = 1; kill <= kills; kill++) {
       await customers.untilDefinite(Math.floor(((kill - random()) * transfers) / kills));
       if (kill % 5 === 0 && mayKillPostgres()) {
@@ -139,7 +139,7 @@ describe('kill -9 of the ledger and of its Postgres', () => {
       } else {
         // The others fall at any moment; this one surely after a commit whose acknowledgement is lost.
         await customers.killProcess(kill === 1 ? isAheadOfAcknowledgements : undefined);
-        customers.startProcess();
+        await customers.startProcess();
       }
     }
     await customers.untilDefinite(transfers);

@@ -24,7 +24,7 @@ import { eventually } from '@granary/testing/eventually';
 import { seededRandom } from '@granary/testing/random';
 import { seedOf } from '@granary/testing/seeds';
 import { size } from '@granary/testing/size';
-import { endAllProcesses, endProcess, forkSource } from '../support/own-process';
+import { endAllProcesses, endProcess, forkTracked } from '../support/own-process';
 import type { PayingOrders } from './payout-process';
 
 const kills = size({ run: 3, long: 300 });
@@ -64,8 +64,8 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-function startPaying(): ChildProcess {
-  const child = forkSource(join(__dirname, 'payout-process.ts'));
+async function startPaying(): Promise<ChildProcess> {
+  const child = await forkTracked(join(__dirname, 'payout-process.ts'));
   child.send(orders);
   return child;
 }
@@ -84,14 +84,14 @@ const countFinal = async () =>
 
 test(`${payoutCount} payouts by two processes, of which one is killed ${kills} times by the seed ${seed}: each is paid once`, async () => {
   const random = seededRandom(seed);
-  const processes = [startPaying(), startPaying()];
+  const processes = [await startPaying(), await startPaying()];
   for (let kill = 0; kill < kills; kill++) {
     await reserve(200);
     // In the midst of a transaction, at whatever step.
     const paid = (kill + random()) * 150;
     await eventually(async () => (await countFinal()) > paid);
     await endProcess(processes[kill % 2]!, 'SIGKILL');
-    processes[kill % 2] = startPaying();
+    processes[kill % 2] = await startPaying();
   }
   await eventually(async () => (await countFinal()) === payoutCount, 300_000);
 

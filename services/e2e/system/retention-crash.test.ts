@@ -13,7 +13,7 @@ import { eventually } from '@granary/testing/eventually';
 import { seededRandom } from '@granary/testing/random';
 import { seedOf } from '@granary/testing/seeds';
 import { size } from '@granary/testing/size';
-import { endAllProcesses, endProcess, forkSource } from '../support/own-process';
+import { endAllProcesses, endProcess, forkTracked } from '../support/own-process';
 import type { ChargingOrders } from './retention-process';
 
 const log = createLogger('test', 'silent');
@@ -62,8 +62,8 @@ async function prepare(sizes: readonly bigint[]): Promise<void> {
   );
 }
 
-function startCharging(): ChildProcess {
-  const child = forkSource(join(__dirname, 'retention-process.ts'));
+async function startCharging(): Promise<ChildProcess> {
+  const child = await forkTracked(join(__dirname, 'retention-process.ts'));
   const nowMs = beganMs + (30 * periods + 1) * dayMs;
   child.send({ url, utiaPerGibDay: utiaPerGibDay.toString(), nowMs } satisfies ChargingOrders);
   return child;
@@ -78,12 +78,12 @@ test(`two processes charge ${periods} periods of ${collections} collections, kil
   await prepare(sizes);
   // The first period is free.
   const total = collections * (periods - 1);
-  const copies = [startCharging(), startCharging()];
+  const copies = [await startCharging(), await startCharging()];
   for (let kill = 0; kill < kills; kill++) {
     const reached = BigInt(Math.floor(((kill + random()) * total) / kills));
     await eventually(async () => (await countCharges()) >= reached || !copies.some(isAlive), 120_000);
     await endProcess(copies[kill % 2]!, 'SIGKILL');
-    copies[kill % 2] = startCharging();
+    copies[kill % 2] = await startCharging();
   }
   await eventually(() => !copies.some(isAlive), 120_000);
 

@@ -6,7 +6,7 @@ import { openKafka } from '@granary/shared/kafka/client';
 import { kafkaTopics, topicPartitions } from '@granary/shared/bus/topics';
 import { createLogger } from '@granary/shared/logger';
 import { testDatabase } from '@granary/testing/database';
-import { kafkaForTests, minioForTests } from '@granary/testing/stack';
+import { builtServices, kafkaForTests, minioForTests } from '@granary/testing/stack';
 import { limitMs } from '@granary/testing/speed';
 import { databaseServices } from '@granary/local/start/constellation';
 import { accepts, choosePorts } from '@granary/local/ports';
@@ -37,7 +37,7 @@ type Ports = Record<ServiceName | 'bytes', number>;
 const copies = [0, 1] as const;
 const startTimeoutMs = limitMs(60_000);
 const stopTimeoutMs = limitMs(35_000);
-const fromSource = path.join(__dirname, '../support/from-source.js');
+const checkout = path.join(__dirname, '../../..');
 
 /** With TEST_LOG_LEVEL what the services write is shown. */
 const logLevel = process.env['TEST_LOG_LEVEL'];
@@ -54,7 +54,7 @@ function addressesOf(ports: readonly Ports[]): Record<string, string> {
 
 /** Starts all of them at once, on empty databases: from the sources, or from the folder of a built release. */
 export async function startTwoOfEach(release?: string): Promise<TwoOfEach> {
-  const [kafka, minio] = await Promise.all([kafkaForTests(), minioForTests()]);
+  const [kafka, minio] = await Promise.all([kafkaForTests(), minioForTests(), builtServices()]);
   const name = `rolling-${randomUUID()}`;
   const log = createLogger('rolling', 'error');
   await openKafka({ ...kafka, clientId: name, log }).createTopics(kafkaTopics(name), topicPartitions);
@@ -112,7 +112,7 @@ export async function startTwoOfEach(release?: string): Promise<TwoOfEach> {
         return runTool(process.execPath, [...argsOf(service), 'migrate'], options);
       }),
     );
-  const argumentsOf = { sources: fromSources, first: release === undefined ? fromSources : fromRelease(release) };
+  const argumentsOf = { sources: builtIn(checkout), first: builtIn(release ?? checkout) };
   try {
     await migrate(argumentsOf.first);
     await Promise.all(
@@ -124,7 +124,7 @@ export async function startTwoOfEach(release?: string): Promise<TwoOfEach> {
   }
   return {
     urls: ports.map(({ gateway }) => `http://127.0.0.1:${gateway}`),
-    migrate: async () => void (await migrate(fromSources)),
+    migrate: async () => void (await migrate(argumentsOf.sources)),
     replace: async (service, copy, by) => {
       const old = programs.get(`${service} ${copy}`)!;
       old.kill('SIGTERM');
@@ -140,13 +140,7 @@ export async function startTwoOfEach(release?: string): Promise<TwoOfEach> {
 /** The arguments of Node for a service. */
 type ArgumentsOf = (service: ServiceName) => string[];
 
-/** From the sources, so that it is never older than they are. */
-const fromSources: ArgumentsOf = (service) => {
-  const main = path.join(__dirname, '../..', service, 'src/main.ts');
-  return ['--conditions', 'source', '--require', fromSource, main];
-};
-
-const fromRelease =
+const builtIn =
   (folder: string): ArgumentsOf =>
   (service) => [path.join(folder, 'services', service, 'dist/main.js')];
 

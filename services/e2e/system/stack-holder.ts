@@ -5,7 +5,7 @@ import { beginRun } from '@granary/local/stack/runs';
 async function hold(): Promise<void> {
   const run = await beginRun();
   const program = await startProgram(run, 'sleep', 'sleep', ['600'], { cwd: '/', env: process.env });
-  process.stdout.write(`${program.pid}\n`);
+  process.send!(program.pid);
 }
 
 void hold();

@@ -20,6 +20,7 @@ import { beginRun, type Run } from '@granary/local/stack/runs';
 import { findGo, findJava, findMaven, minioNeedsGo } from '@granary/local/stack/tools';
 
 const silent = (): void => undefined;
+import { forkTracked } from '../support/own-process';
 
 describeWith(describe, 'kafka')('Kafka', () => {
   let run: Run;
@@ -156,13 +157,9 @@ describe('the leftovers of a run', () => {
   });
 
   test('the next run ends the programs of a killed run, and not those of a running one', async () => {
-    const args = ['--conditions', 'source', '--require', path.join(__dirname, '../support/from-source.js')];
-    const holder = spawn(process.execPath, [...args, path.join(__dirname, 'stack-holder.ts')], {
-      env: process.env,
-      stdio: ['ignore', 'pipe', 'inherit'],
-    });
-    const [line] = (await once(holder.stdout, 'data')) as [Buffer];
-    const program = identify(Number(line.toString())) ?? '';
+    const holder = await forkTracked(path.join(__dirname, 'stack-holder.ts'));
+    const [pid] = (await once(holder, 'message')) as [number];
+    const program = identify(pid) ?? '';
     expect(isAlive(program)).toBe(true);
     await (await beginRun()).end();
     expect(isAlive(program)).toBe(true);

@@ -25,7 +25,7 @@ type Way = 'npm start' | 'npm run stack';
 
 /** Starts it and expects that it ends with 1 and nothing but sentences. */
 async function failureOf(way: Way, dataDir: string, settings: Record<string, string> = {}): Promise<string> {
-  const started = OwnStart.launch(way, dataDir, settings);
+  const started = await OwnStart.launch(way, dataDir, settings);
   expect(await started.exit).toBe(1);
   const lines = started.output().trim().split('\n');
   // What npm run stack starts logs in lines with its name in front.
@@ -125,7 +125,7 @@ test.each(['npm start', 'npm run stack'] as const)(
   '%s ends with a sentence where X402_PAY_TO names a Cosmos chain on which nothing is settled',
   async (way) => {
     const payTo = 'cosmos:celestia=celestia1qyqszqgpqyqszqgpqyqszqgpqyqszqgpreswh3';
-    const started = OwnStart.launch(way, own(`other-chain-${way.split(' ').at(-1)}`), { X402_PAY_TO: payTo });
+    const started = await OwnStart.launch(way, own(`other-chain-${way.split(' ').at(-1)}`), { X402_PAY_TO: payTo });
     expect(await started.exit).toBe(1);
     // It is known once finance has answered, which may be after the start.
     expect(started.output()).toMatch(

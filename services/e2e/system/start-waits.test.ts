@@ -1,4 +1,4 @@
-import { spawn, type ChildProcess } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer, connect } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -12,7 +12,7 @@ import { eventually } from '@granary/testing/eventually';
 import { stopAll } from '@granary/shared/service/lifecycle';
 import { choosePorts } from '@granary/local/ports';
 import { startOwnMinio } from '../support/own-minio';
-import { endAllProcesses, fromSource, track } from '../support/own-process';
+import { endAllProcesses, spawnBuilt } from '../support/own-process';
 
 const stops: Array<() => Promise<void>> = [];
 afterEach(async () => {
@@ -50,9 +50,7 @@ class OwnService {
       INTERNAL_SECRET: 'internal-secret-of-the-tests-0123456789',
       ...settings,
     };
-    const main = join(__dirname, '../..', name, 'src/main.ts');
-    const child = spawn(process.execPath, [...fromSource, main, ...args], { env, stdio: ['ignore', 'pipe', 'pipe'] });
-    return new OwnService(track(child), metricsPort);
+    return new OwnService(await spawnBuilt([name], env, args), metricsPort);
   }
 
   /** Resolves when `/readyz` has answered so. */

@@ -1,8 +1,7 @@
-import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { eventually } from '@granary/testing/eventually';
 import { choosePorts } from '@granary/local/ports';
-import { endAllProcesses, spawnSource } from '../support/own-process';
+import { endAllProcesses, spawnBuilt } from '../support/own-process';
 
 afterEach(endAllProcesses);
 
@@ -10,7 +9,7 @@ afterEach(endAllProcesses);
 async function startProcess() {
   const [port = 0, metricsPort = 0, unusedPort = 0] = await choosePorts(3);
   const unreachable = `127.0.0.1:${unusedPort}`;
-  const child = spawnSource(join(__dirname, '..', '..', 'gateway', 'src', 'main.ts'), {
+  const child = await spawnBuilt(['gateway'], {
     ...process.env,
     PORT: String(port),
     METRICS_LISTEN: `127.0.0.1:${metricsPort}`,

@@ -12,7 +12,7 @@ import { viewGenerator, type GeneratedView } from '../../data/test/support/view-
 import { viewRecords, type Source, type ViewMeaning } from '../../data/test/support/view-reference';
 import { databaseServices, type DatabaseService } from '@granary/local/start/constellation';
 import { newApp, operatorKey, send, type ListAnswer } from '../support/granary';
-import { endAllProcesses, endProcess, forkSource } from '../support/own-process';
+import { endAllProcesses, endProcess, forkTracked } from '../support/own-process';
 import type { GranaryOrders } from './view-process';
 
 const kills = process.env['TEST_LONG'] ? 100 : 8;
@@ -64,7 +64,7 @@ afterAll(async () => {
 });
 
 async function start(copy: number): Promise<void> {
-  const child = forkSource(join(__dirname, 'view-process.ts'));
+  const child = await forkTracked(join(__dirname, 'view-process.ts'));
   child.send(orders);
   const [url] = (await once(child, 'message')) as [string];
   copies[copy] = { child, url };

@@ -1,4 +1,3 @@
-import { fork, type ChildProcess } from 'node:child_process';
 import { getEventListeners, setMaxListeners } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -8,6 +7,7 @@ import { Server, ServerCredentials, type sendUnaryData } from '@grpc/grpc-js';
 import { ServiceError } from '@granary/shared/errors';
 import { newCall } from '@granary/shared/rpc/types';
 import { eventually } from '@granary/testing/eventually';
+import { forkProgram } from '@granary/testing/programs';
 import { seededRandom } from '@granary/testing/random';
 import { seedOf } from '@granary/testing/seeds';
 import { size, sizedLimitMs } from '@granary/testing/size';
@@ -22,10 +22,7 @@ const idle = { waiting: 0, inFlight: 0 };
 const idleServer = { calls: 0, answerBytes: 0 };
 
 async function startProcess(file: string, manner: string) {
-  const fromSource = join(__dirname, '..', '..', 'local', 'test', 'from-source.js');
-  const child: ChildProcess = fork(join(__dirname, 'support/mux-process.ts'), [file, manner], {
-    execArgv: ['--conditions', 'source', '--require', fromSource],
-  });
+  const child = await forkProgram(join(__dirname, 'support/mux-process.ts'), [file, manner]);
   stops.push(() => child.kill('SIGKILL'));
   let arrived = 0;
   const address = await new Promise<string>((resolve, reject) => {

@@ -1,4 +1,3 @@
-import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -10,6 +9,7 @@ import { createPool, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
+import { forkProgram } from '@granary/testing/programs';
 import { limitMs } from '@granary/testing/speed';
 import type { TaskProcess } from './support/scheduled-task-process';
 
@@ -57,10 +57,7 @@ test('one of three processes at a time runs a task, with the pause of a single p
 test('while a process that runs a task is alive no other one does; after it was killed another one does', async () => {
   // The process renews it four times in this time, unless a busy machine holds it up for so long.
   const settings: TaskProcess = { url, name: 'killed', leaseMs: limitMs(1_000) };
-  const fromSource = join(__dirname, '..', '..', 'local', 'test', 'from-source.js');
-  const child = fork(join(__dirname, 'support/scheduled-task-process.ts'), [JSON.stringify(settings)], {
-    execArgv: ['--conditions', 'source', '--require', fromSource],
-  });
+  const child = await forkProgram(join(__dirname, 'support/scheduled-task-process.ts'), [JSON.stringify(settings)]);
   stops.push(() => child.kill('SIGKILL'));
   await once(child, 'message');
   let rounds = 0;

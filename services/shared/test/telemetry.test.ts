@@ -1,4 +1,3 @@
-import { fork } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -10,6 +9,7 @@ import { addSource, counters, gauges, histograms, renderMetrics } from '@granary
 import { startMetricsServer } from '@granary/shared/telemetry/metrics-server';
 import { telemetrySchema } from '@granary/shared/telemetry/settings';
 import { startRequest, startSpan } from '@granary/shared/telemetry/trace';
+import { forkProgram } from '@granary/testing/programs';
 import { collectSpans } from '@granary/testing/spans';
 import type { Traced } from './support/telemetry-process';
 
@@ -33,12 +33,9 @@ async function startCollector() {
   return { url, posts, stop: () => new Promise((resolve) => server.close(resolve)) };
 }
 
-function runProcess(environment: Record<string, string>): Promise<Traced> {
-  const fromSource = join(__dirname, '..', '..', 'local', 'test', 'from-source.js');
-  const child = fork(join(__dirname, 'support/telemetry-process.ts'), {
-    env: { PATH: process.env['PATH'], ...environment },
-    execArgv: ['--conditions', 'source', '--require', fromSource],
-  });
+async function runProcess(environment: Record<string, string>): Promise<Traced> {
+  const env = { PATH: process.env['PATH'], ...environment };
+  const child = await forkProgram(join(__dirname, 'support/telemetry-process.ts'), [], { env });
   return new Promise((resolve, reject) => {
     child.once('message', (traced) => resolve(traced as Traced));
     child.once('exit', (code) => reject(new Error(`the process ended with ${code}`)));

@@ -22,9 +22,9 @@ import { openTrust } from '@granary/shared/trust/trust';
 import { testDatabase } from '@granary/testing/database';
 import { callKey, secretOf } from '@granary/shared/trust/token';
 import { limitMs } from '@granary/testing/speed';
-import { blobsConfig, type BlobsConfig } from '../../src/config';
-import { blobsDefinition } from '../../src/handlers';
-import { startBlobs, type RunningBlobs } from '../../src/service';
+import { blobsConfig, type BlobsConfig } from '@granary/blobs/config';
+import { blobsDefinition } from '@granary/blobs/handlers';
+import { startBlobs, type RunningBlobs } from '@granary/blobs/service';
 import { commitsInMemory, type Commits } from './commits';
 
 export const secret = 'a secret of the tests that is long enough';

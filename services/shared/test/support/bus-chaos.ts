@@ -84,16 +84,16 @@ export async function causeChaos({ broker, events, kills, everyMs, random }: Cha
     await prepareDatabase(subscriber, subscriberTables);
     const bus = broker && (await kafkaBus(broker.place));
     const kafka = bus && { place: broker.place, prefix: bus.prefix };
-    const twoOf = (role: BusProcess['role']) => {
-      const both = [0, 1].map(() => new Copy({ role, publisherUrl, subscriberUrl, kafka }));
+    const twoOf = async (role: BusProcess['role']) => {
+      const both = await Promise.all([0, 1].map(() => Copy.start({ role, publisherUrl, subscriberUrl, kafka })));
       copies.push(...both);
       return both;
     };
 
     const killer = startKiller(
       {
-        ...(broker && { relay: oneOf(twoOf('relay'), random), broker: brokerVictim(broker) }),
-        consumer: oneOf(twoOf('consumer'), random),
+        ...(broker && { relay: oneOf(await twoOf('relay'), random), broker: brokerVictim(broker) }),
+        consumer: oneOf(await twoOf('consumer'), random),
         postgres: postgresVictim(postgres, openPool(postgres.url('postgres'), 1)),
       },
       { kills, everyMs, ended, random },

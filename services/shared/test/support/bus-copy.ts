@@ -1,5 +1,7 @@
 import { fork, type ChildProcess } from 'node:child_process';
 import { join } from 'node:path';
+import { programArguments } from '@granary/testing/programs';
+import { builtServices } from '@granary/testing/stack';
 import type { BusProcess } from './bus-process';
 
 /** A process that is made again whenever it ends. */
@@ -8,15 +10,17 @@ export class Copy {
   private ready = false;
   private ending = false;
 
-  constructor(private readonly what: BusProcess) {
+  private constructor(private readonly what: BusProcess) {
     this.begin();
   }
 
+  static async start(what: BusProcess): Promise<Copy> {
+    await builtServices();
+    return new Copy(what);
+  }
+
   private begin(): void {
-    const fromSource = join(__dirname, '..', '..', '..', 'local', 'test', 'from-source.js');
-    this.child = fork(join(__dirname, 'bus-process.ts'), [JSON.stringify(this.what)], {
-      execArgv: ['--conditions', 'source', '--require', fromSource],
-    });
+    this.child = fork(join(__dirname, 'bus-process.ts'), [JSON.stringify(this.what)], { execArgv: programArguments });
     this.child.once('message', () => {
       this.ready = true;
     });
