@@ -128,6 +128,8 @@ export async function startCutServices(): Promise<CutServices> {
   const gateway = await started(
     startGateway(readConfig(gatewayConfig, { ...common, ...ofGateway, ...timeouts }), {
       log,
+      // Whoever loses something waits until the gateway gives up.
+      retries: { forMs: 300, attemptsMin: 3 },
       targets: { data, blobs, finance, payments: { implementations }, tasks: nowhere },
     }),
   );

@@ -5,7 +5,7 @@ import express, { type Express } from 'express';
 import { ConfigError } from '@granary/shared/config';
 import { FairScheduler } from '@granary/shared/concurrency/fair-scheduler';
 import { Semaphore } from '@granary/shared/concurrency/semaphore';
-import type { ServiceTarget } from '@granary/shared/grpc/client';
+import type { Retries, ServiceTarget } from '@granary/shared/grpc/client';
 import { drainHttp } from '@granary/shared/http/drain';
 import { leavingMs, type Running } from '@granary/shared/service/lifecycle';
 import { createLogger, type Logger } from '@granary/shared/logger';
@@ -52,6 +52,8 @@ const sharedAnswerBytes = 128 * 1024;
 export interface Overrides {
   log?: Logger;
   targets?: Partial<Record<ServiceName, ServiceTarget>>;
+  /** When its calls of services are given up. */
+  retries?: Retries;
 }
 
 export interface RunningGateway extends Running {
@@ -63,7 +65,7 @@ export interface RunningGateway extends Running {
 export async function startGateway(config: GatewayConfig, overrides: Overrides = {}): Promise<RunningGateway> {
   const log = overrides.log ?? createLogger('gateway', config.LOG_LEVEL);
   const trust = openTrust('gateway', config, log);
-  const clients = openClients(config, overrides.targets ?? {}, trust, log);
+  const clients = openClients(config, overrides, trust, log);
   const blobProxy = new BlobProxy({
     address: config.BLOBS_HTTP_ADDRESS,
     credentials: trust.towards('blobs'),

@@ -5,7 +5,13 @@ import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/F
 import type { HealthDefinition } from '@granary/shared/gen/granary/health/v1/Health';
 import type { PaymentsDefinition } from '@granary/shared/gen/granary/payments/v1/Payments';
 import type { TasksDefinition } from '@granary/shared/gen/granary/tasks/v1/Tasks';
-import { openClient, targetOf, type ClientOptions, type ServiceTarget } from '@granary/shared/grpc/client';
+import {
+  openClient,
+  targetOf,
+  type ClientOptions,
+  type Retries,
+  type ServiceTarget,
+} from '@granary/shared/grpc/client';
 import { loadService } from '@granary/shared/rpc/protos';
 import type { Client, Methods, ServiceDefinition } from '@granary/shared/rpc/types';
 import { healthDefinition } from '@granary/shared/service/health-rpc';
@@ -123,7 +129,7 @@ const multiplexed: Partial<MethodNames> = {
 /** Opens the clients of all services. Throws a ConfigError that names every address that is missing. */
 export function openClients(
   config: GatewayConfig,
-  targets: Partial<Record<ServiceName, ServiceTarget>>,
+  { targets = {}, retries }: { targets?: Partial<Record<ServiceName, ServiceTarget>>; retries?: Retries },
   trust: Trust,
   log: Logger,
 ): Clients {
@@ -136,7 +142,8 @@ export function openClients(
   ) => {
     const credentials = () => trust.towards(service);
     const mux = { waitingBytesMax: config.CALL_BUFFER_BYTES };
-    const opened = openClient(definition, targetOf(found[service], definition), { log, credentials, mux, ...options });
+    const all = { log, credentials, mux, ...(retries && { retries }), ...options };
+    const opened = openClient(definition, targetOf(found[service], definition), all);
     closes.push(() => opened.close());
     return opened.client;
   };

@@ -53,6 +53,13 @@ export interface ClientOptions {
   /** Methods whose calls are small and many: over the network they are multiplexed on one stream, see mux/. */
   multiplexed?: readonly string[];
   mux?: MuxClientOptions;
+  retries?: Retries;
+}
+
+/** When a repeated call is given up: once both have been reached. */
+export interface Retries {
+  forMs: number;
+  attemptsMin: number;
 }
 
 export interface OpenClient<D extends ServiceDefinition> {
@@ -75,7 +82,7 @@ export function openClient<D extends ServiceDefinition>(
     const functionName = name[0]!.toLowerCase() + name.slice(1);
     const send = transport.method(functionName, method);
     const isRetryable = options.repeatable?.includes(functionName) ? isUnavailable : isNotAccepted;
-    client[functionName] = withRetries(send, isRetryable);
+    client[functionName] = withRetries(send, isRetryable, options.retries ?? usualRetries);
   }
   return {
     client: client as Client<D>,
@@ -213,19 +220,17 @@ const isRefused = (error: ServiceError): boolean => refused.test(detailsOf(error
 /** No server can have executed the call. */
 const isNotAccepted = (error: ServiceError): boolean => isRefused(error) || notSent.test(detailsOf(error));
 
-/** How long a call is retried, several times as long as it takes to notice a copy that has restarted, … */
-const retryForMs = 2_500;
-/** … and at least how often, on however slow a machine. */
-const attemptsMin = 8;
+/** Several times as long as it takes to notice a copy that has restarted, and as often on however slow a machine. */
+const usualRetries: Retries = { forMs: 2_500, attemptsMin: 8 };
 const retryDelay = { firstMs: 50, maxMs: 500 };
 /** With less time than this an attempt might only replace a definite error by an unknown outcome. */
 const attemptMsMin = 100;
 
 /**
  * Retries calls that failed with a retryable error: those that a stopping server refused until their deadline, because
- * the next connection will reach a server that accepts them; all others for `retryForMs`.
+ * the next connection will reach a server that accepts them; all others as `retries` says.
  */
-function withRetries(send: AnyHandler, isRetryable: (error: ServiceError) => boolean): AnyHandler {
+function withRetries(send: AnyHandler, isRetryable: (error: ServiceError) => boolean, retries: Retries): AnyHandler {
   return async (request, call) => {
     let backoff: Backoff | undefined;
     let retryUntilMs: number | undefined;
@@ -240,8 +245,8 @@ function withRetries(send: AnyHandler, isRetryable: (error: ServiceError) => boo
         const retryAtMs = nowMs + backoff.nextMs();
         let isExhausted = false;
         if (!isRefused(error)) {
-          retryUntilMs ??= nowMs + retryForMs;
-          isExhausted = ++failures >= attemptsMin && retryAtMs >= retryUntilMs;
+          retryUntilMs ??= nowMs + retries.forMs;
+          isExhausted = ++failures >= retries.attemptsMin && retryAtMs >= retryUntilMs;
         }
         if (isExhausted || call.signal.aborted || retryAtMs + attemptMsMin > call.deadlineMs) throw error;
         await pause(retryAtMs - nowMs);
