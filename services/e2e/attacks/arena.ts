@@ -2,14 +2,14 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { eventually } from '@granary/testing/eventually';
-import { limitMs } from '@granary/testing/speed';
+import { limitMs, waitMs } from '@granary/testing/speed';
 import { newApp, operatorKey, type TestApp } from '../support/granary';
 import { endAllProcesses, OwnGranary } from '../support/own-process';
 import { p95, shareServed, Victim, type VictimReport } from './victim';
 
 const quietMs = 2_000;
 /** Longer than the 5 s after which a body that does not arrive is refused, also where that is noticed late. */
-const attackedMs = 5_000 + limitMs(1_000);
+const attackedMs = 5_000 + waitMs(1_000);
 /** Below this it is the scheduler of the machine that decides how long a request takes. */
 const quietFloorMs = limitMs(15);
 const latencyFactorMax = 5;

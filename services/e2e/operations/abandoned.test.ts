@@ -1,12 +1,12 @@
 import { eventually } from '@granary/testing/eventually';
-import { limitMs } from '@granary/testing/speed';
+import { waitMs } from '@granary/testing/speed';
 import { Client } from 'pg';
 import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
 
 /** Less than Postgres itself would let a statement wait for a lock (5 s). */
 const soonMs = 3_000;
-/** Likewise, and as much as the other requests need: a slow machine answers them later. */
-const requestMs = Math.min(limitMs(1_500), 4_000);
+/** Likewise, and several times what the other requests take. */
+const requestMs = Math.min(waitMs(2_000), 4_000);
 
 describe.each(transports)('abandoned reads (%s)', (transport) => {
   let granary: Granary;

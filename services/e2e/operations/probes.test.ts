@@ -11,7 +11,7 @@ import { stopAll } from '@granary/shared/service/lifecycle';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
 import { startPostgresProxy } from '@granary/testing/postgres-proxy';
-import { limitMs } from '@granary/testing/speed';
+import { waitMs } from '@granary/testing/speed';
 import { choosePorts } from '@granary/local/ports';
 import { operatorKey } from '../support/granary';
 
@@ -19,7 +19,7 @@ const log = createLogger('probes', 'silent');
 const INTERNAL_SECRET = 'internal-secret-of-the-tests-0123456789';
 const nowhere = '127.0.0.1:1';
 /** Long enough to be seen stopping by one who looks now and then. */
-const drainDelayMs = String(Math.min(limitMs(3_000), 60_000));
+const drainDelayMs = String(Math.min(waitMs(3_000), 60_000));
 
 const stops: Array<() => Promise<void>> = [];
 afterEach(() => stopAll(stops.splice(0)));

@@ -20,7 +20,7 @@ import { newCall, type Client } from '@granary/shared/rpc/types';
 import { stopAll } from '@granary/shared/service/lifecycle';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
-import { limitMs } from '@granary/testing/speed';
+import { limitMs, waitMs } from '@granary/testing/speed';
 import { transferId } from '@granary/shared/transfer-id';
 
 const log = createLogger('test', 'silent');
@@ -58,7 +58,7 @@ beforeAll(async () => {
     throw new Error('the answer is lost');
   };
   const ofPayments = readConfig(paymentsConfig, {
-    ...{ ...common, DATABASE_URL: (await testDatabase()).url, AGENT_RESERVATION_MS: String(limitMs(2_000)) },
+    ...{ ...common, DATABASE_URL: (await testDatabase()).url, AGENT_RESERVATION_MS: String(waitMs(2_000)) },
   });
   const spending = await startPayments(ofPayments, { log, listen: false, ledger: () => target, data: () => nowhere });
   stops.push(() => spending.stop());

@@ -3,12 +3,12 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 import { readConfig } from '@granary/shared/config';
 import { createLogger } from '@granary/shared/logger';
 import { eventually } from '@granary/testing/eventually';
-import { limitMs } from '@granary/testing/speed';
+import { waitMs } from '@granary/testing/speed';
 import { gatewayConfig } from '../src/config';
 import { startGateway, type RunningGateway } from '../src/service';
 
 const limit = 20;
-const ageMs = limitMs(2_000);
+const ageMs = waitMs(2_000);
 const nowhere = '127.0.0.1:1';
 const sockets: Socket[] = [];
 let gateway: RunningGateway;

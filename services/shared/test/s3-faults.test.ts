@@ -3,7 +3,7 @@ import { createServer, request as send, type IncomingMessage, type Server } from
 import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { eventually, eventuallyResolves } from '@granary/testing/eventually';
-import { limitMs } from '@granary/testing/speed';
+import { limitMs, waitMs } from '@granary/testing/speed';
 import { startOwnMinio, type OwnMinio } from '../../e2e/support/own-minio';
 import { chunksOf, mebibyte, nothingKnown, openTestStore, partBytes, readAll } from '@granary/testing/s3-bucket';
 import { describeWith } from '@granary/testing/stack';
@@ -44,7 +44,7 @@ describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', (
   test('a store that stops answering makes the upload fail in time', async () => {
     const { store, uploads } = await openTestStore(minio, {
       idleTimeoutMs: limitMs(1_000),
-      transferRetryMs: limitMs(1_500),
+      transferRetryMs: waitMs(1_500),
     });
     minio.freeze();
     const refused = { code: 'UNAVAILABLE' };
@@ -65,7 +65,7 @@ describeWith(describe, 'minio')('the object store on S3, when S3 has trouble', (
   test('a store that stops in the middle of a download makes it fail in time', async () => {
     const { store } = await openTestStore(minio, {
       idleTimeoutMs: limitMs(2_000),
-      transferRetryMs: limitMs(1_000),
+      transferRetryMs: waitMs(1_000),
     });
     const received = await store.receive(chunksOf(randomBytes(32 * mebibyte)));
     await received.keep();

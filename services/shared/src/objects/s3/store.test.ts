@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { chunksOf, mebibyte, openTestStore, partBytes, readAll, storeOptions } from '@granary/testing/s3-bucket';
-import { limitMs } from '@granary/testing/speed';
+import { waitMs } from '@granary/testing/speed';
 import { describeWith, minioForTests, type TestMinio } from '@granary/testing/stack';
 import { openS3Store } from './store';
 
@@ -79,7 +79,7 @@ describeWith(describe, 'minio')('the object store on S3', () => {
   });
 
   test('a reader may be slower than the time limit of the store', async () => {
-    const idleTimeoutMs = limitMs(2_000);
+    const idleTimeoutMs = waitMs(2_000);
     const { store } = await openTestStore(minio, { idleTimeoutMs });
     const bytes = randomBytes(24 * mebibyte);
     const received = await store.receive(chunksOf(bytes));
