@@ -2,7 +2,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { newTicket } from '@granary/shared/ids';
-import { testDatabase } from '@granary/testing/database';
+import { serviceDatabase } from '@granary/testing/service-database';
+import { dataSchema } from '../src/service';
 import { newApp, noIdempotency, startDataService, storeRequest, type DataService } from './support/data-service';
 
 describe('two copies of the service with encrypted fields', () => {
@@ -11,7 +12,7 @@ describe('two copies of the service with encrypted fields', () => {
   let other: DataService;
   beforeAll(async () => {
     directory = await mkdtemp(join(tmpdir(), 'granary-copies-'));
-    const { url } = await testDatabase();
+    const { url } = await serviceDatabase(dataSchema);
     const settings = { ENCRYPTION_KEY_FILE: join(directory, 'seed'), ENCRYPTION_KEY_FILE_CREATE: 'true' };
     one = await startDataService(url, settings);
     other = await startDataService(url, settings);

@@ -1,15 +1,16 @@
 import { newTicket } from '@granary/shared/ids';
 import { createPool, row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { testDatabase } from '@granary/testing/database';
+import { serviceDatabase } from '@granary/testing/service-database';
 import { eventually } from '@granary/testing/eventually';
+import { dataSchema } from '../src/service';
 import { log, newApp, startDataService, storeRequest, type App, type DataService } from './support/data-service';
 
 let data: DataService;
 let pool: Pool;
 let app: App;
 beforeAll(async () => {
-  const { url } = await testDatabase();
+  const { url } = await serviceDatabase(dataSchema);
   data = await startDataService(url, { MAINTENANCE_EVERY_MS: '1000' });
   pool = createPool({ url, size: 2, applicationName: 'test', log });
 });

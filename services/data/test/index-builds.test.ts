@@ -1,8 +1,9 @@
 import { Client } from 'pg';
 import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/testing/database';
+import { serviceDatabase } from '@granary/testing/service-database';
 import { eventually } from '@granary/testing/eventually';
+import { dataSchema } from '../src/service';
 import { newApp, storeRequest, type App, type DataService } from './support/data-service';
 import { collectionNumber, fields, startCopy, startTwoCopies } from './support/write-fixture';
 
@@ -202,7 +203,7 @@ describe('builds of indexes with two replicas on one database', () => {
   });
 
   test('a service that stops does not wait for a build, and the next start does it', async () => {
-    const { url: own } = await testDatabase();
+    const { url: own } = await serviceDatabase(dataSchema);
     const first = await startCopy(own);
     const made = await newApp(first);
     const data = Array.from({ length: 1_100 }, (_, n) => ({ n }));

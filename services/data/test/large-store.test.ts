@@ -1,12 +1,13 @@
 import { newTicket } from '@granary/shared/ids';
-import { testDatabase } from '@granary/testing/database';
+import { serviceDatabase } from '@granary/testing/service-database';
+import { dataSchema } from '../src/service';
 import { newApp, noIdempotency, storeRequest, type DataService } from './support/data-service';
 import { fields, startCopy } from './support/write-fixture';
 
 describe('a call of so many bytes that it is read in slices', () => {
   let copy: DataService;
   beforeAll(async () => {
-    const { url } = await testDatabase();
+    const { url } = await serviceDatabase(dataSchema);
     copy = await startCopy(url);
   });
   afterAll(() => copy.stop());

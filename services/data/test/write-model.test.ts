@@ -2,7 +2,8 @@ import * as fc from 'fast-check';
 import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { createPool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/testing/database';
+import { serviceDatabase } from '@granary/testing/service-database';
+import { dataSchema } from '../src/service';
 import { checkChain } from './support/check-chain';
 import { log, newApp, noIdempotency, storeRequest, type App, type DataService } from './support/data-service';
 import { collectionNumber, fields, startCopy } from './support/write-fixture';
@@ -99,7 +100,7 @@ describe('the write path beside a model', () => {
   const seen = new Map<string, number>();
   let sent = 0;
   beforeAll(async () => {
-    const { url } = await testDatabase();
+    const { url } = await serviceDatabase(dataSchema);
     pool = createPool({ url, size: 3, applicationName: 'test', log });
     service = await startCopy(url);
   });

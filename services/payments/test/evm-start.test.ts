@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { readConfig } from '@granary/shared/config';
 import { makeSeedFile } from '@granary/shared/keys/seed-file';
 import { Anvil, anvilNetwork, describeWithAnvil } from '@granary/testing/anvil';
-import { testDatabase } from '@granary/testing/database';
+import { serviceDatabase } from '@granary/testing/service-database';
 import { paymentsConfig } from '../src/config';
-import { startPayments } from '../src/service';
+import { paymentsSchema, startPayments } from '../src/service';
 import { log } from './support/evm-payments';
 
 const payTo = '0x00000000000000000000000000000000000000aa';
@@ -17,7 +17,7 @@ beforeAll(async () => {
 });
 
 const start = async (settings: Record<string, string>) => {
-  const { url } = await testDatabase();
+  const { url } = await serviceDatabase(paymentsSchema);
   const common = { DATABASE_URL: url, INTERNAL_SECRET: 'a secret that the services share with each other' };
   const config = readConfig(paymentsConfig, { ...common, X402_KEY_FILE: keyFile, ...settings });
   const nowhere = () => ({ address: '127.0.0.1:1' });

@@ -1,22 +1,15 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { join } from 'node:path';
-import { createLogger } from '@granary/shared/logger';
-import { leaseTable } from '@granary/shared/postgres/lease';
-import { migrate } from '@granary/shared/postgres/migrate';
-import { createPool, execute, type Pool } from '@granary/shared/postgres/pool';
+import { execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { testDatabase } from '@granary/testing/database';
 import { Claims, type Claim, type TakenClaim } from '@granary/payments/settlement/claims';
+import { openPaymentsPool } from './support/payments-pool';
 
 const daySeconds = 86_400;
 
 let pool: Pool;
 let claims: Claims;
 beforeAll(async () => {
-  const { url } = await testDatabase();
-  pool = createPool({ url, size: 1, applicationName: 'test', log: createLogger('test', 'silent') });
-  await pool.query(leaseTable);
-  await migrate(pool, join(__dirname, '..', 'migrations'));
+  pool = await openPaymentsPool(1);
   claims = new Claims(pool, randomUUID());
 });
 afterAll(() => pool.end());

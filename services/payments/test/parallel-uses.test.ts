@@ -7,14 +7,14 @@ import { createLogger } from '@granary/shared/logger';
 import { createPool, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { newCall, type Client } from '@granary/shared/rpc/types';
-import { testDatabase } from '@granary/testing/database';
+import { serviceDatabase } from '@granary/testing/service-database';
 import { eventually } from '@granary/testing/eventually';
 import { size } from '@granary/testing/size';
 import { limitMs } from '@granary/testing/speed';
 import { newPayer, version2, type Requirement } from '@granary/testing/x402-client';
 import { openTrust } from '@granary/shared/trust/trust';
 import { paymentsConfig } from '../src/config';
-import { paymentsDefinition, startPayments } from '../src/service';
+import { paymentsDefinition, paymentsSchema, startPayments } from '../src/service';
 
 const payments = size({ run: 10, long: 50 });
 const uses = 200;
@@ -62,7 +62,7 @@ async function use(client: Client<PaymentsDefinition>, request: Parameters<typeo
 }
 
 test(`${payments} payments, each used ${uses} times at once at ${copies} copies of the service, give exactly ${payments} grants`, async () => {
-  const { url } = await testDatabase();
+  const { url } = await serviceDatabase(paymentsSchema);
   const clients = await Promise.all(Array.from({ length: copies }, () => startCopy(url)));
   const requests = await Promise.all(
     Array.from({ length: payments }, async () => {

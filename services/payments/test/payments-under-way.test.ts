@@ -1,13 +1,10 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import { createLogger } from '@granary/shared/logger';
-import { leaseTable } from '@granary/shared/postgres/lease';
-import { migrate } from '@granary/shared/postgres/migrate';
-import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/testing/database';
+import { type Pool } from '@granary/shared/postgres/pool';
 import type { FindResult, SettlementNetwork } from '../src/networks/settlement-network';
 import { Claims, type TakenClaim } from '../src/settlement/claims';
 import { Settler } from '../src/settlement/settler';
+import { openPaymentsPool } from './support/payments-pool';
 
 const underWayMax = 100;
 const log = createLogger('test', 'silent');
@@ -15,10 +12,7 @@ const log = createLogger('test', 'silent');
 let pool: Pool;
 let claims: Claims;
 beforeAll(async () => {
-  const { url } = await testDatabase();
-  pool = createPool({ url, size: 2, applicationName: 'test', log });
-  await pool.query(leaseTable);
-  await migrate(pool, join(__dirname, '..', 'migrations'));
+  pool = await openPaymentsPool(2);
   claims = new Claims(pool, randomUUID());
 });
 afterAll(() => pool.end());

@@ -12,7 +12,7 @@ import { makeSeedFile } from '@granary/shared/keys/seed-file';
 import { createLogger } from '@granary/shared/logger';
 import { createPool, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { testDatabase } from '@granary/testing/database';
+import { serviceDatabase } from '@granary/testing/service-database';
 import { eventuallyResolves } from '@granary/testing/eventually';
 import type { ServiceName } from '@granary/shared/trust/services';
 import { openTrust } from '@granary/shared/trust/trust';
@@ -26,7 +26,7 @@ import {
   type Requirement,
 } from '@granary/testing/x402-client';
 import { paymentsConfig } from '../src/config';
-import { paymentsDefinition, startPayments } from '../src/service';
+import { paymentsDefinition, paymentsSchema, startPayments } from '../src/service';
 
 const log = createLogger('payments-test', 'silent');
 const secret = 'a secret that the services share with each other';
@@ -91,7 +91,7 @@ const call = () => newCall('test', limitMs(10_000));
 
 describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transport) => {
   test('each start publishes the valid prices; a changed configuration is a new price, and earlier ones stay as history', async () => {
-    const { url } = await testDatabase();
+    const { url } = await serviceDatabase(paymentsSchema);
     const day = (number: number) => new Date(Date.UTC(2026, 0, number));
     const usual = { retention_utia_per_gib_day: '1000', retention_free_days: 30 };
     const outbox = await startOutbox(transport, url, {}, day(2));
@@ -126,7 +126,7 @@ describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transpo
   });
 
   test('a quote is valid for five minutes, in each copy of the service and after a restart', async () => {
-    const { url } = await testDatabase();
+    const { url } = await serviceDatabase(paymentsSchema);
     const at = (seconds: number) => new Date(Date.UTC(2026, 0, 1) + seconds * 1_000);
     const offersAt = async (seconds: number, settings: Record<string, string> = { X402_PAY_TO: 'simulated' }) =>
       connect(await start(transport, url, settings, at(seconds)), paymentsDefinition, 'gateway');
@@ -168,7 +168,7 @@ describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transpo
   });
 
   test('what is not settled is not offered: a Cosmos chain before it is known to be that of the wallets', async () => {
-    const { url } = await testDatabase();
+    const { url } = await serviceDatabase(paymentsSchema);
     const address = 'celestia1qyqszqgpqyqszqgpqyqszqgpqyqszqgpreswh3';
     const settings = { X402_PAY_TO: `cosmos:celestia=${address},simulated` };
     const payments = connect(await start(transport, url, settings), paymentsDefinition, 'gateway');
@@ -186,7 +186,7 @@ describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transpo
   });
 
   test('a header that would be too long leaves out offers from the end, after it has shortened long texts', async () => {
-    const { url } = await testDatabase();
+    const { url } = await serviceDatabase(paymentsSchema);
     const tokens = Array.from({ length: 63 }, (_, at) => `${simulatedNetwork}/0x${String(at).padStart(40, '0')}`);
     const settings = {
       X402_PAY_TO: 'simulated',
@@ -226,7 +226,7 @@ describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transpo
   });
 
   test('an encrypted index costs what the operator says', async () => {
-    const { url } = await testDatabase();
+    const { url } = await serviceDatabase(paymentsSchema);
     const usual = connect(await start(transport, url), paymentsDefinition, 'gateway');
     expect(await usual.priceEncryptedIndex({}, call())).toEqual({ amountUtia: '1000000' });
     const other = connect(await start(transport, url, { ENCRYPTED_INDEX_UTIA: '7' }), paymentsDefinition, 'gateway');

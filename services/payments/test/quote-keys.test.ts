@@ -1,16 +1,11 @@
-import { join } from 'node:path';
 import { rotateQuoteKeys, storedQuoteKeys } from '@granary/payments/quotes/quote-keys';
-import { createLogger } from '@granary/shared/logger';
-import { migrate } from '@granary/shared/postgres/migrate';
-import { createPool, execute, type Pool } from '@granary/shared/postgres/pool';
+import { execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { testDatabase } from '@granary/testing/database';
+import { openPaymentsPool } from './support/payments-pool';
 
-const log = createLogger('test', 'silent');
 let pool: Pool;
 beforeAll(async () => {
-  pool = createPool({ url: (await testDatabase()).url, size: 10, applicationName: 'test', log });
-  await migrate(pool, join(__dirname, '..', 'migrations'));
+  pool = await openPaymentsPool(10);
 });
 afterAll(() => pool.end());
 

@@ -1,12 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import { createLogger } from '@granary/shared/logger';
 import { playMoneyNetwork } from '@granary/shared/play-money';
-import { leaseTable } from '@granary/shared/postgres/lease';
-import { migrate } from '@granary/shared/postgres/migrate';
-import { createPool, execute, type Pool } from '@granary/shared/postgres/pool';
+import { execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql, type Sql } from '@granary/shared/postgres/sql';
-import { testDatabase } from '@granary/testing/database';
 import { newPayer, version2, type Requirement } from '@granary/testing/x402-client';
 import { assetKeyOf } from '../src/evm-assets';
 import { requirementText, validSeconds } from '../src/quotes/offer';
@@ -20,6 +16,7 @@ import { SimulatedEvm } from '../src/simulated-evm/simulated-evm';
 import { simulatedAddress, simulatedAsset } from '../src/simulated-network';
 import { Verifier } from '../src/verify/verifier';
 import { fixedQuoteKeys } from './support/quote-keys';
+import { openPaymentsPool } from './support/payments-pool';
 
 const now = () => new Date();
 const log = createLogger('test', 'silent');
@@ -30,10 +27,7 @@ let pool: Pool;
 let claims: Claims;
 let settler: Settler;
 beforeAll(async () => {
-  const { url } = await testDatabase();
-  pool = createPool({ url, size: 4, applicationName: 'test', log });
-  await pool.query(leaseTable);
-  await migrate(pool, join(__dirname, '..', 'migrations'));
+  pool = await openPaymentsPool(4);
   await setRates(pool, new Map([[assetKeyOf(simulatedAsset), 1_000_000n]]));
   claims = new Claims(pool, randomUUID());
   settler = new Settler({ claims, networks: new Map([[playMoneyNetwork, new SimulatedEvm(pool, now)]]), log, now });

@@ -1,11 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import type { ApplyRequest } from '@granary/shared/gen/granary/finance/v1/ApplyRequest';
 import { createLogger } from '@granary/shared/logger';
 import { playMoneyNetwork } from '@granary/shared/play-money';
-import { migrate } from '@granary/shared/postgres/migrate';
-import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/testing/database';
+import { type Pool } from '@granary/shared/postgres/pool';
 import { newPayer, version2, type Requirement } from '@granary/testing/x402-client';
 import { assetKeyOf } from '../src/evm-assets';
 import { requirementText, validSeconds } from '../src/quotes/offer';
@@ -20,6 +17,7 @@ import { SimulatedEvm } from '../src/simulated-evm/simulated-evm';
 import { simulatedAddress, simulatedAsset } from '../src/simulated-network';
 import { Verifier } from '../src/verify/verifier';
 import { fixedQuoteKeys } from './support/quote-keys';
+import { openPaymentsPool } from './support/payments-pool';
 
 const log = createLogger('rates-test', 'silent');
 const now = () => new Date();
@@ -65,8 +63,7 @@ function newLedger() {
 }
 
 test('a quote is paid and credited at its own rate, whatever the rate has become since', async () => {
-  const pool = createPool({ url: (await testDatabase()).url, size: 4, applicationName: 'rates-test', log });
-  await migrate(pool, join(__dirname, '..', 'migrations'));
+  const pool = await openPaymentsPool(4);
   const claims = new Claims(pool, randomUUID());
   const copies: Array<ReturnType<typeof newCopy>> = [];
   const quotes: Array<Awaited<ReturnType<(typeof copies)[number]['quoted']>>> = [];

@@ -1,16 +1,13 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { join } from 'node:path';
 import { createLogger } from '@granary/shared/logger';
-import { leaseTable } from '@granary/shared/postgres/lease';
-import { migrate } from '@granary/shared/postgres/migrate';
-import { createPool, execute, type Pool } from '@granary/shared/postgres/pool';
+import { execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { testDatabase } from '@granary/testing/database';
 import type { SettlementNetwork } from '../src/networks/settlement-network';
 import { Claims, type Claim, type TakenClaim } from '../src/settlement/claims';
 import { checkSettlement } from '../src/settlement/observe-settlement';
 import { Settler } from '../src/settlement/settler';
 import { strandedPayments } from '../src/settlement/stranded-payments';
+import { openPaymentsPool } from './support/payments-pool';
 
 const [kept, removed] = ['eip155:8453', 'eip155:137'];
 
@@ -19,11 +16,8 @@ let claims: Claims;
 let networks: Map<string, SettlementNetwork>;
 let settler: Settler;
 beforeAll(async () => {
-  const { url } = await testDatabase();
   const log = createLogger('test', 'silent');
-  pool = createPool({ url, size: 2, applicationName: 'test', log });
-  await pool.query(leaseTable);
-  await migrate(pool, join(__dirname, '..', 'migrations'));
+  pool = await openPaymentsPool(2);
   claims = new Claims(pool, randomUUID());
   networks = new Map([[kept, networkOf(kept)]]);
   settler = new Settler({ claims, networks, log, now: () => new Date() });

@@ -1,5 +1,6 @@
 import { Client } from 'pg';
-import { cloneDatabase, templateDatabase } from '@granary/testing/database';
+import { cloneDatabase, superuserUrl, templateDatabase, testDatabase } from '@granary/testing/database';
+import { eventually } from '@granary/testing/eventually';
 
 async function query(url: string, text: string): Promise<unknown[]> {
   const client = new Client({ connectionString: url });
@@ -24,4 +25,22 @@ test('clones of a template are filled once, writable and apart from one another'
   await query(one.url, `insert into t values ('only here')`);
   expect(await query(one.url, 'select name from t order by name')).toEqual(['from the template', 'only here']);
   expect(await query(two.url, 'select name from t')).toEqual(['from the template']);
+});
+
+test('the next suite of the worker drops what this one has made, though somebody is still connected', async () => {
+  const { url } = await testDatabase();
+  const name = new URL(url).pathname.slice(1);
+  const client = new Client({ connectionString: url });
+  const errors: unknown[] = [];
+  client.on('error', (error) => errors.push(error));
+  await client.connect();
+  // A suite loads the module anew.
+  await jest.isolateModulesAsync(async () => {
+    const next = await import('@granary/testing/database');
+    await next.testDatabase();
+  });
+  const names = () => query(superuserUrl(), 'select datname as name from pg_database');
+  await eventually(async () => !(await names()).includes(name));
+  await eventually(() => errors.length > 0);
+  expect(errors[0]).toMatchObject({ code: '57P01' });
 });

@@ -1,4 +1,4 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client, DatabaseError } from 'pg';
 import { limitMs } from './speed';
@@ -9,12 +9,21 @@ export const testPostgresVariable = 'GRANARY_TEST_POSTGRES';
 const role = 'granary_test';
 const busyTemplateTimeoutMs = 10_000;
 
+/** A worker of jest runs one suite at a time, which loads this module anew. */
+const worker = process.env['JEST_WORKER_ID'];
+const ofWorker = `test_${worker ?? 'main'}_`;
+const ofSuite = `${ofWorker}${randomBytes(4).toString('hex')}_`;
+let isFirst = true;
+
 export interface TestDatabase {
   /** URL for the role that owns the database; like a service's role it is no superuser. */
   url: string;
 }
 
-/** A fresh empty database. Nobody drops it: it goes with the cluster at the end of the run. */
+/**
+ * A fresh empty database. The next suite of this worker drops it, with whoever is still connected; those of the last suite go
+ * with the cluster at the end of the run, and so do those of jest's main process.
+ */
 export async function testDatabase(): Promise<TestDatabase> {
   return createFrom('template0');
 }
@@ -52,7 +61,9 @@ export function superuserUrl(database = 'postgres'): string {
 }
 
 async function createFrom(template: string): Promise<TestDatabase> {
-  const name = `test_${randomUUID().replaceAll('-', '')}`;
+  const name = ofSuite + randomUUID().replaceAll('-', '');
+  if (isFirst && worker !== undefined) void dropEarlier();
+  isFirst = false;
   await asSuperuser(async (client) => {
     await ensureRole(client);
     const deadline = performance.now() + limitMs(busyTemplateTimeoutMs);
@@ -68,6 +79,21 @@ async function createFrom(template: string): Promise<TestDatabase> {
     }
   });
   return { url: urlOf(name) };
+}
+
+/** Drops what earlier suites of this worker have made, beside the suite: each drop waits for a checkpoint. */
+async function dropEarlier(): Promise<void> {
+  await asSuperuser(async (client) => {
+    // It need not be done where the worker ends before. The types of pg lack the method.
+    (client as Client & { unref(): void }).unref();
+    const { rows } = await client.query<{ name: string }>(
+      'select datname as name from pg_database where starts_with(datname, $1) and not starts_with(datname, $2)',
+      [ofWorker, ofSuite],
+    );
+    for (const { name } of rows) await client.query(`drop database if exists ${quote(name)} with (force)`);
+  }).catch(() => {
+    // The end of the run has stopped Postgres meanwhile. They take room, but are in nobody's way.
+  });
 }
 
 async function ensureRole(client: Client): Promise<void> {

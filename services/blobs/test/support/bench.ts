@@ -20,11 +20,12 @@ import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { openTrust } from '@granary/shared/trust/trust';
 import { testDatabase } from '@granary/testing/database';
+import { serviceDatabase } from '@granary/testing/service-database';
 import { callKey, secretOf } from '@granary/shared/trust/token';
 import { limitMs } from '@granary/testing/speed';
 import { blobsConfig, type BlobsConfig } from '@granary/blobs/config';
 import { blobsDefinition } from '@granary/blobs/handlers';
-import { startBlobs, type RunningBlobs } from '@granary/blobs/service';
+import { blobsSchema, startBlobs, type RunningBlobs } from '@granary/blobs/service';
 import { commitsInMemory, type Commits } from './commits';
 
 export const secret = 'a secret of the tests that is long enough';
@@ -139,7 +140,7 @@ export function answerOf(request: ClientRequest): Promise<Answer> {
 /** The service on a database and a directory of its own; the data service is its in-memory part, see commits.ts. */
 export async function startBench(changes: Partial<BlobsConfig> = {}): Promise<Bench> {
   const store = await openStore();
-  const { url } = await testDatabase();
+  const { url } = await serviceDatabase(blobsSchema);
   const dataPool = createPool({ url: (await testDatabase()).url, size: 2, applicationName: 'test', log });
   await applyMigrations(dataPool, 'bus', busMigrations);
   await prepareOutbox(dataPool);

@@ -1,7 +1,8 @@
 import { newTicket } from '@granary/shared/ids';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/testing/database';
+import { serviceDatabase } from '@granary/testing/service-database';
 import { eventually } from '@granary/testing/eventually';
+import { dataSchema } from '../../src/service';
 import { log, newApp, startDataService, storeRequest, type DataService, type Methods } from './data-service';
 
 export interface Fixture {
@@ -39,7 +40,7 @@ export interface Page {
 
 /** A whole data service over a database of its own; `settings` are variables of its environment. */
 export async function startFixture(settings: Record<string, string> = {}): Promise<Fixture> {
-  const { url } = await testDatabase();
+  const { url } = await serviceDatabase(dataSchema);
   const service = await startDataService(url, settings);
   const pool = createPool({ url, size: 2, applicationName: 'test', log });
   return {

@@ -1,5 +1,6 @@
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/testing/database';
+import { serviceDatabase } from '@granary/testing/service-database';
+import { dataSchema } from '../../src/service';
 import { log, startDataService, type App, type DataService } from './data-service';
 
 /** One copy of the data service; its pool is large enough for writes that overlap. */
@@ -17,7 +18,7 @@ export interface TwoCopies {
 
 /** Two copies of the data service on one new database. */
 export async function startTwoCopies(): Promise<TwoCopies> {
-  const { url } = await testDatabase();
+  const { url } = await serviceDatabase(dataSchema);
   const pool = createPool({ url, size: 3, applicationName: 'test', log });
   const one = await startCopy(url);
   const two = await startCopy(url);

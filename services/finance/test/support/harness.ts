@@ -10,17 +10,18 @@ import { openClient } from '@granary/shared/grpc/client';
 import { newCall, type Call, type Client } from '@granary/shared/rpc/types';
 import { healthDefinition } from '@granary/shared/service/health-rpc';
 import { createLogger } from '@granary/shared/logger';
-import { applyMigrations, migrate } from '@granary/shared/postgres/migrate';
+import { applyMigrations } from '@granary/shared/postgres/migrate';
 import { createPool, row, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/testing/database';
+import { serviceDatabase } from '@granary/testing/service-database';
 import { eventually } from '@granary/testing/eventually';
 import { openTrust } from '@granary/shared/trust/trust';
 import { readConfig } from '@granary/shared/config';
 import { limitMs } from '@granary/testing/speed';
 import { financeConfig } from '../../src/config';
-import { financeDefinition, startFinance } from '../../src/service';
+import { financeDefinition, financeSchema, startFinance } from '../../src/service';
 
 export const log = createLogger('test', 'silent');
 export const testSecret = 'a secret that the services share with each other';
@@ -32,10 +33,9 @@ export const call = (): Call => newCall('test', limitMs(20_000));
  * tests look at does not hang on it.
  */
 export async function financePool(size: number): Promise<{ pool: Pool; url: string }> {
-  const url = new URL((await testDatabase()).url);
+  const url = new URL((await serviceDatabase(financeSchema)).url);
   url.searchParams.set('options', '-c synchronous_commit=off');
   const pool = createPool({ url: url.href, size, applicationName: 'test', log });
-  await migrate(pool, join(__dirname, '..', '..', 'migrations'));
   return { pool, url: url.href };
 }
 
@@ -99,7 +99,7 @@ export async function startTestFinance(
   environment: Record<string, string> = {},
   { prices = true }: { prices?: boolean } = {},
 ): Promise<TestFinance> {
-  const { url } = await testDatabase();
+  const { url } = await serviceDatabase(financeSchema);
   const keyFile = environment.KEY_FILE ?? join(await mkdtemp(join(tmpdir(), 'granary-finance-')), 'keys', 'seed');
   const [data, blobs, payments] = await Promise.all([openSource('data'), openSource('blobs'), openSource('payments')]);
   const clock = { now: new Date('2026-01-01T00:00:00.000Z') };

@@ -5,12 +5,9 @@ import { join } from 'node:path';
 import { createLogger } from '@granary/shared/logger';
 import { JsonRpc } from '@granary/shared/http/json-rpc';
 import { makeSeedFile } from '@granary/shared/keys/seed-file';
-import { leaseTable } from '@granary/shared/postgres/lease';
-import { migrate } from '@granary/shared/postgres/migrate';
-import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool';
+import { row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { Anvil, anvilNetwork, NodeProxy, usdc } from '@granary/testing/anvil';
-import { testDatabase } from '@granary/testing/database';
 import { limitMs } from '@granary/testing/speed';
 import { newPayer, version2, type Requirement } from '@granary/testing/x402-client';
 import { assetKeyOf, parseEvmAssets } from '../../src/evm-assets';
@@ -29,6 +26,7 @@ import { Claims } from '../../src/settlement/claims';
 import { RequestPayments } from '../../src/settlement/payments';
 import { Settler } from '../../src/settlement/settler';
 import { Verifier } from '../../src/verify/verifier';
+import { openPaymentsPool } from './payments-pool';
 import { fixedQuoteKeys } from './quote-keys';
 
 export const log = createLogger('evm-test', 'silent');
@@ -51,9 +49,7 @@ export interface Place {
 export async function openPlace(): Promise<Place> {
   const anvil = await Anvil.start();
   const proxy = await NodeProxy.start(anvil.url);
-  const pool = createPool({ url: (await testDatabase()).url, size: 10, applicationName: 'evm-test', log });
-  await pool.query(leaseTable);
-  await migrate(pool, join(__dirname, '..', '..', 'migrations'));
+  const pool = await openPaymentsPool(10);
   await setRates(pool, new Map([[assetKeyOf(asset), 1_000_000n]]));
   const path = join(await mkdtemp(join(tmpdir(), 'granary-gas-')), 'seed');
   await makeSeedFile(path);

@@ -1,9 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { join } from 'node:path';
-import { leaseTable } from '@granary/shared/postgres/lease';
-import { migrate } from '@granary/shared/postgres/migrate';
-import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { testDatabase } from '@granary/testing/database';
+import { type Pool } from '@granary/shared/postgres/pool';
 import { SolanaChain } from '@granary/testing/solana-chain';
 import { solanaTest } from '@granary/testing/solana-client';
 import { limitMs } from '@granary/testing/speed';
@@ -18,6 +14,7 @@ import { feeKeyOf } from '../../src/solana-rpc/fee-key';
 import { openSolanaNetworks } from '../../src/solana-rpc/open-solana-networks';
 import { Verifier } from '../../src/verify/verifier';
 import { copyOf, log, type Copy, type CopyOptions } from './evm-payments';
+import { openPaymentsPool } from './payments-pool';
 import { at, bytesOf, keys, newDraft, TestKey, tokenAccountOf, transactionOf, transferChecked } from './solana-draft';
 
 export const amount = 250_000n;
@@ -48,9 +45,7 @@ export async function openSolanaPlace(): Promise<SolanaPlace> {
     ...{ key: feeKey, timeoutMs: limitMs(5_000), commitment: 'confirmed', everyMs: 3_600_000, now },
     urls: new Map([[solanaTest.network, [await chain.serve()]]]),
   });
-  const pool = createPool({ url: (await testDatabase()).url, size: 10, applicationName: 'solana-test', log });
-  await pool.query(leaseTable);
-  await migrate(pool, join(__dirname, '..', '..', 'migrations'));
+  const pool = await openPaymentsPool(10);
   await setRates(pool, new Map([[solanaAssetKeyOf(assets[0]!), 1_000_000n]]));
   const stop = async () => {
     await opened.stop();
