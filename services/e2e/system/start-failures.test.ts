@@ -5,7 +5,10 @@ import os from 'node:os';
 import path from 'node:path';
 import { openDataDirectory } from '@granary/local/postgres/data-directory';
 import { identify } from '@granary/local/stack/processes';
+import { StartError } from '@granary/shared/start-error';
 import { eventually } from '@granary/testing/eventually';
+import { seedOf } from '@granary/testing/seeds';
+import { isLong } from '@granary/testing/size';
 import { send } from '../support/granary';
 import { endAllProcesses, OwnStart } from '../support/own-process';
 
@@ -21,7 +24,10 @@ afterAll(async () => {
   await rm(base, { recursive: true, force: true });
 });
 
-type Way = 'npm start' | 'npm run stack';
+const ways = ['npm start', 'npm run stack'] as const;
+type Way = (typeof ways)[number];
+/** Where both run the same code: one of them by the seed of the run, and both in the long run. */
+const waysInTurn = isLong ? ways : [ways[seedOf('start-failures') % ways.length]!];
 
 /** Starts it and expects that it ends with 1 and nothing but sentences. */
 async function failureOf(way: Way, dataDir: string, settings: Record<string, string> = {}): Promise<string> {
@@ -37,22 +43,20 @@ async function failureOf(way: Way, dataDir: string, settings: Record<string, str
 const own = (name: string) => path.join(base, name);
 
 describe('an unusable data directory', () => {
-  test.each(['npm start', 'npm run stack'] as const)(
-    'a file as the data directory is refused in a sentence by %s',
-    async (way) => {
-      await writeFile(own('file'), '');
-      expect(await failureOf(way, own('file'))).toBe(
-        `The data directory ${own('file')} cannot be used: it is not a directory. Choose another with --data-dir (DATA_DIR).`,
-      );
-    },
-  );
+  test.each(ways)('a file as the data directory is refused in a sentence by %s', async (way) => {
+    await writeFile(own('file'), '');
+    expect(await failureOf(way, own('file'))).toBe(
+      `The data directory ${own('file')} cannot be used: it is not a directory. Choose another with --data-dir (DATA_DIR).`,
+    );
+  });
+
+  const open = (explicit: string) => openDataDirectory({ explicit, defaultDir: '.granary', say: () => {} });
 
   test('a path below a file is refused in a sentence', async () => {
     await writeFile(own('file'), '');
     const dataDir = path.join(own('file'), 'a/b');
-    expect(await failureOf('npm start', dataDir)).toBe(
-      `The data directory ${dataDir} cannot be used: ${own('file')} is not a directory. Choose another with --data-dir (DATA_DIR).`,
-    );
+    const sentence = `The data directory ${dataDir} cannot be used: ${own('file')} is not a directory. Choose another with --data-dir (DATA_DIR).`;
+    await expect(open(dataDir)).rejects.toEqual(new StartError(sentence));
   });
 
   test('a directory that cannot be written is refused in a sentence', async () => {
@@ -60,11 +64,12 @@ describe('an unusable data directory', () => {
     const closed = isRoot ? '/sys' : own('closed');
     if (!isRoot) await mkdir(closed, { mode: 0o555 });
     const dataDir = path.join(closed, 'granary');
-    expect(await failureOf('npm start', dataDir)).toMatch(
-      new RegExp(
-        `^The data directory ${dataDir} cannot be used: (the user "\\S+" may not write in ${closed}|the file system is read-only)\\. Choose another`,
-      ),
+    const sentence = new RegExp(
+      `^The data directory ${dataDir} cannot be used: (the user "\\S+" may not write in ${closed}|the file system is read-only)\\. Choose another`,
     );
+    const refused = open(dataDir);
+    await expect(refused).rejects.toThrow(sentence);
+    await expect(refused).rejects.toBeInstanceOf(StartError);
   });
 
   test('a directory on a disk that is too small is refused in a sentence', async () => {
@@ -86,7 +91,7 @@ describe('an unusable address', () => {
   });
   afterAll(() => new Promise((resolve) => taken.close(resolve)));
 
-  test.each(['npm start', 'npm run stack'] as const)('a port in use is refused in a sentence by %s', async (way) => {
+  test.each(ways)('a port in use is refused in a sentence by %s', async (way) => {
     expect(await failureOf(way, own('data'), { PORT: port })).toBe(
       `Cannot listen on 127.0.0.1:${port}: the port is taken. Stop the program that has it, or choose another port with --port (PORT; 0 for any free one).`,
     );
@@ -98,30 +103,24 @@ describe('an unusable address', () => {
     );
   });
 
-  test.each(['npm start', 'npm run stack'] as const)(
-    'a HOST of another machine is refused in a sentence by %s',
-    async (way) => {
-      expect(await failureOf(way, own('data'), { HOST: '192.0.2.1' })).toMatch(
-        /^Cannot listen on 192\.0\.2\.1(:\d+)?: this machine has no such address\. Use one of its own, or 0\.0\.0\.0 for all/,
-      );
-    },
-  );
+  test.each(waysInTurn)('a HOST of another machine is refused in a sentence by %s', async (way) => {
+    expect(await failureOf(way, own('data'), { HOST: '192.0.2.1' })).toMatch(
+      /^Cannot listen on 192\.0\.2\.1(:\d+)?: this machine has no such address\. Use one of its own, or 0\.0\.0\.0 for all/,
+    );
+  });
 });
 
-test.each(['npm start', 'npm run stack'] as const)(
-  'all invalid settings of %s are reported together, before anything is created',
-  async (way) => {
-    const wrong = { PORT: 'abc', MAX_BLOB_BYTES: '-1', LOG_LEVEL: 'loud', ADDRESS_PREFIX: 'X', SHOW_KEYS: 'perhaps' };
-    const said = await failureOf(way, own('never'), { ...wrong, KEEP_ALIVE_TIMEOUT_MS: '1.5' });
-    expect(said).toMatch(/^The configuration is wrong:\n/);
-    expect(said).toContain('  PORT: a whole number from 0 to 65535 is expected');
-    expect(said).toContain('  KEEP_ALIVE_TIMEOUT_MS: a whole number from 0 to 3600000 is expected');
-    for (const name of Object.keys(wrong)) expect(said).toContain(`\n  ${name}: `);
-    expect(await readdir(base)).not.toContain('never');
-  },
-);
+test.each(ways)('all invalid settings of %s are reported together, before anything is created', async (way) => {
+  const wrong = { PORT: 'abc', MAX_BLOB_BYTES: '-1', LOG_LEVEL: 'loud', ADDRESS_PREFIX: 'X', SHOW_KEYS: 'perhaps' };
+  const said = await failureOf(way, own('never'), { ...wrong, KEEP_ALIVE_TIMEOUT_MS: '1.5' });
+  expect(said).toMatch(/^The configuration is wrong:\n/);
+  expect(said).toContain('  PORT: a whole number from 0 to 65535 is expected');
+  expect(said).toContain('  KEEP_ALIVE_TIMEOUT_MS: a whole number from 0 to 3600000 is expected');
+  for (const name of Object.keys(wrong)) expect(said).toContain(`\n  ${name}: `);
+  expect(await readdir(base)).not.toContain('never');
+});
 
-test.each(['npm start', 'npm run stack'] as const)(
+test.each(waysInTurn)(
   '%s ends with a sentence where X402_PAY_TO names a Cosmos chain on which nothing is settled',
   async (way) => {
     const payTo = 'cosmos:celestia=celestia1qyqszqgpqyqszqgpqyqszqgpqyqszqgpreswh3';
@@ -147,7 +146,7 @@ describe('an existing data directory', () => {
     expect(await readdir(dataDir)).not.toContain('running.json');
   });
 
-  test.each(['npm start', 'npm run stack'] as const)('%s refuses a seed that others may read', async (way) => {
+  test.each(waysInTurn)('%s refuses a seed that others may read', async (way) => {
     const seed = path.join(dataDir, 'wallet-seed');
     await chmod(seed, 0o644);
     expect(await failureOf(way, dataDir)).toContain(
