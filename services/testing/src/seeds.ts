@@ -49,7 +49,8 @@ export function seedOf(proof: string): number {
  * cases have the seed of their shard.
  */
 export function partsOf(proof: string, cases: number): SeededPart[] {
-  const fixed = isLong ? 0 : Math.ceil(cases / 4);
+  // A single case follows the run.
+  const fixed = isLong ? 0 : Math.round(cases / 4);
   const found = (foundSeeds as Record<string, FoundSeed[]>)[proof] ?? [];
   const parts = [
     { seed: hash(proof), cases: fixed },
