@@ -1,5 +1,7 @@
 import { createLogger } from '@granary/shared/logger';
 import { JsonNumber, type JsonValue } from '@granary/shared/json/value';
+import { partsOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { Multiplexer } from '@granary/shared/postgres/multiplexer/multiplexer';
 import { findCollection } from '../src/catalog/collection';
 import { and, type Condition } from '../src/query/language/condition';
@@ -12,7 +14,7 @@ import { readDocuments, type ReadOptions } from '../src/query/execute/read-page'
 import { documentsRelation, type Relation } from '../src/query/plan/relation';
 import { startFixture, type Fixture, type Page, type TestApp } from './support/query-fixture';
 import { findApp } from '../src/catalog/app';
-import { seededRandom } from './support/random';
+import { seededRandom, type Random } from './support/random';
 
 let fixture: Fixture;
 const over = (reads: IndexReads): ReadDatabases => ({
@@ -49,8 +51,8 @@ afterAll(async () => {
   await fixture.stop();
 });
 
-const random = seededRandom(Number(process.env['SEED'] ?? 31_337));
-const pick = <T>(choices: readonly T[]): T => choices[random(choices.length)]!;
+const readCount = size({ run: 60, long: 400 });
+const statementCount = size({ run: 1_000, long: 5_000 });
 
 // Keys are cut at 256 bytes, and longer than 252 they may be cut.
 const x = 'x'.repeat(250);
@@ -97,19 +99,71 @@ async function sourceOf(app: TestApp, collection: string, includeDeleted: boolea
 }
 
 const fields = ['a', 'b', 'n.x', 'd'];
+const firstPage: Omit<ReadOptions, 'find'> = {
+  sort: [],
+  projection: 'all',
+  limit: 10,
+  offset: 0,
+  count: 'exact',
+  cursor: undefined,
+};
 
-/** 300 documents in which each field is a scalar, something else, or missing; some are deleted, some large. */
-async function makeCollection(): Promise<TestApp> {
+/** Documents, and reads of them by indexes or without. */
+function readGenerator(random: Random) {
+  const pick = <T>(choices: readonly T[]): T => choices[random(choices.length)]!;
+
+  /** 300 in which each field is a scalar, something else, or missing; some are deleted, some large. */
+  function makeDocuments(): string[] {
+    const member = (name: string, lacking: number): string => {
+      if (random(lacking) > 0) return `,"${name}":${pick(random(2) === 0 ? texts : texts.slice(0, 4))}`;
+      return random(2) === 0 ? '' : `,"${name}":${pick(compounds)}`;
+    };
+    return Array.from({ length: 300 }, (_, at) => {
+      const more = `${random(10) === 0 ? ',"deleted":true' : ''}${at === 77 ? `,"fill":"${'é'.repeat(9_000)}"` : ''}`;
+      return `{"id":"${pick(['k', 'K', 'é'])}${at}"${member('a', 9)}${member('b', 12)},"n":{"z":0${member('x', 30)}}${member('d', 9)}${more}}`;
+    });
+  }
+
+  function equality(): Condition {
+    const path = pick(['a', 'b', 'n.x', 'd', 'a', 'b', 'id']);
+    if (path === 'id') return { kind: 'is', path: ['id'], value: pick([`k${random(300)}`, new JsonNumber('1'), '']) };
+    const text = pick(random(2) === 0 ? texts : texts.slice(0, 4));
+    // As endpoint 3 reads it, or as a `find` has it.
+    if (random(2) === 0)
+      return conditionOfText(
+        path.split('.'),
+        isOperator,
+        text.startsWith('"') ? (JSON.parse(text) as string) : text,
+        pick(['any', 'string']),
+        path,
+      );
+    const scalar = /^[-\d]/.test(text) ? new JsonNumber(text) : (JSON.parse(text) as JsonValue);
+    return { kind: 'is', path: path.split('.'), value: scalar };
+  }
+
+  function request(): ReadOptions {
+    const descending = random(2) === 0;
+    return {
+      find: and(...Array.from({ length: pick([0, 1, 1, 1, 2]) }, equality)),
+      sort: Array.from({ length: random(3) }, () => ({
+        path: pick([...fields, 'id']).split('.'),
+        descending: random(6) === 0 ? !descending : descending,
+      })),
+      projection: 'all',
+      limit: random(2) === 0 ? 3 + random(5) : 1 + random(100),
+      offset: random(3) === 0 ? random(20) : 0,
+      count: 'exact',
+      cursor: undefined,
+    };
+  }
+
+  return { pick, makeDocuments, request };
+}
+
+/** A collection with indexes over most of the fields. */
+async function makeCollection(documents: readonly string[]): Promise<TestApp> {
   const app = await fixture.newApp();
   await app.createCollection('c');
-  const member = (name: string, lacking: number): string => {
-    if (random(lacking) > 0) return `,"${name}":${pick(random(2) === 0 ? texts : texts.slice(0, 4))}`;
-    return random(2) === 0 ? '' : `,"${name}":${pick(compounds)}`;
-  };
-  const documents = Array.from({ length: 300 }, (_, at) => {
-    const more = `${random(10) === 0 ? ',"deleted":true' : ''}${at === 77 ? `,"fill":"${'é'.repeat(9_000)}"` : ''}`;
-    return `{"id":"${pick(['k', 'K', 'é'])}${at}"${member('a', 9)}${member('b', 12)},"n":{"z":0${member('x', 30)}}${member('d', 9)}${more}}`;
-  });
   await app.store('c', documents);
   await fixture.methods.updateCollection({
     appId: app.appId,
@@ -127,78 +181,53 @@ async function makeCollection(): Promise<TestApp> {
   return app;
 }
 
-function equality(): Condition {
-  const path = pick(['a', 'b', 'n.x', 'd', 'a', 'b', 'id']);
-  if (path === 'id') return { kind: 'is', path: ['id'], value: pick([`k${random(300)}`, new JsonNumber('1'), '']) };
-  const text = pick(random(2) === 0 ? texts : texts.slice(0, 4));
-  // As endpoint 3 reads it, or as a `find` has it.
-  if (random(2) === 0)
-    return conditionOfText(
-      path.split('.'),
-      isOperator,
-      text.startsWith('"') ? (JSON.parse(text) as string) : text,
-      pick(['any', 'string']),
-      path,
-    );
-  const scalar = /^[-\d]/.test(text) ? new JsonNumber(text) : (JSON.parse(text) as JsonValue);
-  return { kind: 'is', path: path.split('.'), value: scalar };
-}
-
-function request(): ReadOptions {
-  const descending = random(2) === 0;
-  return {
-    find: and(...Array.from({ length: pick([0, 1, 1, 1, 2]) }, equality)),
-    sort: Array.from({ length: random(3) }, () => ({
-      path: pick([...fields, 'id']).split('.'),
-      descending: random(6) === 0 ? !descending : descending,
-    })),
-    projection: 'all',
-    limit: random(2) === 0 ? 3 + random(5) : 1 + random(100),
-    offset: random(3) === 0 ? random(20) : 0,
-    count: 'exact',
-    cursor: undefined,
-  };
-}
-
-test('what an index answers alone is what any other statement answers, byte for byte and page after page', async () => {
-  const app = await makeCollection();
-  const sources = [await sourceOf(app, 'c', false), await sourceOf(app, 'c', true)];
-  answeredByIndex = 0;
-  let pages = 0;
-  for (let round = 0; round < 400; round += 1) {
-    const source = pick(sources);
-    let options = request();
-    for (;;) {
-      const answers = [await readDocuments(byIndex, source, options), await readDocuments(byPool, source, options)];
-      const [first, second] = answers.map((bytes) => bytes.toString());
-      expect({ round, options, answer: first }).toEqual({ round, options, answer: second });
-      pages += 1;
-      const cursor = (JSON.parse(first!) as Page)['next_cursor'] as string | undefined;
-      if (cursor === undefined) break;
-      options = { ...options, cursor, offset: 0 };
+test.each(partsOf('reads by an index', readCount))(
+  'what an index answers alone is what any other statement answers, byte for byte and page after page: $cases reads (seed $seed)',
+  async ({ seed, cases }) => {
+    const { pick, makeDocuments, request } = readGenerator(seededRandom(seed));
+    const app = await makeCollection(makeDocuments());
+    const sources = [await sourceOf(app, 'c', false), await sourceOf(app, 'c', true)];
+    answeredByIndex = 0;
+    let pages = 0;
+    for (let round = 0; round < cases; round += 1) {
+      const source = pick(sources);
+      let options = request();
+      for (;;) {
+        const answers = [await readDocuments(byIndex, source, options), await readDocuments(byPool, source, options)];
+        const [first, second] = answers.map((bytes) => bytes.toString());
+        expect({ round, options, answer: first }).toEqual({ round, options, answer: second });
+        pages += 1;
+        const cursor = (JSON.parse(first!) as Page)['next_cursor'] as string | undefined;
+        if (cursor === undefined) break;
+        options = { ...options, cursor, offset: 0 };
+      }
     }
-  }
-  expect(pages).toBeGreaterThan(800);
-  expect(answeredByIndex).toBeGreaterThan(300);
-});
+    expect(pages).toBeGreaterThan(2 * cases);
+    expect(answeredByIndex).toBeGreaterThan(0.75 * cases);
+  },
+);
 
-test('its statement depends on the names in a request and on nothing else of it', async () => {
-  const app = await makeCollection();
-  const source = await sourceOf(app, 'c', false);
-  const byShape = new Map<string, Set<string>>();
-  for (let round = 0; round < 5_000; round += 1) {
-    const options = request();
-    const read = indexRead(planPage(source, { ...options, after: undefined }));
-    if (!read) continue;
-    const conditions = options.find.kind === 'and' ? options.find.conditions : [options.find];
-    const names = conditions.map((condition) => ('path' in condition ? condition.path : ['']).join('.'));
-    const shape = JSON.stringify([names.sort(), options.sort]);
-    byShape.set(shape, (byShape.get(shape) ?? new Set()).add(read.text));
-    expect(read.text).not.toMatch(/drop|xxx|\P{ASCII}/u);
-  }
-  expect(byShape.size).toBeGreaterThan(20);
-  for (const [shape, statements] of byShape) expect([shape, statements.size]).toEqual([shape, 1]);
-});
+test.each(partsOf('statements by an index', statementCount))(
+  'its statement depends on the names in a request and on nothing else of it: $cases requests (seed $seed)',
+  async ({ seed, cases }) => {
+    const { request } = readGenerator(seededRandom(seed));
+    const app = await makeCollection([]);
+    const source = await sourceOf(app, 'c', false);
+    const byShape = new Map<string, Set<string>>();
+    for (let round = 0; round < cases; round += 1) {
+      const options = request();
+      const read = indexRead(planPage(source, { ...options, after: undefined }));
+      if (!read) continue;
+      const conditions = options.find.kind === 'and' ? options.find.conditions : [options.find];
+      const names = conditions.map((condition) => ('path' in condition ? condition.path : ['']).join('.'));
+      const shape = JSON.stringify([names.sort(), options.sort]);
+      byShape.set(shape, (byShape.get(shape) ?? new Set()).add(read.text));
+      expect(read.text).not.toMatch(/drop|xxx|\P{ASCII}/u);
+    }
+    expect(byShape.size).toBeGreaterThan(20);
+    for (const [shape, statements] of byShape) expect([shape, statements.size]).toEqual([shape, 1]);
+  },
+);
 
 test('a record that is selected from is read by the index too, and the cursor knows its place', async () => {
   const app = await fixture.newApp();
@@ -270,7 +299,7 @@ test('a page with a large record is left to a statement that knows how much may 
   const answered = async (a: string): Promise<[number, unknown]> => {
     answeredByIndex = 0;
     const find: Condition = { kind: 'is', path: ['a'], value: a };
-    const page = await readDocuments(byIndex, source, { ...request(), find, sort: [], limit: 10, offset: 0 });
+    const page = await readDocuments(byIndex, source, { ...firstPage, find });
     return [answeredByIndex, (JSON.parse(page.toString()) as Page).records.length];
   };
   expect(await answered('s')).toEqual([1, 2]);
@@ -278,9 +307,9 @@ test('a page with a large record is left to a statement that knows how much may 
 });
 
 test('what turns out not to be short is read by another statement; any other failure is one', async () => {
-  const app = await makeCollection();
+  const app = await makeCollection(Array.from({ length: 10 }, (_, at) => `{"id":"k${at}","a":""}`));
   const source = await sourceOf(app, 'c', false);
-  const options: ReadOptions = { ...request(), find: { kind: 'is', path: ['a'], value: '' }, sort: [], offset: 0 };
+  const options: ReadOptions = { ...firstPage, find: { kind: 'is', path: ['a'], value: '' } };
   const failing = (code: string): ReadDatabases =>
     over({ read: () => Promise.reject(Object.assign(new Error(code), { severity: 'ERROR', code })) });
   const expected = await readDocuments(byPool, source, options);

@@ -1,5 +1,6 @@
-import { limitMs } from '@granary/testing/speed';
 import { readJson } from '@granary/shared/json/value';
+import { partsOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { findApp } from '../src/catalog/app';
 import { findCollections } from '../src/catalog/collection';
 import { parseQuery } from '../src/query/language/filter';
@@ -8,29 +9,21 @@ import { describeJoins, planJoins } from '../src/query/plan/join-plan';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 import { noIdempotency } from './support/data-service';
 import { holds, withJoins, type Documents, type Meaning } from './support/query-reference';
-import { caseCounts } from './support/case-counts';
-import {
-  makeJoins,
-  makeSelect,
-  newBudget,
-  notes,
-  people,
-  pick,
-  posts,
-  random,
-  targetsOf,
-} from './support/join-generator';
+import { joinGenerator, targetsOf } from './support/join-generator';
+import { seededRandom } from './support/random';
 
-const isLong = process.env['TEST_LONG'] === '1';
-const caseCount = caseCounts.joins;
-const longTimeoutMs = limitMs(isLong ? 7_200_000 : 600_000);
+const caseCount = size({ run: 200, long: 40_000 });
 
 let fixture: Fixture;
-let app: TestApp;
 beforeAll(async () => {
   fixture = await startFixture();
-  app = await fixture.newApp();
-  for (const [which, documents] of [people, posts, notes].entries()) {
+});
+afterAll(() => fixture.stop());
+
+/** An app with each set of documents twice, `plain` without indexes and `keyed` with some, and its number behind the name. */
+async function makeApp(sets: ReadonlyArray<ReadonlyArray<Record<string, unknown>>>): Promise<TestApp> {
+  const app = await fixture.newApp();
+  for (const [which, documents] of sets.entries()) {
     // 1 is also written 1.0: the same number.
     const texts = documents.map((document) => JSON.stringify(document).replaceAll(':1,', ':1.0,'));
     for (const name of [`plain${which}`, `keyed${which}`]) {
@@ -51,19 +44,21 @@ beforeAll(async () => {
   ]) {
     await app.createComposite('keyed2', fields);
   }
-}, longTimeoutMs);
-afterAll(() => fixture.stop());
+  return app;
+}
 
 const dateFields = new Set(['d']);
 const inOrder = (documents: ReadonlyArray<Record<string, unknown>>) =>
   [...documents].sort((a, b) => ((a['id'] as string) < (b['id'] as string) ? -1 : 1));
-const collections = [people, posts, notes].map((documents) => ({ documents: inOrder(documents), dates: dateFields }));
-const documentsOf =
-  (withDeleted: boolean) =>
-  (model: string): Documents => {
-    const found = collections[Number(model.at(-1))]!;
-    return withDeleted ? found : { ...found, documents: found.documents.filter(({ deleted }) => deleted !== true) };
-  };
+/** By its name a model of these sets, with the documents that a read of it sees. */
+const documentsIn = (sets: ReadonlyArray<ReadonlyArray<Record<string, unknown>>>) => {
+  const collections = sets.map((documents) => ({ documents: inOrder(documents), dates: dateFields }));
+  return (withDeleted: boolean) =>
+    (model: string): Documents => {
+      const found = collections[Number(model.at(-1))]!;
+      return withDeleted ? found : { ...found, documents: found.documents.filter(({ deleted }) => deleted !== true) };
+    };
+};
 
 const everything = { find: {}, meaning: { all: [] } as Meaning };
 const isFromA: Meaning = { path: ['a'], operator: '>=', operand: 'a' };
@@ -90,12 +85,17 @@ function evaluated<T>(evaluate: () => T): T | undefined {
   }
 }
 
-test(
-  `${caseCount} joins give the records that their meanings hold for, with and without indexes, up to four deep`,
-  async () => {
+test.each(partsOf('joins', caseCount))(
+  '$cases joins give the records that their meanings hold for, with and without indexes, up to four deep (seed $seed)',
+  async ({ seed, cases }) => {
+    const random = seededRandom(seed);
+    const { pick, makeDocuments, makeJoins, makeSelect } = joinGenerator(random);
+    const sets = [makeDocuments(), makeDocuments(), makeDocuments()];
+    const documentsOf = documentsIn(sets);
+    const app = await makeApp(sets);
     let joined = 0;
-    for (let round = 0; round < caseCount; round += 1) {
-      const { sent, joins } = makeJoins(1, newBudget());
+    for (let round = 0; round < cases; round += 1) {
+      const { sent, joins } = makeJoins();
       const { select, selected } = makeSelect();
       const filter = pick([everything, everything, { find: { 'a.$gte': 'a' }, meaning: isFromA }]);
       const root = pick(['plain', 'keyed']) + random(3);
@@ -110,17 +110,17 @@ test(
       if (joins.length === 0 || !expected) continue;
       const page = isList
         ? await app.list({ root: `${app.appId}::${root}`, ...query, limit, offset })
-        : await predefined(`q${round}`, root, query, { limit: `${limit}`, offset: `${offset}` });
+        : await predefined(app, `q${round}`, root, query, { limit: `${limit}`, offset: `${offset}` });
       expect({ round, root, query, records: page.records }).toEqual({ round, root, query, records: expected });
       expect(page.total).toBe(matching.length);
       joined += joins.length;
     }
-    expect(joined).toBeGreaterThan(caseCount / 2);
+    expect(joined).toBeGreaterThan(cases / 2);
   },
-  longTimeoutMs,
 );
 
 test('a plan names the index of each join, or says that it scans', async () => {
+  const app = await makeApp([[], [], []]);
   const [plain, keyed] = await Promise.all(
     ['plain0', 'keyed2'].map(async (name) =>
       findCollections(fixture.pool, await findApp(fixture.pool, app.appId), [name]).then(([handle]) => handle!),
@@ -150,16 +150,21 @@ test('a plan names the index of each join, or says that it scans', async () => {
   ]);
 });
 
-async function predefined(name: string, sourceCollection: string, query: object, parameters: Record<string, string>) {
-  const request = { appId: app.appId, name, sourceCollection, baseQueryJson: Buffer.from(JSON.stringify(query)) };
-  const more = {
+async function predefined(
+  app: TestApp,
+  name: string,
+  sourceCollection: string,
+  query: object,
+  parameters: Record<string, string>,
+) {
+  await fixture.methods.createQuery({
+    appId: app.appId,
+    name,
+    sourceCollection,
+    baseQueryJson: Buffer.from(JSON.stringify(query)),
     parametersJson: Buffer.alloc(0),
     exampleRequestJson: Buffer.alloc(0),
     exampleResponseJson: Buffer.alloc(0),
-  };
-  await fixture.methods.createQuery({
-    ...request,
-    ...more,
     description: '',
     version: '',
     readAccess: '',

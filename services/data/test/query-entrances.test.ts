@@ -1,6 +1,6 @@
 import { newTicket } from '@granary/shared/ids';
-import { limitMs } from '@granary/testing/speed';
-import { caseCounts } from './support/case-counts';
+import { partsOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { noIdempotency } from './support/data-service';
 import type { Fixture, Page, TestApp } from './support/query-fixture';
 import { filterGenerator, type Filter } from './support/query-generator';
@@ -15,23 +15,14 @@ import { urlFilters } from './support/url-filters';
  * them prove it than those of query-filters.test.ts.
  */
 
-const timeoutMs = limitMs(process.env['TEST_LONG'] === '1' ? 7_200_000 : 600_000);
-const random = seededRandom(Number(process.env['SEED'] ?? 20_263));
-const values = documentValues(random);
-const { pick } = values;
-const generator = filterGenerator(values);
-const documents = values.documents(120);
+/** Filters of each entrance. */
+const filterCount = size({ run: 120, long: 15_000 });
 
 let fixture: Fixture;
-let app: TestApp;
 beforeAll(async () => {
   fixture = await startTwinsFixture();
-  app = await makeTwins(fixture, documents);
 });
 afterAll(() => fixture.stop());
-
-const matching = (meaning: Meaning): unknown[] =>
-  documents.filter((document) => holds(meaning, document, dateFields)).map(({ id }) => id);
 
 function expectMatches(page: Page, expected: readonly unknown[], request: object): void {
   const found = page.records.map(({ id }) => id);
@@ -43,104 +34,122 @@ function expectMatches(page: Page, expected: readonly unknown[], request: object
   expect({ request, ...difference }).toEqual({ request, extra: [], lacking: [], total: expected.length });
 }
 
-const anyFilter = (): Filter => (random(4) === 0 ? generator.fixing() : generator.filter());
+describe.each(partsOf('query entrances', filterCount))(
+  '$cases filters of each entrance (seed $seed)',
+  ({ seed, cases }) => {
+    const values = documentValues(seededRandom(seed));
+    const { random, pick } = values;
+    const generator = filterGenerator(values);
+    const documents = values.documents(120);
+    let app: TestApp;
+    beforeAll(async () => {
+      app = await makeTwins(fixture, documents, random);
+    });
 
-test(
-  `${caseCounts.list} filters of a list find what they mean, with and without indexes`,
-  async () => {
-    for (let round = 0; round < caseCounts.list; round += 1) {
-      const { find, meaning } = anyFilter();
-      for (const name of ['plain', 'keyed']) {
-        const page = await app.list({ root: `${app.appId}::${name}`, find, select: ['id'], limit: 1_000 });
-        expectMatches(page, matching(meaning), { name, find });
+    const matching = (meaning: Meaning): unknown[] =>
+      documents.filter((document) => holds(meaning, document, dateFields)).map(({ id }) => id);
+    const anyFilter = (): Filter => (random(4) === 0 ? generator.fixing() : generator.filter());
+
+    test('those of a list find what they mean, with and without indexes', async () => {
+      for (let round = 0; round < cases; round += 1) {
+        const { find, meaning } = anyFilter();
+        for (const name of ['plain', 'keyed']) {
+          const page = await app.list({ root: `${app.appId}::${name}`, find, select: ['id'], limit: 1_000 });
+          expectMatches(page, matching(meaning), { name, find });
+        }
       }
-    }
-  },
-  timeoutMs,
-);
+    });
 
-test(
-  `${caseCounts.url} URLs with operators as suffixes find what they mean`,
-  async () => {
-    const fields = [...indexedFields, 'id'];
-    const make = urlFilters(values, generator, fields, new Set(['d', 'id']));
-    for (let round = 0; round < caseCounts.url; round += 1) {
-      const filters = Array.from({ length: pick([1, 1, 1, 2, 3]) }, make);
-      const distinct = filters.filter(({ name }, at) => filters.findIndex((other) => other.name === name) === at);
-      const parameters = Object.fromEntries(distinct.map(({ name, text }) => [name, text]));
-      const page = await app.read('readCollection', 'keyed', { ...parameters, select: 'id', limit: '1000' });
-      expectMatches(page, matching({ all: distinct.map(({ meaning }) => meaning) }), parameters);
-    }
-  },
-  timeoutMs,
-);
+    test('URLs with operators as suffixes find what they mean', async () => {
+      const fields = [...indexedFields, 'id'];
+      const make = urlFilters(values, generator, fields, new Set(['d', 'id']));
+      for (let round = 0; round < cases; round += 1) {
+        const filters = Array.from({ length: pick([1, 1, 1, 2, 3]) }, make);
+        const distinct = filters.filter(({ name }, at) => filters.findIndex((other) => other.name === name) === at);
+        const parameters = Object.fromEntries(distinct.map(({ name, text }) => [name, text]));
+        const page = await app.read('readCollection', 'keyed', { ...parameters, select: 'id', limit: '1000' });
+        expectMatches(page, matching({ all: distinct.map(({ meaning }) => meaning) }), parameters);
+      }
+    });
 
-test(
-  `${caseCounts.predefined} filters of predefined queries and their parameters find what they mean`,
-  async () => {
-    const make = urlFilters(values, generator, ['a', 'b', 'n.x', 'd', 'gone', 'e', 'n.01', 'id'], new Set(['d', 'id']));
-    const executions = 5;
-    for (let round = 0; round < caseCounts.predefined; round += executions) {
-      const base = anyFilter();
-      const name = `query${round}`;
-      const filters = Array.from({ length: executions }, make);
-      const source = pick(['plain', 'keyed']);
-      await createQuery(
-        name,
-        source,
-        base.find,
-        filters.map((filter) => filter.name),
+    test('those of predefined queries and their parameters find what they mean', async () => {
+      const make = urlFilters(
+        values,
+        generator,
+        ['a', 'b', 'n.x', 'd', 'gone', 'e', 'n.01', 'id'],
+        new Set(['d', 'id']),
       );
-      for (const [at, { text, meaning }] of filters.entries()) {
-        const page = await app.read('runQuery', name, { [`p${at}`]: text, limit: '1000' });
-        expectMatches(page, matching({ all: [base.meaning, meaning] }), {
-          source,
-          base: base.find,
-          filter: filters[at],
-        });
+      const executions = 5;
+      for (let round = 0; round < cases; round += executions) {
+        const base = anyFilter();
+        const name = `query${round}`;
+        const filters = Array.from({ length: executions }, make);
+        const source = pick(['plain', 'keyed']);
+        const fields = filters.map((filter) => filter.name);
+        await createQuery(app, name, source, base.find, fields);
+        for (const [at, { text, meaning }] of filters.entries()) {
+          const page = await app.read('runQuery', name, { [`p${at}`]: text, limit: '1000' });
+          const request = { source, base: base.find, filter: filters[at] };
+          expectMatches(page, matching({ all: [base.meaning, meaning] }), request);
+        }
+        await fixture.methods.deleteQuery({ appId: app.appId, name, idempotency: noIdempotency });
       }
-      await fixture.methods.deleteQuery({ appId: app.appId, name, idempotency: noIdempotency });
-    }
+    });
+
+    test("those over views find what they mean among the rows that the views' filters mean", async () => {
+      const overRows = filterGenerator(values, false);
+      const reads = 10;
+      for (let round = 0; round < cases; round += reads) {
+        const own = random(4) === 0 ? { find: {}, meaning: { all: [] } } : anyFilter();
+        const name = await createView(app, `view${round}`, pick(['plain', 'keyed']), own.find);
+        const rows = documents.filter((document) => holds(own.meaning, document, dateFields));
+        for (let at = 0; at < reads; at += 1) {
+          // A row has the dates of its document, and no full-text index.
+          const { find, meaning } = overRows.filter();
+          const expected = rows.filter((row) => holds(meaning, row, dateFields)).map(({ id }) => id);
+          const page = await app.read('readView', name, { filter: JSON.stringify(find), select: 'id', limit: '1000' });
+          expectMatches(page, expected, { view: own.find, find });
+        }
+      }
+    });
   },
-  timeoutMs,
 );
 
-async function createQuery(name: string, sourceCollection: string, find: object, fields: string[]): Promise<void> {
+async function createQuery(
+  app: TestApp,
+  name: string,
+  sourceCollection: string,
+  find: object,
+  fields: readonly string[],
+): Promise<void> {
   const parameters = fields.map((path, at) => ({ name: `p${at}`, field_path: path }));
   await fixture.methods.createQuery({
-    ...{ appId: app.appId, name, sourceCollection, description: '', version: '', readAccess: '', mayPublish: false },
-    ...{ exampleRequestJson: Buffer.alloc(0), exampleResponseJson: Buffer.alloc(0), idempotency: noIdempotency },
+    appId: app.appId,
+    name,
+    sourceCollection,
+    description: '',
+    version: '',
+    readAccess: '',
+    mayPublish: false,
+    exampleRequestJson: Buffer.alloc(0),
+    exampleResponseJson: Buffer.alloc(0),
+    idempotency: noIdempotency,
     baseQueryJson: Buffer.from(JSON.stringify({ find, select: ['id'] })),
     parametersJson: Buffer.from(JSON.stringify(parameters)),
   });
 }
 
-test(
-  `${caseCounts.views} filters over views find what they mean among the rows that the views' filters mean`,
-  async () => {
-    const overRows = filterGenerator(values, false);
-    const reads = 50;
-    for (let round = 0; round < caseCounts.views; round += reads) {
-      const own = random(4) === 0 ? { find: {}, meaning: { all: [] } } : anyFilter();
-      const name = await createView(`view${round}`, pick(['plain', 'keyed']), own.find);
-      const rows = documents.filter((document) => holds(own.meaning, document, dateFields));
-      for (let at = 0; at < reads; at += 1) {
-        // A row has the dates of its document, and no full-text index.
-        const { find, meaning } = overRows.filter();
-        const expected = rows.filter((row) => holds(meaning, row, dateFields)).map(({ id }) => id);
-        const page = await app.read('readView', name, { filter: JSON.stringify(find), select: 'id', limit: '1000' });
-        expectMatches(page, expected, { view: own.find, find });
-      }
-    }
-  },
-  timeoutMs,
-);
-
-async function createView(name: string, source: string, find: object): Promise<string> {
+async function createView(app: TestApp, name: string, source: string, find: object): Promise<string> {
   const ticketId = newTicket('j', app.number);
   await fixture.methods.createView({
-    ...{ appId: app.appId, appNumber: app.number.toString(), name, sourceCollections: [source], ticketId },
-    ...{ refreshMode: '', variablesJson: Buffer.alloc(0), readAccess: '' },
+    appId: app.appId,
+    appNumber: app.number.toString(),
+    name,
+    sourceCollections: [source],
+    ticketId,
+    refreshMode: '',
+    variablesJson: Buffer.alloc(0),
+    readAccess: '',
     queryJson: Buffer.from(JSON.stringify({ find })),
   });
   await app.completed(ticketId);

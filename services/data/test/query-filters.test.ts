@@ -1,6 +1,7 @@
 import type { Connection } from '@granary/shared/postgres/pool';
 import { readJson } from '@granary/shared/json/value';
-import { limitMs } from '@granary/testing/speed';
+import { partsOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { findApp } from '../src/catalog/app';
 import { findCollections, type CollectionRef } from '../src/catalog/collection';
 import { findReferences, type FoundReferences } from '../src/catalog/references';
@@ -9,13 +10,12 @@ import { withReferences } from '../src/query/language/references';
 import { planPage, type PagePlan } from '../src/query/plan/page-plan';
 import type { ScanStep } from '../src/query/plan/scan';
 import { documentsRelation } from '../src/query/plan/relation';
-import { caseCounts } from './support/case-counts';
 import type { Fixture, TestApp } from './support/query-fixture';
-import { filterGenerator, type Filter, type Term } from './support/query-generator';
+import { filterGenerator, type Filter, type FilterGenerator, type Term } from './support/query-generator';
 import { datasets, follow, holds, sortOrder } from './support/query-reference';
 import { makeTwins, startTwinsFixture } from './support/query-twins';
 import { dateFields, documentValues } from './support/query-values';
-import { seededRandom } from './support/random';
+import { seededRandom, type Random } from './support/random';
 import { idsOfPages } from './support/statement-batch';
 
 /*
@@ -23,17 +23,12 @@ import { idsOfPages } from './support/statement-batch';
  * round trip. That requests give these statements, by each entrance, is proved in query-entrances.test.ts.
  */
 
-const { statements } = caseCounts;
+const filterCount = size({ run: 4_325, long: 900_000 });
 const documentCount = 60;
 /** The steps of a scan: each gives all rows. */
 const scanSteps: readonly ScanStep[] = [{ kind: 'whole' }, { kind: 'ordered' }, { kind: 'head', rows: documentCount }];
 /** Filters over one set of documents, and in one round trip. */
 const [roundsOfSet, roundsOfBatch] = [12_000, 40];
-const timeoutMs = limitMs(process.env['TEST_LONG'] === '1' ? 7_200_000 : 900_000);
-
-const random = seededRandom(Number(process.env['SEED'] ?? 20_251));
-const values = documentValues(random);
-const generator = filterGenerator(values);
 
 let fixture: Fixture;
 let connection: Connection;
@@ -57,16 +52,21 @@ interface Sources {
   references: FoundReferences;
 }
 
-test(
-  `${statements} filters find exactly the records that their meanings hold for, with and without indexes`,
-  async () => {
-    for (let done = 0; done < statements; done += roundsOfSet) {
+test.each(partsOf('query filters', filterCount))(
+  '$cases filters find exactly the records that their meanings hold for, with and without indexes (seed $seed)',
+  async ({ seed, cases: count }) => {
+    const random = seededRandom(seed);
+    const values = documentValues(random);
+    const generator = filterGenerator(values);
+    for (let done = 0; done < count; done += roundsOfSet) {
       const documents = values.documents(documentCount);
-      const app = await makeTwins(fixture, documents);
+      const app = await makeTwins(fixture, documents, random);
       const sources = await sourcesOf(app);
-      const end = Math.min(done + roundsOfSet, statements);
+      const end = Math.min(done + roundsOfSet, count);
       for (let at = done; at < end; at += roundsOfBatch) {
-        const cases = Array.from({ length: Math.min(roundsOfBatch, end - at) }, (_, round) => makeCase(at + round));
+        const cases = Array.from({ length: Math.min(roundsOfBatch, end - at) }, (_, round) =>
+          makeCase(generator, random, at + round),
+        );
         await connection.query(`set enable_seqscan = ${(at / roundsOfBatch) % 2 === 0 ? 'on' : 'off'}`);
         const reading = pagesOf(sources, cases);
         const expected = cases.map(({ meaning }) => documents.filter((one) => holds(meaning, one, dateFields)));
@@ -77,10 +77,9 @@ test(
       }
     }
   },
-  timeoutMs,
 );
 
-function makeCase(round: number): Case {
+function makeCase(generator: FilterGenerator, random: Random, round: number): Case {
   const { find, meaning } = random(8) === 0 ? generator.fixing() : generator.filter();
   return { find, meaning, sort: random(4) === 0 ? generator.sort(round) : [] };
 }

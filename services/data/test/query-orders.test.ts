@@ -1,6 +1,7 @@
 import { findApp } from '../src/catalog/app';
 import { findCollection } from '../src/catalog/collection';
-import { limitMs } from '@granary/testing/speed';
+import { partsOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import type { Fixture, Page, TestApp } from './support/query-fixture';
 import { filterGenerator, nameOf, type Filter, type Term } from './support/query-generator';
 import { follow, holds, sortOrder } from './support/query-reference';
@@ -8,15 +9,9 @@ import { makeTwins, startTwinsFixture } from './support/query-twins';
 import { dateFields, dates, documentValues } from './support/query-values';
 import { seededRandom } from './support/random';
 
-const isLong = process.env['TEST_LONG'] === '1';
-const orderCount = isLong ? 3_000 : 150;
+const orderCount = size({ run: 30, long: 3_000 });
 
-const random = seededRandom(Number(process.env['SEED'] ?? 20_251));
-const values = documentValues(random);
-const { pick } = values;
-const { filter, fixing, sort: makeSort } = filterGenerator(values);
 const everything = (): Filter => ({ find: {}, meaning: { all: [] } });
-const documents = values.documents(400);
 
 let fixture: Fixture;
 beforeAll(async () => {
@@ -24,48 +19,47 @@ beforeAll(async () => {
 });
 afterAll(() => fixture.stop());
 
-test('a walk by cursor gives every untouched record once, in order, whatever is written meanwhile', async () => {
-  const app = await makeTwins(fixture, documents);
-  for (let round = 0; round < 60; round += 1) {
-    const sort = makeSort(round);
-    const { find } = pick([filter, fixing, fixing, everything])();
-    const names = sort.map(nameOf);
-    for (const name of ['plain', 'keyed']) {
-      const body = { root: `${app.appId}::${name}`, find, sort: names };
-      const whole = idsOf(await app.list({ ...body, limit: 1_000 }));
-      const walked: unknown[] = [];
-      const added = new Set<unknown>();
-      let cursor: unknown;
-      for (let pages = 0; pages <= whole.length; pages += 1) {
-        const page = await app.list({ ...body, limit: 1 + random(50), ...(cursor === undefined ? {} : { cursor }) });
-        expect([page.page, page.total === null]).toEqual([cursor === undefined ? 1 : null, false]);
-        walked.push(...idsOf(page));
-        cursor = page['next_cursor'];
-        if (cursor === undefined) break;
-        if (random(4) > 0) continue;
-        const document = { ...values.document(0), d: pick(dates.slice(0, 3)), id: `new${round}-${pages}-${name}` };
-        added.add(document.id);
-        await app.store(name, [JSON.stringify(document)]);
+describe.each(partsOf('query orders', orderCount))('$cases orders (seed $seed)', ({ seed, cases }) => {
+  const values = documentValues(seededRandom(seed));
+  const { random, pick } = values;
+  const { filter, fixing, sort: makeSort } = filterGenerator(values);
+  const documents = values.documents(400);
+  let app: TestApp;
+  beforeAll(async () => {
+    app = await makeTwins(fixture, documents, random);
+  });
+
+  test('a walk by cursor gives every untouched record once, in order, whatever is written meanwhile', async () => {
+    for (let round = 0; round < cases / 3; round += 1) {
+      const sort = makeSort(round);
+      const { find } = pick([filter, fixing, fixing, everything])();
+      const names = sort.map(nameOf);
+      for (const name of ['plain', 'keyed']) {
+        const body = { root: `${app.appId}::${name}`, find, sort: names };
+        const whole = idsOf(await app.list({ ...body, limit: 1_000 }));
+        const walked: unknown[] = [];
+        const added = new Set<unknown>();
+        let cursor: unknown;
+        for (let pages = 0; pages <= whole.length; pages += 1) {
+          const page = await app.list({ ...body, limit: 1 + random(50), ...(cursor === undefined ? {} : { cursor }) });
+          expect([page.page, page.total === null]).toEqual([cursor === undefined ? 1 : null, false]);
+          walked.push(...idsOf(page));
+          cursor = page['next_cursor'];
+          if (cursor === undefined) break;
+          if (random(4) > 0) continue;
+          const document = { ...values.document(0), d: pick(dates.slice(0, 3)), id: `new${round}-${pages}-${name}` };
+          added.add(document.id);
+          await app.store(name, [JSON.stringify(document)]);
+        }
+        const untouched = walked.filter((id) => !added.has(id));
+        expect({ name, names, find, walked: untouched }).toEqual({ name, names, find, walked: whole });
+        for (const id of added) await fixture.pool.query(await deletion(app, name), [id]);
       }
-      const untouched = walked.filter((id) => !added.has(id));
-      expect({ name, names, find, walked: untouched }).toEqual({ name, names, find, walked: whole });
-      for (const id of added) await fixture.pool.query(await deletion(app, name), [id]);
     }
-  }
-});
+  });
 
-/** Takes a document away for good, which no call does: so each round begins with the same documents. */
-async function deletion(app: TestApp, name: string): Promise<string> {
-  const handle = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), name))!;
-  return `with gone as (delete from a_${handle.appNumber}.c_${handle.number} where id = $1 returning id)
-    update collection set row_count = row_count - (select count(*) from gone) where number = ${handle.number}`;
-}
-
-test(
-  'every order is the one of the contract, with and without indexes, page by page',
-  async () => {
-    const app = await makeTwins(fixture, documents);
-    for (let round = 0; round < orderCount; round += 1) {
+  test('every order is the one of the contract, with and without indexes, page by page', async () => {
+    for (let round = 0; round < cases; round += 1) {
       const sort = makeSort(round);
       const { find, meaning } = pick([filter, fixing, everything])();
       const matching = documents.filter((document) => holds(meaning, document, dateFields));
@@ -93,9 +87,15 @@ test(
         expect(page.total).toBe(matching.length);
       }
     }
-  },
-  limitMs(isLong ? 7_200_000 : 600_000),
-);
+  });
+});
+
+/** Takes a document away for good, which no call does: so each round begins with the same documents. */
+async function deletion(app: TestApp, name: string): Promise<string> {
+  const handle = (await findCollection(fixture.pool, await findApp(fixture.pool, app.appId), name))!;
+  return `with gone as (delete from a_${handle.appNumber}.c_${handle.number} where id = $1 returning id)
+    update collection set row_count = row_count - (select count(*) from gone) where number = ${handle.number}`;
+}
 
 const idsOf = (page: Page): unknown[] => page.records.map(({ id }) => id);
 

@@ -3,40 +3,50 @@ import { createLogger } from '@granary/shared/logger';
 import { migrate } from '@granary/shared/postgres/migrate';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { testDatabase } from '@granary/testing/database';
+import { partsOf, seedOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { searchLanguages } from '../src/catalog/search-language';
 import { searchText, searchTextMaxBytes, searchWords } from '../src/values/search-text';
-import { seededRandom } from './support/random';
+import { seededRandom, type Random } from './support/random';
 
-const random = seededRandom(Number(process.env['SEED'] ?? 41_507));
-const pick = <T>(choices: readonly T[]): T => choices[random(choices.length)]!;
+const textCount = size({ run: 400, long: 2_000 });
+const batchSize = 100;
 const letters = [...'abcdefghijklmnopqrstuvwxyz0123456789'];
-const word = (length: number): string => Array.from({ length }, () => pick(letters)).join('');
+const operators = ['"', ' or ', ' -', '-', '"a b"', ' ', '\\', "'", '(', ')', '!', '&', '|', ':*', '<->'];
 const repeated = (text: string): string => text.repeat(Math.ceil(searchTextMaxBytes / Buffer.byteLength(text)) + 1);
-const filled = (next: () => string): string => {
-  const parts: string[] = [];
-  for (let size = 0; size <= searchTextMaxBytes; size += Buffer.byteLength(parts.at(-1)!)) parts.push(next());
-  return parts.join('');
-};
 
-/** A character of any plane, more often one that means something to the parser of Postgres. */
-function character(): string {
-  const point = pick([0x20 + random(0x5f), 1 + random(0x10ffff), pick([0x130, 0x23a, 0x23e, 0x2212]), 0x61]);
-  return point >= 0xd800 && point <= 0xdfff ? ' ' : String.fromCodePoint(point);
-}
-const shortText = (): string => Array.from({ length: random(40) }, character).join('');
+/** Words, texts and values of them as JSON. */
+function textGenerator(random: Random) {
+  const pick = <T>(choices: readonly T[]): T => choices[random(choices.length)]!;
+  const word = (length: number): string => Array.from({ length }, () => pick(letters)).join('');
+  const filled = (next: () => string): string => {
+    const parts: string[] = [];
+    for (let bytes = 0; bytes <= searchTextMaxBytes; bytes += Buffer.byteLength(parts.at(-1)!)) parts.push(next());
+    return parts.join('');
+  };
 
-/** A value as JSON: strings, arrays with strings among other elements, anything else. */
-function valueText(): string {
-  const around = ['a', 'ä', '漢', '😀', 'Ⱥ'];
-  const long = pick(around).repeat(pick([0, 0, 0, 65_530, 65_536, 87_380, 131_072, 262_143, 262_144]));
-  const string = (): string => JSON.stringify(shortText() + (random(8) === 0 ? long : ''));
-  return pick([
-    string,
-    string,
-    () =>
-      `[${Array.from({ length: random(5) }, () => pick([string, () => '1', () => 'null', () => '["x"]'])()).join()}]`,
-    () => pick(['1', 'true', 'null', '{}', '{"a":"b"}', '[]', '[1]']),
-  ])();
+  /** A character of any plane, more often one that means something to the parser of Postgres. */
+  function character(): string {
+    const point = pick([0x20 + random(0x5f), 1 + random(0x10ffff), pick([0x130, 0x23a, 0x23e, 0x2212]), 0x61]);
+    return point >= 0xd800 && point <= 0xdfff ? ' ' : String.fromCodePoint(point);
+  }
+  const shortText = (): string => Array.from({ length: random(40) }, character).join('');
+
+  /** A value as JSON: strings, arrays with strings among other elements, anything else. */
+  function valueText(): string {
+    const around = ['a', 'ä', '漢', '😀', 'Ⱥ'];
+    const long = pick(around).repeat(pick([0, 0, 0, 65_530, 65_536, 87_380, 131_072, 262_143, 262_144]));
+    const string = (): string => JSON.stringify(shortText() + (random(8) === 0 ? long : ''));
+    return pick([
+      string,
+      string,
+      () =>
+        `[${Array.from({ length: random(5) }, () => pick([string, () => '1', () => 'null', () => '["x"]'])()).join()}]`,
+      () => pick(['1', 'true', 'null', '{}', '{"a":"b"}', '[]', '[1]']),
+    ])();
+  }
+
+  return { random, pick, word, character, shortText, valueText, filled };
 }
 
 function ofWriter(text: string): string | null {
@@ -53,38 +63,57 @@ beforeAll(async () => {
 });
 afterAll(() => pool.end());
 
-test('Postgres makes the same words of a value as the writer of documents, cut at the same character', async () => {
-  for (let round = 0; round < 20; round++) {
-    const texts = Array.from({ length: 100 }, valueText);
-    const { rows } = await pool.query<{ words: string | null }>(
-      `select search_text(text::jsonb) as words from unnest($1::text[]) with ordinality as t (text, n) order by n`,
-      [texts],
-    );
-    for (const [at, text] of texts.entries()) {
-      const words = ofWriter(text);
-      if (words !== rows[at]!.words) expect({ text, words }).toEqual({ text, words: rows[at]!.words });
-      expect(Buffer.byteLength(words ?? '')).toBeLessThanOrEqual(searchTextMaxBytes);
+describe.each(partsOf('search texts', textCount))('$cases texts (seed $seed)', ({ seed, cases }) => {
+  const { random, pick, word, shortText, valueText } = textGenerator(seededRandom(seed));
+
+  test('Postgres makes the same words of a value as the writer of documents, cut at the same character', async () => {
+    for (let done = 0; done < cases; done += batchSize) {
+      const texts = Array.from({ length: Math.min(batchSize, cases - done) }, valueText);
+      const { rows } = await pool.query<{ words: string | null }>(
+        `select search_text(text::jsonb) as words from unnest($1::text[]) with ordinality as t (text, n) order by n`,
+        [texts],
+      );
+      for (const [at, text] of texts.entries()) {
+        const words = ofWriter(text);
+        if (words !== rows[at]!.words) expect({ text, words }).toEqual({ text, words: rows[at]!.words });
+        expect(Buffer.byteLength(words ?? '')).toBeLessThanOrEqual(searchTextMaxBytes);
+      }
     }
-  }
-  expect((await pool.query('select search_text(null) as words')).rows).toEqual([{ words: null }]);
+    expect((await pool.query('select search_text(null) as words')).rows).toEqual([{ words: null }]);
+  });
+
+  test('any text is a search', async () => {
+    for (let done = 0; done < cases; done += batchSize) {
+      const searches = Array.from({ length: Math.min(batchSize, cases - done) }, () =>
+        Array.from({ length: random(30) }, () => pick([() => pick(operators), shortText, () => word(3)])())
+          .join('')
+          .slice(0, 1_000),
+      );
+      await pool.query(`select websearch_to_tsquery('english', s) from unnest($1::text[]) s`, [
+        searches.map((search) => searchWords(search.toWellFormed())),
+      ]);
+    }
+  });
 });
 
 test('the lower case of no letter of a text is longer than the letter', async () => {
-  const points = Array.from({ length: 0x10fffe }, (_, at) => at + 1).filter((at) => at < 0xd800 || at > 0xdfff);
-  for (let done = 0; done < points.length; done += 100_000) {
-    const letters = points.slice(done, done + 100_000).map((at) => ofWriter(JSON.stringify(String.fromCodePoint(at))));
-    const lengths = ['"C"', '"pg_c_utf8"', 'pg_unicode_fast'].map(
-      (name) => `octet_length(lower(letter collate ${name}))`,
-    );
-    const { rows } = await pool.query(
-      `select letter from unnest($1::text[]) letter where greatest(${lengths.join()}) > octet_length(letter)`,
-      [letters],
-    );
-    expect(rows).toEqual([]);
-  }
+  const grows = ['"C"', '"pg_c_utf8"', 'pg_unicode_fast']
+    .map((name) => `octet_length(lower(letter collate ${name})) > octet_length(letter)`)
+    .join(' or ');
+  const growing = await pool.query<{ letter: string }>(
+    `select letter from generate_series(1, 1114111) n, chr(n) letter where n not between 55296 and 57343 and (${grows})`,
+  );
+  const letters = growing.rows.map(({ letter }) => letter);
+  expect(letters).toEqual(expect.arrayContaining(['Ⱥ', 'Ⱦ']));
+  const { rows } = await pool.query(`select letter from unnest($1::text[]) letter where ${grows}`, [
+    letters.map((letter) => ofWriter(JSON.stringify(letter))),
+  ]);
+  expect(rows).toEqual([]);
 });
 
 /** Each makes the parser slow, a lexeme too long or a tsvector too large where its text is taken as it is. */
+const hostileSeed = seedOf('hostile texts');
+const { random, word, character, filled } = textGenerator(seededRandom(hostileSeed));
 const hostile: Record<string, () => string> = {
   'words that grow in lower case': () => `${'Ⱥ'.repeat(1_020)} ${'İ'.repeat(1_020)} ${'Ⱦ'.repeat(682)}`,
   'one word': () => repeated('a'),
@@ -121,35 +150,24 @@ const hostile: Record<string, () => string> = {
   'any characters': () => filled(character),
 };
 
-test.each(Object.entries(hostile))('a text of 256 KB is indexed and found: %s', async (_, make) => {
-  const text = ofWriter(JSON.stringify(`treasure ${make()}`))!;
-  for (const language of ['simple', 'english', 'turkish']) {
-    // A statement that takes 10 s is cancelled.
-    const { rows } = await pool.query<{ found: boolean }>(
-      `select to_tsvector($1::regconfig, $2) @@ websearch_to_tsquery($1::regconfig, 'treasure') as found`,
-      [language, text],
-    );
-    expect(rows).toEqual([{ found: true }]);
-  }
-});
+test.each(Object.entries(hostile))(
+  `a text of 256 KB is indexed and found: %s (seed ${hostileSeed})`,
+  async (_, make) => {
+    const text = ofWriter(JSON.stringify(`treasure ${make()}`))!;
+    for (const language of ['simple', 'english', 'turkish']) {
+      // A statement that takes 10 s is cancelled.
+      const { rows } = await pool.query<{ found: boolean }>(
+        `select to_tsvector($1::regconfig, $2) @@ websearch_to_tsquery($1::regconfig, 'treasure') as found`,
+        [language, text],
+      );
+      expect(rows).toEqual([{ found: true }]);
+    }
+  },
+);
 
 test('the languages are configurations of Postgres', async () => {
   const { rows } = await pool.query<{ cfgname: string }>('select cfgname from pg_ts_config');
   expect(searchLanguages.filter((language) => !rows.some(({ cfgname }) => cfgname === language))).toEqual([]);
-});
-
-test('any text is a search', async () => {
-  const operators = ['"', ' or ', ' -', '-', '"a b"', ' ', '\\', "'", '(', ')', '!', '&', '|', ':*', '<->'];
-  for (let round = 0; round < 20; round++) {
-    const searches = Array.from({ length: 100 }, () =>
-      Array.from({ length: random(30) }, () => pick([() => pick(operators), shortText, () => word(3)])())
-        .join('')
-        .slice(0, 1_000),
-    );
-    await pool.query(`select websearch_to_tsquery('english', s) from unnest($1::text[]) s`, [
-      searches.map((search) => searchWords(search.toWellFormed())),
-    ]);
-  }
 });
 
 test.each([

@@ -1,7 +1,11 @@
 import { runToCompletion } from '@granary/shared/concurrency/time-slicing';
+import { partsOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { addressText, lastOf, parseNetwork } from '../values/network';
 import { seededRandom } from '../../test/support/random';
 import { readNetworksFile } from './networks-file';
+
+const fileCount = size({ run: 20, long: 200 });
 
 const read = (text: string): string[] =>
   runToCompletion(readNetworksFile(text)).map(
@@ -30,30 +34,33 @@ test('of networks that lie in one another the longest prefix counts, of one netw
   ]);
 });
 
-test('each address has the country of the longest prefix, whatever the order of the lines', () => {
-  const random = seededRandom(11);
-  for (let round = 0; round < 200; round += 1) {
-    const lines = Array.from({ length: 1 + random(12) }, () => {
-      const length = 24 + random(9);
-      return `10.0.0.${random(256)}/${length},${['DE', 'FR', 'US'][random(3)]!}`;
-    });
-    const networks = lines.map((line) => {
-      const [text = '', country = ''] = line.split(',');
-      return { ...parseNetwork(text)!, country };
-    });
-    const ranges = runToCompletion(readNetworksFile(lines.join('\n')));
-    for (let host = 0n; host < 256n; host += 1n) {
-      const address = 0x0a000000n + host;
-      let best: (typeof networks)[number] | undefined;
-      for (const network of networks) {
-        const isIn = network.first <= address && address <= lastOf(network);
-        if (isIn && (!best || network.prefixLength >= best.prefixLength)) best = network;
+test.each(partsOf('files of networks', fileCount))(
+  'in $cases files each address has the country of the longest prefix, whatever the order of the lines (seed $seed)',
+  ({ seed, cases }) => {
+    const random = seededRandom(seed);
+    for (let round = 0; round < cases; round += 1) {
+      const lines = Array.from({ length: 1 + random(12) }, () => {
+        const length = 24 + random(9);
+        return `10.0.0.${random(256)}/${length},${['DE', 'FR', 'US'][random(3)]!}`;
+      });
+      const networks = lines.map((line) => {
+        const [text = '', country = ''] = line.split(',');
+        return { ...parseNetwork(text)!, country };
+      });
+      const ranges = runToCompletion(readNetworksFile(lines.join('\n')));
+      for (let host = 0n; host < 256n; host += 1n) {
+        const address = 0x0a000000n + host;
+        let best: (typeof networks)[number] | undefined;
+        for (const network of networks) {
+          const isIn = network.first <= address && address <= lastOf(network);
+          if (isIn && (!best || network.prefixLength >= best.prefixLength)) best = network;
+        }
+        const found = ranges.filter(({ first, last }) => first <= address && address <= last);
+        expect(found.map(({ country }) => country)).toEqual(best ? [best.country] : []);
       }
-      const found = ranges.filter(({ first, last }) => first <= address && address <= last);
-      expect(found.map(({ country }) => country)).toEqual(best ? [best.country] : []);
     }
-  }
-});
+  },
+);
 
 test.each([
   ['192.0.2.0/24', 1],

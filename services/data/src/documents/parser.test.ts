@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { countTurns } from '@granary/testing/event-loop';
+import { seedOf } from '@granary/testing/seeds';
 import { parseSchema } from '../catalog/schema';
 import { OrderedKeys } from '../values/ordered-key';
 import { appendStoredKeys } from './keys';
@@ -63,7 +64,7 @@ describe('a body that is read in slices', () => {
         expect(await outcomeOf(() => prepareLargeBody(body, rules))).toEqual(atOnce);
         reasons.add((atOnce as { reason?: string }).reason);
       }),
-      { numRuns: 400 },
+      { numRuns: 400, seed: seedOf('large bodies') },
     );
     expect([...reasons].sort()).toEqual(['MALFORMED_JSON', 'SCHEMA_VIOLATION', 'VALIDATION_FAILED', undefined]);
   });
@@ -82,7 +83,7 @@ describe('a body that is read in slices', () => {
           reasons.add((atOnce as { reason?: string }).reason);
         },
       ),
-      { numRuns: 400 },
+      { numRuns: 400, seed: seedOf('roots of large bodies') },
     );
     expect([...reasons].sort()).toEqual(['FORBIDDEN', 'MALFORMED_JSON', 'VALIDATION_FAILED', undefined]);
   });
@@ -135,5 +136,6 @@ test('a document has the hash and the keys of its text with id and defaults, whe
         expect({ uniques: prepared.uniques, searches: prepared.searches }).toEqual(values);
       }
     }),
+    { seed: seedOf('prepared documents') },
   );
 });

@@ -1,6 +1,10 @@
 import { BlockList, isIP } from 'node:net';
+import { partsOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { seededRandom } from '../../test/support/random';
 import { addressText, lastOf, networkText, parseNetwork } from './network';
+
+const networkCount = size({ run: 200, long: 2_000 });
 
 test.each([
   ['10.1.2.3', '10.1.2.3/32'],
@@ -63,29 +67,32 @@ test.each([
   expect(parseNetwork(text)).toBeUndefined();
 });
 
-test('which addresses a network has is what BlockList says', () => {
-  const random = seededRandom(7);
-  const addressOf = (family: 4 | 6): string => {
-    if (family === 4) return Array.from({ length: 4 }, () => random(4) && random(256)).join('.');
-    return Array.from({ length: 8 }, () => (random(3) && random(65_536)).toString(16)).join(':');
-  };
-  for (let round = 0; round < 2_000; round += 1) {
-    const family = random(2) === 0 ? 4 : 6;
-    const [base, length] = [addressOf(family), random(family === 4 ? 33 : 129)];
-    const network = parseNetwork(`${base}/${length}`)!;
-    const list = new BlockList();
-    list.addSubnet(base, length, `ipv${family}`);
-    const last = lastOf(network);
-    for (const [address, isIn] of [
-      [network.first, true],
-      [last, true],
-      [network.first - 1n, false],
-      [last + 1n, false],
-    ] as const) {
-      if (address < 0n || address >= 1n << (family === 4 ? 32n : 128n)) continue;
-      const text = addressText(family, address);
-      expect(isIP(text)).toBe(family);
-      expect([base, length, text, list.check(text, `ipv${family}`)]).toEqual([base, length, text, isIn]);
+test.each(partsOf('networks', networkCount))(
+  'which addresses $cases networks have is what BlockList says (seed $seed)',
+  ({ seed, cases }) => {
+    const random = seededRandom(seed);
+    const addressOf = (family: 4 | 6): string => {
+      if (family === 4) return Array.from({ length: 4 }, () => random(4) && random(256)).join('.');
+      return Array.from({ length: 8 }, () => (random(3) && random(65_536)).toString(16)).join(':');
+    };
+    for (let round = 0; round < cases; round += 1) {
+      const family = random(2) === 0 ? 4 : 6;
+      const [base, length] = [addressOf(family), random(family === 4 ? 33 : 129)];
+      const network = parseNetwork(`${base}/${length}`)!;
+      const list = new BlockList();
+      list.addSubnet(base, length, `ipv${family}`);
+      const last = lastOf(network);
+      for (const [address, isIn] of [
+        [network.first, true],
+        [last, true],
+        [network.first - 1n, false],
+        [last + 1n, false],
+      ] as const) {
+        if (address < 0n || address >= 1n << (family === 4 ? 32n : 128n)) continue;
+        const text = addressText(family, address);
+        expect(isIP(text)).toBe(family);
+        expect([base, length, text, list.check(text, `ipv${family}`)]).toEqual([base, length, text, isIn]);
+      }
     }
-  }
-});
+  },
+);

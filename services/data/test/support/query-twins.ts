@@ -8,7 +8,7 @@ import { startFixture, type Fixture, type TestApp } from './query-fixture';
 import { composites } from './query-generator';
 import { datasets, learnSearches } from './query-reference';
 import { searches, sentenceLists, sentences } from './query-values';
-import { seededRandom } from './random';
+import type { Random } from './random';
 
 /** A data service that knows the networks by country of the reference, and the reference what Postgres finds in texts. */
 export async function startTwinsFixture(): Promise<Fixture> {
@@ -24,11 +24,15 @@ export const indexedFields = ['a', 'b', 'n.x', 'n.0', 'd', 'gone', 'e'];
 
 /**
  * An app with the same documents twice: `keyed` has indexes over most fields, and `plain` none but for full text, without
- * which a search is refused.
+ * which a search is refused. Their texts are spelled at random.
  */
-export async function makeTwins(fixture: Fixture, documents: ReadonlyArray<Record<string, unknown>>): Promise<TestApp> {
+export async function makeTwins(
+  fixture: Fixture,
+  documents: ReadonlyArray<Record<string, unknown>>,
+  random: Random,
+): Promise<TestApp> {
   const app = await fixture.newApp();
-  const texts = documents.map(jsonSpelling(seededRandom(Number(process.env['SEED'] ?? 20_281))));
+  const texts = documents.map(jsonSpelling(random));
   for (const name of ['plain', 'keyed']) {
     await app.createCollection(name);
     await app.store(name, texts);
