@@ -1,17 +1,15 @@
-import { limitMs } from '@granary/testing/speed';
+import { partsOf } from '@granary/testing/seeds';
+import { size } from '@granary/testing/size';
 import { newApp, type DataService } from './support/data-service';
-import { LiveViewModel, modelCounts } from './support/live-view-model';
-import { seededRandom } from './support/random';
+import { LiveViewModel } from './support/live-view-model';
+import { seededRandom, type Random } from './support/random';
 import { viewGenerator } from './support/view-generator';
 import { startTwoCopies, type TwoCopies } from './support/write-fixture';
 
-const seed = Number(process.env['VIEWS_SEED'] ?? 16);
-const viewCount = Number(process.env['VIEWS_COUNT'] ?? (process.env['TEST_LONG'] ? 100_000 : 512));
+const viewCount = size({ run: 64, long: 100_000 });
 /** As many live views as a collection may have. */
 const viewsPerApp = 16;
 const batches = 30;
-const random = seededRandom(seed);
-const generator = viewGenerator(random);
 
 let copies: TwoCopies;
 beforeAll(async () => {
@@ -24,15 +22,13 @@ beforeAll(async () => {
     create trigger keep_broken_view after update on view for each row when (new.status = 'broken')
       execute function keep_broken_view()`);
 });
-afterAll(async () => {
-  await copies.stop();
-  if (process.env['VIEWS_COUNTS']) console.log(modelCounts);
-});
+afterAll(() => copies.stop());
 
-async function runModel(run: number, views: number, { one, two, pool }: TwoCopies): Promise<void> {
+async function runModel(run: number, views: number, random: Random): Promise<void> {
+  const { one, two, pool } = copies;
   const methods = [one, two].map((copy: DataService) => copy.methods);
   const app = await newApp(one);
-  const model = new LiveViewModel({ copies: methods, pool, random, generator }, app);
+  const model = new LiveViewModel({ copies: methods, pool, random, generator: viewGenerator(random) }, app);
   await model.createCollections();
   await model.changeDocuments();
   // Some of the views are built while documents are there, and some while they change.
@@ -40,20 +36,20 @@ async function runModel(run: number, views: number, { one, two, pool }: TwoCopie
   await model.beside(() => model.createViews(Math.ceil(views / 2)));
   for (let batch = 0; batch < batches; batch += 1) {
     await model.change();
-    await model.check({ seed, run, batch });
+    await model.check({ run, batch });
   }
   await model.checkLazy();
   await model.checkReady();
   await model.checkComputed();
 }
 
-test(
-  'after each acknowledged change every live view has exactly the rows of its meaning, as a lazy view of the same definition',
-  async () => {
-    for (let made = 0, run = 0; made < viewCount; made += viewsPerApp, run += 1) {
-      await runModel(run, Math.min(viewsPerApp, viewCount - made), copies);
+test.each(partsOf('live views', viewCount))(
+  'after each acknowledged change each of $cases live views has exactly the rows of its meaning, as a lazy view of the same definition (seed $seed)',
+  async ({ seed, cases }) => {
+    const random = seededRandom(seed);
+    for (let made = 0, run = 0; made < cases; made += viewsPerApp, run += 1) {
+      await runModel(run, Math.min(viewsPerApp, cases - made), random);
     }
     expect((await copies.pool.query('select name from broken_view')).rows).toEqual([]);
   },
-  limitMs(process.env['TEST_LONG'] ? 43_200_000 : 600_000),
 );

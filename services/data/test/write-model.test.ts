@@ -2,7 +2,9 @@ import * as fc from 'fast-check';
 import { newTicket } from '@granary/shared/ids';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { createPool } from '@granary/shared/postgres/pool';
+import { partsOf } from '@granary/testing/seeds';
 import { serviceDatabase } from '@granary/testing/service-database';
+import { size } from '@granary/testing/size';
 import { dataSchema } from '../src/service';
 import { checkChain } from './support/check-chain';
 import { log, newApp, noIdempotency, storeRequest, type App, type DataService } from './support/data-service';
@@ -17,9 +19,9 @@ import {
   type StoredDocument,
 } from './support/write-model';
 
-const isLong = process.env['TEST_LONG'] !== undefined;
-const commandGoal = isLong ? 500_000 : 20_000;
-/** Runs at a time, each in an application of its own. */
+/** Lists of commands, of which each has 20 to 120. */
+const listCount = size({ run: 48, long: 10_000 });
+/** Lists at a time, each in an application of its own. */
 const lanes = 8;
 
 /** A call as it is sent. `isRepeated`: it is sent again at once, under the same Idempotency-Key. */
@@ -98,7 +100,6 @@ describe('the write path beside a model', () => {
   let pool: Pool;
   let service: DataService;
   const seen = new Map<string, number>();
-  let sent = 0;
   beforeAll(async () => {
     const { url } = await serviceDatabase(dataSchema);
     pool = createPool({ url, size: 3, applicationName: 'test', log });
@@ -113,7 +114,6 @@ describe('the write path beside a model', () => {
     const { reason } = outcome as { reason?: string };
     const key = reason ?? 'done';
     seen.set(key, (seen.get(key) ?? 0) + 1);
-    sent += 1;
   };
   const reasonOf = (error: unknown) => ({ reason: (error as { reason: string }).reason });
   const versionsOf = (match: Match) =>
@@ -265,18 +265,17 @@ describe('the write path beside a model', () => {
     expect([number, differing.rows]).toEqual([number, []]);
   }
 
-  test(
-    'whatever is put, patched, deleted, stored, batched, erased and repeated, answers and versions are those of a model',
-    async () => {
-      const missing = () => outcomes.filter((outcome) => !seen.has(outcome));
-      const lane = async () => {
-        // Rare outcomes may take longer. A generator that has drifted does not make them at all, and proves nothing.
-        while (sent < commandGoal || (missing().length > 0 && sent < commandGoal * 10))
-          await fc.assert(fc.asyncProperty(commands, round), { numRuns: 4, endOnFailure: true });
+  test.each(partsOf('write model', listCount))(
+    'whatever is put, patched, deleted, stored, batched, erased and repeated by $cases lists of commands, answers and versions are those of a model (seed $seed)',
+    async ({ seed, cases }) => {
+      seen.clear();
+      const lane = (at: number) => {
+        const numRuns = Math.floor((cases + at) / lanes);
+        return fc.assert(fc.asyncProperty(commands, round), { seed: seed + at, numRuns, endOnFailure: true });
       };
-      await Promise.all(Array.from({ length: lanes }, lane));
-      expect(missing()).toEqual([]);
+      await Promise.all(Array.from({ length: lanes }, (_, at) => lane(at)));
+      // A generator that has drifted does not make them all, and proves nothing.
+      expect(outcomes.filter((outcome) => !seen.has(outcome))).toEqual([]);
     },
-    isLong ? 3_600_000 : undefined,
   );
 });

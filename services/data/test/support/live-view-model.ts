@@ -51,10 +51,6 @@ export interface ModelContext {
   generator: ViewGenerator;
 }
 
-/** How many comparisons were made, and changes of each kind. */
-export const modelCounts: Record<string, number> = {};
-const count = (kind: string): void => void (modelCounts[kind] = (modelCounts[kind] ?? 0) + 1);
-
 /** Texts of one instant have no order among themselves where a live view is read: what follows them in the order decides. */
 function compared(view: ViewMeaning, records: readonly unknown[]): unknown {
   const paths = [...view.sort, ...(view.groups?.by ?? []), ...(view.groups?.aggregates ?? [])];
@@ -70,6 +66,8 @@ const textOf = (document: Document): string =>
 /** The collections of one app with what they should hold, and the live views of their documents. */
 export class LiveViewModel {
   readonly views: ModelView[] = [];
+  /** How many comparisons were made. */
+  readonly comparisons = { withMeanings: 0, withLazyViews: 0 };
   /** The lazy views of the same definitions, by name, that have been made. */
   private readonly lazy = new Set<string>();
   private readonly documents = { base: new Map<string, StoredDocument>(), other: new Map<string, StoredDocument>() };
@@ -135,7 +133,7 @@ export class LiveViewModel {
     for (const [at, { name, view, asked }] of this.views.entries()) {
       const seen = { moment, name, asked, records: compared(view, found[at]!) };
       expect(seen).toEqual({ ...seen, records: compared(view, viewRecords(view, sources)) });
-      count('comparisons');
+      this.comparisons.withMeanings += 1;
     }
   }
 
@@ -145,7 +143,7 @@ export class LiveViewModel {
     for (const { name, view, asked } of this.views) {
       const [ofLive, ofLazy] = [compared(view, await this.read(name)), compared(view, await this.read(lazyName(name)))];
       expect({ asked, records: ofLive }).toEqual({ asked, records: ofLazy });
-      count('comparisons with a lazy view');
+      this.comparisons.withLazyViews += 1;
     }
   }
 
@@ -182,7 +180,6 @@ export class LiveViewModel {
   private makeView(): ModelView {
     const { view, query, sourceCollections } = this.context.generator.makeView({ isLive: true });
     this.named += 1;
-    count(view.joins.length > 0 ? 'definitions with a join' : 'definitions without a join');
     return { name: `v${this.named}`, view, asked: query, sourceCollections };
   }
 
@@ -201,7 +198,6 @@ export class LiveViewModel {
       ticketId,
     });
     await this.completed(ticketId);
-    count(`${refreshMode} views`);
   }
 
   private async completed(ticketId: string): Promise<void> {
@@ -257,7 +253,6 @@ export class LiveViewModel {
   private async store(collection: Collection, documents: readonly Document[]): Promise<void> {
     await this.send(collection, documents);
     this.stored(collection, documents);
-    count('stores');
   }
 
   /** Documents of both collections come, change and go in one transaction. */
@@ -284,7 +279,6 @@ export class LiveViewModel {
       const before = this.documents[collection].get(data.id)?.document;
       this.stored(collection, [{ ...before, ...data, ...(operation === 'delete' && { deleted: true }) }]);
     }
-    count('changes of both collections');
   }
 
   /** Both copies store some of the same documents at the same time: the heights give the order. */
@@ -297,7 +291,6 @@ export class LiveViewModel {
       }),
     );
     for (const { documents } of sent.sort((a, b) => a.height - b.height)) this.stored(collection, documents);
-    count('stores on both copies');
   }
 
   /** New documents that may be copied ahead, with known ones among them or not. */
@@ -314,7 +307,6 @@ export class LiveViewModel {
       collection,
       documents.map(({ id }) => ({ id, deleted: true })),
     );
-    count('bulks');
   }
 
   private someIds(collection: Collection, most: number): string[] {
@@ -329,7 +321,6 @@ export class LiveViewModel {
     const named = { appId, appNumber: number.toString(), collection, id };
     await this.copy().eraseDocument({ ...named, ifMatch: null, idempotency: noIdempotency });
     this.documents[collection].delete(id);
-    count('erasures');
   }
 
   /** Some documents are made older than the retention. While a live view is built its collection is not purged. */
@@ -349,7 +340,6 @@ export class LiveViewModel {
     });
     await pool.query('update collection set retention_days = null where app_number = $1', [this.app.number]);
     for (const id of ids) this.documents[collection].delete(id);
-    count('purges');
   }
 
   /** A collection goes with its views, and both come back: the documents do not. */
@@ -363,14 +353,12 @@ export class LiveViewModel {
     const gone = this.views.filter(({ sourceCollections }) => sourceCollections.includes(collection));
     for (const { name } of gone) this.lazy.delete(lazyName(name));
     await this.beside(() => Promise.all(gone.map((view) => this.createView(view, 'live'))));
-    count('recreated sources');
   }
 
   /** A view is built again while documents change. */
   private async rebuild(): Promise<void> {
     const { name } = this.views[this.context.random(this.views.length)]!;
     await this.beside(() => this.refresh(name));
-    count('rebuilt views');
   }
 
   private async refresh(name: string): Promise<void> {
@@ -390,7 +378,6 @@ export class LiveViewModel {
     }
     await this.beside(() => this.createView(made, 'live'));
     this.views[at] = made;
-    count('replaced views');
   }
 
   /** Documents change until `work` has ended. */
