@@ -12,9 +12,9 @@ import { methodsByHttp, type Tickets } from './view-model-by-http';
  * The model of services/data/test/live-view-model.test.ts by HTTP, on two gateways with a data service each: after each
  * acknowledged change the live views are compared also with lazy views of their definitions, filled anew.
  */
-const appCount = size({ run: 1, long: 100 });
-const viewsPerApp = 12;
-const batches = 15;
+const appCount = size({ run: 1, long: 400 });
+const viewsPerApp = 6;
+const batches = 8;
 
 let granaries: Granary[] = [];
 let pool: Pool;
@@ -54,7 +54,7 @@ async function runModel(run: number, random: Random): Promise<void> {
 }
 
 test.each(partsOf('live views by HTTP', appCount))(
-  'by HTTP every live view of $cases apps has after each change the rows of its meaning and of a lazy view that is filled then (seed $seed)',
+  'by HTTP every live view has after each change the rows of its meaning and of a lazy view that is filled then (apps: $cases, seed $seed)',
   async ({ seed, cases }) => {
     const random = seededRandom(seed);
     for (let run = 0; run < cases; run += 1) await runModel(run, random);
