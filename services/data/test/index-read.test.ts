@@ -203,7 +203,7 @@ test.each(partsOf('reads by an index', readCount))(
       }
     }
     expect(pages).toBeGreaterThan(2 * cases);
-    expect(answeredByIndex).toBeGreaterThan(0.75 * cases);
+    expect(answeredByIndex).toBeGreaterThan(cases / 5);
   },
 );
 
