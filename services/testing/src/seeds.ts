@@ -37,10 +37,12 @@ export function commitSeed(): string {
   }
 }
 
+/** The seed of this run, of which those of its proofs are made. */
+export const runSeed = (): string => process.env[seedVariable] ?? commitSeed();
+
 /** The seed of this run for one proof, a whole number below 2³¹; another proof of the same run has another one. */
 export function seedOf(proof: string): number {
-  const run = process.env[seedVariable] ?? commitSeed();
-  return hash(`${run} ${proof}`);
+  return hash(`${runSeed()} ${proof}`);
 }
 
 /**
@@ -62,6 +64,7 @@ export function partsOf(proof: string, cases: number): SeededPart[] {
   return parts.filter((part) => part.cases > 0);
 }
 
-function hash(text: string): number {
+/** A whole number below 2³¹. */
+export function hash(text: string): number {
   return createHash('sha256').update(text).digest().readUInt32BE(0) >>> 1;
 }
