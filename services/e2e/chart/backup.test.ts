@@ -7,7 +7,8 @@ import { superuserUrl } from '@granary/testing/database';
 import { describeWith, pythonForTests } from '@granary/testing/stack';
 import { findPostgresTools } from '@granary/local/stack/python-tools';
 import { databaseServices } from '@granary/local/start/constellation';
-import { newApp, send, startGranary } from '../support/granary';
+import { newApp, send } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { describeWithPsql, serviceRoles, withClient } from '../support/service-roles';
 import { chart } from './chart';
 

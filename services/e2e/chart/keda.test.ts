@@ -1,6 +1,7 @@
 import { describeWith } from '@granary/testing/stack';
 import { eventually } from '@granary/testing/eventually';
-import { newApp, startGranary, type Granary } from '../support/granary';
+import { newApp } from '../support/granary';
+import { startGranary, type OwnGranary } from '../support/own-granary';
 import { buildTimeoutMs, minimalValues, ofKind, render } from './chart';
 
 /** The services that apply events of others. */
@@ -11,7 +12,7 @@ interface Trigger {
 }
 
 describeWith(describe, 'helm')('scaling by the age of events', () => {
-  let granary: Granary;
+  let granary: OwnGranary;
   beforeAll(async () => {
     granary = await startGranary('wire', { metrics: true });
     const app = await newApp(granary);

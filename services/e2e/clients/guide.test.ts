@@ -1,11 +1,11 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { newApp, operatorKey, startGranary, type Granary } from '../support/granary';
+import { borrowGranary, newApp, operatorKey, type Granary } from '../support/granary';
 import { repository, runProgram, withFolder } from './generated';
 
 let granary: Granary;
 beforeAll(async () => {
-  granary = await startGranary('direct');
+  granary = await borrowGranary('direct');
 });
 afterAll(() => granary.stop());
 

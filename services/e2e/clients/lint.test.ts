@@ -3,7 +3,7 @@ import { lintFromString, loadConfig } from '@redocly/openapi-core';
 import { openapiDocument } from '@granary/gateway/openapi/document';
 import { routes } from '@granary/gateway/routes/table';
 import { describedApp } from '../support/described-app';
-import { newApp, send, startGranary, type Granary } from '../support/granary';
+import { borrowGranary, newApp, send, type Granary } from '../support/granary';
 import { repository } from './generated';
 
 async function problemsOf(source: string) {
@@ -19,7 +19,7 @@ test('the linter finds nothing in the OpenAPI document', async () => {
 describe('of an app', () => {
   let granary: Granary;
   beforeAll(async () => {
-    granary = await startGranary('direct');
+    granary = await borrowGranary('direct');
   });
   afterAll(() => granary.stop());
 

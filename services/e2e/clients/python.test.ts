@@ -1,13 +1,13 @@
 import { copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describeWith, pythonForTests } from '@granary/testing/stack';
-import { newApp, startGranary, type Granary } from '../support/granary';
+import { borrowGranary, newApp, type Granary } from '../support/granary';
 import { runProgram, withFolder } from './generated';
 
 describeWith(describe, 'python')('a client in Python', () => {
   let granary: Granary;
   beforeAll(async () => {
-    granary = await startGranary('direct');
+    granary = await borrowGranary('direct');
   });
   afterAll(() => granary?.stop());
 

@@ -1,7 +1,8 @@
 import { copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { describeWith, pythonForTests } from '@granary/testing/stack';
-import { newApp, operatorKey, startGranary, type Granary } from '../support/granary';
+import { newApp, operatorKey, type Granary } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { runProgram, withFolder } from './generated';
 
 describeWith(describe, 'python')('requests that schemathesis makes of the OpenAPI document', () => {

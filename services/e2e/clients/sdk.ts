@@ -1,5 +1,6 @@
 import { createClient, type OnChainDBClient } from '@onchaindb/sdk';
-import { newApp, startGranary, type Granary, type GranaryOptions, type TestApp } from '../support/granary';
+import { newApp, type Granary, type TestApp } from '../support/granary';
+import { startGranary, type GranaryOptions } from '../support/own-granary';
 
 /** Granary, and the published client `@onchaindb/sdk` as its users have it, for an app of its own. */
 export interface SdkFixture {

@@ -1,11 +1,11 @@
 import { copyFile, symlink, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { newApp, startGranary, type Granary } from '../support/granary';
+import { borrowGranary, newApp, type Granary } from '../support/granary';
 import { repository, runProgram, withFolder } from './generated';
 
 let granary: Granary;
 beforeAll(async () => {
-  granary = await startGranary('direct');
+  granary = await borrowGranary('direct');
 });
 afterAll(() => granary.stop());
 

@@ -1,5 +1,5 @@
 import { describedApp } from '../support/described-app';
-import { newApp, send, startGranary, transports, type Answer, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Answer, type Granary, type TestApp } from '../support/granary';
 
 interface Parameter {
   $ref?: string;
@@ -31,7 +31,7 @@ describe.each(transports)('the OpenAPI document of an app (%s)', (transport) => 
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     app = await describedApp(granary);
   });
   afterAll(() => granary.stop());

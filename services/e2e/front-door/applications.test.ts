@@ -1,5 +1,5 @@
 import { version } from '@granary/shared/version';
-import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
 import { newWallet } from '../support/wallet-signing';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/) as string;
@@ -12,7 +12,7 @@ describe.each(transports)('applications (%s)', (transport) => {
   /** Of the app, under the documented prefix. */
   let path: string;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {

@@ -1,7 +1,8 @@
 import { eventually } from '@granary/testing/eventually';
 import { badInputs } from './bad-inputs/all';
 import { placeholder, shop, type BadInput } from './bad-inputs/bad-input';
-import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { expectProblem } from '../support/problem-shape';
 import { closeConnections, sendRaw, type RawAnswer } from '../support/raw-http';
 

@@ -1,4 +1,4 @@
-import { newApp, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, transports, type Granary, type TestApp } from '../support/granary';
 
 interface Result {
   success: boolean;
@@ -20,7 +20,7 @@ describe.each(transports)('batches (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {

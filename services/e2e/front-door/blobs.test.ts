@@ -3,17 +3,9 @@ import { connect } from 'node:net';
 import { testBucket } from '@granary/testing/s3-bucket';
 import { describeWith, minioForTests } from '@granary/testing/stack';
 import { eventually } from '@granary/testing/eventually';
-import {
-  isOnStack,
-  newApp,
-  send,
-  startGranary,
-  transports,
-  type Body,
-  type Granary,
-  type TestApp,
-  type Transport,
-} from '../support/granary';
+import { isOnStack, newApp, send, transports, type Body, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
+import type { Transport } from '../support/granary-settings';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/) as string;
 const text = expect.stringMatching(/\S/) as string;

@@ -1,7 +1,8 @@
 import { Client } from 'pg';
 import { eventually } from '@granary/testing/eventually';
 import { limitMs } from '@granary/testing/speed';
-import { newApp, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 describe.each(transports)('a build of an index (%s)', (transport) => {
   let granary: Granary;

@@ -1,4 +1,4 @@
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/) as string;
 const text = expect.stringMatching(/\S/) as string;
@@ -9,7 +9,7 @@ describe.each(transports)('collections (%s)', (transport) => {
   /** Of the app, under the documented prefix. */
   let path: string;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {

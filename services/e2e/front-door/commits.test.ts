@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
 
 interface Commit {
   height: number;
@@ -47,7 +47,7 @@ describe.each(transports)('commits (%s)', (transport) => {
   let app: TestApp;
   let path: string;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, send, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 describe.each(transports)('the default read policy (%s)', (transport) => {
   describe.each(['public', 'private'] as const)('with DEFAULT_READ=%s', (read) => {

@@ -2,18 +2,11 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { eventually } from '@granary/testing/eventually';
 import { expectChain } from './hash-chain';
-import {
-  newApp,
-  send,
-  startGranary,
-  transports,
-  type Granary,
-  type StoreAnswer,
-  type TestApp,
-} from '../support/granary';
+import { newApp, send, transports, type StoreAnswer, type TestApp } from '../support/granary';
+import { startGranary, type OwnGranary } from '../support/own-granary';
 
 describe.each(transports)('documents (%s)', (transport) => {
-  let granary: Granary;
+  let granary: OwnGranary;
   let app: TestApp;
   beforeAll(async () => {
     granary = await startGranary(transport);

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
 
 interface Commits {
   commits: Array<{ documents: Array<{ sha256: string; text: string }> }>;
@@ -15,7 +15,7 @@ describe.each(transports)('documents with encrypted fields (%s)', (transport) =>
   let app: TestApp;
   let path: string;
   beforeAll(async () => {
-    granary = await startGranary(transport, { settings: { payments: { ENCRYPTED_INDEX_UTIA: '0' } } });
+    granary = await borrowGranary(transport, 'simulated');
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {

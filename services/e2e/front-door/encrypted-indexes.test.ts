@@ -1,6 +1,6 @@
 import { createLogger } from '@granary/shared/logger';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { newApp, send, startGranary, transports, type Answer, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Answer, type Granary, type TestApp } from '../support/granary';
 
 interface Made {
   code?: string;
@@ -21,7 +21,7 @@ describe.each(transports)('encrypted fields (%s)', (transport) => {
   let app: TestApp;
   let path: string;
   beforeAll(async () => {
-    granary = await startGranary(transport, { settings: { payments: { ENCRYPTED_INDEX_UTIA: '0' } } });
+    granary = await borrowGranary(transport, 'simulated');
     pool = createPool({
       ...{ url: granary.databaseUrls.data, size: 1, applicationName: 'test' },
       log: createLogger('test', 'silent'),

@@ -2,16 +2,8 @@ import { routes } from '@granary/gateway/routes/table';
 import type { Route } from '@granary/gateway/pipeline/route';
 import { version } from '@granary/shared/version';
 import { eventually } from '@granary/testing/eventually';
-import {
-  newApp,
-  operatorKey,
-  send,
-  startGranary,
-  transports,
-  type Body,
-  type Granary,
-  type TestApp,
-} from '../support/granary';
+import { newApp, operatorKey, send, transports, type Body, type TestApp } from '../support/granary';
+import { startGranary, type OwnGranary } from '../support/own-granary';
 import { newWallet, signedHeaders } from '../support/wallet-signing';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/) as string;
@@ -19,7 +11,7 @@ const text = expect.stringMatching(/\S/) as string;
 const count = expect.any(Number) as number;
 
 describe.each(transports)('the documented endpoints (%s)', (transport) => {
-  let granary: Granary;
+  let granary: OwnGranary;
   let app: TestApp;
   /** Of the app, under the documented prefix. */
   let path: string;

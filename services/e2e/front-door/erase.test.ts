@@ -1,6 +1,6 @@
 import { Client } from 'pg';
 import { eventually } from '@granary/testing/eventually';
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
 import { expectChain } from './hash-chain';
 
 /** In every version of the documents that are erased; in lower case, as indexes may keep it. */
@@ -48,7 +48,7 @@ describe.each(transports)('erasure (%s)', (transport) => {
   let app: TestApp;
   let path: string;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {

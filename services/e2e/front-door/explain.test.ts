@@ -1,5 +1,5 @@
 import { eventuallyResolves } from '@granary/testing/eventually';
-import { newApp, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, transports, type Granary, type TestApp } from '../support/granary';
 
 interface Node {
   node: string;
@@ -55,7 +55,7 @@ describe.each(transports)('explain and optimize (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     app = await newApp(granary);
     for (const [name, fields, single = 'btree'] of indexes) {
       const type =

@@ -1,10 +1,10 @@
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
 
 describe.each(transports)('regular expressions (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     app = await newApp(granary);
     await app.store('films', [
       { id: 'alien', title: 'Alien', about: { text: 'In space\nno one can hear you scream' } },

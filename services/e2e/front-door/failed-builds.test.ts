@@ -1,12 +1,12 @@
 import { Client } from 'pg';
-import { newApp, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, transports, type Granary, type TestApp } from '../support/granary';
 
 describe.each(transports)('a build of an index that fails each time (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   let database: Client;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     database = new Client({ connectionString: granary.databaseUrls.data });
     await database.connect();
   });

@@ -1,7 +1,7 @@
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { createLogger } from '@granary/shared/logger';
 import { eventually } from '@granary/testing/eventually';
-import { newApp, randomText, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, randomText, send, transports, type Granary, type TestApp } from '../support/granary';
 
 interface Made {
   ticket_id?: string;
@@ -15,7 +15,7 @@ describe.each(transports)('full-text indexes (%s)', (transport) => {
   let app: TestApp;
   let path: string;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     pool = createPool({
       ...{ url: granary.databaseUrls.data, size: 1, applicationName: 'test' },
       log: createLogger('test', 'silent'),

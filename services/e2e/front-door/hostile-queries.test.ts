@@ -1,4 +1,4 @@
-import { newApp, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, transports, type Granary, type TestApp } from '../support/granary';
 
 const manyCount = 70_000;
 const many = <T>(make: (at: number) => T): T[] => Array.from({ length: manyCount }, (_, at) => make(at));
@@ -40,7 +40,7 @@ describe.each(transports)('hostile queries (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     app = await newApp(granary);
     await app.store('texts', [
       { id: 'long', a: 'a'.repeat(100_000) },

@@ -2,14 +2,15 @@ import { request, type IncomingHttpHeaders } from 'node:http';
 import { connect } from 'node:net';
 import { brotliDecompressSync, gunzipSync } from 'node:zlib';
 import {
+  borrowGranary,
   newApp,
   operatorKey,
   randomText,
-  startGranary,
   transports,
   type Granary,
   type TestApp,
 } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 interface Raw {
   status: number;
@@ -52,7 +53,7 @@ describe.each(transports)('compression and revalidation (%s)', (transport) => {
   let page: string;
   let plain: Raw;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     app = await newApp(granary);
     const films = Array.from({ length: 2_000 }, (_, n) => ({ id: `film-${n}`, title: `Film “${n}”`, year: 1900 + n }));
     await app.store('films', films);

@@ -1,9 +1,9 @@
 import { randomUUID } from 'node:crypto';
 import {
+  borrowGranary,
   newApp,
   operatorKey,
   send,
-  startGranary,
   transports,
   type Answer,
   type Granary,
@@ -15,7 +15,7 @@ describe.each(transports)('what HTTP clients rely on (%s)', (transport) => {
   let app: TestApp;
   let path: string;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {

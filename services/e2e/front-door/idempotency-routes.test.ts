@@ -3,10 +3,10 @@ import type { Route } from '@granary/gateway/pipeline/route';
 import { routes } from '@granary/gateway/routes/table';
 import { asCaller, changingRequests, settleMoney, type ChangingRequest } from '../support/changing-requests';
 import {
+  borrowGranary,
   newApp,
   operatorKey,
   send,
-  startGranary,
   transports,
   type Answer,
   type Granary,
@@ -37,12 +37,7 @@ describe.each(transports)('Idempotency-Key of every changing route (%s)', (trans
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport, {
-      settings: {
-        finance: { SIMULATED_BLOCK_MS: '100' },
-        payments: { ENCRYPTED_INDEX_UTIA: '0', X402_PAY_TO: 'simulated' },
-      },
-    });
+    granary = await borrowGranary(transport, 'simulated');
     app = await newApp(granary);
     await app.store('docs', [{ id: '1', n: 1 }]);
   });

@@ -1,6 +1,6 @@
 import { createLogger } from '@granary/shared/logger';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
 
 interface Made {
   ticket_id?: string;
@@ -16,7 +16,7 @@ describe.each(transports)('types and prices of indexes, and relations (%s)', (tr
   let app: TestApp;
   let path: string;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     pool = createPool({
       ...{ url: granary.databaseUrls.data, size: 1, applicationName: 'test' },
       log: createLogger('test', 'silent'),

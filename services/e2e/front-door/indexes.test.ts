@@ -1,4 +1,4 @@
-import { newApp, send, startGranary, transports, type Granary, type Task, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Granary, type Task, type TestApp } from '../support/granary';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT/) as string;
 const text = expect.stringMatching(/\S/) as string;
@@ -15,7 +15,7 @@ describe.each(transports)('indexes (%s)', (transport) => {
   let app: TestApp;
   let path: string;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {

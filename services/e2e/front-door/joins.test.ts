@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
 
 const byAuthor = { resolve: { find: { id: '$data.author' }, select: { name: true } }, model: 'people', many: false };
 
@@ -11,7 +11,7 @@ describe.each(transports)('joins (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     app = await newApp(granary);
     await app.store('people', [
       { id: 'ada', name: 'Ada', boss: 'bob' },

@@ -2,14 +2,15 @@ import { connect, type Socket } from 'node:net';
 import { Client } from 'pg';
 import { eventually } from '@granary/testing/eventually';
 import {
+  borrowGranary,
   newApp,
   send,
-  startGranary,
   transports,
   type Granary,
   type StoreAnswer,
   type TestApp,
 } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { expectProblem } from '../support/problem-shape';
 import { closeConnections, exchangeBytes, parseAnswer, sendRaw } from '../support/raw-http';
 
@@ -23,7 +24,7 @@ describe.each(transports)('limits (%s)', (transport) => {
   let app: TestApp;
   let root: string;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
   });
   afterAll(async () => {
     closeConnections();

@@ -1,8 +1,8 @@
 import {
+  borrowGranary,
   newApp,
   operatorKey,
   send,
-  startGranary,
   transports,
   type Answer,
   type Granary,
@@ -15,7 +15,7 @@ describe.each(transports)('listings (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     app = await newApp(granary);
   });
   afterAll(() => granary.stop());

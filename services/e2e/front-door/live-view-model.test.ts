@@ -5,7 +5,8 @@ import { size } from '@granary/testing/size';
 import { LiveViewModel } from '../../data/test/support/live-view-model';
 import { seededRandom, type Random } from '../../data/test/support/random';
 import { viewGenerator } from '../../data/test/support/view-generator';
-import { newApp, startGranary, type Granary } from '../support/granary';
+import { newApp, type Granary } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { methodsByHttp, type Tickets } from './view-model-by-http';
 
 /**

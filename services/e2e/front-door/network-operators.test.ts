@@ -1,5 +1,6 @@
 import { join } from 'node:path';
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 const ips: Record<string, unknown> = {
   private: '10.1.2.3',
@@ -182,7 +183,7 @@ describe.each(transports)('operators on addresses (%s)', (transport) => {
 
 describe.each(transports)('without a file of networks (%s)', (transport) => {
   test('inCountry is refused in every entrance, with how to supply one', async () => {
-    const granary = await startGranary(transport);
+    const granary = await borrowGranary(transport);
     try {
       const app = await newApp(granary);
       await app.store('c', [{ ip: '192.0.2.7' }]);

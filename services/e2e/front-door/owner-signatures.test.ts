@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Route } from '@granary/gateway/pipeline/route';
 import { routes } from '@granary/gateway/routes/table';
-import { operatorKey, send, startGranary, transports, type Answer, type Granary } from '../support/granary';
+import { borrowGranary, operatorKey, send, transports, type Answer, type Granary } from '../support/granary';
 import { newWallet, signedRequest, type Wallet } from '../support/wallet-signing';
 
 const samples: Record<string, string> = {
@@ -27,7 +27,7 @@ describe.each(transports)('the owner of an app, by signature (%s)', (transport) 
     return made.body.app_id;
   };
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     appId = await ownApp(owner);
   });
   afterAll(() => granary.stop());

@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { eventually } from '@granary/testing/eventually';
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, send, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { prepareRun, readUnderWrites } from '../support/page-readers';
 import { limitMs } from '@granary/testing/speed';
 

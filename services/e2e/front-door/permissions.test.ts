@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { routes } from '@granary/gateway/routes/table';
 import type { Route } from '@granary/gateway/pipeline/route';
 import { eventually } from '@granary/testing/eventually';
-import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
 import { expectProblem } from '../support/problem-shape';
 import { closeConnections, sendRaw, type RawAnswer } from '../support/raw-http';
 import { newWallet } from '../support/wallet-signing';
@@ -105,7 +105,7 @@ describe.each(transports)('permissions (%s)', (transport) => {
   };
 
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     [app, other, deleted] = await Promise.all([newApp(granary), newApp(granary), newApp(granary)]);
     for (const permission of allPermissions) {
       // Admin includes the others but Pay, so a key that lacks Read or Write has no Admin either.

@@ -1,4 +1,4 @@
-import { newApp, send, startGranary, transports, type Answer, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Answer, type Granary, type TestApp } from '../support/granary';
 
 interface Query {
   name: string;
@@ -17,7 +17,7 @@ describe.each(transports)('predefined queries (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {

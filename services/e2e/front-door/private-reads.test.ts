@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
 import { expectProblem } from '../support/problem-shape';
 import { closeConnections, sendRaw } from '../support/raw-http';
 
@@ -18,7 +18,7 @@ describe.each(transports)('private resources (%s)', (transport) => {
   const bytes = Buffer.from('private bytes');
   let paths: Record<string, string>;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     [app, other] = await Promise.all([newApp(granary), newApp(granary)]);
     for (const permissions of [['Read'], ['Admin'], ['Write', 'Pay']]) await newKey(...permissions);
     const { appId } = app;

@@ -1,5 +1,6 @@
 import { limitMs } from '@granary/testing/speed';
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, send, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 interface Refusal {
   code: string;

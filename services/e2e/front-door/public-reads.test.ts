@@ -1,4 +1,4 @@
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
 
 describe.each(transports)('documents of a collection, read by URL (%s)', (transport) => {
   let granary: Granary;
@@ -6,7 +6,7 @@ describe.each(transports)('documents of a collection, read by URL (%s)', (transp
   /** Of the app, under the documented prefix. */
   let path: string;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {

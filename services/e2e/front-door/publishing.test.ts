@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
 
 describe.each(transports)('publishing private data (%s)', (transport) => {
   let granary: Granary;
@@ -8,7 +8,7 @@ describe.each(transports)('publishing private data (%s)', (transport) => {
   let writer: string;
 
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     app = await newApp(granary);
     const made = await app.call<{ app_key: string }>('POST', `/api/apps/${app.appId}/regenerate-key`, {
       name: randomUUID(),

@@ -1,4 +1,4 @@
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
 
 const expressions = (count: number, from = 0) =>
   Array.from({ length: count }, (_, at) => ({ text: { regExpMatches: `^${from + at}` } }));
@@ -7,7 +7,7 @@ describe.each(transports)('limits of a query (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     app = await newApp(granary);
     await app.store('notes', [{ id: 'a', text: '1' }]);
     await app.call('POST', `/api/apps/${app.appId}/indexes`, {

@@ -1,7 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { eventually } from '@granary/testing/eventually';
-import { operatorKey, send, startGranary, type Granary } from '../support/granary';
+import { operatorKey, send, type Granary } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { newWallet, signedRequest } from '../support/wallet-signing';
 
 describe('signatures at two gateways', () => {

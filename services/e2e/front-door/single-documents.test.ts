@@ -1,11 +1,11 @@
-import { newApp, startGranary, transports, type Answer, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, transports, type Answer, type Granary, type TestApp } from '../support/granary';
 
 describe.each(transports)('one document (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   let path: string;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {

@@ -1,11 +1,11 @@
-import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
 import { newWallet, signedHeaders } from '../support/wallet-signing';
 
 describe.each(transports)('the history of a user (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
     app = await newApp(granary);
   });
   afterAll(() => granary.stop());

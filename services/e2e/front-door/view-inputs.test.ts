@@ -1,4 +1,4 @@
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
 
 type Row = Record<string, unknown>;
 
@@ -6,7 +6,7 @@ describe.each(transports)('what views are made of (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {

@@ -1,4 +1,4 @@
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT/) as string;
 const text = expect.stringMatching(/\S/) as string;
@@ -7,7 +7,7 @@ describe.each(transports)('views and predefined queries (%s)', (transport) => {
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {

@@ -1,4 +1,5 @@
-import { newApp, randomText, startGranary, transports, type Granary } from '../support/granary';
+import { newApp, randomText, transports, type Granary } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 describe.each(transports)('the buffer of writes (%s)', (transport) => {
   let granary: Granary;

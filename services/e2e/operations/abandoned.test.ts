@@ -1,7 +1,8 @@
 import { eventually } from '@granary/testing/eventually';
 import { waitMs } from '@granary/testing/speed';
 import { Client } from 'pg';
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, send, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 /** Less than Postgres itself would let a statement wait for a lock (5 s). */
 const soonMs = 3_000;

@@ -1,6 +1,7 @@
 import { Client } from 'pg';
 import { eventually, eventuallyHolds } from '@granary/testing/eventually';
-import { newApp, send, startGranary, type Granary } from '../support/granary';
+import { newApp, send, type Granary } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 const RealDate = Date;
 const dayMs = 86_400_000;

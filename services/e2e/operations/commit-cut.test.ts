@@ -3,7 +3,8 @@ import { Client } from 'pg';
 import { startPostgresProxy, type CommitFate, type PostgresProxy } from '@granary/testing/postgres-proxy';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
-import { newApp, startGranary, type Granary, type StoreAnswer } from '../support/granary';
+import { newApp, type Granary, type StoreAnswer } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 const cutsWanted = 100;
 const writers = 6;

@@ -6,7 +6,8 @@ import { createLogger } from '@granary/shared/logger';
 import { startPostgresProxy, type PostgresProxy } from '@granary/testing/postgres-proxy';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
-import { newApp, operatorKey, send, startGranary, transports, type Granary } from '../support/granary';
+import { newApp, operatorKey, send, transports, type Granary } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 interface Health {
   status: string;

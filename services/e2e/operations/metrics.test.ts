@@ -1,7 +1,8 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { eventually } from '@granary/testing/eventually';
-import { newApp, startGranary, type Granary, type TestApp } from '../support/granary';
+import { newApp, type TestApp } from '../support/granary';
+import { startGranary, type OwnGranary } from '../support/own-granary';
 
 const root = join(__dirname, '../../..');
 /** Prometheus itself gives these to all that it scrapes. */
@@ -40,7 +41,7 @@ function labelsIn(expr: string, legend: string): string[] {
 }
 
 describe('metrics', () => {
-  let granary: Granary;
+  let granary: OwnGranary;
   let app: TestApp;
   beforeAll(async () => {
     granary = await startGranary('wire', { metrics: true });

@@ -12,7 +12,8 @@ import { eventuallyResolves } from '@granary/testing/eventually';
 import { superuserUrl } from '@granary/testing/database';
 import { databaseServices } from '@granary/local/start/constellation';
 import { asCaller, changingRequests, settleMoney } from '../support/changing-requests';
-import { newApp, send, startGranary } from '../support/granary';
+import { newApp, send } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { describeWithPsql, serviceRoles, withClient } from '../support/service-roles';
 
 const run = promisify(execFile);

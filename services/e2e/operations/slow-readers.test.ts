@@ -2,7 +2,8 @@ import { connect, type Socket } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
 import { eventually } from '@granary/testing/eventually';
 import { waitMs } from '@granary/testing/speed';
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, send, transports, type TestApp } from '../support/granary';
+import { startGranary, type OwnGranary } from '../support/own-granary';
 import { expectProblem } from '../support/problem-shape';
 import { closeConnections, sendRaw } from '../support/raw-http';
 
@@ -12,7 +13,7 @@ const graceMs = Math.min(waitMs(1_500), 5_000);
 const impatient = { READER_GRACE_MS: String(graceMs), READER_MIN_BYTES_PER_SECOND: '4096' };
 
 describe.each(transports)('answers that are not read (%s)', (transport) => {
-  let granary: Granary | undefined;
+  let granary: OwnGranary | undefined;
   const readers: Socket[] = [];
   afterEach(async () => {
     closeConnections();
@@ -21,7 +22,7 @@ describe.each(transports)('answers that are not read (%s)', (transport) => {
     granary = undefined;
   });
 
-  async function start(settings: Record<string, string>): Promise<Granary> {
+  async function start(settings: Record<string, string>): Promise<OwnGranary> {
     granary = await startGranary(transport, { metrics: true, settings: { gateway: settings } });
     return granary;
   }

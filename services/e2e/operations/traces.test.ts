@@ -1,6 +1,7 @@
 import { collectSpans, type SeenSpan, type SpanCollector } from '@granary/testing/spans';
 import { eventually } from '@granary/testing/eventually';
-import { newApp, startGranary, type Granary, type TestApp } from '../support/granary';
+import { newApp, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 const clientsTrace = '0af7651916cd43dd8448eb211c80319c';
 const clientsSpan = 'b7ad6b7169203331';

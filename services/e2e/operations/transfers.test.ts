@@ -1,7 +1,8 @@
 import { connect, type Socket } from 'node:net';
 import { eventually } from '@granary/testing/eventually';
 import { limitMs, waitMs } from '@granary/testing/speed';
-import { newApp, startGranary, transports, type Granary, type GranaryOptions, type TestApp } from '../support/granary';
+import { newApp, transports, type TestApp } from '../support/granary';
+import { startGranary, type GranaryOptions, type OwnGranary } from '../support/own-granary';
 import { expectProblem } from '../support/problem-shape';
 import { parseAnswer } from '../support/raw-http';
 
@@ -17,7 +18,7 @@ interface Peer {
   answer: Promise<string>;
 }
 
-let granary: Granary;
+let granary: OwnGranary;
 let app: TestApp;
 const peers: Peer[] = [];
 

@@ -33,7 +33,8 @@ import { tasksConfig } from '@granary/tasks/config';
 import { startTasks } from '@granary/tasks/service';
 import { limitMs } from '@granary/testing/speed';
 import { databaseServices, type DatabaseService } from '@granary/local/start/constellation';
-import { newApp, startGranary } from '../support/granary';
+import { newApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 const root = 'the secret from which the tests derive all others';
 const environments = trustEnvironments(root);

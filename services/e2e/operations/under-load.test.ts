@@ -1,21 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import { eventually } from '@granary/testing/eventually';
-import {
-  newApp,
-  operatorKey,
-  send,
-  startGranary,
-  transports,
-  type Granary,
-  type StoreAnswer,
-  type TestApp,
-} from '../support/granary';
+import { newApp, operatorKey, send, transports, type StoreAnswer, type TestApp } from '../support/granary';
+import { startGranary, type OwnGranary } from '../support/own-granary';
 
 /** What the contract lets a caller see whose app or collection changes under the hands of others. */
 const expected = new Set([200, 201, 202, 400, 404, 409, 422]);
 
 describe.each(transports)('concurrent requests (%s)', (transport) => {
-  let granary: Granary;
+  let granary: OwnGranary;
   let app: TestApp;
   let path: string;
   beforeAll(async () => {

@@ -12,7 +12,7 @@ import { Client } from 'pg';
 import { findPython } from '@granary/local/stack/tools';
 import { readFromApi, readFromFile } from '@granary/local/verify/chain-source';
 import { exportChain, verifyChain, type KnownLink } from '@granary/local/verify/verify-chain';
-import { newApp, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, transports, type Granary, type TestApp } from '../support/granary';
 import { spawnBuilt } from '../support/own-process';
 
 const page = join(__dirname, '../../../docs/hash-chain.md');
@@ -70,7 +70,7 @@ describe('the verification of a chain', () => {
   let schema: string;
   let file: string;
   beforeAll(async () => {
-    granary = await startGranary(transports[0]!);
+    granary = await borrowGranary(transports[0]!);
     database = new Client({ connectionString: granary.databaseUrls.data });
     await database.connect();
     directory = await mkdtemp(join(tmpdir(), 'granary-verify-'));

@@ -2,7 +2,8 @@ import { createLogger } from '@granary/shared/logger';
 import { createPool, row, rows, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { eventually } from '@granary/testing/eventually';
-import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 interface Page {
   code?: string;

@@ -1,7 +1,8 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { eventually } from '@granary/testing/eventually';
 import { decoded, encoded, newPayer, version1, version2, type Requirement } from '@granary/testing/x402-client';
-import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 interface Answered extends Record<string, unknown> {
   accepts: Requirement[];

@@ -5,7 +5,8 @@ import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import { startStandIns, type StandIn } from '../../finance/test/support/comet-stand-in';
 import { financePool } from '../../finance/test/support/harness';
 import { manualChain, newAddress } from '../../finance/test/support/payout-copies';
-import { send, startGranary, transports, type Granary } from '../support/granary';
+import { send, transports, type Granary } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { newWallet, signedRequest } from '../support/wallet-signing';
 
 const chainId = 'mocha-5';

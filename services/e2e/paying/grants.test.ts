@@ -5,7 +5,8 @@ import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { eventually } from '@granary/testing/eventually';
 import { encoded, simulatedNetwork, type Requirement } from '@granary/testing/x402-client';
-import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { newWallet, signedHeaders, signedRequest, type Wallet } from '../support/wallet-signing';
 
 interface Grant {

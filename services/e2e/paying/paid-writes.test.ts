@@ -9,16 +9,8 @@ import {
   version2,
   type Requirement,
 } from '@granary/testing/x402-client';
-import {
-  newApp,
-  operatorKey,
-  send,
-  startGranary,
-  transports,
-  type Body,
-  type Granary,
-  type TestApp,
-} from '../support/granary';
+import { newApp, operatorKey, send, transports, type Body, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 interface Priced extends Record<string, unknown> {
   accepts: Requirement[];

@@ -11,7 +11,8 @@ import {
   version1,
   type Requirement,
 } from '@granary/testing/x402-client';
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, send, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 interface Refusal extends Record<string, unknown> {
   error: string;

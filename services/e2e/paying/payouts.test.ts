@@ -1,5 +1,6 @@
 import { eventually } from '@granary/testing/eventually';
-import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, operatorKey, send, transports, type TestApp } from '../support/granary';
+import { startGranary, type OwnGranary } from '../support/own-granary';
 import { newWallet } from '../support/wallet-signing';
 
 interface Payout {
@@ -11,7 +12,7 @@ interface Payout {
 }
 
 describe.each(transports)('payouts (%s)', (transport) => {
-  let granary: Granary;
+  let granary: OwnGranary;
   let app: TestApp;
   let path: string;
   beforeAll(async () => {

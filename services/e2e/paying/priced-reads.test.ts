@@ -1,6 +1,7 @@
 import { eventually } from '@granary/testing/eventually';
 import { simulatedName } from '@granary/testing/x402-client';
-import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 interface Refusal extends Record<string, unknown> {
   x402Version: number;

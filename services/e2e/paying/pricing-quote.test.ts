@@ -1,4 +1,5 @@
-import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 const prices = {
   WRITE_UTIA_PER_KB: '33',
@@ -196,7 +197,7 @@ describe.each(transports)('quotes of prices (%s)', (transport) => {
 });
 
 test('without configured prices a quote is of nothing, and has all fields', async () => {
-  const granary = await startGranary('direct');
+  const granary = await borrowGranary('direct');
   try {
     const app = await newApp(granary);
     const body = { app_id: app.appId, operation_type: 'write', size_kb: 1_000, collection: 'films' };

@@ -1,12 +1,12 @@
 import { Client } from 'pg';
 import { eventually } from '@granary/testing/eventually';
-import { newApp, send, startGranary, type Granary } from '../support/granary';
+import { borrowGranary, newApp, send, type Granary } from '../support/granary';
 
 describe('retention', () => {
   let granary: Granary;
   let database: Client;
   beforeAll(async () => {
-    granary = await startGranary('direct', { settings: { data: { MAINTENANCE_EVERY_MS: '100' } } });
+    granary = await borrowGranary('direct', 'upkeep');
     database = new Client({ connectionString: granary.databaseUrls.data });
     await database.connect();
   });

@@ -1,6 +1,7 @@
 import { bech32 } from '@scure/base';
 import { eventually } from '@granary/testing/eventually';
-import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, operatorKey, send, transports, type TestApp } from '../support/granary';
+import { startGranary, type OwnGranary } from '../support/own-granary';
 import { newWallet } from '../support/wallet-signing';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT/) as string;
@@ -8,7 +9,7 @@ const text = expect.stringMatching(/\S/) as string;
 const nothing = { balance: 0, locked_balance: 0, pending_payouts: 0, available_balance: 0 };
 
 describe.each(transports)('money of an app (%s)', (transport) => {
-  let granary: Granary;
+  let granary: OwnGranary;
   let app: TestApp;
   let path: string;
   beforeAll(async () => {

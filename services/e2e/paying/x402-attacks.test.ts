@@ -12,7 +12,8 @@ import {
   type Requirement,
 } from '@granary/testing/x402-client';
 import { CosmosWallet } from '../support/cosmos-wallet';
-import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, operatorKey, send, transports, type TestApp } from '../support/granary';
+import { startGranary, type OwnGranary } from '../support/own-granary';
 
 /**
  * Attacks on x402 payments that were seen in the field, each through the front door. Some need more than a request: 12, 13
@@ -35,7 +36,7 @@ const appShare = 200_000;
 const order = secp256k1.CURVE.n;
 
 describe.each(transports)('attacks on payments (%s)', (transport) => {
-  let granary: Granary;
+  let granary: OwnGranary;
   let app: TestApp;
   let wallet: CosmosWallet;
   let payer: Payer;

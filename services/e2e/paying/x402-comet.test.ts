@@ -8,7 +8,8 @@ import { startStandIns, type StandIn } from '../../finance/test/support/comet-st
 import { financePool } from '../../finance/test/support/harness';
 import { manualChain, newAddress } from '../../finance/test/support/payout-copies';
 import { CometPayer } from './comet-payer';
-import { send, startGranary, transports, type Answer, type Granary, type TestApp } from '../support/granary';
+import { send, transports, type Answer, type TestApp } from '../support/granary';
+import { startGranary, type OwnGranary } from '../support/own-granary';
 import { pricedFilms, pricedNotes } from '../support/priced-app';
 
 interface Body extends Record<string, unknown> {
@@ -33,7 +34,7 @@ describe.each(transports)('x402 payments with CHAIN=cosmos, on nodes of CometBFT
   const behaviour = { ...manualChain, blockMs };
   let node: SimulatedNode;
   let nodes: StandIn[];
-  let granary: Granary;
+  let granary: OwnGranary;
   let app: TestApp;
   let payer: CometPayer;
   let store: Ask;

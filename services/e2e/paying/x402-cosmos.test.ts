@@ -5,7 +5,8 @@ import { sql } from '@granary/shared/postgres/sql';
 import { newCosmosPayer, signCosmos, type CosmosPayer } from '@granary/testing/cosmos-payer';
 import { eventually } from '@granary/testing/eventually';
 import { decoded, encoded, type Requirement } from '@granary/testing/x402-client';
-import { newApp, operatorKey, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { pricedFilms } from '../support/priced-app';
 
 interface Body extends Record<string, unknown> {

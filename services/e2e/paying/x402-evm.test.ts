@@ -9,7 +9,8 @@ import { Anvil, anvilNetwork, describeWithAnvil, usdc } from '@granary/testing/a
 import { eventually } from '@granary/testing/eventually';
 import { limitMs } from '@granary/testing/speed';
 import { decoded, encoded, newPayer, version1, version2, type Requirement } from '@granary/testing/x402-client';
-import { newApp, send, startGranary, type Granary, type TestApp } from '../support/granary';
+import { newApp, send, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 interface Paid {
   success: boolean;

@@ -6,7 +6,8 @@ import { eventually } from '@granary/testing/eventually';
 import { limitMs } from '@granary/testing/speed';
 import { decoded, encoded, type Requirement } from '@granary/testing/x402-client';
 import { CosmosWallet } from '../support/cosmos-wallet';
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, send, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { pricedFilms, pricedNotes } from '../support/priced-app';
 
 interface Body extends Record<string, unknown> {

@@ -8,7 +8,7 @@ import { sql } from '@granary/shared/postgres/sql';
 import { eventually } from '@granary/testing/eventually';
 import { isLong, size } from '@granary/testing/size';
 import { repository, runProgram } from '../clients/generated';
-import { newApp, send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, newApp, send, transports, type Granary, type TestApp } from '../support/granary';
 import {
   decoded,
   encoded,
@@ -46,7 +46,7 @@ describe.each(transports)('settlement of x402 payments (%s)', (transport) => {
   let app: TestApp;
   let pool: Pool;
   beforeAll(async () => {
-    granary = await startGranary(transport, { settings: { payments: { X402_PAY_TO: 'simulated' } } });
+    granary = await borrowGranary(transport, 'simulated');
     const log = createLogger('test', 'silent');
     pool = createPool({ url: granary.databaseUrls.payments, size: 1, applicationName: 'test', log });
   });

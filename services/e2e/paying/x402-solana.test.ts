@@ -18,7 +18,8 @@ import {
   startSolanaNode,
 } from '@granary/testing/solana-client';
 import { decoded, encoded, type Requirement } from '@granary/testing/x402-client';
-import { send, startGranary, transports, type Granary, type TestApp } from '../support/granary';
+import { borrowGranary, send, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { pricedFilms } from '../support/priced-app';
 
 const feePayer = 'BPFLoaderUpgradeab1e11111111111111111111111';
@@ -83,7 +84,7 @@ describe.each(transports)('verification of x402 payments on Solana (%s)', (trans
   });
 
   test('without somebody who pays the fees, payments on Solana are refused and not listed', async () => {
-    const without = await startGranary(transport);
+    const without = await borrowGranary(transport);
     const body = await paySolana(2, payer, node.url, { payTo, extra: { feePayer } });
     const found = await send(without.url, 'POST', '/x402/verify', { body });
     expect([found.status, found.body]).toMatchObject([200, { isValid: false, invalidReason: 'invalid_network' }]);

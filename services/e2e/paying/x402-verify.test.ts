@@ -1,7 +1,7 @@
 import type { PrivateKeyAccount } from 'viem' with { 'resolution-mode': 'import' };
 import { expectProblem } from '../support/problem-shape';
 import { sendRaw } from '../support/raw-http';
-import { send, startGranary, transports, type Granary } from '../support/granary';
+import { borrowGranary, send, transports, type Granary } from '../support/granary';
 
 const usdc = '0x036CbD53842c5426634e7929541eC2318f3dCF7e';
 const payTo = '0x209693Bc6afc0C5328bA36FaF03C514EF312287C';
@@ -81,7 +81,7 @@ describe.each(transports)('verification of x402 payments (%s)', (transport) => {
   let granary: Granary;
   beforeAll(async () => {
     payer = (await import('viem/accounts')).privateKeyToAccount(`0x${'42'.repeat(32)}`);
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
   });
   afterAll(() => granary.stop());
 

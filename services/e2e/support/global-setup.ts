@@ -17,6 +17,8 @@ export interface TestPostgres {
 export interface TestGlobals {
   testPostgres?: TestPostgres;
   testStack?: StackServer;
+  /** Whether all tests of the suites run. */
+  isWhole?: boolean;
 }
 
 const prefix = 'granary-test-';
@@ -26,7 +28,7 @@ const silent = { info: () => undefined, warn: () => undefined };
  * One Postgres for the whole run, with all of its safety on as in earnest, in a temporary directory; and Kafka and MinIO
  * for those who ask.
  */
-export default async function globalSetup(): Promise<void> {
+export default async function globalSetup({ testNamePattern }: { testNamePattern?: string }): Promise<void> {
   process.env[seedVariable] ??= commitSeed();
   process.env[slownessVariable] ??= measureSlowness().toFixed(1);
   await endAbandoned();
@@ -37,6 +39,7 @@ export default async function globalSetup(): Promise<void> {
   const globals = globalThis as TestGlobals;
   globals.testPostgres = { postgres, directory: dataDir };
   globals.testStack = await startStackServer();
+  globals.isWhole = !testNamePattern;
   const { url, missing } = globals.testStack;
   process.env.GRANARY_TEST_STACK = JSON.stringify({ url, missing });
   const fate = process.env.REQUIRE_STACK === '1' ? 'FAILING' : 'SKIPPED';

@@ -1,23 +1,14 @@
 import { randomBytes, randomUUID } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { basename, dirname, join } from 'node:path';
-import { createLogger } from '@granary/shared/logger';
-import { startTelemetry } from '@granary/shared/telemetry/start';
-import { testDatabase } from '@granary/testing/database';
+import { basename, dirname } from 'node:path';
 import { eventually } from '@granary/testing/eventually';
-import { limitMs } from '@granary/testing/speed';
-import { isSkippedWithout } from '@granary/testing/stack';
-import {
-  databaseServices,
-  startConstellation,
-  type ConstellationOptions,
-  type DatabaseService,
-} from '@granary/local/start/constellation';
+import { askTestStack, isSkippedWithout } from '@granary/testing/stack';
+import { isOnStackNow } from '@granary/testing/stack-turn';
 import stackSuites from '../stack-suites.json';
-import { startStackGranary } from './stack-granary';
+import type { DatabaseUrls } from './granary-databases';
+import { operatorKey, type Transport, type Variant } from './granary-settings';
+import type { LendRequest } from './granary-lenders';
 
-export const operatorKey = 'operator-key-of-the-tests';
+export { operatorKey };
 
 export interface Answer<T = Record<string, unknown>> {
   status: number;
@@ -26,98 +17,41 @@ export interface Answer<T = Record<string, unknown>> {
   text: string;
 }
 
-/** In one process, by calls or over gRPC; or as a stack: a process for each service, on Kafka and MinIO. */
-export type Transport = 'direct' | 'wire' | 'stack';
-
-/** Jest runs the suites of the front door in two passes, see jest.config.js: in one process, and on a stack. */
+/** Jest runs suites of the front door in two passes, see jest.config.js: in one process, and on a stack. */
 export const isOnStack = process.env['GRANARY_TEST_PASS'] === 'stack';
+
+const { testPath } = expect.getState();
+/** This suite, by `folder/name`. */
+export const suite = `${basename(dirname(testPath!))}/${basename(testPath!, '.test.ts')}`;
+
 /**
  * The services call each other over gRPC on the stack, too: where a suite is part of both passes of a run, the one in one
  * process leaves that out.
  */
-const suite = expect.getState().testPath!;
 const isOnStackToo =
   process.env['GRANARY_TEST_PASSES'] === 'both' &&
   !isSkippedWithout('kafka', 'minio') &&
-  ['front-door', 'paying', 'operations'].includes(basename(dirname(suite))) &&
-  !(`${basename(dirname(suite))}/${basename(suite, '.test.ts')}` in stackSuites.never);
+  /^(front-door|paying|operations)\//.test(suite) &&
+  isOnStackNow(suite, stackSuites);
 export const transports: readonly Transport[] = isOnStack ? ['stack'] : isOnStackToo ? ['direct'] : ['direct', 'wire'];
 
+/** What the clients of a suite see of a Granary. */
 export interface Granary {
   url: string;
-  databaseUrls: Record<DatabaseService, string>;
-  /** host:port of each process that tells metrics; in one process none does unless it was asked for. */
-  metricsAddresses: string[];
-  /** Stops it and starts it again on the same databases. */
-  restart(): Promise<void>;
+  databaseUrls: DatabaseUrls;
+  /** Ends it, or gives it back. */
   stop(): Promise<void>;
 }
 
-export interface GranaryOptions extends Pick<ConstellationOptions, 'settings'> {
-  databaseUrls?: Partial<Record<DatabaseService, string>>;
-  /** Has one process tell its metrics; those of a stack always do. */
-  metrics?: boolean;
-}
-
-/** On a slow machine requests may take longer, and scans without a key too, for its users as for its tests. */
-const patience = {
-  gateway: {
-    REQUEST_TIMEOUT_MS: String(Math.min(limitMs(10_000), 600_000)),
-    QUEUE_TIMEOUT_MS: String(Math.min(limitMs(1_000), 60_000)),
-  },
-  data: { PUBLIC_READ_TIMEOUT_MS: String(Math.min(limitMs(2_000), 60_000)) },
-};
-
 /**
- * The whole of Granary on fresh databases of the suite's Postgres, seen through HTTP only. In the pass on a stack it is
- * one, whatever `transport` says.
+ * A Granary that other suites of the run have too, in a process of its own: make an app for each test, count nothing of the
+ * whole, and harm nothing. `stop` gives it back, and throws when it has crashed meanwhile. A suite that needs more, or settings
+ * without a name, starts its own by `startGranary`.
  */
-export async function startGranary(transport: Transport, options: GranaryOptions = {}): Promise<Granary> {
-  const directory = await mkdtemp(join(tmpdir(), 'granary-suite-'));
-  const urls = await Promise.all(
-    databaseServices.map(async (service) => [service, (await testDatabase()).url] as const),
-  );
-  const databaseUrls = { ...(Object.fromEntries(urls) as Record<DatabaseService, string>), ...options.databaseUrls };
-  const common = {
-    databaseUrls,
-    directory,
-    operatorKey,
-    internalSecret: 'internal-secret-of-the-tests-0123456789',
-    settings: {
-      ...options.settings,
-      gateway: { ...patience.gateway, ...options.settings?.gateway },
-      data: { ...patience.data, ...options.settings?.data },
-    },
-  };
-  const removeDirectory = () => rm(directory, { recursive: true, force: true });
-  if (isOnStack || transport === 'stack') {
-    const stack = await startStackGranary(common);
-    return { ...stack, databaseUrls, stop: () => stack.stop().finally(removeDirectory) };
-  }
-
-  const log = createLogger('test', process.env['TEST_LOG_LEVEL'] ?? 'silent');
-  // Services of this process that start later tell theirs there too.
-  const telemetry = options.metrics
-    ? await startTelemetry('granary-test', { METRICS_LISTEN: '127.0.0.1:0' }, log)
-    : undefined;
-  const start = () => startConstellation({ ...common, host: '127.0.0.1', port: 0, transport, log });
-  let running = await start();
-  return {
-    get url() {
-      return running.url;
-    },
-    databaseUrls,
-    metricsAddresses: telemetry?.metricsAddress === undefined ? [] : [telemetry.metricsAddress],
-    restart: async () => {
-      await running.stop();
-      running = await start();
-    },
-    stop: async () => {
-      await running.stop();
-      await telemetry?.stop();
-      await removeDirectory();
-    },
-  };
+export async function borrowGranary(transport: Transport, variant: Variant = 'plain'): Promise<Granary> {
+  const request: LendRequest = { suite, transport: isOnStack ? 'stack' : transport, variant };
+  const { id, url, databaseUrls } = await askTestStack<Granary & { id: string }>('lend', request);
+  return { url, databaseUrls, stop: () => askTestStack('takeBack', { id }) };
 }
 
 export type Body = string | Buffer | object | undefined;

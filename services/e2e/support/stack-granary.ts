@@ -1,22 +1,40 @@
 import { randomUUID } from 'node:crypto';
-import { builtServices, kafkaForTests, minioForTests } from '@granary/testing/stack';
-import { databaseServices, type ConstellationOptions } from '@granary/local/start/constellation';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type { TestKafka, TestMinio } from '@granary/testing/stack';
+import { databaseServices } from '@granary/local/start/constellation';
 import { choosePorts } from '@granary/local/ports';
 import type { LineSink } from '@granary/local/stack/programs';
-import { beginRun } from '@granary/local/stack/runs';
-import { startServices, type ServiceName, type ServicesSettings } from '@granary/local/stack/services';
+import type { Run } from '@granary/local/stack/runs';
+import {
+  startServices,
+  type RunningServices,
+  type ServiceName,
+  type ServicesSettings,
+} from '@granary/local/stack/services';
 import { createTopics, servicePorts } from '@granary/local/stack/stack';
+import type { DatabaseUrls } from './granary-databases';
+import { optionsWith, type Settings } from './granary-settings';
 
 export interface StackGranary {
   url: string;
+  databaseUrls: DatabaseUrls;
   /** host:port of each process's metrics. */
   metricsAddresses: string[];
+  /** Resolves with a sentence when a process has ended that nobody has stopped. */
+  crashed: Promise<string>;
   /** Ends all processes in order and starts them again on the same ports, databases, topics and bucket. */
   restart(): Promise<void>;
   stop(): Promise<void>;
 }
 
-type Options = Pick<ConstellationOptions, 'databaseUrls' | 'directory' | 'operatorKey' | 'internalSecret' | 'settings'>;
+/** What a stack takes from the run. */
+export interface StackParts {
+  run: Run;
+  kafka: TestKafka;
+  minio: TestMinio;
+}
 
 const services: ServiceName[] = [...databaseServices, 'gateway'];
 
@@ -26,12 +44,13 @@ const show: LineSink | undefined = logLevel
   ? (name, line) => void process.stderr.write(`${name.padEnd(8)} | ${line}\n`)
   : undefined;
 
-/**
- * Granary as production has it: a process for each service, which sign their calls, on the run's Kafka and MinIO with
- * topics and a bucket that nobody else has. It runs what was built from the sources.
- */
-export async function startStackGranary(options: Options): Promise<StackGranary> {
-  const [kafka, minio] = await Promise.all([kafkaForTests(), minioForTests(), builtServices()]);
+/** A stack on these databases and this folder, with free ports, and with topics and a bucket that nobody else has. */
+async function chooseSettings(
+  { kafka, minio: { endpoint, accessKey, secretKey } }: StackParts,
+  databaseUrls: DatabaseUrls,
+  directory: string,
+  ofSuite: Settings | undefined,
+): Promise<{ settings: ServicesSettings; metricsAddresses: string[] }> {
   const name = `test-${randomUUID()}`;
   const [ports, metricsPorts, [port = 0]] = await Promise.all([
     servicePorts(),
@@ -40,38 +59,65 @@ export async function startStackGranary(options: Options): Promise<StackGranary>
     createTopics(kafka, name),
   ]);
   const metricsAddresses = metricsPorts.map((each) => `127.0.0.1:${each}`);
+  const { settings, ...common } = optionsWith(ofSuite);
   const ofService = (service: ServiceName, i: number) => ({
     LOG_LEVEL: logLevel ?? 'warn',
     METRICS_LISTEN: metricsAddresses[i]!,
-    ...options.settings?.[service],
-  });
-  const { endpoint, accessKey, secretKey } = minio;
-  const settings: ServicesSettings = {
-    ...options,
-    host: '127.0.0.1',
-    port,
-    ports,
-    environment: process.env,
-    kafka: { ...kafka, topicPrefix: name },
-    objectStore: { endpoint, accessKey, secretKey, bucket: name },
-    settings: Object.fromEntries(services.map((service, i) => [service, ofService(service, i)])),
-  };
-  const run = await beginRun();
-  const start = () => startServices(run, settings, show);
-  let running = await start().catch(async (error: unknown) => {
-    await run.end();
-    throw error;
+    ...settings[service],
   });
   return {
-    url: `http://127.0.0.1:${port}`,
     metricsAddresses,
+    settings: {
+      ...common,
+      databaseUrls,
+      directory,
+      host: '127.0.0.1',
+      port,
+      ports,
+      environment: process.env,
+      kafka: { ...kafka, topicPrefix: name },
+      objectStore: { endpoint, accessKey, secretKey, bucket: name },
+      settings: Object.fromEntries(services.map((service, i) => [service, ofService(service, i)])),
+    },
+  };
+}
+
+/**
+ * Granary as production has it: a process for each service, which sign their calls, on the run's Kafka and MinIO. It runs what
+ * was built from the sources. `beforeEnd` gets its addresses of metrics before its processes end, at each restart too.
+ */
+export async function startStackGranary(
+  parts: StackParts,
+  databaseUrls: DatabaseUrls,
+  ofSuite: Settings | undefined,
+  beforeEnd: (metricsAddresses: string[]) => Promise<void>,
+): Promise<StackGranary> {
+  const directory = await mkdtemp(path.join(tmpdir(), 'granary-suite-'));
+  const { settings, metricsAddresses } = await chooseSettings(parts, databaseUrls, directory, ofSuite);
+  let crash: (sentence: string) => void = () => undefined;
+  const crashed = new Promise<string>((resolve) => (crash = resolve));
+  const start = async (): Promise<RunningServices> => {
+    const running = await startServices(parts.run, settings, show);
+    for (const program of Object.values(running.programs)) program.whenFailed(({ message }) => crash(message));
+    return running;
+  };
+  const end = async (running: RunningServices): Promise<void> => {
+    await beforeEnd(metricsAddresses);
+    await running.stop();
+  };
+  let running = await start();
+  return {
+    url: `http://127.0.0.1:${settings.port}`,
+    databaseUrls,
+    metricsAddresses,
+    crashed,
     restart: async () => {
-      await running.stop();
+      await end(running);
       running = await start();
     },
     stop: async () => {
-      await running.stop();
-      await run.end();
+      await end(running);
+      await rm(directory, { recursive: true, force: true });
     },
   };
 }

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
+import { text } from 'node:stream/consumers';
 import type { TestKafka, TestMinio, TestStack } from '@granary/testing/stack';
 import { prepareChartTools } from '@granary/local/stack/chart-tools';
 import { findMissingParts } from '@granary/local/stack/install';
@@ -11,12 +12,16 @@ import { beginRun } from '@granary/local/stack/runs';
 import { preparePythonTools } from '@granary/local/stack/python-tools';
 import { prepareReleaseBefore } from '@granary/local/stack/release-before';
 import { runTool } from '@granary/local/stack/tools';
+import type { Templates } from './granary-databases';
+import { GranaryLenders } from './granary-lenders';
 
 export interface StackServer extends TestStack {
+  /** The methods that the suites which are on the stack in each run have not called, see `GranaryLenders.uncalled`. */
+  uncalledMethods(): string[];
   stop(): Promise<void>;
 }
 
-/** What each path answers with. */
+/** What each part answers with. */
 interface Answers {
   kafka: TestKafka;
   minio: TestMinio;
@@ -24,14 +29,18 @@ interface Answers {
   helm: { folder: string };
   release: { folder: string };
   build: object;
+  templates: Templates;
 }
+
+/** What suites ask of the lenders, each with a request of its kind. */
+const ofLenders = ['lend', 'takeBack', 'start', 'restart', 'stop'] as const;
 
 const root = path.join(__dirname, '../../..');
 const silent = (): void => undefined;
 
 /**
- * Lends out one Kafka and one MinIO for a whole test run, and builds the services once: it belongs to jest's main
- * process, and the workers ask it over HTTP. Each is made for the first who asks.
+ * Lends out one Kafka, one MinIO and one Granary of each kind for a whole test run, and builds the services once: it belongs to
+ * jest's main process, and the workers ask it over HTTP. Each is made for the first who asks.
  */
 export async function startStackServer(): Promise<StackServer> {
   const missing = await findMissingParts();
@@ -58,25 +67,46 @@ export async function startStackServer(): Promise<StackServer> {
       await runTool(process.execPath, ['scripts/build.mjs'], { cwd: root, signal: undefined });
       return {};
     },
+    templates: () => lenders.templates(),
   };
   const isPart = (what: string): what is keyof Answers => what in start;
   const started: Partial<Record<keyof Answers, Promise<Answers[keyof Answers]>>> = {};
+  const part = <What extends keyof Answers>(what: What) => (started[what] ??= start[what]()) as Promise<Answers[What]>;
+  const lenders = new GranaryLenders({
+    run,
+    build: () => part('build'),
+    kafka: () => part('kafka'),
+    minio: () => part('minio'),
+  });
+  const isOfLenders = (what: string): what is (typeof ofLenders)[number] =>
+    (ofLenders as readonly string[]).includes(what);
+  const answer = async (what: string, body: string): Promise<unknown> => {
+    if (isPart(what)) return part(what);
+    if (isOfLenders(what)) return lenders[what](JSON.parse(body) as never);
+    throw new Error(`there is no ${what}`);
+  };
   // Others on this machine do not know the way.
   const secret = randomBytes(16).toString('hex');
   const server = createServer((request, response) => {
-    const [, what] = new RegExp(`^/${secret}/(kafka|minio|python|helm|release|build)$`).exec(request.url ?? '') ?? [];
-    if (what === undefined || !isPart(what)) return void response.writeHead(404).end();
-    (started[what] ??= start[what]()).then(
-      (result) => response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(result)),
-      (error: Error) => response.writeHead(500).end(error.message),
-    );
+    const [, key, what = ''] = (request.url ?? '').split('/');
+    if (key !== secret) return void response.writeHead(404).end();
+    // A worker that is busy for seconds would take a connection again that has been closed meanwhile because nobody used it.
+    response.setHeader('connection', 'close');
+    void text(request)
+      .then((body) => answer(what, body))
+      .then(
+        (result) => response.writeHead(200, { 'content-type': 'application/json' }).end(JSON.stringify(result ?? {})),
+        (error: Error) => response.writeHead(500).end(error.message),
+      );
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/${secret}`,
     missing,
+    uncalledMethods: () => lenders.uncalled(),
     stop: async () => {
       await Promise.allSettled(Object.values(started));
+      await lenders.end();
       await Promise.all(stops.map((stop) => stop()));
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));

@@ -2,7 +2,8 @@ import { randomBytes } from 'node:crypto';
 import { testBucket } from '@granary/testing/s3-bucket';
 import { describeWith } from '@granary/testing/stack';
 import { eventually } from '@granary/testing/eventually';
-import { newApp, send, startGranary, type Granary, type TestApp } from '../support/granary';
+import { newApp, send, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { startOwnMinio, type OwnMinio } from '../support/own-minio';
 
 interface Health {

@@ -7,7 +7,8 @@ import { Client } from 'pg';
 import { superuserUrl, testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
 import { describeWithSmallDisk, mountSmallDisk, type SmallDisk } from '@granary/testing/small-disk';
-import { newApp, randomText, send, startGranary, transports } from '../support/granary';
+import { newApp, randomText, send, transports } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 const mebibyte = 1024 * 1024;
 const run = promisify(execFile);

@@ -9,7 +9,8 @@ import { promisify } from 'node:util';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
 import { choosePorts } from '@granary/local/ports';
-import { operatorKey, startGranary } from '../support/granary';
+import { operatorKey } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { endAllProcesses, track } from '../support/own-process';
 
 const run = promisify(execFile);

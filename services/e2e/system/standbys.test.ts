@@ -5,7 +5,8 @@ import { Client } from 'pg';
 import { eventually } from '@granary/testing/eventually';
 import { resolveDataDir } from '@granary/local/postgres/data-dir';
 import { startPostgres, type EmbeddedPostgres } from '@granary/local/postgres/postgres';
-import { send, startGranary, type Granary } from '../support/granary';
+import { send, type Granary } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 const silent = { info: () => undefined, warn: () => undefined };
 let directory: string;

@@ -44,38 +44,40 @@ export function isSkippedWithout(...parts: StackPart[]): boolean {
 
 /** The run's Kafka, started when it is first asked for. */
 export function kafkaForTests(): Promise<TestKafka> {
-  return ask<TestKafka>('kafka');
+  return askTestStack<TestKafka>('kafka');
 }
 
 /** The run's MinIO, started when it is first asked for. */
 export function minioForTests(): Promise<TestMinio> {
-  return ask<TestMinio>('minio');
+  return askTestStack<TestMinio>('minio');
 }
 
 /** The interpreter of a Python that has schemathesis and openapi-python-client. */
 export async function pythonForTests(): Promise<string> {
-  return (await ask<{ interpreter: string }>('python')).interpreter;
+  return (await askTestStack<{ interpreter: string }>('python')).interpreter;
 }
 
 /** The folder with the programs `helm`, `kubeconform`, `kube-score`, `helm-docs` and `tilt-check`, and definitions of resources. */
 export async function chartToolsForTests(): Promise<string> {
-  return (await ask<{ folder: string }>('helm')).folder;
+  return (await askTestStack<{ folder: string }>('helm')).folder;
 }
 
 /** The folder with the sources and the builds of the release before this one. */
 export async function releaseBeforeForTests(): Promise<string> {
-  return (await ask<{ folder: string }>('release')).folder;
+  return (await askTestStack<{ folder: string }>('release')).folder;
 }
 
 /** Sees to it that what the services' processes run is what the sources say. The first who asks has it built. */
 export async function builtServices(): Promise<void> {
-  await ask('build');
+  await askTestStack('build');
 }
 
-async function ask<T>(what: StackPart | 'build'): Promise<T> {
+/** Asks jest's main process for something of the run, or to do something for a suite. Throws with the reason when it cannot. */
+export async function askTestStack<T>(what: string, request: object = {}): Promise<T> {
   const { url, missing } = readTestStack();
-  if (what !== 'build' && missing[what] !== undefined) throw new Error(missing[what]);
-  const response = await fetch(`${url}/${what}`);
+  const reason = missing[what as StackPart];
+  if (reason !== undefined) throw new Error(reason);
+  const response = await fetch(`${url}/${what}`, { method: 'POST', body: JSON.stringify(request) });
   if (response.status !== 200) throw new Error(await response.text());
   return (await response.json()) as T;
 }

@@ -1,0 +1,180 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type { Run } from '@granary/local/stack/runs';
+import { databaseServices } from '@granary/local/start/constellation';
+import { templateDatabase } from '@granary/testing/database';
+import { Lender, type Place } from '@granary/testing/lender';
+import { RpcCalls } from '@granary/testing/rpc-calls';
+import stackSuites from '../stack-suites.json';
+import { cloneDatabases, type DatabaseUrls, type Templates } from './granary-databases';
+import { startGranaryHost, type GranaryHost } from './granary-host';
+import { optionsWith, variants, type Settings, type Transport, type Variant } from './granary-settings';
+import { startStackGranary, type StackGranary, type StackParts } from './stack-granary';
+
+type Embedded = `${'direct' | 'wire'} ${Variant}`;
+
+/** What a suite, by `folder/name`, asks for. */
+export interface LendRequest {
+  suite: string;
+  transport: Transport;
+  variant: Variant;
+}
+export interface StackRequest {
+  suite: string;
+  settings?: Settings;
+  databaseUrls: DatabaseUrls;
+}
+interface Instance {
+  url: string;
+  databaseUrls: DatabaseUrls;
+}
+interface Id {
+  id: string;
+}
+
+/** Which parts of the run the lent Granaries take, each made for the first who asks. */
+export interface LenderParts {
+  run: Run;
+  /** Has everything built that runs in processes. */
+  build: () => Promise<unknown>;
+  kafka: () => Promise<StackParts['kafka']>;
+  minio: () => Promise<StackParts['minio']>;
+}
+
+/** Makes databases with the schema of each service, which others are copied from. */
+async function makeTemplates(host: GranaryHost): Promise<Templates> {
+  const made = databaseServices.map(async (service) => {
+    const name = await templateDatabase(`template_${service}`, (url) => host.ask('migrate', { service, url }));
+    return [service, name] as const;
+  });
+  return Object.fromEntries(await Promise.all(made)) as Templates;
+}
+
+/** The Granaries in one process; all of them run in one, which ends as a whole. */
+async function openHostPlace(host: GranaryHost, templates: Templates): Promise<Place<Embedded, Instance>> {
+  const stops: Array<() => Promise<void>> = [];
+  let isStopping = false;
+  return {
+    crashed: new Promise((resolve) => {
+      void host.ended.then((sentence) => {
+        if (!isStopping) resolve(sentence);
+      });
+    }),
+    start: async (what) => {
+      const [transport, variant] = what.split(' ') as ['direct' | 'wire', Variant];
+      const directory = await mkdtemp(path.join(tmpdir(), 'granary-lent-'));
+      stops.push(() => rm(directory, { recursive: true, force: true }));
+      const databaseUrls = await cloneDatabases(templates);
+      const options = { ...optionsWith(variants[variant]), databaseUrls, directory, transport };
+      return { ...(await host.ask<{ url: string }>('start', options)), databaseUrls };
+    },
+    stop: async () => {
+      isStopping = true;
+      await host.end();
+      await Promise.all(stops.map((stop) => stop()));
+    },
+  };
+}
+
+/** Lends the Granaries of a run, starts the stacks that suites have for themselves, and counts which methods these call. */
+export class GranaryLenders {
+  private readonly calls = new RpcCalls();
+  /** The suites of the list that have had a stack. */
+  private readonly counted = new Set<string>();
+  private readonly stacks = new Map<string, StackGranary>();
+  private readonly embedded = new Lender<Embedded, Instance>('The lent Granary', async () => {
+    await this.parts.build();
+    const host = startGranaryHost(this.parts.run);
+    return openHostPlace(host, await this.templates(host));
+  });
+  private readonly stack = new Lender<'stack', Instance>('The lent stack', async () => {
+    const stack = await this.startStack(await cloneDatabases(await this.templates()));
+    const { crashed, url, databaseUrls } = stack;
+    return { crashed, start: () => Promise.resolve({ url, databaseUrls }), stop: () => stack.stop() };
+  });
+
+  private templatesMade: Promise<Templates> | undefined;
+
+  constructor(private readonly parts: LenderParts) {}
+
+  /** Made once; by this process, or else by one that ends afterwards. */
+  templates(host?: GranaryHost): Promise<Templates> {
+    return (this.templatesMade ??= host ? makeTemplates(host) : this.makeTemplatesAlone());
+  }
+
+  private async makeTemplatesAlone(): Promise<Templates> {
+    await this.parts.build();
+    const host = startGranaryHost(this.parts.run);
+    return makeTemplates(host).finally(() => host.end());
+  }
+
+  /** Few suites have the settings of a variant on a stack, so each of them gets one for itself. */
+  async lend({ suite, transport, variant }: LendRequest): Promise<Instance & Id> {
+    if (transport !== 'stack') return this.embedded.lend(`${transport} ${variant}`, suite);
+    if (variant !== 'plain') {
+      const databaseUrls = await cloneDatabases(await this.templates());
+      return this.start({ suite, settings: variants[variant], databaseUrls });
+    }
+    this.counted.add(suite);
+    return this.stack.lend('stack', suite);
+  }
+
+  async takeBack({ id }: Id): Promise<void> {
+    this.embedded.takeBack(id);
+    this.stack.takeBack(id);
+    await this.stop({ id });
+  }
+
+  async start({
+    suite,
+    settings,
+    databaseUrls,
+  }: StackRequest): Promise<Instance & Id & { metricsAddresses: string[] }> {
+    this.counted.add(suite);
+    const id = randomUUID();
+    const stack = await this.startStack(databaseUrls, settings, suite);
+    this.stacks.set(id, stack);
+    const { url, metricsAddresses } = stack;
+    return { url, databaseUrls, metricsAddresses, id };
+  }
+
+  async restart({ id }: Id): Promise<void> {
+    await this.stacks.get(id)!.restart();
+  }
+
+  async stop({ id }: Id): Promise<void> {
+    const stack = this.stacks.get(id);
+    this.stacks.delete(id);
+    await stack?.stop();
+  }
+
+  /** Ends everything that has been started. */
+  async end(): Promise<void> {
+    await Promise.all([
+      this.embedded.stop(),
+      this.stack.stop(),
+      ...[...this.stacks.keys()].map((id) => this.stop({ id })),
+    ]);
+  }
+
+  /**
+   * The methods of `protos/` that the suites which are always on the stack have not called, if each of them has been there; else
+   * none. Suites that are there in turn share the lent one with them, so what these alone call is noticed on another day.
+   */
+  uncalled(): string[] {
+    const isWhole = Object.keys(stackSuites.always).every((suite) => this.counted.has(suite));
+    return isWhole ? this.calls.uncalled(stackSuites.methodsElsewhere) : [];
+  }
+
+  private async startStack(databaseUrls: DatabaseUrls, settings: Settings = {}, suite?: string): Promise<StackGranary> {
+    const [kafka, minio] = await Promise.all([this.parts.kafka(), this.parts.minio(), this.parts.build()]);
+    // What is there in turn today is elsewhere tomorrow.
+    const isCounted = suite === undefined || suite in stackSuites.always;
+    const parts = { run: this.parts.run, kafka, minio };
+    return startStackGranary(parts, databaseUrls, settings, async (metricsAddresses) => {
+      if (isCounted) await this.calls.collect(metricsAddresses);
+    });
+  }
+}

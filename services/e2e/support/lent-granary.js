@@ -1,0 +1,32 @@
+// The process of the Granaries that are lent to suites, see granary-host.ts: it runs what was built, does what its parent asks
+// for by messages, and ends when that has ended.
+const { startConstellation } = require('@granary/local/start/constellation');
+const { createLogger } = require('@granary/shared/logger');
+const { createPool } = require('@granary/shared/postgres/pool');
+const { migrateSchema } = require('@granary/shared/service/schema');
+
+const log = createLogger('lent', process.env.TEST_LOG_LEVEL ?? 'silent');
+
+const work = {
+  start: async (options) => {
+    const constellation = await startConstellation({ ...options, host: '127.0.0.1', port: 0, log });
+    constellation.failed.catch((error) => {
+      console.error(error);
+      process.exit(1);
+    });
+    return { url: constellation.url };
+  },
+  migrate: async ({ service, url }) => {
+    const pool = createPool({ url, size: 1, applicationName: 'granary-test-migrate', log });
+    await migrateSchema(pool, require(`@granary/${service}/service`)[`${service}Schema`]);
+    await pool.end();
+  },
+};
+
+process.on('message', ({ id, what, options }) => {
+  work[what](options).then(
+    (result) => process.send({ id, result }),
+    (error) => process.send({ id, error: error.stack }),
+  );
+});
+process.on('disconnect', () => process.exit());

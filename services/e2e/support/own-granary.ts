@@ -1,0 +1,79 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { askTestStack } from '@granary/testing/stack';
+import { isOnStack, suite, type Granary } from './granary';
+import { cloneDatabases, type DatabaseUrls, type Templates } from './granary-databases';
+import { optionsWith, type Settings, type Transport } from './granary-settings';
+
+export interface OwnGranary extends Granary {
+  /** host:port of each process that tells metrics; in one process none does unless it was asked for. */
+  metricsAddresses: string[];
+  /** Stops it and starts it again on the same databases. */
+  restart(): Promise<void>;
+}
+
+export interface GranaryOptions {
+  settings?: Settings;
+  databaseUrls?: Partial<DatabaseUrls>;
+  /** Has one process tell its metrics; those of a stack always do. */
+  metrics?: boolean;
+}
+
+/**
+ * A Granary for this suite alone, on databases of its own: in this process, from the sources, or on a stack, from what was
+ * built. In the pass on a stack it is one, whatever `transport` says.
+ */
+export async function startGranary(transport: Transport, options: GranaryOptions = {}): Promise<OwnGranary> {
+  const databaseUrls = await cloneDatabases(await askTestStack<Templates>('templates'), options.databaseUrls);
+  return isOnStack || transport === 'stack'
+    ? startOnStack(databaseUrls, options)
+    : startHere(transport, databaseUrls, options);
+}
+
+async function startOnStack(databaseUrls: DatabaseUrls, { settings }: GranaryOptions): Promise<OwnGranary> {
+  const { id, ...stack } = await askTestStack<OwnGranary & { id: string }>('start', { suite, settings, databaseUrls });
+  return {
+    ...stack,
+    restart: () => askTestStack('restart', { id }),
+    stop: () => askTestStack('stop', { id }),
+  };
+}
+
+async function startHere(
+  transport: 'direct' | 'wire',
+  databaseUrls: DatabaseUrls,
+  options: GranaryOptions,
+): Promise<OwnGranary> {
+  // Loaded here, so that suites on a stack do not load the services.
+  const [{ startConstellation }, { createLogger }, { startTelemetry }] = await Promise.all([
+    import('@granary/local/start/constellation'),
+    import('@granary/shared/logger'),
+    import('@granary/shared/telemetry/start'),
+  ]);
+  const log = createLogger('test', process.env['TEST_LOG_LEVEL'] ?? 'silent');
+  // Services of this process that start later tell theirs there too.
+  const telemetry = options.metrics
+    ? await startTelemetry('granary-test', { METRICS_LISTEN: '127.0.0.1:0' }, log)
+    : undefined;
+  const directory = await mkdtemp(join(tmpdir(), 'granary-suite-'));
+  const constellation = { ...optionsWith(options.settings), databaseUrls, directory, transport, log };
+  const start = () => startConstellation({ ...constellation, host: '127.0.0.1', port: 0 });
+  let running = await start();
+  return {
+    get url() {
+      return running.url;
+    },
+    databaseUrls,
+    metricsAddresses: telemetry?.metricsAddress === undefined ? [] : [telemetry.metricsAddress],
+    restart: async () => {
+      await running.stop();
+      running = await start();
+    },
+    stop: async () => {
+      await running.stop();
+      await telemetry?.stop();
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}

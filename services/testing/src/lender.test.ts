@@ -1,0 +1,51 @@
+import { Lender, type Place } from './lender';
+
+/** A lender whose places `crash` ends one after the other. */
+function lender() {
+  const crashes: Array<(how: string) => void> = [];
+  const opened = jest.fn<Place<string, { url: string }>, []>(() => ({
+    start: (what) => Promise.resolve({ url: `${what} of ${crashes.length}` }),
+    crashed: new Promise((resolve) => crashes.push(resolve)),
+    stop: () => Promise.resolve(),
+  }));
+  return { lends: new Lender('The lent one', async () => opened()), opened, crashes };
+}
+const says = (url: string) => expect.objectContaining({ url }) as object;
+
+beforeEach(() => {
+  jest.spyOn(console, 'error').mockImplementation(() => undefined);
+});
+afterEach(() => {
+  jest.restoreAllMocks();
+});
+
+test('what is lent starts once for all who have it', async () => {
+  const { lends, opened } = lender();
+  const got = await Promise.all([lends.lend('direct', 'a'), lends.lend('direct', 'b'), lends.lend('wire', 'c')]);
+  expect(got).toEqual([says('direct of 1'), says('direct of 1'), says('wire of 1')]);
+  expect(opened).toHaveBeenCalledTimes(1);
+  for (const { id } of got) lends.takeBack(id);
+});
+
+test('whoever has it when it crashes fails and is named, the next gets another one, and after a second crash nobody', async () => {
+  const { lends, crashes, opened } = lender();
+  const before = await lends.lend('direct', 'before');
+  lends.takeBack(before.id);
+  const first = [await lends.lend('direct', 'one'), await lends.lend('wire', 'two')];
+  crashes[0]!('It has ended.');
+  const again = await lends.lend('direct', 'three');
+  const sentence = 'The lent one has crashed while these suites had it: one, two. It has ended.';
+  for (const { id } of first) expect(() => lends.takeBack(id)).toThrow(sentence);
+  expect(console.error).toHaveBeenCalledWith(expect.stringContaining(sentence));
+  expect(again).toEqual(says('direct of 2'));
+  crashes[1]!('It has ended again.');
+  await expect(lends.lend('direct', 'four')).rejects.toThrow(/one, two.*three\. It has ended again/);
+  expect(() => lends.takeBack(again.id)).toThrow('three');
+  expect(opened).toHaveBeenCalledTimes(2);
+});
+
+test('what cannot start fails for each who wants it, with the reason', async () => {
+  const lends = new Lender('The lent one', () => Promise.reject(new Error('no room')));
+  for (const suite of ['a', 'b']) await expect(lends.lend('direct', suite)).rejects.toThrow('no room');
+  await lends.stop();
+});
