@@ -3,6 +3,8 @@ import tseslint from 'typescript-eslint';
 
 // kafkajs, minio and the OpenTelemetry SDK are used in one file each, below services/shared.
 const onlyInShared = ['kafkajs', 'minio', '@opentelemetry/*', '@grpc/*'];
+// What a suite of the front door would load the services with.
+const services = ['blobs', 'data', 'finance', 'payments', 'tasks', 'local'].map((name) => `@granary/${name}/**`);
 
 export default tseslint.config(
   {
@@ -72,6 +74,20 @@ export default tseslint.config(
     },
   },
   { files: ['services/{shared,testing}/src/**/*.ts'], rules: { 'no-restricted-imports': 'off' } },
+  {
+    files: ['services/e2e/front-door/**/*.ts'],
+    rules: {
+      'no-restricted-imports': [
+        'error',
+        {
+          patterns: [
+            { group: onlyInShared, message: 'Only services/shared may import this.' },
+            { group: services, message: 'Suites of the front door see HTTP only.' },
+          ],
+        },
+      ],
+    },
+  },
   {
     files: ['services/{local,testing,e2e}/**/*.ts', '**/*.test.ts', '**/test/**/*.ts'],
     rules: { 'no-console': 'off' },
