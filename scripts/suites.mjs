@@ -13,7 +13,9 @@ function readImports(file) {
   const known = importsOf.get(file);
   if (known) return known;
   const text = /\.(ts|js)$/.test(file) ? readFileSync(path.join(root, file), 'utf8') : '';
-  const imports = [...text.matchAll(/(?:from|import|require)\s*\(?\s*'(\.|@granary\/)([^']+)'/g)].flatMap(
+  // A type is judged by the compiler alone.
+  const loading = text.replace(/^import type [^;]*;/gm, '');
+  const imports = [...loading.matchAll(/(?:from|import|require)\s*\(?\s*'(\.|@granary\/)([^']+)'/g)].flatMap(
     ([, start, rest = '']) => {
       const ofPackage = rest.replace(/^(\w+)/, 'services/$1/src');
       const target = start === '.' ? path.join(path.dirname(file), `.${rest}`) : ofPackage;
