@@ -55,6 +55,7 @@ describe.each(transports)('documents (%s)', (transport) => {
       'c1-AAAAAAAAAAAAAAAAAAAA',
       'czzzzzzzzzzz-AAAAAAAAAAAAAAAAAAAA',
       'j1-AAAAAAAAAAAAAAAAAAAA',
+      'p0-AAAAAAAAAAAAAAAAAAAA',
     ]) {
       expect(await send(granary.url, 'GET', `/api/tasks/${ticket}`)).toMatchObject({
         status: 404,
