@@ -2,16 +2,9 @@ import { randomUUID } from 'node:crypto';
 import type { Route } from '@granary/gateway/pipeline/route';
 import { routes } from '@granary/gateway/routes/table';
 import { asCaller, changingRequests, settleMoney, type ChangingRequest } from '../support/changing-requests';
-import {
-  borrowGranary,
-  newApp,
-  operatorKey,
-  send,
-  transports,
-  type Answer,
-  type Granary,
-  type TestApp,
-} from '../support/granary';
+import { newApp, operatorKey, send, transports, type Answer, type Granary, type TestApp } from '../support/granary';
+import { variants } from '../support/granary-settings';
+import { startGranary } from '../support/own-granary';
 
 /** POST by the interface, or because their questions do not fit into a URL: they only read; a payment is settled once by itself. */
 const reading = [
@@ -37,7 +30,7 @@ describe.each(transports)('Idempotency-Key of every changing route (%s)', (trans
   let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await borrowGranary(transport, 'simulated');
+    granary = await startGranary(transport, { settings: variants.simulated });
     app = await newApp(granary);
     await app.store('docs', [{ id: '1', n: 1 }]);
   });

@@ -5,7 +5,6 @@ import { sql } from '@granary/shared/postgres/sql';
 import { eventually } from '@granary/testing/eventually';
 import { decoded, encoded, newPayer, version1, version2, type Requirement } from '@granary/testing/x402-client';
 import { newApp, send, transports, type Body, type Granary, type TestApp } from '../support/granary';
-import { variants } from '../support/granary-settings';
 import { startGranary } from '../support/own-granary';
 
 interface Answered extends Record<string, unknown> {
@@ -23,7 +22,7 @@ describe.each(transports)('what x402 payments pay for (%s)', (transport) => {
   let app: TestApp;
   let pool: Pool;
   beforeAll(async () => {
-    granary = await startGranary(transport, { settings: variants.simulated });
+    granary = await startGranary(transport, { settings: { payments: { X402_PAY_TO: 'simulated' } } });
     const log = createLogger('test', 'silent');
     pool = createPool({ url: granary.databaseUrls.payments, size: 1, applicationName: 'test', log });
   });

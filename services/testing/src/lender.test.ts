@@ -3,12 +3,16 @@ import { Lender, type Place } from './lender';
 /** A lender whose places `crash` ends one after the other. */
 function lender() {
   const crashes: Array<(how: string) => void> = [];
+  const crash = async (place: number, how: string) => {
+    crashes[place]!(how);
+    await new Promise(setImmediate);
+  };
   const opened = jest.fn<Place<string, { url: string }>, []>(() => ({
     start: (what) => Promise.resolve({ url: `${what} of ${crashes.length}` }),
     crashed: new Promise((resolve) => crashes.push(resolve)),
     stop: () => Promise.resolve(),
   }));
-  return { lends: new Lender('The lent one', async () => opened()), opened, crashes };
+  return { lends: new Lender('The lent one', async () => opened()), opened, crash };
 }
 const says = (url: string) => expect.objectContaining({ url }) as object;
 
@@ -28,17 +32,17 @@ test('what is lent starts once for all who have it', async () => {
 });
 
 test('whoever has it when it crashes fails and is named, the next gets another one, and after a second crash nobody', async () => {
-  const { lends, crashes, opened } = lender();
+  const { lends, crash, opened } = lender();
   const before = await lends.lend('direct', 'before');
   lends.takeBack(before.id);
   const first = [await lends.lend('direct', 'one'), await lends.lend('wire', 'two')];
-  crashes[0]!('It has ended.');
+  await crash(0, 'It has ended.');
   const again = await lends.lend('direct', 'three');
   const sentence = 'The lent one has crashed while these suites had it: one, two. It has ended.';
   for (const { id } of first) expect(() => lends.takeBack(id)).toThrow(sentence);
   expect(console.error).toHaveBeenCalledWith(expect.stringContaining(sentence));
   expect(again).toEqual(says('direct of 2'));
-  crashes[1]!('It has ended again.');
+  await crash(1, 'It has ended again.');
   await expect(lends.lend('direct', 'four')).rejects.toThrow(/one, two.*three\. It has ended again/);
   expect(() => lends.takeBack(again.id)).toThrow('three');
   expect(opened).toHaveBeenCalledTimes(2);
