@@ -24,6 +24,7 @@ const busyLoop = 'const parent = process.ppid; while (process.ppid === parent);'
 /** For the suites of `npm run test:changed`; what they share takes the rest of a minute to start. */
 const changedMs = 50_000;
 const workers = 2;
+const namesShown = 20;
 
 /** @param {{ suite: string, project: string }[]} suites */
 function argsOf(suites) {
@@ -31,8 +32,11 @@ function argsOf(suites) {
   return ['--runTestsByPath', ...new Set(suites.map(({ suite }) => suite)), '--selectProjects', ...projects];
 }
 
-/** @param {string} why @param {string[]} names */
-const sayLeftOut = (why, names) => names.length > 0 && console.log(`Left out, ${why}: ${names.join(', ')}`);
+/** After a large change most are left out, whose names nobody would read. @param {string} why @param {string[]} names */
+function sayLeftOut(why, names) {
+  const more = names.length > namesShown ? ` and ${names.length - namesShown} more` : '';
+  if (names.length > 0) console.log(`Left out, ${why}: ${names.slice(0, namesShown).join(', ')}${more}`);
+}
 
 /**
  * As many suites as there is room for, in this order; one that does not fit leaves its place to those behind it.
