@@ -1,11 +1,13 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { borrowGranary, newApp, operatorKey, type Granary } from '../support/granary';
+import { newApp, operatorKey, type Granary } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 import { repository, runProgram, withFolder } from './generated';
 
 let granary: Granary;
 beforeAll(async () => {
-  granary = await borrowGranary('direct');
+  // Its own, since the pages name the app.
+  granary = await startGranary('direct');
 });
 afterAll(() => granary.stop());
 
