@@ -41,6 +41,7 @@ import type { RootKey } from './keys/root-key';
 import { reEncryptJob } from './writes/re-encrypt-job';
 import { QueryLookup } from './queries/saved-queries';
 import { datasetReplacements } from './datasets/datasets';
+import { DatasetTableSweeper } from './datasets/table-sweeper';
 import { followCountryNetworks, forgetCountryNetworks } from './countries/country-networks';
 import { UsagePublisher } from './usage/publisher';
 import { brokenViewsCheck } from './views/live/health';
@@ -93,6 +94,7 @@ function assembleData(
   const unobserveMultiplexer = observeMultiplexer('granary-data-pipelined', multiplexer);
   const usage = new UsagePublisher(pool, log, notify);
   const afterPlan = new AfterPlan(liveViewRows);
+  const sweeper = new DatasetTableSweeper({ pool, log });
   const committer = createCommitter(config, context, usage, afterPlan);
   const worker = new JobWorker({ pool, log }, jobsOf(config, committer), jobConcurrency, storage, notify);
   const handlers = dataHandlers({
@@ -105,6 +107,7 @@ function assembleData(
     readers: readerCache(fast),
     queries: new QueryLookup(fast),
     replacements: datasetReplacements(),
+    sweeper,
     log,
     committer,
     derived: afterPlan.removals,
@@ -121,7 +124,7 @@ function assembleData(
       notify();
     },
   });
-  const maintenance = startMaintenance(config, { pool, log, derived: afterPlan.removals }, notify);
+  const maintenance = startMaintenance(config, { pool, log, derived: afterPlan.removals, sweeper }, notify);
   return {
     implementations: [{ definition: dataDefinition, handlers, access: dataAccess }, outbox],
     checks: { views: brokenViewsCheck(pool) },
@@ -129,6 +132,7 @@ function assembleData(
     stop: async () => {
       await countries?.stop();
       await maintenance.stop();
+      await sweeper.stop();
       await worker.stop();
       await committer.stop();
       await usage.stop();
@@ -214,13 +218,16 @@ function createMultiplexer(config: DataConfig, log: Logger): Multiplexer {
   });
 }
 
-/** How often indexes are measured. */
+/** How often indexes are measured, and tables looked for that a process left behind. */
 const measureEveryMs = 3_600_000;
 
-/** Deletes what is past its retention, old signatures and what is known of held writes, and measures the indexes. */
+/**
+ * Deletes what is past its retention, old signatures, what is known of held writes and tables that were left behind, and
+ * measures the indexes.
+ */
 function startMaintenance(
   config: DataConfig,
-  context: Parameters<typeof purgeExpired>[0],
+  context: Parameters<typeof purgeExpired>[0] & { sweeper: DatasetTableSweeper },
   notify: () => void,
 ): { stop(): Promise<void> } {
   const { pool, log } = context;
@@ -237,6 +244,7 @@ function startMaintenance(
       if (performance.now() - measuredAtMs >= measureEveryMs) {
         measuredAtMs = performance.now();
         await measureIndexes(pool, stopping);
+        await context.sweeper.sweepAll();
       }
       notify();
     },

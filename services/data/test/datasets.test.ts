@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { eventually } from '@granary/testing/eventually';
 import { parseFind } from '../src/query/language/filter';
 import { readJson } from '@granary/shared/json/value';
@@ -7,7 +8,8 @@ import { planPage } from '../src/query/plan/page-plan';
 import { documentsRelation } from '../src/query/plan/relation';
 import { pageStatement } from '../src/query/sql/page-sql';
 import { resolveReferences } from '../src/query/execute/references';
-import { noIdempotency } from './support/data-service';
+import { DatasetTableSweeper } from '../src/datasets/table-sweeper';
+import { log, noIdempotency } from './support/data-service';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 
 let fixture: Fixture;
@@ -55,8 +57,33 @@ test('whoever reads while a data set is replaced sees all old values or all new 
   };
   await Promise.all([replacing, read('n'), read('m')]);
   expect([...seen].sort()).toEqual([0, 1]);
-  await put(app, 'chosen', []);
+});
+
+test('the table of a replaced data set is kept for the reads that looked it up, and is dropped after them', async () => {
+  const app = await fixture.newApp();
+  for (const values of [[1], [2], [3]]) await put(app, 'chosen', values);
+  expect(await tablesOf(app)).toHaveLength(3);
+  const sweeper = new DatasetTableSweeper({ pool: fixture.pool, log: log }, 100);
+  sweeper.sweepLater(app.number);
+  await delay(150);
+  // A replacement while a sweep runs, or is to come, is swept as well.
+  await put(app, 'chosen', [4]);
+  sweeper.sweepLater(app.number);
   await eventually(async () => (await tablesOf(app)).length === 1);
+  await sweeper.stop();
+  expect((await fixture.methods.getDataset({ appId: app.appId, name: 'chosen' })).valuesJson?.toString()).toBe('[4]');
+});
+
+test('tables that a process left behind are swept in every app', async () => {
+  const [app, other] = [await fixture.newApp(), await fixture.newApp()];
+  for (const { number } of [app, other]) {
+    await fixture.pool.query(`create table a_${number}.d_9000000${number} (key bytea)`);
+  }
+  await put(app, 'used', [1]);
+  const sweeper = new DatasetTableSweeper({ pool: fixture.pool, log: log }, 20);
+  await sweeper.sweepAll();
+  await eventually(async () => (await tablesOf(app)).length + (await tablesOf(other)).length === 1);
+  await sweeper.stop();
 });
 
 test('a data set is gone at once when it is deleted, its table too, and with its app', async () => {

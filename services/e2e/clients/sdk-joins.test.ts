@@ -1,4 +1,3 @@
-// Draft for services/e2e/clients/sdk-joins.test.ts: to be run once joins, relations, full text, prices and explain are on main.
 import { startSdkFixture, type SdkFixture } from './sdk';
 
 let fixture: SdkFixture;
@@ -102,6 +101,8 @@ test('createIndex in its oldest form, price, hash and full-text indexes, explain
     },
   } as const;
   expect(await fixture.client.createCollection(schema)).toMatchObject({ success: true });
+  // A job builds the index, and no plan uses it before.
+  await fixture.client.waitForTaskCompletion((made as unknown as { ticket_id: string }).ticket_id, 50);
   const plan = await database.explainQuery('users', { find: { name: 'Ann' } });
   expect(plan.indexes_used).toEqual(['users_name_idx']);
   expect(Object.keys(await database.getOptimizationSuggestions('users'))).toEqual(

@@ -19,8 +19,9 @@ import { toIdempotencyKey } from '@granary/shared/idempotency/key';
 import { once } from '@granary/shared/idempotency/once';
 import { isName } from '../catalog/names';
 import { listPage } from '../listings/listing';
-import { dropAbandoned, type ReplacedTables } from '../tables/abandoned';
+import { dropAbandoned } from '../tables/abandoned';
 import { makeDatasetTable } from './table';
+import { datasetTables, type DatasetTableSweeper } from './table-sweeper';
 import { parseDatasetBody, type DatasetValues } from './values';
 
 /** Data sets of one app. */
@@ -33,6 +34,8 @@ export interface DatasetContext {
   log: Logger;
   /** Of replacements: each parses up to 5 MiB and holds a connection for as long as its copy takes. */
   replacements: FairScheduler;
+  /** Drops the tables that replacements leave. */
+  sweeper: Pick<DatasetTableSweeper, 'sweepLater'>;
 }
 
 /** Few at a time, so that an app which replaces its data sets all the time leaves connections to others. */
@@ -80,7 +83,7 @@ export async function putDataset(context: DatasetContext, request: PutDatasetReq
       },
       { statementTimeoutMs: replaceTimeoutMs },
     );
-    await dropAbandoned(context, app.number, datasetTables);
+    context.sweeper.sweepLater(app.number);
     return saved;
   });
 }
@@ -144,9 +147,3 @@ export async function deleteDataset(context: DatasetContext, request: DatasetReq
   await dropAbandoned(context, (await findApp(pool, appId)).number, datasetTables);
   return deleted;
 }
-
-const datasetTables: ReplacedTables = {
-  prefix: 'd_',
-  inUse: (appNumber) => sql`select table_number from dataset where app_number = ${appNumber}`,
-  locking: { lockTimeoutMs: 1_000, attempts: 2 },
-};

@@ -13,31 +13,37 @@ export interface ReplacedTables {
 }
 
 /**
- * Drops the tables that a replacement or a deletion has left and nothing uses any more. One that cannot be locked because
- * of a read is dropped the next time.
+ * Drops the tables that a replacement or a deletion has left and nothing uses any more; of these only those in `mayDrop`,
+ * where it is given. Returns the numbers of the others. One that cannot be locked because of a read is dropped the next
+ * time; then it returns undefined.
  */
 export async function dropAbandoned(
   { pool, log }: { pool: Pool; log: Logger },
   appNumber: bigint,
   { prefix, inUse, locking }: ReplacedTables,
-): Promise<void> {
+  mayDrop?: ReadonlySet<bigint>,
+): Promise<ReadonlySet<bigint> | undefined> {
   try {
-    await retriedTransaction(
+    return await retriedTransaction(
       pool,
       async (tx) => {
-        const found = await rows<{ number: bigint }>(
+        const abandoned = await rows<{ number: bigint }>(
           tx,
           sql`select substr(relname, 3)::bigint as number from pg_class
             where relnamespace = to_regnamespace(${`a_${appNumber}`}) and relkind = 'r' and relname ~ ${`^${prefix}[0-9]+$`}
               and substr(relname, 3)::bigint not in (${inUse(appNumber)})`,
         );
-        for (const { number } of found) {
-          await execute(tx, sql`drop table if exists ${named('a_', appNumber, `.${prefix}`, number)}`);
+        const left = new Set<bigint>();
+        for (const { number } of abandoned) {
+          if (mayDrop?.has(number) === false) left.add(number);
+          else await execute(tx, sql`drop table if exists ${named('a_', appNumber, `.${prefix}`, number)}`);
         }
+        return left;
       },
       locking,
     );
   } catch (error) {
     log.warn({ err: error, app: appNumber.toString(), prefix }, 'abandoned tables were not dropped');
+    return undefined;
   }
 }
