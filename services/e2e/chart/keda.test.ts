@@ -1,7 +1,7 @@
 import { describeWith } from '@granary/testing/stack';
 import { eventually } from '@granary/testing/eventually';
 import { newApp } from '../support/granary';
-import { startGranary, type OwnGranary } from '../support/own-granary';
+import { startGranaryHere, type OwnGranary } from '../support/own-granary';
 import { buildTimeoutMs, minimalValues, ofKind, render } from './chart';
 
 /** The services that apply events of others. */
@@ -14,7 +14,7 @@ interface Trigger {
 describeWith(describe, 'helm')('scaling by the age of events', () => {
   let granary: OwnGranary;
   beforeAll(async () => {
-    granary = await startGranary('wire', { metrics: true });
+    granary = await startGranaryHere('wire', { metrics: true });
     const app = await newApp(granary);
     await app.store('measured', [{ n: 1 }]);
   }, buildTimeoutMs);

@@ -1,7 +1,7 @@
 import { Client } from 'pg';
 import { eventually, eventuallyHolds } from '@granary/testing/eventually';
 import { newApp, send, type Granary } from '../support/granary';
-import { startGranary } from '../support/own-granary';
+import { startGranaryHere } from '../support/own-granary';
 
 const RealDate = Date;
 const dayMs = 86_400_000;
@@ -31,7 +31,7 @@ afterAll(() => {
 describe('a wrong clock', () => {
   let granary: Granary;
   beforeAll(async () => {
-    granary = await startGranary('direct', {
+    granary = await startGranaryHere('direct', {
       settings: {
         payments: { RETENTION_FREE_DAYS: '0', RETENTION_UTIA_PER_GIB_DAY: '1000000000' },
         data: { MAINTENANCE_EVERY_MS: '100' },
@@ -150,5 +150,5 @@ test.each([
   [-25 * 60, 'The clock of this process is 25 hours behind that of the database. Set both clocks'],
 ])('by %d minutes at the start, the start is refused with a sentence that says so', async (minutes, message) => {
   shiftMs = minutes * 60_000;
-  await expect(startGranary('direct')).rejects.toThrow(message);
+  await expect(startGranaryHere('direct')).rejects.toThrow(message);
 });

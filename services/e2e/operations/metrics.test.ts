@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { eventually } from '@granary/testing/eventually';
 import { newApp, type TestApp } from '../support/granary';
-import { startGranary, type OwnGranary } from '../support/own-granary';
+import { startGranaryHere, type OwnGranary } from '../support/own-granary';
 
 const root = join(__dirname, '../../..');
 /** Prometheus itself gives these to all that it scrapes. */
@@ -44,7 +44,7 @@ describe('metrics', () => {
   let granary: OwnGranary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary('wire', { metrics: true });
+    granary = await startGranaryHere('wire', { metrics: true });
     app = await newApp(granary);
     await app.store('measured', [{ n: 1 }]);
     await app.list('measured');

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { eventually } from '@granary/testing/eventually';
 import { waitMs } from '@granary/testing/speed';
 import { newApp, send, transports, type TestApp } from '../support/granary';
-import { startGranary, type OwnGranary } from '../support/own-granary';
+import { startGranaryHere, type OwnGranary } from '../support/own-granary';
 import { expectProblem } from '../support/problem-shape';
 import { closeConnections, sendRaw } from '../support/raw-http';
 
@@ -23,7 +23,7 @@ describe.each(transports)('answers that are not read (%s)', (transport) => {
   });
 
   async function start(settings: Record<string, string>): Promise<OwnGranary> {
-    granary = await startGranary(transport, { metrics: true, settings: { gateway: settings } });
+    granary = await startGranaryHere(transport, { metrics: true, settings: { gateway: settings } });
     return granary;
   }
 

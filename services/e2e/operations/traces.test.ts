@@ -1,7 +1,7 @@
 import { collectSpans, type SeenSpan, type SpanCollector } from '@granary/testing/spans';
 import { eventually } from '@granary/testing/eventually';
 import { newApp, type Granary, type TestApp } from '../support/granary';
-import { startGranary } from '../support/own-granary';
+import { startGranaryHere } from '../support/own-granary';
 
 const clientsTrace = '0af7651916cd43dd8448eb211c80319c';
 const clientsSpan = 'b7ad6b7169203331';
@@ -18,7 +18,7 @@ describe.each(['direct', 'wire'] as const)('traces, %s', (transport) => {
   let app: TestApp;
   let collector: SpanCollector | undefined;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await startGranaryHere(transport);
     app = await newApp(granary);
   });
   afterAll(() => granary.stop());

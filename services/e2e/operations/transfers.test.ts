@@ -2,7 +2,7 @@ import { connect, type Socket } from 'node:net';
 import { eventually } from '@granary/testing/eventually';
 import { limitMs, waitMs } from '@granary/testing/speed';
 import { newApp, transports, type TestApp } from '../support/granary';
-import { startGranary, type GranaryOptions, type OwnGranary } from '../support/own-granary';
+import { startGranaryHere, type GranaryOptions, type OwnGranary } from '../support/own-granary';
 import { expectProblem } from '../support/problem-shape';
 import { parseAnswer } from '../support/raw-http';
 
@@ -23,7 +23,7 @@ let app: TestApp;
 const peers: Peer[] = [];
 
 async function start(settings: GranaryOptions['settings'], transport = transports[0]!): Promise<void> {
-  granary = await startGranary(transport, { metrics: true, settings: settings! });
+  granary = await startGranaryHere(transport, { metrics: true, settings: settings! });
   app = await newApp(granary);
 }
 

@@ -12,7 +12,7 @@ interface Done {
 /** A process that runs Granaries from what was built, each with all services in it, see lent-granary.js. */
 export interface GranaryHost {
   /** Has it do one of the works of lent-granary.js. Throws when that fails, or the process ends before it is done. */
-  ask<T>(what: 'start' | 'migrate', options: object): Promise<T>;
+  ask<T>(what: 'lend' | 'start' | 'restart' | 'stop' | 'migrate', options: object): Promise<T>;
   /** Resolves with a sentence when the process has ended. */
   ended: Promise<string>;
   end(): Promise<void>;

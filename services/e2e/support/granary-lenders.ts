@@ -10,6 +10,7 @@ import { RpcCalls } from '@granary/testing/rpc-calls';
 import stackSuites from '../stack-suites.json';
 import { cloneDatabases, type DatabaseUrls, type Templates } from './granary-databases';
 import { startGranaryHost, type GranaryHost } from './granary-host';
+import { startHostedGranary, type RunGranary } from './hosted-granary';
 import { optionsWith, variants, type Settings, type Transport, type Variant } from './granary-settings';
 import { startStackGranary, type StackGranary, type StackParts } from './stack-granary';
 
@@ -21,8 +22,9 @@ export interface LendRequest {
   transport: Transport;
   variant: Variant;
 }
-export interface StackRequest {
+export interface StartRequest {
   suite: string;
+  transport: Transport;
   settings?: Settings;
   databaseUrls: DatabaseUrls;
 }
@@ -68,7 +70,7 @@ async function openHostPlace(host: GranaryHost, templates: Templates): Promise<P
       stops.push(() => rm(directory, { recursive: true, force: true }));
       const databaseUrls = await cloneDatabases(templates);
       const options = { ...optionsWith(variants[variant]), databaseUrls, directory, transport };
-      return { ...(await host.ask<{ url: string }>('start', options)), databaseUrls };
+      return { ...(await host.ask<{ url: string }>('lend', options)), databaseUrls };
     },
     stop: async () => {
       isStopping = true;
@@ -78,12 +80,15 @@ async function openHostPlace(host: GranaryHost, templates: Templates): Promise<P
   };
 }
 
-/** Lends the Granaries of a run, starts the stacks that suites have for themselves, and counts which methods these call. */
+/** Lends the Granaries of a run, starts those that suites have for themselves, and counts which methods the stacks call. */
 export class GranaryLenders {
   private readonly calls = new RpcCalls();
   /** The suites of the list that have had a stack. */
   private readonly counted = new Set<string>();
-  private readonly stacks = new Map<string, StackGranary>();
+  /** Those that suites have for themselves. */
+  private readonly started = new Map<string, RunGranary>();
+  /** The process of those of them that are no stack; another one is started once it has ended. */
+  private host: Promise<GranaryHost> | undefined;
   private readonly embedded = new Lender<Embedded, Instance>('The lent Granary', async () => {
     await this.parts.build();
     const host = startGranaryHost(this.parts.run);
@@ -115,7 +120,7 @@ export class GranaryLenders {
     if (transport !== 'stack') return this.embedded.lend(`${transport} ${variant}`, suite);
     if (variant !== 'plain') {
       const databaseUrls = await cloneDatabases(await this.templates());
-      return this.start({ suite, settings: variants[variant], databaseUrls });
+      return this.start({ suite, transport, settings: variants[variant], databaseUrls });
     }
     this.counted.add(suite);
     return this.stack.lend('stack', suite);
@@ -127,27 +132,39 @@ export class GranaryLenders {
     await this.stop({ id });
   }
 
-  async start({
-    suite,
-    settings,
-    databaseUrls,
-  }: StackRequest): Promise<Instance & Id & { metricsAddresses: string[] }> {
-    this.counted.add(suite);
+  async start(request: StartRequest): Promise<Instance & Id & { metricsAddresses: string[] }> {
+    const granary = await this.startFor(request);
     const id = randomUUID();
-    const stack = await this.startStack(databaseUrls, settings, suite);
-    this.stacks.set(id, stack);
-    const { url, metricsAddresses } = stack;
+    this.started.set(id, granary);
+    const { url, databaseUrls, metricsAddresses } = granary;
     return { url, databaseUrls, metricsAddresses, id };
   }
 
-  async restart({ id }: Id): Promise<void> {
-    await this.stacks.get(id)!.restart();
+  private async startFor({ suite, transport, settings, databaseUrls }: StartRequest): Promise<RunGranary> {
+    if (transport !== 'stack') return startHostedGranary(await this.openHost(), transport, databaseUrls, settings);
+    this.counted.add(suite);
+    return this.startStack(databaseUrls, settings, suite);
+  }
+
+  private openHost(): Promise<GranaryHost> {
+    return (this.host ??= (async () => {
+      await this.parts.build();
+      const host = startGranaryHost(this.parts.run);
+      void host.ended.then(() => (this.host = undefined));
+      return host;
+    })());
+  }
+
+  async restart({ id }: Id): Promise<{ url: string }> {
+    const granary = this.started.get(id)!;
+    await granary.restart();
+    return { url: granary.url };
   }
 
   async stop({ id }: Id): Promise<void> {
-    const stack = this.stacks.get(id);
-    this.stacks.delete(id);
-    await stack?.stop();
+    const granary = this.started.get(id);
+    this.started.delete(id);
+    await granary?.stop();
   }
 
   /** Ends everything that has been started. */
@@ -155,8 +172,9 @@ export class GranaryLenders {
     await Promise.all([
       this.embedded.stop(),
       this.stack.stop(),
-      ...[...this.stacks.keys()].map((id) => this.stop({ id })),
+      ...[...this.started.keys()].map((id) => this.stop({ id })),
     ]);
+    await (await this.host)?.end();
   }
 
   /**

@@ -16,36 +16,44 @@ export interface OwnGranary extends Granary {
 export interface GranaryOptions {
   settings?: Settings;
   databaseUrls?: Partial<DatabaseUrls>;
-  /** Has one process tell its metrics; those of a stack always do. */
-  metrics?: boolean;
 }
 
 /**
- * A Granary for this suite alone, on databases of its own: in this process, from the sources, or on a stack, from what was
- * built. In the pass on a stack it is one, whatever `transport` says.
+ * A Granary for this suite alone, on databases of its own: in a process beside those of other suites, or as a stack, from what
+ * was built. In the pass on a stack it is one, whatever `transport` says.
  */
 export async function startGranary(transport: Transport, options: GranaryOptions = {}): Promise<OwnGranary> {
-  const databaseUrls = await cloneDatabases(await askTestStack<Templates>('templates'), options.databaseUrls);
-  return isOnStack || transport === 'stack'
-    ? startOnStack(databaseUrls, options)
-    : startHere(transport, databaseUrls, options);
-}
-
-async function startOnStack(databaseUrls: DatabaseUrls, { settings }: GranaryOptions): Promise<OwnGranary> {
-  const { id, ...stack } = await askTestStack<OwnGranary & { id: string }>('start', { suite, settings, databaseUrls });
+  const request = {
+    suite,
+    transport: isOnStack ? 'stack' : transport,
+    settings: options.settings,
+    databaseUrls: await cloneDatabases(await askTestStack<Templates>('templates'), options.databaseUrls),
+  };
+  const { id, ...started } = await askTestStack<OwnGranary & { id: string }>('start', request);
+  let { url } = started;
   return {
-    ...stack,
-    restart: () => askTestStack('restart', { id }),
+    ...started,
+    get url() {
+      return url;
+    },
+    restart: async () => {
+      ({ url } = await askTestStack<{ url: string }>('restart', { id }));
+    },
     stop: () => askTestStack('stop', { id }),
   };
 }
 
-async function startHere(
-  transport: 'direct' | 'wire',
-  databaseUrls: DatabaseUrls,
-  options: GranaryOptions,
+/**
+ * One in the process of this suite, from the sources, for what sets its clock or looks into it: its metrics, which it tells if
+ * `metrics` says so, and its spans. In the pass on a stack it is one.
+ */
+export async function startGranaryHere(
+  transport: Transport,
+  options: GranaryOptions & { metrics?: boolean } = {},
 ): Promise<OwnGranary> {
-  // Loaded here, so that suites on a stack do not load the services.
+  if (isOnStack || transport === 'stack') return startGranary('stack', options);
+  const databaseUrls = await cloneDatabases(await askTestStack<Templates>('templates'), options.databaseUrls);
+  // Loaded here, so that other suites do not load the services.
   const [{ startConstellation }, { createLogger }, { startTelemetry }] = await Promise.all([
     import('@granary/local/start/constellation'),
     import('@granary/shared/logger'),

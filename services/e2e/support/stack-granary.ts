@@ -15,18 +15,12 @@ import {
 } from '@granary/local/stack/services';
 import { createTopics, servicePorts } from '@granary/local/stack/stack';
 import type { DatabaseUrls } from './granary-databases';
+import type { RunGranary } from './hosted-granary';
 import { optionsWith, type Settings } from './granary-settings';
 
-export interface StackGranary {
-  url: string;
-  databaseUrls: DatabaseUrls;
-  /** host:port of each process's metrics. */
-  metricsAddresses: string[];
+export interface StackGranary extends RunGranary {
   /** Resolves with a sentence when a process has ended that nobody has stopped. */
   crashed: Promise<string>;
-  /** Ends all processes in order and starts them again on the same ports, databases, topics and bucket. */
-  restart(): Promise<void>;
-  stop(): Promise<void>;
 }
 
 /** What a stack takes from the run. */
@@ -84,7 +78,7 @@ async function chooseSettings(
 
 /**
  * Granary as production has it: a process for each service, which sign their calls, on the run's Kafka and MinIO. It runs what
- * was built from the sources. `beforeEnd` gets its addresses of metrics before its processes end, at each restart too.
+ * was built from the sources. It restarts on the same ports, topics and bucket. `beforeEnd` gets its addresses of metrics before its processes end, at each restart too.
  */
 export async function startStackGranary(
   parts: StackParts,

@@ -1,0 +1,45 @@
+import { randomUUID } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import type { DatabaseUrls } from './granary-databases';
+import type { GranaryHost } from './granary-host';
+import { optionsWith, type Settings, type Transport } from './granary-settings';
+
+/** A Granary that the main process of jest runs for one suite. */
+export interface RunGranary {
+  url: string;
+  databaseUrls: DatabaseUrls;
+  /** host:port of each process that tells metrics. */
+  metricsAddresses: string[];
+  /** Ends it and starts it again on the same databases, maybe at another url. */
+  restart(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Starts one with all services in the process of `host`, beside those of other suites. */
+export async function startHostedGranary(
+  host: GranaryHost,
+  transport: Exclude<Transport, 'stack'>,
+  databaseUrls: DatabaseUrls,
+  settings?: Settings,
+): Promise<RunGranary> {
+  const directory = await mkdtemp(path.join(tmpdir(), 'granary-suite-'));
+  const name = randomUUID();
+  const options = { ...optionsWith(settings), name, databaseUrls, directory, transport };
+  let { url } = await host.ask<{ url: string }>('start', options);
+  return {
+    get url() {
+      return url;
+    },
+    databaseUrls,
+    metricsAddresses: [],
+    restart: async () => {
+      ({ url } = await host.ask<{ url: string }>('restart', { name }));
+    },
+    stop: async () => {
+      await host.ask('stop', { name });
+      await rm(directory, { recursive: true, force: true });
+    },
+  };
+}
