@@ -10,8 +10,9 @@ import { RpcCalls } from '@granary/testing/rpc-calls';
 import stackSuites from '../stack-suites.json';
 import { cloneDatabases, type DatabaseUrls, type Templates } from './granary-databases';
 import { startGranaryHost, type GranaryHost } from './granary-host';
-import { startHostedGranary, type RunGranary } from './hosted-granary';
+import { startHostedGranary } from './hosted-granary';
 import { optionsWith, variants, type Settings, type Transport, type Variant } from './granary-settings';
+import type { OwnGranary } from './own-granary';
 import { startStackGranary, type StackGranary, type StackParts } from './stack-granary';
 
 type Embedded = `${'direct' | 'wire'} ${Variant}`;
@@ -80,14 +81,14 @@ async function openHostPlace(host: GranaryHost, templates: Templates): Promise<P
   };
 }
 
-/** Lends the Granaries of a run, starts those that suites have for themselves, and counts which methods the stacks call. */
+/** Lends the Granaries of a run, starts those that suites have for themselves, and counts what methods the stacks call. */
 export class GranaryLenders {
   private readonly calls = new RpcCalls();
   /** The suites of the list that have had a stack. */
   private readonly counted = new Set<string>();
-  /** Those that suites have for themselves. */
-  private readonly started = new Map<string, RunGranary>();
-  /** The process of those of them that are no stack; another one is started once it has ended. */
+  /** The Granaries that suites have started for themselves, by their ids. */
+  private readonly started = new Map<string, OwnGranary>();
+  /** The process in which all of them run that are no stack. When it has crashed, the next suite gets another one. */
   private host: Promise<GranaryHost> | undefined;
   private readonly embedded = new Lender<Embedded, Instance>('The lent Granary', async () => {
     await this.parts.build();
@@ -140,7 +141,7 @@ export class GranaryLenders {
     return { url, databaseUrls, metricsAddresses, id };
   }
 
-  private async startFor({ suite, transport, settings, databaseUrls }: StartRequest): Promise<RunGranary> {
+  private async startFor({ suite, transport, settings, databaseUrls }: StartRequest): Promise<OwnGranary> {
     if (transport !== 'stack') return startHostedGranary(await this.openHost(), transport, databaseUrls, settings);
     this.counted.add(suite);
     return this.startStack(databaseUrls, settings, suite);
@@ -174,7 +175,7 @@ export class GranaryLenders {
       this.stack.stop(),
       ...[...this.started.keys()].map((id) => this.stop({ id })),
     ]);
-    await (await this.host)?.end();
+    await (await this.host?.catch(() => undefined))?.end();
   }
 
   /**

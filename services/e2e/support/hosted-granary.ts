@@ -4,26 +4,19 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import type { DatabaseUrls } from './granary-databases';
 import type { GranaryHost } from './granary-host';
+import type { OwnGranary } from './own-granary';
 import { optionsWith, type Settings, type Transport } from './granary-settings';
 
-/** A Granary that the main process of jest runs for one suite. */
-export interface RunGranary {
-  url: string;
-  databaseUrls: DatabaseUrls;
-  /** host:port of each process that tells metrics. */
-  metricsAddresses: string[];
-  /** Ends it and starts it again on the same databases, maybe at another url. */
-  restart(): Promise<void>;
-  stop(): Promise<void>;
-}
-
-/** Starts one with all services in the process of `host`, beside those of other suites. */
+/**
+ * Starts a Granary for one suite, with all services in the process of `host`, beside those of other suites. A restart may
+ * change its url.
+ */
 export async function startHostedGranary(
   host: GranaryHost,
   transport: Exclude<Transport, 'stack'>,
   databaseUrls: DatabaseUrls,
   settings?: Settings,
-): Promise<RunGranary> {
+): Promise<OwnGranary> {
   const directory = await mkdtemp(path.join(tmpdir(), 'granary-suite-'));
   const name = randomUUID();
   const options = { ...optionsWith(settings), name, databaseUrls, directory, transport };

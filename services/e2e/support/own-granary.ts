@@ -9,7 +9,7 @@ import { optionsWith, type Settings, type Transport } from './granary-settings';
 export interface OwnGranary extends Granary {
   /** host:port of each process that tells metrics; in one process none does unless it was asked for. */
   metricsAddresses: string[];
-  /** Stops it and starts it again on the same databases. */
+  /** Stops it and starts it again on the same databases. Its url may be another one then. */
   restart(): Promise<void>;
 }
 
@@ -44,8 +44,8 @@ export async function startGranary(transport: Transport, options: GranaryOptions
 }
 
 /**
- * One in the process of this suite, from the sources, for what sets its clock or looks into it: its metrics, which it tells if
- * `metrics` says so, and its spans. In the pass on a stack it is one.
+ * Starts a Granary in the process of this suite, from the sources, for suites that set its clock or collect its spans or its
+ * metrics, which it tells where `metrics` is true. In the pass on a stack it starts a stack.
  */
 export async function startGranaryHere(
   transport: Transport,

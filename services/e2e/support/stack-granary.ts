@@ -15,10 +15,10 @@ import {
 } from '@granary/local/stack/services';
 import { createTopics, servicePorts } from '@granary/local/stack/stack';
 import type { DatabaseUrls } from './granary-databases';
-import type { RunGranary } from './hosted-granary';
 import { optionsWith, type Settings } from './granary-settings';
+import type { OwnGranary } from './own-granary';
 
-export interface StackGranary extends RunGranary {
+export interface StackGranary extends OwnGranary {
   /** Resolves with a sentence when a process has ended that nobody has stopped. */
   crashed: Promise<string>;
 }
@@ -77,8 +77,9 @@ async function chooseSettings(
 }
 
 /**
- * Granary as production has it: a process for each service, which sign their calls, on the run's Kafka and MinIO. It runs what
- * was built from the sources. It restarts on the same ports, topics and bucket. `beforeEnd` gets its addresses of metrics before its processes end, at each restart too.
+ * Starts Granary as production has it: a process for each service, which sign their calls, on the run's Kafka and MinIO. It
+ * runs what was built from the sources, and restarts on the same ports, databases, topics and bucket. `beforeEnd` gets its
+ * addresses of metrics before its processes end, at each restart too.
  */
 export async function startStackGranary(
   parts: StackParts,
