@@ -26,7 +26,7 @@ const common = {
       },
     ],
   },
-  testEnvironment: 'node',
+  testEnvironment: '<rootDir>/services/e2e/support/test-environment.ts',
   // Packages of the workspaces are loaded from their sources.
   testEnvironmentOptions: { customExportConditions: ['source', 'node', 'require', 'default'] },
   setupFilesAfterEnv: ['<rootDir>/services/e2e/support/time-limit.ts'],
