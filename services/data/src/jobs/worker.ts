@@ -16,6 +16,7 @@ const attemptsMax = 5;
 const runsMax = 25;
 /** Longest pause before a retry. */
 const retryPauseMaxS = 60;
+/** From a poll to the next one while all workers of the process are idle. */
 const pollMs = 250;
 /** Jobs that need disk space: on a full disk they wait, and only jobs that free it run. */
 const needingSpace: readonly JobKind[] = ['index.build', 'view.refresh', 'encryption.rotate'];
@@ -101,8 +102,9 @@ export class JobWorker {
         this.idle.delete(wake);
         resolve();
       };
-      const timer = setTimeout(wake, pollMs);
       this.idle.add(wake);
+      // Those that have nothing to do take turns.
+      const timer = setTimeout(wake, pollMs * this.idle.size);
     });
   }
 

@@ -76,8 +76,8 @@ export class OutboxConsumer implements Consumer {
   }
 
   /** Ends early when the consumer is woken or stopped. */
-  private pause(ms: number): Promise<void> {
-    return this.isStopping ? Promise.resolve() : this.awake.wait(ms);
+  private async pause(ms: number): Promise<void> {
+    if (!this.isStopping) await this.awake.wait(ms);
   }
 
   private async run(): Promise<void> {

@@ -242,8 +242,9 @@ export function outboxImplementation(options: {
         await trimSometimes(epoch);
         const found = await readAfter(pool, after, limit, request.topics);
         if (waitMs === 0 || found.next !== after) return signed(found, asked, request);
-        await appended.wait(waitMs, call.signal);
-        return signed(await readAfter(pool, after, limit, request.topics), asked, request);
+        // What other processes append meanwhile is there for the next read, which follows at once.
+        const isAppended = await appended.wait(waitMs, call.signal);
+        return signed(isAppended ? await readAfter(pool, after, limit, request.topics) : found, asked, request);
       },
 
       readAggregate: async (request) => {
