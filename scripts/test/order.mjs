@@ -37,12 +37,16 @@ export function estimateMs(suite, history) {
   return onReferenceMs * Number(process.env.GRANARY_TEST_SLOWNESS ?? 1);
 }
 
+/** The projects of jest whose suites share stacks, and Granaries in one process, in the order in which they run. */
+const sharing = ['stack', 'front'];
+
 /** What the suites that are left will take on this machine, by `keyOf`, in milliseconds. @type {Map<string, number>} */
 export const expectedMs = new Map();
 
 /**
- * The order of suites, as jest asks for it. What failed in its last run comes first, then what changed, then the longest: the last
- * suite to end decides when the run ends. A machine without a history, such as that of CI, knows the longest by their budgets.
+ * The order of suites, as jest asks for it. What failed in its last run comes first, then what changed, then project by project,
+ * so that what a project shares runs no longer than it, and within one the longest: the last suite to end decides when the run
+ * ends. A machine without a history, such as that of CI, knows the longest by their budgets.
  */
 export default class SuiteSequencer {
   /** @param {Test[]} tests */
@@ -54,9 +58,11 @@ export default class SuiteSequencer {
       const ms = estimateMs(suite, history);
       expectedMs.set(keyOf(suite), ms);
       const hasFailed = history.get(keyOf(suite))?.hasFailed;
-      return { test, ms, rank: hasFailed ? 0 : changed.has(suite.suite) ? 1 : 2 };
+      const phase = sharing.indexOf(suite.project);
+      const rank = hasFailed ? 0 : changed.has(suite.suite) ? 1 : 2;
+      return { test, ms, rank, phase: phase < 0 ? sharing.length : phase };
     });
-    return suites.sort((a, b) => a.rank - b.rank || b.ms - a.ms).map(({ test }) => test);
+    return suites.sort((a, b) => a.rank - b.rank || a.phase - b.phase || b.ms - a.ms).map(({ test }) => test);
   }
 
   /** What jest would note for its own order is in the history already. */

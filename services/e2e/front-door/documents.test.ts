@@ -2,14 +2,21 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { eventually } from '@granary/testing/eventually';
 import { expectChain } from './hash-chain';
-import { newApp, send, transports, type StoreAnswer, type TestApp } from '../support/granary';
-import { startGranary, type OwnGranary } from '../support/own-granary';
+import {
+  borrowGranary,
+  newApp,
+  send,
+  transports,
+  type Granary,
+  type StoreAnswer,
+  type TestApp,
+} from '../support/granary';
 
 describe.each(transports)('documents (%s)', (transport) => {
-  let granary: OwnGranary;
+  let granary: Granary;
   let app: TestApp;
   beforeAll(async () => {
-    granary = await startGranary(transport);
+    granary = await borrowGranary(transport);
   });
   afterAll(() => granary.stop());
   beforeEach(async () => {
@@ -255,19 +262,6 @@ describe.each(transports)('documents (%s)', (transport) => {
         body: { code: 'FORBIDDEN' },
       });
     }
-  });
-
-  test('documents survive a restart', async () => {
-    const stored = (await app.store('films', [{ id: 'a', n: 1 }])).body;
-    await granary.restart();
-    const again = await newApp(granary);
-    expect(again.key).not.toBe(app.key);
-    const listed = await send<{ total: number }>(granary.url, 'POST', '/list', {
-      key: app.key,
-      body: { root: `${app.appId}::films` },
-    });
-    expect(listed.body.total).toBe(1);
-    expect((await send(granary.url, 'GET', `/api/tasks/${stored.ticket_id}`)).status).toBe(200);
   });
 
   test('a deleted collection disappears at once, and its name can be used for a new one', async () => {

@@ -1,6 +1,7 @@
 import { Client } from 'pg';
 import { eventually } from '@granary/testing/eventually';
-import { borrowGranary, newApp, transports, type Granary, type TestApp } from '../support/granary';
+import { newApp, transports, type Granary, type TestApp } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 /** Rows that one transaction of each kind of work may write, and documents that it may remove. */
 const rowsOfBatch = { build: 1_000, refresh: 2_000, purge: 500 };
@@ -12,7 +13,7 @@ describe.each(transports)('long work on a large collection (%s)', (transport) =>
   let database: Client;
   let path: string;
   beforeAll(async () => {
-    granary = await borrowGranary(transport, 'upkeep');
+    granary = await startGranary(transport, { settings: { data: { MAINTENANCE_EVERY_MS: '100' } } });
     database = new Client({ connectionString: granary.databaseUrls.data });
     await database.connect();
   });

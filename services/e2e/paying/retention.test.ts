@@ -1,12 +1,13 @@
 import { Client } from 'pg';
 import { eventually } from '@granary/testing/eventually';
-import { borrowGranary, newApp, send, type Granary } from '../support/granary';
+import { newApp, send, type Granary } from '../support/granary';
+import { startGranary } from '../support/own-granary';
 
 describe('retention', () => {
   let granary: Granary;
   let database: Client;
   beforeAll(async () => {
-    granary = await borrowGranary('direct', 'upkeep');
+    granary = await startGranary('direct', { settings: { data: { MAINTENANCE_EVERY_MS: '100' } } });
     database = new Client({ connectionString: granary.databaseUrls.data });
     await database.connect();
   });

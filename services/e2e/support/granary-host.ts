@@ -11,6 +11,8 @@ interface Done {
 
 /** A process that runs Granaries from what was built, each with all services in it, see lent-granary.js. */
 export interface GranaryHost {
+  /** Of the run, which removes it. */
+  directory: string;
   /** Has it do one of the works of lent-granary.js. Throws when that fails, or the process ends before it is done. */
   ask<T>(what: 'lend' | 'start' | 'restart' | 'stop' | 'migrate', options: object): Promise<T>;
   /** Resolves with a sentence when the process has ended. */
@@ -43,6 +45,7 @@ export function startGranaryHost(run: Run): GranaryHost {
     });
   });
   return {
+    directory: run.directory,
     ended,
     ask: <T>(what: string, options: object) =>
       new Promise<T>((resolve, reject) => {

@@ -1,7 +1,4 @@
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import path from 'node:path';
 import type { Run } from '@granary/local/stack/runs';
 import { databaseServices } from '@granary/local/start/constellation';
 import { templateDatabase } from '@granary/testing/database';
@@ -10,12 +7,15 @@ import { RpcCalls } from '@granary/testing/rpc-calls';
 import stackSuites from '../stack-suites.json';
 import { cloneDatabases, type DatabaseUrls, type Templates } from './granary-databases';
 import { startGranaryHost, type GranaryHost } from './granary-host';
-import { startHostedGranary } from './hosted-granary';
-import { optionsWith, variants, type Settings, type Transport, type Variant } from './granary-settings';
+import { startHostedGranary, type Embedded } from './hosted-granary';
+import { variants, type Settings, type Transport, type Variant } from './granary-settings';
 import type { OwnGranary } from './own-granary';
 import { startStackGranary, type StackGranary, type StackParts } from './stack-granary';
 
-type Embedded = `${'direct' | 'wire'} ${Variant}`;
+type EmbeddedKind = `${Embedded} ${Variant}`;
+
+/** Starting it again costs about as much as it does in this time while nobody has it. */
+const idleMs = 30_000;
 
 /** What a suite, by `folder/name`, asks for. */
 export interface LendRequest {
@@ -56,8 +56,7 @@ async function makeTemplates(host: GranaryHost): Promise<Templates> {
 }
 
 /** The Granaries in one process; all of them run in one, which ends as a whole. */
-async function openHostPlace(host: GranaryHost, templates: Templates): Promise<Place<Embedded, Instance>> {
-  const stops: Array<() => Promise<void>> = [];
+function openHostPlace(host: GranaryHost, templates: Templates): Place<EmbeddedKind, OwnGranary> {
   let isStopping = false;
   return {
     crashed: new Promise((resolve) => {
@@ -65,18 +64,13 @@ async function openHostPlace(host: GranaryHost, templates: Templates): Promise<P
         if (!isStopping) resolve(sentence);
       });
     }),
-    start: async (what) => {
-      const [transport, variant] = what.split(' ') as ['direct' | 'wire', Variant];
-      const directory = await mkdtemp(path.join(tmpdir(), 'granary-lent-'));
-      stops.push(() => rm(directory, { recursive: true, force: true }));
-      const databaseUrls = await cloneDatabases(templates);
-      const options = { ...optionsWith(variants[variant]), databaseUrls, directory, transport };
-      return { ...(await host.ask<{ url: string }>('lend', options)), databaseUrls };
+    start: async (kind) => {
+      const [transport, variant] = kind.split(' ') as [Embedded, Variant];
+      return startHostedGranary(host, transport, await cloneDatabases(templates), variants[variant], 'lend');
     },
-    stop: async () => {
+    stop: () => {
       isStopping = true;
-      await host.end();
-      await Promise.all(stops.map((stop) => stop()));
+      return host.end();
     },
   };
 }
@@ -90,16 +84,14 @@ export class GranaryLenders {
   private readonly started = new Map<string, OwnGranary>();
   /** The process in which all of them run that are no stack. When it has crashed, the next suite gets another one. */
   private host: Promise<GranaryHost> | undefined;
-  private readonly embedded = new Lender<Embedded, Instance>('The lent Granary', async () => {
+  private readonly embedded = new Lender<EmbeddedKind, OwnGranary>('The lent Granary', idleMs, async () => {
     await this.parts.build();
     const host = startGranaryHost(this.parts.run);
     return openHostPlace(host, await this.templates(host));
   });
-  private readonly stack = new Lender<'stack', Instance>('The lent stack', async () => {
-    const stack = await this.startStack(await cloneDatabases(await this.templates()));
-    const { crashed, url, databaseUrls } = stack;
-    return { crashed, start: () => Promise.resolve({ url, databaseUrls }), stop: () => stack.stop() };
-  });
+  private readonly stacks = new Lender<Variant, OwnGranary>('The lent stack', idleMs, () =>
+    Promise.resolve(this.openStackPlace()),
+  );
 
   private templatesMade: Promise<Templates> | undefined;
 
@@ -116,21 +108,30 @@ export class GranaryLenders {
     return makeTemplates(host).finally(() => host.end());
   }
 
-  /** Few suites have the settings of a variant on a stack, so each of them gets one for itself. */
-  async lend({ suite, transport, variant }: LendRequest): Promise<Instance & Id> {
-    if (transport !== 'stack') return this.embedded.lend(`${transport} ${variant}`, suite);
-    if (variant !== 'plain') {
-      const databaseUrls = await cloneDatabases(await this.templates());
-      return this.start({ suite, transport, settings: variants[variant], databaseUrls });
-    }
-    this.counted.add(suite);
-    return this.stack.lend('stack', suite);
+  private openStackPlace(): Place<Variant, OwnGranary> {
+    let crash: (sentence: string) => void = () => undefined;
+    return {
+      crashed: new Promise((resolve) => (crash = resolve)),
+      start: async (variant) => {
+        const stack = await this.startStack(await cloneDatabases(await this.templates()), variants[variant]);
+        void stack.crashed.then(crash);
+        return stack;
+      },
+      stop: () => Promise.resolve(),
+    };
   }
 
-  async takeBack({ id }: Id): Promise<void> {
+  async lend({ suite, transport, variant }: LendRequest): Promise<Instance & Id> {
+    if (transport === 'stack') this.counted.add(suite);
+    const { id, instance } = await (transport === 'stack'
+      ? this.stacks.lend(variant, suite)
+      : this.embedded.lend(`${transport} ${variant}`, suite));
+    return { id, url: instance.url, databaseUrls: instance.databaseUrls };
+  }
+
+  takeBack({ id }: Id): void {
     this.embedded.takeBack(id);
-    this.stack.takeBack(id);
-    await this.stop({ id });
+    this.stacks.takeBack(id);
   }
 
   async start(request: StartRequest): Promise<Instance & Id & { metricsAddresses: string[] }> {
@@ -172,7 +173,7 @@ export class GranaryLenders {
   async end(): Promise<void> {
     await Promise.all([
       this.embedded.stop(),
-      this.stack.stop(),
+      this.stacks.stop(),
       ...[...this.started.keys()].map((id) => this.stop({ id })),
     ]);
     await (await this.host?.catch(() => undefined))?.end();

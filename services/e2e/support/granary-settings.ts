@@ -16,8 +16,6 @@ export const variants = {
     payments: { X402_PAY_TO: 'simulated', ENCRYPTED_INDEX_UTIA: '0' },
     finance: { SIMULATED_BLOCK_MS: '100' },
   },
-  /** What is past its retention is seen at once. */
-  upkeep: { data: { MAINTENANCE_EVERY_MS: '100' } },
 } satisfies Record<string, Settings>;
 export type Variant = keyof typeof variants;
 

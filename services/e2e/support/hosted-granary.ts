@@ -1,26 +1,28 @@
 import { randomUUID } from 'node:crypto';
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { mkdtemp } from 'node:fs/promises';
 import path from 'node:path';
 import type { DatabaseUrls } from './granary-databases';
 import type { GranaryHost } from './granary-host';
 import type { OwnGranary } from './own-granary';
 import { optionsWith, type Settings, type Transport } from './granary-settings';
 
+export type Embedded = Exclude<Transport, 'stack'>;
+
 /**
- * Starts a Granary for one suite, with all services in the process of `host`, beside those of other suites. A restart may
- * change its url.
+ * Starts a Granary with all services in the process of `host`, beside others, with its folder in that of the run. A restart may
+ * change its url. The process ends when a lent one fails.
  */
 export async function startHostedGranary(
   host: GranaryHost,
-  transport: Exclude<Transport, 'stack'>,
+  transport: Embedded,
   databaseUrls: DatabaseUrls,
   settings?: Settings,
+  how: 'lend' | 'start' = 'start',
 ): Promise<OwnGranary> {
-  const directory = await mkdtemp(path.join(tmpdir(), 'granary-suite-'));
+  const directory = await mkdtemp(path.join(host.directory, 'granary-'));
   const name = randomUUID();
   const options = { ...optionsWith(settings), name, databaseUrls, directory, transport };
-  let { url } = await host.ask<{ url: string }>('start', options);
+  let { url } = await host.ask<{ url: string }>(how, options);
   return {
     get url() {
       return url;
@@ -30,9 +32,6 @@ export async function startHostedGranary(
     restart: async () => {
       ({ url } = await host.ask<{ url: string }>('restart', { name }));
     },
-    stop: async () => {
-      await host.ask('stop', { name });
-      await rm(directory, { recursive: true, force: true });
-    },
+    stop: () => host.ask('stop', { name }),
   };
 }

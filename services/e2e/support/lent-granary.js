@@ -10,19 +10,18 @@ const log = createLogger('lent', process.env.TEST_LOG_LEVEL ?? 'silent');
 /** How each that has a name is started, and what runs of it. */
 const named = new Map();
 
-const start = (options) => startConstellation({ ...options, host: '127.0.0.1', port: 0, log });
-
 const work = {
+  // Those who have it learn that it failed by the end of this process.
   lend: async (options) => {
-    const { url, failed } = await start(options);
-    failed.catch((error) => {
+    const started = await work.start(options);
+    named.get(options.name).running.failed.catch((error) => {
       console.error(error);
       process.exit(1);
     });
-    return { url };
+    return started;
   },
   start: async ({ name, ...options }) => {
-    const running = await start(options);
+    const running = await startConstellation({ ...options, host: '127.0.0.1', port: 0, log });
     named.set(name, { options, running });
     return { url: running.url };
   },

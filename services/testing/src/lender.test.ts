@@ -1,26 +1,34 @@
 import { Lender, type Place } from './lender';
 
-/** A lender whose places `crash` ends one after the other. */
+/** A lender whose places `crash` ends one after the other, and who writes down what stops. */
 function lender() {
+  const stops: string[] = [];
   const crashes: Array<(how: string) => void> = [];
   const crash = async (place: number, how: string) => {
     crashes[place]!(how);
     await new Promise(setImmediate);
   };
-  const opened = jest.fn<Place<string, { url: string }>, []>(() => ({
-    start: (what) => Promise.resolve({ url: `${what} of ${crashes.length}` }),
+  const opened = jest.fn<Place<string, { url: string; stop(): Promise<void> }>, []>(() => ({
+    start: (what) => {
+      const url = `${what} of ${crashes.length}`;
+      return Promise.resolve({ url, stop: () => Promise.resolve(void stops.push(url)) });
+    },
     crashed: new Promise((resolve) => crashes.push(resolve)),
     stop: () => Promise.resolve(),
   }));
-  return { lends: new Lender('The lent one', async () => opened()), opened, crash };
+  return { lends: new Lender('The lent one', idleMs, async () => opened()), opened, crash, stops };
 }
-const says = (url: string) => expect.objectContaining({ url }) as object;
+const idleMs = 30_000;
+const says = (url: string) =>
+  expect.objectContaining({ instance: expect.objectContaining({ url }) as object }) as object;
 
 beforeEach(() => {
+  jest.useFakeTimers({ doNotFake: ['setImmediate'] });
   jest.spyOn(console, 'error').mockImplementation(() => undefined);
 });
 afterEach(() => {
   jest.restoreAllMocks();
+  jest.useRealTimers();
 });
 
 test('what is lent starts once for all who have it', async () => {
@@ -48,8 +56,26 @@ test('whoever has it when it crashes fails and is named, the next gets another o
   expect(opened).toHaveBeenCalledTimes(2);
 });
 
+test('what nobody has had for a while is stopped, and starts anew for the next', async () => {
+  const { lends, stops } = lender();
+  const [one, two] = [await lends.lend('direct', 'one'), await lends.lend('direct', 'two')];
+  lends.takeBack(one.id);
+  await jest.advanceTimersByTimeAsync(2 * idleMs);
+  lends.takeBack(two.id);
+  await jest.advanceTimersByTimeAsync(idleMs - 1);
+  const three = await lends.lend('direct', 'three');
+  await jest.advanceTimersByTimeAsync(2 * idleMs);
+  expect([stops, three.instance]).toEqual([[], two.instance]);
+  lends.takeBack(three.id);
+  await jest.advanceTimersByTimeAsync(idleMs);
+  expect(stops).toEqual(['direct of 1']);
+  expect((await lends.lend('direct', 'four')).instance).not.toBe(three.instance);
+  await lends.stop();
+  expect(stops).toEqual(['direct of 1', 'direct of 1']);
+});
+
 test('what cannot start fails for each who wants it, with the reason', async () => {
-  const lends = new Lender('The lent one', () => Promise.reject(new Error('no room')));
+  const lends = new Lender('The lent one', idleMs, () => Promise.reject(new Error('no room')));
   for (const suite of ['a', 'b']) await expect(lends.lend('direct', suite)).rejects.toThrow('no room');
   await lends.stop();
 });
