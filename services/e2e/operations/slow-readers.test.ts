@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { eventually } from '@granary/testing/eventually';
 import { waitMs } from '@granary/testing/speed';
 import { newApp, send, transports, type TestApp } from '../support/granary';
-import { startGranaryHere, type OwnGranary } from '../support/own-granary';
+import { startGateway, type OwnGranary } from '../support/own-granary';
 import { expectProblem } from '../support/problem-shape';
 import { closeConnections, sendRaw } from '../support/raw-http';
 
@@ -13,7 +13,7 @@ const graceMs = Math.min(waitMs(1_500), 5_000);
 const impatient = { READER_GRACE_MS: String(graceMs), READER_MIN_BYTES_PER_SECOND: '4096' };
 
 describe.each(transports)('answers that are not read (%s)', (transport) => {
-  let granary: OwnGranary | undefined;
+  let granary: Omit<OwnGranary, 'restart'> | undefined;
   const readers: Socket[] = [];
   afterEach(async () => {
     closeConnections();
@@ -22,9 +22,8 @@ describe.each(transports)('answers that are not read (%s)', (transport) => {
     granary = undefined;
   });
 
-  async function start(settings: Record<string, string>): Promise<OwnGranary> {
-    granary = await startGranaryHere(transport, { metrics: true, settings: { gateway: settings } });
-    return granary;
+  async function start(settings: Record<string, string>): Promise<void> {
+    granary = await startGateway(transport, settings);
   }
 
   /** An app with a public collection of so many documents of 100 KB. */

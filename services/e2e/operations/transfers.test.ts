@@ -2,7 +2,8 @@ import { connect, type Socket } from 'node:net';
 import { eventually } from '@granary/testing/eventually';
 import { limitMs, waitMs } from '@granary/testing/speed';
 import { newApp, transports, type TestApp } from '../support/granary';
-import { startGranaryHere, type GranaryOptions, type OwnGranary } from '../support/own-granary';
+import type { GatewaySettings, Settings } from '../support/granary-settings';
+import { startGateway, startGranaryHere, type OwnGranary } from '../support/own-granary';
 import { expectProblem } from '../support/problem-shape';
 import { parseAnswer } from '../support/raw-http';
 
@@ -18,12 +19,17 @@ interface Peer {
   answer: Promise<string>;
 }
 
-let granary: OwnGranary;
+let granary: Omit<OwnGranary, 'restart'>;
 let app: TestApp;
 const peers: Peer[] = [];
 
-async function start(settings: GranaryOptions['settings'], transport = transports[0]!): Promise<void> {
-  granary = await startGranaryHere(transport, { metrics: true, settings: settings! });
+async function start(
+  { gateway, ...others }: Settings & { gateway: GatewaySettings },
+  transport = transports[0]!,
+): Promise<void> {
+  granary = others.blobs
+    ? await startGranaryHere(transport, { metrics: true, settings: { ...others, gateway } })
+    : await startGateway(transport, gateway);
   app = await newApp(granary);
 }
 

@@ -8,7 +8,7 @@ import stackSuites from '../stack-suites.json';
 import { cloneDatabases, type DatabaseUrls, type Templates } from './granary-databases';
 import { startGranaryHost, type GranaryHost } from './granary-host';
 import { startHostedGranary, type Embedded } from './hosted-granary';
-import { variants, type Settings, type Transport, type Variant } from './granary-settings';
+import { variants, type GatewaySettings, type Settings, type Transport, type Variant } from './granary-settings';
 import type { OwnGranary } from './own-granary';
 import { startStackGranary, type StackGranary, type StackParts } from './stack-granary';
 
@@ -28,6 +28,10 @@ export interface StartRequest {
   transport: Transport;
   settings?: Settings;
   databaseUrls: DatabaseUrls;
+}
+export interface GatewayRequest {
+  suite: string;
+  settings: GatewaySettings;
 }
 interface Instance {
   url: string;
@@ -81,7 +85,7 @@ export class GranaryLenders {
   /** The suites of the list that have had a stack. */
   private readonly counted = new Set<string>();
   /** The Granaries that suites have started for themselves, by their ids. */
-  private readonly started = new Map<string, OwnGranary>();
+  private readonly started = new Map<string, Pick<OwnGranary, 'url' | 'restart' | 'stop'>>();
   /** The process in which all of them run that are no stack. When it has crashed, the next suite gets another one. */
   private host: Promise<GranaryHost> | undefined;
   private readonly embedded = new Lender<EmbeddedKind, OwnGranary>('The lent Granary', idleMs, async () => {
@@ -89,7 +93,7 @@ export class GranaryLenders {
     const host = startGranaryHost(this.parts.run);
     return openHostPlace(host, await this.templates(host));
   });
-  private readonly stacks = new Lender<Variant, OwnGranary>('The lent stack', idleMs, () =>
+  private readonly stacks = new Lender<Variant, StackGranary>('The lent stack', idleMs, () =>
     Promise.resolve(this.openStackPlace()),
   );
 
@@ -108,7 +112,7 @@ export class GranaryLenders {
     return makeTemplates(host).finally(() => host.end());
   }
 
-  private openStackPlace(): Place<Variant, OwnGranary> {
+  private openStackPlace(): Place<Variant, StackGranary> {
     let crash: (sentence: string) => void = () => undefined;
     return {
       crashed: new Promise((resolve) => (crash = resolve)),
@@ -140,6 +144,19 @@ export class GranaryLenders {
     this.started.set(id, granary);
     const { url, databaseUrls, metricsAddresses } = granary;
     return { url, databaseUrls, metricsAddresses, id };
+  }
+
+  /** Starts a gateway for a suite, before the services of the lent stack, which others have too. */
+  async startGateway({ suite, settings }: GatewayRequest): Promise<Instance & Id & { metricsAddresses: string[] }> {
+    this.counted.add(suite);
+    const { id, instance } = await this.stacks.lend('plain', suite);
+    const gateway = await instance.startGateway(settings);
+    const stop = async () => {
+      await gateway.stop();
+      this.stacks.takeBack(id);
+    };
+    this.started.set(id, { url: gateway.url, restart: () => Promise.reject(new Error('It is shared.')), stop });
+    return { id, url: gateway.url, databaseUrls: instance.databaseUrls, metricsAddresses: gateway.metricsAddresses };
   }
 
   private async startFor({ suite, transport, settings, databaseUrls }: StartRequest): Promise<OwnGranary> {

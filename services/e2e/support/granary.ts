@@ -2,7 +2,6 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { basename, dirname } from 'node:path';
 import { eventually } from '@granary/testing/eventually';
 import { askTestStack, isSkippedWithout } from '@granary/testing/stack';
-import { isOnStackNow } from '@granary/testing/stack-turn';
 import stackSuites from '../stack-suites.json';
 import type { DatabaseUrls } from './granary-databases';
 import { operatorKey, type Transport, type Variant } from './granary-settings';
@@ -25,15 +24,15 @@ const { testPath } = expect.getState();
 export const suite = `${basename(dirname(testPath!))}/${basename(testPath!, '.test.ts')}`;
 
 /**
- * The services call each other over gRPC on the stack, too: where a suite is part of both passes of a run, the one in one
- * process leaves that out.
+ * The services call each other over gRPC on the stack, too: in a run of both passes, suites that are there in each run or in turn
+ * leave that out in one process.
  */
-const isOnStackToo =
+const isAlsoOnStack =
   process.env['GRANARY_TEST_PASSES'] === 'both' &&
   !isSkippedWithout('kafka', 'minio') &&
   /^(front-door|paying|operations)\//.test(suite) &&
-  isOnStackNow(suite, stackSuites);
-export const transports: readonly Transport[] = isOnStack ? ['stack'] : isOnStackToo ? ['direct'] : ['direct', 'wire'];
+  !(suite in stackSuites.never);
+export const transports: readonly Transport[] = isOnStack ? ['stack'] : isAlsoOnStack ? ['direct'] : ['direct', 'wire'];
 
 /** What the clients of a suite see of a Granary. */
 export interface Granary {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { askTestStack } from '@granary/testing/stack';
 import { isOnStack, suite, type Granary } from './granary';
 import { cloneDatabases, type DatabaseUrls, type Templates } from './granary-databases';
-import { optionsWith, type Settings, type Transport } from './granary-settings';
+import { optionsWith, type GatewaySettings, type Settings, type Transport } from './granary-settings';
 
 export interface OwnGranary extends Granary {
   /** host:port of each process that tells metrics; in one process none does unless it was asked for. */
@@ -41,6 +41,19 @@ export async function startGranary(transport: Transport, options: GranaryOptions
     },
     stop: () => askTestStack('stop', { id }),
   };
+}
+
+/**
+ * A Granary whose gateway has these settings, and tells its metrics. On a stack only the gateway is of this suite, before the
+ * services of the stack that others have too: make an app for each test, and count nothing but what the gateway does.
+ */
+export async function startGateway(
+  transport: Transport,
+  settings: GatewaySettings,
+): Promise<Omit<OwnGranary, 'restart'>> {
+  if (!isOnStack) return startGranaryHere(transport, { metrics: true, settings: { gateway: settings } });
+  const { id, ...started } = await askTestStack<OwnGranary & { id: string }>('startGateway', { suite, settings });
+  return { ...started, stop: () => askTestStack('stop', { id }) };
 }
 
 /**

@@ -8,19 +8,29 @@ import { choosePorts } from '@granary/local/ports';
 import type { LineSink } from '@granary/local/stack/programs';
 import type { Run } from '@granary/local/stack/runs';
 import {
+  startGateway,
   startServices,
+  stopGraceMs,
   type RunningServices,
   type ServiceName,
   type ServicesSettings,
 } from '@granary/local/stack/services';
 import { createTopics, servicePorts } from '@granary/local/stack/stack';
 import type { DatabaseUrls } from './granary-databases';
-import { optionsWith, type Settings } from './granary-settings';
+import { optionsWith, type GatewaySettings, type Settings } from './granary-settings';
 import type { OwnGranary } from './own-granary';
 
 export interface StackGranary extends OwnGranary {
   /** Resolves with a sentence when a process has ended that nobody has stopped. */
   crashed: Promise<string>;
+  /** Starts one more gateway before its services, with settings of its own. */
+  startGateway(settings: GatewaySettings): Promise<Gateway>;
+}
+
+export interface Gateway {
+  url: string;
+  metricsAddresses: string[];
+  stop(): Promise<void>;
 }
 
 /** What a stack takes from the run. */
@@ -106,6 +116,24 @@ export async function startStackGranary(
     databaseUrls,
     metricsAddresses,
     crashed,
+    startGateway: async (ofGateway) => {
+      const [port, metricsPort] = (await choosePorts(2)) as [number, number];
+      const metrics = `127.0.0.1:${metricsPort}`;
+      const gateway = {
+        ...settings.settings?.gateway,
+        ...optionsWith({ gateway: ofGateway }).settings.gateway,
+        METRICS_LISTEN: metrics,
+      };
+      const program = await startGateway(parts.run, { ...settings, port, settings: { gateway } }, show);
+      return {
+        url: `http://127.0.0.1:${port}`,
+        metricsAddresses: [metrics],
+        stop: async () => {
+          await beforeEnd([metrics]);
+          await program.stop(stopGraceMs);
+        },
+      };
+    },
     restart: async () => {
       await end(running);
       running = await start();

@@ -33,7 +33,7 @@ interface Answers {
 }
 
 /** What suites ask of the lenders, each with a request of its kind. */
-const ofLenders = ['lend', 'takeBack', 'start', 'restart', 'stop'] as const;
+const ofLenders = ['lend', 'takeBack', 'start', 'startGateway', 'restart', 'stop'] as const;
 
 const root = path.join(__dirname, '../../..');
 const silent = (): void => undefined;

@@ -18,7 +18,7 @@ const waves: DatabaseService[][] = [['payments', 'data'], ['blobs'], ['finance',
 const readyTimeoutMs = 180_000;
 const probeTimeoutMs = 2000;
 /** Slightly longer than a service's own shutdown timeout. */
-const stopGraceMs = 32_000;
+export const stopGraceMs = 32_000;
 
 /** The settings of the services: all addresses, and the folder for what is stored outside the databases. */
 export interface ServicesSettings {
@@ -128,21 +128,12 @@ export interface RunningServices {
 
 /** Starts one process per service and resolves when the gateway reports ready. */
 export async function startServices(run: Run, settings: ServicesSettings, sink?: LineSink): Promise<RunningServices> {
-  const environment = environments(settings);
-  const given = inherited(settings.environment);
   const started: Program[] = [];
   const stop = async (): Promise<void> => {
     for (const program of [...started].reverse()) await program.stop(stopGraceMs);
   };
   const start = async (name: ServiceName): Promise<Program> => {
-    const main = path.join(__dirname, '../../..', name, 'dist/main.js');
-    const env = {
-      ...given,
-      ...metricsListen(name, settings.environment),
-      ...environment[name],
-      ...settings.settings?.[name],
-    };
-    const program = await startProgram(run, name, process.execPath, [...nodeFlags, main], { cwd: '/', env, sink });
+    const program = await startService(run, name, settings, sink);
     started.push(program);
     return program;
   };
@@ -159,6 +150,29 @@ export async function startServices(run: Run, settings: ServicesSettings, sink?:
     await stop();
     throw error;
   }
+}
+
+/** Starts one more gateway before services that run already, at the port of the settings, and resolves when it reports ready. */
+export async function startGateway(run: Run, settings: ServicesSettings, sink?: LineSink): Promise<Program> {
+  const gateway = await startService(run, 'gateway', settings, sink);
+  try {
+    await untilReady(gateway, readyTimeoutMs, () => answersReady(settings));
+    return gateway;
+  } catch (error) {
+    await gateway.stop(stopGraceMs);
+    throw error;
+  }
+}
+
+function startService(run: Run, name: ServiceName, settings: ServicesSettings, sink?: LineSink): Promise<Program> {
+  const main = path.join(__dirname, '../../..', name, 'dist/main.js');
+  const env = {
+    ...inherited(settings.environment),
+    ...metricsListen(name, settings.environment),
+    ...environments(settings)[name],
+    ...settings.settings?.[name],
+  };
+  return startProgram(run, name, process.execPath, [...nodeFlags, main], { cwd: '/', env, sink });
 }
 
 /** All services inherit settings such as MAX_BLOB_BYTES, but not those of the stack or the operator key. */
