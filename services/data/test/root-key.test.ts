@@ -1,8 +1,9 @@
 import { mkdtemp, readFile, rename, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { testDatabase } from '@granary/testing/database';
+import { serviceDatabase } from '@granary/testing/service-database';
 import { openRootKeyFile } from '../src/keys/root-key';
+import { dataSchema } from '../src/service';
 import { newApp, startDataService, storeRequest, type App, type DataService } from './support/data-service';
 
 describe('the root key', () => {
@@ -12,7 +13,7 @@ describe('the root key', () => {
   const running: DataService[] = [];
   beforeEach(async () => {
     directory = await mkdtemp(join(tmpdir(), 'granary-root-key-'));
-    ({ url } = await testDatabase());
+    ({ url } = await serviceDatabase(dataSchema));
     file = join(directory, 'keys', 'seed');
   });
   afterEach(async () => {

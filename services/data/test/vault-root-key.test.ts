@@ -5,10 +5,11 @@ import { newTicket } from '@granary/shared/ids';
 import { createLogger } from '@granary/shared/logger';
 import { createPool, type Pool } from '@granary/shared/postgres/pool';
 import { createAuthority } from '@granary/testing/certificates';
-import { testDatabase } from '@granary/testing/database';
+import { serviceDatabase } from '@granary/testing/service-database';
 import { eventually } from '@granary/testing/eventually';
 import { limitMs } from '@granary/testing/speed';
 import { dataConfig } from '../src/config';
+import { dataSchema } from '../src/service';
 import { newApp, startDataService, storeRequest, type App, type DataService } from './support/data-service';
 import { VaultServer } from './support/vault-server';
 
@@ -26,7 +27,7 @@ describe('a root key in Vault', () => {
   const running: DataService[] = [];
   beforeEach(async () => {
     directory = await mkdtemp(join(tmpdir(), 'granary-vault-'));
-    ({ url: databaseUrl } = await testDatabase());
+    ({ url: databaseUrl } = await serviceDatabase(dataSchema));
     pool = createPool({ url: databaseUrl, size: 1, applicationName: 'test', log: createLogger('test', 'silent') });
     vault = new VaultServer();
     // This process keeps root keys by their names.

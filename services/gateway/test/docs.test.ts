@@ -32,8 +32,9 @@ function parse(page: string): Element {
   )) {
     const parent = open.at(-1)!;
     if (tag === undefined) parent.children.push(parent.tag === 'style' ? token : decode(token));
-    else if (end === '/') expect([token, open.pop()!.tag]).toEqual([token, tag]);
-    else {
+    else if (end === '/') {
+      if (open.pop()!.tag !== tag) throw new Error(`${token} ends another element`);
+    } else {
       const found = [...attributes!.matchAll(/([a-z-]+)="([^"]*)"/g)].map(([, name, value]) => [name, decode(value!)]);
       const element: Element = { tag, attributes: Object.fromEntries(found) as Record<string, string>, children: [] };
       parent.children.push(element);
@@ -44,10 +45,15 @@ function parse(page: string): Element {
   return root;
 }
 
-const all = (element: Element, tag?: string): Element[] =>
-  element.children.flatMap((child) =>
-    typeof child === 'string' ? [] : [...(tag === undefined || child.tag === tag ? [child] : []), ...all(child, tag)],
-  );
+/** The elements below one, in the order of the document. */
+function all(element: Element, tag?: string, into: Element[] = []): Element[] {
+  for (const child of element.children) {
+    if (typeof child === 'string') continue;
+    if (tag === undefined || child.tag === tag) into.push(child);
+    all(child, tag, into);
+  }
+  return into;
+}
 const textOf = (element: Element): string =>
   element.children.map((child) => (typeof child === 'string' ? child : textOf(child))).join('');
 const byId = (root: Element, id: string) => all(root).find(({ attributes }) => attributes['id'] === id);
@@ -61,6 +67,7 @@ const document = published as unknown as OpenapiDocument;
 const answer = docsPage(published)('https://api.example.com');
 const page = answer.body.toString();
 const root = parse(page);
+const elements = new Map(all(root).map((element) => [element.attributes['id'], element]));
 const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
   Object.entries(methods).map(([method, operation]): [string, string, Operation] => [method, path, operation]),
 );
@@ -110,7 +117,7 @@ test('every operation has a section under its tag, with its address, parameters,
 
 test('every named schema has a section with its fields', () => {
   for (const [name, schema] of Object.entries(document.components.schemas)) {
-    const fields = rowsOf(byId(root, `schema-${name}`)!, 'Field').map(([field]) => field!.split(' ')[0]);
+    const fields = rowsOf(elements.get(`schema-${name}`)!, 'Field').map(([field]) => field!.split(' ')[0]);
     expect([name, fields]).toEqual([name, expect.arrayContaining(Object.keys(schema.properties!))]);
   }
 });
@@ -150,7 +157,7 @@ test('the page needs nothing from anywhere, and its policy allows nothing but it
 
 test('the example of every operation is a command that calls it, with what it requires and no more', () => {
   for (const [method, path, operation] of operations) {
-    const words = argumentsOf(byId(root, operation.operationId)!);
+    const words = argumentsOf(elements.get(operation.operationId)!);
     expect([operation.operationId, optionsOf(words, '-X')]).toEqual([
       operation.operationId,
       method === 'get' ? [] : [method.toUpperCase()],
