@@ -3,6 +3,7 @@ import type { CollectionCost as CollectionCostMessage } from '@granary/shared/ge
 import type { FinanceDefinition } from '@granary/shared/gen/granary/finance/v1/Finance';
 import type { Transaction as TransactionMessage } from '@granary/shared/gen/granary/finance/v1/Transaction';
 import type { Wallet as WalletMessage } from '@granary/shared/gen/granary/finance/v1/Wallet';
+import { transaction } from '@granary/shared/postgres/transaction';
 import { message, type Handlers } from '@granary/shared/rpc/types';
 import { listAuthzTransactions, type AuthzTransaction } from './ledger/authz-transactions';
 import { checkPage } from './page';
@@ -27,7 +28,11 @@ export function financeHandlers(
     ...payoutHandlers(options),
 
     getRetentionCost: async ({ appId }) => {
-      const costs = await listRetentionCosts(wallets.pool, prices, required(appId), now());
+      const app = required(appId);
+      const costs = await transaction(wallets.pool, (tx) => listRetentionCosts(tx, prices, app, now()), {
+        isolation: 'repeatable read',
+        readOnly: true,
+      });
       const total = costs.reduce((sum, { monthlyCost }) => sum + monthlyCost, 0n);
       return { collections: costs.map(toCollectionCost), totalMonthlyCost: total.toString() };
     },

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { rows } from '@granary/shared/postgres/pool';
+import { execute, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { eventuallyResolves } from '@granary/testing/eventually';
 import { call, startTestFinance, type TestFinance } from './support/harness';
@@ -192,6 +192,37 @@ test('a deleted collection costs nothing more and is listed while it owes; one o
   expect(found).toMatchObject({ accrued: '4000', nextChargeAt: day(80).toISOString(), monthlyCost: '10000' });
   finance.clock.now = day(81);
   expect((await cost(app)).collections).toMatchObject([{ accrued: '5000' }]);
+});
+
+test('what a deleted collection owes counts once, also while the last of its blobs go', async () => {
+  const app = newApp();
+  const notes = collectionOf(app);
+  await notes.data(0, GiB);
+  await notes.blobs(0, GiB);
+  await costOn(1, app, { notes: 2 * GiB });
+  await notes.deleted(32);
+  await notes.blobs(32.1, 0);
+  finance.clock.now = day(40);
+  const owesAll = async () => expect((await cost(app)).collections).toMatchObject([{ accrued: '4000' }]);
+  await eventuallyResolves(owesAll);
+  const ofApp = sql`where app_id = ${app}`;
+  await eventuallyResolves(async () => {
+    const found = await rows(
+      finance.pool,
+      sql`select blob_bytes as bytes, deleted_at as at from collection_generation ${ofApp}`,
+    );
+    expect(found).toEqual([{ bytes: 0n, at: day(32) }]);
+  });
+  let isRead = false;
+  // As events of the blobs do, over and over.
+  const change = async () => {
+    for (let bytes = 1; !isRead; bytes = 1 - bytes)
+      await execute(finance.pool, sql`update collection_generation set blob_bytes = ${bytes} ${ofApp}`);
+  };
+  const read = async () => {
+    for (let reads = 0; reads < 100; reads++) await owesAll();
+  };
+  await Promise.all([change(), read().finally(() => (isRead = true))]);
 });
 
 test.each(['blobs', 'unnumberedBlobs'] as const)(

@@ -30,7 +30,8 @@ interface Debt {
 
 /**
  * What keeping an application's collections costs, by name: a line for each that exists, with what earlier ones of its name
- * owe, and for each name of deleted ones that owe something. Nothing is changed. Errors as those of `prices`.
+ * owe, and for each name of deleted ones that owe something. Nothing is changed. `db` reads from one snapshot, or what becomes
+ * settled meanwhile would count twice. Errors as those of `prices`.
  */
 export async function listRetentionCosts(
   db: Queryable,
