@@ -11,10 +11,10 @@ import { newCall, type Call, type Client } from '@granary/shared/rpc/types';
 import { healthDefinition } from '@granary/shared/service/health-rpc';
 import { createLogger } from '@granary/shared/logger';
 import { applyMigrations } from '@granary/shared/postgres/migrate';
-import { createPool, row, type Pool } from '@granary/shared/postgres/pool';
-import { sql } from '@granary/shared/postgres/sql';
+import { createPool, execute, row, type Pool } from '@granary/shared/postgres/pool';
+import { sql, trusted } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
-import { testDatabase } from '@granary/testing/database';
+import { cloneDatabase, templateDatabase } from '@granary/testing/database';
 import { serviceDatabase } from '@granary/testing/service-database';
 import { eventually } from '@granary/testing/eventually';
 import { openTrust } from '@granary/shared/trust/trust';
@@ -49,10 +49,31 @@ export interface Source {
   close(): Promise<void>;
 }
 
-export async function openSource(service: 'data' | 'blobs' | 'payments'): Promise<Source> {
+const sourceNames = ['data', 'blobs', 'payments'] as const;
+type SourceName = (typeof sourceNames)[number];
+
+/** The sources are in one database, since one for each would take most of the time of a test: each has a schema. */
+function sourcePool(url: string, name: SourceName, size: number): Pool {
+  const own = new URL(url);
+  own.searchParams.set('options', `-c search_path=${name}`);
+  return createPool({ url: own.href, size, applicationName: 'test', log });
+}
+
+async function migrateSources(url: string): Promise<void> {
+  for (const name of sourceNames) {
+    const pool = sourcePool(url, name, 1);
+    try {
+      await execute(pool, sql`create schema ${trusted(name)}`);
+      await applyMigrations(pool, 'bus', busMigrations);
+    } finally {
+      await pool.end();
+    }
+  }
+}
+
+async function openSource(service: SourceName, url: string): Promise<Source> {
   const topic = service === 'payments' ? 'prices' : 'usage';
-  const pool = createPool({ url: (await testDatabase()).url, size: 4, applicationName: 'test', log });
-  await applyMigrations(pool, 'bus', busMigrations);
+  const pool = sourcePool(url, service, 4);
   await prepareOutbox(pool);
   const sequences = new Map<string, bigint>();
   return {
@@ -101,7 +122,9 @@ export async function startTestFinance(
 ): Promise<TestFinance> {
   const { url } = await serviceDatabase(financeSchema);
   const keyFile = environment.KEY_FILE ?? join(await mkdtemp(join(tmpdir(), 'granary-finance-')), 'keys', 'seed');
-  const [data, blobs, payments] = await Promise.all([openSource('data'), openSource('blobs'), openSource('payments')]);
+  const { url: sourcesUrl } = await cloneDatabase(await templateDatabase('template_sources', migrateSources));
+  const open = (name: SourceName) => openSource(name, sourcesUrl);
+  const [data, blobs, payments] = await Promise.all([open('data'), open('blobs'), open('payments')]);
   const clock = { now: new Date('2026-01-01T00:00:00.000Z') };
   const start = (changes: Record<string, string> = {}) =>
     startFinance(
