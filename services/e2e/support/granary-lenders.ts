@@ -150,7 +150,10 @@ export class GranaryLenders {
   async startGateway({ suite, settings }: GatewayRequest): Promise<Instance & Id & { metricsAddresses: string[] }> {
     this.counted.add(suite);
     const { id, instance } = await this.stacks.lend('plain', suite);
-    const gateway = await instance.startGateway(settings);
+    const gateway = await instance.startGateway(settings).catch((error: unknown) => {
+      this.stacks.takeBack(id);
+      throw error;
+    });
     const stop = async () => {
       await gateway.stop();
       this.stacks.takeBack(id);

@@ -74,6 +74,22 @@ test('what nobody has had for a while is stopped, and starts anew for the next',
   expect(stops).toEqual(['direct of 1', 'direct of 1']);
 });
 
+test('what did not stop when nobody had it fails the end', async () => {
+  const open = () =>
+    Promise.resolve({
+      start: () => Promise.resolve({ stop: () => Promise.reject(new Error('it hangs')) }),
+      crashed: new Promise<string>(() => undefined),
+      stop: () => Promise.resolve(),
+    });
+  const lends = new Lender('The lent one', idleMs, open);
+  lends.takeBack((await lends.lend('direct', 'one')).id);
+  await jest.advanceTimersByTimeAsync(idleMs);
+  await expect(lends.stop()).rejects.toMatchObject({
+    message: 'The lent one did not stop',
+    errors: [new Error('it hangs')],
+  });
+});
+
 test('what cannot start fails for each who wants it, with the reason', async () => {
   const lends = new Lender('The lent one', idleMs, () => Promise.reject(new Error('no room')));
   for (const suite of ['a', 'b']) await expect(lends.lend('direct', suite)).rejects.toThrow('no room');

@@ -36,6 +36,8 @@ export class Lender<What, Instance extends Stoppable> {
   private readonly instances = new Map<What, Lent<Instance>>();
   private readonly loans = new Map<string, Loan>();
   private readonly crashes: string[] = [];
+  /** Why instances did not stop that nobody had any more. */
+  private readonly unstopped: unknown[] = [];
 
   constructor(
     private readonly name: string,
@@ -72,15 +74,17 @@ export class Lender<What, Instance extends Stoppable> {
       if (!lent.loans.delete(loan) || lent.loans.size > 0) continue;
       lent.idle = setTimeout(() => {
         this.instances.delete(what);
-        void stopped(lent);
+        stopped(lent).catch((error: unknown) => this.unstopped.push(error));
       }, this.idleMs);
     }
   }
 
+  /** Throws when one of the instances that it has lent could not be stopped. */
   async stop(): Promise<void> {
     const place = await this.place?.catch(() => undefined);
-    await this.stopInstances();
+    await this.stopInstances().catch((error: unknown) => this.unstopped.push(error));
     await place?.stop();
+    if (this.unstopped.length > 0) throw new AggregateError(this.unstopped, `${this.name} did not stop`);
   }
 
   private async stopInstances(): Promise<void> {
@@ -99,14 +103,16 @@ export class Lender<What, Instance extends Stoppable> {
       this.crashes.push(sentence);
       console.error(`\nCRASHED: ${sentence}\n`);
       this.place = undefined;
-      await this.stopInstances();
+      // What is left of it is as good as gone.
+      await this.stopInstances().catch(() => undefined);
       await place.stop().catch(() => undefined);
     });
     return place;
   }
 }
 
-/** What has not started, or crashes meanwhile, is as good as stopped. */
-async function stopped(lent: Lent<Stoppable>): Promise<void> {
-  await lent.started.then((instance) => instance.stop()).catch(() => undefined);
+/** What could not start need not be stopped. */
+async function stopped({ started }: Lent<Stoppable>): Promise<void> {
+  const instance = await started.catch(() => undefined);
+  await instance?.stop();
 }
