@@ -8,12 +8,12 @@ import { message, type Handlers } from '@granary/shared/rpc/types';
 import { listAuthzTransactions, type AuthzTransaction } from './ledger/authz-transactions';
 import { checkPage } from './page';
 import { payoutHandlers, required, type PayoutHandlerOptions } from './payout-handlers';
-import type { Prices } from './usage/prices';
+import type { PricesIn } from './usage/prices';
 import { listRetentionCosts, type CollectionCost } from './usage/retention-costs';
 import { getWallet, type Wallet } from './wallets/wallet';
 
 export interface HandlerOptions extends PayoutHandlerOptions {
-  prices: Prices;
+  pricesIn: PricesIn;
   now: () => Date;
 }
 
@@ -21,7 +21,7 @@ export interface HandlerOptions extends PayoutHandlerOptions {
 export function financeHandlers(
   options: HandlerOptions,
 ): Omit<Handlers<FinanceDefinition>, 'createGrant' | 'listGrants' | 'revokeGrant'> {
-  const { wallets, prices, now } = options;
+  const { wallets, pricesIn, now } = options;
   return {
     getWallet: async ({ appId }) => toWallet(await getWallet(wallets, required(appId))),
 
@@ -29,7 +29,7 @@ export function financeHandlers(
 
     getRetentionCost: async ({ appId }) => {
       const app = required(appId);
-      const costs = await transaction(wallets.pool, (tx) => listRetentionCosts(tx, prices, app, now()), {
+      const costs = await transaction(wallets.pool, (tx) => listRetentionCosts(tx, pricesIn(tx), app, now()), {
         isolation: 'repeatable read',
         readOnly: true,
       });

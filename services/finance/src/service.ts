@@ -132,7 +132,7 @@ async function buildFinance(
   const reconciliation = startReconciliation({ pool, log, chain: opened.chain, everyMs: every.reconcileEveryMs });
 
   const implementations = implementationsOf(config, {
-    ...{ wallets, prices: storedPrices(pool), payoutRules: money.payoutRules, ledger, opened, now },
+    ...{ wallets, pricesIn: storedPrices, payoutRules: money.payoutRules, ledger, opened, now },
   });
   return {
     implementations,
@@ -162,7 +162,7 @@ async function buildFinance(
   };
 }
 
-interface Served extends Pick<HandlerOptions, 'wallets' | 'prices' | 'payoutRules' | 'now'> {
+interface Served extends Pick<HandlerOptions, 'wallets' | 'pricesIn' | 'payoutRules' | 'now'> {
   ledger: LedgerBatches;
   opened: OpenChain;
 }
