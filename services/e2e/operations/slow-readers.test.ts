@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { eventually } from '@granary/testing/eventually';
 import { waitMs } from '@granary/testing/speed';
 import { newApp, send, transports, type TestApp } from '../support/granary';
-import { startGateway, type OwnGranary } from '../support/own-granary';
+import { startGateway, type MeasuredGranary } from '../support/own-granary';
 import { expectProblem } from '../support/problem-shape';
 import { closeConnections, sendRaw } from '../support/raw-http';
 
@@ -13,7 +13,7 @@ const graceMs = Math.min(waitMs(1_500), 5_000);
 const impatient = { READER_GRACE_MS: String(graceMs), READER_MIN_BYTES_PER_SECOND: '4096' };
 
 describe.each(transports)('answers that are not read (%s)', (transport) => {
-  let granary: Omit<OwnGranary, 'restart'> | undefined;
+  let granary: MeasuredGranary | undefined;
   const readers: Socket[] = [];
   afterEach(async () => {
     closeConnections();

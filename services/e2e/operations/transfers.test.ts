@@ -3,7 +3,7 @@ import { eventually } from '@granary/testing/eventually';
 import { limitMs, waitMs } from '@granary/testing/speed';
 import { newApp, transports, type TestApp } from '../support/granary';
 import type { GatewaySettings, Settings } from '../support/granary-settings';
-import { startGateway, startGranaryHere, type OwnGranary } from '../support/own-granary';
+import { startGateway, startGranaryHere, type MeasuredGranary } from '../support/own-granary';
 import { expectProblem } from '../support/problem-shape';
 import { parseAnswer } from '../support/raw-http';
 
@@ -19,7 +19,7 @@ interface Peer {
   answer: Promise<string>;
 }
 
-let granary: Omit<OwnGranary, 'restart'>;
+let granary: MeasuredGranary;
 let app: TestApp;
 const peers: Peer[] = [];
 

@@ -16,10 +16,10 @@ import { newApp, operatorKey, send, transports, type Granary, type TestApp } fro
 import { startGranary } from '../support/own-granary';
 
 /**
- * Attacks on x402 payments that were seen in the field, each through the front door. Some need more than a request: 3 (sent again
- * after a restart) is in operations/restart.test.ts; 12, 13
- * (transactions of Solana) are in x402-solana.test.ts and payments/test; 15 (money moved, or the authorization cancelled, after the
- * check), 16 (settled by an observer), 18 (a receipt without a transfer) and 24 (nonces of the relayer) in
+ * Attacks on x402 payments that were seen in the field, each through the front door. Some need more than a request: 3
+ * (sent again after a restart) is in operations/restart.test.ts; 12, 13 (transactions of Solana) are in
+ * x402-solana.test.ts and payments/test; 15 (money moved, or the authorization cancelled, after the check), 16 (settled
+ * by an observer), 18 (a receipt without a transfer) and 24 (nonces of the relayer) in
  * payments/test/evm-settlement.test.ts, the last one in x402-evm.test.ts too.
  */
 

@@ -11,7 +11,7 @@ interface Done {
 
 /** A process that runs Granaries from what was built, each with all services in it, see lent-granary.js. */
 export interface GranaryHost {
-  /** Of the run, which removes it. */
+  /** Granaries keep their folders in it. The run removes it. */
   directory: string;
   /** Has it do one of the works of lent-granary.js. Throws when that fails, or the process ends before it is done. */
   ask<T>(what: 'lend' | 'start' | 'restart' | 'stop' | 'migrate', options: object): Promise<T>;

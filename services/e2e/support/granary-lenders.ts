@@ -154,12 +154,10 @@ export class GranaryLenders {
       this.stacks.takeBack(id);
       throw error;
     });
-    const stop = async () => {
-      await gateway.stop();
-      this.stacks.takeBack(id);
-    };
+    const stop = () => gateway.stop().finally(() => this.stacks.takeBack(id));
     this.started.set(id, { url: gateway.url, restart: () => Promise.reject(new Error('It is shared.')), stop });
-    return { id, url: gateway.url, databaseUrls: instance.databaseUrls, metricsAddresses: gateway.metricsAddresses };
+    const { url, databaseUrls, metricsAddresses } = gateway;
+    return { url, databaseUrls, metricsAddresses, id };
   }
 
   private async startFor({ suite, transport, settings, databaseUrls }: StartRequest): Promise<OwnGranary> {

@@ -5,7 +5,6 @@ import { limitMs } from '@granary/testing/speed';
 export type Transport = 'direct' | 'wire' | 'stack';
 
 export type Settings = NonNullable<ConstellationOptions['settings']>;
-/** Of the gateway alone. */
 export type GatewaySettings = Record<string, string>;
 
 export const operatorKey = 'operator-key-of-the-tests';

@@ -24,8 +24,8 @@ const { testPath } = expect.getState();
 export const suite = `${basename(dirname(testPath!))}/${basename(testPath!, '.test.ts')}`;
 
 /**
- * The services call each other over gRPC on the stack, too: in a run of both passes, suites that are there in each run or in turn
- * leave that out in one process.
+ * The services call each other over gRPC on the stack, too: in a run of both passes, suites that are there in each run
+ * or in turn leave that out in one process.
  */
 const isAlsoOnStack =
   process.env['GRANARY_TEST_PASSES'] === 'both' &&

@@ -9,8 +9,8 @@ import { optionsWith, type Settings, type Transport } from './granary-settings';
 export type Embedded = Exclude<Transport, 'stack'>;
 
 /**
- * Starts a Granary with all services in the process of `host`, beside others, with its folder in that of the run. A restart may
- * change its url. The process ends when a lent one fails.
+ * Starts a Granary with all services in the process of `host`, beside others, with its folder in that of the run. A
+ * restart may change its url. The process ends when a lent one fails.
  */
 export async function startHostedGranary(
   host: GranaryHost,

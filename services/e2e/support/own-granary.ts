@@ -6,9 +6,12 @@ import { isOnStack, suite, type Granary } from './granary';
 import { cloneDatabases, type DatabaseUrls, type Templates } from './granary-databases';
 import { optionsWith, type GatewaySettings, type Settings, type Transport } from './granary-settings';
 
-export interface OwnGranary extends Granary {
+export interface MeasuredGranary extends Granary {
   /** host:port of each process that tells metrics; in one process none does unless it was asked for. */
   metricsAddresses: string[];
+}
+
+export interface OwnGranary extends MeasuredGranary {
   /** Stops it and starts it again on the same databases. Its url may be another one then. */
   restart(): Promise<void>;
 }
@@ -44,15 +47,13 @@ export async function startGranary(transport: Transport, options: GranaryOptions
 }
 
 /**
- * A Granary whose gateway has these settings, and tells its metrics. On a stack only the gateway is of this suite, before the
- * services of the stack that others have too: make an app for each test, and count nothing but what the gateway does.
+ * A Granary whose gateway has these settings, and tells its metrics. On a stack only the gateway is of this suite,
+ * before the services of the stack that others have too: make an app for each test, and count nothing but what the
+ * gateway does.
  */
-export async function startGateway(
-  transport: Transport,
-  settings: GatewaySettings,
-): Promise<Omit<OwnGranary, 'restart'>> {
+export async function startGateway(transport: Transport, settings: GatewaySettings): Promise<MeasuredGranary> {
   if (!isOnStack) return startGranaryHere(transport, { metrics: true, settings: { gateway: settings } });
-  const { id, ...started } = await askTestStack<OwnGranary & { id: string }>('startGateway', { suite, settings });
+  const { id, ...started } = await askTestStack<MeasuredGranary & { id: string }>('startGateway', { suite, settings });
   return { ...started, stop: () => askTestStack('stop', { id }) };
 }
 

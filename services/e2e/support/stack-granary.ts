@@ -18,19 +18,13 @@ import {
 import { createTopics, servicePorts } from '@granary/local/stack/stack';
 import type { DatabaseUrls } from './granary-databases';
 import { optionsWith, type GatewaySettings, type Settings } from './granary-settings';
-import type { OwnGranary } from './own-granary';
+import type { MeasuredGranary, OwnGranary } from './own-granary';
 
 export interface StackGranary extends OwnGranary {
   /** Resolves with a sentence when a process has ended that nobody has stopped. */
   crashed: Promise<string>;
   /** Starts one more gateway before its services, with settings of its own. */
-  startGateway(settings: GatewaySettings): Promise<Gateway>;
-}
-
-export interface Gateway {
-  url: string;
-  metricsAddresses: string[];
-  stop(): Promise<void>;
+  startGateway(settings: GatewaySettings): Promise<MeasuredGranary>;
 }
 
 /** What a stack takes from the run. */
@@ -127,6 +121,7 @@ export async function startStackGranary(
       const program = await startGateway(parts.run, { ...settings, port, settings: { gateway } }, show);
       return {
         url: `http://127.0.0.1:${port}`,
+        databaseUrls,
         metricsAddresses: [metrics],
         stop: async () => {
           await beforeEnd([metrics]);

@@ -132,7 +132,12 @@ async function buildFinance(
   const reconciliation = startReconciliation({ pool, log, chain: opened.chain, everyMs: every.reconcileEveryMs });
 
   const implementations = implementationsOf(config, {
-    ...{ wallets, pricesIn: storedPrices, payoutRules: money.payoutRules, ledger, opened, now },
+    wallets,
+    pricesIn: storedPrices,
+    payoutRules: money.payoutRules,
+    ledger,
+    opened,
+    now,
   });
   return {
     implementations,

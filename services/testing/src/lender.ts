@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 
-/** Where instances run that crash together: one process for all of them, or the processes of stacks. */
+/** All instances in a place are lost when it crashes: it is one process for all of them, or the processes of stacks. */
 export interface Place<What, Instance> {
   start(what: What): Promise<Instance>;
   /** Resolves with a sentence when one of its processes has ended that nobody has stopped. */
@@ -111,7 +111,7 @@ export class Lender<What, Instance extends Stoppable> {
   }
 }
 
-/** What could not start need not be stopped. */
+/** An instance that could not start need not be stopped. */
 async function stopped({ started }: Lent<Stoppable>): Promise<void> {
   const instance = await started.catch(() => undefined);
   await instance?.stop();

@@ -103,7 +103,7 @@ export class JobWorker {
         resolve();
       };
       this.idle.add(wake);
-      // Those that have nothing to do take turns.
+      // Idle workers take turns, so that more of them do not mean more polls.
       const timer = setTimeout(wake, pollMs * this.idle.size);
     });
   }

@@ -33,10 +33,14 @@ export const call = (): Call => newCall('test', limitMs(20_000));
  * tests look at does not hang on it.
  */
 export async function financePool(size: number): Promise<{ pool: Pool; url: string }> {
-  const url = new URL((await serviceDatabase(financeSchema)).url);
-  url.searchParams.set('options', '-c synchronous_commit=off');
-  const pool = createPool({ url: url.href, size, applicationName: 'test', log });
-  return { pool, url: url.href };
+  return poolWith((await serviceDatabase(financeSchema)).url, 'synchronous_commit=off', size);
+}
+
+/** A pool whose sessions have a setting of Postgres, `name=value`; `url` has it too. */
+function poolWith(database: string, setting: string, size: number): { pool: Pool; url: string } {
+  const url = new URL(database);
+  url.searchParams.set('options', `-c ${setting}`);
+  return { pool: createPool({ url: url.href, size, applicationName: 'test', log }), url: url.href };
 }
 
 /** An outbox as data, blobs and payments have one. */
@@ -52,12 +56,9 @@ export interface Source {
 const sourceNames = ['data', 'blobs', 'payments'] as const;
 type SourceName = (typeof sourceNames)[number];
 
-/** The sources are in one database, since one for each would take most of the time of a test: each has a schema. */
-function sourcePool(url: string, name: SourceName, size: number): Pool {
-  const own = new URL(url);
-  own.searchParams.set('options', `-c search_path=${name}`);
-  return createPool({ url: own.href, size, applicationName: 'test', log });
-}
+/** The sources share a database, where each has a schema, because each test makes them anew. */
+const sourcePool = (url: string, name: SourceName, size: number): Pool =>
+  poolWith(url, `search_path=${name}`, size).pool;
 
 async function migrateSources(url: string): Promise<void> {
   for (const name of sourceNames) {

@@ -143,8 +143,8 @@ export async function startServices(run: Run, settings: ServicesSettings, sink?:
       for (const name of wave) programs[name] = await start(name);
       for (const name of wave) await untilReady(programs[name], readyTimeoutMs, () => accepts(settings.ports[name]));
     }
-    programs.gateway = await start('gateway');
-    await untilReady(programs.gateway, readyTimeoutMs, () => answersReady(settings));
+    programs.gateway = await startGateway(run, settings, sink);
+    started.push(programs.gateway);
     return { programs, stop };
   } catch (error) {
     await stop();
@@ -152,7 +152,7 @@ export async function startServices(run: Run, settings: ServicesSettings, sink?:
   }
 }
 
-/** Starts one more gateway before services that run already, at the port of the settings, and resolves when it reports ready. */
+/** Starts a gateway before services that run, at the port of the settings, and resolves when it reports ready. */
 export async function startGateway(run: Run, settings: ServicesSettings, sink?: LineSink): Promise<Program> {
   const gateway = await startService(run, 'gateway', settings, sink);
   try {

@@ -242,7 +242,7 @@ export function outboxImplementation(options: {
         await trimSometimes(epoch);
         const found = await readAfter(pool, after, limit, request.topics);
         if (waitMs === 0 || found.next !== after) return signed(found, asked, request);
-        // What other processes append meanwhile is there for the next read, which follows at once.
+        // The consumer reads again at once, and then has what other processes appended meanwhile.
         const isAppended = await appended.wait(waitMs, call.signal);
         return signed(isAppended ? await readAfter(pool, after, limit, request.topics) : found, asked, request);
       },
