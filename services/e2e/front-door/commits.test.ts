@@ -124,8 +124,10 @@ describe.each(transports)('commits (%s)', (transport) => {
     expect(blobs).toEqual([{ id: blob.body.blob_id, sha256: sha256('bytes').toString('hex'), text: null }]);
     expect((await page('?from=7&limit=1')).commits.map(({ height }) => height)).toEqual([7]);
     expect(await page('?from=9')).toMatchObject({ commits: [], head: { height: 8 } });
-    const linked = await app.call('GET', `${path}?limit=2`);
-    expect(linked.headers.get('link')).toBe(`</api/apps/${app.appId}/commits?limit=2&cursor=3.0>; rel="next"`);
+    for (const query of ['limit=2', 'limit=2&texts=true']) {
+      const linked = await app.call('GET', `${path}?${query}`);
+      expect(linked.headers.get('link')).toBe(`<${path}?${query}&cursor=3.0>; rel="next"`);
+    }
   });
 
   test('a proof has the hashes of the whole commit, the links beside it and the document that it is of', async () => {

@@ -207,6 +207,8 @@ describe.each(['in one process', 'over gRPC'] as const)('tasks, %s', (transport)
       () => tasks.getTask(ticketId),
       (task) => task.status === 'StoringData' && task.progress === 0.25,
     );
+    standIn.jobs.set(ticketId, { ...job, status: 'StoringData', progress: 0.75, updatedAt: at(4) });
+    expect(await tasks.getTask(ticketId)).toMatchObject({ status: 'StoringData', progress: 0.75 });
     standIn.jobs.set(ticketId, {
       ...job,
       status: 'Completed',
@@ -216,6 +218,8 @@ describe.each(['in one process', 'over gRPC'] as const)('tasks, %s', (transport)
     });
     expect(await tasks.getTask(ticketId)).toMatchObject({ status: 'Completed', resultJson: '{"rows":3}' });
     standIn.jobs.clear();
+    expect(await tasks.getTask(ticketId)).toMatchObject({ status: 'StoringData', progress: 0.25 });
+    standIn.away = true;
     expect(await tasks.getTask(ticketId)).toMatchObject({ status: 'StoringData', progress: 0.25 });
   });
 

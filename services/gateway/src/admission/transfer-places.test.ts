@@ -50,6 +50,24 @@ test('of those that wait, one application is at most half', async () => {
   expect(waiting).toHaveLength(4);
 });
 
+test('a transfer that waited in vain leaves the queue to others, however many there were', async () => {
+  const places = placesFor(10);
+  const inside: Place[] = [];
+  for (let count = 0; count < 4; count++) inside.push(await places.enter(keys('a'), nothing));
+  for (let round = 0; round < 3; round++) {
+    const waits = Array.from({ length: 4 }, () => places.enter(keys('a'), nothing));
+    expect(places.counts().waiting).toBe(4);
+    for (const result of await Promise.allSettled(waits)) {
+      expect(result).toMatchObject({ status: 'rejected', reason: refused });
+    }
+    expect(places.counts()).toMatchObject({ inside: 4, waiting: 0 });
+  }
+  const wait = places.enter(keys('a'), nothing);
+  inside[0]!.leave();
+  (await wait).leave();
+  expect(places.counts()).toMatchObject({ inside: 3, waiting: 0 });
+});
+
 test('an upload that is committed keeps its place, one whose body does not come gives way', async () => {
   jest.useFakeTimers();
   try {
