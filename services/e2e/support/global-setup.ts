@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, statfs } from 'node:fs/promises';
 import os from 'node:os';
 import path from 'node:path';
 import { commitSeed, seedVariable } from '@granary/testing/seeds';
@@ -23,6 +23,11 @@ export interface TestGlobals {
 
 const prefix = 'granary-test-';
 const silent = { info: () => undefined, warn: () => undefined };
+/** A file system in memory, which Linux has. */
+const memory = { folder: '/dev/shm', type: 0x01021994 };
+const gib = 1024 ** 3;
+/** What the run needs of it, and has to leave to its processes. */
+const memoryBytes = { needed: 4 * gib, left: 6 * gib };
 
 /**
  * One Postgres for the whole run, with all of its safety on as in earnest, in a temporary directory; and Kafka and MinIO
@@ -32,7 +37,7 @@ export default async function globalSetup({ testNamePattern }: { testNamePattern
   process.env[seedVariable] ??= commitSeed();
   process.env[slownessVariable] ??= measureSlowness().toFixed(1);
   await endAbandoned();
-  const directory = await mkdtemp(path.join(os.tmpdir(), `${prefix}${process.pid}-`));
+  const directory = await mkdtemp(path.join(await chooseFolder(), `${prefix}${process.pid}-`));
   const { dataDir } = await resolveDataDir({ defaultDir: directory });
   const postgres = await startPostgres({ dataDir, log: silent });
   process.env.GRANARY_TEST_POSTGRES = postgres.url('postgres');
@@ -54,21 +59,35 @@ export default async function globalSetup({ testNamePattern }: { testNamePattern
   }
 }
 
+/**
+ * The folder for Postgres. In memory there is no wait for a disk, of which the drop of a database takes most of a second: each
+ * is preceded by a checkpoint of all of them. The suites that kill Postgres or fill its disk start one of their own elsewhere.
+ */
+async function chooseFolder(): Promise<string> {
+  const room = await statfs(memory.folder).catch(() => undefined);
+  if (room?.type !== memory.type || room.bavail * room.bsize < memoryBytes.needed) return os.tmpdir();
+  return process.availableMemory() < memoryBytes.needed + memoryBytes.left ? os.tmpdir() : memory.folder;
+}
+
 /** A run that was killed leaves its Postgres behind; whose it was is told by the process id in the folder's name. */
 async function endAbandoned(): Promise<void> {
-  for (const name of await readdir(os.tmpdir())) {
-    const pid = Number(new RegExp(`^${prefix}(\\d+)-`).exec(name)?.[1]);
-    if (!(pid > 0) || isRunning(pid)) continue;
-    const directory = path.join(os.tmpdir(), name);
-    try {
-      if (existsSync(path.join(directory, 'postgres'))) {
-        const left = await startPostgres({ dataDir: directory, log: silent });
-        await left.stop();
-      }
-      await rm(directory, { recursive: true, force: true });
-    } catch {
-      // Another user's, or another run is ending it at this moment.
+  for (const folder of [os.tmpdir(), memory.folder]) {
+    for (const name of await readdir(folder).catch(() => [])) await endAbandonedIn(path.join(folder, name));
+  }
+}
+
+async function endAbandonedIn(directory: string): Promise<void> {
+  const name = path.basename(directory);
+  const pid = Number(new RegExp(`^${prefix}(\\d+)-`).exec(name)?.[1]);
+  if (!(pid > 0) || isRunning(pid)) return;
+  try {
+    if (existsSync(path.join(directory, 'postgres'))) {
+      const left = await startPostgres({ dataDir: directory, log: silent });
+      await left.stop();
     }
+    await rm(directory, { recursive: true, force: true });
+  } catch {
+    // Another user's, or another run is ending it at this moment.
   }
 }
 

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { notFound, ServiceError } from '@granary/shared/errors';
+import { notFound, ServiceError, type StatusName } from '@granary/shared/errors';
 import type { CommitUploadRequest } from '@granary/shared/gen/granary/data/v1/CommitUploadRequest';
 import type { CommitUploadResponse } from '@granary/shared/gen/granary/data/v1/CommitUploadResponse';
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
@@ -16,6 +16,8 @@ export interface Commits {
   /** Bodies of the stores that were asked for. */
   stores: string[];
   mood: Mood;
+  /** The code of the error that a caller gets in place of an answer that is lost. */
+  lostAs: StatusName;
   /** Of the collection that uploads are committed to from now on; 0 as a data service answers that says none. */
   collectionNumber: number;
 }
@@ -30,9 +32,11 @@ export function commitsInMemory(): Commits {
     uploads: [],
     stores: [],
     mood: 'well',
+    lostAs: 'UNAVAILABLE',
     collectionNumber: 0,
   };
   const unavailable = () => new ServiceError('UNAVAILABLE', 'UNAVAILABLE', 'down');
+  const lost = () => new ServiceError(commits.lostAs, commits.lostAs, 'lost');
   const commit = (ticketId: string, blobId: string): CommitUploadResponse => {
     const known = byTicket.get(ticketId);
     if (known) return known;
@@ -60,7 +64,7 @@ export function commitsInMemory(): Commits {
       if (!byTicket.has(request.ticketId)) commits.uploads.push(request);
       const response = commit(request.ticketId, request.blobId);
       if (key !== '') byKey.set(key, { hash: contentHash.toString('hex'), response });
-      if (commits.mood === 'lost') throw unavailable();
+      if (commits.mood === 'lost') throw lost();
       return response;
     },
     getCommit: async ({ ticketId }) => {
@@ -84,7 +88,7 @@ export function commitsInMemory(): Commits {
       if (commits.mood === 'down') throw unavailable();
       commits.stores.push(body.toString());
       const made = commit(ticketId, '');
-      if (commits.mood === 'lost') throw unavailable();
+      if (commits.mood === 'lost') throw lost();
       return { ticketId, resultsJson: Buffer.from(JSON.stringify([{ celestia_height: Number(made.height) }])) };
     },
   };

@@ -384,6 +384,18 @@ export function blobsSuite(): void {
       });
     });
 
+    test.each(['DEADLINE_EXCEEDED', 'CANCELLED', 'INTERNAL'] as const)(
+      'an upload that data has committed is kept although its answer was %s',
+      async (code) => {
+        await withBench({}, async (own) => {
+          Object.assign(own.commits, { mood: 'lost', lostAs: code });
+          expect((await own.upload(text, Buffer.from('x'), { blobId: 'b1' })).status).toBeGreaterThanOrEqual(400);
+          own.commits.mood = 'well';
+          expect((await own.read('b1')).body.toString()).toBe('x');
+        });
+      },
+    );
+
     test('a crash after the commit leaves a blob that can be read at once', async () => {
       const blobId = newDocumentId();
       await bench.upload(text, Buffer.from('committed'), { blobId });
@@ -469,17 +481,40 @@ export function blobsSuite(): void {
       await expect(remove(bench, newDocumentId(), 'other')).rejects.toMatchObject({ reason: 'BLOB_NOT_FOUND' });
     });
 
-    test('a deletion that data has committed is finished although its answer got lost', async () => {
+    test.each(['UNAVAILABLE', 'DEADLINE_EXCEEDED', 'CANCELLED', 'INTERNAL'] as const)(
+      'a deletion that data has committed is finished although its answer was %s',
+      async (code) => {
+        const blobId = newDocumentId();
+        await bench.upload(text, Buffer.from('x'), { blobId });
+        Object.assign(bench.commits, { mood: 'lost', lostAs: code });
+        await expect(remove(bench, blobId)).rejects.toMatchObject({ code });
+        bench.commits.mood = 'well';
+        await bench.restart();
+        await eventuallyHolds(
+          () => bench.read(blobId),
+          (answer) => answer.status === 404,
+        );
+      },
+    );
+
+    test('a deletion that data has not committed is withdrawn', async () => {
       const blobId = newDocumentId();
-      await bench.upload(text, Buffer.from('x'), { blobId });
-      bench.commits.mood = 'lost';
-      await expect(remove(bench, blobId)).rejects.toMatchObject({ code: 'UNAVAILABLE' });
-      bench.commits.mood = 'well';
-      await bench.restart();
-      await eventuallyHolds(
-        () => bench.read(blobId),
-        (answer) => answer.status === 404,
+      await bench.upload(text, Buffer.from('kept'), { blobId });
+      // As a process that was killed just before data was asked leaves it.
+      await bench.pool.query(
+        `update blob set delete_ticket = 'c7-DDDDDDDDDDDDDDDDDDDD', delete_asked_at = now() - interval '1 hour'
+         where blob_id = $1`,
+        [blobId],
       );
+      await eventuallyHolds(
+        () =>
+          rows<{ ticket: string | null }>(
+            bench.pool,
+            sql`select delete_ticket as ticket from blob where blob_id = ${blobId}`,
+          ),
+        ([blob]) => blob?.ticket === null,
+      );
+      expect((await bench.read(blobId)).body.toString()).toBe('kept');
     });
 
     test('a collection that data has deleted loses its blobs, and only those from before; then the app', async () => {
