@@ -58,20 +58,27 @@ test('deposits, sweeps and payouts are on the chain as they are stored, also bet
   expect(await execute(pool, sql`select from outgoing_transaction where state = 'confirmed'`)).toBeGreaterThan(2);
 });
 
-test('blocks that may include a transaction in flight are compared once it has ended', async () => {
-  expect(await checked()).toEqual([]);
-  const requests = [{ appId: 'shop', trigger: 'manual' as const, amount: 9_000n, destination: newAddress() }];
-  await transaction(pool, (tx) => reservePayouts(tx, requests, { floorUtia: 1n, chainAccount: bench.chainAccount }));
-  await advancePayouts(bench.options);
-  await advancePayouts(bench.options);
-  await bench.node.produceBlock();
-  // A block has it, and that is not stored yet.
-  expect(await checked()).toEqual([]);
-  await advancePayouts(bench.options);
-  const before = await rows(pool, sql`select checked_height from chain_watch`);
-  expect(await checked()).toEqual([]);
-  expect(await rows(pool, sql`select checked_height from chain_watch`)).not.toEqual(before);
-});
+test.each(['broadcast', 'held'] as const)(
+  'blocks that may include a transaction that is %s are compared once it has ended',
+  async (state) => {
+    expect(await checked()).toEqual([]);
+    const requests = [{ appId: 'shop', trigger: 'manual' as const, amount: 9_000n, destination: newAddress() }];
+    await transaction(pool, (tx) => reservePayouts(tx, requests, { floorUtia: 1n, chainAccount: bench.chainAccount }));
+    await advancePayouts(bench.options);
+    await advancePayouts(bench.options);
+    await bench.node.produceBlock();
+    // A person decides about it, since nodes have said that they do not have it.
+    if (state === 'held')
+      await execute(pool, sql`update outgoing_transaction set state = 'held' where state = 'broadcast'`);
+    expect(await execute(pool, sql`select from outgoing_transaction where state = ${state}`)).toBe(1);
+    // A block has it, and that is not stored yet.
+    expect(await checked()).toEqual([]);
+    await advancePayouts(bench.options);
+    const before = await rows(pool, sql`select checked_height from chain_watch`);
+    expect(await checked()).toEqual([]);
+    expect(await rows(pool, sql`select checked_height from chain_watch`)).not.toEqual(before);
+  },
+);
 
 test('a payout that another hand has sent, one that is missing on the chain, and one of another amount are found', async () => {
   await pay();

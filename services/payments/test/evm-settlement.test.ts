@@ -358,6 +358,22 @@ describeWithAnvil(describe)('settlement on an EVM network', () => {
     expect([await received(), await noncesIn(place.pool)]).toEqual([amount, [0]]);
   });
 
+  test('a replacement is waited for as long as what it replaced', async () => {
+    const { network, copy } = await open({ replaceAfterMs: 3_600_000 }, { waitMs: 300 });
+    const payment = await newPayment(place, copy);
+    await send(copy, payment);
+    const stored = () => rows<{ hash: string }>(place.pool, sql`select hash from evm_transaction`);
+    const first = await stored();
+    await network.keepNonces();
+    expect(await stored()).toEqual(first);
+    await place.pool.query(`update evm_transaction set signed_at = signed_at - interval '2 hours'`);
+    await network.keepNonces();
+    const second = await stored();
+    expect(second).not.toEqual(first);
+    await network.keepNonces();
+    expect(await stored()).toEqual(second);
+  });
+
   test('a transaction that was stored and never sent, or was lost by its node, is sent again', async () => {
     const { network, copy } = await open({}, { waitMs: 300 });
     const payment = await newPayment(place, copy);

@@ -85,3 +85,25 @@ test('one network of several takes half of the payments on which a process works
   for (const network of ['one', 'two']) settler.assertFree(network);
   await settler.stop();
 });
+
+test('a transaction is sent for the first time once, although nobody learned whether it was sent', async () => {
+  let found: FindResult = { state: 'absent' };
+  const sends: boolean[] = [];
+  const network: SettlementNetwork = {
+    id: 'one',
+    isOpen: () => true,
+    plan: () =>
+      Promise.resolve({ state: 'ready', sign: () => Promise.resolve({ bytes: Buffer.from('tx'), hash: 'tx' }) }),
+    send: (_claim, _transaction, isFirst) => {
+      sends.push(isFirst);
+      if (sends.length === 1) return Promise.reject(new Error('the answer was lost'));
+      found = { state: 'included', hash: 'tx', height: 1n, at: new Date() };
+      return Promise.resolve({ state: 'sent' });
+    },
+    find: () => Promise.resolve(found),
+  };
+  const settler = new Settler({ claims, networks: new Map([['one', network]]), log, now: () => new Date() });
+  await settler.settle((await take(randomUUID())) as TakenClaim, 60_000);
+  expect(sends).toEqual([true, false]);
+  await settler.stop();
+});

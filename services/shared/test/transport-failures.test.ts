@@ -102,6 +102,25 @@ test.each(['NO_ERROR', 'INTERNAL_ERROR', 'CANCEL', 'PROTOCOL_ERROR'] as const)(
   },
 );
 
+test('a call whose connection breaks is UNAVAILABLE and sent again only where that is harmless', async () => {
+  let broken = 0;
+  const breaking = await http2Server(() => {
+    broken++;
+    proxy.cut();
+  });
+  const service = wishes();
+  const server = await serve(service.implementation);
+  const proxy = await tcpProxy(breaking.address);
+  const { ask, client } = open(proxy.address, { multiplexed: [], repeatable: ['listDocuments'] });
+  await expect(client.store(storeRequest, call())).rejects.toMatchObject({ code: 'UNAVAILABLE' });
+  expect(broken).toBe(1);
+  const read = ask({});
+  await eventually(() => broken > 2);
+  proxy.lead(server.address);
+  await read;
+  expect(service.seen).toHaveLength(1);
+});
+
 test('a call that outlives the drain of its service is UNAVAILABLE, or sent to another copy where that is harmless', async () => {
   const first = wishes();
   const server = await startServer('127.0.0.1:0', [first.implementation], log, undefined, { drainTimeoutMs: 100 });
