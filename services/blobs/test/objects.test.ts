@@ -3,23 +3,29 @@ import { join } from 'node:path';
 import { applyMigrations, migrate } from '@granary/shared/postgres/migrate';
 import { busMigrations } from '@granary/shared/bus/migrations';
 import { createLogger } from '@granary/shared/logger';
+import type { ObjectStore } from '@granary/shared/objects/store';
 import { createPool, rows, type Pool, type Queryable } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { testDatabase } from '@granary/testing/database';
 import { eventually } from '@granary/testing/eventually';
 import { discardPending, detachObjects, insertPending, markDeleted, markStored } from '../src/records/blobs';
+import { createRemoval, removalLockKey } from '../src/records/removal';
 import { createStoredUploadBatcher } from '../src/records/stored-uploads';
 import { findReleased } from '../src/objects/objects';
 
 const log = createLogger('blobs', 'silent');
 let pool: Pool;
+/** Of another process. */
+let backup: Pool;
 beforeAll(async () => {
-  pool = createPool({ url: (await testDatabase()).url, size: 6, applicationName: 'test', log });
+  const { url } = await testDatabase();
+  pool = createPool({ url, size: 6, applicationName: 'test', log });
+  backup = createPool({ url, size: 1, applicationName: 'backup', log });
   await applyMigrations(pool, 'bus', busMigrations);
   await migrate(pool, join(__dirname, '..', 'migrations'));
 });
-afterAll(() => pool.end());
+afterAll(() => Promise.all([pool.end(), backup.end()]));
 
 const commit = { transactionHash: 'ab'.repeat(32), height: 1n, collectionNumber: 4n };
 
@@ -177,4 +183,30 @@ test('the same bytes in another app have an object of their own', async () => {
   const first = await newApp().stored();
   const other = await newApp().stored();
   expect([first.used, other.used]).toEqual([first.own, other.own]);
+});
+
+test('after a removal that failed a backup has its lock at once, and the next removal goes on', async () => {
+  const { stored } = newApp();
+  const last = await stored();
+  await markDeleted(pool, last.blobId);
+  const removed: string[] = [];
+  let isAway = true;
+  const store = {
+    delete: (key: string) => {
+      if (isAway) return Promise.reject(new Error('the object store is away'));
+      removed.push(key);
+      return Promise.resolve();
+    },
+  };
+  const remove = createRemoval(pool, store as ObjectStore);
+  await expect(remove()).rejects.toThrow('the object store is away');
+  await transaction(backup, async (tx) => {
+    const lock = sql`select pg_try_advisory_xact_lock(${removalLockKey}::bigint) as "isLocked"`;
+    expect(await rows(tx, lock)).toEqual([{ isLocked: true }]);
+    isAway = false;
+    await remove();
+    expect(removed).toEqual([]);
+  });
+  await remove();
+  expect(removed).toContain(last.own);
 });
