@@ -6,6 +6,7 @@ import { createPool, rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import { transaction } from '@granary/shared/postgres/transaction';
 import { eventually } from '@granary/testing/eventually';
+import { limitMs } from '@granary/testing/speed';
 import { JobWorker } from '../src/jobs/worker';
 import { enqueueJob, getJob, waitingJobsMax, type JobFunction, type JobKind } from '../src/jobs/queue';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
@@ -261,6 +262,46 @@ test('a drop that fails more often than other jobs may is repeated until it succ
     expect(runs).toBe(8);
   } finally {
     await worker.stop();
+    await pool.end();
+  }
+});
+
+test('a job that reports nothing for longer than its lease is not started by another worker', async () => {
+  const { pool, enqueue } = await openQueue();
+  const leaseMs = limitMs(1_000);
+  let [runs, isDone] = [0, false];
+  const run: JobFunction = async () => {
+    runs += 1;
+    await eventually(() => isDone);
+    return {};
+  };
+  const handlers = {
+    'index.build': { run },
+    'view.refresh': { run },
+    'encryption.rotate': { run },
+    'collection.drop': { run },
+    'app.drop': { run },
+  };
+  const open = () => new JobWorker({ pool, log }, handlers, 1, { isFull: false }, () => {}, leaseMs);
+  const workers = [open(), open()];
+  try {
+    const ticketId = await enqueue('view.refresh');
+    await eventually(() => runs === 1);
+    const leasedUntil = async () => {
+      const [job] = await rows<{ at: Date }>(
+        pool,
+        sql`select leased_until as at from job where ticket_id = ${ticketId}`,
+      );
+      return job!.at.getTime();
+    };
+    const first = await leasedUntil();
+    await eventually(async () => (await leasedUntil()) > first + 2 * leaseMs);
+    expect(runs).toBe(1);
+    isDone = true;
+    await eventually(async () => (await getJob(pool, ticketId)).status === 'Completed');
+  } finally {
+    isDone = true;
+    await Promise.all(workers.map((worker) => worker.stop()));
     await pool.end();
   }
 });

@@ -146,7 +146,10 @@ describe.each(transports)('collections (%s)', (transport) => {
   test('validate reports whether documents are valid, and stores none', async () => {
     await app.call('POST', `${path}/collections`, definition);
     const validate = (data: unknown) => app.call('POST', `${path}/collections/films/validate`, { data });
-    expect(await validate([{ title: 'Heat', year: 1995 }])).toMatchObject({ status: 200, body: { valid: true } });
+    for (const data of [[{ title: 'Heat', year: 1995 }], { title: 'Heat', year: 1995 }]) {
+      expect(await validate(data)).toMatchObject({ status: 200, body: { valid: true, document_count: 1 } });
+    }
+    expect(await validate({ title: 'Heat', year: 1700 })).toMatchObject({ status: 200, body: { valid: false } });
     expect(await validate([{ title: 'Heat' }, { year: 1700 }])).toMatchObject({
       status: 200,
       body: {

@@ -8,8 +8,8 @@ import { retriedTransaction, transaction } from '@granary/shared/postgres/transa
 import { isStorageFull, type StorageMonitor } from '@granary/shared/health/storage-monitor';
 import { JobInterruptedError, taskEvent, type JobContext, type JobHandler, type JobKind, type Report } from './queue';
 
-/** How long a job stays leased after its worker has died; renewed while it runs. */
-const leaseMs = 60_000;
+/** How long a job stays leased after its worker has died, unless a test says otherwise; renewed while it runs. */
+const usualLeaseMs = 60_000;
 /** Runs of one job before it has failed. */
 const attemptsMax = 5;
 /** Runs of one job, those included that ended with their process: what kills each process that runs it is given up. */
@@ -52,6 +52,7 @@ export class JobWorker {
     private readonly storage: Pick<StorageMonitor, 'isFull'>,
     /** Called after each event that a job has written. */
     private readonly notify: () => void,
+    private readonly leaseMs = usualLeaseMs,
   ) {
     this.loops = Array.from({ length: concurrency }, () => this.work());
   }
@@ -115,7 +116,10 @@ export class JobWorker {
     if (!(await row(pool, sql`select from job j where ${waiting} limit 1`))) return undefined;
     return transaction(pool, async (tx) => {
       await execute(tx, sql`select pg_advisory_xact_lock(${takingLock})`);
-      return (await takeJob(tx, waiting, 1)) ?? (await takeJob(tx, waiting, Math.max(1, this.concurrency - 1)));
+      return (
+        (await takeJob(tx, waiting, 1, this.leaseMs)) ??
+        (await takeJob(tx, waiting, Math.max(1, this.concurrency - 1), this.leaseMs))
+      );
     });
   }
 
@@ -127,7 +131,7 @@ export class JobWorker {
       if (this.storage.isFull && needingSpace.includes(job.kind)) throw new JobInterruptedError('the storage is full');
       await this.record(job, 'StoringData', { progress, message });
     };
-    const lease = setInterval(() => this.renew(job), leaseMs / 3);
+    const lease = setInterval(() => this.renew(job), this.leaseMs / 3);
     const { neverFails, giveUp } = this.handlers[job.kind];
     try {
       if (job.attempts > runsMax && !neverFails) throw abandoned;
@@ -165,7 +169,7 @@ export class JobWorker {
   private renew(job: OpenJob): void {
     execute(
       this.context.pool,
-      sql`update job set leased_until = now() + ${leaseMs} * interval '1 ms'
+      sql`update job set leased_until = now() + ${this.leaseMs} * interval '1 ms'
           where ticket_id = ${job.ticket_id} and attempts = ${job.attempts} and status = 'StoringData'`,
     ).catch((error: unknown) =>
       this.context.log.warn({ err: error, ticket: job.ticket_id }, 'the lease of a job was not renewed'),
@@ -185,7 +189,7 @@ export class JobWorker {
         tx,
         sql`update job set status = ${status}, progress = greatest(progress, ${state.progress ?? 0}), error = ${state.error ?? null},
               result_text = ${result}, event_sequence = event_sequence + 1, updated_at = ${at},
-              leased_until = now() + ${leaseMs} * interval '1 ms',
+              leased_until = now() + ${this.leaseMs} * interval '1 ms',
               progress_log = (array_append(progress_log, ${`${at.toISOString()} ${state.message}`}::text))[
                 greatest(1, cardinality(progress_log) - 98):]
             where ticket_id = ${job.ticket_id} and status in ('Pending', 'StoringData')
@@ -230,7 +234,7 @@ const isSubjectBusy = sql`exists (select from job s where s.app_number = j.app_n
   and s.subject = j.subject and s.ticket_id <> j.ticket_id and s.status = 'StoringData' and s.leased_until >= now())`;
 
 /** Takes the free job of the lowest rank, among the waiting ones of apps that have fewer than `appLimit` jobs running. */
-function takeJob(tx: Connection, waiting: Sql, appLimit: number): Promise<OpenJob | undefined> {
+function takeJob(tx: Connection, waiting: Sql, appLimit: number, leaseMs: number): Promise<OpenJob | undefined> {
   const next: Sql = sql`select j.ticket_id from job j where ${waiting} and ${runningOfApp} < ${appLimit}
       and not ${isSubjectBusy}
     order by j.rank, j.created_at limit 1 for update skip locked`;

@@ -35,6 +35,19 @@ describe('applyMergePatch', () => {
     expect(merge('{"a":1}', '{"\\u0061":null}')).toBe('{}');
   });
 
+  it('merges objects of many members, whose keys come in whatever order', () => {
+    const members = Array.from(
+      { length: 200 },
+      (_, at) => [`"k${at}${at % 7 === 0 ? '\\u00e9' : ''}"`, String(at)] as const,
+    );
+    const target = `{${members.map((member) => member.join(':')).join()}}`;
+    const changes = members.filter((_, at) => at % 3 === 0).reverse();
+    const patch = `{"new":0,${changes.map(([key], at) => `${key}:${at % 2 === 0 ? 'null' : '"x"'}`).join()}}`;
+    expect(JSON.parse(merge(target, patch))).toStrictEqual(
+      algorithm(JSON.parse(target) as Json, JSON.parse(patch) as Json),
+    );
+  });
+
   it.each(['[]', '1', '{"a":1,"a":2}', '{"a":', '{"__proto__":1}', '{} x'])('refuses the patch %s', (patch) => {
     expect(() => merge('{}', patch)).toThrow();
   });

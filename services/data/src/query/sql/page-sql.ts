@@ -1,11 +1,9 @@
 import { empty, join, named, sql, trusted, type Sql } from '@granary/shared/postgres/sql';
 import { descendingKey } from '../../catalog/table-names';
 import type { Condition } from '../language/condition';
-import type { SortTerm } from '../language/sort';
 import type { IndexUse } from '../plan/access-path';
 import type { Position } from '../plan/cursor';
-import { equalityKeys } from '../plan/equalities';
-import { orderOf, type Order } from '../plan/order';
+import type { Order } from '../plan/order';
 import type { PagePlan } from '../plan/page-plan';
 import { isScanned, type ScanStep } from '../plan/scan';
 import type { Relation } from '../plan/relation';
@@ -69,21 +67,6 @@ export function countStatement({ relation, filter }: PagePlan): Sql {
   const compiler = isScanned(relation, filter) ? new ScanCompiler(relation, filter) : new Compiler(relation);
   const where = compiler.where(filter);
   return sql`select count(*) as total from ${compiler.records()} ${where}`;
-}
-
-/** The parts of a statement that gives the matching rows, aliased t, in order. */
-export function sortedRows(
-  source: Relation,
-  find: Condition,
-  sort: readonly SortTerm[],
-): { from: Sql; where: Sql; order: Sql } {
-  const fixed = equalityKeys(source, find);
-  return ordered(
-    source,
-    find,
-    orderOf(source, sort, (field) => fixed.has(field)),
-    undefined,
-  );
 }
 
 /** The matching rows in an order, behind a place in it. */

@@ -42,15 +42,6 @@ export class RowFields {
     return valueIn(sql`${this.source.alias.row}.body::jsonb`, path);
   }
 
-  /** What a value groups by, and its rank before it where values are compared: jsonb; null for missing and null. */
-  sortValue(path: Path): { rank: Sql; value: Sql } {
-    const value = sql`nullif(${this.value(path)}, 'null'::jsonb)`;
-    if (!this.isDate(path)) return { rank: sql`sort_rank(${value})`, value };
-    // The instants of a date come first, and are numbers here.
-    const isInstant = sql`instant_of(${value} #>> '{}') is not null and jsonb_typeof(${value}) = 'string'`;
-    return { rank: sql`case when ${isInstant} then -1 else sort_rank(${value}) end`, value: sql`date_key(${value})` };
-  }
-
   /** The column with the key of a field; undefined where no index is over it. */
   keyOf(path: Path): Sql | undefined {
     return this.source.keys.get(path.join('.'));
