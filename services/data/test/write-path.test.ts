@@ -190,6 +190,30 @@ describe('the write path of two copies on one database', () => {
     expect((await one.methods.getApplication({ appId: app.appId })).height).toBe('60');
   });
 
+  test('writes that lose to another transaction are done again together, and each once', async () => {
+    await createCollection('films', {});
+    // What a sequence has given is not taken back with its transaction.
+    await pool.query(`
+      create sequence a_${app.number}.attempts;
+      create function a_${app.number}.lose() returns trigger language plpgsql as $$
+        begin
+          if nextval('a_${app.number}.attempts') < 3 then raise 'lost' using errcode = '40P01'; end if;
+          return new;
+        end $$;
+      create trigger lose before insert on a_${app.number}.c_${await numberOf('films')}
+        for each statement execute function a_${app.number}.lose()`);
+    const heights = await Promise.all(
+      Array.from({ length: 20 }, async (_, n) => {
+        const { resultsJson } = await store('films', [{ id: `f${n}`, n }]);
+        return (JSON.parse(resultsJson.toString()) as Array<{ celestia_height: number }>)[0]!.celestia_height;
+      }),
+    );
+    expect(heights.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 20 }, (_, n) => n + 1));
+    expect((await one.methods.getCollection({ appId: app.appId, collection: 'films' })).documentCount).toBe('20');
+    const { rows: attempts } = await pool.query(`select last_value >= 3 as "areMore" from a_${app.number}.attempts`);
+    expect(attempts).toEqual([{ areMore: true }]);
+  });
+
   test('a document of just 1 MiB can be indexed, although it has been given an id', async () => {
     const body = JSON.stringify({ n: 1, text: '' });
     const text = 'x'.repeat(1024 * 1024 - body.length);

@@ -17,10 +17,6 @@ export class Queue<T> {
     return this.#items[this.#first];
   }
 
-  last(): T | undefined {
-    return this.#items.at(-1);
-  }
-
   shift(): T | undefined {
     const item = this.#items[this.#first];
     if (item === undefined) return undefined;
