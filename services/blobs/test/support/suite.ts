@@ -121,6 +121,12 @@ export function blobsSuite(): void {
         'VALIDATION_FAILED',
         '__proto__',
       ],
+      [
+        'a large unknown part before the file',
+        form({ name: 'extra', content: 'x'.repeat(1_000_000) }, { ...file, content: 'y'.repeat(100_000) }),
+        'VALIDATION_FAILED',
+        'extra',
+      ],
       ['metadata that is no JSON', form(file, { name: 'metadata', content: '{' }), 'VALIDATION_FAILED', 'metadata'],
       ['metadata that is an array', form({ name: 'metadata', content: '[]' }, file), 'VALIDATION_FAILED', 'metadata'],
       [

@@ -53,11 +53,13 @@ async function receive(objects: string, temporary: string, source: AsyncIterable
   const key = `${name.slice(0, 2)}/${name.slice(2, 4)}/${name}`;
   const path = join(temporary, name);
   const measure = createMeasure();
+  // `flush` syncs the file before it is closed, and the pipeline ends after that.
+  const sink = createWriteStream(path, { flags: 'wx', mode: 0o600, highWaterMark: writeBufferBytes, flush: true });
   try {
-    // `flush` syncs the file before it is closed, and the pipeline ends after that.
-    const sink = createWriteStream(path, { flags: 'wx', mode: 0o600, highWaterMark: writeBufferBytes, flush: true });
     await pipeline(source, (chunks: AsyncIterable<Buffer>) => measure.through(chunks), sink);
   } catch (error) {
+    // A pipeline fails at once, while the file may still be about to be created.
+    if (!sink.closed) await new Promise<void>((resolve) => sink.once('close', resolve));
     await rm(path, { force: true });
     throw error;
   }
