@@ -1,6 +1,6 @@
-import { createReadStream, createWriteStream } from 'node:fs';
-import { open, rm } from 'node:fs/promises';
-import { pipeline } from 'node:stream/promises';
+import { createReadStream } from 'node:fs';
+import { open } from 'node:fs/promises';
+import { writeNewFile } from '@granary/shared/objects/new-file';
 import { createMeasure } from '@granary/shared/objects/store';
 
 /** The size and the SHA-256 (hex) of a file. */
@@ -22,16 +22,8 @@ export async function writeHashed(
   signal?: AbortSignal,
 ): Promise<FileSum> {
   const measure = createMeasure();
-  try {
-    const sink = createWriteStream(file, { flags: 'wx', mode: 0o600, highWaterMark: bufferBytes, flush: true });
-    await pipeline(source, (chunks: AsyncIterable<Buffer>) => counted(measure.through(chunks), onBytes), sink, {
-      ...(signal && { signal }),
-    });
-    return measure.result();
-  } catch (error) {
-    await rm(file, { force: true });
-    throw error;
-  }
+  await writeNewFile(file, counted(measure.through(source), onBytes), signal);
+  return measure.result();
 }
 
 export async function hashFile(file: string, onBytes: (count: number) => void = () => {}): Promise<FileSum> {

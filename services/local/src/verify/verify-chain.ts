@@ -1,6 +1,5 @@
-import { createWriteStream } from 'node:fs';
 import { rename, rm } from 'node:fs/promises';
-import { pipeline } from 'node:stream/promises';
+import { writeNewFile } from '@granary/shared/objects/new-file';
 import { BrokenChainError, ChainChecker } from '@granary/data/commit/chain-check';
 import type { Say } from '../backup/progress';
 import { startProgress } from '../backup/progress';
@@ -50,13 +49,10 @@ function checkHash({ position: { height, hash } }: ChainChecker, expected: strin
 /** Writes a chain to a file as it is, one line of JSON for each commit or part of one. */
 export async function exportChain(source: ChainSource, file: string, signal: AbortSignal): Promise<void> {
   const part = `${file}.part`;
-  try {
-    await pipeline(exportLines(source), createWriteStream(part, { mode: 0o600 }), { signal });
-    await rename(part, file);
-  } catch (error) {
-    await rm(part, { force: true });
-    throw error;
-  }
+  // A process that was killed may have left it.
+  await rm(part, { force: true });
+  await writeNewFile(part, exportLines(source), signal);
+  await rename(part, file);
 }
 
 async function* exportLines({ appId, head, commits }: ChainSource): AsyncGenerator<string> {

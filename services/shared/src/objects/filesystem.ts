@@ -1,16 +1,13 @@
 import { randomBytes } from 'node:crypto';
-import { createWriteStream } from 'node:fs';
 import { mkdir, open, rename, rm, stat } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { pipeline } from 'node:stream/promises';
 import { unavailable } from '../errors';
 import { storageFull } from '../health/storage-monitor';
+import { writeNewFile } from './new-file';
 import { createMeasure, type ObjectStore, type ReceivedObject } from './store';
 
 const KEY = /^[0-9a-f]{2}\/[0-9a-f]{2}\/[0-9a-f]{32}$/;
 
-/** Buffered for the disk, for each object that is written. */
-const writeBufferBytes = 1024 * 1024;
 /** Read-ahead for each object that is read. */
 const readBufferBytes = 256 * 1024;
 
@@ -53,16 +50,7 @@ async function receive(objects: string, temporary: string, source: AsyncIterable
   const key = `${name.slice(0, 2)}/${name.slice(2, 4)}/${name}`;
   const path = join(temporary, name);
   const measure = createMeasure();
-  // `flush` syncs the file before it is closed, and the pipeline ends after that.
-  const sink = createWriteStream(path, { flags: 'wx', mode: 0o600, highWaterMark: writeBufferBytes, flush: true });
-  try {
-    await pipeline(source, (chunks: AsyncIterable<Buffer>) => measure.through(chunks), sink);
-  } catch (error) {
-    // A pipeline fails at once, while the file may still be about to be created.
-    if (!sink.closed) await new Promise<void>((resolve) => sink.once('close', resolve));
-    await rm(path, { force: true });
-    throw error;
-  }
+  await writeNewFile(path, measure.through(source));
   return {
     key,
     ...measure.result(),
