@@ -154,12 +154,14 @@ describe('kill -9 of the ledger and of its Postgres', () => {
 
 /** Compares the ledger with what was acknowledged, transfer by transfer, and its counters with the sum of the transfers. */
 async function assertBooks(pool: Pool, customers: Customers, accounts: readonly string[]): Promise<void> {
-  const stored = await eventuallyResolves(() =>
-    rows<{ id: string; debit: string; credit: string; amount: bigint }>(
+  // A backend answers for a moment after its Postgres was killed, so all is read by one attempt.
+  const { stored, balances } = await eventuallyResolves(async () => ({
+    stored: await rows<{ id: string; debit: string; credit: string; amount: bigint }>(
       pool,
       sql`select id, debit_account as debit, credit_account as credit, amount from transfer where kind = 'spend'`,
     ),
-  );
+    balances: await readBalances(pool, [...accounts, 'world']),
+  }));
   const moved = [...customers.outcomes].filter(([, outcome]) => outcome !== 'INSUFFICIENT_FUNDS').map(([id]) => id);
   expect(stored.map(({ id }) => id).sort()).toEqual(moved.sort());
   const expected = new Map(accounts.map((id) => [id, funds]));
@@ -169,7 +171,6 @@ async function assertBooks(pool: Pool, customers: Customers, accounts: readonly 
     expected.set(debit, expected.get(debit)! - amount);
     expected.set(credit, expected.get(credit)! + amount);
   }
-  const balances = await readBalances(pool, [...accounts, 'world']);
   const found = balances.map(({ id, creditsPosted, debitsPosted }) => [id, creditsPosted - debitsPosted] as const);
   expect(new Map(found)).toEqual(expected.set('world', -funds * BigInt(accounts.length)));
   expect(found.reduce((sum, [, balance]) => sum + balance, 0n)).toBe(0n);
