@@ -22,7 +22,7 @@ export async function writeHashed(
   signal?: AbortSignal,
 ): Promise<FileSum> {
   const measure = createMeasure();
-  await writeNewFile(file, counted(measure.through(source), onBytes), signal);
+  await writeNewFile(file, source, (chunks) => counted(measure.through(chunks), onBytes), signal);
   return measure.result();
 }
 

@@ -51,8 +51,11 @@ export async function exportChain(source: ChainSource, file: string, signal: Abo
   const part = `${file}.part`;
   // A process that was killed may have left it.
   await rm(part, { force: true });
-  await writeNewFile(part, exportLines(source), signal);
-  await rename(part, file);
+  await writeNewFile(part, source.commits, (commits) => exportLines({ ...source, commits }), signal);
+  await rename(part, file).catch(async (error: unknown) => {
+    await rm(part, { force: true });
+    throw error;
+  });
 }
 
 async function* exportLines({ appId, head, commits }: ChainSource): AsyncGenerator<string> {

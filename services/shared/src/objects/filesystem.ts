@@ -50,7 +50,7 @@ async function receive(objects: string, temporary: string, source: AsyncIterable
   const key = `${name.slice(0, 2)}/${name.slice(2, 4)}/${name}`;
   const path = join(temporary, name);
   const measure = createMeasure();
-  await writeNewFile(path, measure.through(source));
+  await writeNewFile(path, source, (chunks) => measure.through(chunks));
   return {
     key,
     ...measure.result(),

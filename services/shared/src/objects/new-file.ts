@@ -5,18 +5,20 @@ import { pipeline } from 'node:stream/promises';
 const bufferBytes = 1024 * 1024;
 
 /**
- * Writes a new file that only its owner can read, and syncs it. Its directory is not synced. On a failure, of the source too,
- * or when `signal` is aborted, no file is left. Throws EEXIST where there is one, and what the source throws.
+ * Writes what `through` makes of a source to a new file that only its owner can read, and syncs it, but not its directory.
+ * On a failure, also of the source, or when `signal` is aborted, no file is left, and a source that is a stream is
+ * destroyed. Throws EEXIST where there is a file, which stays as it is, and what the source throws.
  */
-export async function writeNewFile(
+export async function writeNewFile<Item>(
   path: string,
-  source: AsyncIterable<Buffer | string>,
+  source: AsyncIterable<Item>,
+  through: (items: AsyncIterable<Item>) => AsyncIterable<Buffer | string>,
   signal?: AbortSignal,
 ): Promise<void> {
   // `flush` syncs the file before it is closed, and the pipeline ends after that.
   const sink = createWriteStream(path, { flags: 'wx', mode: 0o600, highWaterMark: bufferBytes, flush: true });
   try {
-    await pipeline(source, sink, { ...(signal && { signal }) });
+    await pipeline(source, through, sink, { ...(signal && { signal }) });
   } catch (error) {
     // A pipeline fails at once, while the file may still be about to be created.
     if (!sink.closed) await new Promise<void>((resolve) => sink.once('close', resolve));
