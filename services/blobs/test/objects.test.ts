@@ -16,7 +16,7 @@ import { findReleased } from '../src/objects/objects';
 
 const log = createLogger('blobs', 'silent');
 let pool: Pool;
-/** Of another process. */
+/** A backup is another process, with connections of its own. */
 let backup: Pool;
 beforeAll(async () => {
   const { url } = await testDatabase();

@@ -8,7 +8,7 @@ import { transaction } from '@granary/shared/postgres/transaction';
 import { eventually } from '@granary/testing/eventually';
 import { limitMs } from '@granary/testing/speed';
 import { JobWorker } from '../src/jobs/worker';
-import { enqueueJob, getJob, waitingJobsMax, type JobFunction, type JobKind } from '../src/jobs/queue';
+import { enqueueJob, getJob, waitingJobsMax, type JobFunction, type JobHandler, type JobKind } from '../src/jobs/queue';
 import { startFixture, type Fixture, type TestApp } from './support/query-fixture';
 
 const log = createLogger('test', 'silent');
@@ -173,6 +173,15 @@ async function openQueue() {
   return { pool, enqueue };
 }
 
+/** Jobs of each kind are done by one handler. */
+const everyKind = (handler: JobHandler): Record<JobKind, JobHandler> => ({
+  'index.build': handler,
+  'view.refresh': handler,
+  'encryption.rotate': handler,
+  'collection.drop': handler,
+  'app.drop': handler,
+});
+
 test('with a full disk a refresh is put back and waits, a drop is run, and the refresh goes on once there is room', async () => {
   const { pool, enqueue } = await openQueue();
   const storage = { isFull: false };
@@ -184,15 +193,7 @@ test('with a full disk a refresh is put back and waits, a drop is run, and the r
     await report(0.5, 'half of it');
     return {};
   };
-  const drop = { run: () => Promise.resolve({}) };
-  const refresh = { run: refreshView };
-  const handlers = {
-    'index.build': drop,
-    'view.refresh': refresh,
-    'encryption.rotate': drop,
-    'collection.drop': drop,
-    'app.drop': drop,
-  };
+  const handlers = { ...everyKind({ run: () => Promise.resolve({}) }), 'view.refresh': { run: refreshView } };
   const worker = new JobWorker({ pool, log }, handlers, 3, storage, () => {});
   const statusOf = async (ticketId: string) => (await getJob(pool, ticketId)).status;
   try {
@@ -217,14 +218,7 @@ test('a job whose runs all ended with their process has failed after 25 of them,
   const ticketId = await enqueue('view.refresh');
   // As 25 workers leave it that were killed.
   await pool.query(`update job set status = 'StoringData', attempts = 25, leased_until = now()`);
-  const handlers = {
-    'index.build': { run },
-    'view.refresh': { run },
-    'encryption.rotate': { run },
-    'collection.drop': { run },
-    'app.drop': { run },
-  };
-  const worker = new JobWorker({ pool, log }, handlers, 1, { isFull: false }, () => {});
+  const worker = new JobWorker({ pool, log }, everyKind({ run }), 1, { isFull: false }, () => {});
   try {
     await eventually(async () => (await getJob(pool, ticketId)).status === 'Failed');
     expect(await getJob(pool, ticketId)).toMatchObject({ error: expect.stringContaining('25 times') as string });
@@ -242,15 +236,8 @@ test('a drop that fails more often than other jobs may is repeated until it succ
     runs += 1;
     return runs > 7 ? Promise.resolve({}) : Promise.reject(new Error('something is in the way'));
   };
-  const other = { run: drop };
   const repeated = { run: drop, neverFails: true as const };
-  const handlers = {
-    'index.build': other,
-    'view.refresh': other,
-    'encryption.rotate': other,
-    'collection.drop': repeated,
-    'app.drop': repeated,
-  };
+  const handlers = { ...everyKind({ run: drop }), 'collection.drop': repeated, 'app.drop': repeated };
   const worker = new JobWorker({ pool, log }, handlers, 1, { isFull: false }, () => {});
   try {
     const ticketId = await enqueue('collection.drop');
@@ -275,14 +262,7 @@ test('a job that reports nothing for longer than its lease is not started by ano
     await eventually(() => isDone);
     return {};
   };
-  const handlers = {
-    'index.build': { run },
-    'view.refresh': { run },
-    'encryption.rotate': { run },
-    'collection.drop': { run },
-    'app.drop': { run },
-  };
-  const open = () => new JobWorker({ pool, log }, handlers, 1, { isFull: false }, () => {}, leaseMs);
+  const open = () => new JobWorker({ pool, log }, everyKind({ run }), 1, { isFull: false }, () => {}, leaseMs);
   const workers = [open(), open()];
   try {
     const ticketId = await enqueue('view.refresh');

@@ -192,7 +192,7 @@ describe('the write path of two copies on one database', () => {
 
   test('writes that lose to another transaction are done again together, and each once', async () => {
     await createCollection('films', {});
-    // What a sequence has given is not taken back with its transaction.
+    // A rollback does not set a sequence back.
     await pool.query(`
       create sequence a_${app.number}.attempts;
       create function a_${app.number}.lose() returns trigger language plpgsql as $$

@@ -7,7 +7,7 @@ import { pricedFilms } from '../support/priced-app';
 import { newWallet } from '../support/wallet-signing';
 
 const price = 250_000;
-/** 80 %. */
+/** The app earns 80 % of the price. */
 const appShare = 200_000;
 
 // All of it begins before one restart of all processes, and each test looks at one thing after it.

@@ -23,10 +23,10 @@ export interface TestGlobals {
 
 const prefix = 'granary-test-';
 const silent = { info: () => undefined, warn: () => undefined };
-/** A file system in memory, which Linux has. */
+/** Linux has a file system in memory here. */
 const memory = { folder: '/dev/shm', type: 0x01021994 };
 const gib = 1024 ** 3;
-/** What the run needs of it, and has to leave to its processes. */
+/** Postgres needs so much of it, and the processes of the run need what is left of the memory. */
 const memoryBytes = { needed: 4 * gib, left: 6 * gib };
 
 /**
@@ -60,8 +60,8 @@ export default async function globalSetup({ testNamePattern }: { testNamePattern
 }
 
 /**
- * The folder for Postgres. In memory there is no wait for a disk, of which the drop of a database takes most of a second: each
- * is preceded by a checkpoint of all of them. The suites that kill Postgres or fill its disk start one of their own elsewhere.
+ * Postgres is in memory where there is room, since each drop of a database waits for a checkpoint, which takes most of a
+ * second on a disk. The suites that kill Postgres or fill its disk start one of their own elsewhere.
  */
 async function chooseFolder(): Promise<string> {
   const room = await statfs(memory.folder).catch(() => undefined);
@@ -71,8 +71,8 @@ async function chooseFolder(): Promise<string> {
 
 /** A run that was killed leaves its Postgres behind; whose it was is told by the process id in the folder's name. */
 async function endAbandoned(): Promise<void> {
-  for (const folder of [os.tmpdir(), memory.folder]) {
-    for (const name of await readdir(folder).catch(() => [])) await endAbandonedIn(path.join(folder, name));
+  for (const folder of [os.tmpdir(), memory.folder].filter((each) => existsSync(each))) {
+    for (const name of await readdir(folder)) await endAbandonedIn(path.join(folder, name));
   }
 }
 

@@ -41,18 +41,24 @@ test(`a payer has ${underWayMax} payments under way on a network, and another on
   expect(await take(payer)).toBe('payer_busy');
 });
 
+/** A network that settles each payment by the same transaction, which these calls send and look for. */
+const networkWith = (id: string, calls: Pick<SettlementNetwork, 'send' | 'find'>): SettlementNetwork => ({
+  id,
+  isOpen: () => true,
+  plan: () =>
+    Promise.resolve({ state: 'ready', sign: () => Promise.resolve({ bytes: Buffer.from('tx'), hash: 'tx' }) }),
+  ...calls,
+});
+const included = (): FindResult => ({ state: 'included', hash: 'tx', height: 1n, at: new Date() });
+
 /** Networks on which payments end once `end` is called, and a process that works on a few at a time. */
 function newSettler(ids: string[], runningMax: number) {
   let found: FindResult = { state: 'absent' };
-  const networkOf = (id: string): SettlementNetwork => ({
-    id,
-    isOpen: () => true,
-    plan: () =>
-      Promise.resolve({ state: 'ready', sign: () => Promise.resolve({ bytes: Buffer.from('tx'), hash: 'tx' }) }),
+  const calls: Parameters<typeof networkWith>[1] = {
     send: () => Promise.resolve({ state: 'sent' }),
     find: () => Promise.resolve(found),
-  });
-  const networks = new Map(ids.map((id) => [id, networkOf(id)]));
+  };
+  const networks = new Map(ids.map((id) => [id, networkWith(id, calls)]));
   const settler = new Settler({ claims, networks, log, now: () => new Date(), runningMax });
   const waits: Array<Promise<unknown>> = [];
   const settle = async (network: string) => {
@@ -60,7 +66,7 @@ function newSettler(ids: string[], runningMax: number) {
     waits.push(settler.settle((await take(randomUUID(), network)) as TakenClaim, 60_000));
   };
   const end = async () => {
-    found = { state: 'included', hash: 'tx', height: 1n, at: new Date() };
+    found = included();
     await Promise.all(waits);
   };
   return { settler, settle, end };
@@ -89,19 +95,15 @@ test('one network of several takes half of the payments on which a process works
 test('a transaction is sent for the first time once, although nobody learned whether it was sent', async () => {
   let found: FindResult = { state: 'absent' };
   const sends: boolean[] = [];
-  const network: SettlementNetwork = {
-    id: 'one',
-    isOpen: () => true,
-    plan: () =>
-      Promise.resolve({ state: 'ready', sign: () => Promise.resolve({ bytes: Buffer.from('tx'), hash: 'tx' }) }),
+  const network = networkWith('one', {
     send: (_claim, _transaction, isFirst) => {
       sends.push(isFirst);
       if (sends.length === 1) return Promise.reject(new Error('the answer was lost'));
-      found = { state: 'included', hash: 'tx', height: 1n, at: new Date() };
+      found = included();
       return Promise.resolve({ state: 'sent' });
     },
     find: () => Promise.resolve(found),
-  };
+  });
   const settler = new Settler({ claims, networks: new Map([['one', network]]), log, now: () => new Date() });
   await settler.settle((await take(randomUUID())) as TakenClaim, 60_000);
   expect(sends).toEqual([true, false]);

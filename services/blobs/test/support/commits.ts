@@ -7,8 +7,8 @@ import { loadService } from '@granary/shared/rpc/protos';
 import type { Implementation } from '@granary/shared/rpc/implementation';
 import type { Handlers } from '@granary/shared/rpc/types';
 
-/** What happens to the next calls: `lost` commits and does not answer, `refused` is a definite no. */
-export type Mood = 'well' | 'lost' | 'down' | ServiceError;
+/** What happens to the next calls: with `lostAs` they commit, and the caller gets that code; an error is a definite no. */
+export type Mood = 'well' | { lostAs: StatusName } | 'down' | ServiceError;
 
 export interface Commits {
   implementation: Implementation<DataDefinition>;
@@ -16,8 +16,6 @@ export interface Commits {
   /** Bodies of the stores that were asked for. */
   stores: string[];
   mood: Mood;
-  /** The code of the error that a caller gets in place of an answer that is lost. */
-  lostAs: StatusName;
   /** Of the collection that uploads are committed to from now on; 0 as a data service answers that says none. */
   collectionNumber: number;
 }
@@ -32,11 +30,12 @@ export function commitsInMemory(): Commits {
     uploads: [],
     stores: [],
     mood: 'well',
-    lostAs: 'UNAVAILABLE',
     collectionNumber: 0,
   };
   const unavailable = () => new ServiceError('UNAVAILABLE', 'UNAVAILABLE', 'down');
-  const lost = () => new ServiceError(commits.lostAs, commits.lostAs, 'lost');
+  const loseAnswer = ({ mood }: Commits) => {
+    if (typeof mood === 'object' && 'lostAs' in mood) throw new ServiceError(mood.lostAs, mood.lostAs, 'lost');
+  };
   const commit = (ticketId: string, blobId: string): CommitUploadResponse => {
     const known = byTicket.get(ticketId);
     if (known) return known;
@@ -64,7 +63,7 @@ export function commitsInMemory(): Commits {
       if (!byTicket.has(request.ticketId)) commits.uploads.push(request);
       const response = commit(request.ticketId, request.blobId);
       if (key !== '') byKey.set(key, { hash: contentHash.toString('hex'), response });
-      if (commits.mood === 'lost') throw lost();
+      loseAnswer(commits);
       return response;
     },
     getCommit: async ({ ticketId }) => {
@@ -88,7 +87,7 @@ export function commitsInMemory(): Commits {
       if (commits.mood === 'down') throw unavailable();
       commits.stores.push(body.toString());
       const made = commit(ticketId, '');
-      if (commits.mood === 'lost') throw lost();
+      loseAnswer(commits);
       return { ticketId, resultsJson: Buffer.from(JSON.stringify([{ celestia_height: Number(made.height) }])) };
     },
   };

@@ -377,7 +377,7 @@ export function blobsSuite(): void {
   describe('what is left undecided', () => {
     test('an answer of data that got lost is asked for again, and the upload happens once', async () => {
       await withBench({}, async (own) => {
-        own.commits.mood = 'lost';
+        own.commits.mood = { lostAs: 'UNAVAILABLE' };
         const uploading = own.upload(text, Buffer.from('x'));
         await eventuallyHolds(
           async () => own.commits.uploads.length,
@@ -394,7 +394,7 @@ export function blobsSuite(): void {
       'an upload that data has committed is kept although its answer was %s',
       async (code) => {
         await withBench({}, async (own) => {
-          Object.assign(own.commits, { mood: 'lost', lostAs: code });
+          own.commits.mood = { lostAs: code };
           expect((await own.upload(text, Buffer.from('x'), { blobId: 'b1' })).status).toBeGreaterThanOrEqual(400);
           own.commits.mood = 'well';
           expect((await own.read('b1')).body.toString()).toBe('x');
@@ -492,7 +492,7 @@ export function blobsSuite(): void {
       async (code) => {
         const blobId = newDocumentId();
         await bench.upload(text, Buffer.from('x'), { blobId });
-        Object.assign(bench.commits, { mood: 'lost', lostAs: code });
+        bench.commits.mood = { lostAs: code };
         await expect(remove(bench, blobId)).rejects.toMatchObject({ code });
         bench.commits.mood = 'well';
         await bench.restart();
@@ -561,7 +561,7 @@ export function blobsSuite(): void {
     });
   });
 
-  /** The first `count` events for finance, once transactions of other databases of the same Postgres no longer hold them back. */
+  /** Waits for `count` events for finance: transactions of other databases of this Postgres may hold them back. */
   async function usageEvents(own: Bench, count: number) {
     const request = { consumer: 'finance', after: null, limit: 100, topics: ['usage'], waitMs: 0 };
     const { events } = await eventuallyHolds(

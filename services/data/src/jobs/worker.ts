@@ -8,8 +8,6 @@ import { retriedTransaction, transaction } from '@granary/shared/postgres/transa
 import { isStorageFull, type StorageMonitor } from '@granary/shared/health/storage-monitor';
 import { JobInterruptedError, taskEvent, type JobContext, type JobHandler, type JobKind, type Report } from './queue';
 
-/** How long a job stays leased after its worker has died, unless a test says otherwise; renewed while it runs. */
-const usualLeaseMs = 60_000;
 /** Runs of one job before it has failed. */
 const attemptsMax = 5;
 /** Runs of one job, those included that ended with their process: what kills each process that runs it is given up. */
@@ -52,7 +50,8 @@ export class JobWorker {
     private readonly storage: Pick<StorageMonitor, 'isFull'>,
     /** Called after each event that a job has written. */
     private readonly notify: () => void,
-    private readonly leaseMs = usualLeaseMs,
+    /** How long a job stays leased after its worker has died; renewed while it runs. */
+    private readonly leaseMs = 60_000,
   ) {
     this.loops = Array.from({ length: concurrency }, () => this.work());
   }
@@ -116,10 +115,8 @@ export class JobWorker {
     if (!(await row(pool, sql`select from job j where ${waiting} limit 1`))) return undefined;
     return transaction(pool, async (tx) => {
       await execute(tx, sql`select pg_advisory_xact_lock(${takingLock})`);
-      return (
-        (await takeJob(tx, waiting, 1, this.leaseMs)) ??
-        (await takeJob(tx, waiting, Math.max(1, this.concurrency - 1), this.leaseMs))
-      );
+      const takeBelow = (appLimit: number) => takeJob(tx, waiting, appLimit, this.leaseMs);
+      return (await takeBelow(1)) ?? (await takeBelow(Math.max(1, this.concurrency - 1)));
     });
   }
 
