@@ -3,7 +3,7 @@ import { encoded, newPayer, version1, type Requirement } from '@granary/testing/
 import { newApp, operatorKey, send, transports, type Answer, type TestApp } from '../support/granary';
 import { variants } from '../support/granary-settings';
 import { startGranary, type OwnGranary } from '../support/own-granary';
-import { pricedFilms } from '../support/priced-app';
+import { isPaymentPending, pricedFilms } from '../support/priced-app';
 import { newWallet } from '../support/wallet-signing';
 
 const price = 250_000;
@@ -37,7 +37,7 @@ describe.each(transports)('after a restart (%s)', (transport) => {
     eventually(async () => {
       const answer = await get(payment);
       const isClosed = answer.status === 402 && answer.body.details.reason === 'settlement_unavailable';
-      return answer.status === 202 || isClosed ? undefined : answer;
+      return isPaymentPending(answer) || isClosed ? undefined : answer;
     });
   const earned = async () => (await shop.call('GET', `/api/apps/${shop.appId}/wallet`)).body['balance'];
 

@@ -6,6 +6,7 @@ import { transaction } from '@granary/shared/postgres/transaction';
 import { eventually } from '@granary/testing/eventually';
 import { encoded, simulatedNetwork, type Requirement } from '@granary/testing/x402-client';
 import { newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
+import { isPaymentPending } from '../support/priced-app';
 import { startGranary } from '../support/own-granary';
 import { newWallet, signedHeaders, signedRequest, type Wallet } from '../support/wallet-signing';
 
@@ -25,7 +26,7 @@ interface Problem extends Record<string, unknown> {
 interface Answered extends Record<string, unknown> {
   records: unknown[];
   code: string;
-  details: { reason?: string };
+  details: { reason?: string; status?: string; ticket_id?: string; idempotency_key?: string };
 }
 
 const price = 250_000;
@@ -109,7 +110,7 @@ describe.each(transports)('grants of users (%s)', (transport) => {
     const headers = { 'x-user-key': userKey, 'idempotency-key': key };
     return eventually(async () => {
       const answer = await send<Answered>(granary.url, 'GET', path, { headers });
-      return answer.status === 202 ? undefined : answer;
+      return isPaymentPending(answer) ? undefined : answer;
     });
   };
   const reason = async (userKey: string, of = app) => {
@@ -173,11 +174,14 @@ describe.each(transports)('grants of users (%s)', (transport) => {
       await execute(tx, sql`select from simulated_chain for update`);
       return get({});
     });
-    expect([pending.status, pending.body]).toEqual([202, expect.objectContaining({ status: 'PaymentConfirming' })]);
-    const key = { 'idempotency-key': pending.body.idempotency_key };
+    expect([pending.status, pending.body]).toMatchObject([
+      503,
+      { code: 'PAYMENT_PENDING', details: { status: 'PaymentConfirming' } },
+    ]);
+    const key = { 'idempotency-key': pending.body.details.idempotency_key! };
     const paid = await eventually(async () => {
       const answer = await get(key);
-      return answer.status === 202 ? undefined : answer;
+      return isPaymentPending(answer) ? undefined : answer;
     });
     expect([paid.status, paid.text]).toEqual([200, expect.stringContaining('Alien')]);
     expect((await get(key)).text).toBe(paid.text);
@@ -193,7 +197,7 @@ describe.each(transports)('grants of users (%s)', (transport) => {
     await transaction(pool, async (tx) => {
       // Without blocks, the payments are not settled before the requests are answered.
       await execute(tx, sql`select from simulated_chain for update`);
-      for (const each of [spent, revoked]) expect((await ask(each)).status).toBe(202);
+      for (const each of [spent, revoked]) expect(isPaymentPending(await ask(each))).toBe(true);
       // The answer waits for half a second only, in which a busy machine may not have taken anything yet.
       await eventually(async () => {
         const taken = sql`select from grant_deduction where grant_id in (${spent.grant_id}::uuid, ${revoked.grant_id}::uuid)`;
@@ -216,7 +220,7 @@ describe.each(transports)('grants of users (%s)', (transport) => {
       await execute(tx, sql`select from simulated_chain for update`);
       return send<Answered>(granary.url, 'GET', path, { headers });
     });
-    expect(pending.status).toBe(202);
+    expect(isPaymentPending(pending)).toBe(true);
     const chosen = { payment_networks: [simulatedNetwork] };
     expect((await app.call('PATCH', `/api/applications/${app.appId}`, chosen)).status).toBe(200);
     await eventually(async () => {
@@ -257,7 +261,7 @@ describe.each(transports)('grants of users (%s)', (transport) => {
         const answer = await send<Answered>(granary.url, 'GET', path + query, {
           headers: { 'x-payment': encoded(payment) },
         });
-        return answer.status === 202 ? undefined : answer;
+        return isPaymentPending(answer) ? undefined : answer;
       });
     };
     // Its 200th unit of UTF-16 would be half of a character.
@@ -302,7 +306,7 @@ describe.each(transports)('grants of users (%s)', (transport) => {
     const { user_key: key } = await granted({ limit_utia: 2_000_000 });
     const written = await eventually(async () => {
       const answer = await write({ 'x-user-key': key, 'idempotency-key': 'write' });
-      return answer.status === 202 ? undefined : answer;
+      return isPaymentPending(answer) ? undefined : answer;
     });
     expect([written.status, written.text]).toEqual([201, expect.any(String)]);
     expect(await balanceOf(wallet.address)).toBe(2_000_000 - 1_000);
@@ -324,7 +328,7 @@ describe.each(transports)('grants of users (%s)', (transport) => {
     expect([left.length >= 10, left.length < many.length]).toEqual([true, true]);
     const done = await eventually(async () => {
       const answer = await go(left[0]!);
-      return answer.status === 202 ? undefined : answer;
+      return isPaymentPending(answer) ? undefined : answer;
     });
     expect(done.status).toBe(201);
   });
@@ -345,7 +349,7 @@ describe.each(transports)('grants of users (%s)', (transport) => {
     const go = () =>
       eventually(async () => {
         const answer = await write({ 'x-user-key': userKey, 'idempotency-key': idempotencyKey! });
-        return answer.status === 202 ? undefined : answer;
+        return isPaymentPending(answer) ? undefined : answer;
       });
     const [first, again] = [await go(), await go()];
     expect([first.status, again.status, again.text]).toEqual([201, 201, first.text]);
@@ -360,7 +364,7 @@ describe.each(transports)('grants of users (%s)', (transport) => {
         const body = { name: `by_${field_name}`, collection: 'people', field_name, index_type: 'encrypted' };
         const headers = { 'x-user-key': key, 'idempotency-key': idempotencyKey };
         const answer = await app.call<Answered>('POST', `/api/apps/${app.appId}/indexes`, body, headers);
-        return answer.status === 202 ? undefined : answer;
+        return isPaymentPending(answer) ? undefined : answer;
       });
     const made = await make('email', 'first');
     expect([made.status, made.body]).toEqual([201, expect.objectContaining({ index_type: 'encrypted' })]);

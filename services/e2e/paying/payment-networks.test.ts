@@ -12,6 +12,7 @@ import {
   type Requirement,
 } from '@granary/testing/x402-client';
 import { newApp, send, transports, type Granary, type TestApp } from '../support/granary';
+import { isPaymentPending } from '../support/priced-app';
 import { startGranary } from '../support/own-granary';
 
 interface Refusal extends Record<string, unknown> {
@@ -107,7 +108,7 @@ describe.each(transports)('the networks on which an application is paid (%s)', (
     expect(await reasonOf({ ...(await version1(payer, simulated)), quoteId })).toBe('invalid_network');
     const paid = await eventually(async () => {
       const answer = await read({ 'x-payment': encoded(await version1(payer, simulated)) });
-      return answer.status === 202 ? undefined : answer;
+      return isPaymentPending(answer) ? undefined : answer;
     });
     expect([paid.status, paid.text]).toEqual([200, expect.stringContaining('Alien')]);
   });

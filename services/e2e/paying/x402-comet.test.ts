@@ -10,11 +10,12 @@ import { manualChain, newAddress } from '../../finance/test/support/payout-copie
 import { CometPayer } from './comet-payer';
 import { send, transports, type Answer, type TestApp } from '../support/granary';
 import { startGranary, type OwnGranary } from '../support/own-granary';
-import { pricedFilms, pricedNotes } from '../support/priced-app';
+import { isPaymentPending, pricedFilms, pricedNotes } from '../support/priced-app';
 
 interface Body extends Record<string, unknown> {
   accepts: Requirement[];
   status?: string;
+  code?: string;
   details: { reason?: string };
 }
 type Headers = Record<string, string>;
@@ -93,13 +94,11 @@ describe.each(transports)('x402 payments with CHAIN=cosmos, on nodes of CometBFT
     signedTx: payer.sign(requirement, changes).toString('base64'),
     accountNumber: payer.accountNumber.toString(),
   });
-  const isPending = ({ status, body }: Answer<Body>) =>
-    status === 202 && (body.status === undefined || body.status === 'PaymentConfirming');
   /** Sends a payment until its answer is definite. */
   const answered = (ask: Ask, headers: Headers) =>
     eventually(async () => {
       const answer = await ask(headers);
-      return isPending(answer) ? undefined : answer;
+      return isPaymentPending(answer) ? undefined : answer;
     }, 60_000);
   const reasonOf = async (headers: Headers) => {
     const { status, body } = await answered(read, headers);
@@ -202,7 +201,7 @@ describe.each(transports)('x402 payments with CHAIN=cosmos, on nodes of CometBFT
     nodes[1]!.faults.loses = true;
     const second = await asked(1, read);
     const payment = paying(1, second, signed(second));
-    for (let attempt = 0; attempt < 2; attempt += 1) expect(isPending(await read(payment))).toBe(true);
+    for (let attempt = 0; attempt < 2; attempt += 1) expect(isPaymentPending(await read(payment))).toBe(true);
     expect(await earned()).toBeLessThanOrEqual(appShare);
     delete nodes[1]!.faults.loses;
     expect(await reasonOf(payment)).toBe(200);
@@ -217,7 +216,7 @@ describe.each(transports)('x402 payments with CHAIN=cosmos, on nodes of CometBFT
     const written = paying(2, forWrite, signed(forWrite));
     const tenTimes = <T>(ask: () => Promise<T>) => Promise.all(Array.from({ length: 10 }, ask));
     const early = await Promise.all([tenTimes(() => read(payment)), tenTimes(() => store(written))]);
-    expect(early.flat().every(isPending)).toBe(true);
+    expect(early.flat().every(isPaymentPending)).toBe(true);
     makeBlocks();
     const [reads, writes] = await Promise.all([
       tenTimes(() => answered(read, payment)),
@@ -253,7 +252,7 @@ describe.each(transports)('x402 payments with CHAIN=cosmos, on nodes of CometBFT
     begin();
     const [forRead, forWrite] = [await asked(1, read), await asked(2, store)];
     const [payment, written] = [paying(1, forRead, signed(forRead)), paying(2, forWrite, signed(forWrite))];
-    expect((await Promise.all([read(payment), store(written)])).map(isPending)).toEqual([true, true]);
+    expect((await Promise.all([read(payment), store(written)])).map(isPaymentPending)).toEqual([true, true]);
     await granary.restart();
     end();
     const pages = await Promise.all(Array.from({ length: 5 }, () => answered(read, payment)));

@@ -7,12 +7,12 @@ import { eventually } from '@granary/testing/eventually';
 import { decoded, encoded, type Requirement } from '@granary/testing/x402-client';
 import { newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
 import { startGranary } from '../support/own-granary';
-import { pricedFilms } from '../support/priced-app';
+import { isPaymentPending, pricedFilms } from '../support/priced-app';
 
 interface Body extends Record<string, unknown> {
   accepts: Requirement[];
   code: string;
-  details: { reason?: string };
+  details: { reason?: string; status?: string; ticket_id?: string; idempotency_key?: string };
 }
 
 const price = 250_000;
@@ -95,11 +95,9 @@ describe.each(transports)('x402 payments on the chain of the wallets (%s)', (tra
   const paid = (headers: Record<string, string>) =>
     eventually(async () => {
       const answer = await get(headers);
-      if (answer.status === 202) {
-        const ticket = await app.call<{ status: string; operation_type: string }>(
-          'GET',
-          answer.headers.get('location')!,
-        );
+      if (isPaymentPending(answer)) {
+        const task = `/api/tasks/${answer.body.details.ticket_id!}`;
+        const ticket = await app.call<{ status: string; operation_type: string }>('GET', task);
         expect(ticket.body.operation_type).toBe('payment');
         return undefined;
       }

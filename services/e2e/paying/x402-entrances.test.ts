@@ -101,7 +101,7 @@ describe.each(transports)('what x402 payments pay for (%s)', (transport) => {
         expect([answer.status, answer.body['records']]).toEqual([200, own.body.records]);
         expect([answer.headers.get('cache-control'), answer.headers.has(response)]).toEqual(['no-store', true]);
         const again = await get(path, payment);
-        expect([again.status, again.body.details.reason]).toEqual([402, 'payment_already_used']);
+        expect([again.text, again.headers.get('idempotency-replayed')]).toEqual([answer.text, 'true']);
       }
     }
     await eventually(async () => (await earned()) === 4 * shareOf(price));
@@ -127,7 +127,7 @@ describe.each(transports)('what x402 payments pay for (%s)', (transport) => {
     for (const payment of [...payments, tooMuch]) {
       const { status, body } = await get(path, payment);
       expect([status, body['total']]).toEqual([200, 2]);
-      expect((await get(path, payment)).body.details.reason).toBe('payment_already_used');
+      expect((await get(path, payment)).headers.get('idempotency-replayed')).toBe('true');
     }
     await eventually(async () => (await earned()) === 2 * shareOf(small) + shareOf(large));
   });

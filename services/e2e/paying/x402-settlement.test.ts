@@ -67,7 +67,7 @@ describe.each(transports)('settlement of x402 payments (%s)', (transport) => {
   const get = async (headers: Record<string, string> = {}, to = path()) => {
     for (;;) {
       const answer = await send<Body>(granary.url, 'GET', to, { headers });
-      if (answer.status !== 202 && answer.status !== 503) return answer;
+      if (answer.status !== 503) return answer;
       await delay(100);
     }
   };
@@ -136,7 +136,7 @@ describe.each(transports)('settlement of x402 payments (%s)', (transport) => {
           return status;
         }
         // 429: too many reads of the app wait already, and nothing was done.
-        expect([[202, 429, 503, 504].includes(status), text]).toEqual([true, text]);
+        expect([[429, 503, 504].includes(status), text]).toEqual([true, text]);
         if (status >= 500) interrupted.add(payment);
         await delay(100);
       }
@@ -219,8 +219,10 @@ describe.each(transports)('settlement of x402 payments (%s)', (transport) => {
     const answers = await Promise.all(payments.map((payment) => get({ 'x-payment': payment })));
     expect(answers.map(({ status }) => status).sort()).toEqual([200, 402, 402, 402]);
     for (const { status, body } of answers) if (status === 402) expect(body.details.reason).toBe('insufficient_funds');
-    // A payment that was refused stays refused.
-    for (const payment of payments) expect((await get({ 'x-payment': payment })).status).toBe(402);
+    // A payment that was refused stays refused, and one that has paid stays answered.
+    for (const [at, payment] of payments.entries()) {
+      expect((await get({ 'x-payment': payment })).status).toBe(answers[at]!.status);
+    }
     await eventually(async () => ((await earned()) === 480_000_000 ? true : undefined));
   });
 
@@ -250,8 +252,16 @@ describe.each(transports)('settlement of x402 payments (%s)', (transport) => {
     for (const headers of [payment, { ...payment, 'idempotency-key': 'another' }]) {
       expect((await get(headers)).body.details.reason).toBe('payment_already_used');
     }
-    const second = await get({ 'x-payment': encoded(await version1(payer, await asked())), ...key });
-    expect([second.status, second.body.code]).toEqual([422, 'IDEMPOTENCY_KEY_REUSED']);
+    const earnedBefore = await earned();
+    const anotherPayment = { 'x-payment': encoded(await version1(payer, await asked())) };
+    const second = await get({ ...anotherPayment, ...key });
+    expect([second.status, second.text, second.headers.get('idempotency-replayed')]).toEqual([200, first.text, 'true']);
+    const elsewhere = `${path()}?select=title`;
+    const third = await get({ 'x-payment': encoded(await version1(payer, await asked(elsewhere))), ...key }, elsewhere);
+    expect([third.status, third.body.code]).toEqual([422, 'IDEMPOTENCY_KEY_REUSED']);
+    // The second was not taken, so it pays for something else.
+    expect((await get(anotherPayment)).headers.get('idempotency-replayed')).toBeNull();
+    await eventually(async () => (await earned()) === earnedBefore + appShare);
     // The key of one payer is not that of another.
     const stranger = await newPayer();
     expect((await get({ 'x-payment': encoded(await version1(stranger, await asked())), ...key })).status).toBe(200);
@@ -277,7 +287,8 @@ describe.each(transports)('settlement of x402 payments (%s)', (transport) => {
     const answer = await get({ 'payment-signature': encoded(payment) });
     expect(answer.status).toBe(200);
     expect(decoded(answer.headers.get('payment-response'))).toMatchObject({ transaction: settled.transaction });
-    expect((await get({ 'payment-signature': encoded(payment) })).status).toBe(402);
+    const again = await get({ 'payment-signature': encoded(payment) });
+    expect([again.status, again.text, again.headers.get('idempotency-replayed')]).toEqual([200, answer.text, 'true']);
     expect(await earned()).toBe(appShare);
     // Version 1, with the requirement of the body.
     const body = await asked();

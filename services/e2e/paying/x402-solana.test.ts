@@ -20,7 +20,7 @@ import {
 import { decoded, encoded, type Requirement } from '@granary/testing/x402-client';
 import { borrowGranary, send, transports, type Granary, type TestApp } from '../support/granary';
 import { startGranary } from '../support/own-granary';
-import { pricedFilms } from '../support/priced-app';
+import { isPaymentPending, pricedFilms } from '../support/priced-app';
 
 const feePayer = 'BPFLoaderUpgradeab1e11111111111111111111111';
 
@@ -142,7 +142,7 @@ describe.each(transports)('settlement of x402 payments on Solana (%s)', (transpo
   const get = (headers: Record<string, string> = {}) =>
     eventually(async () => {
       const answer = await send<Body>(granary.url, 'GET', path(), { headers });
-      return answer.status === 202 ? undefined : answer;
+      return isPaymentPending(answer) ? undefined : answer;
     });
 
   /** Payments of the official client for one quote, in version 1 and 2. */

@@ -1,7 +1,13 @@
-import { newApp, send, type Granary, type TestApp } from './granary';
+import { newApp, send, type Answer, type Granary, type TestApp } from './granary';
+
+/** Whether a request is to be repeated, for no block has its payment yet. */
+export function isPaymentPending({ status, body }: Pick<Answer<object>, 'status' | 'body'>): boolean {
+  const told = body as { status?: unknown; code?: unknown };
+  return status === 202 ? told.status === 'PaymentConfirming' : told.code === 'PAYMENT_PENDING';
+}
 
 /** An app with a film, of which a read costs `price`. */
-export async function pricedFilms(granary: Granary, price: number): Promise<TestApp> {
+export async function pricedFilms(granary: Pick<Granary, 'url'>, price: number): Promise<TestApp> {
   const app = await newApp(granary);
   await app.store('films', [{ id: 'one', title: 'Alien' }]);
   const read_price_config = { pricing_model: 'per_access', price_per_access_utia: price };

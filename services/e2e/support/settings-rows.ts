@@ -284,6 +284,7 @@ export const rows: Record<string, Row> = {
   PIPELINED_REQUESTS: { value: '7' },
   UNKNOWN_LOOKUPS: { value: '3' },
   REQUEST_TIMEOUT_MS: { value: '9999' },
+  PAYMENT_TIMEOUT_MS: { value: '59999' },
   UPLOAD_TIMEOUT_MS: { value: '3599999' },
   STREAM_APP_PERCENT: { value: '74' },
   STREAM_CLIENT_PERCENT: { value: '51' },

@@ -78,6 +78,8 @@ export const gatewayConfig = z.object({
   UPLOAD_GRACE_MS: whole(250, 3_600_000).default(20_000),
   DOWNLOAD_GRACE_MS: whole(250, 3_600_000).default(60_000),
   REQUEST_TIMEOUT_MS: whole(100, 600_000).default(10_000),
+  /** How long a request waits for the block of its payment; payments gives up earlier (X402_SETTLE_WAIT_MS). */
+  PAYMENT_TIMEOUT_MS: whole(1_000, 600_000).default(60_000),
   /** Time in which the head of a request must have come. */
   HEAD_TIMEOUT_MS: whole(1_000, 600_000).default(10_000),
   /** Time in which the body of a request, blobs apart, must have come. */

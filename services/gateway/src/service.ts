@@ -130,6 +130,8 @@ function createContext(
     owners: new AppOwners(parts.clients.data, lookups, (appId) => apps.has(appId)),
     paymentNetworks: new PaymentNetworks(parts.clients),
     agentSpending: new AgentSpending(parts.clients.payments, config.REQUEST_TIMEOUT_MS),
+    // As many as wait for blocks of their payments, which the limits of requests leave out.
+    paymentWaits: new Semaphore(4 * config.CONCURRENCY),
     pendingWrites: new PendingWrites(parts.log),
     apps,
     addressOf: clientAddress(config.TRUST_PROXY),

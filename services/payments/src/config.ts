@@ -37,7 +37,7 @@ const settings = commonConfig.extend({
   /** The least that a payment is for on networks whose fees this service pays, in utia. Fees of simulated networks are play money. */
   X402_MIN_UTIA: z.string().refine(areMinimums, minimumsRule).default('1000'),
   /** How long a request waits for the settlement of its payment, before it is answered with a ticket. */
-  X402_SETTLE_WAIT_MS: whole(100, 60_000).default(5_000),
+  X402_SETTLE_WAIT_MS: whole(100, 60_000).default(45_000),
   /** What POST /x402/settle settles: requirements that this service has made, or those of others too, for callers with a key. */
   X402_SETTLE: z.enum(['own', 'open'], { error: 'own or open is expected' }).default('own'),
   /** The nodes of EVM networks on which payments are settled. A URL may hold a secret. */

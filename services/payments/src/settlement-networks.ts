@@ -80,6 +80,8 @@ export interface NetworkOptions {
 }
 
 const memoBytesMax = 256;
+/** How long a request waits at most for the block of a transaction that its payer has sent: the call that verifies it takes no longer. */
+const sentWaitMsMax = 5_000;
 
 /**
  * Opens the networks of X402_PAY_TO, EVM_RPC_URLS and SOLANA_RPC_URLS, see also `openEvmNetworks` and `openSolanaNetworks`. Throws a
@@ -121,7 +123,7 @@ export async function openNetworks(options: NetworkOptions): Promise<Networks> {
       fail(anotherChain(onChain!.network, network));
       return;
     }
-    const sent = new SentTransactions({ network, chain, now, waitMs: config.X402_SETTLE_WAIT_MS });
+    const sent = new SentTransactions({ network, chain, now, waitMs: Math.min(config.X402_SETTLE_WAIT_MS, sentWaitMsMax) });
     const grants = new GrantPayments(network, chain, now, minimumOn(minimums, network));
     const settlement = new CosmosSettlement(network, chain, now, sent, grants);
     watching = watchNetwork({ watch: () => settlement.watch(address, log) }, everyMs);
@@ -189,6 +191,7 @@ async function openEvm(
   return openEvmNetworks(pool, log, {
     ...{ urls, keyFile: config.X402_KEY_FILE!, timeoutMs: config.EVM_RPC_TIMEOUT_MS, everyMs },
     ...{ depthBlocks: config.EVM_DEPTH_BLOCKS, replaceAfterMs: config.EVM_REPLACE_AFTER_MS },
+    waitMs: config.X402_SETTLE_WAIT_MS,
   });
 }
 

@@ -21,7 +21,7 @@ describeWithAnvil(describe)('processes that end while they settle on an EVM netw
     const random = seededRandom(seed);
     const crashes = new Crashes(crashesWanted, 0.08, random);
     const cut = () => !crashes.areOver && random() < nodeFailureChance;
-    const network = await openNetwork(place);
+    const network = await openNetwork(place, { depthBlocks: 1n });
     proxy.failsBefore = cut;
     proxy.failsAfter = cut;
     const processes = livingProcesses(
@@ -64,7 +64,7 @@ describeWithAnvil(describe)('processes that end while they settle on an EVM netw
         const { settler } = living();
         const resumed = settler.resume(100, 100);
         await resumed.catch(() => undefined);
-        await Promise.all([network.watch(), network.keepNonces().catch(() => undefined)]);
+        await Promise.all([network.watch(), network.keepNonces().catch(() => undefined), anvil.mine()]);
         // What is paid after the last crash is granted.
       } while (!crashes.areOver || grants <= nonces.length / 4);
     };
@@ -73,6 +73,7 @@ describeWithAnvil(describe)('processes that end while they settle on an EVM netw
       const { settler } = living();
       await settler.resume(100, 100);
       await network.keepNonces();
+      await anvil.mine();
       const open = await rows(pool, sql`select 1 from claim where state in ('claimed', 'settling')`);
       return open.length === 0;
     });

@@ -9,6 +9,7 @@ import { offerRead } from '../src/quotes/offers';
 import { readPayment, verifyPresented } from '../src/quotes/presented-payment';
 import {
   amount,
+  anotherPayment,
   cancelCall,
   counted,
   log,
@@ -19,6 +20,7 @@ import {
   openPlace,
   refusalOf,
   stateOf,
+  takeAway,
   tokenCall,
   usesOf,
   verifier,
@@ -63,13 +65,6 @@ describeWithAnvil(describe)('settlement on an EVM network', () => {
         throw error;
       }
     });
-  /** Another payment of the same payer, who gets no more money. */
-  const anotherOf = async (copy: Copy, { payer }: Payment): Promise<Payment> => {
-    const { version2 } = await import('@granary/testing/x402-client');
-    const next = await newPayment(place, copy, {}, 0n);
-    const paymentJson = Buffer.from(JSON.stringify(await version2(payer, next.requirement)));
-    return { ...next, request: { ...next.request, paymentJson } };
-  };
   const mining = (is: boolean) => place.anvil.call('evm_setAutomine', is);
   const received = () => place.anvil.tokenBalance(place.payTo);
   /** Begins to settle a payment, up to the moment when its transaction is sent and no block has it. */
@@ -205,7 +200,7 @@ describeWithAnvil(describe)('settlement on an EVM network', () => {
     const { copy: other } = await open();
     const first = await newPayment(place, copy, {}, 2n * amount);
     const payments = [first];
-    for (let at = 0; at < 5; at++) payments.push(await anotherOf(copy, first));
+    for (let at = 0; at < 5; at++) payments.push(await anotherPayment(place, copy, first));
     const settled = await Promise.allSettled(payments.map((payment, at) => settledBy(at % 2 ? copy : other, payment)));
     expect(settled.filter(({ status }) => status === 'fulfilled')).toHaveLength(2);
     for (const result of settled) {
@@ -216,9 +211,11 @@ describeWithAnvil(describe)('settlement on an EVM network', () => {
   });
 
   test('a payment is not signed whose money a later block than that of its balance has moved for another one', async () => {
-    const { copy, network } = await open();
+    const { copy } = await open();
+    // Of another process.
+    const { network } = await open();
     const first = await newPayment(place, copy);
-    const { request } = await anotherOf(copy, first);
+    const { request } = await anotherPayment(place, copy, first);
     const settings = { offers: copy.offers, verifier };
     const { verified } = await verifyPresented(settings, request.purchase, readPayment(request.paymentJson));
     const plan = await network.plan({ ...verified, validUntil: new Date(verified.validUntilSeconds * 1_000) });
@@ -231,12 +228,8 @@ describeWithAnvil(describe)('settlement on an EVM network', () => {
     const { copy } = await open({}, { waitMs: 300 });
     const payment = await newPayment(place, copy);
     await send(copy, payment);
-    const { payer, payload } = payment;
-    await place.anvil.call('anvil_setBalance', payer.address, '0xde0b6b3a7640000');
-    await place.anvil.call('anvil_impersonateAccount', payer.address);
-    const data = `0xa9059cbb${usdc.slice(2).toLowerCase().padStart(64, '0')}${amount.toString(16).padStart(64, '0')}`;
-    const fees = { maxFeePerGas: '0x174876e800', maxPriorityFeePerGas: '0x174876e800' };
-    await place.anvil.call('eth_sendTransaction', { from: payer.address, to: usdc, data, gas: '0x4c4b40', ...fees });
+    const { payload } = payment;
+    await takeAway(place, payment);
     await place.anvil.mine();
     expect(await place.anvil.transactionCount(place.key.address)).toBe(1);
     // It may still be moved.
@@ -311,17 +304,69 @@ describeWithAnvil(describe)('settlement on an EVM network', () => {
     logged.mockRestore();
   });
 
-  test('blocks that are held back are waited for, also those that have to follow', async () => {
+  test('a payment is answered once a block has it, and settled once as many follow as have to', async () => {
     const { copy } = await open({ depthBlocks: 2n }, { waitMs: 300 });
     const payment = await newPayment(place, copy);
     await send(copy, payment);
-    for (const blocks of [0, 1, 1]) {
-      if (blocks > 0) await place.anvil.mine();
-      expect((await settle(copy, payment)).payment).toBeUndefined();
-    }
+    expect((await settle(copy, payment)).payment).toBeUndefined();
     await place.anvil.mine();
-    expect(await settledBy(copy, payment)).toBeDefined();
+    const { transaction, blockHeight } = await settledBy(copy, payment);
+    expect(blockHeight).toBe(BigInt(await place.anvil.call<string>('eth_blockNumber')).toString());
     expect(await received()).toBe(amount);
+    expect([await stateOf(place.pool, payment), await copy.claims.uncredited(10)]).toEqual(['settling', []]);
+    await place.anvil.mine();
+    await copy.settler.resume(10, 300);
+    expect(await stateOf(place.pool, payment)).toBe('settling');
+    await place.anvil.mine();
+    await eventually(async () => (await stateOf(place.pool, payment)) === 'granted');
+    const credited = await copy.claims.uncredited(10);
+    expect(credited).toMatchObject([{ transaction: { hash: transaction }, blockHeight: BigInt(blockHeight) }]);
+  });
+
+  /** Has the chain forget the block of a payment that was answered, and what it sent. */
+  const forgetBlock = async (copy: Copy, payment: Payment) => {
+    const before = await place.anvil.call('evm_snapshot');
+    await send(copy, payment);
+    await place.anvil.mine();
+    const { transaction } = await settledBy(copy, payment);
+    await place.anvil.call('evm_revert', before);
+    await place.anvil.call('anvil_dropTransaction', transaction);
+    expect(await received()).toBe(0n);
+  };
+
+  test('a payment that falls out of the chain after it was answered is sent anew, and credited once', async () => {
+    const { network, copy } = await open({ depthBlocks: 2n }, { waitMs: 300 });
+    const payment = await newPayment(place, copy);
+    await forgetBlock(copy, payment);
+    await place.pool.query(`update evm_transaction set signed_at = signed_at - interval '10 seconds'`);
+    await eventually(async () => {
+      await network.keepNonces();
+      await place.anvil.mine();
+      return (await received()) === amount;
+    });
+    await place.anvil.mine(2);
+    await eventually(async () => (await stateOf(place.pool, payment)) === 'granted');
+    expect(await copy.claims.uncredited(10)).toHaveLength(1);
+    // It has paid for its request once.
+    expect(await reasonOf(settle(copy, payment))).toBe('payment_already_used');
+    expect(await place.anvil.transactionCount(place.key.address)).toBe(1);
+  });
+
+  test('a payment that falls out of the chain after it was answered and expires is logged as an error, credited never, and still used', async () => {
+    const logged = jest.spyOn(log, 'error');
+    const { copy } = await open({ depthBlocks: 2n }, { waitMs: 300 });
+    const payment = await newPayment(place, copy);
+    await forgetBlock(copy, payment);
+    await place.anvil.call('evm_setNextBlockTimestamp', Number(payment.payload.authorization.validBefore));
+    await place.anvil.mine(3);
+    await eventually(async () => (await stateOf(place.pool, payment)) === 'refused');
+    expect(logged).toHaveBeenCalledWith(
+      expect.objectContaining({ amount: amount.toString() }),
+      expect.stringContaining('fallen out of the chain'),
+    );
+    logged.mockRestore();
+    expect([await received(), await copy.claims.uncredited(10)]).toEqual([0n, []]);
+    expect(await reasonOf(settle(copy, payment))).toBe('payment_already_used');
   });
 
   test('a payment whose time passes while blocks are held back is refused by the first block beyond it, not by a clock', async () => {

@@ -58,6 +58,25 @@ test('a key file that is missing ends the start; a node that does not answer doe
 });
 
 describeWithAnvil(describe)('with a node', () => {
+  test('a start warns where requests wait for less than a block of the network', async () => {
+    const warned = jest.spyOn(log, 'warn');
+    const anvil = await Anvil.start();
+    try {
+      const warnings = async (waitMs: number) => {
+        warned.mockClear();
+        await start({ EVM_RPC_URLS: `${anvilNetwork}=${anvil.url}`, X402_SETTLE_WAIT_MS: String(waitMs) });
+        return warned.mock.calls.map(([facts, text]) => [facts, text]);
+      };
+      await anvil.call('anvil_mine', '0xb', '0xc');
+      expect(await warnings(12_000)).toEqual([]);
+      const facts = { network: anvilNetwork, blockMs: 12_000, X402_SETTLE_WAIT_MS: 11_999 };
+      expect(await warnings(11_999)).toEqual([[facts, 'requests wait for less than a block for their payments']]);
+    } finally {
+      await anvil.stop();
+      warned.mockRestore();
+    }
+  });
+
   test('a node of another network ends the start', async () => {
     const anvil = await Anvil.start();
     try {

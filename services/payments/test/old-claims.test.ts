@@ -1,7 +1,8 @@
 import { randomBytes, randomUUID } from 'node:crypto';
 import { execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { Claims, type Claim, type TakenClaim } from '@granary/payments/settlement/claims';
+import type { Claim, TakenClaim } from '@granary/payments/settlement/claim';
+import { Claims } from '@granary/payments/settlement/claims';
 import { openPaymentsPool } from './support/payments-pool';
 
 const daySeconds = 86_400;

@@ -6,7 +6,7 @@ import { amount, newCopy, newPayment, openNetwork, openPlace, verifier, type Cop
 
 /** As a facilitator settles it. */
 const facilitate = ({ offers, claims, settler }: Copy, paymentPayload: object, paymentRequirements: Requirement) => {
-  const options = { presented: { offers, verifier }, claims, settler, onSettled: () => undefined };
+  const options = { presented: { offers, verifier }, claims, settler };
   const body = Buffer.from(JSON.stringify({ x402Version: 2, paymentPayload, paymentRequirements }));
   return settleRequirements({ ...options, X402_SETTLE: 'own', X402_SETTLE_WAIT_MS: 300 }, body, false);
 };

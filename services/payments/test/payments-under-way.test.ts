@@ -2,7 +2,8 @@ import { randomBytes, randomUUID } from 'node:crypto';
 import { createLogger } from '@granary/shared/logger';
 import { type Pool } from '@granary/shared/postgres/pool';
 import type { FindResult, SettlementNetwork } from '../src/networks/settlement-network';
-import { Claims, type TakenClaim } from '../src/settlement/claims';
+import type { TakenClaim } from '../src/settlement/claim';
+import { Claims } from '../src/settlement/claims';
 import { Settler } from '../src/settlement/settler';
 import { openPaymentsPool } from './support/payments-pool';
 
@@ -49,7 +50,7 @@ const networkWith = (id: string, calls: Pick<SettlementNetwork, 'send' | 'find'>
     Promise.resolve({ state: 'ready', sign: () => Promise.resolve({ bytes: Buffer.from('tx'), hash: 'tx' }) }),
   ...calls,
 });
-const included = (): FindResult => ({ state: 'included', hash: 'tx', height: 1n, at: new Date() });
+const included = (): FindResult => ({ state: 'included', isFinal: true, hash: 'tx', height: 1n, at: new Date() });
 
 /** Networks on which payments end once `end` is called, and a process that works on a few at a time. */
 function newSettler(ids: string[], runningMax: number) {

@@ -9,7 +9,8 @@ import { requirementText, validSeconds } from '../src/quotes/offer';
 import { offersFor } from '../src/quotes/offers';
 import { paymentMethods } from '../src/quotes/payment-methods';
 import { setRates, storedRates } from '../src/quotes/rates';
-import { Claims, type TakenClaim } from '../src/settlement/claims';
+import type { TakenClaim } from '../src/settlement/claim';
+import { Claims } from '../src/settlement/claims';
 import { RequestPayments } from '../src/settlement/payments';
 import { Settler } from '../src/settlement/settler';
 import { SimulatedEvm } from '../src/simulated-evm/simulated-evm';
@@ -46,7 +47,7 @@ const requestPayments = () => {
   const verifier = new Verifier({ evmAssets: [simulatedAsset], cosmosNetworks: () => [], now });
   const presented = { offers, verifier };
   const payments = new RequestPayments({
-    ...{ presented, claims, settler, X402_SETTLE_WAIT_MS: 60_000, onSettled: () => undefined, now },
+    ...{ presented, claims, settler, X402_SETTLE_WAIT_MS: 60_000, now },
   });
   return { payments, offers };
 };

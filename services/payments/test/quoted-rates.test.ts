@@ -32,7 +32,7 @@ function newCopy(pool: Pool, claims: Claims) {
   const rates = storedRates(pool, validSeconds);
   const offers = { keys, methods: () => methods, rates, networks, APP_SHARE_PERCENT: 80, now };
   const settler = new Settler({ claims, networks, log, now });
-  const options = { presented: { offers, verifier }, claims, settler, onSettled: () => undefined, now };
+  const options = { presented: { offers, verifier }, claims, settler, now };
   const payments = new RequestPayments({ ...options, X402_SETTLE_WAIT_MS: 60_000 });
   /** A payment for a new request, and in which amount of the token. */
   const quoted = async () => {

@@ -3,7 +3,8 @@ import { createLogger } from '@granary/shared/logger';
 import { execute, type Pool } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
 import type { SettlementNetwork } from '../src/networks/settlement-network';
-import { Claims, type Claim, type TakenClaim } from '../src/settlement/claims';
+import type { Claim, TakenClaim } from '../src/settlement/claim';
+import { Claims } from '../src/settlement/claims';
 import { checkSettlement } from '../src/settlement/observe-settlement';
 import { Settler } from '../src/settlement/settler';
 import { strandedPayments } from '../src/settlement/stranded-payments';
@@ -31,7 +32,7 @@ const networkOf = (id: string): SettlementNetwork => ({
   ...{ id, isOpen: () => true },
   plan: () => Promise.reject(new Error('it was planned before')),
   send: () => Promise.resolve({ state: 'sent' }),
-  find: () => Promise.resolve({ state: 'included', hash: 'hash', height: 1n, at: new Date() }),
+  find: () => Promise.resolve({ state: 'included', isFinal: true, hash: 'hash', height: 1n, at: new Date() }),
 });
 
 /** The claim of a payment that a process has sent, which has ended. */

@@ -62,7 +62,7 @@ async function paid(memo = 'a quote') {
 async function planned(network: SolanaNetwork, memo?: string) {
   const payment = await paid(memo);
   const plan = await network.plan(payment);
-  if (plan.state !== 'ready') throw new Error(plan.reason);
+  if (plan.state !== 'ready') throw new Error(plan.state);
   return { payment, transaction: await plan.sign(undefined as never) };
 }
 
@@ -163,19 +163,20 @@ test('one that a block has is found also when it could not be included any more,
   });
 });
 
-test('a transaction counts from the commitment on that is configured', async () => {
+test('a transaction is included once it is confirmed, and for good from the commitment on that is configured', async () => {
   const [soon, late] = [await open(), await open({ commitment: 'finalized' })];
   for (const [commitment, ...states] of [
     ['processed', 'absent', 'absent'],
-    ['confirmed', 'included', 'absent'],
-    ['finalized', 'included', 'included'],
+    ['confirmed', 'final', 'included'],
+    ['finalized', 'final', 'final'],
   ] as const) {
     chain.commitment = commitment;
     chain.expireBlockhash();
     const { payment, transaction } = await planned(soon);
     await soon.send(payment, transaction);
     const found = await Promise.all([soon, late].map((network) => network.find(payment, transaction)));
-    expect([commitment, ...found.map(({ state }) => state)]).toEqual([commitment, ...states]);
+    const told = found.map((result) => (result.state === 'included' && result.isFinal ? 'final' : result.state));
+    expect([commitment, ...told]).toEqual([commitment, ...states]);
   }
 });
 

@@ -147,6 +147,12 @@ export const codes = {
   UNAVAILABLE: { status: 503, meaning: 'A service or database that is needed is down or busy; see `Retry-After`.' },
   ENCRYPTION_UNAVAILABLE: { status: 503, meaning: 'The service has no key for encrypted fields.' },
   OVERLOADED: { status: 503, meaning: 'The server is overloaded; see `Retry-After`.' },
+  PAYMENT_PENDING: {
+    status: 503,
+    meaning:
+      'No block has the payment of a read yet. The same request with the same payment is answered once one has it, and costs ' +
+      'nothing more.',
+  },
   CANCELLED: { status: 503, meaning: 'The request was cancelled because the client disconnected.' },
   DEADLINE_EXCEEDED: { status: 504, meaning: 'The request took longer than its deadline.' },
   STORAGE_FULL: {

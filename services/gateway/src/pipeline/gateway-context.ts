@@ -32,6 +32,8 @@ export interface GatewayContext {
   paymentNetworks: PaymentNetworks;
   /** What agent keys pay. */
   agentSpending: AgentSpending;
+  /** Requests whose payments no block has yet. */
+  paymentWaits: Semaphore;
   /** Whose payments take long. */
   pendingWrites: PendingWrites;
   operatorKeyHash: Buffer;

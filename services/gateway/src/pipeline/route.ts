@@ -74,6 +74,8 @@ export interface RouteRequest<Path extends string = string, C = Caller, Q = unkn
   outgoing: Response;
   /** The path of the route, with `{name}` for parameters. */
   routePath: string;
+  /** Gives back the place among the requests that are worked on, before a wait for what this service does not do itself. */
+  leavePlace: () => void;
 }
 
 /** The path of a request without prefix and trailing slash: what idempotency keys are bound to. */

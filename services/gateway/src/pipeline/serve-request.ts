@@ -56,6 +56,11 @@ export async function serveRequest(
   let reserved: BudgetLease | undefined;
   /** Undefined until the route has handled the request. */
   let answerBytes: number | undefined;
+  const leavePlace = () => {
+    if (appSlot) gateway.fairShares.release(appSlot, 0);
+    slots?.release();
+    appSlot = slots = undefined;
+  };
   try {
     if (isLimited(route)) {
       const waiting = gateway.slots.acquire();
@@ -76,7 +81,7 @@ export async function serveRequest(
     const handling = newCallOf(gateway, context);
     const using = useSignature(gateway, route, caller, handling);
     if (using) await using;
-    const request = { caller, path, query, body, jsonTree, incoming, outgoing, routePath: route.path };
+    const request = { caller, path, query, body, jsonTree, incoming, outgoing, routePath: route.path, leavePlace };
     const answer = await route.handle(gateway, { call: handling, ...request });
     answerBytes = answer?.body?.length ?? 0;
     reserved?.release();

@@ -3,6 +3,7 @@ import { newCall } from '@granary/shared/rpc/types';
 import { json, jsonText } from '../http/answer';
 import { bodyLimits, route } from '../pipeline/route';
 import { objectSchema } from '../validation/schemas';
+import { waitForBlock } from './x402-answers';
 
 const versionSchema = z.literal([1, 2]).describe('Version of the x402 protocol');
 
@@ -147,11 +148,12 @@ export const paymentRoutes = [
       },
       400: { description: 'The body is not JSON, has a key twice, or lacks the payment or the requirements' },
     },
-    handle: async ({ clients, config }, { body, call, caller }) => {
+    handle: async (gateway, { body, call, caller, leavePlace }) => {
       const request = { body, maySettleOthers: caller.kind !== 'anonymous' };
       // Money moves to a definite end, also when the client has gone.
-      const settling = newCall(call.requestId, config.REQUEST_TIMEOUT_MS);
-      return json(200, jsonText((await clients.payments.settleRequirements(request, settling)).resultJson));
+      const settling = newCall(call.requestId, gateway.config.PAYMENT_TIMEOUT_MS);
+      const settle = () => gateway.clients.payments.settleRequirements(request, settling);
+      return json(200, jsonText((await waitForBlock(gateway, { leavePlace }, settle)).resultJson));
     },
   }),
   route({

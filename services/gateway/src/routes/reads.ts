@@ -55,18 +55,18 @@ const paymentRequiredSchema = z
   });
 
 /** What a request answers that costs something, see docs/prices.md. */
-export const paymentResponses: Readonly<Record<202 | 402, ResponseDoc>> = {
-  // Without a schema: the types of generated clients are those of the page, which all but such an answer are.
-  202: {
-    description:
-      'The payment is still being settled: the same request with the same payment is answered once it is. The body has ' +
-      '`ticket_id`, `status`, `message`, and `idempotency_key` where the request has to be repeated with that `Idempotency-Key`',
-    headers: { Location: 'The task of the payment', 'Retry-After': 'Seconds' },
-  },
+export const paymentResponses: Readonly<Record<402 | 503, ResponseDoc>> = {
   402: {
     description: 'It costs something, and no payment came that pays for it: `PAYMENT_REQUIRED`, `PAYMENT_REFUSED`',
     schema: paymentRequiredSchema,
     headers: { 'PAYMENT-REQUIRED': 'The same by x402 version 2, in base64; where a network is configured' },
+  },
+  503: {
+    description:
+      'The service is down or busy, or no block has the payment yet (`PAYMENT_PENDING`): then the same request with the same ' +
+      'payment is answered once one has it. `details` has `ticket_id`, `status`, and `idempotency_key` where the request has to ' +
+      'be repeated with that `Idempotency-Key`',
+    codes: ['UNAVAILABLE', 'OVERLOADED', 'PAYMENT_PENDING'],
   },
 };
 

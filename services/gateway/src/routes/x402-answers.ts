@@ -1,7 +1,9 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { SettledPayment } from '@granary/shared/gen/granary/payments/v1/SettledPayment';
+import { overloaded } from '../errors/problem';
 import { accepted, type Answer } from '../http/answer';
 import { isPaymentRefused } from '../pipeline/agent-spending';
+import type { GatewayContext } from '../pipeline/gateway-context';
 import { idempotencyKey } from '../pipeline/idempotency';
 import type { RouteRequest } from '../pipeline/route';
 
@@ -55,6 +57,32 @@ export function failureHeader({ version, network }: PaymentForm, { details }: Se
   if (version === 1) return {};
   const failure = { success: false, errorReason: details['reason'], transaction: '', network };
   return { 'PAYMENT-RESPONSE': base64(failure) };
+}
+
+/** Waits for the block of a payment, which takes seconds: meanwhile the request takes no place of others. Throws OVERLOADED. */
+export async function waitForBlock<T>(
+  { paymentWaits }: GatewayContext,
+  request: Pick<RouteRequest, 'leavePlace'>,
+  settle: () => Promise<T>,
+): Promise<T> {
+  if (!paymentWaits.tryAcquire()) throw overloaded();
+  try {
+    request.leavePlace();
+    return await settle();
+  } finally {
+    paymentWaits.release();
+  }
+}
+
+/** A success without its page would be taken for what was paid for, so a read whose payment no block has yet is refused for now. */
+export function pendingRead(ticketId: string, { isKeyGenerated, identifier }: RequestPayment): ServiceError {
+  const by = isKeyGenerated ? 'this Idempotency-Key' : 'the same payment';
+  const message = `No block has the payment yet: the same request with ${by} is answered once one has it`;
+  const details = {
+    ...{ ticket_id: ticketId, status: 'PaymentConfirming' },
+    ...(isKeyGenerated && { idempotency_key: identifier }),
+  };
+  return new ServiceError('UNAVAILABLE', 'PAYMENT_PENDING', message, { details });
 }
 
 /** 202 with the ticket of a payment that is not settled yet. `then`: what happens once it is, beside an answer to the same request. */

@@ -19,11 +19,15 @@ import {
   failureHeader,
   formOf,
   paidHeaders,
-  pendingAnswer,
+  pendingRead,
   responseHeader,
   settled,
+  waitForBlock,
   type RequestPayment,
 } from './x402-answers';
+
+/** A longer answer is not kept for a repetition. */
+const keptBytesMax = 1_048_576;
 
 /**
  * Answers a read that an x402 payment pays for: the payment is checked, the page read, the payment settled, and the page answered. So
@@ -37,26 +41,28 @@ export async function payByPayment(
   read: (paidUtia: string) => Promise<PageResponse>,
 ): Promise<Answer> {
   const { payments } = gateway.clients;
+  const { call } = request;
   const { paymentJson, identifier } = presented;
   const form = formOf(paymentJson);
   const purchase = await purchaseOf(gateway, readOf(request), price);
   const asked = message<PayRequest>({ purchase, paymentJson, identifier });
   try {
-    const check = await payments.checkPayment(asked, request.call);
+    const check = await payments.checkPayment(asked, call);
     if (check.answer && check.settlement?.payment) {
-      return jsonBytes(200, check.answer, {
-        ...{ ...paidHeaders, ...responseHeader(form, check.settlement.payment) },
-        ...replayedHeader(true),
-      });
+      return paidPage(check.answer, responseHeader(form, check.settlement.payment), true);
     }
     const { json: page } = await read(check.paidUtia);
     if (request.outgoing.destroyed) throw clientDisconnected();
-    // Money moves to a definite end, also when the client has gone.
-    const call = newCall(request.call.requestId, gateway.config.REQUEST_TIMEOUT_MS);
-    const settling = check.hasIdentifier ? { ...asked, answer: page } : asked;
-    const { payment, ticketId } = await settled(presented, payments.settlePayment(settling, call));
-    if (!payment) return pendingAnswer(ticketId, presented);
-    return jsonBytes(200, page, { ...paidHeaders, ...responseHeader(form, payment) });
+    // While the client waits: payments settles it also when the client has gone, and then answers the same request.
+    const waiting = { ...newCall(call.requestId, gateway.config.PAYMENT_TIMEOUT_MS), signal: call.signal };
+    const settling = page.length <= keptBytesMax ? { ...asked, answer: page } : asked;
+    const settlement = await settled(
+      presented,
+      waitForBlock(gateway, request, () => payments.settlePayment(settling, waiting)),
+    );
+    if (!settlement.payment) throw pendingRead(settlement.ticketId, presented);
+    const { answer = page } = settlement;
+    return paidPage(answer, responseHeader(form, settlement.payment), answer !== page);
   } catch (error) {
     const refusal = isPaymentRequired(error) ? quoteInsufficient(error) : error;
     if (!isPaymentRefused(refusal)) throw error;
@@ -64,6 +70,9 @@ export async function payByPayment(
     return paymentRequiredAnswer(gateway, readOf(request), current, refusal, failureHeader(form, refusal));
   }
 }
+
+const paidPage = (page: Buffer, headers: Record<string, string>, isReplayed: boolean): Answer =>
+  jsonBytes(200, page, { ...paidHeaders, ...headers, ...replayedHeader(isReplayed) });
 
 const quoteInsufficient = ({ code }: PaymentRequired): ServiceError =>
   new ServiceError(code, 'PAYMENT_REFUSED', 'The quote of the payment is for less than the read costs now', {

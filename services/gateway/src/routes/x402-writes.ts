@@ -13,6 +13,7 @@ import {
   pendingAnswer,
   responseHeader,
   settled,
+  waitForBlock,
   type RequestPayment,
 } from './x402-answers';
 
@@ -40,7 +41,7 @@ export async function payUpfront(
       const free = await unlessRequired(run({ isPaid: false, call: request.call }));
       if (free) return free;
     }
-    const attempt = () => settleAndRun(gateway, asked, request.call.requestId, run);
+    const attempt = () => settleAndRun(gateway, request, asked, run);
     const { ticketId, done } = await settled(presented, attempt());
     if (!done) {
       // The body of an upload is not kept.
@@ -71,15 +72,20 @@ interface Outcome {
  * the client has gone.
  */
 async function settleAndRun(
-  { clients: { payments }, config }: GatewayContext,
+  gateway: GatewayContext,
+  request: PricedRequest['request'],
   asked: PayRequest,
-  requestId: string,
   run: PaidOperation['run'],
 ): Promise<Outcome> {
+  const { clients, config } = gateway;
+  const { requestId } = request.call;
   const call = () => newCall(requestId, config.REQUEST_TIMEOUT_MS);
-  const { payment, ticketId } = await payments.settlePayment(asked, call());
+  const waiting = newCall(requestId, config.PAYMENT_TIMEOUT_MS);
+  const { payment, ticketId } = await waitForBlock(gateway, request, () =>
+    clients.payments.settlePayment(asked, waiting),
+  );
   if (!payment) return { ticketId };
   const answer = await run({ isPaid: true, payment: ticketId, call: call() });
-  await payments.grantPayment({ ticketId }, call());
+  await clients.payments.grantPayment({ ticketId }, call());
   return { ticketId, done: { answer, payment } };
 }

@@ -143,7 +143,7 @@ export class CosmosSettlement implements SettlementNetwork {
     if (found.isIncluded) {
       this.absences.delete(hash);
       this.refusals.delete(hash);
-      if (found.code === 0) return { state: 'included', hash, height, at: this.now() };
+      if (found.code === 0) return { state: 'included', isFinal: true, hash, height, at: this.now() };
       return impossible('invalid_transaction_state', 'The transaction failed on the chain');
     }
     // It was seen in a block, which another node may lack yet.

@@ -114,7 +114,9 @@ export class GrantPayments {
 
   async find({ deductionId }: GrantProof): Promise<FindResult> {
     const { state, hash, height, reason, atMs } = await this.chain().findDeduction({ deductionId }, call());
-    if (state === 'confirmed') return { state: 'included', hash, height: BigInt(height), at: new Date(Number(atMs)) };
+    if (state === 'confirmed') {
+      return { state: 'included', isFinal: true, hash, height: BigInt(height), at: new Date(Number(atMs)) };
+    }
     if (state === 'failed') return { state: 'impossible', reason, message: 'The chain refused the deduction' };
     return { state: 'absent' };
   }

@@ -1,3 +1,4 @@
+import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
 import { unavailable } from '@granary/shared/errors';
 import { degraded, healthy, type Finding } from '@granary/shared/health/check';
 import { RpcError } from '@granary/shared/http/json-rpc';
@@ -12,11 +13,13 @@ import type {
   SettlementTransaction,
 } from '../networks/settlement-network';
 import type { EvmProof } from '../verify/evm-exact';
+import { NextBlock } from '../networks/next-block';
 import { isRevert, type EvmBlock, type EvmNode } from './evm-node';
-import { findUse, isSpent } from './find-use';
+import { AuthorizationUses, headMaxAgeMs, isSpent } from './authorization-uses';
 import type { GasKey } from './gas-key';
 import { replaceTransaction, signTransaction } from './signed-transaction';
-import { balanceCall, readBalance, transferCall } from './token';
+import { PayerFunds, type Promised } from './payer-funds';
+import { transferCall } from './token';
 import type { StoredTransaction, Transactions } from './transactions';
 
 export interface EvmNetworkOptions {
@@ -38,14 +41,25 @@ const usualGas = 120_000n;
 const resendMax = 100;
 /** Meanwhile the settlement itself sends. */
 const resendAfterMs = 3_000;
+/** After how many blocks a payment is refused that its payer's balance does not cover beside other payments. */
+const uncoveredPlansMax = 2;
 
 /** An EVM network behind its nodes, on which one account of this service pays the gas. */
 export class EvmNetwork implements SettlementNetwork {
   readonly id: string;
+  readonly keepsQuotesSecret = true;
   private state: 'open' | 'no gas' | 'no node' = 'no node';
+  private readonly uses: AuthorizationUses;
+  private readonly funds: PayerFunds;
+  private readonly blocks: NextBlock;
 
   constructor(private readonly options: EvmNetworkOptions) {
-    this.id = options.id;
+    const { id, nodes, key, transactions } = options;
+    this.id = id;
+    this.uses = new AuthorizationUses({ ...options, address: key.address });
+    this.funds = new PayerFunds(transactions);
+    const latest = () => nodes.ask((_, { hash }) => Promise.resolve(hash)).catch(() => undefined);
+    this.blocks = new NextBlock(latest);
   }
 
   /** Pays the gas. */
@@ -80,8 +94,12 @@ export class EvmNetwork implements SettlementNetwork {
     if (this.state !== before) log.info({ network: this.id, state: this.state }, 'a network of x402 is open or closed');
   }
 
-  plan({ proof }: Settled): Promise<Plan> {
-    return this.options.nodes.ask((node, latest) => this.planWith(node, latest, proof as EvmProof));
+  async plan({ proof }: Settled, uncoveredPlans = 0): Promise<Plan> {
+    const { nodes } = this.options;
+    const plan = (node: EvmNode, latest: EvmBlock) => this.planWith(node, latest, proof as EvmProof, uncoveredPlans);
+    const found = await nodes.ask(plan, headMaxAgeMs);
+    // What it is refused for may have ended in the block that the node has now.
+    return found.state === 'refused' ? nodes.ask(plan) : found;
   }
 
   async send(_payment: Settled, { hash }: SettlementTransaction): Promise<SendResult> {
@@ -92,9 +110,11 @@ export class EvmNetwork implements SettlementNetwork {
   }
 
   async find({ proof }: Settled, { hash }: SettlementTransaction): Promise<FindResult> {
-    const { nodes, transactions, depthBlocks, log } = this.options;
-    const sinceHeight = (await transactions.ofClaim(hash))?.sinceHeight;
-    return nodes.ask((node, latest) => findUse(node, latest, proof as EvmProof, { sinceHeight, depthBlocks, log }));
+    return this.uses.find(proof as EvmProof, await this.options.transactions.ofClaim(hash));
+  }
+
+  nextBlock(timeoutMs: number, aborted: CancelSignal): Promise<void> {
+    return this.blocks.wait(timeoutMs, aborted);
   }
 
   /**
@@ -111,15 +131,38 @@ export class EvmNetwork implements SettlementNetwork {
     await transactions.forget(count);
   }
 
-  private async planWith(node: EvmNode, latest: EvmBlock, proof: EvmProof): Promise<Plan> {
-    const { key, transactions } = this.options;
-    if (await isSpent(node, proof, latest.height)) return alreadySpent;
-    if (latest.timestampSeconds >= BigInt(proof.validBefore)) return expired;
+  private async planWith(node: EvmNode, latest: EvmBlock, proof: EvmProof, uncoveredPlans: number): Promise<Plan> {
+    if (latest.timestampSeconds >= BigInt(proof.validBefore)) {
+      return (await isSpent(node, proof, latest.height)) ? alreadySpent : expired;
+    }
     if (latest.timestampSeconds <= BigInt(proof.validAfter)) {
       throw unavailable('The time of the authorization has not begun in the latest block');
     }
-    const balance = readBalance(await node.call({ to: proof.asset, data: balanceCall(proof.from) }, latest.height));
-    if (balance < BigInt(proof.value)) return insufficientFunds;
+    // First, for it costs nothing where other payments of the payer have asked for it.
+    const funds = await this.funds.promise(node, latest, proof);
+    if (funds === 'uncovered' && uncoveredPlans < uncoveredPlansMax) return { state: 'uncovered' };
+    if (funds === 'insufficient' || funds === 'uncovered') {
+      // It may have been spent on this very payment.
+      return (await isSpent(node, proof, latest.height)) ? alreadySpent : insufficientFunds;
+    }
+    try {
+      const plan = await this.planTransfer(node, latest, proof, funds);
+      if (plan.state !== 'ready') funds.release();
+      return plan;
+    } catch (error) {
+      funds.release();
+      throw error;
+    }
+  }
+
+  private async planTransfer(
+    node: EvmNode,
+    latest: EvmBlock,
+    proof: EvmProof,
+    { balance, release }: Promised,
+  ): Promise<Plan> {
+    const { key, transactions } = this.options;
+    if (await isSpent(node, proof, latest.height)) return { ...alreadySpent, release };
     const call = { to: proof.asset, data: transferCall(proof) };
     let gas: bigint;
     try {
@@ -137,13 +180,14 @@ export class EvmNetwork implements SettlementNetwork {
     const since = { count, sinceHeight: latest.height };
     return {
       state: 'ready',
+      release,
       sign: async (tx) => {
-        const signed = await transactions.append(tx, since, (nonce) => signTransaction(key, { ...content, nonce }));
-        // One balance does not cover many payments at once, whose transactions would fail and cost gas all the same.
-        if (balance < BigInt(proof.value) + (await transactions.underWay(tx, proof, latest.height))) {
+        // Before the nonce, for which all other payments wait. Another process may have signed one of the same payer meanwhile.
+        await transactions.lockPayer(tx, proof);
+        if (balance < BigInt(proof.value) + (await transactions.underWay(proof, latest.height, tx))) {
           throw unavailable('The payer has other payments under way, which its balance may not cover');
         }
-        return signed;
+        return transactions.append(tx, since, (nonce) => signTransaction(key, { ...content, nonce }));
       },
     };
   }
@@ -181,7 +225,7 @@ const isKnown = (error: unknown): boolean =>
   /already (known|imported|exists)|known transaction|nonce too low|underpriced/i.test(error.message);
 
 /** Nothing is sent: what has used the authorization is looked for. */
-const alreadySpent: Plan = {
+const alreadySpent: Plan & { state: 'ready' } = {
   state: 'ready',
   sign: () => Promise.resolve({ bytes: Buffer.alloc(0), hash: '' }),
 };

@@ -5,6 +5,7 @@ import type { EvmLog } from './token';
 
 export interface EvmBlock {
   height: bigint;
+  hash: string;
   timestampSeconds: bigint;
   /** In wei for a unit of gas. */
   baseFee: bigint;
@@ -13,6 +14,7 @@ export interface EvmBlock {
 export interface EvmReceipt {
   hasSucceeded: boolean;
   height: bigint;
+  blockHash: string;
   logs: EvmLog[];
 }
 
@@ -34,14 +36,23 @@ const quantity = z
   .regex(/^0x[0-9a-fA-F]{1,64}$/)
   .transform((text) => BigInt(text));
 const hex = z.string().regex(/^0x([0-9a-fA-F]{2})*$/);
-const blockSchema = z.object({ number: quantity, timestamp: quantity, baseFeePerGas: quantity.optional() });
+const hash = hex.transform((text) => text.toLowerCase());
+const blockSchema = z.object({ number: quantity, hash, timestamp: quantity, baseFeePerGas: quantity.optional() });
 const logSchema = z
-  .object({ address: hex, topics: z.array(hex), data: hex, logIndex: quantity, transactionHash: hex })
-  .transform(({ address, topics, data, logIndex, transactionHash }): EvmLog => ({
-    ...{ address: address.toLowerCase(), topics: topics.map((topic) => topic.toLowerCase()), data },
-    ...{ index: logIndex, transactionHash: transactionHash.toLowerCase() },
+  .object({
+    address: hash,
+    topics: z.array(hash),
+    data: hex,
+    logIndex: quantity,
+    transactionHash: hash,
+    blockHash: hash,
+  })
+  .transform(({ logIndex: index, ...log }): EvmLog => ({ ...log, index }));
+const receiptSchema = z
+  .object({ status: quantity, blockNumber: quantity, blockHash: hash, logs: z.array(logSchema) })
+  .transform(({ status, blockNumber: height, blockHash, logs }): EvmReceipt => ({
+    ...{ hasSucceeded: status === 1n, height, blockHash, logs },
   }));
-const receiptSchema = z.object({ status: quantity, blockNumber: quantity, logs: z.array(logSchema) });
 
 const tag = (height: bigint): string => `0x${height.toString(16)}`;
 
@@ -86,12 +97,13 @@ export class EvmNode implements NetworkNode<EvmBlock> {
     return this.rpc.call('eth_getBalance', [address, 'latest'], quantity);
   }
 
-  /** How many transactions of an account are included: the nonce of the next one. */
-  transactionCount(address: string): Promise<bigint> {
-    return this.rpc.call('eth_getTransactionCount', [address, 'latest'], quantity);
+  /** How many transactions of an account are included, up to a block or by now: the nonce of the next one. */
+  transactionCount(address: string, height?: bigint): Promise<bigint> {
+    return this.rpc.call('eth_getTransactionCount', [address, height === undefined ? 'latest' : tag(height)], quantity);
   }
 
-  logs(address: string, topics: unknown[], from: bigint, to: bigint): Promise<EvmLog[]> {
+  /** Of any of the contracts. A topic may be a list, of which a log has one. */
+  logs(address: readonly string[], topics: unknown[], from: bigint, to: bigint): Promise<EvmLog[]> {
     return this.rpc.call(
       'eth_getLogs',
       [{ address, topics, fromBlock: tag(from), toBlock: tag(to) }],
@@ -101,8 +113,7 @@ export class EvmNode implements NetworkNode<EvmBlock> {
 
   /** Undefined: the transaction is not included. */
   async receipt(hash: string): Promise<EvmReceipt | undefined> {
-    const found = await this.rpc.call('eth_getTransactionReceipt', [hash], receiptSchema.nullable());
-    return found ? { hasSucceeded: found.status === 1n, height: found.blockNumber, logs: found.logs } : undefined;
+    return (await this.rpc.call('eth_getTransactionReceipt', [hash], receiptSchema.nullable())) ?? undefined;
   }
 
   async send(bytes: Buffer): Promise<void> {
@@ -112,9 +123,9 @@ export class EvmNode implements NetworkNode<EvmBlock> {
   private async blockAt(at: string): Promise<EvmBlock> {
     const block = await this.rpc.call('eth_getBlockByNumber', [at, false], blockSchema.nullable());
     if (!block) throw new NodeFailure(`${this.name} does not have the block ${at}`);
-    const { number: height, timestamp: timestampSeconds, baseFeePerGas: baseFee } = block;
+    const { number: height, hash, timestamp: timestampSeconds, baseFeePerGas: baseFee } = block;
     if (baseFee === undefined) throw new NodeFailure(`${this.name} is of a network without EIP-1559`);
-    return { height, timestampSeconds, baseFee };
+    return { height, hash, timestampSeconds, baseFee };
   }
 }
 

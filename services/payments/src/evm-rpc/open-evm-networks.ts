@@ -13,6 +13,8 @@ import { openGasKey, type GasKey } from './gas-key';
 import { Transactions } from './transactions';
 
 const lagMaxBlocks = 10n;
+/** By which the time of a block is measured. */
+const measuredBlocks = 10n;
 
 export interface EvmSettings {
   urls: RpcUrls;
@@ -20,6 +22,8 @@ export interface EvmSettings {
   timeoutMs: number;
   depthBlocks: number;
   replaceAfterMs: number;
+  /** How long a request waits for the block of its payment. */
+  waitMs: number;
   /** How often it is looked whether the nodes answer, the account can pay gas, and its transactions are included. */
   everyMs: number;
 }
@@ -78,7 +82,27 @@ async function openNetwork(
     ...{ transactions: new Transactions(pool, id, key.address), depthBlocks: BigInt(settings.depthBlocks) },
   });
   await network.watch();
+  await warnOfShortWait(pooled, log, { id, waitMs: settings.waitMs });
   return network;
+}
+
+/** A request that waits for less than a block is answered without what it has paid for, again and again. Never rejects. */
+async function warnOfShortWait(
+  nodes: NodePool<EvmBlock, EvmNode>,
+  log: Logger,
+  { id, waitMs }: { id: string; waitMs: number },
+): Promise<void> {
+  const readBlockMs = async (node: EvmNode, latest: EvmBlock) => {
+    if (latest.height < measuredBlocks) return 0;
+    const earlier = await node.block(latest.height - measuredBlocks);
+    return (Number(latest.timestampSeconds - earlier.timestampSeconds) * 1_000) / Number(measuredBlocks);
+  };
+  const blockMs = await nodes.ask(readBlockMs).catch(() => 0);
+  if (waitMs >= blockMs) return;
+  log.warn(
+    { network: id, blockMs, X402_SETTLE_WAIT_MS: waitMs },
+    'requests wait for less than a block for their payments',
+  );
 }
 
 /** Every process looks for itself; one at a time keeps the nonces moving. */

@@ -89,15 +89,12 @@ export const readState = (answer: string): boolean => contract.authorizationStat
 export const balanceCall = (account: string): string => hexOf(contract.balanceOf.encodeInput(account));
 export const readBalance = (answer: string): bigint => contract.balanceOf.decodeOutput(bytesOf(answer));
 
-/** The topics of the logs that a token writes when an authorization is used, or cancelled: one of the first, and the others. */
-export function authorizationTopics({
-  from,
-  nonce,
-}: Authorized): [events: string[], authorizer: string, nonce: string] {
+/** The topics of the logs that a token writes when an authorization is used, or cancelled: one of the first, and the authorizer. */
+export function authorizationTopics({ from, nonce }: Authorized): [events: string[], authorizer: string] {
   const values = { authorizer: from, nonce: bytesOf(nonce) };
-  const [used, authorizer, ofNonce] = logged.AuthorizationUsed.topics(values);
+  const [used, authorizer] = logged.AuthorizationUsed.topics(values);
   const [canceled] = logged.AuthorizationCanceled.topics(values);
-  return [[used!, canceled!], authorizer!, ofNonce!];
+  return [[used!, canceled!], authorizer!];
 }
 
 /** A log, as nodes give it. */
@@ -107,7 +104,16 @@ export interface EvmLog {
   data: string;
   index: bigint;
   transactionHash: string;
+  blockHash: string;
 }
+
+/** What an authorization is used by, in any spelling: the token, the payer and the nonce. */
+export const useKeyOf = ({ asset, from, nonce }: Pick<EvmProof, 'asset' | 'from' | 'nonce'>): string =>
+  `${asset}|${from}|${nonce}`.toLowerCase();
+
+/** The same of the log of a use or a cancellation. */
+export const useKeyIn = ({ address, topics: [, authorizer, nonce] }: EvmLog): string =>
+  `${address}|0x${authorizer!.slice(-40)}|${nonce!}`;
 
 /** Whether the log says that the authorization was used; otherwise it was cancelled. */
 export const isUse = ({ topics }: EvmLog, proof: EvmProof): boolean => topics[0] === authorizationTopics(proof)[0][0];

@@ -55,16 +55,21 @@ export class Transactions {
 
   /**
    * What may not have left the balance of a payer in a token at a block, in its units: what is being settled, and what later blocks have
-   * settled.
+   * moved. Transactions that have failed are left out: nothing sends them again.
    */
-  async underWay(tx: Connection, { network, asset, from }: EvmProof, height: bigint): Promise<bigint> {
+  async underWay({ network, asset, from }: EvmProof, height: bigint, tx?: Connection): Promise<bigint> {
     const found = await row<{ amount: string }>(
-      tx,
+      tx ?? this.pool,
       sql`select coalesce(sum(amount), 0)::text as amount from claim
           where scope = ${assetKeyOf({ network, address: asset })} and key > ${`${from}|`} and key < ${`${from}}`}
-            and (state = 'settling' or block_height > ${height})`,
+            and (block_height > ${height} or (state = 'settling' and block_height is null and failed_at is null))`,
     );
     return BigInt(found!.amount);
+  }
+
+  /** Until the end of the database transaction no other payment of the payer is signed. */
+  async lockPayer(tx: Connection, { network, asset, from }: EvmProof): Promise<void> {
+    await row(tx, sql`select pg_advisory_xact_lock(hashtextextended(${`${network}/${asset}|${from}`}, 0))`);
   }
 
   /** The transaction that began with that hash. */

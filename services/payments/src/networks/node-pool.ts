@@ -30,6 +30,7 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
   private readonly cooldowns = new Cooldowns(cooldownMs);
   private readonly problemOf = new Map<N, string>();
   private readonly ofThisNetwork = new Set<N>();
+  private readonly latestOf = new Map<N, { block: Promise<B>; atMs: number }>();
   private bestHeight = 0n;
 
   constructor(
@@ -45,12 +46,14 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
   /**
    * What `work` finds with one node and its latest block; all that it asks comes from that node. When it throws, the next node is
    * asked, and after the last one UNAVAILABLE is thrown.
+   *
+   * @param maxAgeMs How long ago the node may have named its latest block, so that many who ask share the answer.
    */
-  async ask<T>(work: (node: N, latest: B) => Promise<T>): Promise<T> {
+  async ask<T>(work: (node: N, latest: B) => Promise<T>, maxAgeMs = 0): Promise<T> {
     let failure: unknown;
     for (const node of this.cooldowns.order(this.nodes, ({ name }) => name)) {
       try {
-        const latest = await this.latest(node);
+        const latest = await this.recentLatest(node, maxAgeMs);
         if (latest.height + this.options.lagMaxBlocks < this.bestHeight)
           throw new NodeFailure(`${node.name} is behind the others`);
         const result = await work(node, latest);
@@ -92,6 +95,15 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
     if (found !== this.options.network) return `${node.name} is of the network ${found}`;
     this.ofThisNetwork.add(node);
     return undefined;
+  }
+
+  private recentLatest(node: N, maxAgeMs: number): Promise<B> {
+    const known = this.latestOf.get(node);
+    const nowMs = performance.now();
+    if (known && nowMs - known.atMs < maxAgeMs) return known.block;
+    const block = this.latest(node);
+    this.latestOf.set(node, { block, atMs: nowMs });
+    return block;
   }
 
   private async latest(node: N): Promise<B> {

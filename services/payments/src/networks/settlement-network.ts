@@ -1,3 +1,4 @@
+import type { CancelSignal } from '@granary/shared/concurrency/cancellation';
 import type { Connection } from '@granary/shared/postgres/pool';
 import type { QuotedNetwork } from '../quotes/quoted-network';
 import type { VerifiedPayment } from '../verify/verified-payment';
@@ -18,9 +19,12 @@ export interface SettlementTransaction {
 export type Plan =
   /**
    * The payment can be settled. `sign` makes the transaction, and sends nothing: it is called in the database transaction that
-   * stores the result, so that what the network numbers (nonces of its sender) has no gap, whatever ends when.
+   * stores the result, so that what the network numbers (nonces of its sender) has no gap, whatever ends when. `release` is called when
+   * that is over, whether it succeeded or not.
    */
-  | { state: 'ready'; sign: (tx: Connection) => Promise<SettlementTransaction> }
+  | { state: 'ready'; sign: (tx: Connection) => Promise<SettlementTransaction>; release?: () => void }
+  /** The payer may have too little beside its other payments that are under way: to be planned again after another block. */
+  | { state: 'uncovered' }
   /** The network would not include it: a reason of x402, and text for people. */
   | { state: 'refused'; reason: string; message: string };
 
@@ -31,10 +35,13 @@ export type SendResult =
   | { state: 'refused'; reason: string; message: string };
 
 export type FindResult =
-  /** The money was moved, by this transaction or by another one with the same payment. */
-  | { state: 'included'; hash: string; height: bigint; at: Date }
-  /** It may still be moved. */
-  | { state: 'absent' }
+  /**
+   * A block has moved the money, by this transaction or by another one with the same payment. Until `isFinal` the network may replace that
+   * block by another one.
+   */
+  | { state: 'included'; hash: string; height: bigint; at: Date; isFinal: boolean }
+  /** It may still be moved; with `hasFailed` by somebody else only, for this transaction was included and has moved nothing. */
+  | { state: 'absent'; hasFailed?: boolean }
   /** It can never be moved. */
   | { state: 'impossible'; reason: string; message: string };
 
@@ -42,8 +49,12 @@ export type FindResult =
 export interface SettlementNetwork extends QuotedNetwork {
   /** CAIP-2. */
   readonly id: string;
-  /** What it takes to settle a payment of which nothing was sent. Changes nothing. */
-  plan(payment: Settled): Promise<Plan>;
+  /**
+   * What it takes to settle a payment of which nothing was sent. Changes nothing.
+   *
+   * @param uncoveredPlans How often in a row it was `uncovered` before.
+   */
+  plan(payment: Settled, uncoveredPlans: number): Promise<Plan>;
   /**
    * Sends a transaction; repeatable.
    *
@@ -52,4 +63,6 @@ export interface SettlementNetwork extends QuotedNetwork {
   send(payment: Settled, transaction: SettlementTransaction, isFirst: boolean): Promise<SendResult>;
   /** Whether the money of a payment was moved. */
   find(payment: Settled, transaction: SettlementTransaction): Promise<FindResult>;
+  /** Resolves at the next block, after `timeoutMs`, or when `aborted` aborts. Never rejects. Absent where blocks are not looked for. */
+  nextBlock?(timeoutMs: number, aborted: CancelSignal): Promise<void>;
 }

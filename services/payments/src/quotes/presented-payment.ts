@@ -132,6 +132,10 @@ function verifiedByNetwork(network: QuotedNetwork, payment: JsonObject) {
   return hasUserKey(payment) && network.verifyKey ? network.verifyKey.bind(network) : undefined;
 }
 
+/** Whether a payment names a quote that is not on the chain beside its transfer, for others to read. */
+export const namesSecretQuote = (network: QuotedNetwork | undefined, payment: JsonObject): boolean =>
+  network?.keepsQuotesSecret === true && quoteIdIn(payment) !== undefined;
+
 /** Whether a payment names the key of a grant in place of a transaction. */
 function hasUserKey(payment: JsonObject): boolean {
   const payload = payment.get('payload');

@@ -11,6 +11,8 @@ export interface PaidQuote {
 export interface QuotedNetwork {
   /** Whether payments are taken now. Those that were taken before are settled also while it is false. */
   isOpen(): boolean;
+  /** Nothing on the chain names the quote of a payment, so that only its payer knows it. */
+  readonly keepsQuotesSecret?: true;
   /**
    * Verifies a payment whose transaction the payer has sent himself, by looking for it. Absent where payments cannot name one. Throws
    * a Refusal or PAYMENT_REFUSED.

@@ -5,88 +5,17 @@ import { sql, type Sql } from '@granary/shared/postgres/sql';
 import { retriedTransaction } from '@granary/shared/postgres/transaction';
 import type { SettlementTransaction } from '../networks/settlement-network';
 import type { VerifiedPayment } from '../verify/verified-payment';
-
-/**
- * `claimed`: nothing was sent. `settling`: the transaction is stored, and may have been sent. `settled`: the money was moved.
- * `granted`: and what it pays for was given. `refused`: it can never be moved.
- */
-export type ClaimState = 'claimed' | 'settling' | 'settled' | 'granted' | 'refused';
-
-/** What a payment is presented for. */
-export interface ClaimedPurchase {
-  /** Null: requirements of somebody else. */
-  appId: string | null;
-  requestHash: Buffer;
-  quoteId: string | null;
-  amountUtia: bigint;
-  appSharePpm: number;
-  /** CAIP-2. */
-  network: string;
-  asset: string;
-  /** In units of the asset. */
-  amount: bigint;
-  fingerprint: Buffer;
-  identifier: Buffer | null;
-}
-
-/** A payment that was presented, and how far it is. */
-export interface Claim extends ClaimedPurchase {
-  id: string;
-  ticketId: string;
-  scope: string;
-  key: string;
-  payer: string;
-  proof: object;
-  validUntil: Date;
-  state: ClaimState;
-  transaction: SettlementTransaction | null;
-  /** When the network had the transaction and had not included it yet; null also where it was included at once. */
-  sentAt: Date | null;
-  blockHeight: bigint | null;
-  settledAt: Date | null;
-  refusedBecause: string | null;
-  /** When what an upfront payment pays for was begun. */
-  begunAt: Date | null;
-  answer: Buffer | null;
-  createdAt: Date;
-  updatedAt: Date;
-}
-
-export interface TakenClaim {
-  claim: Claim;
-  /** It was stored by this call, and this process owns it. */
-  isNew?: boolean;
-}
-
-/** Why a payment has no claim: its payer has as many under way as may be, or its quote or identifier belongs to another one. */
-export type ClaimConflict = 'payer_busy' | 'identifier_used' | 'quote_used';
-
-/** Payments on a network. */
-export interface NetworkCount {
-  /** CAIP-2. */
-  network: string;
-  count: bigint;
-}
-
-type ClaimRow = Omit<Claim, 'transaction' | 'amount' | 'proof'> & {
-  amount: string;
-  proof: string;
-  bytes: Buffer | null;
-  hash: string | null;
-};
-
-const columns = sql`id, ticket_id as "ticketId", scope, key, app_id as "appId", request_hash as "requestHash",
-  quote_id as "quoteId", amount_utia as "amountUtia", app_share_ppm as "appSharePpm", network, asset,
-  amount::text as amount, payer, proof, valid_until as "validUntil", state, transaction_bytes as bytes, transaction_hash as hash,
-  sent_at as "sentAt", begun_at as "begunAt", block_height as "blockHeight", settled_at as "settledAt", refused_because as "refusedBecause", fingerprint, identifier, answer,
-  created_at as "createdAt", updated_at as "updatedAt"`;
-
-const toClaim = ({ bytes, hash, amount, proof, ...claim }: ClaimRow): Claim => ({
-  ...claim,
-  amount: BigInt(amount),
-  proof: JSON.parse(proof) as object,
-  transaction: bytes && hash !== null ? { bytes, hash } : null,
-});
+import {
+  columns,
+  toClaim,
+  type Claim,
+  type ClaimConflict,
+  type ClaimedPurchase,
+  type ClaimRow,
+  type Inclusion,
+  type NetworkCount,
+  type TakenClaim,
+} from './claim';
 
 /** Payments of one payer that are under way on a network at a time: whose balance covers one may sign any number of them. */
 const underWayMax = 100;
@@ -97,10 +26,17 @@ const usualOwnedMs = 5_000;
 /** Of a claim whose conflicts with others have ended each time. */
 const takeAttemptsMax = 5;
 
+/** A block has the transfer; see `isMoved`. */
+const isMovedInSql = sql`(state = 'settled' or (state = 'settling' and included_at is not null))`;
+
+/** A failed transaction costs this service gas: whose transactions fail has one payment under way beside them, and after so many none. */
+const failuresMax = 5;
+
 const isPayerBusy = (network: string, payer: string): Sql => sql`(
-  select count(*) = ${underWayMax} from (
-    select from claim where network = ${network} and payer = ${payer} and state in ('claimed', 'settling') limit ${underWayMax}
-  ) as under_way)`;
+  select count(*) filter (where failed_at is null and included_at is null)
+      >= case count(failed_at) when 0 then ${underWayMax}::int else 1 end
+    or count(failed_at) >= ${failuresMax}::int
+  from claim where network = ${network} and payer = ${payer} and state in ('claimed', 'settling'))`;
 
 /** The claims of payments, in the database. */
 export class Claims {
@@ -174,15 +110,17 @@ export class Claims {
   async byFingerprint(fingerprint: Buffer, appId: string, requestHash: Buffer): Promise<Claim | undefined> {
     const found = await this.read(
       sql`select ${columns} from claim
-          where fingerprint = ${fingerprint} and app_id = ${appId} and request_hash = ${requestHash} and state <> 'refused'`,
+          where fingerprint = ${fingerprint} and app_id = ${appId} and request_hash = ${requestHash}
+            and (state <> 'refused' or granted_at is not null)`,
     );
     return found[0];
   }
 
-  /** Whether the identifier belongs to another payment. */
-  async isIdentifierTaken(appId: string, identifier: Buffer): Promise<boolean> {
-    const found = await row(this.pool, sql`select 1 from claim where app_id = ${appId} and identifier = ${identifier}`);
-    return found !== undefined;
+  /** The claim of the payment that came with the identifier first. */
+  async byIdentifier(appId: string, identifier: Buffer): Promise<Claim | undefined> {
+    return (
+      await this.read(sql`select ${columns} from claim where app_id = ${appId} and identifier = ${identifier}`)
+    )[0];
   }
 
   /** The claim if it is still to be settled and no other process owns it; it is owned by this one then. */
@@ -244,35 +182,65 @@ export class Claims {
     return this.change(id, sql`sent_at = clock_timestamp()`, sql`state = 'settling' and sent_at is null`);
   }
 
-  /** Another owner may have found the same. */
-  settled(id: string, { hash, height, at }: { hash: string; height: bigint; at: Date }): Promise<boolean> {
+  /** A block has the transfer, which others have to follow. */
+  included(id: string, { hash, height, at }: Inclusion): Promise<boolean> {
     return this.change(
       id,
-      sql`state = 'settled', transaction_hash = ${hash}, block_height = ${height}, settled_at = ${at}`,
+      sql`included_at = ${at}, included_hash = ${hash}, block_height = ${height}`,
+      sql`state = 'settling' and (included_hash, block_height) is distinct from (${hash}, ${height}::bigint)`,
+    );
+  }
+
+  /** The block that had the transfer is no longer one of the chain. What an answer has said of it stays as it was said. */
+  dropped(id: string): Promise<boolean> {
+    return this.change(
+      id,
+      sql`block_height = null, included_at = case when granted_at is not null then included_at end,
+          included_hash = case when granted_at is not null then included_hash end`,
+      sql`state = 'settling' and block_height is not null`,
+    );
+  }
+
+  /** The transaction was included and has moved nothing. */
+  failed(id: string): Promise<boolean> {
+    return this.change(id, sql`failed_at = clock_timestamp()`, sql`state = 'settling' and failed_at is null`);
+  }
+
+  /** As many blocks follow as the network asks for. Another owner may have found the same. */
+  settled(id: string, { hash, height, at }: Inclusion): Promise<boolean> {
+    return this.change(
+      id,
+      sql`state = case when granted_at is null then 'settled' else 'granted' end, transaction_hash = ${hash},
+          included_at = ${at}, included_hash = ${hash}, block_height = ${height}, settled_at = ${at}`,
       sql`state = 'settling'`,
     );
   }
 
-  /** The payment is worth nothing as things are. Its quote can be paid by another one, and it may be presented anew. */
+  /**
+   * The payment is worth nothing as things are. Its quote can be paid by another one, and it may be presented anew, unless what it pays for
+   * was given before the block that had it fell out of the chain.
+   */
   refused(id: string, because: string): Promise<boolean> {
     return this.change(
       id,
-      sql`state = 'refused', refused_because = ${because}, quote_id = null, identifier = null, key = key || '|' || id`,
+      sql`state = 'refused', refused_because = ${because}, quote_id = case when granted_at is not null then quote_id end,
+          identifier = case when granted_at is not null then identifier end,
+          key = case when granted_at is null then key || '|' || id else key end`,
       sql`state in ('claimed', 'settling') and owner = ${this.owner}`,
     );
   }
 
-  /** What a settled payment pays for is begun. */
+  /** What a payment pays for whose money was moved is begun. */
   begun(id: string): Promise<boolean> {
-    return this.change(id, sql`begun_at = clock_timestamp()`, sql`state = 'settled' and begun_at is null`);
+    return this.change(id, sql`begun_at = clock_timestamp()`, sql`${isMovedInSql} and begun_at is null`);
   }
 
-  /** Grants what a settled payment pays for. True for one caller only. */
+  /** Grants what a payment pays for whose money was moved. True for one caller only. */
   grant(id: string, answer: Buffer | null): Promise<boolean> {
     return this.change(
       id,
-      sql`state = 'granted', granted_at = clock_timestamp(), answer = ${answer}`,
-      sql`state = 'settled'`,
+      sql`state = case state when 'settled' then 'granted' else state end, granted_at = clock_timestamp(), answer = ${answer}`,
+      sql`${isMovedInSql} and granted_at is null`,
     );
   }
 
@@ -309,7 +277,8 @@ export class Claims {
     return execute(
       this.pool,
       sql`delete from claim where id in (
-            select id from claim where state = 'refused' and updated_at < clock_timestamp() - interval '1 hour'
+            select id from claim
+            where state = 'refused' and granted_at is null and updated_at < clock_timestamp() - interval '1 hour'
             order by updated_at limit ${limit} for update skip locked)`,
     );
   }

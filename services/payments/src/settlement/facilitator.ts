@@ -3,12 +3,14 @@ import { readEnvelope, type Envelope, type ExactPayment, type Requirement } from
 import { Refusal } from '../verify/refusal';
 import type { VerifiedPayment } from '../verify/verified-payment';
 import { createHash } from 'node:crypto';
+import { unavailable } from '@granary/shared/errors';
 import { readJson, toText, type JsonObject, type JsonValue } from '@granary/shared/json/value';
 import { requirementText, type Offer } from '../quotes/offer';
 import { findOffer, minimumOf } from '../quotes/offers';
 import { inAsset, rateKeyOf } from '../quotes/rates';
 import type { PresentedSettings } from '../quotes/presented-payment';
-import type { Claim, ClaimedPurchase, Claims } from './claims';
+import { isMoved, type Claim, type ClaimedPurchase } from './claim';
+import type { Claims } from './claims';
 import { tooManyPayments } from './payments';
 import type { Settler } from './settler';
 
@@ -19,8 +21,10 @@ export interface FacilitatorOptions {
   /** `own`: requirements that this service has issued; `open`: also those of others. */
   X402_SETTLE: 'own' | 'open';
   X402_SETTLE_WAIT_MS: number;
-  onSettled: () => void;
 }
+
+/** How long payments for requirements of others may last. */
+const othersLastMs = 15 * 60_000;
 
 /** How facilitators of x402 answer. */
 type Result =
@@ -47,13 +51,13 @@ export async function settleRequirements(
   const envelope = readEnvelope(body);
   try {
     const { payment, verified } = await options.presented.verifier.verifyEnvelope(envelope);
-    const purchase = await purchaseOf(options, envelope, payment, maySettleOthers);
+    const purchase = await purchaseOf(options, envelope, payment, verified, maySettleOthers);
     const { scope, key } = verified;
     const isOpen = options.presented.offers.networks.get(purchase.network)!.isOpen();
     if (!isOpen && !(await options.claims.find(scope, key))) {
       throw new Refusal('settlement_unavailable', 'Payments on this network are not settled at the moment');
     }
-    return await settle(options, verified, purchase);
+    return await settle(options, payment.version, verified, purchase);
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
     const { reason, message, payer } = error;
@@ -62,7 +66,8 @@ export async function settleRequirements(
 }
 
 async function settle(
-  { claims, settler, X402_SETTLE_WAIT_MS: waitMs, onSettled }: FacilitatorOptions,
+  { claims, settler, X402_SETTLE_WAIT_MS: waitMs }: FacilitatorOptions,
+  version: 1 | 2,
   verified: VerifiedPayment,
   purchase: ClaimedPurchase,
 ): Promise<Result> {
@@ -75,21 +80,22 @@ async function settle(
   const isSame = taken.claim.appId === appId && taken.claim.requestHash.equals(requestHash);
   if (!isSame) return duplicate();
   const claim = await settler.settle(taken, waitMs);
-  if (claim.state === 'refused') {
+  if (claim.state === 'refused' && !claim.grantedAt) {
     return failure(claim.refusedBecause!, 'The network refuses the payment', network, claim.payer);
   }
-  if (!claim.settledAt) {
+  if (!isMoved(claim)) {
+    // Servers of version 1 know no pending settlements: they would take it for a payment that has failed, and it may still arrive.
+    if (version === 1) throw unavailable('The payment is being settled: repeat the call to learn whether it was');
     const pending = failure('settlement_pending', 'The payment is being settled', network, claim.payer);
     return { ...pending, transaction: claim.transaction?.hash ?? '' };
   }
-  onSettled();
   // Nothing here keeps what others sell from being given twice for one payment.
   if (appId === null && !(await claims.grant(claim.id, null))) return duplicate();
   return success(claim);
 }
 
-const success = ({ transaction, network, payer, amount }: Claim): Result => ({
-  ...{ success: true, transaction: transaction!.hash, network, payer, amount: amount.toString() },
+const success = ({ transaction, includedHash, network, payer, amount }: Claim): Result => ({
+  ...{ success: true, transaction: includedHash ?? transaction!.hash, network, payer, amount: amount.toString() },
 });
 
 const failure = (errorReason: string, errorMessage: string, network: string, payer?: string) => ({
@@ -104,6 +110,7 @@ async function purchaseOf(
   { presented, X402_SETTLE: settles }: FacilitatorOptions,
   envelope: Envelope,
   { version, requirement }: ExactPayment,
+  verified: VerifiedPayment,
   maySettleOthers: boolean,
 ): Promise<ClaimedPurchase> {
   const { network, asset, amount } = requirement;
@@ -126,12 +133,23 @@ async function purchaseOf(
   if (settles !== 'open' || !maySettleOthers) {
     throw new Refusal('invalid_payment_requirements', 'Only requirements that this service has made are settled here');
   }
+  assertEndsSoon(presented, network, verified);
   await assertEnough(presented, requirement);
   const requestHash = createHash('sha256').update(toText(envelope.requirement)).digest();
   return {
     ...{ appId: null, requestHash, quoteId: null, fingerprint, identifier: null },
     ...{ amountUtia: 0n, appSharePpm: 0, network, asset, amount },
   };
+}
+
+/** Until its end an authorization whose transaction has failed is looked for. Throws a Refusal. */
+function assertEndsSoon({ offers }: PresentedSettings, network: string, { validUntilSeconds }: VerifiedPayment): void {
+  if (!network.startsWith('eip155:')) return;
+  if (validUntilSeconds * 1_000 <= offers.now().getTime() + othersLastMs) return;
+  throw new Refusal(
+    'invalid_exact_evm_payload_authorization_valid_before',
+    `Payments for others are settled here whose validBefore lies at most ${othersLastMs / 60_000} minutes ahead`,
+  );
 }
 
 /** Throws a Refusal for what others sell for less than its settlement has to bring in; also where its asset has no rate by which to see that. */

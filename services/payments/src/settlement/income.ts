@@ -7,7 +7,8 @@ import { newCall, type Client } from '@granary/shared/rpc/types';
 import { newDocumentId } from '@granary/shared/ids';
 import { transferId } from '@granary/shared/transfer-id';
 import { divideShares } from '../app-share';
-import type { Claim, Claims } from './claims';
+import type { Claim } from './claim';
+import type { Claims } from './claims';
 
 /** Payments of one call to the ledger. */
 const batchMax = 100;

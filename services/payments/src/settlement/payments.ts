@@ -11,12 +11,14 @@ import { refused } from '../payment-refused';
 import { identifierOf, paymentIdentifierIn } from '../quotes/payment-identifier';
 import {
   fingerprintOf,
+  namesSecretQuote,
   readPayment,
   verifyPresented,
   type PresentedPayment,
   type PresentedSettings,
 } from '../quotes/presented-payment';
-import type { Claim, ClaimConflict, ClaimedPurchase, Claims, TakenClaim } from './claims';
+import { isMoved, type Claim, type ClaimConflict, type ClaimedPurchase, type TakenClaim } from './claim';
+import type { Claims } from './claims';
 import type { Settler } from './settler';
 
 /** A longer answer is not kept. */
@@ -30,8 +32,6 @@ export interface PaymentsOptions {
   settler: Settler;
   /** How long a request waits for its settlement. */
   X402_SETTLE_WAIT_MS: number;
-  /** Called when payments were settled. */
-  onSettled: () => void;
   now: () => Date;
 }
 
@@ -41,50 +41,46 @@ export class RequestPayments {
 
   /** Whether a payment pays for its request. Stores nothing. Throws PAYMENT_REFUSED, IDEMPOTENCY_KEY_REUSED. */
   async check(request: PayRequest): Promise<PaymentCheck> {
-    const { claim, presented, identifier } = await this.find(request);
-    if (!claim) {
-      return message<PaymentCheck>({
-        paidUtia: worthOf(presented!, request).toString(),
-        hasIdentifier: identifier !== undefined,
-      });
+    const { claim, presented } = await this.find(request);
+    // Of the release before a gateway gives an answer only where this is set.
+    const hasIdentifier = true;
+    if (!claim) return message<PaymentCheck>({ paidUtia: worthOf(presented!, request).toString(), hasIdentifier });
+    const settlement = settlementOf(claim);
+    const paidUtia = claim.amountUtia.toString();
+    if (request.purchase!.isUpfront && isMoved(claim)) {
+      return message<PaymentCheck>({ paidUtia, hasIdentifier, settlement });
     }
-    const hasIdentifier = claim.identifier !== null;
-    if (request.purchase!.isUpfront && claim.settledAt) {
-      const paidUtia = claim.amountUtia.toString();
-      return message<PaymentCheck>({ paidUtia, hasIdentifier, settlement: settlementOf(claim) });
-    }
-    if (claim.state === 'granted') {
-      return message<PaymentCheck>({
-        ...{ paidUtia: claim.amountUtia.toString(), hasIdentifier, answer: claim.answer! },
-        settlement: settlementOf(claim),
-      });
+    if (claim.grantedAt) {
+      return message<PaymentCheck>({ paidUtia, hasIdentifier, answer: claim.answer!, settlement });
     }
     return message<PaymentCheck>({ paidUtia: worthOfMoved(claim.amountUtia, request).toString(), hasIdentifier });
   }
 
   /**
-   * Settles the payment, and grants what it pays for, once, unless that is done later or `signal` says that nobody waits for it any more:
-   * the same request then goes on. Throws as `check` does.
+   * Settles the payment until a block has its transfer, and grants what it pays for, once, unless that is done later or `signal` says that
+   * nobody waits for it any more: the same request then goes on. A repetition gets the answer of the first. Throws as `check` does.
    */
   async settle(request: PayRequest, signal: CancelSignal = neverAborted): Promise<Settlement> {
-    const { answer, purchase } = request;
-    const claim = await this.settled(await this.take(request));
-    if (!claim.settledAt) return settlementOf(claim);
-    if (purchase!.isUpfront) {
-      if (claim.state === 'settled' && !claim.begunAt) await this.options.claims.begun(claim.id);
+    const { claims } = this.options;
+    const claim = await this.moved(await this.take(request), signal);
+    const { isUpfront } = request.purchase!;
+    if (signal.aborted && !isUpfront) throw unavailable('The payment was settled too late to be answered');
+    if (!isMoved(claim)) return settlementOf(claim);
+    if (isUpfront) {
+      if (!claim.grantedAt && !claim.begunAt) await claims.begun(claim.id);
       return settlementOf(claim);
     }
-    if (signal.aborted) throw unavailable('The payment was settled too late to be answered');
-    const kept = claim.identifier && answer && answer.length <= answerBytesMax ? answer : null;
-    if (!(await this.options.claims.grant(claim.id, kept))) throw alreadyUsed();
+    if (claim.grantedAt || !(await claims.grant(claim.id, this.keptAnswer(claim, request)))) {
+      return this.repeated(claim, request);
+    }
     return settlementOf(claim);
   }
 
-  /** Grants what an upfront payment has paid for. Repeatable. Throws TASK_NOT_FOUND for one that is not settled. */
+  /** Grants what an upfront payment has paid for. Repeatable. Throws TASK_NOT_FOUND for one whose money was not moved. */
   async grant(ticketId: string): Promise<void> {
     const { claims } = this.options;
     const claim = await claims.byTicket(ticketId);
-    if (!claim?.settledAt) throw notFound('TASK_NOT_FOUND', 'There is no payment that is settled');
+    if (!claim || !isMoved(claim)) throw notFound('TASK_NOT_FOUND', 'There is no payment that is settled');
     await claims.grant(claim.id, null);
   }
 
@@ -92,34 +88,50 @@ export class RequestPayments {
   async state(ticketId: string): Promise<PaymentState> {
     const claim = await this.options.claims.byTicket(ticketId);
     if (!claim) throw notFound('TASK_NOT_FOUND', 'There is no such task');
-    const { appId, payer, createdAt, updatedAt, refusedBecause, settledAt } = claim;
+    const { appId, payer, createdAt, updatedAt, refusedBecause } = claim;
     return message<PaymentState>({
       ...{ ticketId, status: statusOf(claim), appId: appId ?? '', payer },
       ...{ createdAt: createdAt.toISOString(), updatedAt: updatedAt.toISOString() },
-      error: refusedBecause === null ? undefined : `The payment was refused: ${refusedBecause}`,
-      payment: settledAt ? settledPayment(claim) : undefined,
+      error: statusOf(claim) === 'Failed' ? `The payment was refused: ${refusedBecause!}` : undefined,
+      payment: isMoved(claim) ? settledPayment(claim) : undefined,
     });
   }
 
   private async take(request: PayRequest): Promise<TakenClaim> {
     const { claim, presented, identifier, fingerprint } = await this.find(request);
-    if (claim?.state === 'granted' && !request.purchase!.isUpfront) throw alreadyUsed();
     if (claim) return { claim };
     this.options.settler.assertFree(presented!.offer.method.network);
     const purchase = purchaseOf(presented!, fingerprint, identifier);
     const taken = await this.options.claims.take(presented!.verified, purchase);
+    // Of two requests with the same payment, or the same identifier, at the same time, one has stored it.
+    const first = taken === 'identifier_used' ? await this.identified(request, identifier!) : undefined;
+    if (first) return { claim: first };
     if (typeof taken === 'string') throw conflicts[taken]();
-    // Of two requests with the same payment at the same time, one has stored it.
     if (!taken.isNew) this.assertSame(taken.claim, request, identifier);
     return taken;
   }
 
-  /** Throws PAYMENT_REFUSED for a payment that the network refuses. */
-  private async settled(taken: TakenClaim): Promise<Claim> {
-    const claim = await this.options.settler.settle(taken, this.options.X402_SETTLE_WAIT_MS);
-    if (claim.state === 'refused') throw refusedByNetwork(claim);
-    if (claim.settledAt) this.options.onSettled();
+  /** The claim once a block has its transfer, or the wait is over. Throws PAYMENT_REFUSED for a payment that the network refuses. */
+  private async moved(taken: TakenClaim, signal: CancelSignal): Promise<Claim> {
+    const claim = await this.options.settler.settle(taken, this.options.X402_SETTLE_WAIT_MS, signal);
+    if (claim.state === 'refused' && !claim.grantedAt) throw refusedByNetwork(claim);
     return claim;
+  }
+
+  /** What is kept for a repetition, which shows that it is one by what others cannot read on the chain. */
+  private keptAnswer({ identifier, network }: Claim, { answer, paymentJson }: PayRequest): Buffer | null {
+    const { networks } = this.options.presented.offers;
+    const isSecret = identifier !== null || namesSecretQuote(networks.get(network), readPayment(paymentJson));
+    return isSecret && answer && answer.length <= answerBytesMax ? answer : null;
+  }
+
+  /** The answer of the request that came first. Throws PAYMENT_REFUSED where none is kept for this one. */
+  private async repeated({ id }: Claim, request: PayRequest): Promise<Settlement> {
+    const granted = await this.options.claims.byId(id);
+    if (!granted?.answer) throw alreadyUsed();
+    const payment = readPayment(request.paymentJson);
+    this.assertSame(granted, request, identifierOf(request.identifier, paymentIdentifierIn(payment), granted.payer));
+    return message<Settlement>({ ...settlementOf(granted), answer: granted.answer });
   }
 
   /** The claim that a payment has already for this request, or what it is by what it contains. */
@@ -142,9 +154,23 @@ export class RequestPayments {
     const identifier = identifierFor(payer);
     const other = await claims.find(scope, key);
     if (other) return this.known(other, request, identifier);
+    const first = identifier && (await this.identified(request, identifier));
+    if (first) return { claim: first, identifier, fingerprint };
     if (refusal) throw refusal;
-    if (identifier && (await claims.isIdentifierTaken(purchase.appId, identifier))) throw identifierReused();
     return { presented, identifier, fingerprint };
+  }
+
+  /**
+   * The claim of the same request under the identifier, paid before by another payment, which is not taken then. Throws
+   * IDEMPOTENCY_KEY_REUSED where the request was another one.
+   */
+  private async identified(request: PayRequest, identifier: Buffer): Promise<Claim | undefined> {
+    const { appId, requestHash } = request.purchase!;
+    const claim = await this.options.claims.byIdentifier(appId, identifier);
+    if (!claim) return undefined;
+    if (!claim.requestHash.equals(requestHash)) throw identifierReused();
+    this.assertSame(claim, request, identifier);
+    return claim;
   }
 
   private known(claim: Claim, request: PayRequest, identifier: Buffer | undefined) {
@@ -153,38 +179,34 @@ export class RequestPayments {
   }
 
   /** Throws PAYMENT_REFUSED unless the claim is for the same request, and is worth something to it. */
-  private assertSame(claim: Claim, { purchase }: PayRequest, identifier: Buffer | undefined): void {
+  private assertSame(claim: Claim, { purchase, paymentJson }: PayRequest, identifier: Buffer | undefined): void {
     const isSame = claim.appId === purchase!.appId && claim.requestHash.equals(purchase!.requestHash);
     if (!isSame) throw alreadyUsed();
-    if (claim.state === 'refused') throw refusedByNetwork(claim);
+    if (claim.state === 'refused' && !claim.grantedAt) throw refusedByNetwork(claim);
     if (purchase!.isUpfront) return this.assertUsable(claim);
-    if (claim.state !== 'granted') return;
-    const isRepeated = claim.identifier !== null && identifier?.equals(claim.identifier) === true;
+    if (!claim.grantedAt) return;
+    const isRepeated = claim.identifier
+      ? identifier?.equals(claim.identifier) === true
+      : fingerprintOf(paymentJson).equals(claim.fingerprint);
     if (!isRepeated || claim.answer === null) throw alreadyUsed();
   }
 
   /** What an upfront payment has paid for is done under its ticket, so that its repetition does nothing more. */
-  private assertUsable({ state, begunAt, settledAt }: Claim): void {
+  private assertUsable({ begunAt, grantedAt, settledAt }: Claim): void {
     // Older releases did not store when that was begun; where it was not, a payment that was noticed late still pays.
-    const since = begunAt ?? (state === 'granted' ? settledAt : null);
+    const since = begunAt ?? (grantedAt ? settledAt : null);
     if (since && this.options.now().getTime() - since.getTime() > usableMs) throw alreadyUsed();
   }
 }
 
 /** As tasks show it. */
-function statusOf({ state, sentAt, begunAt }: Claim): string {
-  switch (state) {
-    case 'claimed':
-      return 'Pending';
-    case 'settling':
-      return sentAt ? 'PaymentConfirming' : 'PaymentBroadcast';
-    case 'settled':
-      return begunAt ? 'StoringData' : 'PaymentConfirmed';
-    case 'granted':
-      return 'Completed';
-    case 'refused':
-      return 'Failed';
-  }
+function statusOf({ state, sentAt, begunAt, grantedAt }: Claim): string {
+  if (grantedAt) return 'Completed';
+  if (state === 'refused') return 'Failed';
+  if (begunAt) return 'StoringData';
+  if (state === 'claimed') return 'Pending';
+  if (state === 'settling') return sentAt ? 'PaymentConfirming' : 'PaymentBroadcast';
+  return 'PaymentConfirmed';
 }
 
 export const alreadyUsed = (): ServiceError => refused('payment_already_used', 'The payment was used before');
@@ -228,12 +250,13 @@ function worthOfMoved(amountUtia: bigint, { purchase }: PayRequest): bigint {
 }
 
 const settlementOf = (claim: Claim): Settlement =>
-  message<Settlement>({ ticketId: claim.ticketId, payment: claim.settledAt ? settledPayment(claim) : undefined });
+  message<Settlement>({ ticketId: claim.ticketId, payment: isMoved(claim) ? settledPayment(claim) : undefined });
 
-export function settledPayment({ network, transaction, payer, amount, blockHeight, settledAt }: Claim): SettledPayment {
-  if (!transaction || !settledAt) throw unavailable('The payment is not settled yet');
+function settledPayment(claim: Claim): SettledPayment {
+  const { network, transaction, payer, amount, blockHeight } = claim;
+  const at = claim.settledAt ?? claim.includedAt;
   return {
-    ...{ network, transaction: transaction.hash, payer, amount: amount.toString() },
-    ...{ blockHeight: (blockHeight ?? 0n).toString(), confirmedAt: settledAt.toISOString() },
+    ...{ network, transaction: claim.includedHash ?? transaction!.hash, payer, amount: amount.toString() },
+    ...{ blockHeight: (blockHeight ?? 0n).toString(), confirmedAt: at!.toISOString() },
   };
 }

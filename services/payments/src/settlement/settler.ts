@@ -1,9 +1,10 @@
 import { Backoff, pause } from '@granary/shared/concurrency/backoff';
-import { Cancellation } from '@granary/shared/concurrency/cancellation';
+import { Cancellation, neverAborted, type CancelSignal } from '@granary/shared/concurrency/cancellation';
 import { unavailable } from '@granary/shared/errors';
 import type { Logger } from '@granary/shared/logger';
-import type { SendResult, SettlementNetwork, SettlementTransaction } from '../networks/settlement-network';
-import type { Claim, Claims, TakenClaim } from './claims';
+import type { FindResult, SendResult, SettlementNetwork, SettlementTransaction } from '../networks/settlement-network';
+import { isEnded, isMoved, type Claim, type TakenClaim } from './claim';
+import type { Claims } from './claims';
 
 /** Between two looks at a transaction that is under way. */
 const looks = { firstMs: 50, maxMs: 2_000 };
@@ -11,10 +12,18 @@ const looks = { firstMs: 50, maxMs: 2_000 };
 /** Claims on which a process works at a time. */
 const usualRunningMax = 1_000;
 
+/** How long the next block is waited for before a payment is planned again whose payer may have too little. */
+const uncoveredWaitMs = 4_000;
+
 interface Running {
-  /** CAIP-2. */
-  network: string;
+  network: SettlementNetwork;
+  /** Aborts once a block has the transfer, and when the claim has ended. */
+  moved: Cancellation;
   ended: Promise<void>;
+  /** What it waits for costs this service nothing more, so it takes no place. */
+  isIdle: boolean;
+  /** Plans in a row by which the payer may have too little. */
+  uncoveredPlans: number;
 }
 
 export interface SettlerOptions {
@@ -22,13 +31,15 @@ export interface SettlerOptions {
   networks: ReadonlyMap<string, SettlementNetwork>;
   log: Logger;
   now: () => Date;
+  /** Called when a payment was settled. */
+  onSettled?: () => void;
   /** A thousand without it. */
   runningMax?: number;
 }
 
 /**
- * Settles claims: makes the transaction and stores it, sends it, and looks until the network has included it or never can. One process
- * at a time works on a claim, and each step is repeatable, so that one that was interrupted anywhere is taken up by the next.
+ * Settles claims: makes the transaction and stores it, sends it, and looks until the network has included it for good or never can. One
+ * process at a time works on a claim, and each step is repeatable, so that one that was interrupted anywhere is taken up by the next.
  */
 export class Settler {
   private readonly running = new Map<string, Running>();
@@ -42,27 +53,28 @@ export class Settler {
    */
   assertFree(network: string): void {
     const { networks, runningMax = usualRunningMax } = this.options;
-    if (this.running.size >= runningMax) throw unavailable('Too many payments are being settled');
+    const busy = [...this.running.values()].filter(({ isIdle }) => !isIdle);
+    if (busy.length >= runningMax) throw unavailable('Too many payments are being settled');
     if (networks.size === 1) return;
-    const onNetwork = [...this.running.values()].filter((running) => running.network === network).length;
+    const onNetwork = busy.filter((running) => running.network.id === network).length;
     if (onNetwork >= runningMax / 2) throw unavailable('Too many payments on this network are being settled');
   }
 
   /**
-   * Resolves to the claim once it is settled or refused, at the latest after `waitMs`, as it is then. Those who wait for the same claim
-   * share the work. A claim on a network that is not in the configuration of this process is returned as it is.
+   * Resolves to the claim once a block has the transfer or it is refused, as it is then; before that after `waitMs`, and when `aborted`
+   * aborts. Those who wait for the same claim share the work, which goes on until the claim has ended. A claim on a network that is not in
+   * the configuration of this process is returned as it is.
    */
-  async settle({ claim, isNew = false }: TakenClaim, waitMs: number): Promise<Claim> {
-    if (isEnded(claim) || !this.options.networks.has(claim.network)) return claim;
-    let running = this.running.get(claim.id);
-    if (!running) {
-      const run = this.run(claim.id, isNew ? claim : undefined).finally(() => this.running.delete(claim.id));
-      running = { network: claim.network, ended: run };
-      this.running.set(claim.id, running);
-    }
-    const ended = new Cancellation();
-    void running.ended.then(() => ended.abort());
-    await pause(waitMs, ended);
+  async settle(
+    { claim, isNew = false }: TakenClaim,
+    waitMs: number,
+    aborted: CancelSignal = neverAborted,
+  ): Promise<Claim> {
+    const network = this.options.networks.get(claim.network);
+    if (isEnded(claim) || !network) return claim;
+    const { moved } = this.running.get(claim.id) ?? this.start(claim, network, isNew);
+    if (isMoved(claim)) return claim;
+    await pauseUntil(waitMs, moved, aborted);
     return (await this.options.claims.byId(claim.id)) ?? claim;
   }
 
@@ -83,36 +95,53 @@ export class Settler {
     await Promise.all([...this.running.values()].map(({ ended }) => ended));
   }
 
+  private start(claim: Claim, network: SettlementNetwork, isNew: boolean): Running {
+    const running = { network, moved: new Cancellation(), isIdle: isMoved(claim), uncoveredPlans: 0 } as Running;
+    this.running.set(claim.id, running);
+    running.ended = this.run(claim.id, running, isNew ? claim : undefined).finally(() => {
+      this.running.delete(claim.id);
+      running.moved.abort();
+    });
+    return running;
+  }
+
   /** Never rejects: what fails is tried again until the claim has ended. */
-  private async run(id: string, owned: Claim | undefined): Promise<void> {
+  private async run(id: string, running: Running, owned: Claim | undefined): Promise<void> {
     const { claims, log } = this.options;
+    const { network } = running;
     const backoff = new Backoff(looks);
     const { stopping } = this;
     for (let claim = owned; !stopping.aborted; claim = undefined) {
       try {
         claim ??= await claims.own(id);
-        if (claim) {
-          if (await this.step(claim)) return;
-        } else if (await this.isEnded(id)) return;
+        if (await (claim ? this.step(claim, running) : this.isDoneElsewhere(id, running))) return;
       } catch (error) {
         if (!stopping.aborted) log.warn({ err: error, claim: id }, 'a payment is not settled yet, it is tried again');
       }
-      await backoff.wait(stopping);
+      const longestMs = running.uncoveredPlans > 0 ? uncoveredWaitMs : backoff.nextMs();
+      await (network.nextBlock?.(longestMs, stopping) ?? pause(longestMs, stopping));
     }
   }
 
-  private async isEnded(id: string): Promise<boolean> {
+  /** Whether another process has ended the claim. */
+  private async isDoneElsewhere(id: string, running: Running): Promise<boolean> {
     const claim = await this.options.claims.byId(id);
+    if (claim && isMoved(claim)) this.noteMoved(running);
     return !claim || isEnded(claim);
   }
 
+  private noteMoved(running: Running): void {
+    running.isIdle = true;
+    running.moved.abort();
+  }
+
   /** Whether the claim has ended. */
-  private async step(claim: Claim): Promise<boolean> {
-    const network = this.options.networks.get(claim.network)!;
-    const isFirst = claim.transaction === null;
-    const transaction = claim.transaction ?? (await this.prepare(network, claim));
-    if (!transaction) return false;
+  private async step(claim: Claim, running: Running): Promise<boolean> {
+    const { network } = running;
     const { claims } = this.options;
+    const isFirst = claim.transaction === null;
+    const transaction = claim.transaction ?? (await this.prepare(claim, running));
+    if (!transaction) return false;
     // Also a transaction that cannot be sent may be found: somebody else may have sent the payment.
     const sending: Promise<SendResult | { state: 'failed'; error: unknown }> = network.send(
       claim,
@@ -121,25 +150,93 @@ export class Settler {
     );
     const sent = await sending.catch((error: unknown) => ({ state: 'failed' as const, error }));
     const found = await network.find(claim, transaction);
-    if (found.state === 'included') return claims.settled(claim.id, found);
-    if (found.state === 'impossible') return claims.refused(claim.id, found.reason);
+    if (found.state === 'included') return this.included(claim, found, running);
+    if (found.state === 'impossible') return this.refuse(claim, found.reason);
+    await this.noteAbsence(claim, found, running);
     if (sent.state === 'failed') throw sent.error;
     if (sent.state === 'sent' && !claim.sentAt) await claims.sent(claim.id);
-    return sent.state === 'refused' && claims.refused(claim.id, sent.reason);
+    return sent.state === 'refused' && (await this.refuse(claim, sent.reason));
   }
 
-  private async prepare(network: SettlementNetwork, claim: Claim): Promise<SettlementTransaction | undefined> {
+  /** The transaction, stored; undefined where there is none yet, or the claim was refused. */
+  private async prepare(claim: Claim, running: Running): Promise<SettlementTransaction | undefined> {
     const { claims, now } = this.options;
     // Nothing was sent, and nothing that is sent now could be included.
     if (claim.validUntil <= now()) {
       await claims.refused(claim.id, 'payment_expired');
       return undefined;
     }
-    const plan = await network.plan(claim);
-    if (plan.state === 'ready') return claims.prepare(claim.id, plan.sign);
-    await claims.refused(claim.id, plan.reason);
-    return undefined;
+    const plan = await running.network.plan(claim, running.uncoveredPlans);
+    if (plan.state === 'refused') {
+      await claims.refused(claim.id, plan.reason);
+      return undefined;
+    }
+    running.uncoveredPlans = plan.state === 'uncovered' ? running.uncoveredPlans + 1 : 0;
+    running.isIdle = plan.state === 'uncovered';
+    if (plan.state === 'uncovered') return undefined;
+    try {
+      return await claims.prepare(claim.id, plan.sign);
+    } finally {
+      plan.release?.();
+    }
+  }
+
+  /** Whether the claim has ended. */
+  private async included(
+    { id }: Claim,
+    inclusion: FindResult & { state: 'included' },
+    running: Running,
+  ): Promise<boolean> {
+    const { claims } = this.options;
+    if (inclusion.isFinal) {
+      const isSettled = await claims.settled(id, inclusion);
+      if (isSettled) this.options.onSettled?.();
+      return isSettled;
+    }
+    await claims.included(id, inclusion);
+    this.noteMoved(running);
+    return false;
+  }
+
+  private async noteAbsence(
+    { id, blockHeight, failedAt, network, payer }: Claim,
+    { hasFailed = false }: FindResult & { state: 'absent' },
+    running: Running,
+  ): Promise<void> {
+    const { claims, log } = this.options;
+    running.isIdle = hasFailed;
+    if (blockHeight !== null && (await claims.dropped(id))) {
+      log.warn(
+        { claim: id, network },
+        'the block of a payment is no longer one of the chain, the payment is sent again',
+      );
+    }
+    if (!hasFailed || failedAt) return;
+    await claims.failed(id);
+    log.warn(
+      { claim: id, network, payer },
+      'the transaction of a payment has failed, and may be sent by somebody else only',
+    );
+  }
+
+  private async refuse({ id, grantedAt, network, payer, amount }: Claim, reason: string): Promise<boolean> {
+    const isRefused = await this.options.claims.refused(id, reason);
+    if (isRefused && grantedAt) {
+      this.options.log.error(
+        { claim: id, network, payer, amount: amount.toString(), reason },
+        'a payment has fallen out of the chain after it was answered, and cannot be made again: nothing is credited for it',
+      );
+    }
+    return isRefused;
   }
 }
 
-export const isEnded = ({ state }: Claim): boolean => state !== 'claimed' && state !== 'settling';
+/** Waits, at most until one of the signals aborts. */
+async function pauseUntil(ms: number, one: CancelSignal, other: CancelSignal): Promise<void> {
+  const either = new Cancellation();
+  const end = () => either.abort();
+  for (const signal of [one, other]) signal.addEventListener('abort', end);
+  if (one.aborted || other.aborted) either.abort();
+  await pause(ms, either);
+  for (const signal of [one, other]) signal.removeEventListener('abort', end);
+}

@@ -44,12 +44,12 @@ export function startSettlement(options: SettlementOptions): Settlement {
   const { config, pool, log, now, ledger, offers, verifier, networks, areKnown } = options;
   const { everyMs = usualEveryMs } = options;
   const claims = new Claims(pool, randomUUID());
-  const settler = new Settler({ claims, networks, log, now });
   const settled = createSignal();
+  const settler = new Settler({ claims, networks, log, now, onSettled: () => settled.notify() });
   const stranded = () => strandedPayments({ claims, networks, areKnown });
   const shared = {
     ...{ presented: { offers, verifier }, claims, settler },
-    ...{ X402_SETTLE_WAIT_MS: config.X402_SETTLE_WAIT_MS, onSettled: () => settled.notify(), now },
+    ...{ X402_SETTLE_WAIT_MS: config.X402_SETTLE_WAIT_MS, now },
   };
   const tasks = startSettlementTasks({
     ...{ pool, log, claims, settler, ledger, everyMs, settled },

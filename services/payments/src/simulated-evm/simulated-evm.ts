@@ -28,6 +28,7 @@ interface Transfer {
  */
 export class SimulatedEvm implements SettlementNetwork {
   readonly id = playMoneyNetwork;
+  readonly keepsQuotesSecret = true;
 
   constructor(
     private readonly pool: Pool,
@@ -71,7 +72,7 @@ export class SimulatedEvm implements SettlementNetwork {
   async find({ proof, validUntil }: Settled): Promise<FindResult> {
     const { from, nonce } = proof as EvmProof;
     const transfer = await this.transferOf(from, nonce, this.pool);
-    if (transfer) return { state: 'included', ...transfer };
+    if (transfer) return { state: 'included', isFinal: true, ...transfer };
     return this.now() < validUntil ? { state: 'absent' } : { ...expired, state: 'impossible' };
   }
 

@@ -96,9 +96,10 @@ export class SolanaNetwork implements SettlementNetwork {
       const isOver = await hasExpired(node, blockhashOf(bytes), validUntil);
       const found = await node.status(hash);
       if (!found) return isOver ? expired : { state: 'absent' };
-      if (found.commitment !== 'finalized' && found.commitment !== commitment) return { state: 'absent' };
-      if (!found.hasSucceeded) return failed;
-      return { state: 'included', hash, height: found.slot, at: new Date() };
+      if (found.commitment === 'processed') return { state: 'absent' };
+      const isFinal = found.commitment === 'finalized' || found.commitment === commitment;
+      if (!found.hasSucceeded) return isFinal ? failed : { state: 'absent' };
+      return { state: 'included', hash, height: found.slot, at: new Date(), isFinal };
     });
   }
 }

@@ -111,7 +111,7 @@ export function copyOf(
   const settler = new Settler({ claims, networks, log, now: clock });
   const payments = new RequestPayments({
     ...{ presented: { offers, verifier: by }, claims, settler, X402_SETTLE_WAIT_MS: waitMs },
-    ...{ onSettled: () => undefined, now },
+    ...{ now },
   });
   return { payments, settler, claims, offers };
 }
@@ -145,6 +145,23 @@ export async function newPayment(
   const payment = await version2(payer, requirement, { changes });
   const request = { purchase, identifier: '', paymentJson: Buffer.from(JSON.stringify(payment)) };
   return { payer, requirement, request, payment, payload: payment.payload };
+}
+
+/** Another payment of the same payer, who gets no more money. */
+export async function anotherPayment(place: Place, copy: Copy, { payer }: Payment): Promise<Payment> {
+  const next = await newPayment(place, copy, {}, 0n);
+  const payment = await version2(payer, next.requirement);
+  const request = { ...next.request, paymentJson: Buffer.from(JSON.stringify(payment)) };
+  return { ...next, payer, payment, payload: payment.payload, request };
+}
+
+/** Has a payer send its money elsewhere, before what was sent for it. */
+export async function takeAway({ anvil }: Place, { payer }: Payment): Promise<void> {
+  await anvil.call('anvil_setBalance', payer.address, '0xde0b6b3a7640000');
+  await anvil.call('anvil_impersonateAccount', payer.address);
+  const data = `0xa9059cbb${usdc.slice(2).toLowerCase().padStart(64, '0')}${amount.toString(16).padStart(64, '0')}`;
+  const fees = { maxFeePerGas: '0x174876e800', maxPriorityFeePerGas: '0x174876e800' };
+  await anvil.call('eth_sendTransaction', { from: payer.address, to: usdc, data, gas: '0x4c4b40', ...fees });
 }
 
 export const stateOf = async (pool: Pool, { payload }: Payment): Promise<string | undefined> =>

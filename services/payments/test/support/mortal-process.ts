@@ -56,11 +56,14 @@ export class MortalProcess {
       get: (object, name) => {
         const value: unknown = Reflect.get(object, name);
         if (typeof value !== 'function' || name === 'isOpen') return value;
+        // It waits only.
+        if (name === 'nextBlock') return value.bind(object) as unknown;
         return async (...given: unknown[]) => {
           this.mayDie();
           const result: unknown = await (value as (...all: unknown[]) => Promise<unknown>).apply(object, given);
+          if (name === 'plan') return this.mortalPlan(result as Plan);
           this.mayDie();
-          return name === 'plan' ? this.mortalPlan(result as Plan) : result;
+          return result;
         };
       },
     });
@@ -69,8 +72,15 @@ export class MortalProcess {
   /** It may also end within the database transaction that stores what was signed. */
   private mortalPlan(plan: Plan): Plan {
     if (plan.state !== 'ready') return plan;
+    try {
+      this.mayDie();
+    } catch (error) {
+      // What a process has promised ends with it.
+      plan.release?.();
+      throw error;
+    }
     return {
-      state: 'ready',
+      ...plan,
       sign: async (tx) => {
         const signed = await plan.sign(tx);
         this.mayDie();
