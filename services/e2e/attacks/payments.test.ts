@@ -15,7 +15,7 @@ import { p95, type VictimReport } from './victim';
 const price = 250_000;
 const blockSeconds = 2;
 const buyers = 4;
-const measuredMs = 12_000;
+const measuredMs = 16_000;
 const shareServedMin = 0.9;
 const latencyFactorMax = 5;
 const attackers = 10;
