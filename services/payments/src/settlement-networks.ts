@@ -123,7 +123,12 @@ export async function openNetworks(options: NetworkOptions): Promise<Networks> {
       fail(anotherChain(onChain!.network, network));
       return;
     }
-    const sent = new SentTransactions({ network, chain, now, waitMs: Math.min(config.X402_SETTLE_WAIT_MS, sentWaitMsMax) });
+    const sent = new SentTransactions({
+      network,
+      chain,
+      now,
+      waitMs: Math.min(config.X402_SETTLE_WAIT_MS, sentWaitMsMax),
+    });
     const grants = new GrantPayments(network, chain, now, minimumOn(minimums, network));
     const settlement = new CosmosSettlement(network, chain, now, sent, grants);
     watching = watchNetwork({ watch: () => settlement.watch(address, log) }, everyMs);
