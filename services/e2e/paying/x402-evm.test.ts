@@ -128,14 +128,15 @@ describeWithAnvil(describe)('payments on an EVM network', () => {
   };
 
   test.each([
-    [2, fetch],
-    [1, fetchVersion1],
+    [2, 2, fetch],
+    [2, 1, fetchVersion1],
+    [12, 2, fetch],
   ] as const)(
-    'with a block every two seconds the official client gets the data in one call, in version %i',
-    async (_, inner) => {
+    'with a block every %i seconds the official client gets the data in one call, in version %i',
+    async (seconds, _, inner) => {
       const payer = await newRichPayer();
       const before = await anvil.tokenBalance(payTo);
-      await withBlocksEvery(2, async () => {
+      await withBlocksEvery(seconds, async () => {
         const response = await (await payingFetch(payer, inner))(url());
         expect([response.status, await response.text()]).toEqual([200, expect.stringContaining('Alien')]);
       });

@@ -1,7 +1,7 @@
 import { ServiceError } from '@granary/shared/errors';
 import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { PayRequest } from '@granary/shared/gen/granary/payments/v1/PayRequest';
-import { message, newCall } from '@granary/shared/rpc/types';
+import { message } from '@granary/shared/rpc/types';
 import { isPaymentRefused } from '../pipeline/agent-spending';
 import { clientDisconnected } from '../http/body';
 import { jsonBytes, type Answer } from '../http/answer';
@@ -54,7 +54,7 @@ export async function payByPayment(
     const { json: page } = await read(check.paidUtia);
     if (request.outgoing.destroyed) throw clientDisconnected();
     // While the client waits: payments settles it also when the client has gone, and then answers the same request.
-    const waiting = { ...newCall(call.requestId, gateway.config.PAYMENT_TIMEOUT_MS), signal: call.signal };
+    const waiting = { ...call, deadlineMs: Date.now() + gateway.config.PAYMENT_TIMEOUT_MS };
     const settling = page.length <= keptBytesMax ? { ...asked, answer: page } : asked;
     const settlement = await settled(
       presented,
