@@ -1,13 +1,9 @@
-import { mkdtemp } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import { pause } from '@granary/shared/concurrency/backoff';
-import { makeSeedFile } from '@granary/shared/keys/seed-file';
-import { Anvil, anvilNetwork, describeWithAnvil, usdc } from '@granary/testing/anvil';
+import { Anvil, describeWithAnvil } from '@granary/testing/anvil';
 import { eventually } from '@granary/testing/eventually';
 import { limitMs } from '@granary/testing/speed';
 import { decoded, encoded, newPayer, version1, version2, type Requirement } from '@granary/testing/x402-client';
-import { send } from '../support/granary';
+import { evmSettings, fundGas } from '../support/evm-payments';
 import { pricedFilms } from '../support/priced-app';
 import { openArena, type Arena } from './arena';
 import { p95, type VictimReport } from './victim';
@@ -29,14 +25,8 @@ describeWithAnvil(describe)('paid reads of others beside payers whose transfers 
   let url: string;
   beforeAll(async () => {
     anvil = await Anvil.start();
-    const keyFile = join(await mkdtemp(join(tmpdir(), 'granary-gas-')), 'seed');
-    await makeSeedFile(keyFile);
-    arena = await openArena({
-      ...{ X402_PAY_TO: `${anvilNetwork}=${(await newPayer()).address}`, X402_KEY_FILE: keyFile },
-      ...{ X402_RATES: `${anvilNetwork}/${usdc}=1000000`, EVM_RPC_URLS: `${anvilNetwork}=${anvil.url}` },
-    });
-    const { body } = await send<{ signers: Record<string, [string]> }>(arena.url, 'GET', '/x402/supported');
-    await anvil.setBalance(body.signers['eip155:*']![0], 10n ** 18n);
+    arena = await openArena(await evmSettings(anvil, (await newPayer()).address));
+    await fundGas(arena, anvil);
     const { appId } = await pricedFilms(arena, price);
     url = `${arena.url}/api/apps/${appId}/collections/films/data`;
     await eventually(async () => ((await asked()) ? true : undefined));
@@ -74,7 +64,10 @@ describeWithAnvil(describe)('paid reads of others beside payers whose transfers 
     return report;
   };
 
-  /** Has its first payment sent, moves its money away before the block, and presents others of which its balance covers none. */
+  /**
+   * Has its first payment sent, moves its money away before the block, and presents others that its balance does not
+   * cover.
+   */
   const attack = async (payer: Payer, payments: readonly string[], signal: AbortSignal): Promise<void> => {
     const present = (payment: string) =>
       fetch(url, { headers: { 'x-payment': payment }, signal }).then(
@@ -82,13 +75,8 @@ describeWithAnvil(describe)('paid reads of others beside payers whose transfers 
         () => undefined,
       );
     const first = present(payments[0]!);
-    await anvil.call('anvil_setBalance', payer.address, '0xde0b6b3a7640000');
-    await anvil.call('anvil_impersonateAccount', payer.address);
     await pause(300);
-    const word = (hex: string) => hex.padStart(64, '0');
-    const data = `0xa9059cbb${word(usdc.slice(2).toLowerCase())}${word(price.toString(16))}`;
-    const fees = { maxFeePerGas: '0x174876e800', maxPriorityFeePerGas: '0x174876e800' };
-    await anvil.call('eth_sendTransaction', { from: payer.address, to: usdc, data, gas: '0x4c4b40', ...fees });
+    await anvil.takeAway(payer.address, BigInt(price));
     await Promise.all(payments.slice(1).map(present));
     for (let at = 1; !signal.aborted; at += 1) {
       await present(payments[at % payments.length]!);

@@ -3,6 +3,7 @@ import { eventually } from '@granary/testing/eventually';
 import { decoded, encoded, newPayer, version1, version2, type Requirement } from '@granary/testing/x402-client';
 import { newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
 import { startGranary } from '../support/own-granary';
+import { isPaymentPending } from '../support/priced-app';
 
 interface Answered extends Record<string, unknown> {
   accepts: Requirement[];
@@ -31,8 +32,7 @@ describe.each(transports)('what an encrypted index costs (%s)', (transport) => {
   const create = async (body: object = definition, headers: Record<string, string> = {}) => {
     for (;;) {
       const answer = await app.call<Answered>('POST', `${path}/indexes`, body, headers);
-      const isPending = answer.status === 202 && answer.body['status'] === 'PaymentConfirming';
-      if (!isPending && answer.status !== 503) return answer;
+      if (!isPaymentPending(answer) && answer.status !== 503) return answer;
       await delay(100);
     }
   };

@@ -11,6 +11,7 @@ import {
 } from '@granary/testing/x402-client';
 import { newApp, operatorKey, send, transports, type Body, type Granary, type TestApp } from '../support/granary';
 import { startGranary } from '../support/own-granary';
+import { isPaymentPending } from '../support/priced-app';
 
 interface Priced extends Record<string, unknown> {
   accepts: Requirement[];
@@ -57,8 +58,7 @@ describe.each(transports)('writes that cost something (%s)', (transport) => {
   const write = async (method: string, path: string, body: Body, headers: Record<string, string> = {}) => {
     for (;;) {
       const answer = await send<Priced>(granary.url, method, path, { key: writeKey, body, headers });
-      const isPending = answer.status === 202 && answer.body['status'] === 'PaymentConfirming';
-      if (!isPending && answer.status !== 503) return answer;
+      if (!isPaymentPending(answer) && answer.status !== 503) return answer;
       await delay(100);
     }
   };

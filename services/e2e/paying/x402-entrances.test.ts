@@ -6,6 +6,7 @@ import { eventually } from '@granary/testing/eventually';
 import { decoded, encoded, newPayer, version1, version2, type Requirement } from '@granary/testing/x402-client';
 import { newApp, send, transports, type Body, type Granary, type TestApp } from '../support/granary';
 import { startGranary } from '../support/own-granary';
+import { isPaymentPending } from '../support/priced-app';
 
 interface Answered extends Record<string, unknown> {
   accepts: Requirement[];
@@ -44,8 +45,7 @@ describe.each(transports)('what x402 payments pay for (%s)', (transport) => {
   const request = async (method: string, path: string, body: Body, headers: Headers = {}, key?: string) => {
     for (;;) {
       const answer = await send<Answered>(granary.url, method, path, { key, body, headers });
-      const isPending = answer.status === 202 && answer.body['status'] === 'PaymentConfirming';
-      if (!isPending && answer.status !== 503) return answer;
+      if (!isPaymentPending(answer) && answer.status !== 503) return answer;
       await delay(100);
     }
   };

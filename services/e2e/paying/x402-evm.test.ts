@@ -1,14 +1,11 @@
-import { mkdtemp } from 'node:fs/promises';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import type * as Http from 'node:http';
-import { makeSeedFile } from '@granary/shared/keys/seed-file';
-import { Anvil, anvilNetwork, describeWithAnvil, usdc } from '@granary/testing/anvil';
+import { Anvil, anvilNetwork, describeWithAnvil } from '@granary/testing/anvil';
 import { eventually } from '@granary/testing/eventually';
 import { limitMs } from '@granary/testing/speed';
 import { decoded, encoded, newPayer, version1, version2, type Requirement } from '@granary/testing/x402-client';
+import { evmSettings, fundGas } from '../support/evm-payments';
 import { newApp, send, type Granary, type TestApp } from '../support/granary';
 import { startGranary } from '../support/own-granary';
 
@@ -17,10 +14,6 @@ interface Paid {
   transaction: string;
   payer: string;
   network: string;
-}
-interface Supported {
-  kinds: object[];
-  signers: Record<string, string[]>;
 }
 
 const price = 250_000;
@@ -51,20 +44,9 @@ describeWithAnvil(describe)('payments on an EVM network', () => {
   beforeAll(async () => {
     anvil = await Anvil.start();
     payTo = (await newPayer()).address;
-    const keyFile = join(await mkdtemp(join(tmpdir(), 'granary-gas-')), 'seed');
-    await makeSeedFile(keyFile);
-    const payments = {
-      ...{
-        X402_PAY_TO: `${anvilNetwork}=${payTo}`,
-        X402_RATES: `${anvilNetwork}/${usdc}=1000000`,
-        X402_SETTLE: 'open',
-      },
-      ...{ EVM_RPC_URLS: `${anvilNetwork}=${anvil.url}`, X402_KEY_FILE: keyFile },
-    };
+    const payments = { ...(await evmSettings(anvil, payTo)), X402_SETTLE: 'open' };
     granary = await startGranary('wire', { settings: { payments } });
-    const { body } = await send<Supported>(granary.url, 'GET', '/x402/supported');
-    [gasPayer] = body.signers['eip155:*'] as [string];
-    await anvil.setBalance(gasPayer, 10n ** 18n);
+    gasPayer = await fundGas(granary, anvil);
     app = await newApp(granary);
     await app.store('films', [{ id: 'one', title: 'Alien', year: 1979 }]);
     const read_price_config = { pricing_model: 'per_access', price_per_access_utia: price };
@@ -109,7 +91,7 @@ describeWithAnvil(describe)('payments on an EVM network', () => {
       expect(paid).toMatchObject({ success: true, payer: payer.address });
       expect(await statusOf(paid.transaction)).toBe('0x1');
       expect(await anvil.tokenBalance(payTo)).toBe(before + BigInt(price));
-      // That many blocks have to follow by default.
+      // By default two blocks have to follow before the credit.
       await anvil.mine(2);
       await eventually(async () => ((await earned()) === earnedBefore + (price * 4) / 5 ? true : undefined));
     },
@@ -145,8 +127,7 @@ describeWithAnvil(describe)('payments on an EVM network', () => {
   );
 
   test('a client that gives up and repeats gets the answer, by the same payment or by another one under its key, and pays once', async () => {
-    const payer = await newPayer();
-    await anvil.mint(payer.address, 1_000_000n);
+    const payer = await newRichPayer();
     const before = await anvil.tokenBalance(payTo);
     const payment = async () => ({ 'payment-signature': encoded(await version2(payer, (await asked())!)) });
     const key = { 'idempotency-key': 'a-read' };

@@ -80,7 +80,10 @@ export interface NetworkOptions {
 }
 
 const memoBytesMax = 256;
-/** How long a request waits at most for the block of a transaction that its payer has sent: the call that verifies it takes no longer. */
+/**
+ * How long a request waits at most for the block of a transaction that its payer has sent: the call that verifies it
+ * takes no longer.
+ */
 const sentWaitMsMax = 5_000;
 
 /**

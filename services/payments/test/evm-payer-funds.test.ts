@@ -2,7 +2,7 @@ import { pause } from '@granary/shared/concurrency/backoff';
 import { ServiceError } from '@granary/shared/errors';
 import { rows } from '@granary/shared/postgres/pool';
 import { sql } from '@granary/shared/postgres/sql';
-import { describeWithAnvil, usdc } from '@granary/testing/anvil';
+import { describeWithAnvil } from '@granary/testing/anvil';
 import { eventually } from '@granary/testing/eventually';
 import {
   amount,
@@ -12,7 +12,6 @@ import {
   newPayment,
   openNetwork,
   openPlace,
-  takeAway,
   tokenCall,
   type Copy,
   type Payment,
@@ -46,6 +45,10 @@ describeWithAnvil(describe)('payers that have too little for what they present',
   const mining = (is: boolean) => place.anvil.call('evm_setAutomine', is);
   const sent = async (count: number) => {
     const statement = sql`select 1 from evm_transaction where sent_at is not null`;
+    await eventually(async () => (await rows(place.pool, statement)).length === count);
+  };
+  const claimed = async (count: number) => {
+    const statement = sql`select 1 from claim where state = 'claimed'`;
     await eventually(async () => (await rows(place.pool, statement)).length === count);
   };
   const newPayments = async (count: number): Promise<Payment[]> => {
@@ -88,11 +91,9 @@ describeWithAnvil(describe)('payers that have too little for what they present',
     await mining(false);
     expect((await copy.payments.settle(first!.request)).payment).toBeUndefined();
     await sent(1);
-    await takeAway(place, first!);
+    await place.anvil.takeAway(first!.payer.address, amount);
     const refused = Promise.all(more.slice(0, 20).map((payment) => outcomeOf(copy, payment)));
-    await eventually(
-      async () => (await rows(place.pool, sql`select 1 from claim where state = 'claimed'`)).length === 20,
-    );
+    await claimed(20);
     await place.anvil.mine();
     // One whose first refusal nobody has read is presented anew.
     const reasons = ['insufficient_funds', 'too_many_payments'];
@@ -122,13 +123,8 @@ describeWithAnvil(describe)('payers that have too little for what they present',
     expect((await copy.payments.settle(first!.request)).payment).toBeUndefined();
     await sent(1);
     const settling = outcomeOf(copy, second);
-    await eventually(
-      async () => (await rows(place.pool, sql`select 1 from claim where state = 'claimed'`)).length === 1,
-    );
-    const data = await tokenCall('transferWithAuthorization', second.payload);
-    const fees = { maxFeePerGas: '0x174876e800', maxPriorityFeePerGas: '0x174876e800' };
-    const [from] = await place.anvil.call<string[]>('eth_accounts');
-    await place.anvil.call('eth_sendTransaction', { from, to: usdc, data, gas: '0x4c4b40', ...fees });
+    await claimed(1);
+    await place.anvil.transactFirst(await tokenCall('transferWithAuthorization', second.payload));
     await place.anvil.mine();
     expect(await settling).toBe('settled');
     expect(await place.anvil.tokenBalance(place.payTo)).toBe(amount);

@@ -20,7 +20,6 @@ import {
   openPlace,
   refusalOf,
   stateOf,
-  takeAway,
   tokenCall,
   usesOf,
   verifier,
@@ -132,10 +131,7 @@ describeWithAnvil(describe)('settlement on an EVM network', () => {
     const { copy } = await open({}, { waitMs: 300 });
     const payment = await newPayment(place, copy);
     await send(copy, payment);
-    const [from] = await place.anvil.call<string[]>('eth_accounts');
-    const data = await tokenCall('transferWithAuthorization', payment.payload);
-    const fees = { maxFeePerGas: '0x174876e800', maxPriorityFeePerGas: '0x174876e800' };
-    const hash = await place.anvil.call('eth_sendTransaction', { from, to: usdc, data, gas: '0x4c4b40', ...fees });
+    const hash = await place.anvil.transactFirst(await tokenCall('transferWithAuthorization', payment.payload));
     await place.anvil.mine();
     expect((await settledBy(copy, payment)).transaction).toBe(hash);
     expect(await received()).toBe(amount);
@@ -229,7 +225,7 @@ describeWithAnvil(describe)('settlement on an EVM network', () => {
     const payment = await newPayment(place, copy);
     await send(copy, payment);
     const { payload } = payment;
-    await takeAway(place, payment);
+    await place.anvil.takeAway(payment.payer.address, amount);
     await place.anvil.mine();
     expect(await place.anvil.transactionCount(place.key.address)).toBe(1);
     // It may still be moved.
@@ -255,10 +251,7 @@ describeWithAnvil(describe)('settlement on an EVM network', () => {
     const { copy } = await open({}, { waitMs: 300 });
     const payment = await newPayment(place, copy);
     await send(copy, payment);
-    const [from] = await place.anvil.call<string[]>('eth_accounts');
-    const fees = { maxFeePerGas: '0x174876e800', maxPriorityFeePerGas: '0x174876e800' };
-    const data = await cancelCall(payment);
-    await place.anvil.call('eth_sendTransaction', { from, to: usdc, data, gas: '0x4c4b40', ...fees });
+    await place.anvil.transactFirst(await cancelCall(payment));
     await place.anvil.mine();
     expect(await eventually(() => refusalOf(place.pool, payment))).toBe('invalid_transaction_state');
     expect(await reasonOf(settledBy(copy, payment))).toBe('invalid_transaction_state');

@@ -67,6 +67,23 @@ export class Anvil {
     return this.call('eth_sendTransaction', { from, to, data, gas: '0x4c4b40' });
   }
 
+  /**
+   * Sends a transaction with fees by which the next block has it before all others; of an account that anvil has, or
+   * plays.
+   */
+  async transactFirst(data: string, from?: string): Promise<string> {
+    const fees = { maxFeePerGas: '0x174876e800', maxPriorityFeePerGas: '0x174876e800' };
+    const [own] = await this.call<string[]>('eth_accounts');
+    return this.call('eth_sendTransaction', { from: from ?? own, to: usdc, data, gas: '0x4c4b40', ...fees });
+  }
+
+  /** Has an account send units of the token elsewhere in the next block, before what others send for it. */
+  async takeAway(account: string, units: bigint): Promise<void> {
+    await this.setBalance(account, 10n ** 18n);
+    await this.call('anvil_impersonateAccount', account);
+    await this.transactFirst(`0xa9059cbb${word(usdc)}${word(units.toString(16))}`, account);
+  }
+
   /** Gives an account units of the token. */
   async mint(account: string, units: bigint): Promise<void> {
     await this.receipt(await this.transact(`0x40c10f19${word(account)}${word(units.toString(16))}`));

@@ -74,7 +74,7 @@ export interface RouteRequest<Path extends string = string, C = Caller, Q = unkn
   outgoing: Response;
   /** The path of the route, with `{name}` for parameters. */
   routePath: string;
-  /** Gives back the place among the requests that are worked on, before a wait for what this service does not do itself. */
+  /** Gives back the place among the requests that are worked on, before a wait for what others do. */
   leavePlace: () => void;
 }
 

@@ -57,7 +57,7 @@ export async function serveRequest(
   /** Undefined until the route has handled the request. */
   let answerBytes: number | undefined;
   const leavePlace = () => {
-    if (appSlot) gateway.fairShares.release(appSlot, 0);
+    if (appSlot) gateway.fairShares.release(appSlot, answerBytes ?? 0);
     slots?.release();
     appSlot = slots = undefined;
   };
@@ -95,8 +95,7 @@ export async function serveRequest(
     throw error;
   } finally {
     reserved?.release();
-    if (appSlot) gateway.fairShares.release(appSlot, answerBytes ?? 0);
-    slots?.release();
+    leavePlace();
     releaseBody?.();
   }
 }

@@ -59,7 +59,10 @@ export function failureHeader({ version, network }: PaymentForm, { details }: Se
   return { 'PAYMENT-RESPONSE': base64(failure) };
 }
 
-/** Waits for the block of a payment, which takes seconds: meanwhile the request takes no place of others. Throws OVERLOADED. */
+/**
+ * Waits for the block of a payment, which takes seconds: meanwhile the request takes no place of others. Throws
+ * OVERLOADED.
+ */
 export async function waitForBlock<T>(
   { paymentWaits }: GatewayContext,
   request: Pick<RouteRequest, 'leavePlace'>,
@@ -74,26 +77,32 @@ export async function waitForBlock<T>(
   }
 }
 
-/** A success without its page would be taken for what was paid for, so a read whose payment no block has yet is refused for now. */
-export function pendingRead(ticketId: string, { isKeyGenerated, identifier }: RequestPayment): ServiceError {
-  const by = isKeyGenerated ? 'this Idempotency-Key' : 'the same payment';
-  const message = `No block has the payment yet: the same request with ${by} is answered once one has it`;
-  const details = {
-    ...{ ticket_id: ticketId, status: 'PaymentConfirming' },
+/** How a task is named whose payment no block has yet, and by what its request is repeated. */
+const pendingTask = (ticketId: string, { isKeyGenerated, identifier }: RequestPayment) => ({
+  by: isKeyGenerated ? 'this Idempotency-Key' : 'the same payment',
+  details: {
+    ticket_id: ticketId,
+    status: 'PaymentConfirming',
     ...(isKeyGenerated && { idempotency_key: identifier }),
-  };
+  },
+});
+
+/**
+ * Refuses a read for now whose payment no block has yet: clients would take a success without the page for what they
+ * have paid for.
+ */
+export function pendingRead(ticketId: string, payment: RequestPayment): ServiceError {
+  const { by, details } = pendingTask(ticketId, payment);
+  const message = `No block has the payment yet: the same request with ${by} is answered once one has it`;
   return new ServiceError('UNAVAILABLE', 'PAYMENT_PENDING', message, { details });
 }
 
 /** 202 with the ticket of a payment that is not settled yet. `then`: what happens once it is, beside an answer to the same request. */
 export function pendingAnswer(ticketId: string, payment: RequestPayment, then?: string): Answer {
-  const { isKeyGenerated, identifier } = payment;
-  const by = isKeyGenerated ? 'this Idempotency-Key' : 'the same payment';
-  const body = {
-    ...{ ticket_id: ticketId, status: 'PaymentConfirming' },
-    message: `The payment is being settled: ${then === undefined ? '' : `${then}; `}once it is, the same request with ${by} is answered`,
-    ...(isKeyGenerated && { idempotency_key: identifier }),
-  };
+  const { by, details } = pendingTask(ticketId, payment);
+  const promised = then === undefined ? '' : `${then}; `;
+  const message = `The payment is being settled: ${promised}once it is, the same request with ${by} is answered`;
+  const body = { ...details, message };
   return accepted(ticketId, body, { ...paidHeaders, 'Retry-After': '1' });
 }
 

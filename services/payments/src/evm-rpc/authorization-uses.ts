@@ -6,14 +6,20 @@ import type { EvmProof } from '../verify/evm-exact';
 import type { EvmBlock, EvmNode } from './evm-node';
 import { authorizationTopics, isTransfer, isUse, readState, stateCall, useKeyIn, useKeyOf, type EvmLog } from './token';
 
-/** How old the latest block of a node may be that payments are looked for in: those that wait for the next one renew it more often. */
+/**
+ * How old the latest block of a node may be in which payments are looked for. Those that wait for the next one renew it
+ * more often.
+ */
 export const headMaxAgeMs = 250;
 /** How many blocks nodes look through at once, and for how many payers. */
 const logBlocks = 1_000n;
 const logPayers = 500;
 /** How far back a use is looked for of which nothing is known. */
 const unknownBlocks = 10_000n;
-/** How many blocks the network may replace by others: one of them may have the use that a later one had, or none had, before. */
+/**
+ * How many blocks the network may replace by others: one of them may have the use that a later one had, or none had,
+ * before.
+ */
 const reorgBlocks = 100n;
 /** How long after the end of an authorization a use without a log counts as one that is older. */
 const missingSeconds = 600n;
@@ -37,7 +43,9 @@ interface Watched {
   lookedAtMs: number;
 }
 
-/** What a node says after one block, asked for once for all payments that are looked for then. */
+/**
+ * A node and its latest block, with what it has said then: payments that are looked for after the same block share it.
+ */
 interface View {
   node: EvmNode;
   head: EvmBlock;
@@ -72,9 +80,10 @@ export const isSpent = async (node: EvmNode, proof: EvmProof, height: bigint): P
   readState(await node.call({ to: proof.asset, data: stateCall(proof) }, height));
 
 /**
- * Whether the transfers that payments authorize were made, by whichever transactions: the token logs the use of an authorization, and
- * after that, as its next log, the transfer. A transfer elsewhere in the same transaction may belong to another authorization, so it does
- * not count. The calls to a node grow with the blocks, not with the payments that wait.
+ * Whether the transfers that payments authorize were made, by whichever transactions: the token logs the use of an
+ * authorization, and after that, as its next log, the transfer. A transfer elsewhere in the same transaction may belong
+ * to another authorization, so it does not count. The calls to a node grow with the blocks, not with the payments that
+ * wait.
  */
 export class AuthorizationUses {
   private readonly watched = new Map<string, Watched>();
@@ -124,7 +133,7 @@ export class AuthorizationUses {
     return { state: 'absent', hasFailed };
   }
 
-  /** What was said after the same block before is still so. */
+  /** The view of the same block is kept, for what the node has said after it stays so. */
   private viewAfter(node: EvmNode, head: EvmBlock): View {
     if (this.view?.node === node && this.view.head.hash === head.hash) return this.view;
     const forgottenMs = performance.now() - watchedMs;
@@ -212,8 +221,14 @@ function logMissing(
 ): void {
   log.error(
     {
-      ...{ network, asset, payer: from, payTo: to, amount: value, nonce },
-      ...{ fromBlock: earliestOf(head, own).toString(), toBlock: head.height.toString() },
+      network,
+      asset,
+      payer: from,
+      payTo: to,
+      amount: value,
+      nonce,
+      fromBlock: earliestOf(head, own).toString(),
+      toBlock: head.height.toString(),
     },
     'an authorization is spent, and no block that was searched says how: its payment is refused',
   );

@@ -3,6 +3,7 @@ import { unavailable } from '@granary/shared/errors';
 import { degraded, healthy, type Finding } from '@granary/shared/health/check';
 import { RpcError } from '@granary/shared/http/json-rpc';
 import type { Logger } from '@granary/shared/logger';
+import { NextBlock } from '../networks/next-block';
 import type { NodePool } from '../networks/node-pool';
 import type {
   FindResult,
@@ -13,12 +14,11 @@ import type {
   SettlementTransaction,
 } from '../networks/settlement-network';
 import type { EvmProof } from '../verify/evm-exact';
-import { NextBlock } from '../networks/next-block';
 import { isRevert, type EvmBlock, type EvmNode } from './evm-node';
 import { AuthorizationUses, headMaxAgeMs, isSpent } from './authorization-uses';
 import type { GasKey } from './gas-key';
 import { replaceTransaction, signTransaction } from './signed-transaction';
-import { PayerFunds, type Promised } from './payer-funds';
+import { PayerFunds, type Reservation } from './payer-funds';
 import { transferCall } from './token';
 import type { StoredTransaction, Transactions } from './transactions';
 
@@ -98,7 +98,7 @@ export class EvmNetwork implements SettlementNetwork {
     const { nodes } = this.options;
     const plan = (node: EvmNode, latest: EvmBlock) => this.planWith(node, latest, proof as EvmProof, uncoveredPlans);
     const found = await nodes.ask(plan, headMaxAgeMs);
-    // What it is refused for may have ended in the block that the node has now.
+    // The node may have a later block now, in which the reason of the refusal has ended.
     return found.state === 'refused' ? nodes.ask(plan) : found;
   }
 
@@ -138,8 +138,8 @@ export class EvmNetwork implements SettlementNetwork {
     if (latest.timestampSeconds <= BigInt(proof.validAfter)) {
       throw unavailable('The time of the authorization has not begun in the latest block');
     }
-    // First, for it costs nothing where other payments of the payer have asked for it.
-    const funds = await this.funds.promise(node, latest, proof);
+    // This comes first, for it costs nothing where other payments of the payer have asked for it.
+    const funds = await this.funds.reserve(node, latest, proof);
     if (funds === 'uncovered' && uncoveredPlans < uncoveredPlansMax) return { state: 'uncovered' };
     if (funds === 'insufficient' || funds === 'uncovered') {
       // It may have been spent on this very payment.
@@ -159,7 +159,7 @@ export class EvmNetwork implements SettlementNetwork {
     node: EvmNode,
     latest: EvmBlock,
     proof: EvmProof,
-    { balance, release }: Promised,
+    { balance, release }: Reservation,
   ): Promise<Plan> {
     const { key, transactions } = this.options;
     if (await isSpent(node, proof, latest.height)) return { ...alreadySpent, release };
@@ -182,7 +182,8 @@ export class EvmNetwork implements SettlementNetwork {
       state: 'ready',
       release,
       sign: async (tx) => {
-        // Before the nonce, for which all other payments wait. Another process may have signed one of the same payer meanwhile.
+        // All other payments wait for the nonce, so it is taken last. Another process may have signed one of the same
+        // payer.
         await transactions.lockPayer(tx, proof);
         if (balance < BigInt(proof.value) + (await transactions.underWay(proof, latest.height, tx))) {
           throw unavailable('The payer has other payments under way, which its balance may not cover');

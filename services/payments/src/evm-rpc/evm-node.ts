@@ -51,7 +51,10 @@ const logSchema = z
 const receiptSchema = z
   .object({ status: quantity, blockNumber: quantity, blockHash: hash, logs: z.array(logSchema) })
   .transform(({ status, blockNumber: height, blockHash, logs }): EvmReceipt => ({
-    ...{ hasSucceeded: status === 1n, height, blockHash, logs },
+    hasSucceeded: status === 1n,
+    height,
+    blockHash,
+    logs,
   }));
 
 const tag = (height: bigint): string => `0x${height.toString(16)}`;
@@ -102,7 +105,7 @@ export class EvmNode implements NetworkNode<EvmBlock> {
     return this.rpc.call('eth_getTransactionCount', [address, height === undefined ? 'latest' : tag(height)], quantity);
   }
 
-  /** Of any of the contracts. A topic may be a list, of which a log has one. */
+  /** Reads the logs of any of the contracts. A topic may be a list, of which a log has one. */
   logs(address: readonly string[], topics: unknown[], from: bigint, to: bigint): Promise<EvmLog[]> {
     return this.rpc.call(
       'eth_getLogs',

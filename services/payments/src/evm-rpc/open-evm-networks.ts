@@ -86,7 +86,9 @@ async function openNetwork(
   return network;
 }
 
-/** A request that waits for less than a block is answered without what it has paid for, again and again. Never rejects. */
+/**
+ * A request that waits for less than a block is answered without what it has paid for, again and again. Never rejects.
+ */
 async function warnOfShortWait(
   nodes: NodePool<EvmBlock, EvmNode>,
   log: Logger,

@@ -89,7 +89,7 @@ export const readState = (answer: string): boolean => contract.authorizationStat
 export const balanceCall = (account: string): string => hexOf(contract.balanceOf.encodeInput(account));
 export const readBalance = (answer: string): bigint => contract.balanceOf.decodeOutput(bytesOf(answer));
 
-/** The topics of the logs that a token writes when an authorization is used, or cancelled: one of the first, and the authorizer. */
+/** The topics of the logs of uses and cancellations: a log has one of the first, and the authorizer. */
 export function authorizationTopics({ from, nonce }: Authorized): [events: string[], authorizer: string] {
   const values = { authorizer: from, nonce: bytesOf(nonce) };
   const [used, authorizer] = logged.AuthorizationUsed.topics(values);
@@ -107,11 +107,11 @@ export interface EvmLog {
   blockHash: string;
 }
 
-/** What an authorization is used by, in any spelling: the token, the payer and the nonce. */
+/** Joins what a use of an authorization is known by, however it is spelled: the token, the payer and the nonce. */
 export const useKeyOf = ({ asset, from, nonce }: Pick<EvmProof, 'asset' | 'from' | 'nonce'>): string =>
   `${asset}|${from}|${nonce}`.toLowerCase();
 
-/** The same of the log of a use or a cancellation. */
+/** Joins the same from the log of a use or a cancellation. */
 export const useKeyIn = ({ address, topics: [, authorizer, nonce] }: EvmLog): string =>
   `${address}|0x${authorizer!.slice(-40)}|${nonce!}`;
 

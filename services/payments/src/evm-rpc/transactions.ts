@@ -69,7 +69,10 @@ export class Transactions {
 
   /** Until the end of the database transaction no other payment of the payer is signed. */
   async lockPayer(tx: Connection, { network, asset, from }: EvmProof): Promise<void> {
-    await row(tx, sql`select pg_advisory_xact_lock(hashtextextended(${`${network}/${asset}|${from}`}, 0))`);
+    await row(
+      tx,
+      sql`select pg_advisory_xact_lock(hashtextextended(${`${assetKeyOf({ network, address: asset })}|${from}`}, 0))`,
+    );
   }
 
   /** The transaction that began with that hash. */

@@ -5,7 +5,10 @@ import { createSignal } from '@granary/shared/concurrency/signal';
 /** Between two looks for the next block, while somebody waits for it. */
 const everyMs = 200;
 
-/** The blocks of a network, for any number of payments that wait for the next one: they share the looks, and without them there are none. */
+/**
+ * Tells the next block of a network to any number of payments that wait for it. They share the looks, and nobody looks
+ * while none of them waits.
+ */
 export class NextBlock {
   private readonly arrived = createSignal();
   private waiting = 0;

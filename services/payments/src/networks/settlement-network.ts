@@ -18,12 +18,15 @@ export interface SettlementTransaction {
 
 export type Plan =
   /**
-   * The payment can be settled. `sign` makes the transaction, and sends nothing: it is called in the database transaction that
-   * stores the result, so that what the network numbers (nonces of its sender) has no gap, whatever ends when. `release` is called when
-   * that is over, whether it succeeded or not.
+   * The payment can be settled. `sign` makes the transaction, and sends nothing: it is called in the database
+   * transaction that stores the result, so that what the network numbers (nonces of its sender) has no gap, whatever
+   * ends when. `release` is called when that is over, whether it succeeded or not.
    */
   | { state: 'ready'; sign: (tx: Connection) => Promise<SettlementTransaction>; release?: () => void }
-  /** The payer may have too little beside its other payments that are under way: to be planned again after another block. */
+  /**
+   * The payer may have too little beside its other payments that are under way: to be planned again after another
+   * block.
+   */
   | { state: 'uncovered' }
   /** The network would not include it: a reason of x402, and text for people. */
   | { state: 'refused'; reason: string; message: string };
@@ -36,11 +39,14 @@ export type SendResult =
 
 export type FindResult =
   /**
-   * A block has moved the money, by this transaction or by another one with the same payment. Until `isFinal` the network may replace that
-   * block by another one.
+   * A block has moved the money, by this transaction or by another one with the same payment. Until `isFinal` the
+   * network may replace that block by another one.
    */
   | { state: 'included'; hash: string; height: bigint; at: Date; isFinal: boolean }
-  /** It may still be moved; with `hasFailed` by somebody else only, for this transaction was included and has moved nothing. */
+  /**
+   * It may still be moved; with `hasFailed` by somebody else only, for this transaction was included and has moved
+   * nothing.
+   */
   | { state: 'absent'; hasFailed?: boolean }
   /** It can never be moved. */
   | { state: 'impossible'; reason: string; message: string };
@@ -63,6 +69,9 @@ export interface SettlementNetwork extends QuotedNetwork {
   send(payment: Settled, transaction: SettlementTransaction, isFirst: boolean): Promise<SendResult>;
   /** Whether the money of a payment was moved. */
   find(payment: Settled, transaction: SettlementTransaction): Promise<FindResult>;
-  /** Resolves at the next block, after `timeoutMs`, or when `aborted` aborts. Never rejects. Absent where blocks are not looked for. */
+  /**
+   * Resolves at the next block, after `timeoutMs`, or when `aborted` aborts. Never rejects. Absent where blocks are not
+   * looked for.
+   */
   nextBlock?(timeoutMs: number, aborted: CancelSignal): Promise<void>;
 }

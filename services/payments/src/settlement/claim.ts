@@ -2,9 +2,9 @@ import { sql } from '@granary/shared/postgres/sql';
 import type { SettlementTransaction } from '../networks/settlement-network';
 
 /**
- * `claimed`: nothing was sent. `settling`: the transaction is stored, and may have been sent; a block may have it, and what it pays for may
- * have been given already. `settled`: the money was moved, and as many blocks follow as the network asks for. `granted`: and what it pays
- * for was given. `refused`: it can never be moved.
+ * `claimed`: nothing was sent. `settling`: the transaction is stored, and may have been sent; a block may have it, and
+ * what it pays for may have been given already. `settled`: the money was moved, and as many blocks follow as the
+ * network asks for. `granted`: and what it pays for was given. `refused`: it can never be moved.
  */
 export type ClaimState = 'claimed' | 'settling' | 'settled' | 'granted' | 'refused';
 
@@ -71,10 +71,16 @@ export interface Inclusion {
 /** Whether a block has the transfer of a payment, so that what it pays for may be given. */
 export const isMoved = ({ includedAt, settledAt }: Claim): boolean => includedAt !== null || settledAt !== null;
 
+/** Names the transaction whose block has the transfer. Older releases stored it as that of the claim. */
+export const transferHashOf = ({ includedHash, transaction }: Claim): string => includedHash ?? transaction!.hash;
+
 /** Whether nothing that its network does changes it any more. */
 export const isEnded = ({ state }: Claim): boolean => state !== 'claimed' && state !== 'settling';
 
-/** Why a payment has no claim: its payer has as many under way as may be, or its quote or identifier belongs to another one. */
+/**
+ * Why a payment has no claim: its payer has as many under way as may be, or its quote or identifier belongs to another
+ * one.
+ */
 export type ClaimConflict = 'payer_busy' | 'identifier_used' | 'quote_used';
 
 /** Payments on a network. */
@@ -97,8 +103,8 @@ export const columns = sql`id, ticket_id as "ticketId", scope, key, app_id as "a
   quote_id as "quoteId", amount_utia as "amountUtia", app_share_ppm as "appSharePpm", network, asset,
   amount::text as amount, payer, proof, valid_until as "validUntil", state, transaction_bytes as bytes, transaction_hash as hash,
   sent_at as "sentAt", begun_at as "begunAt", included_at as "includedAt", included_hash as "includedHash",
-  block_height as "blockHeight", failed_at as "failedAt", settled_at as "settledAt", granted_at as "grantedAt", refused_because as "refusedBecause",
-  fingerprint, identifier, answer,
+  block_height as "blockHeight", failed_at as "failedAt", settled_at as "settledAt", granted_at as "grantedAt",
+  refused_because as "refusedBecause", fingerprint, identifier, answer,
   created_at as "createdAt", updated_at as "updatedAt"`;
 
 export const toClaim = ({ bytes, hash, amount, proof, ...claim }: ClaimRow): Claim => ({

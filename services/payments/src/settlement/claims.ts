@@ -29,7 +29,10 @@ const takeAttemptsMax = 5;
 /** A block has the transfer; see `isMoved`. */
 const isMovedInSql = sql`(state = 'settled' or (state = 'settling' and included_at is not null))`;
 
-/** A failed transaction costs this service gas: whose transactions fail has one payment under way beside them, and after so many none. */
+/**
+ * A failed transaction costs this service gas: a payer whose transactions fail has one payment under way beside them,
+ * and none once so many have failed.
+ */
 const failuresMax = 5;
 
 const isPayerBusy = (network: string, payer: string): Sql => sql`(
@@ -191,7 +194,9 @@ export class Claims {
     );
   }
 
-  /** The block that had the transfer is no longer one of the chain. What an answer has said of it stays as it was said. */
+  /**
+   * The block that had the transfer is no longer one of the chain. What an answer has said of it stays as it was said.
+   */
   dropped(id: string): Promise<boolean> {
     return this.change(
       id,
@@ -217,15 +222,16 @@ export class Claims {
   }
 
   /**
-   * The payment is worth nothing as things are. Its quote can be paid by another one, and it may be presented anew, unless what it pays for
-   * was given before the block that had it fell out of the chain.
+   * The payment is worth nothing as things are. Its quote can be paid by another one, and it may be presented anew,
+   * unless what it pays for was given before the block that had it fell out of the chain.
    */
   refused(id: string, because: string): Promise<boolean> {
     return this.change(
       id,
-      sql`state = 'refused', refused_because = ${because}, quote_id = case when granted_at is not null then quote_id end,
+      sql`state = 'refused', refused_because = ${because},
+          quote_id = case when granted_at is not null then quote_id end,
           identifier = case when granted_at is not null then identifier end,
-          key = case when granted_at is null then key || '|' || id else key end`,
+          key = case when granted_at is not null then key else key || '|' || id end`,
       sql`state in ('claimed', 'settling') and owner = ${this.owner}`,
     );
   }

@@ -9,7 +9,7 @@ import { requirementText, type Offer } from '../quotes/offer';
 import { findOffer, minimumOf } from '../quotes/offers';
 import { inAsset, rateKeyOf } from '../quotes/rates';
 import type { PresentedSettings } from '../quotes/presented-payment';
-import { isMoved, type Claim, type ClaimedPurchase } from './claim';
+import { isMoved, transferHashOf, type Claim, type ClaimedPurchase } from './claim';
 import type { Claims } from './claims';
 import { tooManyPayments } from './payments';
 import type { Settler } from './settler';
@@ -84,7 +84,8 @@ async function settle(
     return failure(claim.refusedBecause!, 'The network refuses the payment', network, claim.payer);
   }
   if (!isMoved(claim)) {
-    // Servers of version 1 know no pending settlements: they would take it for a payment that has failed, and it may still arrive.
+    // Servers of version 1 know no pending settlements: they would take it for a payment that has failed, and it may
+    // still arrive.
     if (version === 1) throw unavailable('The payment is being settled: repeat the call to learn whether it was');
     const pending = failure('settlement_pending', 'The payment is being settled', network, claim.payer);
     return { ...pending, transaction: claim.transaction?.hash ?? '' };
@@ -94,8 +95,12 @@ async function settle(
   return success(claim);
 }
 
-const success = ({ transaction, includedHash, network, payer, amount }: Claim): Result => ({
-  ...{ success: true, transaction: includedHash ?? transaction!.hash, network, payer, amount: amount.toString() },
+const success = (claim: Claim): Result => ({
+  success: true,
+  transaction: transferHashOf(claim),
+  network: claim.network,
+  payer: claim.payer,
+  amount: claim.amount.toString(),
 });
 
 const failure = (errorReason: string, errorMessage: string, network: string, payer?: string) => ({

@@ -20,7 +20,8 @@ async function readFigures(db: Pool): Promise<SettlementFigures> {
     sql`select unsettled.count as unsettled, unsettled.age as "unsettledAgeSeconds",
                uncredited.count as uncredited, uncredited.age as "uncreditedAgeSeconds"
         from (select count(*), coalesce(extract(epoch from clock_timestamp() - min(created_at)), 0)::float8 as age
-              from claim where state in ('claimed', 'settling') and transaction_bytes is not null and failed_at is null) unsettled,
+              from claim
+              where state in ('claimed', 'settling') and transaction_bytes is not null and failed_at is null) unsettled,
              (select count(*), coalesce(extract(epoch from clock_timestamp() - min(settled_at)), 0)::float8 as age
               from claim where credited_at is null and settled_at is not null and app_id is not null) uncredited`,
   );

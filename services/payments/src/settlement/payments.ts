@@ -17,7 +17,14 @@ import {
   type PresentedPayment,
   type PresentedSettings,
 } from '../quotes/presented-payment';
-import { isMoved, type Claim, type ClaimConflict, type ClaimedPurchase, type TakenClaim } from './claim';
+import {
+  isMoved,
+  transferHashOf,
+  type Claim,
+  type ClaimConflict,
+  type ClaimedPurchase,
+  type TakenClaim,
+} from './claim';
 import type { Claims } from './claims';
 import type { Settler } from './settler';
 
@@ -57,8 +64,9 @@ export class RequestPayments {
   }
 
   /**
-   * Settles the payment until a block has its transfer, and grants what it pays for, once, unless that is done later or `signal` says that
-   * nobody waits for it any more: the same request then goes on. A repetition gets the answer of the first. Throws as `check` does.
+   * Settles the payment until a block has its transfer, and grants what it pays for, once, unless that is done later or
+   * `signal` says that nobody waits for it any more: the same request then goes on. A repetition gets the answer of the
+   * first. Throws as `check` does.
    */
   async settle(request: PayRequest, signal: CancelSignal = neverAborted): Promise<Settlement> {
     const { claims } = this.options;
@@ -76,7 +84,9 @@ export class RequestPayments {
     return settlementOf(claim);
   }
 
-  /** Grants what an upfront payment has paid for. Repeatable. Throws TASK_NOT_FOUND for one whose money was not moved. */
+  /**
+   * Grants what an upfront payment has paid for. Repeatable. Throws TASK_NOT_FOUND for one whose money was not moved.
+   */
   async grant(ticketId: string): Promise<void> {
     const { claims } = this.options;
     const claim = await claims.byTicket(ticketId);
@@ -111,7 +121,10 @@ export class RequestPayments {
     return taken;
   }
 
-  /** The claim once a block has its transfer, or the wait is over. Throws PAYMENT_REFUSED for a payment that the network refuses. */
+  /**
+   * The claim once a block has its transfer, or the wait is over. Throws PAYMENT_REFUSED for a payment that the network
+   * refuses.
+   */
   private async moved(taken: TakenClaim, signal: CancelSignal): Promise<Claim> {
     const claim = await this.options.settler.settle(taken, this.options.X402_SETTLE_WAIT_MS, signal);
     if (claim.state === 'refused' && !claim.grantedAt) throw refusedByNetwork(claim);
@@ -253,10 +266,10 @@ const settlementOf = (claim: Claim): Settlement =>
   message<Settlement>({ ticketId: claim.ticketId, payment: isMoved(claim) ? settledPayment(claim) : undefined });
 
 function settledPayment(claim: Claim): SettledPayment {
-  const { network, transaction, payer, amount, blockHeight } = claim;
+  const { network, payer, amount, blockHeight } = claim;
   const at = claim.settledAt ?? claim.includedAt;
   return {
-    ...{ network, transaction: claim.includedHash ?? transaction!.hash, payer, amount: amount.toString() },
+    ...{ network, transaction: transferHashOf(claim), payer, amount: amount.toString() },
     ...{ blockHeight: (blockHeight ?? 0n).toString(), confirmedAt: at!.toISOString() },
   };
 }

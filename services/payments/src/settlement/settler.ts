@@ -38,8 +38,9 @@ export interface SettlerOptions {
 }
 
 /**
- * Settles claims: makes the transaction and stores it, sends it, and looks until the network has included it for good or never can. One
- * process at a time works on a claim, and each step is repeatable, so that one that was interrupted anywhere is taken up by the next.
+ * Settles claims: makes the transaction and stores it, sends it, and looks until the network has included it for good
+ * or never can. One process at a time works on a claim, and each step is repeatable, so that one that was interrupted
+ * anywhere is taken up by the next.
  */
 export class Settler {
   private readonly running = new Map<string, Running>();
@@ -61,9 +62,9 @@ export class Settler {
   }
 
   /**
-   * Resolves to the claim once a block has the transfer or it is refused, as it is then; before that after `waitMs`, and when `aborted`
-   * aborts. Those who wait for the same claim share the work, which goes on until the claim has ended. A claim on a network that is not in
-   * the configuration of this process is returned as it is.
+   * Resolves to the claim once a block has the transfer or it is refused, as it is then; before that after `waitMs`,
+   * and when `aborted` aborts. Those who wait for the same claim share the work, which goes on until the claim has
+   * ended. A claim on a network that is not in the configuration of this process is returned as it is.
    */
   async settle(
     { claim, isNew = false }: TakenClaim,
@@ -96,7 +97,13 @@ export class Settler {
   }
 
   private start(claim: Claim, network: SettlementNetwork, isNew: boolean): Running {
-    const running = { network, moved: new Cancellation(), isIdle: isMoved(claim), uncoveredPlans: 0 } as Running;
+    const running: Running = {
+      network,
+      moved: new Cancellation(),
+      ended: Promise.resolve(),
+      isIdle: isMoved(claim),
+      uncoveredPlans: 0,
+    };
     this.running.set(claim.id, running);
     running.ended = this.run(claim.id, running, isNew ? claim : undefined).finally(() => {
       this.running.delete(claim.id);

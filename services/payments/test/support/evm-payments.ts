@@ -155,15 +155,6 @@ export async function anotherPayment(place: Place, copy: Copy, { payer }: Paymen
   return { ...next, payer, payment, payload: payment.payload, request };
 }
 
-/** Has a payer send its money elsewhere, before what was sent for it. */
-export async function takeAway({ anvil }: Place, { payer }: Payment): Promise<void> {
-  await anvil.call('anvil_setBalance', payer.address, '0xde0b6b3a7640000');
-  await anvil.call('anvil_impersonateAccount', payer.address);
-  const data = `0xa9059cbb${usdc.slice(2).toLowerCase().padStart(64, '0')}${amount.toString(16).padStart(64, '0')}`;
-  const fees = { maxFeePerGas: '0x174876e800', maxPriorityFeePerGas: '0x174876e800' };
-  await anvil.call('eth_sendTransaction', { from: payer.address, to: usdc, data, gas: '0x4c4b40', ...fees });
-}
-
 export const stateOf = async (pool: Pool, { payload }: Payment): Promise<string | undefined> =>
   (
     await row<{ state: string }>(

@@ -1,0 +1,32 @@
+import { mkdtemp } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { makeSeedFile } from '@granary/shared/keys/seed-file';
+import { anvilNetwork, usdc, type Anvil } from '@granary/testing/anvil';
+import { send, type Granary } from './granary';
+
+/**
+ * The settings by which payments on a chain go to an address, for 1 unit of the token a utia, with a new account for
+ * gas.
+ */
+export async function evmSettings(anvil: Anvil, payTo: string): Promise<Record<string, string>> {
+  const keyFile = join(await mkdtemp(join(tmpdir(), 'granary-gas-')), 'seed');
+  await makeSeedFile(keyFile);
+  return {
+    X402_PAY_TO: `${anvilNetwork}=${payTo}`,
+    X402_RATES: `${anvilNetwork}/${usdc}=1000000`,
+    EVM_RPC_URLS: `${anvilNetwork}=${anvil.url}`,
+    X402_KEY_FILE: keyFile,
+  };
+}
+
+/**
+ * Gives the account that pays the gas of a Granary some of it, and returns its address. Until then the network is
+ * closed.
+ */
+export async function fundGas({ url }: Pick<Granary, 'url'>, anvil: Anvil): Promise<string> {
+  const { body } = await send<{ signers: Record<string, [string]> }>(url, 'GET', '/x402/supported');
+  const [address] = body.signers['eip155:*']!;
+  await anvil.setBalance(address, 10n ** 18n);
+  return address;
+}
