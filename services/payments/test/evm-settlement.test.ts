@@ -114,6 +114,22 @@ describeWithAnvil(describe)('settlement on an EVM network', () => {
     expect(await place.anvil.transactionCount(place.key.address)).toBe(0);
   });
 
+  test('a nonce that was used for another transfer does not hide the one that it was used for', async () => {
+    const { copy, network } = await open();
+    const { request, payload } = await newPayment(place, copy);
+    const settings = { offers: copy.offers, verifier };
+    const { verified } = await verifyPresented(settings, request.purchase, readPayment(request.paymentJson));
+    await place.anvil.receipt(await place.anvil.transact(await tokenCall('transferWithAuthorization', payload)));
+    // From here on the network knows the block.
+    await network.watch();
+    const found = async (changes: object) => {
+      const proof = { ...verified.proof, ...changes };
+      const validUntil = new Date(verified.validUntilSeconds * 1_000);
+      return (await network.find({ ...verified, proof, validUntil }, { bytes: Buffer.alloc(0), hash: '' })).state;
+    };
+    expect([await found({ value: '1' }), await found({})]).toEqual(['impossible', 'included']);
+  });
+
   test('a payment that somebody else gets included while its gas is estimated is settled by theirs, once', async () => {
     const { copy } = await open();
     const payment = await newPayment(place, copy);

@@ -106,7 +106,7 @@ export class AuthorizationUses {
     const log = await this.logOf(view, useKeyOf(proof));
     const final = await this.finalOf(view);
     if (!log) return this.unused(view, proof, own, final);
-    const use = await this.transfers.get(`${log.blockHash}|${useKeyIn(log)}`, () => useOf(node, log, proof));
+    const use = await this.transfers.get(transferKeyOf(log, proof), () => useOf(node, log, proof));
     // Another block has taken its place since.
     if (!use) return { state: 'absent' };
     const isFinal = final !== undefined && use.height <= final.height;
@@ -199,6 +199,10 @@ function earliestOf({ height }: EvmBlock, own: OwnTransaction | undefined): bigi
   const earliest = own ? own.sinceHeight + 1n - reorgBlocks : height - unknownBlocks;
   return earliest > 0n ? earliest : 0n;
 }
+
+/** A payer may have signed the same nonce for several transfers, of which the token makes one. */
+const transferKeyOf = ({ blockHash }: EvmLog, proof: EvmProof): string =>
+  `${blockHash}|${useKeyOf(proof)}|${proof.to}|${proof.value}`;
 
 /** Undefined: another block has taken the place of that of the log. */
 async function useOf(node: EvmNode, log: EvmLog, proof: EvmProof): Promise<Use | undefined> {
