@@ -48,6 +48,7 @@ import { brokenViewsCheck } from './views/live/health';
 import { liveViewRows } from './views/live/live-rows';
 import { buildViewJob } from './views/live/build-job';
 import type { JobHandler, JobKind } from './jobs/queue';
+import { renewInstantsJob } from './tables/renew-instants-job';
 import { buildIndexJob, giveUpBuild } from './tables/build-job';
 
 export const dataDefinition = loadService<DataDefinition>('data', 'Data');
@@ -160,6 +161,7 @@ const jobsOf = (
   'index.build': { run: buildIndexJob, giveUp: giveUpBuild },
   'view.refresh': { run: buildViewJob },
   'encryption.rotate': { run: reEncryptJob(committer) },
+  'instants.renew': { run: renewInstantsJob },
   'collection.drop': { run: dropCollectionJob, neverFails: true },
   'app.drop': {
     neverFails: true,

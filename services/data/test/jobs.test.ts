@@ -178,6 +178,7 @@ const everyKind = (handler: JobHandler): Record<JobKind, JobHandler> => ({
   'index.build': handler,
   'view.refresh': handler,
   'encryption.rotate': handler,
+  'instants.renew': handler,
   'collection.drop': handler,
   'app.drop': handler,
 });

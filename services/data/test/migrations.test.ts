@@ -8,7 +8,7 @@ import { testDatabase } from '@granary/testing/database';
 import { parseTicket } from '@granary/shared/ids';
 import { eventually } from '@granary/testing/eventually';
 import { createCommitsTable } from '../src/commit/commit-log';
-import { log, startDataService, storeRequest } from './support/data-service';
+import { log, newApp, startDataService, storeRequest } from './support/data-service';
 
 const migrations = join(__dirname, '..', 'migrations');
 /** The number of the last that changed the tables of apps, before a release had to run beside its successor. */
@@ -122,7 +122,9 @@ describe('migrations of what is there already', () => {
     try {
       const duplicate = storeRequest({ appId: 'a', number: 1n }, 'films', [{ id: '5', email: 'x' }]);
       await expect(copy.methods.store(duplicate)).rejects.toMatchObject({ reason: 'UNIQUE_VIOLATION' });
-      const { rows: jobs } = await pool.query<{ ticket_id: string }>('select ticket_id from job order by rank');
+      const { rows: jobs } = await pool.query<{ ticket_id: string }>(
+        `select ticket_id from job where kind = 'index.build' order by rank`,
+      );
       expect(jobs).toHaveLength(4);
       for (const { ticket_id: ticketId } of jobs) {
         expect(parseTicket(ticketId)).toEqual({ kind: 'j', appNumber: 1n });
@@ -152,6 +154,82 @@ describe('migrations of what is there already', () => {
     expect(found.map(({ name }) => name).filter((name) => !name.includes(' '))).toEqual(
       [...keyColumns, 'u_4', 'u_5'].sort(),
     );
+  });
+
+  test('texts that have become instants get their keys by a job, with the indexes and live views over them', async () => {
+    const before = await startDataService(url);
+    try {
+      const app = await newApp(before);
+      const index = { appId: app.appId, appNumber: app.number.toString(), indexType: 'date', unique: true, ticketId: '' };
+      for (const [name, fieldName] of [['of_at', 'at'], ['of_due', 'due']] as const) {
+        await before.methods.createIndex({ ...index, name, collection: 'films', fieldName, fields: [] });
+      }
+      const instants = ['2024-01-01T00:00:00.1234567Z', '2024-01-01T00:00:00.5Z', '2024-01-01', 'soon'];
+      const documents = instants.map((at, n) => ({ id: `d${n}`, at, due: `2024-01-0${n + 1}T00:00:00Z` }));
+      await before.methods.store(storeRequest(app, 'films', documents));
+      const view = await before.methods.createView({
+        appId: app.appId,
+        appNumber: app.number.toString(),
+        name: 'latest',
+        sourceCollections: ['films'],
+        ticketId: '',
+        refreshMode: 'live',
+        variablesJson: Buffer.alloc(0),
+        readAccess: '',
+        queryJson: Buffer.from(JSON.stringify({ aggregate: { first: { $min: 'at' } } })),
+      });
+      await eventually(async () => (await before.methods.getJob({ ticketId: view.ticketId })).status === 'Completed');
+      const { rows } = await pool.query<{ name: string }>(
+        `select 'f_' || f.number as name from indexed_field f where f.path = 'at' and f.is_date`,
+      );
+      const { rows: uniques } = await pool.query<{ name: string }>(
+        `select 'u_' || number as name from document_index where name = 'of_at'`,
+      );
+      await pool.query(
+        `update a_${app.number}.c_1 set ${rows[0]!.name} = string_key(body::jsonb ->> 'at'),
+           ${uniques[0]!.name} = 's:' || (body::jsonb ->> 'at') where id in ('d0', 'd2')`,
+      );
+      const find = async (at: object | string) => {
+        const text = Buffer.from(JSON.stringify({ root: `${app.appId}::films`, find: { at }, select: ['id'] }));
+        const { json } = await before.methods.listDocuments({ appId: app.appId, body: text });
+        return (JSON.parse(json.toString()) as { records: Array<{ id: string }> }).records.map(({ id }) => id);
+      };
+      expect(await find({ gte: '2024-01-01T00:00:00Z' })).toEqual(['d1']);
+
+      const { text } = (await readMigrations(migrations)).find(({ name }) => name.startsWith('0023'))!;
+      await pool.query(text);
+      const { rows: jobs } = await pool.query<{ ticket_id: string; waits: boolean }>(
+        `update job set not_before = null where kind = 'instants.renew'
+         returning ticket_id, (select j.not_before > now() + interval '14 minutes' from job j where j.ticket_id = job.ticket_id) as waits`,
+      );
+      expect(jobs).toMatchObject([{ waits: true }]);
+      const ticketId = jobs[0]!.ticket_id;
+      expect(parseTicket(ticketId)).toEqual({ kind: 'j', appNumber: app.number });
+      const done = await eventually(async () => {
+        const job = await before.methods.getJob({ ticketId });
+        return job.status === 'Completed' && job;
+      });
+      expect(JSON.parse(done.resultJson)).toEqual({ collections: ['films'] });
+      await eventually(async () => {
+        const { rows: open } = await pool.query(`select from job where status in ('Pending', 'StoringData')`);
+        return open.length === 0;
+      });
+      const { indexes } = await before.methods.listIndexes({ appId: app.appId, collection: 'films' });
+      expect(indexes.map(({ status }) => status)).toEqual(['ready', 'ready']);
+      expect(await find({ gte: '2024-01-01T00:00:00Z' })).toEqual(['d0', 'd1', 'd2']);
+      expect(await find('2024-01-01T01:00:00.123456+01:00')).toEqual(['d0']);
+      const same = storeRequest(app, 'films', [{ id: 'd9', at: '2024-01-01T00:00:00.123456Z' }]);
+      await expect(before.methods.store(same)).rejects.toMatchObject({ reason: 'UNIQUE_VIOLATION' });
+      const { rows: kinds } = await pool.query<{ kind: string; jobs: bigint }>(
+        'select kind, count(*) as jobs from job group by kind order by kind',
+      );
+      // Only the index over what was stale is built again.
+      expect(kinds.map(({ kind, jobs: count }) => `${kind} ${count}`)).toEqual([
+        ...['index.build 1', 'instants.renew 1', 'view.refresh 2'],
+      ]);
+    } finally {
+      await before.stop();
+    }
   });
 
   test('none touches the tables of apps: what changes them does so app by app, in jobs', async () => {

@@ -59,8 +59,8 @@ function valueGenerator(random: Random) {
   function instantText(): string {
     const two = (bound: number): string => String(random(bound)).padStart(2, '0');
     const year = pick(['0001', '1969', '1970', '2024', '9999', String(random(10_000)).padStart(4, '0')]);
-    const fraction = pick(['', '', '.5', '.000001', '.999999', `.${digits(1 + random(7))}`]);
-    const zone = pick(['Z', 'z', `+${two(17)}:${two(60)}`, `-${two(16)}:${two(60)}`, '']);
+    const fraction = pick(['', '', '.5', '.000001', '.999999', `.${digits(1 + random(12))}`]);
+    const zone = pick(['Z', 'z', `+${two(25)}:${two(60)}`, `-${two(24)}:${two(60)}`, '']);
     return `"${year}-${two(13)}-${two(32)}${pick(['T', 't', ' '])}${two(24)}:${two(60)}:${two(61)}${fraction}${zone}"`;
   }
 
@@ -71,9 +71,9 @@ function valueGenerator(random: Random) {
   function almostInstant(): string {
     const number = (count: number, bound: number): string => String(random(bound)).padStart(count, '0');
     const day = `${pick(['0000', '0001', '1969', '2024', '9999', number(4, 10_000)])}-${number(2, 14)}-${number(2, 33)}`;
-    const fraction = pick(['', '', '.', `.${number(1 + random(7), 10)}`]);
+    const fraction = pick(['', '', '.', `.${number(1 + random(12), 10)}`]);
     const time = `${number(2, 25)}:${number(2, 61)}:${number(2, 61)}${fraction}`;
-    const [east, west] = [`+${number(2, 17)}:${number(2, 61)}`, `-${number(2, 17)}:${number(2, 60)}`];
+    const [east, west] = [`+${number(2, 25)}:${number(2, 61)}`, `-${number(2, 25)}:${number(2, 60)}`];
     const zone = pick(['Z', 'z', '', east, west, '+0100']);
     return `${pick(['', '', '', ' '])}${day}${pick(['T', 't', ' ', ''])}${time}${zone}${pick(['', '', '', '\n'])}`;
   }

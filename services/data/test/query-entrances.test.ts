@@ -8,6 +8,7 @@ import { holds, type Meaning } from './support/query-reference';
 import { indexedFields, makeTwins, startTwinsFixture } from './support/query-twins';
 import { dateFields, documentValues } from './support/query-values';
 import { seededRandom } from './support/random';
+import { isRefused } from './support/refused-operands';
 import { urlFilters } from './support/url-filters';
 
 /*
@@ -23,6 +24,15 @@ beforeAll(async () => {
   fixture = await startTwinsFixture();
 });
 afterAll(() => fixture.stop());
+
+/** A filter that no value of a declared field can meet is refused, and nothing else is. */
+async function expectRefused(reading: Promise<unknown>, request: object): Promise<void> {
+  const outcome = await reading.then(
+    () => 'answered',
+    (error: { reason?: string }) => error.reason,
+  );
+  expect({ request, outcome }).toEqual({ request, outcome: 'INVALID_QUERY' });
+}
 
 function expectMatches(page: Page, expected: readonly unknown[], request: object): void {
   const found = page.records.map(({ id }) => id);
@@ -54,8 +64,9 @@ describe.each(partsOf('query entrances', filterCount))(
       for (let round = 0; round < cases; round += 1) {
         const { find, meaning } = anyFilter();
         for (const name of ['plain', 'keyed']) {
-          const page = await app.list({ root: `${app.appId}::${name}`, find, select: ['id'], limit: 1_000 });
-          expectMatches(page, matching(meaning), { name, find });
+          const reading = app.list({ root: `${app.appId}::${name}`, find, select: ['id'], limit: 1_000 });
+          if (isRefused(meaning)) await expectRefused(reading, { name, find });
+          else expectMatches(await reading, matching(meaning), { name, find });
         }
       }
     });
@@ -67,8 +78,10 @@ describe.each(partsOf('query entrances', filterCount))(
         const filters = Array.from({ length: pick([1, 1, 1, 2, 3]) }, make);
         const distinct = filters.filter(({ name }, at) => filters.findIndex((other) => other.name === name) === at);
         const parameters = Object.fromEntries(distinct.map(({ name, text }) => [name, text]));
-        const page = await app.read('readCollection', 'keyed', { ...parameters, select: 'id', limit: '1000' });
-        expectMatches(page, matching({ all: distinct.map(({ meaning }) => meaning) }), parameters);
+        const meaning = { all: distinct.map((filter) => filter.meaning) };
+        const reading = app.read('readCollection', 'keyed', { ...parameters, select: 'id', limit: '1000' });
+        if (isRefused(meaning)) await expectRefused(reading, parameters);
+        else expectMatches(await reading, matching(meaning), parameters);
       }
     });
 
@@ -86,11 +99,17 @@ describe.each(partsOf('query entrances', filterCount))(
         const filters = Array.from({ length: executions }, make);
         const source = pick(['plain', 'keyed']);
         const fields = filters.map((filter) => filter.name);
-        await createQuery(app, name, source, base.find, fields);
+        const creating = createQuery(app, name, source, base.find, fields);
+        if (isRefused(base.meaning)) {
+          await expectRefused(creating, base.find);
+          continue;
+        }
+        await creating;
         for (const [at, { text, meaning }] of filters.entries()) {
-          const page = await app.read('runQuery', name, { [`p${at}`]: text, limit: '1000' });
+          const reading = app.read('runQuery', name, { [`p${at}`]: text, limit: '1000' });
           const request = { source, base: base.find, filter: filters[at] };
-          expectMatches(page, matching({ all: [base.meaning, meaning] }), request);
+          if (isRefused(meaning)) await expectRefused(reading, request);
+          else expectMatches(await reading, matching({ all: [base.meaning, meaning] }), request);
         }
         await fixture.methods.deleteQuery({ appId: app.appId, name, idempotency: noIdempotency });
       }
@@ -100,15 +119,21 @@ describe.each(partsOf('query entrances', filterCount))(
       const overRows = filterGenerator(values, false);
       const reads = 10;
       for (let round = 0; round < cases; round += reads) {
-        const own = random(4) === 0 ? { find: {}, meaning: { all: [] } } : anyFilter();
-        const name = await createView(app, `view${round}`, pick(['plain', 'keyed']), own.find);
+        const own = random(4) === 0 ? { find: {}, meaning: { all: [] } as Meaning } : anyFilter();
+        const creating = createView(app, `view${round}`, pick(['plain', 'keyed']), own.find);
+        if (isRefused(own.meaning)) {
+          await expectRefused(creating, own.find);
+          continue;
+        }
+        const name = await creating;
         const rows = documents.filter((document) => holds(own.meaning, document, dateFields));
         for (let at = 0; at < reads; at += 1) {
           // A row has the dates of its document, and no full-text index.
           const { find, meaning } = overRows.filter();
           const expected = rows.filter((row) => holds(meaning, row, dateFields)).map(({ id }) => id);
-          const page = await app.read('readView', name, { filter: JSON.stringify(find), select: 'id', limit: '1000' });
-          expectMatches(page, expected, { view: own.find, find });
+          const reading = app.read('readView', name, { filter: JSON.stringify(find), select: 'id', limit: '1000' });
+          if (isRefused(meaning, true)) await expectRefused(reading, { view: own.find, find });
+          else expectMatches(await reading, expected, { view: own.find, find });
         }
       }
     });

@@ -113,6 +113,7 @@ export function indexedType(declaredType: string, schema: FieldTypes | undefined
 
 /** The scalar type that the schema declares for a path, `any` for none and for objects and arrays. */
 export function schemaType(schema: FieldTypes | undefined, fieldName: string): FieldType {
-  const type = schema?.fields.get(fieldName)?.type;
-  return type === undefined || type === 'object' || type === 'array' ? 'any' : type;
+  const rule = schema?.fields.get(fieldName);
+  if (rule === undefined || rule.type === 'object' || rule.type === 'array') return 'any';
+  return rule.isDay ? 'day' : rule.type;
 }

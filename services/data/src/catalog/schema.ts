@@ -3,14 +3,14 @@ import { invalid, type FieldMessages } from '@granary/shared/errors';
 import { scalarAt, type Capture } from '@granary/shared/json/document';
 import { JsonNumber, readJson, toText, type JsonObject, type JsonValue } from '@granary/shared/json/value';
 import { translateJsonErrors } from '@granary/shared/json/service-error';
-import { compareDecimals } from '../values/decimal';
-import { parseInstant } from '../values/instant';
+import { compareDecimals, isWhole } from '../values/decimal';
+import { isDay, isTimed } from '../values/instant';
 import { isFieldPath, isIndexName } from './names';
 import { canonicalText, valueAt } from '../values/canonical';
 
 export const SCHEMA_VIOLATION = 'SCHEMA_VIOLATION';
 
-const fieldTypes = ['string', 'number', 'boolean', 'date', 'object', 'array'] as const;
+const fieldTypes = ['string', 'number', 'integer', 'boolean', 'date', 'object', 'array'] as const;
 export type SchemaType = (typeof fieldTypes)[number];
 
 /** Fields of a schema, at most. */
@@ -26,6 +26,8 @@ const enumTextLengthMax = 500;
 
 export interface FieldRule {
   type: SchemaType;
+  /** Whether it is a date without a time (`format: "day"`). */
+  isDay: boolean;
   index: boolean;
   unique: boolean;
   required: boolean;
@@ -46,7 +48,7 @@ export interface Schema {
 
 /** What of a schema decides the types of fields. */
 export interface FieldTypes {
-  fields: ReadonlyMap<string, Pick<FieldRule, 'type'>>;
+  fields: ReadonlyMap<string, Pick<FieldRule, 'type' | 'isDay'>>;
 }
 
 /**
@@ -88,7 +90,7 @@ function readDefinition(text: string): JsonValue {
   );
 }
 
-const ruleKeys = new Set(['type', 'index', 'unique', 'required', 'default', 'validation', 'description']);
+const ruleKeys = new Set(['type', 'format', 'index', 'unique', 'required', 'default', 'validation', 'description']);
 const validationKeys = new Set(['min', 'max', 'pattern', 'enum']);
 
 function parseRule(
@@ -101,6 +103,8 @@ function parseRule(
   const type = rule.get('type');
   if (type === undefined) wrong(`${path}.type`, 'is required');
   else if (!fieldTypes.includes(type as SchemaType)) wrong(`${path}.type`, `must be one of ${fieldTypes.join(', ')}`);
+  const format = rule.get('format') ?? null;
+  if (format !== null && (format !== 'day' || type !== 'date')) wrong(`${path}.format`, 'can be "day", of a date only');
   const flag = (key: string): boolean => {
     const value = rule.get(key) ?? false;
     if (typeof value !== 'boolean') wrong(`${path}.${key}`, 'must be true or false');
@@ -118,6 +122,7 @@ function parseRule(
   };
   const parsed: FieldRule = {
     type: type as SchemaType,
+    isDay: type === 'date' && format === 'day',
     index: flag('index'),
     unique: flag('unique'),
     required: flag('required'),
@@ -184,16 +189,14 @@ export function fieldProblems(rule: FieldRule, bytes: Buffer, capture: Capture |
   if (rule.min === undefined && rule.max === undefined && !rule.pattern && !rule.enum) {
     // Nothing but the type is to be checked: most fields of most documents.
     if (rule.type === capture.type) return [];
-    if (rule.type === 'date' && capture.type === 'string' && parseInstant(scalarAt(bytes, capture) as string))
+    if (rule.type === 'date' && capture.type === 'string' && isDateOf(rule, scalarAt(bytes, capture) as string))
       return [];
   }
   return valueProblems(rule, valueAt(bytes, capture));
 }
 
 function valueProblems(rule: FieldRule, value: JsonValue): string[] {
-  if (!hasType(rule.type, value)) {
-    return [rule.type === 'date' ? 'must be an RFC 3339 date and time with offset' : `must be of type ${rule.type}`];
-  }
+  if (!hasType(rule, value)) return [`must be ${typeText(rule)}`];
   const problems: string[] = [];
   const { size, what } = measure(value);
   if (size !== undefined) {
@@ -211,20 +214,36 @@ function valueProblems(rule: FieldRule, value: JsonValue): string[] {
   return problems;
 }
 
-function hasType(type: SchemaType, value: JsonValue): boolean {
-  switch (type) {
+function hasType(rule: Pick<FieldRule, 'type' | 'isDay'>, value: JsonValue): boolean {
+  switch (rule.type) {
     case 'string':
       return typeof value === 'string';
     case 'number':
       return value instanceof JsonNumber;
+    case 'integer':
+      return value instanceof JsonNumber && isWhole(value.text);
     case 'boolean':
       return typeof value === 'boolean';
     case 'date':
-      return typeof value === 'string' && parseInstant(value) !== undefined;
+      return typeof value === 'string' && isDateOf(rule, value);
     case 'object':
       return value instanceof Map;
     case 'array':
       return Array.isArray(value);
+  }
+}
+
+const isDateOf = (rule: Pick<FieldRule, 'isDay'>, text: string): boolean => (rule.isDay ? isDay(text) : isTimed(text));
+
+/** What a value of a type is, as messages say it. */
+function typeText({ type, isDay: isOfDays }: Pick<FieldRule, 'type' | 'isDay'>): string {
+  switch (type) {
+    case 'date':
+      return isOfDays ? 'a day, YYYY-MM-DD' : 'an RFC 3339 date and time with offset';
+    case 'integer':
+      return 'a number without a fraction';
+    default:
+      return `of type ${type}`;
   }
 }
 

@@ -133,7 +133,7 @@ async function buildAgain(
   }
   await execute(tx, sql`update document_index set status = 'building', error = null where number = ${index.number}`);
   await bumpCatalogRevision(tx, collection.appNumber);
-  return enqueueBuild(tx, collection, index, ticketId);
+  return enqueueBuild(tx, collection, index, { ticketId });
 }
 
 /** A search means what the language of its index says, so a field has one full-text index. Throws ALREADY_EXISTS. */

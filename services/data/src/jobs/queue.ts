@@ -11,7 +11,8 @@ import type { App } from '../catalog/app';
 export const TASK_NOT_FOUND = 'TASK_NOT_FOUND';
 export const TOO_MANY_JOBS = 'TOO_MANY_JOBS';
 
-export type JobKind = 'index.build' | 'view.refresh' | 'encryption.rotate' | 'collection.drop' | 'app.drop';
+export type JobKind =
+  'index.build' | 'view.refresh' | 'encryption.rotate' | 'instants.renew' | 'collection.drop' | 'app.drop';
 
 export interface JobContext {
   pool: Pool;

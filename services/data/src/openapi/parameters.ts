@@ -1,6 +1,7 @@
 import { JsonNumber, type JsonValue } from '@granary/shared/json/value';
 import { parseName } from '../query/language/path';
 import type { Operator } from '../query/language/operator';
+import { isWhole } from '../values/decimal';
 import { limitMax } from '../query/language/paging';
 import type { FieldType } from '../values/field-type';
 import { scalarSchema } from './schemas';
@@ -45,6 +46,7 @@ export function filterParameter(
 }
 
 function isOfType(value: JsonValue, type: Part): boolean {
+  if (value instanceof JsonNumber && type === 'integer') return isWhole(value.text);
   const own = value instanceof JsonNumber ? 'number' : typeof value;
   return Array.isArray(type) ? type.includes(own) : type === own;
 }

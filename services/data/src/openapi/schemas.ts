@@ -61,12 +61,21 @@ function schemaOf(node: FieldNode): Part {
   return isObject ? { ...own, type, properties: propertiesOf(node) } : node.own;
 }
 
-const jsonTypes = { string: 'string', date: 'string', number: 'number', boolean: 'boolean' } as const;
+const jsonTypes = {
+  string: 'string',
+  date: 'string',
+  day: 'string',
+  number: 'number',
+  integer: 'integer',
+  boolean: 'boolean',
+} as const;
+
+const formats: Readonly<Partial<Record<FieldType, string>>> = { date: 'date-time', day: 'date' };
 
 /** Of a value of a field, as a query string can carry it. */
 export function scalarSchema(type: FieldType): Members {
   if (type === 'any') return { type: ['string', 'number', 'boolean'] };
-  return { type: jsonTypes[type], ...(type === 'date' && { format: 'date-time' }) };
+  return { type: jsonTypes[type], format: formats[type] };
 }
 
 /** Of a field in a document, where it may be null. */
@@ -83,9 +92,10 @@ function ruleSchema(rule: JsonObject): Members {
   const allowed = checks.get('enum');
   const pattern = checks.get('pattern');
   const jsonType = type === 'date' ? 'string' : type;
+  const isDay = rule.get('format') === 'day';
   return {
     type: isRequired ? jsonType : [jsonType, 'null'],
-    ...(type === 'date' && { format: 'date-time' }),
+    ...(type === 'date' && { format: isDay ? formats.day : formats.date }),
     ...boundsOf(type, checks),
     ...(typeof pattern === 'string' && isPattern(pattern) && { pattern }),
     ...(Array.isArray(allowed) && { enum: isRequired || allowed.includes(null) ? allowed : [...allowed, null] }),
@@ -98,6 +108,7 @@ const hasValue = (value: JsonValue | undefined): boolean => value !== undefined 
 
 const boundNames: Readonly<Record<string, readonly [string, string]>> = {
   number: ['minimum', 'maximum'],
+  integer: ['minimum', 'maximum'],
   string: ['minLength', 'maxLength'],
   array: ['minItems', 'maxItems'],
 };
@@ -109,7 +120,7 @@ function boundsOf(type: string, checks: JsonObject): Members {
   for (const [at, key] of (['min', 'max'] as const).entries()) {
     const bound = checks.get(key);
     // The bounds of a length are whole numbers in JSON Schema.
-    if (bound instanceof JsonNumber && (type === 'number' || /^\d+$/.test(bound.text))) bounds[names[at]!] = bound;
+    if (bound instanceof JsonNumber && (type === 'number' || type === 'integer' || /^\d+$/.test(bound.text))) bounds[names[at]!] = bound;
   }
   return bounds;
 }

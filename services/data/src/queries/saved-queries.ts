@@ -16,6 +16,8 @@ import { allJoins } from '../query/language/joins';
 import { listPage } from '../listings/listing';
 import { ALREADY_EXISTS, isName } from '../catalog/names';
 import { invalidQuery, overLimit } from '../query/language/query-error';
+import { assertOperands } from '../query/plan/operands';
+import { documentsRelation } from '../query/plan/relation';
 import { resolveReferences } from '../query/execute/references';
 import { readJsonText } from '../query/language/paging';
 import { checkDefinitionBytes, LIMIT_EXCEEDED } from '../catalog/definition-limit';
@@ -66,6 +68,7 @@ export async function createQuery({ pool }: { pool: Pool }, request: CreateQuery
     await resolveReferences(tx, app.appId, and(find, ...allJoins(joins).map((join) => join.find)));
     const source = await findCollection(tx, app, sourceCollection);
     if (!source) throw notFound(COLLECTION_NOT_FOUND, `There is no collection ${sourceCollection}`);
+    assertOperands(documentsRelation(source, { includeHistory: false, includeDeleted: false }), find);
     const joined = await joinedCollections(tx, app, joins);
     const isPublished = request.readAccess === 'public';
     const showsPrivate = isPublished && source.readAccess === 'private';

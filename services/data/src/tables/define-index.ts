@@ -8,6 +8,7 @@ import {
   termPath,
   type IndexColumns,
   type IndexDefinition,
+  type IndexedField,
 } from '../catalog/index-definition';
 import { duplicatesError, findDuplicates } from './duplicates';
 import { createPostgresIndexes, dropKeyIndexes } from './postgres-index';
@@ -17,8 +18,9 @@ import { cancelBuilds } from './build-job';
 import { documentsTable, searchColumn, uniqueColumn } from '../catalog/table-names';
 import { findCollection, type CollectionRef } from '../catalog/collection';
 import type { Schema } from '../catalog/schema';
+import { isDateType } from '../values/field-type';
 import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
-import { enqueueJob } from '../jobs/queue';
+import { enqueueJob, type JobOptions } from '../jobs/queue';
 import { ALREADY_EXISTS } from '../catalog/names';
 import { assertNotEncrypted } from './encrypted-field';
 
@@ -45,6 +47,8 @@ export interface NewIndex {
   language: string | null;
   prices: IndexPrices;
 }
+
+type BuildOptions = Pick<JobOptions, 'ticketId' | 'isRequired'>;
 
 /** The JSON texts of the prices of an index, null where there is none. */
 export interface IndexPrices {
@@ -77,7 +81,7 @@ export async function addIndex(
   const fresh = (await findCollection(tx, { number: collection.appNumber, appId: collection.appId }, collection.name))!;
   const index = fresh.indexes.find((candidate) => candidate.number === number)!;
   if (collection.rowCount >= plainBuildRowsMax || collection.sizeBytes >= plainBuildBytesMax) {
-    return enqueueBuild(tx, collection, index, ticketId);
+    return enqueueBuild(tx, collection, index, { ticketId });
   }
   await fillKeys(tx, fresh, index, (statement) => execute(tx, statement), undefined);
   const found = index.unique ? await findDuplicates(tx, fresh, index) : [];
@@ -101,7 +105,7 @@ function checkCount(indexes: number): void {
 function keysOf(declaredType: string, fields: readonly string[], schema: Schema | undefined) {
   if (isSearchIndex({ declaredType })) return [];
   if (isEncryptedIndex({ declaredType })) return fields.map((name) => ({ name: termPath(name), isDate: false }));
-  return fields.map((name) => ({ name, isDate: indexedType(declaredType, schema, name) === 'date' }));
+  return fields.map((name) => ({ name, isDate: isDateType(indexedType(declaredType, schema, name)) }));
 }
 
 /** Adds the catalog row, and the columns that the table does not have yet. */
@@ -192,19 +196,29 @@ export async function rekeyIndexes(tx: Connection, before: CollectionRef, schema
     const keys = keysOf(index.declaredType, index.fields, schema);
     return keys.every(({ isDate }, at) => isDate === index.keys[at]!.isDate) ? [] : [{ index, keys }];
   });
+  await rebuildKeys(tx, before, changed, {});
+  await dropUnusedFields(tx, before);
+}
+
+/** Has indexes built anew with keys of these fields; writers fill the columns from now on. The app must be locked. */
+export async function rebuildKeys(
+  tx: Connection,
+  collection: CollectionRef,
+  changed: ReadonlyArray<{ index: IndexDefinition; keys: ReadonlyArray<Pick<IndexedField, 'name' | 'isDate'>> }>,
+  options: BuildOptions,
+): Promise<void> {
   if (changed.length === 0) return;
   // Any build of the collection holds the table whose columns change.
-  await cancelBuilds(tx, sql`i.collection_number = ${before.number}`);
+  await cancelBuilds(tx, sql`i.collection_number = ${collection.number}`);
   for (const { index, keys } of changed) {
-    const fields = await ensureFields(tx, before, keys);
-    await dropKeyIndexes(tx, before, index);
+    const fields = await ensureFields(tx, collection, keys);
+    await dropKeyIndexes(tx, collection, index);
     await execute(
       tx,
       sql`update document_index set status = 'building', field_numbers = ${fields}::bigint[] where number = ${index.number}`,
     );
-    await enqueueBuild(tx, before, index, '');
+    await enqueueBuild(tx, collection, index, options);
   }
-  await dropUnusedFields(tx, before);
 }
 
 /** Queues the build of an index. Returns its ticket, or that of a build of the index that is waiting already. */
@@ -212,13 +226,13 @@ export function enqueueBuild(
   tx: Connection,
   { appNumber, appId, name }: CollectionRef,
   { number }: Pick<IndexDefinition, 'number'>,
-  ticketId: string,
+  options: BuildOptions,
 ): Promise<string> {
   return enqueueJob(
     tx,
     { number: appNumber, appId },
     'index.build',
     { index: number.toString(), app_id: appId, collection: name },
-    { ticketId, subject: number.toString() },
+    { ...options, subject: number.toString() },
   );
 }

@@ -30,6 +30,9 @@ export function canonicalDecimal(text: string): string {
   return digits === '' ? '0' : `${negative ? '-' : ''}${digits}e${exponent}`;
 }
 
+/** Whether a number has no fraction: `1.0` and `10e-1` have none. */
+export const isWhole = (text: string): boolean => parse(text).exponent >= 0;
+
 /** Negative, zero or positive, as a is less than, equal to or greater than b. */
 export function compareDecimals(a: string, b: string): number {
   // Doubles that differ were rounded from numbers in the same order.

@@ -5,6 +5,7 @@ import { viewKeyColumn, viewTable } from '../catalog/table-names';
 import type { ViewColumn } from '../query/plan/relation';
 import { valueIn } from '../query/sql/row-fields';
 import { dropAbandoned, type ReplacedTables } from '../tables/abandoned';
+import { isDateType } from '../values/field-type';
 
 /** The table of the rows of a view. */
 export interface ViewTable {
@@ -47,7 +48,7 @@ export function insertRows(
   const keys = keysOf(columns);
   const names = keys.map(({ key }) => sql`, ${viewKeyColumn(key)}`);
   const values = keys.map(({ name, type }) => {
-    const makeKey = trusted(type === 'date' ? 'date_sort_key' : 'sort_key');
+    const makeKey = trusted(isDateType(type) ? 'date_sort_key' : 'sort_key');
     return sql`, coalesce(${makeKey}(${valueIn(sql`d.j`, name.split('.'))}), '\\xf0')`;
   });
   const record = keys.length === 0 ? sql`` : sql`cross join lateral (select b.body::jsonb as j offset 0) d`;

@@ -24,6 +24,7 @@ import { assertLiveQuery, liveViewsMax } from './language/live-support';
 import { parseViewQuery, type ViewQuery } from './language/view-query';
 import { assertPlainSources } from './encrypted-sources';
 import { layoutOf, readLayout } from './layout';
+import { assertOperands } from '../query/plan/operands';
 import { planView } from './plan/view-plan';
 import { viewRows } from './sql/view-sql';
 import { findApp, type App } from '../catalog/app';
@@ -157,6 +158,7 @@ async function checkedLayout(
 ): Promise<string> {
   const find = await resolveReferences(tx, app.appId, query.find);
   const plan = planView({ ...query, find }, sources);
+  assertOperands(plan.rows, find);
   viewRows(plan);
   return JSON.stringify(
     layoutOf(

@@ -122,7 +122,12 @@ function readMember(reader: JsonReader, members: OperationMembers, path: string)
 
 /** Conditions take no joins: those add members to what is read and filter nothing. */
 function parseConditions(text: Buffer, at: string): Condition {
-  const { find, joins } = parseQuery(readJsonText(text, at), at);
+  const conditions = readJsonText(text, at);
+  // A guard that holds for every document is one whose value was left undefined.
+  if (!(conditions instanceof Map) || conditions.size === 0) {
+    throw invalidQuery(at, 'must be an object with a condition; leave it out where there is none');
+  }
+  const { find, joins } = parseQuery(conditions, at);
   const [join] = joins;
   if (join) throw invalidQuery(join.at, 'is a join, which adds members and filters nothing: conditions take none');
   return find;

@@ -1,6 +1,7 @@
 import type { CollectionRef } from '../../src/catalog/collection';
 import type { Join } from '../../src/query/language/joins';
 import type { JoinTarget } from '../../src/query/plan/join-plan';
+import { isTimed } from '../../src/values/instant';
 import { documentsRelation, type DocumentsOptions } from '../../src/query/plan/relation';
 import { Reference, type JoinMeaning, type Meaning } from './query-reference';
 import type { Random } from './random';
@@ -96,7 +97,9 @@ export function joinGenerator(random: Random): JoinGenerator {
     const path = pick(paths);
     const [operator, spelling] = pick(comparisons);
     if (random(4) === 0) {
-      const operand = operator === 'in' ? [scalar(), scalar()] : scalar();
+      // Of a date of a schema, what is no instant is refused.
+      const one = () => (path === 'd' ? pick(dates.filter(isTimed)) : scalar());
+      const operand = operator === 'in' ? [one(), one()] : one();
       return { find: { [path]: { [spelling]: operand } }, meaning: { path: path.split('.'), operator, operand } };
     }
     const to = pick(operator === 'in' ? ['tags', 'tags', 'a', 'n.x', 'n.x.0'] : paths);

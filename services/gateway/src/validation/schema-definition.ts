@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-const fieldTypes = ['string', 'number', 'boolean', 'date', 'object', 'array'] as const;
+const fieldTypes = ['string', 'number', 'integer', 'boolean', 'date', 'object', 'array'] as const;
 
 const bound = z.number().nullish().describe('Bounds the value of a number, the length of a string or of an array');
 
@@ -14,7 +14,12 @@ const validation = z.strictObject({
 /** The rules of one field. */
 const fieldRule = z
   .strictObject({
-    type: z.enum(fieldTypes).describe('JSON type of the value; a `date` is RFC 3339 text with an offset'),
+    type: z
+      .enum(fieldTypes)
+      .describe(
+        'JSON type of the value; a `date` is RFC 3339 text with an offset, an `integer` a number without a fraction',
+      ),
+    format: z.literal('day').nullish().describe('Of a `date`: its values are days, `2024-01-01`'),
     required: z.boolean().nullish().describe('Every document must have the field, and not as null'),
     unique: z.boolean().nullish().describe('No two documents have the same value; makes an index'),
     index: z.boolean().nullish().describe('Makes an index named `<collection>_<field>_idx`'),

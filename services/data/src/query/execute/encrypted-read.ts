@@ -2,6 +2,7 @@ import type { Condition } from '../language/condition';
 import { assertPlain, looksAtEncrypted, refuseUnsupported, withTerms } from '../language/encrypted-conditions';
 import { needsKey } from '../language/paging';
 import type { SortTerm } from '../language/sort';
+import { assertOperands } from '../plan/operands';
 import type { Relation } from '../plan/relation';
 
 /** What is made of the text of a stored record before anything of it is shown. */
@@ -17,14 +18,16 @@ export function recordText({ cipher }: Pick<Relation, 'cipher'>, mayReadPrivate:
 }
 
 /**
- * The filter as it is read from stored documents. Throws INVALID_QUERY where it asks for more than the equality of an
- * encrypted field, UNAUTHENTICATED where the reader may not ask for that.
+ * The filter as it is read from stored documents. Throws INVALID_QUERY where it compares a field with what its declared
+ * type has no values of, or asks for more than the equality of an encrypted field; UNAUTHENTICATED where the reader may
+ * not ask for that.
  */
 export function storedFilter(
-  { cipher }: Pick<Relation, 'cipher'>,
+  { cipher, declared }: Pick<Relation, 'cipher' | 'declared'>,
   find: Condition,
   mayReadPrivate: boolean,
 ): Condition {
+  assertOperands({ declared }, find);
   if (!cipher || !looksAtEncrypted(cipher, find)) return find;
   if (!mayReadPrivate) throw needsKey('encrypted field');
   return withTerms(cipher, find, refuseUnsupported);

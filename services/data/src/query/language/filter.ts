@@ -150,6 +150,7 @@ function parseList(value: JsonValue, path: Path, at: string, scope: Scope): Cond
   if (value.length > conditionsMax) throw overLimit(at, `may hold at most ${conditionsMax} conditions`);
   return value.map((element, index) => {
     if (!(element instanceof Map)) throw invalidQuery(`${at}[${index}]`, 'must be an object');
+    if (element.size === 0) throw invalidQuery(`${at}[${index}]`, 'is empty, so it would match everything');
     return parseObject(element, path, `${at}[${index}]`, scope);
   });
 }
@@ -162,6 +163,7 @@ function parseField(key: string, parent: Path, value: JsonValue, at: string, sco
   if (Array.isArray(value))
     throw invalidQuery(at, 'must be a value or an object of operators; "is" compares with an array');
   if (!(value instanceof Map)) return parseCondition(isOperator, path, value, at, scope);
+  if (value.size === 0) throw invalidQuery(at, 'has no operators; {"is": {}} compares with the empty object');
   return parseObject(value, path, at, scope);
 }
 

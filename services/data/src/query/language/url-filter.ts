@@ -69,8 +69,10 @@ function readings(text: string, type: FieldType, at: string): JsonValue[] {
   switch (type) {
     case 'string':
     case 'date':
+    case 'day':
       return [text];
     case 'number':
+    case 'integer':
       if (!(scalar instanceof JsonNumber)) throw invalidQuery(at, 'must be a number');
       return [scalar];
     case 'boolean':

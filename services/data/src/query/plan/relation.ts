@@ -20,7 +20,7 @@ import {
   searchIndexes,
   type IndexDefinition,
 } from '../../catalog/index-definition';
-import type { FieldType } from '../../values/field-type';
+import { isDateType, type FieldType } from '../../values/field-type';
 
 /** An index that reads may use: the key columns of its fields, in its order. */
 export interface ServingIndex {
@@ -86,6 +86,11 @@ export interface Relation {
   searches: ReadonlyMap<string, SearchIndex>;
   /** Field paths whose RFC 3339 texts compare as instants. */
   dates: ReadonlySet<string>;
+  /**
+   * The types of fields that are known for certain, by path: scalars of a schema, and dates of an index. A date that only
+   * an index knows may hold days as well.
+   */
+  declared: ReadonlyMap<string, FieldType>;
   /** Of the encrypted fields of its records; undefined where it has none. */
   cipher: DocumentCipher | undefined;
   /** A statement that reads the state of its rows; undefined where pages of it are not to say which state they show. */
@@ -140,6 +145,7 @@ function makeSource(
   for (const index of ref.indexes) {
     if (index.status !== 'failed') for (const { isDate, name } of index.keys) if (isDate) dates.add(name);
   }
+  const declared = declaredTypes(ref.schema, dates);
   // The keys of a date are instants, so an index with other keys of the same field is of no use, or the reverse.
   const serves = (index: IndexDefinition) =>
     !includeHistory &&
@@ -183,6 +189,7 @@ function makeSource(
     indexes,
     searches,
     dates,
+    declared,
     cipher: cipherOf(ref),
     state: withState ? readCollectionState(ref) : undefined,
     // Which of the older versions were deletions is counted nowhere; nobody asks for history without deletions.
@@ -190,6 +197,13 @@ function makeSource(
     tableRowCount: includeHistory ? ref.rowCount + ref.versionCount : ref.rowCount,
     sizeBytes: ref.sizeBytes,
   };
+}
+
+function declaredTypes(schema: FieldTypes | undefined, dates: Iterable<string>): ReadonlyMap<string, FieldType> {
+  const declared = new Map<string, FieldType>();
+  for (const name of dates) declared.set(name, 'day');
+  for (const name of schema?.fields.keys() ?? []) declared.set(name, schemaType(schema, name));
+  return declared;
 }
 
 /** A field of the rows of a view of which something is known: its type, and the column of its key where it has one. */
@@ -219,6 +233,7 @@ export function viewRelation({ appNumber, tableNumber, rowCount, columns }: Stor
     columns.flatMap(({ key }) => (key === undefined ? [] : [sql`, null::bytea as ${viewKeyColumn(key)}`])),
     '',
   );
+  const dates = new Set(columns.flatMap(({ name, type }) => (isDateType(type) ? [name] : [])));
   return {
     identity: `v${appNumber}.${tableNumber}`,
     kind: 'view',
@@ -234,7 +249,8 @@ export function viewRelation({ appNumber, tableNumber, rowCount, columns }: Stor
     keys: new Map(indexes.map(({ name, columns: [column] }) => [name, column!])),
     indexes,
     searches: new Map(),
-    dates: new Set(columns.flatMap(({ name, type }) => (type === 'date' ? [name] : []))),
+    dates,
+    declared: declaredTypes(undefined, dates),
     cipher: undefined,
     state: undefined,
     rowCount,

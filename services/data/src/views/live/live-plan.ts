@@ -8,6 +8,7 @@ import { Compiler } from '../../query/sql/filter-sql';
 import { valueIn } from '../../query/sql/row-fields';
 import { parseViewQuery, type ViewQuery } from '../language/view-query';
 import { readLayout } from '../layout';
+import { isDateType } from '../../values/field-type';
 
 /** A join of a live view. */
 export interface LiveJoin {
@@ -89,6 +90,7 @@ export function changedFields({ dates, source: rows, join: joined }: LivePlan): 
     indexes: [],
     searches: new Map(),
     dates,
+    declared: new Map(),
     cipher: undefined,
     state: undefined,
     rowCount: 0n,
@@ -116,7 +118,7 @@ export function selectedText({ query: { projection } }: LivePlan, text: Sql): Sq
 export function keyColumns({ columns }: LivePlan, record: Sql): { names: Sql; values: Sql } {
   const names = columns.map(({ key }) => sql`, ${viewKeyColumn(key)}`);
   const values = columns.map(({ name, type, key }) => {
-    const makeKey = trusted(type === 'date' ? 'date_sort_key' : 'sort_key');
+    const makeKey = trusted(isDateType(type) ? 'date_sort_key' : 'sort_key');
     return sql`, coalesce(${makeKey}(${valueIn(record, name.split('.'))}), '\\xf0') as ${viewKeyColumn(key)}`;
   });
   return { names: join(names, ''), values: join(values, '') };

@@ -9,6 +9,7 @@ import { storedView, type ViewRef } from '../view';
 import { changeCte, presentChanges } from './changes';
 import { livePlan, type LivePlan } from './live-plan';
 import { viewRowsOf } from './live-sql';
+import { isDateType } from '../../values/field-type';
 
 /** The collections whose documents a view shows. */
 export interface LiveSources {
@@ -71,7 +72,7 @@ function computedRows(plan: LivePlan, { base, partner }: LiveSources): Sql {
 function ownSort({ query: { sort, groups }, columns }: LivePlan): readonly SortTerm[] {
   if (!groups) return sort;
   const descending = sort.at(-1)?.descending ?? false;
-  const isDate = (name: string): boolean => columns.some((column) => column.name === name && column.type === 'date');
+  const isDate = (name: string): boolean => columns.some((column) => column.name === name && isDateType(column.type));
   if (!descending && !groups.by.some((path) => isDate(path.join('.')))) return sort;
   const sorted = new Set(sort.map(({ path }) => path.join('.')));
   return [...sort, ...groups.by.filter((path) => !sorted.has(path.join('.'))).map((path) => ({ path, descending }))];

@@ -78,6 +78,7 @@ function joinedRelation(base: Relation, joins: readonly PlannedJoin[]): Relation
       [...searches].map(([name, { configuration }]) => [name, { configuration, column: undefined }] as const),
     ),
     dates: new Set(dates.keys()),
+    declared: merged(base.declared, ({ declared }) => declared),
   };
 }
 
