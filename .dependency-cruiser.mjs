@@ -130,6 +130,7 @@ export const leaves = {
     'logger',
     'money',
     'names',
+    'near-names',
     'play-money',
     'secp256k1',
     'start-error',

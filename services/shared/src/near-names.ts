@@ -1,0 +1,51 @@
+/** Edits between a name and the one that it may be meant to be, at most. */
+const editsMax = 2;
+
+/**
+ * The candidate that a name may be meant to be: the nearest one within two edits, in any case of ASCII letters, and the
+ * first of several that are as near. Never the name itself, nor one that has no character in common with it; undefined
+ * where there is none.
+ */
+export function nearestName(name: string, candidates: Iterable<string>): string | undefined {
+  const wanted = foldCase(name);
+  let nearest: string | undefined;
+  let limit = editsMax;
+  for (const candidate of candidates) {
+    if (candidate === name) continue;
+    const distance = editDistance(wanted, foldCase(candidate), limit);
+    if (distance > limit || distance >= Math.min(name.length, candidate.length)) continue;
+    nearest = candidate;
+    if (distance === 0) break;
+    limit = distance - 1;
+  }
+  return nearest;
+}
+
+const foldCase = (name: string): string => name.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
+
+/**
+ * The Damerau–Levenshtein distance: insertions, deletions, substitutions and transpositions of neighbours. A distance above
+ * `limit` is given as any number above it, for only what can stay within it is computed.
+ */
+export function editDistance(from: string, to: string, limit: number): number {
+  if (Math.abs(from.length - to.length) > limit) return limit + 1;
+  let beforeLast: number[] = [];
+  let last = Array.from({ length: to.length + 1 }, (_, at) => at);
+  for (let i = 1; i <= from.length; i++) {
+    const row = [i];
+    for (let j = Math.max(1, i - limit); j <= Math.min(to.length, i + limit); j++) {
+      const cost = from[i - 1] === to[j - 1] ? 0 : 1;
+      let distance = Math.min(at(last, j) + 1, at(row, j - 1) + 1, at(last, j - 1) + cost);
+      if (i > 1 && j > 1 && from[i - 1] === to[j - 2] && from[i - 2] === to[j - 1]) {
+        distance = Math.min(distance, at(beforeLast, j - 2) + 1);
+      }
+      row[j] = distance;
+    }
+    beforeLast = last;
+    last = row;
+  }
+  return at(last, to.length);
+}
+
+/** What a row does not hold is above the limit. */
+const at = (row: readonly number[], index: number): number => row[index] ?? Infinity;
