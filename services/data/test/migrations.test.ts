@@ -160,8 +160,17 @@ describe('migrations of what is there already', () => {
     const before = await startDataService(url);
     try {
       const app = await newApp(before);
-      const index = { appId: app.appId, appNumber: app.number.toString(), indexType: 'date', unique: true, ticketId: '' };
-      for (const [name, fieldName] of [['of_at', 'at'], ['of_due', 'due']] as const) {
+      const index = {
+        appId: app.appId,
+        appNumber: app.number.toString(),
+        indexType: 'date',
+        unique: true,
+        ticketId: '',
+      };
+      for (const [name, fieldName] of [
+        ['of_at', 'at'],
+        ['of_due', 'due'],
+      ] as const) {
         await before.methods.createIndex({ ...index, name, collection: 'films', fieldName, fields: [] });
       }
       const instants = ['2024-01-01T00:00:00.1234567Z', '2024-01-01T00:00:00.5Z', '2024-01-01', 'soon'];

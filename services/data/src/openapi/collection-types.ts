@@ -20,7 +20,9 @@ export function typesOf({ name, schemaText, indexes }: DescribedCollection): Col
   const schema = {
     fields: new Map(
       [...rules].flatMap(([field, rule]) =>
-        rule instanceof Map ? [[field, { type: rule.get('type') as SchemaType, isDay: rule.get('format') === 'day' }] as const] : [],
+        rule instanceof Map
+          ? [[field, { type: rule.get('type') as SchemaType, isDay: rule.get('format') === 'day' }] as const]
+          : [],
       ),
     ),
   };

@@ -120,7 +120,8 @@ function boundsOf(type: string, checks: JsonObject): Members {
   for (const [at, key] of (['min', 'max'] as const).entries()) {
     const bound = checks.get(key);
     // The bounds of a length are whole numbers in JSON Schema.
-    if (bound instanceof JsonNumber && (type === 'number' || type === 'integer' || /^\d+$/.test(bound.text))) bounds[names[at]!] = bound;
+    if (bound instanceof JsonNumber && (type === 'number' || type === 'integer' || /^\d+$/.test(bound.text)))
+      bounds[names[at]!] = bound;
   }
   return bounds;
 }

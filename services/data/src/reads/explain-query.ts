@@ -5,6 +5,7 @@ import type { CollectionRef } from '../catalog/collection';
 import { refusing } from '../documents/parser';
 import { assertSortable, storedFilter } from '../query/execute/encrypted-read';
 import { resolveReferences } from '../query/execute/references';
+import { hintUnknownFields } from '../query/execute/unknown-fields';
 import { explainPage, type PostgresNode } from '../query/execute/explain-page';
 import { joinedPlan, withFreshSource, type ReadOptions } from '../query/execute/read-page';
 import { allJoins, modelName } from '../query/language/joins';
@@ -27,8 +28,10 @@ const offsetAdvised = 1_000;
 const joinOptions = { includeDeleted: true, isFresh: false };
 
 interface Hint {
-  code: 'MISSING_INDEX' | 'UNINDEXED_SORT' | 'MIXED_SORT' | 'EXACT_COUNT' | 'LARGE_OFFSET';
+  code: 'MISSING_INDEX' | 'UNINDEXED_SORT' | 'MIXED_SORT' | 'EXACT_COUNT' | 'LARGE_OFFSET' | 'UNKNOWN_FIELD';
   message: string;
+  /** The field that is known nowhere. */
+  field?: string;
   /** The collection that a join scans. */
   collection?: string;
   /** The fields of an index that would serve. */
@@ -72,6 +75,7 @@ export async function explainQuery(
     const explain = () => explainPage(db.pool, plan);
     const { chosen, withoutScan } = await db.schedulers.scans.run(appId, explain, { signal: call.signal });
     const names = new Set([name, ...allJoins(options.joins).map((join) => modelName(appId, join))]);
+    const unknown = await hintUnknownFields(db.pool, relation, options.find, true);
     const indexNames = namesOf(await Promise.all([...names].map((one) => lookUpCollection(db, appId, one, false))));
     return Buffer.from(
       JSON.stringify({
@@ -80,7 +84,7 @@ export async function explainQuery(
         plan: planNode(chosen, indexNames),
         cost: { startup: chosen['Startup Cost'], total: chosen['Total Cost'] },
         access: describePlan(plan),
-        hints: hintsOf(plan, options),
+        hints: [...unknown, ...hintsOf(plan, options)],
       }),
     );
   });

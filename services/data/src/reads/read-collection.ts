@@ -1,4 +1,5 @@
 import { invalid, notFound } from '@granary/shared/errors';
+import { nearestName } from '@granary/shared/near-names';
 import type { Call } from '@granary/shared/rpc/types';
 import type { PageResponse } from '@granary/shared/gen/granary/data/v1/PageResponse';
 import type { ReadRequest } from '@granary/shared/gen/granary/data/v1/ReadRequest';
@@ -7,6 +8,7 @@ import { isSearchIndex, searchIndexes } from '../catalog/index-definition';
 import { and, type Condition, type Path } from '../query/language/condition';
 import { conditionsMax } from '../query/language/filter';
 import type { Operator } from '../query/language/operator';
+import { isOperatorName } from '../query/language/operators';
 import { parseName } from '../query/language/path';
 import { searchOperators } from '../query/language/search-operators';
 import { isOperator } from '../query/language/value-operators';
@@ -146,9 +148,21 @@ const isSearched = ({ indexes }: CollectionRef, field: string): boolean =>
 
 function assertIndexed(collection: CollectionRef, field: string, at: string): void {
   if (isIndexed(collection, field)) return;
+  const meant = meantParameter(collection, at);
+  const hint = meant === undefined ? '' : `: ${meant}`;
   throw invalid(
-    `${field} is not an indexed field of ${collection.name}`,
-    { [at]: [`names no indexed field: ${field}`], indexed_fields: [...indexedFieldsOf(collection)] },
+    `${field} is not an indexed field of ${collection.name}${hint}`,
+    { [at]: [`names no indexed field: ${field}${hint}`], indexed_fields: [...indexedFieldsOf(collection)] },
     FIELD_NOT_INDEXED,
   );
+}
+
+/** The spelling that works, where a parameter is written as other services take it, or misspelt. */
+function meantParameter(collection: CollectionRef, name: string): string | undefined {
+  if (name === 'page' || name === 'skip') return 'write offset=… for the records before the page';
+  const { path, operator } = /^(?<path>.+?)(?:\.|\[|__?)\$?(?<operator>\w+)\]?$/.exec(name)?.groups ?? {};
+  if (path !== undefined && isIndexed(collection, path) && isOperatorName(operator!))
+    return `write ${path}.$${operator}=…`;
+  const near = nearestName(name, [...indexedFieldsOf(collection), ...reservedParameters]);
+  return near === undefined ? undefined : `did you mean ${near}?`;
 }

@@ -55,7 +55,11 @@ async function isStale(pool: Pool, collection: CollectionRef, field: IndexedFiel
   return found !== undefined;
 }
 
-async function renew(pool: Pool, { appNumber, appId, name }: CollectionRef, stale: readonly IndexedField[]): Promise<void> {
+async function renew(
+  pool: Pool,
+  { appNumber, appId, name }: CollectionRef,
+  stale: readonly IndexedField[],
+): Promise<void> {
   await retriedTransaction(pool, async (tx) => {
     await lockApp(tx, appNumber);
     const app = { number: appNumber, appId };

@@ -14,8 +14,7 @@ export function isRefused(meaning: Meaning, takesDays = false): boolean {
   if ('none' in meaning) return meaning.none.some((part) => isRefused(part, takesDays));
   const { path, operator, operand } = meaning;
   if (!dateFields.has(path.join('.'))) return false;
-  const isInstant = (value: unknown) =>
-    typeof value === 'string' && (isTimed(value) || (takesDays && isDay(value)));
+  const isInstant = (value: unknown) => typeof value === 'string' && (isTimed(value) || (takesDays && isDay(value)));
   if (operator === 'contains') return typeof operand !== 'string';
   if (operator === 'b64') return !isInstant(Buffer.from(operand as string, 'base64url').toString());
   if (!byValue.has(operator)) return false;

@@ -60,9 +60,10 @@ const accessSchema = z
 
 const hintSchema = z.object({
   code: z
-    .enum(['MISSING_INDEX', 'UNINDEXED_SORT', 'MIXED_SORT', 'EXACT_COUNT', 'LARGE_OFFSET'])
+    .enum(['MISSING_INDEX', 'UNINDEXED_SORT', 'MIXED_SORT', 'EXACT_COUNT', 'LARGE_OFFSET', 'UNKNOWN_FIELD'])
     .describe('The kind of hint'),
   message: z.string().describe('Text for people'),
+  field: z.string().optional().describe('The field that neither the schema nor an index nor a sample has'),
   collection: z.string().optional().describe('The collection that a join scans, where the hint is for a join'),
   fields: z.array(z.string()).optional().describe('The fields of an index that would serve the query, in their order'),
 });
@@ -83,7 +84,7 @@ const explainedSchema = z.object({
     })
     .describe('Estimated by Postgres, in its own unit: comparable with that of other queries'),
   access: accessSchema,
-  hints: z.array(hintSchema).describe('What would make the query cheaper'),
+  hints: z.array(hintSchema).describe('What would make the query cheaper, and fields that may be misspelt'),
 });
 
 const slowQuerySchema = z.object({

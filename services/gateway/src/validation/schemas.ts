@@ -61,6 +61,12 @@ export const ticketField = z.string().describe('Ask for its task at `/api/tasks/
 
 export const ticketSchema = successSchema.extend({ ticket_id: ticketField });
 
+const fieldHint = z.object({
+  code: z.literal('UNKNOWN_FIELD').describe('The kind of hint'),
+  field: z.string().describe('The field, as the filter names it'),
+  message: z.string().describe('Text for people, with the name that may have been meant'),
+});
+
 const page = {
   records: z.array(objectSchema).describe('The records of the page, in their order'),
   total: z
@@ -70,6 +76,10 @@ const page = {
   page: z.int().nullable().describe('floor(offset / limit) + 1; null for a page by cursor'),
   limit: z.int().describe('The limit that was applied'),
   next_cursor: z.string().optional().describe('Where there is more: the cursor of the next page'),
+  hints: z
+    .array(fieldHint)
+    .optional()
+    .describe('Where nothing matches: the fields of the filter that neither the schema nor an index nor a sample has'),
 };
 
 /** A page of records, as the data service renders it. */

@@ -21,6 +21,7 @@ import { assertSortable, recordText, storedFilter } from './encrypted-read';
 import { JoinedRecords, recordShape } from './joined-records';
 import { PageBuffer } from './page-buffer';
 import { TextsReader } from './texts-reader';
+import { hintUnknownFields } from './unknown-fields';
 import { limitCount, limitPage } from './public-limits';
 import { resultBytesMax, resultTooLarge } from './result-limit';
 import type { Relation } from '../plan/relation';
@@ -61,7 +62,8 @@ export const readDocuments = async (db: ReadDatabases, source: Relation, options
 
 /**
  * Reads a page: the JSON text of `{"records": […], "total": number or null, "page", "limit"}` and, before its closing
- * brace, of `next_cursor` where there is more, and of the members in `more`. Records are the texts that are stored, or
+ * brace, of `next_cursor` where there is more, of `hints` where nothing matches and a field of the filter is known
+ * nowhere, and of the members in `more`. Records are the texts that are stored, or
  * their selected parts. Throws RESULT_TOO_LARGE over 32 MiB, having pulled hardly more than that, INVALID_CURSOR, and what
  * `storedFilter` and `assertSortable` throw.
  */
@@ -93,11 +95,22 @@ export async function readPage(
     // A cursor does not know how many pages are before it.
     const number = after ? null : Math.floor(offset / limit) + 1;
     const following = next === undefined ? '' : `,"next_cursor":"${next}"`;
-    return { json: records.end(`"total":${total},"page":${number},"limit":${limit}${following}${more}}`), state };
+    // An answer without records that a misspelling may have caused says so.
+    const isEmpty = records.count === 0 && after === undefined && offset === 0 && !isAll(find);
+    const hints = isEmpty ? await hintUnknownFields(db.pool, source, find, maySeeAll(db, source)) : [];
+    const hinted = hints.length === 0 ? '' : `,"hints":${JSON.stringify(hints)}`;
+    return {
+      json: records.end(`"total":${total},"page":${number},"limit":${limit}${following}${hinted}${more}}`),
+      state,
+    };
   } finally {
     db.record?.(plan);
   }
 }
+
+/** Whether a reader sees all of a record: everybody of a row of a view. */
+const maySeeAll = ({ mayReadPrivate }: Pick<ReadDatabases, 'mayReadPrivate'>, { kind }: Relation): boolean =>
+  mayReadPrivate || kind === 'view';
 
 /** The page where one index gives it alone; undefined where none does, and where the rows turn out not to be the page. */
 async function readByIndex(

@@ -1,3 +1,4 @@
+import { nearestName } from '@granary/shared/near-names';
 import { datasetOperators } from './dataset-operators';
 import { encodedOperators } from './encoded-operators';
 import { networkOperators } from './network-operators';
@@ -23,9 +24,18 @@ const families: ReadonlyArray<readonly Operator[]> = [
 /** The name of each operator. */
 export const operatorNames: readonly string[] = families.flat().map(({ spellings }) => spellings[0]!);
 
+const spellings: readonly string[] = families.flat().flatMap((operator) => operator.spellings);
+/** Letters of the beginning of an operator that is taken for it. */
+const beginningLengthMin = 3;
+
+/** The spelling of an operator that a name may be meant to be: a near one, or one that begins with it. */
+export const nearestOperator = (name: string): string | undefined =>
+  nearestName(name, spellings) ??
+  (name.length < beginningLengthMin ? undefined : spellings.find((spelling) => spelling.startsWith(name)));
+
 /** A suffix begins with `$`, so every name has a spelling that does. */
-const withSuffixes = (spellings: readonly string[]): string[] =>
-  spellings.flatMap((name) => (name.startsWith('$') ? [name] : [name, `$${name}`]));
+const withSuffixes = (names: readonly string[]): string[] =>
+  names.flatMap((name) => (name.startsWith('$') ? [name] : [name, `$${name}`]));
 
 /** Every operator by each of its spellings. */
 const bySpelling = new Map(
@@ -38,5 +48,6 @@ export const isOperatorName = (name: string): boolean => bySpelling.has(name);
 export function operatorOf(name: string, at: string): Operator {
   const operator = bySpelling.get(name);
   if (operator !== undefined) return operator;
-  throw invalidQuery(at, 'is not a known operator');
+  const near = nearestOperator(name);
+  throw invalidQuery(at, `is not a known operator${near === undefined ? '' : `: did you mean ${near}?`}`);
 }

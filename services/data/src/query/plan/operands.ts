@@ -2,6 +2,7 @@ import { JsonNumber, toText, type JsonValue } from '@granary/shared/json/value';
 import { isDay, isTimed } from '../../values/instant';
 import type { FieldType } from '../../values/field-type';
 import type { Condition, FieldCondition, Path } from '../language/condition';
+import { nearestOperator } from '../language/operators';
 import { invalidQuery, shortened } from '../language/query-error';
 import type { Relation } from './relation';
 
@@ -46,7 +47,7 @@ function assertNoScalarAbove(declared: Relation['declared'], path: Path): void {
     const above = path.slice(0, length).join('.');
     const type = declared.get(above);
     if (type === undefined || type === 'any') continue;
-    const near = path.length === length + 1 ? undefined as string | undefined : undefined;
+    const near = path.length === length + 1 ? nearestOperator(path[length]!) : undefined;
     const hint = near === undefined ? '' : `: did you mean the operator ${near}?`;
     throw invalidQuery(path.join('.'), `looks into ${above}, which is ${kindTexts[type]} and has no members${hint}`);
   }

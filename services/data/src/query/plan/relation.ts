@@ -91,6 +91,8 @@ export interface Relation {
    * an index knows may hold days as well.
    */
   declared: ReadonlyMap<string, FieldType>;
+  /** The fields that the schema and the indexes name. */
+  fieldNames: readonly string[];
   /** Of the encrypted fields of its records; undefined where it has none. */
   cipher: DocumentCipher | undefined;
   /** A statement that reads the state of its rows; undefined where pages of it are not to say which state they show. */
@@ -190,6 +192,9 @@ function makeSource(
     searches,
     dates,
     declared,
+    fieldNames: [
+      ...new Set([...(ref.schema?.fields.keys() ?? []), ...ref.indexes.flatMap(({ fields: indexed }) => indexed)]),
+    ],
     cipher: cipherOf(ref),
     state: withState ? readCollectionState(ref) : undefined,
     // Which of the older versions were deletions is counted nowhere; nobody asks for history without deletions.
@@ -251,6 +256,7 @@ export function viewRelation({ appNumber, tableNumber, rowCount, columns }: Stor
     searches: new Map(),
     dates,
     declared: declaredTypes(undefined, dates),
+    fieldNames: columns.map(({ name }) => name),
     cipher: undefined,
     state: undefined,
     rowCount,

@@ -91,6 +91,7 @@ export function changedFields({ dates, source: rows, join: joined }: LivePlan): 
     searches: new Map(),
     dates,
     declared: new Map(),
+    fieldNames: [],
     cipher: undefined,
     state: undefined,
     rowCount: 0n,
