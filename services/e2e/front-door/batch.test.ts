@@ -51,7 +51,7 @@ describe.each(transports)('batches (%s)', (transport) => {
       operation('update', { id: 'b', n: 5 }, { n: { gt: 2 } }),
       operation('update', { id: 'b', n: 6 }, { n: 2 }),
       operation('delete', { id: 'a' }),
-      operation('delete', { id: 'a' }, {}, 'nowhere'),
+      operation('delete', { id: 'a' }, undefined, 'nowhere'),
     ]);
     expect(status).toBe(200);
     expect(body.map(({ status: ofOne, code, result }) => [ofOne, code ?? result?.version])).toEqual([
@@ -197,7 +197,7 @@ describe.each(transports)('batches (%s)', (transport) => {
       code: 'SCHEMA_VIOLATION',
       details: { 'operations[1].data.n': [expect.anything()] },
     });
-    const taken = [operation('create', { id: 'b', n: 2 }), operation('update', { id: 'b', n: 2 }, {}, 'other')];
+    const taken = [operation('create', { id: 'b', n: 2 }), operation('update', { id: 'b', n: 2 }, undefined, 'other')];
     await app.store('other', [{ id: 'b' }]);
     const collides = [...taken, operation('create', { id: 'c', n: 1 })];
     expect((await batch(collides, { atomic: true })).body).toMatchObject({

@@ -159,6 +159,27 @@ describe.each(transports)('misspelt filters (%s)', (transport) => {
     else expect(body['error']).toContain(sentence);
   });
 
+  test('a list in a URL may be a JSON array, whose values have commas and keep their types', async () => {
+    await app.store('recipes', [{ id: 'b', title: 'Soup, hot', minutes: 7 }]);
+    const read = async (query: string) => {
+      const { status, body } = await app.call<{ records: Array<{ id: string }> }>(
+        'GET',
+        `${path}/collections/recipes/data?sort=id&${query}`,
+      );
+      return status === 200 ? body.records.map(({ id }) => id).join('') : status;
+    };
+    const list = (...values: unknown[]) => encodeURIComponent(JSON.stringify(values));
+    expect(await read(`title.$in=${list('Soup, hot')}`)).toBe('b');
+    expect(await read(`title.$in=${list('Soup', 'Soup, hot')}`)).toBe('ab');
+    expect(await read(`title.$nin=${list('Soup, hot')}`)).toBe('a');
+    expect(await read(`minutes.$in=${list(5, 7.0)}`)).toBe('ab');
+    expect(await read('minutes.$in=5,7')).toBe('ab');
+    expect(await read(`minutes.$in=${list('5')}`)).toBe(400);
+    expect(await read(`title.$in=${list(5)}`)).toBe(400);
+    expect(await read(`title.$in=${list()}`)).toBe('');
+    expect(await read('title.$in=[Soup,Soup')).toBe('');
+  });
+
   test.each<[string, object]>([
     ['a field without operators', { title: {} }],
     ['one in or', { or: [{ title: {} }] }],

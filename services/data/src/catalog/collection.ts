@@ -124,7 +124,7 @@ export async function findCollections(db: Queryable, app: App, names: readonly s
 }
 
 async function toCollectionRef(app: App, found: CollectionRow): Promise<CollectionRef> {
-  const schema = found.schema_text === null ? undefined : parseSchema(found.schema_text);
+  const schema = found.schema_text === null ? undefined : parseSchema(found.schema_text, { isStored: true });
   const fields = (JSON.parse(found.fields) as FieldRow[]).map(toIndexedField);
   const byNumber = new Map(fields.map((field) => [field.number, field]));
   const indexRows = JSON.parse(found.indexes) as Array<IndexRow & { read_price: string | null }>;

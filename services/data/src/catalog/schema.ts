@@ -52,9 +52,10 @@ export interface FieldTypes {
 }
 
 /**
- * Reads the JSON text of a `schema_definition`. Throws VALIDATION_FAILED with a message for each path that is wrong.
+ * Reads the JSON text of a `schema_definition`. A limit that is null is refused, but for one that is stored, which an
+ * older release took for none. Throws VALIDATION_FAILED with a message for each path that is wrong.
  */
-export function parseSchema(text: string): Schema {
+export function parseSchema(text: string, { isStored = false } = {}): Schema {
   const definition = readDefinition(text);
   const messages: FieldMessages = {};
   const wrong = (path: string, message: string) => (messages[path] ??= []).push(message);
@@ -72,7 +73,7 @@ export function parseSchema(text: string): Schema {
       const path = `schema_definition.fields.${name}`;
       if (!isFieldPath(name)) wrong(path, 'is not a field path of 1 to 16 steps with dots between them');
       else if (!(rule instanceof Map)) wrong(path, 'must be an object with a type');
-      else fields.set(name, parseRule(rule, path, name, wrong));
+      else fields.set(name, parseRule(rule, path, name, wrong, isStored));
     }
   }
   const defaultsBytes = [...fields.values()].reduce((sum, rule) => sum + Buffer.byteLength(rule.defaultText ?? ''), 0);
@@ -98,6 +99,7 @@ function parseRule(
   path: string,
   name: string,
   wrong: (path: string, message: string) => void,
+  isStored: boolean,
 ): FieldRule {
   for (const key of rule.keys()) if (!ruleKeys.has(key)) wrong(`${path}.${key}`, 'is not a known field');
   const type = rule.get('type');
@@ -112,12 +114,14 @@ function parseRule(
   };
   const validation = rule.get('validation') ?? new Map<string, JsonValue>();
   if (!(validation instanceof Map)) wrong(`${path}.validation`, 'must be an object');
-  const given = validation instanceof Map ? validation : new Map<string, JsonValue>();
+  const given = new Map(
+    validation instanceof Map ? [...validation].filter(([, value]) => value !== null || !isStored) : [],
+  );
   for (const key of given.keys())
     if (!validationKeys.has(key)) wrong(`${path}.validation.${key}`, 'is not a known field');
   const bound = (key: string): string | undefined => {
-    const value = given.get(key) ?? null;
-    if (value !== null && !(value instanceof JsonNumber)) wrong(`${path}.validation.${key}`, 'must be a number');
+    const value = given.get(key);
+    if (value !== undefined && !(value instanceof JsonNumber)) wrong(`${path}.validation.${key}`, 'must be a number');
     return value instanceof JsonNumber ? value.text : undefined;
   };
   const parsed: FieldRule = {
@@ -129,8 +133,8 @@ function parseRule(
     defaultText: undefined,
     min: bound('min'),
     max: bound('max'),
-    pattern: parsePattern(given.get('pattern') ?? null, `${path}.validation.pattern`, wrong),
-    enum: parseEnum(given.get('enum') ?? null, type as SchemaType, `${path}.validation.enum`, wrong),
+    pattern: parsePattern(given.get('pattern'), `${path}.validation.pattern`, wrong),
+    enum: parseEnum(given.get('enum'), type as SchemaType, `${path}.validation.enum`, wrong),
   };
   if ((parsed.index || parsed.unique) && (name.length > indexedFieldLengthMax || !isIndexName(name))) {
     wrong(path, `must have at most ${indexedFieldLengthMax} printable characters to be indexed`);
@@ -146,11 +150,11 @@ function parseRule(
 }
 
 function parsePattern(
-  value: JsonValue,
+  value: JsonValue | undefined,
   path: string,
   wrong: (path: string, message: string) => void,
 ): RE2JS | undefined {
-  if (value === null) return undefined;
+  if (value === undefined) return undefined;
   if (typeof value !== 'string' || value.length > patternLengthMax) {
     wrong(path, `must be a regular expression of at most ${patternLengthMax} characters`);
     return undefined;
@@ -165,12 +169,12 @@ function parsePattern(
 }
 
 function parseEnum(
-  value: JsonValue,
+  value: JsonValue | undefined,
   type: SchemaType,
   path: string,
   wrong: (path: string, message: string) => void,
 ): FieldRule['enum'] {
-  if (value === null) return undefined;
+  if (value === undefined) return undefined;
   if (!Array.isArray(value) || value.length === 0 || value.length > enumValuesMax) {
     wrong(path, `must be an array of 1 to ${enumValuesMax} values`);
     return undefined;

@@ -5,6 +5,7 @@ import { datasets } from './datasets';
 import { documentFields } from './document-fields';
 import { definitionFields } from './definition-fields';
 import { limits } from './limits';
+import { nulls } from './nulls';
 import { queryStrings } from './query-strings';
 import { paths } from './paths';
 import { headers } from './headers';
@@ -20,6 +21,7 @@ export const badInputs: readonly BadInput[] = [
   ...datasets(),
   ...appFields(),
   ...limits(),
+  ...nulls(),
   ...queryStrings(),
   ...paths(),
   ...headers(),

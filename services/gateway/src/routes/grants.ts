@@ -48,10 +48,15 @@ const grantJson = (grant: Grant) => ({
 
 const newGrantSchema = z.strictObject({
   limit_utia: z.int().min(1).max(Number(maxUtia)).describe('What may be taken in all, in utia'),
-  allowed_apps: z.array(appIdSchema).max(100).nullish().describe('The applications that may be paid; none: any'),
+  allowed_apps: z
+    .array(appIdSchema)
+    .min(1)
+    .max(100)
+    .optional()
+    .describe('The applications that may be paid; left out: any'),
   expires_at: z.iso
     .datetime({ offset: true })
-    .nullish()
+    .optional()
     .describe('Until when, at most ten years from now; by default a year'),
 });
 

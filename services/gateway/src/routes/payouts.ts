@@ -190,14 +190,14 @@ export const payoutRoutes = [
           .int()
           .min(1)
           .max(Number.MAX_SAFE_INTEGER)
-          .nullish()
-          .describe('What is paid, in utia; by default all that is available'),
+          .optional()
+          .describe('What is paid, in utia; left out: all that is available'),
         payout_address: z
           .string()
           .min(1)
           .max(128)
-          .nullish()
-          .describe('The bech32 address of this payout only; by default `payout_destination`'),
+          .optional()
+          .describe('The bech32 address of this payout only; left out: `payout_destination`'),
       }),
       example: { amount: 1_000_000 },
     },

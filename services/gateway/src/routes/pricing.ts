@@ -24,7 +24,7 @@ const quoteRequestSchema = z.strictObject({
     .number()
     .min(0)
     .max(Number.MAX_SAFE_INTEGER)
-    .nullish()
+    .optional()
     .describe('What is written or read in a month, in KB, for fees that depend on it; by default 0'),
   data: z
     .union([objectSchema, z.array(objectSchema)])

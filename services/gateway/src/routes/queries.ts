@@ -48,7 +48,7 @@ const createSchema = z.strictObject({
       sort: publishedAs(z.unknown().optional(), fieldsSchema.nullable()).describe(
         'Fields to sort by; `-field` descends',
       ),
-      limit: z.int().min(1).max(10_000).nullish().describe('Records of a page: the default, and the most'),
+      limit: z.int().min(1).max(10_000).optional().describe('Records of a page: the default, and the most'),
     })
     .describe('What is read, before the parameters'),
   parameters: z.array(parameterSchema).max(64).nullish().describe('What the caller may choose'),

@@ -12,20 +12,20 @@ const tiaSchema = z
   .min(0)
   .max(tiaMax)
   .refine((tia) => toUtia(tia) / utiaPerTia === tia, 'must have at most 6 decimals')
-  .nullish();
+  .optional();
 const utiaPriceSchema = z
   .int()
   .min(0)
   .max(tiaMax * utiaPerTia)
-  .nullish();
-const shareSchema = z.number().min(0).max(1).nullish();
+  .optional();
+const shareSchema = z.number().min(0).max(1).optional();
 
 export const examplePrice = { pricing_model: 'per_access', price_per_access_tia: 0.25, price_per_access_utia: 250_000 };
 
 /** A price as it is given. An amount in TIA and the same in utia are one. */
 export const priceConfigSchema = z
   .strictObject({
-    pricing_model: z.enum(['per_access', 'per_kb']).nullish().describe('What is counted'),
+    pricing_model: z.enum(['per_access', 'per_kb']).optional().describe('What is counted'),
     price_per_access_tia: tiaSchema.describe('In TIA, with at most 6 decimals'),
     price_per_access_utia: utiaPriceSchema.describe('The same in utia'),
     price_per_kb_tia: tiaSchema.describe('In TIA, with at most 6 decimals'),

@@ -2,13 +2,13 @@ import { z } from 'zod';
 
 const fieldTypes = ['string', 'number', 'integer', 'boolean', 'date', 'object', 'array'] as const;
 
-const bound = z.number().nullish().describe('Bounds the value of a number, the length of a string or of an array');
+const bound = z.number().optional().describe('Bounds the value of a number, the length of a string or of an array');
 
 const validation = z.strictObject({
   min: bound,
   max: bound,
-  pattern: z.string().max(200).nullish().describe('A regular expression in RE2 syntax, unanchored'),
-  enum: z.array(z.unknown()).min(1).max(200).nullish().describe('The allowed values'),
+  pattern: z.string().max(200).optional().describe('A regular expression in RE2 syntax, unanchored'),
+  enum: z.array(z.unknown()).min(1).max(200).optional().describe('The allowed values'),
 });
 
 /** The rules of one field. */

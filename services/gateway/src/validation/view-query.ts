@@ -29,6 +29,6 @@ export const viewQuery = z
       .describe('By alias: documents that become a member of the row, one row for each pair. At most 4'),
     base: nameSchema.optional().describe('The collection of the rows, by default the first source'),
     sort_by: fieldsSchema.nullish().describe('Order of the rows; `-field` descends'),
-    limit: z.int().min(1).max(10_000).nullish().describe('Rows that are kept, at most'),
+    limit: z.int().min(1).max(10_000).optional().describe('Rows that are kept, at most'),
   })
   .describe('What the view holds');

@@ -45,9 +45,10 @@ export function conditionOfText(path: Path, operator: Operator, text: string, ty
     case 'text':
       return operator.parse(path, text, at);
     case 'texts':
-      return operator.parse(path, text.split(','), at);
+      return operator.parse(path, arrayOf(text) ?? text.split(','), at);
     case 'list': {
-      const values = text.split(',').flatMap((value) => readings(value, type, at));
+      const array = arrayOf(text);
+      const values = array?.map((value) => typed(value, type, at)) ?? listed(text, type, at);
       return operator.parse(path, values, at);
     }
     case 'pair': {
@@ -63,6 +64,29 @@ export function conditionOfText(path: Path, operator: Operator, text: string, ty
     }
   }
 }
+
+/** A list that is written as a JSON array, so that its values may have commas; undefined for any other text. */
+function arrayOf(text: string): JsonValue[] | undefined {
+  if (!text.startsWith('[')) return undefined;
+  try {
+    const value = readJson(Buffer.from(text), { maxDepth: 16 });
+    return Array.isArray(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** A value of such an array, which has the type that it is written in. */
+function typed(value: JsonValue, type: FieldType, at: string): JsonValue {
+  if (value === null || type === 'any') return value;
+  if ((type === 'number' || type === 'integer') && !(value instanceof JsonNumber))
+    throw invalidQuery(at, 'must hold numbers');
+  if (type === 'boolean' && typeof value !== 'boolean') throw invalidQuery(at, 'must hold true or false');
+  return value;
+}
+
+const listed = (text: string, type: FieldType, at: string): JsonValue[] =>
+  text.split(',').flatMap((value) => readings(value, type, at));
 
 function readings(text: string, type: FieldType, at: string): JsonValue[] {
   const scalar = scalarOf(text);
