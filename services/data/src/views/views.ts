@@ -92,7 +92,11 @@ function definitionOf(request: CreateViewRequest): ViewDefinition {
   }
   const queryText = textOf(request.queryJson, 'query');
   const variablesText = textOf(request.variablesJson, 'variables');
-  const query = parseViewQuery(readJsonText(Buffer.from(queryText), 'query'), sourceCollections);
+  const queryValue = readJsonText(Buffer.from(queryText), 'query');
+  // A view that is stored with it keeps all rows.
+  if (queryValue instanceof Map && queryValue.get('limit') === null)
+    throw invalidQuery('query.limit', 'must not be null');
+  const query = parseViewQuery(queryValue, sourceCollections);
   if (refreshMode === 'live') assertLiveQuery(query);
   const variables = parseVariables(variablesText);
   checkVariableLengths(variables);

@@ -42,6 +42,7 @@ export function nulls(): BadInput[] {
       `POST ${app}/views`,
       { name: 'limited', source_collections: ['films'], query: {} },
       { query: [{ limit: null }] },
+      'INVALID_QUERY',
     ),
   ];
 }
