@@ -5,6 +5,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { openDataDirectory } from '@granary/local/postgres/data-directory';
 import { identify } from '@granary/local/stack/processes';
+import { makeSeedFile } from '@granary/shared/keys/seed-file';
 import { StartError } from '@granary/shared/start-error';
 import { eventually } from '@granary/testing/eventually';
 import { seedOf } from '@granary/testing/seeds';
@@ -41,6 +42,7 @@ async function failureOf(way: Way, dataDir: string, settings: Record<string, str
 }
 
 const own = (name: string) => path.join(base, name);
+const onBase = 'eip155:8453=0x00000000000000000000000000000000000000aa';
 
 describe('an unusable data directory', () => {
   test.each(ways)('a file as the data directory is refused in a sentence by %s', async (way) => {
@@ -129,6 +131,27 @@ test.each(waysInTurn)(
     // It is known once finance has answered, which may be after the start.
     expect(started.output()).toMatch(
       /X402_PAY_TO names cosmos:celestia, but .* on that of the wallets only, (cosmos:granary-simulated-\w+)\. Set X402_PAY_TO=wallets, or name \1 with an address, or /,
+    );
+    expect(started.output()).not.toMatch(/^\s+at /m);
+  },
+);
+
+test.each(waysInTurn)('%s refuses play money beside real money, before anything is created', async (way) => {
+  const said = await failureOf(way, own('never'), { X402_PAY_TO: `wallets,simulated,${onBase}` });
+  expect(said).toContain('X402_PAY_TO: payments are taken in money of one kind only, not on simulated (play money) ');
+  expect(await readdir(base)).not.toContain('never');
+});
+
+test.each(waysInTurn)(
+  '%s ends with a sentence where real money would be credited to wallets of play money',
+  async (way) => {
+    const keyFile = own('gas-seed');
+    await makeSeedFile(keyFile);
+    const node = { EVM_RPC_URLS: 'eip155:8453=http://127.0.0.1:1', X402_KEY_FILE: keyFile };
+    const started = await OwnStart.launch(way, own('real-money'), { X402_PAY_TO: onBase, ...node });
+    expect(await started.exit).toBe(1);
+    expect(started.output()).toContain(
+      'X402_PAY_TO: the wallets are on a simulated chain (CHAIN), from which nobody can ',
     );
     expect(started.output()).not.toMatch(/^\s+at /m);
   },

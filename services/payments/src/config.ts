@@ -3,12 +3,18 @@ import { grpcAddress, whole } from '@granary/shared/config';
 import { commonConfig } from '@granary/shared/service/common-config';
 import { areEvmAssets, evmAssetsRule } from './evm-assets';
 import { areFeeTiers, feeTiersRule } from './fee-tiers';
-import { arePaymentAddresses, paymentAddressesRule } from './payment-addresses';
+import { mixedMoney } from './mixed-money';
+import { arePaymentAddresses, parsePaymentAddresses, paymentAddressesRule } from './payment-addresses';
 import { areMinimums, minimumsRule } from './minimums-setting';
 import { areRates, ratesRule } from './rates-setting';
 import { evmRpcUrls, solanaRpcUrls } from './rpc-urls-setting';
 import { areSolanaAssets, solanaAssetsRule } from './solana-assets';
 import { areSolanaFeePayers, solanaFeePayersRule } from './solana-fee-payers';
+
+function checkPaymentAddresses(text: string, context: z.RefinementCtx<string>): void {
+  const problem = arePaymentAddresses(text) ? mixedMoney(parsePaymentAddresses(text)) : paymentAddressesRule;
+  if (problem !== undefined) context.addIssue({ code: 'custom', message: problem });
+}
 
 const settings = commonConfig.extend({
   /** Price of storing a GiB for a day, after the free days. */
@@ -25,7 +31,7 @@ const settings = commonConfig.extend({
   /** The part of an application in what others pay for it, and the most that its own prices may say. */
   APP_SHARE_PERCENT: whole(0, 100).default(80),
   /** Where x402 payments go, by network, in the order in which they are offered; none: no x402 payments. */
-  X402_PAY_TO: z.string().refine(arePaymentAddresses, paymentAddressesRule).default(''),
+  X402_PAY_TO: z.string().superRefine(checkPaymentAddresses).default(''),
   /** Tokens on EVM networks in which payments are verified, with their EIP-712 domains. */
   X402_EVM_ASSETS: z.string().refine(areEvmAssets, evmAssetsRule).default('usdc,usdc-test'),
   /** Tokens on Solana in which payments are verified, if there is somebody who pays the fees. */

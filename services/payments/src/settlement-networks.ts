@@ -15,6 +15,7 @@ import { GrantPayments } from './cosmos/grant-payments';
 import { SentTransactions } from './cosmos/sent-transactions';
 import { watchNetwork } from './networks/watch-network';
 import { findWalletChain } from './cosmos/wallet-chain';
+import { uncreditedMoney } from './mixed-money';
 import { isOnCosmos, ofWallets, parsePaymentAddresses, type PaymentAddress } from './payment-addresses';
 import { parseMinimums, type Minimums } from './minimums-setting';
 import { paymentMethods, type PaymentMethod } from './quotes/payment-methods';
@@ -63,7 +64,10 @@ export interface Networks {
   /** The accounts that pay for settlements on EVM networks, as `GET /x402/supported` lists them. */
   evmSigners: Record<string, string[]>;
   checks: Record<string, Check>;
-  /** Rejects with a StartError once the chain of the wallets turns out to be another one than that of the configuration. */
+  /**
+   * Rejects with a StartError once the chain of the wallets turns out to be another one than that of the configuration, or
+   * one whose wallets cannot be credited for what is paid.
+   */
   failed: Promise<never>;
   stop(): Promise<void>;
 }
@@ -88,8 +92,8 @@ const sentWaitMsMax = 5_000;
 
 /**
  * Opens the networks of X402_PAY_TO, EVM_RPC_URLS and SOLANA_RPC_URLS, see also `openEvmNetworks` and `openSolanaNetworks`. Throws a
- * ConfigError for one of these on which payments cannot be settled: what is paid there could not be collected. Whether a Cosmos chain
- * is that of the wallets is known once finance answers, which starts later: see `failed`.
+ * ConfigError for one of these on which payments cannot be settled: what is paid there could not be collected. Which chain that of the
+ * wallets is, is known once finance answers, which starts later: see `failed`.
  */
 export async function openNetworks(options: NetworkOptions): Promise<Networks> {
   const { config, pool, log, now, chain, everyMs } = options;
@@ -122,10 +126,9 @@ export async function openNetworks(options: NetworkOptions): Promise<Networks> {
   const onChain = addresses.find(isOnCosmos);
   const onKnown = ({ chainId, address, ...description }: ChainDescription) => {
     const network = `cosmos:${chainId}`;
-    if (onChain!.network !== ofWallets && onChain!.network !== network) {
-      fail(anotherChain(onChain!.network, network));
-      return;
-    }
+    const problem = problemWith(addresses, network);
+    if (problem) fail(problem);
+    if (problem || !onChain) return;
     const sent = new SentTransactions({
       network,
       chain,
@@ -136,11 +139,11 @@ export async function openNetworks(options: NetworkOptions): Promise<Networks> {
     const settlement = new CosmosSettlement(network, chain, now, sent, grants);
     watching = watchNetwork({ watch: () => settlement.watch(address, log) }, everyMs);
     settled.set(network, settlement);
-    if (onChain!.network === ofWallets) methods = methodsOf([{ network, address }, ...known]);
+    if (onChain.network === ofWallets) methods = methodsOf([{ network, address }, ...known]);
     cosmos = [{ network, ...description }];
     areKnown = true;
   };
-  const search = onChain ? findWalletChain({ chain, log, onKnown }) : undefined;
+  const search = addresses.length > 0 ? findWalletChain({ chain, log, onKnown }) : undefined;
   return {
     methods: () => methods,
     areKnown: () => areKnown,
@@ -179,6 +182,14 @@ function assertSettled(addresses: readonly PaymentAddress[], settled: ReadonlySe
     if (missing.length === 0) continue;
     throw wrong(`${setting}: nodes of ${missing.join(', ')} are missing, which X402_PAY_TO names`);
   }
+}
+
+/** Why the networks of X402_PAY_TO do not fit to the chain of the wallets. */
+function problemWith(addresses: readonly PaymentAddress[], chain: string): StartError | undefined {
+  const another = addresses.find(({ network }) => network.startsWith('cosmos:') && network !== chain);
+  if (another) return anotherChain(another.network, chain);
+  const problem = uncreditedMoney(addresses, chain);
+  return problem === undefined ? undefined : new StartError(`X402_PAY_TO: ${problem}`);
 }
 
 const anotherChain = (configured: string, ofTheWallets: string) =>

@@ -170,7 +170,8 @@ describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transpo
   test('what is not settled is not offered: a Cosmos chain before it is known to be that of the wallets', async () => {
     const { url } = await serviceDatabase(paymentsSchema);
     const address = 'celestia1qyqszqgpqyqszqgpqyqszqgpqyqszqgpreswh3';
-    const settings = { X402_PAY_TO: `cosmos:celestia=${address},simulated` };
+    const chain = 'cosmos:granary-simulated-1';
+    const settings = { X402_PAY_TO: `${chain}=${address},simulated` };
     const payments = connect(await start(transport, url, settings), paymentsDefinition, 'gateway');
     const purchase = { appId: 'films', requestHash: Buffer.alloc(32), amountUtia: '5' };
     const about = { resource: 'http://127.0.0.1/x', description: 'x', error: 'It costs 5' };
@@ -179,7 +180,7 @@ describe.each(['in one process', 'over gRPC'] as const)('payments, %s', (transpo
     expect(accepts.map(({ network }) => network)).toEqual([simulatedName]);
     const header = decoded<{ accepts: Requirement[] }>(offer.header!);
     expect(header.accepts.map(({ network }) => network)).toEqual([simulatedNetwork]);
-    const payment = { x402Version: 1, scheme: 'exact', network: 'cosmos:celestia', payload: {} };
+    const payment = { x402Version: 1, scheme: 'exact', network: chain, payload: {} };
     const paid = { purchase, paymentJson: Buffer.from(JSON.stringify(payment)), identifier: '' };
     const later = { code: 'UNAVAILABLE', message: expect.stringContaining('not known yet') as string };
     await expect(payments.checkPayment(paid, call())).rejects.toMatchObject(later);
@@ -262,7 +263,10 @@ test('an address without its checksum, in capitals, of a network that is named t
     ...[`cosmos:celestia=${address},cosmos:mocha-4=${address}`, `wallets,cosmos:celestia=${address}`],
   ];
   for (const text of wrong) expect(() => read(text)).toThrow('X402_PAY_TO');
-  expect(read(`simulated, cosmos:celestia=${address}`).X402_PAY_TO).toContain('celestia');
+  expect(read(`simulated, cosmos:granary-simulated-1=${address}`).X402_PAY_TO).toContain('celestia');
+  expect(() => read(`simulated,cosmos:celestia=${address}`)).toThrow(
+    'X402_PAY_TO: payments are taken in money of one kind',
+  );
 });
 
 test('a price that is no whole number from 0 is refused before anything starts', () => {

@@ -1,0 +1,66 @@
+import { playMoneyNetwork, simulatedChainPrefix } from '@granary/shared/play-money';
+import { keysOfShortName } from './evm-assets';
+import { ofWallets, type PaymentAddress } from './payment-addresses';
+import { solanaKeyOfShortName } from './solana-assets';
+
+/**
+ * What the money of a network is worth: play money is made by this service, test money is given away by faucets. The id
+ * of a Cosmos chain does not say whether its money is test or real.
+ */
+type Worth = 'play' | 'test' | 'real' | 'test or real';
+
+/** Beside those of `usdc-test`: Sepolia, the networks of development nodes, and the testnet of Solana. */
+const otherTestNetworks = ['eip155:11155111', 'eip155:31337', 'eip155:1337', 'solana:4uhcVJyU9pJkvQyS88uRDiswHXSCkY3z'];
+const testNetworks: ReadonlySet<string> = new Set([
+  ...[...keysOfShortName('usdc-test')!, solanaKeyOfShortName('usdc-test')!].map((key) => key.split('/')[0]!),
+  ...otherTestNetworks,
+]);
+
+function worthOn(network: string): Worth {
+  if (network === playMoneyNetwork || network.startsWith(`cosmos:${simulatedChainPrefix}`)) return 'play';
+  if (network.startsWith('cosmos:')) return 'test or real';
+  return testNetworks.has(network) ? 'test' : 'real';
+}
+
+function isMixed(one: string, other: string): boolean {
+  const worths = new Set([worthOn(one), worthOn(other)]);
+  return worths.size === 2 && (worths.has('play') || !worths.has('test or real'));
+}
+
+const described = (network: string): string =>
+  `${network === playMoneyNetwork ? 'simulated' : network} (${worthOn(network)} money)`;
+
+/**
+ * Why payments on these networks are not taken beside each other; undefined where they are. Clients pay on the first
+ * network that they know, so they would pay in money that is worth nothing.
+ */
+function mixture(networks: readonly string[]): string | undefined {
+  for (const [at, one] of networks.entries()) {
+    const other = networks.slice(at + 1).find((network) => isMixed(one, network));
+    if (other === undefined) continue;
+    return `payments are taken in money of one kind only, not on ${described(one)} beside ${described(other)}`;
+  }
+  return undefined;
+}
+
+const networksOf = (addresses: readonly PaymentAddress[]): string[] => addresses.map(({ network }) => network);
+
+/** The same of X402_PAY_TO, before it is known which chain that of the wallets is. */
+export const mixedMoney = (addresses: readonly PaymentAddress[]): string | undefined =>
+  mixture(networksOf(addresses).filter((network) => network !== ofWallets));
+
+/**
+ * Why payments on the networks of X402_PAY_TO cannot be credited to wallets on a chain; undefined where they can. Test
+ * money is credited to wallets on a simulated chain too: a payout of either is worth nothing.
+ *
+ * @param chain The chain of the wallets, as `cosmos:` and its id.
+ */
+export function uncreditedMoney(addresses: readonly PaymentAddress[], chain: string): string | undefined {
+  const isSimulated = worthOn(chain) === 'play';
+  const networks = networksOf(addresses).map((network) => (network === ofWallets ? chain : network));
+  const wrong = networks.find((network) => worthOn(network) === (isSimulated ? 'real' : 'play'));
+  if (wrong === undefined) return mixture(networks);
+  return isSimulated
+    ? `the wallets are on a simulated chain (CHAIN), from which nobody can pay out what is paid on ${described(wrong)}`
+    : `the wallets are on ${chain}, and what is paid on ${described(wrong)} is not credited to them`;
+}
