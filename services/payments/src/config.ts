@@ -4,7 +4,13 @@ import { commonConfig } from '@granary/shared/service/common-config';
 import { areEvmAssets, evmAssetsRule } from './evm-assets';
 import { areFeeTiers, feeTiersRule } from './fee-tiers';
 import { mixedMoney } from './mixed-money';
-import { arePaymentAddresses, parsePaymentAddresses, paymentAddressesRule } from './payment-addresses';
+import {
+  arePaymentAddresses,
+  mistypedAddress,
+  parsePaymentAddresses,
+  paymentAddressesRule,
+  type PaymentAddress,
+} from './payment-addresses';
 import { areMinimums, minimumsRule } from './minimums-setting';
 import { areRates, ratesRule } from './rates-setting';
 import { evmRpcUrls, solanaRpcUrls } from './rpc-urls-setting';
@@ -12,9 +18,12 @@ import { areSolanaAssets, solanaAssetsRule } from './solana-assets';
 import { areSolanaFeePayers, solanaFeePayersRule } from './solana-fee-payers';
 
 function checkPaymentAddresses(text: string, context: z.RefinementCtx<string>): void {
-  const problem = arePaymentAddresses(text) ? mixedMoney(parsePaymentAddresses(text)) : paymentAddressesRule;
+  const problem = arePaymentAddresses(text) ? problemWith(parsePaymentAddresses(text)) : paymentAddressesRule;
   if (problem !== undefined) context.addIssue({ code: 'custom', message: problem });
 }
+
+const problemWith = (addresses: readonly PaymentAddress[]): string | undefined =>
+  mistypedAddress(addresses) ?? mixedMoney(addresses);
 
 const settings = commonConfig.extend({
   /** Price of storing a GiB for a day, after the free days. */

@@ -1,3 +1,5 @@
+import { lowerAllCapitals, readEvmAddress } from './verify/evm-address';
+
 /** A token that takes signed authorizations of transfers (EIP-3009), with the EIP-712 domain of its signatures. */
 export interface EvmAsset {
   /** CAIP-2, for example `eip155:8453`. */
@@ -45,8 +47,10 @@ function read(text: string): EvmAsset[] | undefined {
   for (const entry of entries) {
     const [, network, chainId, address, name, version] = pattern.exec(entry) ?? [];
     if (version === undefined) return undefined;
+    const read = readEvmAddress(lowerAllCapitals(address!));
+    if (read === undefined) return undefined;
     assets.push({
-      ...{ network: network!, chainId: BigInt(chainId!), address: address!.toLowerCase() },
+      ...{ network: network!, chainId: BigInt(chainId!), address: read },
       ...{ name: name!, version },
     });
   }
@@ -60,4 +64,4 @@ export const areEvmAssets = (text: string): boolean => read(text) !== undefined;
 
 export const evmAssetsRule =
   'usdc, usdc-test or tokens with the name and version of their EIP-712 domains are expected, as ' +
-  'eip155:8453/0x8335…=USD Coin:2, separated by commas, each token once';
+  'eip155:8453/0x8335…=USD Coin:2, separated by commas, each token once, its address in lower case or with a checksum that fits (EIP-55)';

@@ -2,6 +2,7 @@ import { bech32 } from '@scure/base';
 import { readSolanaAddress } from './solana-address';
 import { simulatedAddress } from './simulated-network';
 import { playMoneyNetwork } from '@granary/shared/play-money';
+import { lowerAllCapitals, readEvmAddress } from './verify/evm-address';
 
 /** Stands for the chain of the wallets, and the address of the platform on it. */
 export const ofWallets = 'wallets';
@@ -22,7 +23,8 @@ export const parsePaymentAddresses = (text: string): PaymentAddress[] =>
         if (entry.trim() === 'simulated') return { network: playMoneyNetwork, address: simulatedAddress };
         if (entry.trim() === ofWallets) return { network: ofWallets, address: '' };
         const [network = '', address = ''] = entry.trim().split('=');
-        return { network, address };
+        // Clients would take the capitals for a checksum.
+        return { network, address: lowerAllCapitals(address) };
       });
 
 export const paymentAddressesRule =
@@ -40,6 +42,17 @@ export function arePaymentAddresses(text: string): boolean {
   const networks = new Set(addresses.map(({ network }) => network));
   if (addresses.length > networksMax || networks.size !== addresses.length) return false;
   return addresses.filter(isOnCosmos).length <= 1 && addresses.every(isPaymentAddress);
+}
+
+/** Why the address on a network is mistyped, although it has the form of one: its capitals are not its checksum (EIP-55). */
+export function mistypedAddress(addresses: readonly PaymentAddress[]): string | undefined {
+  const mistyped = addresses.find(
+    ({ network, address }) => evmNetwork.test(network) && readEvmAddress(address) === undefined,
+  );
+  return (
+    mistyped &&
+    `the address on ${mistyped.network} is mistyped: its capitals are not its checksum (EIP-55); all in lower case it would be taken as it is`
+  );
 }
 
 /** Whether payments go to a Cosmos chain: that of the wallets, by its name or not. */

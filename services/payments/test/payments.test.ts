@@ -26,6 +26,7 @@ import {
   type Requirement,
 } from '@granary/testing/x402-client';
 import { paymentsConfig } from '../src/config';
+import { parsePaymentAddresses } from '../src/payment-addresses';
 import { paymentsDefinition, paymentsSchema, startPayments } from '../src/service';
 
 const log = createLogger('payments-test', 'silent');
@@ -267,6 +268,27 @@ test('an address without its checksum, in capitals, of a network that is named t
   expect(() => read(`simulated,cosmos:celestia=${address}`)).toThrow(
     'X402_PAY_TO: payments are taken in money of one kind',
   );
+});
+
+test('an EVM address of a setting whose capitals are not its checksum is refused before anything starts', () => {
+  const right = '0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913';
+  const mistyped = right.replace('5', '6');
+  const read = (name: string, value: string) =>
+    readConfig(paymentsConfig, { DATABASE_URL: 'postgres://x@127.0.0.1:1/none', [name]: value });
+  const settings = {
+    X402_PAY_TO: (address: string) => `eip155:8453=${address}`,
+    X402_EVM_ASSETS: (address: string) => `eip155:8453/${address}=USD Coin:2`,
+    X402_RATES: (address: string) => `eip155:8453/${address}=4200000`,
+  };
+  for (const [name, valueOf] of Object.entries(settings)) {
+    expect(() => read(name, valueOf(mistyped))).toThrow(new RegExp(`${name}: .*EIP-55`));
+    const upper = `0x${right.slice(2).toUpperCase()}`;
+    for (const address of [right, right.toLowerCase(), upper, mistyped.toLowerCase()]) read(name, valueOf(address));
+  }
+  expect(() => read('X402_PAY_TO', settings.X402_PAY_TO(mistyped))).toThrow('the address on eip155:8453 is mistyped');
+  // Clients would take the capitals for a checksum that does not fit.
+  const [taken] = parsePaymentAddresses(settings.X402_PAY_TO(`0x${right.slice(2).toUpperCase()}`));
+  expect(taken).toEqual({ network: 'eip155:8453', address: right.toLowerCase() });
 });
 
 test('a price that is no whole number from 0 is refused before anything starts', () => {

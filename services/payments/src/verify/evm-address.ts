@@ -21,6 +21,11 @@ export function readEvmAddress(text: string): string | undefined {
   return lower;
 }
 
+const allCapitals = /^0x[0-9A-F]{40}$/;
+
+/** An address in capitals throughout, which are no checksum, in lower case; another text as it is. Settings may have both. */
+export const lowerAllCapitals = (text: string): string => (allCapitals.test(text) ? text.toLowerCase() : text);
+
 function checksummed(lower: string): string {
   const hash = Buffer.from(keccak_256(lower.slice(2))).toString('hex');
   return lower.replace(/[a-f]/g, (digit, at: number) => (hash[at - 2]! >= '8' ? digit.toUpperCase() : digit));
