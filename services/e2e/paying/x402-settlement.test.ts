@@ -23,7 +23,7 @@ import {
 interface Body extends Record<string, unknown> {
   accepts: Requirement[];
   code: string;
-  details: { reason?: string };
+  details: { reason?: string; message?: string };
 }
 interface SettleResult {
   success: boolean;
@@ -74,6 +74,7 @@ describe.each(transports)('settlement of x402 payments (%s)', (transport) => {
   const asked = async (to = path()): Promise<Requirement> => {
     const { status, body } = await get({}, to);
     expect([status, body.accepts.length]).toEqual([402, 1]);
+    expect(body['error']).toMatch(/ costs /);
     return body.accepts[0]!;
   };
   const asked2 = async (to = path()): Promise<Requirement> => {
@@ -179,6 +180,10 @@ describe.each(transports)('settlement of x402 payments (%s)', (transport) => {
     const reasonOf = async (payment: object, header = 'x-payment') => {
       const { status, body, headers } = await get({ [header]: encoded(payment) });
       expect([status, body.code]).toEqual([402, 'PAYMENT_REFUSED']);
+      // Clients of either version compare the reason, and people read the sentence.
+      const { reason, message } = body.details;
+      const inHeader = decoded<{ error: string }>(headers.get('payment-required')).error;
+      expect([body['error'], inHeader, message]).toEqual([reason, reason, expect.stringMatching(/\w .* /)]);
       if (header === 'payment-signature') {
         expect(decoded(headers.get('payment-response'))).toMatchObject({ success: false, transaction: '' });
       }

@@ -43,7 +43,9 @@ export const codes = {
   },
   PAYMENT_REFUSED: {
     status: 402,
-    meaning: 'The agent key or payment does not pay for the request: `details.reason` says why. Nothing was charged.',
+    meaning:
+      'The agent key or payment does not pay for the request: `details.reason` says why, to an x402 payment `error` too. ' +
+      'Nothing was charged.',
   },
   FORBIDDEN: { status: 403, meaning: 'The key belongs to another app, or lacks the permission.' },
   NOT_FOUND: { status: 404, meaning: 'No such route.' },

@@ -9,13 +9,16 @@ const names = ['X-PAYMENT', 'PAYMENT-SIGNATURE'] as const;
 // Standard base64, as the official clients encode it.
 const base64 = /^[A-Za-z0-9+/]+={0,2}$/;
 
+/** Whether a request carries a payment, of either version. */
+export const hasPayment = ({ headers }: Pick<IncomingMessage, 'headers'>): boolean =>
+  headers['x-payment'] !== undefined || headers['payment-signature'] !== undefined;
+
 /**
  * The JSON text of the payment that a request carries, in X-PAYMENT (version 1) or PAYMENT-SIGNATURE (version 2); undefined
  * where it carries none. Throws VALIDATION_FAILED for several, and for what is not base64 of a JSON object.
  */
 export function paymentIn(incoming: Pick<IncomingMessage, 'headers' | 'headersDistinct'>): Buffer | undefined {
-  const { headers } = incoming;
-  if (headers['x-payment'] === undefined && headers['payment-signature'] === undefined) return undefined;
+  if (!hasPayment(incoming)) return undefined;
   const { headersDistinct } = incoming;
   const given = names.flatMap((name) => (headersDistinct[name.toLowerCase()] ?? []).map((text) => ({ name, text })));
   const [first] = given;

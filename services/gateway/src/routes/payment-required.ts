@@ -9,6 +9,7 @@ import { clientUrl } from '../http/address';
 import { jsonBytes, type Answer } from '../http/answer';
 import type { AnyReader, Caller } from '../pipeline/access';
 import type { GatewayContext } from '../pipeline/gateway-context';
+import { hasPayment } from '../pipeline/payment-header';
 import { requestContextOf } from '../pipeline/request-context';
 import { canonicalPathOf, type RouteRequest } from '../pipeline/route';
 
@@ -74,7 +75,10 @@ function bodyHashOf({ body, jsonTree, incoming }: RouteRequest<string, Caller>):
   return JSON.stringify([type.split(';')[0], length, metadata]);
 }
 
-/** 402 with the price and how it may be paid, also to a payment that was refused. */
+/**
+ * 402 with the price and how it may be paid, also to a payment that was refused. Clients of x402 compare `error` with
+ * reasons, so to a payment it is the reason, and the sentence is in `details.message`; else it is the sentence.
+ */
 export async function paymentRequiredAnswer(
   gateway: GatewayContext,
   priced: PricedRequest,
@@ -84,23 +88,26 @@ export async function paymentRequiredAnswer(
 ): Promise<Answer> {
   const { request } = priced;
   const { payments } = gateway.clients;
+  const reason = refusal?.details['reason'];
+  const hasReason = typeof reason === 'string' && hasPayment(request.incoming);
   const asked = await offerRequest(gateway, priced, price);
-  const offer = await payments.offerRead(asked, request.call);
+  const offer = await payments.offerRead(hasReason ? { ...asked, error: reason } : asked, request.call);
   const { app_share_ppm: _, ...details } = price.details;
   const networks = asked.purchase!.networks?.names ?? [];
   const isOffered = networks.length === 0 || offer.header !== undefined;
   const whyNone = offer.tooLittle ?? (isOffered ? undefined : notOffered(networks));
   const code = refusal ? 'PAYMENT_REFUSED' : 'PAYMENT_REQUIRED';
   requestContextOf(request.outgoing).code = code;
-  const error = [(refusal ?? price).message, ...(whyNone === undefined ? [] : [whyNone])].join('. ');
+  const sentence = [(refusal ?? price).message, ...(whyNone === undefined ? [] : [whyNone])].join('. ');
   const allDetails = {
     ...details,
     ...(!isOffered && { payment_networks: networks }),
-    ...(refusal && { reason: refusal.details['reason'] }),
+    ...(refusal && { reason }),
+    ...(hasReason && { message: sentence }),
   };
   // Written by hand: strangers may ask for many of these.
   const text =
-    `{"x402Version":1,"error":${JSON.stringify(error)},"accepts":${offer.acceptsJson}` +
+    `{"x402Version":1,"error":${JSON.stringify(hasReason ? reason : sentence)},"accepts":${offer.acceptsJson}` +
     `,"code":"${code}","details":${JSON.stringify(allDetails)}}`;
   const answer = jsonBytes(402, Buffer.from(text), {
     'Cache-Control': 'no-store',

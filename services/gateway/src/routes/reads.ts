@@ -24,7 +24,9 @@ export const paymentHeaders: Readonly<Record<string, HeaderDoc>> = {
 const paymentRequiredSchema = z
   .object({
     x402Version: z.literal(1).describe('Always 1'),
-    error: z.string().describe('Text for people'),
+    error: z
+      .string()
+      .describe('Text for people; where an x402 payment was refused the reason, as clients of x402 expect it'),
     accepts: z.array(objectSchema).describe('The requirements of x402; empty where no network is configured'),
     code: z.enum(['PAYMENT_REQUIRED', 'PAYMENT_REFUSED']).describe('Whether there was a payment'),
     details: z
@@ -38,6 +40,7 @@ const paymentRequiredSchema = z
           .describe('The priced fields that a read touches; `*`: the whole. Of a write that whose price counts'),
         size_bytes: z.int().optional().describe('With `per_kb`: the size of the answer. The size of a write'),
         reason: z.string().optional().describe('Why a payment was refused'),
+        message: z.string().optional().describe('The same for people, where `error` is the reason'),
       })
       .describe('The price'),
   })
