@@ -2,6 +2,7 @@ import { eventually } from '@granary/testing/eventually';
 import { simulatedName } from '@granary/testing/x402-client';
 import { newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
 import { startGranary } from '../support/own-granary';
+import { sendRaw } from '../support/raw-http';
 
 interface Refusal extends Record<string, unknown> {
   x402Version: number;
@@ -226,6 +227,23 @@ describe.each(transports)('priced reads (%s)', (transport) => {
     expect(JSON.parse(Buffer.from(text, 'base64').toString())).toMatchObject({
       resource: { url: granary.url + data() },
     });
+  });
+
+  test('the URL of what is paid for names no host that the request made up', async () => {
+    await app.store('films', [film]);
+    await index('year', 5);
+    const path = data('?year=1979');
+    const asked = async (target: string, headers: Record<string, string>) => {
+      const { status, json, headers: answered } = await sendRaw(granary.url, { method: 'GET', path: target, headers });
+      const { accepts } = json as { accepts: Array<{ resource: string }> };
+      const header = Buffer.from(answered['payment-required'] as string, 'base64').toString();
+      const { resource } = JSON.parse(header) as { resource: { url: string } };
+      return [status, new Set([resource.url, ...accepts.map((each) => each.resource)])];
+    };
+    const right = [402, new Set([granary.url + path])];
+    expect(await asked(path, { host: 'evil.example' })).toEqual(right);
+    expect(await asked(path, { host: 'evil.example', 'x-forwarded-host': 'evil.example' })).toEqual(right);
+    expect(await asked(`http://evil.example${path}`, { host: 'evil.example' })).toEqual(right);
   });
 
   test('a payment that pays nothing is refused with the reason, and a malformed one with 400', async () => {

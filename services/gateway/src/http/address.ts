@@ -10,17 +10,19 @@ export function localUrl(host: string, port: number): string {
   return `http://${reachable.includes(':') ? `[${reachable}]` : reachable}:${port}`;
 }
 
+/** PUBLIC_URL, else the address at which the gateway listens: nothing that a request says. */
+export const configuredUrl = (
+  { socket }: Pick<Request, 'socket'>,
+  { PUBLIC_URL, HOST, PORT }: Pick<GatewayConfig, 'PUBLIC_URL' | 'HOST' | 'PORT'>,
+): string => PUBLIC_URL ?? localUrl(HOST, socket.localPort ?? PORT);
+
 /**
  * How the client of a request reaches the gateway, for examples: PUBLIC_URL, else what the request says. Forwarded
  * headers count as TRUST_PROXY has it, which Express decides. What a client says is shown to itself alone, and only
  * when it looks like a host.
  */
-export function clientUrl(
-  request: Request,
-  { PUBLIC_URL, HOST, PORT }: Pick<GatewayConfig, 'PUBLIC_URL' | 'HOST' | 'PORT'>,
-): string {
-  if (PUBLIC_URL !== undefined) return PUBLIC_URL;
+export function clientUrl(request: Request, config: Pick<GatewayConfig, 'PUBLIC_URL' | 'HOST' | 'PORT'>): string {
   const { host, protocol } = request;
   const isSafe = typeof host === 'string' && safeHost.test(host) && (protocol === 'http' || protocol === 'https');
-  return isSafe ? `${protocol}://${host}` : localUrl(HOST, request.socket.localPort ?? PORT);
+  return isSafe && config.PUBLIC_URL === undefined ? `${protocol}://${host}` : configuredUrl(request, config);
 }

@@ -5,7 +5,7 @@ import type { OfferReadRequest } from '@granary/shared/gen/granary/payments/v1/O
 import type { Purchase } from '@granary/shared/gen/granary/payments/v1/Purchase';
 import { toText } from '@granary/shared/json/value';
 import { message } from '@granary/shared/rpc/types';
-import { clientUrl } from '../http/address';
+import { configuredUrl } from '../http/address';
 import { jsonBytes, type Answer } from '../http/answer';
 import type { AnyReader, Caller } from '../pipeline/access';
 import type { GatewayContext } from '../pipeline/gateway-context';
@@ -122,6 +122,10 @@ export async function paymentRequiredAnswer(
 const notOffered = (networks: readonly string[]): string =>
   `None of the networks on which the application takes x402 payments is offered at the moment: ${networks.join(', ')}`;
 
+/** The path and query of a request, also of one whose target is a whole URL, as proxies send it. */
+const targetOf = ({ originalUrl }: Pick<RouteRequest<string, Caller>['incoming'], 'originalUrl'>): string =>
+  originalUrl.replace(/^[a-z]+:\/\/[^/?]*/i, '');
+
 const descriptions = { read: 'A read of', write: 'A write to', index: 'An encrypted index by' };
 
 export const offerRequest = async (
@@ -130,7 +134,8 @@ export const offerRequest = async (
   price: PaymentRequired,
 ): Promise<OfferReadRequest> => ({
   purchase: await purchaseOf(gateway, priced, price),
-  resource: clientUrl(priced.request.incoming, gateway.config) + priced.request.incoming.originalUrl,
+  // A requirement is shown to payers by others, so it names no host that a request made up. Clients want a whole URL.
+  resource: configuredUrl(priced.request.incoming, gateway.config) + targetOf(priced.request.incoming),
   description: `${descriptions[priced.kind]} ${canonicalPathOf(priced.request)}`,
   error: price.message,
 });
