@@ -217,6 +217,7 @@ export const rows: Record<string, Row> = {
   EVM_DEPTH_BLOCKS: { value: '3' },
   EVM_RPC_TIMEOUT_MS: { value: '2000' },
   EVM_REPLACE_AFTER_MS: { value: '60000' },
+  EVM_MAX_FEE_GWEI: { value: '50,eip155:1=200' },
   SOLANA_RPC_URLS: { value: 'solana:EtWTRABZaYq6iMfeYKouRu166VU2xqa1=http://127.0.0.1:9' },
   SOLANA_COMMITMENT: { value: 'finalized' },
   SOLANA_RPC_TIMEOUT_MS: { value: '2000' },

@@ -3,6 +3,7 @@ import { grpcAddress, whole } from '@granary/shared/config';
 import { commonConfig } from '@granary/shared/service/common-config';
 import { areEvmAssets, evmAssetsRule } from './evm-assets';
 import { areFeeTiers, feeTiersRule } from './fee-tiers';
+import { areMaxFees, maxFeesRule } from './max-fees-setting';
 import { mixedMoney } from './mixed-money';
 import {
   arePaymentAddresses,
@@ -75,6 +76,8 @@ const settings = commonConfig.extend({
   EVM_RPC_TIMEOUT_MS: whole(100, 60_000).default(5_000),
   /** From when on a transaction that is not included is replaced by one with higher fees. */
   EVM_REPLACE_AFTER_MS: whole(1_000, 3_600_000).default(30_000),
+  /** The most that a unit of gas may cost, in gwei; where it costs more, nothing is sent. */
+  EVM_MAX_FEE_GWEI: z.string().refine(areMaxFees, maxFeesRule).optional(),
   /** From when on a transaction on Solana counts. */
   SOLANA_COMMITMENT: z
     .enum(['confirmed', 'finalized'], { error: 'confirmed or finalized is expected' })

@@ -15,6 +15,7 @@ import { GrantPayments } from './cosmos/grant-payments';
 import { SentTransactions } from './cosmos/sent-transactions';
 import { watchNetwork } from './networks/watch-network';
 import { findWalletChain } from './cosmos/wallet-chain';
+import { maxFeeOn } from './max-fees-setting';
 import { uncreditedMoney } from './mixed-money';
 import { isOnCosmos, ofWallets, parsePaymentAddresses, type PaymentAddress } from './payment-addresses';
 import { parseMinimums, type Minimums } from './minimums-setting';
@@ -210,7 +211,7 @@ async function openEvm(
   return openEvmNetworks(pool, log, {
     ...{ urls, keyFile: config.X402_KEY_FILE!, timeoutMs: config.EVM_RPC_TIMEOUT_MS, everyMs },
     ...{ depthBlocks: config.EVM_DEPTH_BLOCKS, replaceAfterMs: config.EVM_REPLACE_AFTER_MS },
-    waitMs: config.X402_SETTLE_WAIT_MS,
+    ...{ waitMs: config.X402_SETTLE_WAIT_MS, maxFeeOn: (network) => maxFeeOn(network, config.EVM_MAX_FEE_GWEI) },
   });
 }
 

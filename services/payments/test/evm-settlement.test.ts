@@ -493,4 +493,49 @@ describeWithAnvil(describe)('settlement on an EVM network', () => {
     await anvil.setBalance(key.address, 10n ** 18n);
     expect(await settledBy(copy, before)).toBeDefined();
   });
+
+  test('above the ceiling of gas nothing is sent: the network closes, health says so, and what was taken waits', async () => {
+    const { network, copy } = await open({}, { waitMs: 300 });
+    const { anvil, proxy, key } = place;
+    const [before, other] = [await newPayment(place, copy), await newPayment(place, copy)];
+    const inWei = (gwei: number) => `0x${(BigInt(gwei) * 1_000_000_000n).toString(16)}`;
+    const funds = () => anvil.call<string>('eth_getBalance', key.address, 'latest');
+    const had = await funds();
+    // It has the network taken as open, and names another fee once a payment is to be signed.
+    proxy.answer = (method, result) => (method === 'eth_maxPriorityFeePerGas' ? inWei(9_000) : result);
+    expect((await settle(copy, before)).payment).toBeUndefined();
+    await eventually(() => !network.isOpen());
+    await network.watch();
+    const message = 'eip155:84532: gas costs more than 20 gwei (EVM_MAX_FEE_GWEI), no payments are taken';
+    expect([network.isOpen(), network.health()]).toEqual([false, { status: 'DEGRADED', message }]);
+    expect(await reasonOf(settle(copy, other))).toBe('settlement_unavailable');
+    expect([await funds(), await noncesIn(place.pool)]).toEqual([had, []]);
+    expect(proxy.calls.get('eth_sendRawTransaction')).toBeUndefined();
+    proxy.answer = (_, result) => result;
+    await network.watch();
+    expect(await settledBy(copy, before)).toBeDefined();
+    expect(await settledBy(copy, other)).toBeDefined();
+    // A base fee counts as well.
+    proxy.answer = (method, result) =>
+      method === 'eth_getBlockByNumber' ? { ...(result as object), baseFeePerGas: inWei(9_000) } : result;
+    await network.watch();
+    expect(network.health().message).toBe(message);
+  });
+
+  test('a transaction offers no more than the ceiling for gas, also where it replaces another one', async () => {
+    const { network, copy } = await open({ replaceAfterMs: 0, maxFeePerGas: 4_000_000_000n }, { waitMs: 300 });
+    const { Transaction } = await import('micro-eth-signer');
+    const offered = async () => {
+      const [stored] = await rows<{ bytes: Buffer }>(place.pool, sql`select bytes from evm_transaction`);
+      return (Transaction.fromRawBytes(stored!.bytes).raw as { maxFeePerGas: bigint }).maxFeePerGas;
+    };
+    const payment = await newPayment(place, copy);
+    await send(copy, payment);
+    const first = await offered();
+    for (const _ of counted(10)) await network.keepNonces();
+    const last = await offered();
+    expect([first < last, last <= 4_000_000_000n]).toEqual([true, true]);
+    await place.anvil.mine();
+    expect(await settledBy(copy, payment)).toBeDefined();
+  });
 });

@@ -6,6 +6,7 @@ import { makeSeedFile } from '@granary/shared/keys/seed-file';
 import { Anvil, anvilNetwork, describeWithAnvil } from '@granary/testing/anvil';
 import { serviceDatabase } from '@granary/testing/service-database';
 import { paymentsConfig } from '../src/config';
+import { maxFeeOn } from '../src/max-fees-setting';
 import { paymentsSchema, startPayments } from '../src/service';
 import { log } from './support/evm-payments';
 
@@ -43,6 +44,20 @@ test('nodes need a key file, and are written as networks with URLs', () => {
   const right =
     'eip155:1=https://user:secret@a.example/v2/key, eip155:1=http://b.example:8545,eip155:8453=https://a.example';
   expect(read({ EVM_RPC_URLS: right, X402_KEY_FILE: keyFile }).EVM_RPC_URLS).toBe(right);
+});
+
+test('a ceiling of gas is written in whole gwei, and has a default by network', () => {
+  const read = (EVM_MAX_FEE_GWEI: string) =>
+    readConfig(paymentsConfig, { DATABASE_URL: 'postgres://x@127.0.0.1:1/none', EVM_MAX_FEE_GWEI });
+  for (const wrong of ['0', '-1', '0.5', 'eip155:1', '50,eip155:1=0', '50,60', '50,eip155:1=1,eip155:1=2']) {
+    expect(() => read(wrong)).toThrow('EVM_MAX_FEE_GWEI');
+  }
+  const gweiOn = (network: string, setting?: string) =>
+    maxFeeOn(network, setting && read(setting).EVM_MAX_FEE_GWEI) / 10n ** 9n;
+  expect([gweiOn('eip155:1'), gweiOn('eip155:137'), gweiOn('eip155:8453')]).toEqual([100n, 2_000n, 20n]);
+  const setting = '50,eip155:1=200';
+  expect([gweiOn('eip155:1', setting), gweiOn('eip155:137', setting)]).toEqual([200n, 50n]);
+  expect([gweiOn('eip155:1', 'eip155:1=7'), gweiOn('eip155:8453', 'eip155:1=7')]).toEqual([7n, 20n]);
 });
 
 test('payments on a network without nodes are not taken', async () => {

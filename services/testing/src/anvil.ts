@@ -134,6 +134,8 @@ export class NodeProxy {
   failsAfter: (method: string) => boolean = () => false;
   /** Awaited before a call of this method is forwarded. */
   before: (method: string) => Promise<void> = () => Promise.resolve();
+  /** What is answered in place of what the node says, both as JSON-RPC has it in `result`: a node may lie. */
+  answer: (method: string, result: unknown) => unknown = (_, result) => result;
   /** How often each method was called. */
   readonly calls = new Map<string, number>();
 
@@ -155,7 +157,7 @@ export class NodeProxy {
           .then(
             (text) => {
               if (proxy.failsAfter(method)) request.socket.destroy();
-              else response.end(text);
+              else response.end(proxy.told(method, text));
             },
             () => request.socket.destroy(),
           );
@@ -164,6 +166,11 @@ export class NodeProxy {
     const proxy = new NodeProxy(server);
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
     return proxy;
+  }
+
+  private told(method: string, text: string): string {
+    const said = JSON.parse(text) as { result?: unknown };
+    return 'result' in said ? JSON.stringify({ ...said, result: this.answer(method, said.result) }) : text;
   }
 
   get url(): string {

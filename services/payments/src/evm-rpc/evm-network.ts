@@ -14,10 +14,10 @@ import type {
   SettlementTransaction,
 } from '../networks/settlement-network';
 import type { EvmProof } from '../verify/evm-exact';
-import { isRevert, type EvmBlock, type EvmNode } from './evm-node';
+import { isRevert, type EvmBlock, type EvmNode, type Fees } from './evm-node';
 import { AuthorizationUses, headMaxAgeMs, isSpent } from './authorization-uses';
 import type { GasKey } from './gas-key';
-import { replaceTransaction, signTransaction } from './signed-transaction';
+import { feesWithin, replaceTransaction, signTransaction } from './signed-transaction';
 import { PayerFunds, type Reservation } from './payer-funds';
 import { transferCall } from './token';
 import type { StoredTransaction, Transactions } from './transactions';
@@ -32,6 +32,8 @@ export interface EvmNetworkOptions {
   depthBlocks: bigint;
   /** From when on a transaction that is not included is replaced by one with higher fees. */
   replaceAfterMs: number;
+  /** The most that a unit of gas may cost, in wei. */
+  maxFeePerGas: bigint;
   log: Logger;
 }
 
@@ -48,7 +50,7 @@ const uncoveredPlansMax = 2;
 export class EvmNetwork implements SettlementNetwork {
   readonly id: string;
   readonly keepsQuotesSecret = true;
-  private state: 'open' | 'no gas' | 'no node' = 'no node';
+  private state: 'open' | 'no gas' | 'dear gas' | 'no node' = 'no node';
   private readonly uses: AuthorizationUses;
   private readonly funds: PayerFunds;
   private readonly blocks: NextBlock;
@@ -72,23 +74,28 @@ export class EvmNetwork implements SettlementNetwork {
   }
 
   health(): Finding {
-    const { id, nodes } = this.options;
+    const { id, nodes, maxFeePerGas } = this.options;
     const problems = nodes.problems.join('; ');
     if (this.state === 'no gas')
       return degraded(`${id}: ${this.address} has too little to pay gas, no payments are taken`);
+    if (this.state === 'dear gas')
+      return degraded(
+        `${id}: gas costs more than ${gweiOf(maxFeePerGas)} gwei (EVM_MAX_FEE_GWEI), no payments are taken`,
+      );
     if (this.state === 'no node') return degraded(`${id}: no node can be asked, no payments are taken: ${problems}`);
     return problems === '' ? { ...healthy, message: id } : degraded(`${id}: ${problems}`);
   }
 
-  /** Looks whether the nodes answer and the account can pay gas. Never rejects. */
+  /** Looks whether the nodes answer, gas costs no more than it may, and the account can pay it. Never rejects. */
   async watch(): Promise<void> {
     const { nodes, log } = this.options;
     const before = this.state;
     await nodes.compare();
     this.state = await nodes
       .ask(async (node, latest) => {
-        const { maxFeePerGas } = await node.fees(latest);
-        return (await node.balance(this.address)) < usualGas * maxFeePerGas ? 'no gas' : 'open';
+        const fees = await this.feesAt(node, latest);
+        if (!fees) return 'dear gas';
+        return (await node.balance(this.address)) < usualGas * fees.maxFeePerGas ? 'no gas' : 'open';
       })
       .catch(() => 'no node' as const);
     if (this.state !== before) log.info({ network: this.id, state: this.state }, 'a network of x402 is open or closed');
@@ -175,7 +182,11 @@ export class EvmNetwork implements SettlementNetwork {
       }
       return refusedByToken(error.data);
     }
-    const [fees, count] = await Promise.all([node.fees(latest), node.transactionCount(key.address)]);
+    const [fees, count] = await Promise.all([this.feesAt(node, latest), node.transactionCount(key.address)]);
+    if (!fees) {
+      this.state = 'dear gas';
+      throw unavailable('Gas costs more than this service pays for it');
+    }
     const content = { ...call, ...fees, chainId: BigInt(this.id.split(':')[1]!), gasLimit: (gas * 6n) / 5n };
     const since = { count, sinceHeight: latest.height };
     return {
@@ -193,11 +204,16 @@ export class EvmNetwork implements SettlementNetwork {
     };
   }
 
-  /** The transaction with higher fees, stored; the same one where that would not help. */
+  /** What a transaction offers for gas after a block; undefined where that costs more than it may. */
+  private async feesAt(node: EvmNode, latest: EvmBlock): Promise<Fees | undefined> {
+    return feesWithin(await node.fees(latest), latest.baseFee, this.options.maxFeePerGas);
+  }
+
+  /** The transaction with higher fees, stored; the same one where that would not help, or would cost too much. */
   private async replaced(stored: StoredTransaction): Promise<StoredTransaction> {
-    const { nodes, key, transactions, log } = this.options;
-    const usual = await nodes.ask((node, latest) => node.fees(latest));
-    const replacement = replaceTransaction(key, stored.bytes, usual);
+    const { nodes, key, transactions, maxFeePerGas, log } = this.options;
+    const usual = await nodes.ask((node, latest) => this.feesAt(node, latest));
+    const replacement = usual && replaceTransaction(key, stored.bytes, usual, maxFeePerGas);
     if (!replacement || !(await transactions.replace(stored, replacement))) return stored;
     const { nonce } = stored;
     log.warn(
@@ -224,6 +240,8 @@ export class EvmNetwork implements SettlementNetwork {
 const isKnown = (error: unknown): boolean =>
   error instanceof RpcError &&
   /already (known|imported|exists)|known transaction|nonce too low|underpriced/i.test(error.message);
+
+const gweiOf = (wei: bigint): bigint => wei / 1_000_000_000n;
 
 /** Nothing is sent: what has used the authorization is looked for. */
 const alreadySpent: Plan & { state: 'ready' } = {

@@ -22,6 +22,8 @@ export interface EvmSettings {
   timeoutMs: number;
   depthBlocks: number;
   replaceAfterMs: number;
+  /** The most that a unit of gas may cost on a network, in wei. */
+  maxFeeOn: (network: string) => bigint;
   /** How long a request waits for the block of its payment. */
   waitMs: number;
   /** How often it is looked whether the nodes answer, the account can pay gas, and its transactions are included. */
@@ -80,6 +82,7 @@ async function openNetwork(
   const network = new EvmNetwork({
     ...{ id, nodes: pooled, key, log, replaceAfterMs: settings.replaceAfterMs },
     ...{ transactions: new Transactions(pool, id, key.address), depthBlocks: BigInt(settings.depthBlocks) },
+    maxFeePerGas: settings.maxFeeOn(id),
   });
   await network.watch();
   await warnOfShortWait(pooled, log, { id, waitMs: settings.waitMs });

@@ -13,6 +13,17 @@ export interface TransactionContent extends Fees {
   data: string;
 }
 
+/**
+ * What a transaction offers for a unit of gas, at most as much as may be paid for it; undefined where the next block costs
+ * more.
+ *
+ * @param baseFee Of the latest block, in wei, as all of these.
+ */
+export function feesWithin(usual: Fees, baseFee: bigint, max: bigint): Fees | undefined {
+  if (baseFee + usual.maxPriorityFeePerGas > max) return undefined;
+  return { ...usual, maxFeePerGas: lower(usual.maxFeePerGas, max) };
+}
+
 export function signTransaction(key: GasKey, content: TransactionContent): SettlementTransaction {
   const unsigned = Transaction.prepare({ ...content, type: 'eip1559', value: 0n });
   const signature = key.sign(keccak_256(unsigned.toRawBytes(false)));
@@ -26,16 +37,26 @@ const raised = (fee: bigint): bigint => (fee * 9n) / 8n + 1n;
 const feesMax = 4n;
 
 const higher = (one: bigint, other: bigint): bigint => (one > other ? one : other);
+const lower = (one: bigint, other: bigint): bigint => (one < other ? one : other);
 
-/** The same call with the same nonce and higher fees; undefined where they are so high already that more would not help. */
-export function replaceTransaction(key: GasKey, bytes: Buffer, usual: Fees): SettlementTransaction | undefined {
+/**
+ * The same call with the same nonce and higher fees; undefined where they are so high already that more would not help, or
+ * would be more than may be paid.
+ */
+export function replaceTransaction(
+  key: GasKey,
+  bytes: Buffer,
+  usual: Fees,
+  max: bigint,
+): SettlementTransaction | undefined {
   const { type, raw } = Transaction.fromRawBytes(bytes);
   if (type !== 'eip1559') throw new Error(`a transaction of this service is of the type ${type}`);
   const { maxFeePerGas, maxPriorityFeePerGas, chainId, nonce, gasLimit, to, data } = raw as TransactionContent;
-  if (maxFeePerGas > usual.maxFeePerGas * feesMax) return undefined;
+  const replacing = higher(raised(maxFeePerGas), usual.maxFeePerGas);
+  if (maxFeePerGas > usual.maxFeePerGas * feesMax || replacing > max) return undefined;
   return signTransaction(key, {
     ...{ chainId, nonce, gasLimit, to, data },
-    maxFeePerGas: higher(raised(maxFeePerGas), usual.maxFeePerGas),
-    maxPriorityFeePerGas: higher(raised(maxPriorityFeePerGas), usual.maxPriorityFeePerGas),
+    maxFeePerGas: replacing,
+    maxPriorityFeePerGas: lower(higher(raised(maxPriorityFeePerGas), usual.maxPriorityFeePerGas), replacing),
   });
 }

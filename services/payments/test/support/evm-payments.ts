@@ -66,15 +66,20 @@ export async function openPlace(): Promise<Place> {
 export interface NetworkSettings {
   depthBlocks?: bigint;
   replaceAfterMs?: number;
+  /** In wei. */
+  maxFeePerGas?: bigint;
 }
+
+const gwei = 1_000_000_000n;
 
 export async function openNetwork(
   { pool, proxy, key }: Place,
-  { depthBlocks = 0n, replaceAfterMs = 60_000 }: NetworkSettings = {},
+  { depthBlocks = 0n, replaceAfterMs = 60_000, maxFeePerGas = 20n * gwei }: NetworkSettings = {},
 ): Promise<EvmNetwork> {
   const node = new EvmNode(new JsonRpc({ url: proxy.url, timeoutMs: limitMs(5_000), name: 'node 1' }));
   const network = new EvmNetwork({
     ...{ id: anvilNetwork, nodes: poolOf(node), key, depthBlocks, replaceAfterMs, log },
+    maxFeePerGas,
     transactions: new Transactions(pool, anvilNetwork, key.address),
   });
   await network.watch();
