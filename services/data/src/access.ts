@@ -10,6 +10,7 @@ export const dataAccess = {
     'updateApplication',
     'deleteApplication',
     'verifyKey',
+    'createKey',
     'regenerateKey',
     'listKeys',
     'revokeKey',

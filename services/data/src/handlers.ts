@@ -1,7 +1,7 @@
 import type { DataDefinition } from '@granary/shared/gen/granary/data/v1/Data';
 import type { Handlers } from '@granary/shared/rpc/types';
 import type { StorageMonitor } from '@granary/shared/health/storage-monitor';
-import { listKeys, regenerateKey, revokeKey, verifyKey } from './apps/app-keys';
+import { createKey, listKeys, regenerateKey, revokeKey, verifyKey } from './apps/app-keys';
 import { useSignature } from './apps/used-signatures';
 import {
   appStats,
@@ -143,6 +143,7 @@ export function dataHandlers(context: HandlerContext): Handlers<DataDefinition> 
     updateApplication: (request) => updateApplication(pool, request),
     deleteApplication: (request) => changingCatalog(context, request.appId, deleteApplication(pool, request)),
     verifyKey: ({ hash }) => verifyKey(fast, Buffer.from(hash)),
+    createKey: (request) => createKey(pool, request),
     regenerateKey: (request) => regenerateKey(pool, request),
     listKeys: (request) => listKeys(pool, request),
     revokeKey: (request) => revokeKey(pool, request),

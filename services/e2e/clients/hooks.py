@@ -16,7 +16,7 @@ RESERVED_KEY_NAME = "schemathesis"
 def before_call(context, case, kwargs):
     operation = case.operation.definition.raw["operationId"]
     body = case.body if isinstance(case.body, dict) else {}
-    if operation == "regenerateKey" and body.get("name") == RESERVED_KEY_NAME:
+    if operation in ("createKey", "regenerateKey") and body.get("name") == RESERVED_KEY_NAME:
         body["name"] = "another"
     if case.meta is None or case.meta.generation.mode != GenerationMode.POSITIVE:
         return

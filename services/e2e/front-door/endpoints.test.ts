@@ -220,6 +220,7 @@ describe.each(transports)('the documented endpoints (%s)', (transport) => {
       store: [{ root: `${app.appId}::films`, data: [{ id: 'b' }] }],
       list: [{ root: `${app.appId}::films` }],
       uploadBlob: ['bytes', { 'content-type': 'image/png' }],
+      createKey: [{ name: 'new', permissions: ['Read'] }],
       regenerateKey: [{ name: 'k', permissions: ['Read'] }],
       updatePayoutSettings: [{ min_payout: 1 }],
       putSkills: [{ markdown: '# Ours' }],

@@ -2,6 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { Client } from 'pg';
 import { eventually } from '@granary/testing/eventually';
 import { borrowGranary, newApp, operatorKey, send, transports, type Granary, type TestApp } from '../support/granary';
+import { newWallet, signedRequest } from '../support/wallet-signing';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT/) as string;
 const text = expect.stringMatching(/\S/) as string;
@@ -69,7 +70,93 @@ describe.each(transports)('keys (%s)', (transport) => {
     });
   });
 
-  test('a key of the same name replaces the previous one completely', async () => {
+  test('a key is created under a name that no key has, by Admin or the operator and on both prefixes', async () => {
+    const body = { name: 'web', permissions: ['Read'] };
+    const first = await app.call<MadeKey>('POST', `${path}/keys`, body);
+    expect(first).toMatchObject({ status: 201, body: { ...body, app_id: app.appId, pay_limits: null } });
+    expect(await statusWith(first.body.app_key)).toBe(200);
+    const headers = { 'x-operator-key': operatorKey };
+    const unprefixed = `/apps/${app.appId}/keys`;
+    const again = await send(granary.url, 'POST', unprefixed, { headers, body: { ...body, permissions: ['Write'] } });
+    expect(again).toMatchObject({ status: 409, body: { code: 'ALREADY_EXISTS' } });
+    expect(again.body['error']).toContain('already exists');
+    expect(await statusWith(first.body.app_key)).toBe(200);
+    const taken = await app.call('POST', `${path}/keys`, { ...body, name: 'default' });
+    expect(taken).toMatchObject({ status: 409, body: { code: 'ALREADY_EXISTS' } });
+    const other = await send(granary.url, 'POST', unprefixed, { headers, body: { ...body, name: 'second' } });
+    expect(other.status).toBe(201);
+    expect((await send(granary.url, 'POST', unprefixed, { key: first.body.app_key, body })).status).toBe(403);
+    expect((await list()).body.keys.map(({ name }) => name).sort()).toEqual(['default', 'second', 'web']);
+  });
+
+  test('of 10 concurrent callers that create a key of one name one does', async () => {
+    const body = { name: 'web', permissions: ['Read'] };
+    const made = await Promise.all(Array.from({ length: 10 }, () => app.call('POST', `${path}/keys`, body)));
+    expect(made.map(({ status }) => status).sort()).toEqual([201, ...Array<number>(9).fill(409)]);
+  });
+
+  test('a replaced key keeps what the request leaves out', async () => {
+    const limits = { allowed_target_apps: null, expires_at: null, max_payment_per_tx: 10, spend_allowance: 100 };
+    const agent = { name: 'agent', permissions: ['Read', 'Pay'], pay_limits: limits };
+    expect((await make(agent)).status).toBe(200);
+    expect(await make({ name: 'agent' })).toMatchObject({ status: 200, body: agent });
+    const narrower = { name: 'agent', permissions: ['Pay'] };
+    expect(await make(narrower)).toMatchObject({ status: 200, body: { ...narrower, pay_limits: limits } });
+    const unlimited = { ...limits, max_payment_per_tx: null, spend_allowance: null };
+    const changed = await make({ name: 'agent', pay_limits: {} });
+    expect(changed).toMatchObject({ status: 200, body: { ...narrower, pay_limits: unlimited } });
+    const rolled = await make({});
+    expect(rolled).toMatchObject({ status: 200, body: { name: 'default', permissions: ['Admin', 'Read', 'Write'] } });
+    expect(await statusWith(rolled.body.app_key)).toBe(200);
+    expect(await make({ name: 'none' }, rolled.body.app_key)).toMatchObject({
+      status: 400,
+      body: { code: 'VALIDATION_FAILED', details: { permissions: [text] } },
+    });
+  });
+
+  test('the last key with Admin is neither lowered nor revoked, but by the operator', async () => {
+    const [first] = (await list()).body.keys;
+    const before = (await list()).text;
+    const refused = { status: 409, body: { code: 'LAST_ADMIN_KEY', error: text } };
+    expect(await make({ permissions: ['Read'] })).toMatchObject(refused);
+    expect(await app.call('DELETE', `${path}/keys/${first!.key_id}`)).toMatchObject(refused);
+    expect((await list()).text).toBe(before);
+    const headers = { 'x-operator-key': operatorKey };
+    const lowered = await send<MadeKey>(granary.url, 'POST', `${path}/regenerate-key`, {
+      headers,
+      body: { permissions: ['Read'] },
+    });
+    expect(lowered).toMatchObject({ status: 200, body: { permissions: ['Read'] } });
+    const revoked = await send(granary.url, 'DELETE', `${path}/keys/${lowered.body.key_id}`, { headers });
+    expect(revoked.status).toBe(200);
+  });
+
+  test.each(['revoked', 'lowered and revoked'])('of two keys with Admin that are %s at once one stays', async (how) => {
+    // The owner signs both requests: a key of the app could be revoked before the second one arrives.
+    const owner = newWallet();
+    const body = { app_id: `t-${randomUUID()}`, name: 'Owned', owner_address: owner.address };
+    const headers = { 'x-operator-key': operatorKey };
+    const made = await send<MadeKey>(granary.url, 'POST', '/api/applications', { body, headers });
+    const keys = `/api/apps/${body.app_id}/keys`;
+    const asOwner = (method: string, target: string, content?: object) => {
+      const text = content && JSON.stringify(content);
+      return send<MadeKey>(granary.url, method, target, {
+        body: text,
+        headers: signedRequest(owner, method, target, text),
+      });
+    };
+    const second = await asOwner('POST', keys, { name: 'second', permissions: ['Admin'] });
+    const answers = await Promise.all([
+      asOwner('DELETE', `${keys}/${second.body.key_id}`),
+      how === 'revoked'
+        ? asOwner('DELETE', `${keys}/${made.body.key_id}`)
+        : asOwner('POST', `/api/apps/${body.app_id}/regenerate-key`, { permissions: ['Read'] }),
+    ]);
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 409]);
+    expect(answers.find(({ status }) => status === 409)!.body).toMatchObject({ code: 'LAST_ADMIN_KEY' });
+  });
+
+  test('the secret of a replaced key stops working, and its permissions are those of the request', async () => {
     const first = (await make({ name: 'web', permissions: ['Read'] })).body;
     expect(await statusWith(first.app_key)).toBe(200);
     const second = (await make({ name: 'web', permissions: ['Write'] })).body;

@@ -49,8 +49,8 @@ describe.each(transports)('agent keys (%s)', (transport) => {
     });
     await eventually(async () => (await wallet(payer))['balance'] === amount);
   };
-  const agentKey = async (pay_limits: object | null = null, app = payer, permissions = ['Pay']) => {
-    const body = { name: 'agent', permissions, ...(pay_limits && { pay_limits }) };
+  const agentKey = async (pay_limits: object = {}, app = payer, permissions = ['Pay']) => {
+    const body = { name: 'agent', permissions, pay_limits };
     const made = await app.call<{ app_key: string }>('POST', `/api/apps/${app.appId}/regenerate-key`, body);
     expect(made.status).toBe(200);
     return made.body.app_key;
@@ -124,7 +124,7 @@ describe.each(transports)('agent keys (%s)', (transport) => {
     await target.call('PUT', `/api/apps/${target.appId}/collections/films`, { read_price_config: {} });
     expect((await read(key)).status).toBe(200);
     // A key pays others: what is its own app's it reads free.
-    const own = await agentKey(null, target);
+    const own = await agentKey({}, target);
     await priced(1_001);
     expect((await read(own)).status).toBe(200);
     expect(await wallet(payer)).toMatchObject({ total_spent: 2_002 + cost });

@@ -216,6 +216,7 @@ export const changingRequests: Readonly<Record<string, MakeRequest>> = {
     () => ({ parent_collection: newName(), parent_field: 'id', child_collection: newName(), child_field: 'parent_id' }),
     { child_field: 'other' },
   ),
+  createKey: withBody('keys', () => ({ name: newName(), permissions: ['Read'] }), { permissions: ['Write'] }),
   regenerateKey: withBody('regenerate-key', () => ({ name: newName(), permissions: ['Read'] }), {
     permissions: ['Write'],
   }),

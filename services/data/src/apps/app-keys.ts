@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
-import { invalid, notFound } from '@granary/shared/errors';
+import { conflict, invalid, notFound } from '@granary/shared/errors';
+import type { CreateKeyRequest } from '@granary/shared/gen/granary/data/v1/CreateKeyRequest';
 import type { IssuedKey } from '@granary/shared/gen/granary/data/v1/IssuedKey';
 import type { Key } from '@granary/shared/gen/granary/data/v1/Key';
 import type { ListKeysResponse } from '@granary/shared/gen/granary/data/v1/ListKeysResponse';
@@ -18,8 +19,10 @@ import { listPage } from '../listings/listing';
 import { findApp, type App } from '../catalog/app';
 import { withAppLockOnce } from '../catalog/app-lock';
 import { LIMIT_EXCEEDED } from '../catalog/definition-limit';
+import { ALREADY_EXISTS } from '../catalog/names';
 
 export const KEY_NOT_FOUND = 'KEY_NOT_FOUND';
+export const LAST_ADMIN_KEY = 'LAST_ADMIN_KEY';
 
 /** The name of the first key, which is created with the application. */
 export const firstKeyName = 'default';
@@ -54,7 +57,7 @@ export async function issueKey(
         values (${newId('key_')}, ${app.number}, ${definition.name}, ${hashKey(secret)}, ${secret.slice(-4)},
                 ${definition.permissions}, ${definition.payLimits === undefined ? null : JSON.stringify(definition.payLimits)}, ${at})`,
   );
-  return { key: await getKey(tx, app.appId, definition.name), secret };
+  return { key: (await findKey(tx, app, definition.name))!, secret };
 }
 
 interface KeyRow {
@@ -88,31 +91,23 @@ function toKey(found: KeyRow): Key {
   });
 }
 
-/** The key of a name that is not revoked. Throws KEY_NOT_FOUND. */
-export async function getKey(db: Queryable, appId: string, name: string): Promise<Key> {
+/** The key of a name that is not revoked, if there is one. */
+async function findKey(db: Queryable, app: Pick<App, 'number'>, name: string): Promise<Key | undefined> {
   const found = await row<KeyRow>(
     db,
     sql`select ${columns} from app_key k join application a on a.number = k.app_number
-        where a.app_id = ${appId} and k.name = ${name} and k.revoked_at is null`,
+        where k.app_number = ${app.number} and k.name = ${name} and k.revoked_at is null`,
   );
-  if (!found) throw notFound(KEY_NOT_FOUND, 'There is no such key');
-  return toKey(found);
+  return found && toKey(found);
 }
 
-/** Replaces the key of a name, or creates the first one: the commit of the new one revokes the old one. */
-export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): Promise<IssuedKey> {
-  const unknown = request.permissions.filter((permission) => !permissions.includes(permission));
-  if (unknown.length > 0 || request.permissions.length === 0) {
-    throw invalid('The permissions are not valid', {
-      permissions: [`must be a non-empty list of ${permissions.join(', ')}`],
-    });
-  }
+/** Creates a key with a name that no key of the app has. Throws ALREADY_EXISTS, LIMIT_EXCEEDED and VALIDATION_FAILED. */
+export async function createKey(pool: Pool, request: CreateKeyRequest): Promise<IssuedKey> {
+  requirePermissions(request.permissions);
   const change = async (tx: Connection, app: App): Promise<IssuedKey> => {
-    const { count } = (await row<{ count: bigint }>(
-      tx,
-      sql`select count(*) from app_key where app_number = ${app.number} and revoked_at is null and name <> ${request.name}`,
-    ))!;
-    if (count >= keysMax) throw invalid(`An app may have at most ${keysMax} keys`, {}, LIMIT_EXCEEDED);
+    const present = await findKey(tx, app, request.name);
+    if (present) throw conflict(ALREADY_EXISTS, `A key with the name ${request.name} already exists`);
+    await requireKeyPlace(tx, app, request.name);
     return issueKey(tx, app, {
       name: request.name,
       permissions: [...new Set(request.permissions)],
@@ -120,6 +115,62 @@ export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): 
     });
   };
   return withAppLockOnce(pool, request, change, withoutSecret);
+}
+
+/**
+ * Replaces the key of a name, or creates the first one: the commit of the new one revokes the old one. Throws LAST_ADMIN_KEY,
+ * LIMIT_EXCEEDED and VALIDATION_FAILED.
+ */
+export async function regenerateKey(pool: Pool, request: RegenerateKeyRequest): Promise<IssuedKey> {
+  if (!request.keepOmitted || request.permissions.length > 0) requirePermissions(request.permissions);
+  const change = async (tx: Connection, app: App): Promise<IssuedKey> => {
+    const present = await findKey(tx, app, request.name);
+    await requireKeyPlace(tx, app, request.name);
+    const definition = definitionOf(request, present);
+    if (request.keepAdmin && present && !definition.permissions.includes('Admin')) {
+      await requireOtherAdmin(tx, app, present);
+    }
+    return issueKey(tx, app, definition);
+  };
+  return withAppLockOnce(pool, request, change, withoutSecret);
+}
+
+/** What the request says, completed by the key that it replaces. Throws VALIDATION_FAILED for a new key without permissions. */
+function definitionOf(request: RegenerateKeyRequest, present: Key | undefined): KeyDefinition {
+  const replaced = request.keepOmitted ? present : undefined;
+  const chosen = request.permissions.length > 0 ? request.permissions : replaced?.permissions;
+  if (!chosen) throw invalid('A new key needs permissions', { permissions: ['is required'] });
+  const payLimits = request.payLimits ?? replaced?.payLimits ?? undefined;
+  return { name: request.name, permissions: [...new Set(chosen)], payLimits };
+}
+
+function requirePermissions(chosen: readonly string[]): void {
+  if (chosen.length > 0 && chosen.every((permission) => permissions.includes(permission))) return;
+  throw invalid('The permissions are not valid', {
+    permissions: [`must be a non-empty list of ${permissions.join(', ')}`],
+  });
+}
+
+/** Throws LIMIT_EXCEEDED where an app has as many keys of other names as it may have. */
+async function requireKeyPlace(tx: Connection, app: App, name: string): Promise<void> {
+  const { count } = (await row<{ count: bigint }>(
+    tx,
+    sql`select count(*) from app_key where app_number = ${app.number} and revoked_at is null and name <> ${name}`,
+  ))!;
+  if (count >= keysMax) throw invalid(`An app may have at most ${keysMax} keys`, {}, LIMIT_EXCEEDED);
+}
+
+/** Throws LAST_ADMIN_KEY where a key has Admin and no other key of the app does. The app must be locked. */
+async function requireOtherAdmin(tx: Connection, app: App, key: Key): Promise<void> {
+  if (!key.permissions.includes('Admin')) return;
+  const other = await row(
+    tx,
+    sql`select from app_key where app_number = ${app.number} and revoked_at is null
+        and 'Admin' = any(permissions) and key_id <> ${key.keyId} limit 1`,
+  );
+  if (other) return;
+  const remedy = 'give Admin to another key first, or ask the operator';
+  throw conflict(LAST_ADMIN_KEY, `The key ${key.name} is the only one of the app with Admin: ${remedy}`);
 }
 
 /** A secret is returned once. */
@@ -140,15 +191,17 @@ export async function listKeys(pool: Pool, request: ListRequest): Promise<ListKe
   return { keys: entries.map(toKey), nextCursor };
 }
 
-/** Throws KEY_NOT_FOUND. */
+/** Throws KEY_NOT_FOUND and LAST_ADMIN_KEY. */
 export function revokeKey(pool: Pool, request: RevokeKeyRequest): Promise<RevokeKeyResponse> {
   return withAppLockOnce<RevokeKeyResponse>(pool, request, async (tx, app) => {
-    const revoked = await execute(
+    const present = await row<KeyRow>(
       tx,
-      sql`update app_key set revoked_at = now()
-          where app_number = ${app.number} and key_id = ${request.keyId} and revoked_at is null`,
+      sql`select ${columns} from app_key k join application a on a.number = k.app_number
+          where k.app_number = ${app.number} and k.key_id = ${request.keyId} and k.revoked_at is null`,
     );
-    if (revoked === 0) throw notFound(KEY_NOT_FOUND, 'There is no such key');
+    if (!present) throw notFound(KEY_NOT_FOUND, 'There is no such key');
+    if (request.keepAdmin) await requireOtherAdmin(tx, app, toKey(present));
+    await execute(tx, sql`update app_key set revoked_at = now() where key_id = ${present.key_id}`);
     return {};
   });
 }

@@ -1,5 +1,17 @@
 import { type BadInput, app, shop, wrong } from './bad-input';
 
+const permissions = [null, [], 'Read', ['read'], ['Root'], [1], { Read: true }];
+const pay_limits = [
+  null,
+  1,
+  { allowed_target_apps: 'x' },
+  { allowed_target_apps: ['a b'] },
+  { expires_at: 'tomorrow' },
+  { max_payment_per_tx: -1 },
+  { spend_allowance: '5' },
+  { other: 1 },
+];
+
 export function appFields(): BadInput[] {
   return [
     ...wrong(
@@ -48,18 +60,16 @@ export function appFields(): BadInput[] {
     ...wrong(
       `POST ${app}/regenerate-key`,
       { permissions: ['Read'] },
+      { name: ['', 1, 'x'.repeat(201)], permissions, pay_limits, extra: [1] },
+    ),
+    ...wrong(`POST ${app}/regenerate-key`, { name: 'none' }, { permissions: [undefined] }),
+    ...wrong(
+      `POST ${app}/keys`,
+      { name: 'new', permissions: ['Read'] },
       {
-        name: ['', 1, 'x'.repeat(201)],
-        permissions: [undefined, null, [], 'Read', ['read'], ['Root'], [1], { Read: true }],
-        pay_limits: [
-          1,
-          { allowed_target_apps: 'x' },
-          { allowed_target_apps: ['a b'] },
-          { expires_at: 'tomorrow' },
-          { max_payment_per_tx: -1 },
-          { spend_allowance: '5' },
-          { other: 1 },
-        ],
+        name: [undefined, null, '', 1, 'x'.repeat(201)],
+        permissions: [undefined, ...permissions],
+        pay_limits,
         extra: [1],
       },
     ),

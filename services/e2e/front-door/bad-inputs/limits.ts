@@ -76,6 +76,7 @@ export function limits(): BadInput[] {
     tooLarge(`POST /apps/${shop}/queries`, 512 * 1024),
     tooLarge(`POST ${app}/payout/settings`, 64 * 1024),
     tooLarge(`POST ${app}/payout/trigger`, 64 * 1024),
+    tooLarge(`POST ${app}/keys`, 64 * 1024),
     tooLarge(`POST ${app}/regenerate-key`, 64 * 1024),
     tooLarge('POST /api/applications', 64 * 1024),
     tooLarge(`PUT /api/skills/${shop}/skills.md`, 256 * 1024, 'text/markdown'),

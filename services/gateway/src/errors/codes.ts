@@ -96,6 +96,10 @@ export const codes = {
     status: 409,
     meaning: 'Views or predefined queries read the collection: delete it with `cascade`.',
   },
+  LAST_ADMIN_KEY: {
+    status: 409,
+    meaning: 'No key with `Admin` would be left in the app, which only the operator may cause; nothing was changed.',
+  },
   FAUCET_MISSING: { status: 409, meaning: 'Only the simulated chain has a faucet, and this is a real one.' },
   LOCKED_BALANCE_DECREASE: { status: 409, meaning: 'The locked balance can only be increased; nothing was changed.' },
   PAYOUT_DESTINATION_MISSING: {

@@ -1,10 +1,12 @@
 import { z } from 'zod';
+import type { CreateKeyRequest } from '@granary/shared/gen/granary/data/v1/CreateKeyRequest';
+import type { IssuedKey } from '@granary/shared/gen/granary/data/v1/IssuedKey';
 import type { Key } from '@granary/shared/gen/granary/data/v1/Key';
 import type { PayLimits } from '@granary/shared/gen/granary/data/v1/PayLimits';
 import type { RegenerateKeyRequest } from '@granary/shared/gen/granary/data/v1/RegenerateKeyRequest';
 import { message } from '@granary/shared/rpc/types';
-import { json } from '../http/answer';
-import { permissions } from '../pipeline/access';
+import { json, type Answer } from '../http/answer';
+import { permissions, type AppCaller, type Operator } from '../pipeline/access';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
 import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from '../pipeline/listing';
 import { bodyLimits, route } from '../pipeline/route';
@@ -75,13 +77,43 @@ function keyJson(key: Key) {
 
 const adminOrOperator = { kind: 'app', permission: 'Admin', operator: true } as const;
 
+/** Only the operator may leave an application without a key with Admin. */
+const keepsAdmin = (caller: AppCaller | Operator): boolean => caller.kind !== 'operator';
+
+const keyNameSchema = z.string().min(1).max(200);
+const permissionsSchema = z
+  .array(z.enum(permissions))
+  .min(1)
+  .max(permissions.length)
+  .describe('What it may do; `Admin` includes `Read` and `Write`');
+
+const issuedKeySchema = keySchema.extend({
+  app_id: z.string().describe('The application'),
+  app_key: z.string().nullable().describe('The secret; null in an answer repeated by `Idempotency-Key`'),
+});
+const issuedKeyDoc = {
+  description: 'The key, which is shown this once',
+  schema: issuedKeySchema,
+  example: { app_id: 'demo', app_key: 'app_…x9Qe', ...exampleKey },
+};
+
+function issuedKeyAnswer(status: number, appId: string, { key, secret, replayed }: IssuedKey): Answer {
+  const issued = { app_id: appId, app_key: secret || null, ...keyJson(key!) };
+  return { ...json(status, issued, replayedHeader(replayed === true)), isSecret: true };
+}
+
+const lastAdminKeyDoc = {
+  description: 'No key with `Admin` would be left; only the operator may do that. Nothing was changed',
+  codes: ['LAST_ADMIN_KEY'],
+} as const;
+
 export const keyRoutes = [
   route({
     method: 'POST',
-    path: '/apps/{app_id}/regenerate-key',
-    id: 'regenerateKey',
-    summary: 'Replace the key of a name, or make the first of that name',
-    description: 'The secret of a replaced key stops working everywhere within a second.',
+    path: '/apps/{app_id}/keys',
+    id: 'createKey',
+    summary: 'Create a key',
+    description: 'Other keys stay as they are.',
     tag: 'Keys',
     auth: adminOrOperator,
     headers: idempotencyHeader,
@@ -89,41 +121,68 @@ export const keyRoutes = [
       kind: 'json',
       limitBytes: bodyLimits.smallBytes,
       schema: z.strictObject({
-        name: z.string().min(1).max(200).nullish().describe('Name of the key; by default `default`'),
-        permissions: z
-          .array(z.enum(permissions))
-          .min(1)
-          .max(permissions.length)
-          .describe('What it may do; `Admin` includes `Read` and `Write`'),
-        pay_limits: payLimitsSchema.nullish(),
+        name: keyNameSchema.describe('Name of the key'),
+        permissions: permissionsSchema,
+        pay_limits: payLimitsSchema.optional(),
       }),
       example: { name: 'reporting', permissions: ['Read'] },
     },
     responses: {
-      200: {
-        description: 'The key, which is shown this once',
-        schema: keySchema.extend({
-          app_id: z.string().describe('The application'),
-          app_key: z.string().nullable().describe('The secret; null in an answer repeated by `Idempotency-Key`'),
-        }),
-        example: { app_id: 'demo', app_key: 'app_…x9Qe', ...exampleKey },
-      },
+      201: issuedKeyDoc,
+      409: { description: 'A key has the name already', codes: ['ALREADY_EXISTS'] },
     },
     handle: async ({ clients }, request) => {
       const { path, body, call } = request;
-      const { key, secret, replayed } = await clients.data.regenerateKey(
-        message<RegenerateKeyRequest>({
+      const issued = await clients.data.createKey(
+        message<CreateKeyRequest>({
           appId: path.app_id,
-          name: body.name ?? 'default',
-          permissions: [...new Set(body.permissions)],
-          payLimits: body.pay_limits ? toPayLimits(body.pay_limits) : undefined,
+          name: body.name,
+          permissions: body.permissions,
+          payLimits: body.pay_limits && toPayLimits(body.pay_limits),
           idempotency: idempotencyOfJson(request),
         }),
         call,
       );
-      const issued = { app_id: path.app_id, app_key: secret || null, ...keyJson(key!) };
-      const answer = json(200, issued, replayedHeader(replayed === true));
-      return { ...answer, isSecret: true };
+      return issuedKeyAnswer(201, path.app_id, issued);
+    },
+  }),
+  route({
+    method: 'POST',
+    path: '/apps/{app_id}/regenerate-key',
+    id: 'regenerateKey',
+    summary: 'Replace the key of a name, or make the first of that name',
+    description:
+      'The secret of a replaced key stops working everywhere within a second. What is left out stays as it was for the ' +
+      'replaced key.',
+    tag: 'Keys',
+    auth: adminOrOperator,
+    headers: idempotencyHeader,
+    body: {
+      kind: 'json',
+      limitBytes: bodyLimits.smallBytes,
+      schema: z.strictObject({
+        name: keyNameSchema.nullish().describe('Name of the key; by default `default`'),
+        permissions: permissionsSchema.optional().describe('What it may do; required where no key has the name'),
+        pay_limits: payLimitsSchema.optional(),
+      }),
+      example: { name: 'reporting', permissions: ['Read'] },
+    },
+    responses: { 200: issuedKeyDoc, 409: lastAdminKeyDoc },
+    handle: async ({ clients }, request) => {
+      const { path, body, call, caller } = request;
+      const issued = await clients.data.regenerateKey(
+        message<RegenerateKeyRequest>({
+          appId: path.app_id,
+          name: body.name ?? 'default',
+          permissions: body.permissions ?? [],
+          payLimits: body.pay_limits && toPayLimits(body.pay_limits),
+          idempotency: idempotencyOfJson(request),
+          keepOmitted: true,
+          keepAdmin: keepsAdmin(caller),
+        }),
+        call,
+      );
+      return issuedKeyAnswer(200, path.app_id, issued);
     },
   }),
   route({
@@ -170,11 +229,19 @@ export const keyRoutes = [
         schema: successSchema,
         example: { success: true, message: 'Key k_4q8Zt1 is revoked' },
       },
+      409: lastAdminKeyDoc,
     },
     handle: async ({ clients }, request) => {
-      const { path, call } = request;
-      const asked = { appId: path.app_id, keyId: path.key_id, idempotency: idempotencyOfJson(request) };
-      const revoked = await clients.data.revokeKey(asked, call);
+      const { path, call, caller } = request;
+      const revoked = await clients.data.revokeKey(
+        {
+          appId: path.app_id,
+          keyId: path.key_id,
+          idempotency: idempotencyOfJson(request),
+          keepAdmin: keepsAdmin(caller),
+        },
+        call,
+      );
       return json(
         200,
         { success: true, message: `Key ${path.key_id} is revoked` },
