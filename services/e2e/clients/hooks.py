@@ -132,7 +132,15 @@ def valid_schema(_case, body):
 
 def printable_name(_case, body):
     """Generators do not know which characters are printable."""
-    body["name"] = "".join(letter for letter in body["name"] if letter.isprintable()) or "name"
+    name = "".join(letter for letter in body["name"] if letter.isprintable())
+    body["name"] = "name" if name in ("", ".", "..") else name
+
+
+def valid_key(_case, body):
+    """A key of a new name has permissions, and no name is a segment of a path that clients resolve."""
+    body.setdefault("permissions", ["Read"])
+    if body.get("name") in (".", ".."):
+        body["name"] = "dots"
 
 
 def valid_index(case, body):
@@ -153,6 +161,8 @@ sanitizers = {
     "createIndex": valid_index,
     "createView": valid_view,
     "createQuery": valid_query,
+    "createKey": valid_key,
+    "regenerateKey": valid_key,
     "createCollection": valid_schema,
     "updateApplication": offered_networks,
     "updateCollection": valid_schema,

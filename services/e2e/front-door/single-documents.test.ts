@@ -1,4 +1,6 @@
+import { Client } from 'pg';
 import { borrowGranary, newApp, transports, type Answer, type Granary, type TestApp } from '../support/granary';
+import { closeConnections, sendRaw } from '../support/raw-http';
 
 describe.each(transports)('one document (%s)', (transport) => {
   let granary: Granary;
@@ -7,7 +9,10 @@ describe.each(transports)('one document (%s)', (transport) => {
   beforeAll(async () => {
     granary = await borrowGranary(transport);
   });
-  afterAll(() => granary.stop());
+  afterAll(async () => {
+    closeConnections();
+    await granary.stop();
+  });
   beforeEach(async () => {
     app = await newApp(granary);
     path = `/api/apps/${app.appId}/collections/films/documents`;
@@ -18,6 +23,13 @@ describe.each(transports)('one document (%s)', (transport) => {
   const put = (id: string, body: string | object, headers?: Record<string, string>) => call('PUT', id, body, headers);
   const patch = (id: string, body: string | object, headers?: Record<string, string>) =>
     call('PATCH', id, body, headers);
+  /** With the percent-encoded id as it is: `fetch` would resolve a dot segment. */
+  const raw = async (method: string, id: string, body?: string, query = '') => {
+    const headers = { 'x-app-key': app.key, ...(body === undefined ? {} : { 'content-type': 'application/json' }) };
+    const address = `${path}/${id.replaceAll('.', '%2E')}${query}`;
+    const { status, json } = await sendRaw(granary.url, { method, path: address, headers, ...(body && { body }) });
+    return { status, body: json as Record<string, unknown> };
+  };
   const etag = ({ headers }: Answer) => headers.get('etag');
 
   test('a document is written, read, patched and deleted, each version under its ETag', async () => {
@@ -45,6 +57,52 @@ describe.each(transports)('one document (%s)', (transport) => {
     const again = await put('a', { n: 3 });
     expect([again.status, etag(again)]).toEqual([201, '"5"']);
   });
+
+  test.each(['.', '..'])(
+    'no document is stored under the id %s, whose address is that of its collection',
+    async (id) => {
+      const root = `${app.appId}::films`;
+      const batch = (operation: string) => ({ operations: [{ operation, collection: 'films', data: { id, n: 1 } }] });
+      const answers = [
+        await app.call('POST', '/store', { root, data: [{ id: 'a' }, { id, n: 1 }] }),
+        await app.call('POST', '/store', { root, data: [{ id, deleted: true }] }),
+        await app.call('POST', `/api/apps/${app.appId}/batch`, batch('create')),
+        await app.call('POST', `/api/apps/${app.appId}/batch`, batch('update')),
+        ...(await Promise.all(['PUT', 'PATCH'].map((method) => raw(method, id, '{"n":1}')))),
+      ];
+      for (const { status, body } of answers) {
+        expect({ status, body }).toMatchObject({ status: 400, body: { code: 'VALIDATION_FAILED' } });
+        expect(JSON.stringify(body['details'])).toContain('must not be . or ..');
+      }
+      expect((await app.call('GET', `/api/apps/${app.appId}/collections/films`)).status).toBe(404);
+      await put('a', {});
+      const valid = await app.call('POST', `/api/apps/${app.appId}/collections/films/validate`, { data: [{ id }] });
+      expect(valid.body).toMatchObject({ valid: false });
+      for (const other of ['...', '.a', '%2E%2E', './', '..\\']) expect((await put(other, {})).status).toBe(201);
+    },
+  );
+
+  test.each(['delete', 'erase'])(
+    'what an earlier release stored under the id .. can be listed, and %sd',
+    async (how) => {
+      await app.store('films', [{ id: 'up', n: 1 }, { id: 'b' }]);
+      await storeAs(granary, app.appId, '..');
+      expect((await app.list('films', { find: { id: '..' } })).body.records).toEqual([{ id: '..', n: 1 }]);
+      if (how === 'delete') {
+        const operations = [{ operation: 'delete', collection: 'films', data: { id: '..' } }];
+        const batch = await app.call<Array<{ status: number }>>('POST', `/api/apps/${app.appId}/batch`, { operations });
+        expect(batch.body.map(({ status }) => status)).toEqual([200]);
+      } else {
+        expect(await raw('DELETE', '..', undefined, '?erase=true')).toMatchObject({
+          status: 200,
+          body: { versions: 1 },
+        });
+      }
+      const left = (await app.list<{ id: string; deleted?: true }>('films')).body.records;
+      expect(left.filter(({ deleted }) => !deleted).map(({ id }) => id)).toEqual(['b']);
+      expect(left).toHaveLength(how === 'delete' ? 2 : 1);
+    },
+  );
 
   test('what does not exist is not found, and not created by a patch or a deletion', async () => {
     for (const [method, body] of [['GET'], ['PATCH', { a: 1 }], ['DELETE']] as const) {
@@ -174,3 +232,22 @@ describe.each(transports)('one document (%s)', (transport) => {
     expect((await put('x'.repeat(257), {})).status).toBe(400);
   });
 });
+
+/** Gives the document `up` of the collection `films` an id that is refused today, as an earlier release stored it. */
+async function storeAs({ databaseUrls }: Granary, appId: string, id: string): Promise<void> {
+  const client = new Client({ connectionString: databaseUrls.data });
+  await client.connect();
+  try {
+    const { rows } = await client.query<{ name: string }>(
+      `select format('a_%s.c_%s', a.number, c.number) as name from collection c
+       join application a on a.number = c.app_number where a.app_id = $1 and c.name = 'films'`,
+      [appId],
+    );
+    await client.query(`update ${rows[0]!.name} set id = $1, body = replace(body, '"up"', $2) where id = 'up'`, [
+      id,
+      JSON.stringify(id),
+    ]);
+  } finally {
+    await client.end();
+  }
+}

@@ -1,5 +1,6 @@
 import { invalid } from '@granary/shared/errors';
 import type { CreateIndexRequest } from '@granary/shared/gen/granary/data/v1/CreateIndexRequest';
+import { indexNameRule } from '@granary/shared/names';
 import { isFieldPath, isIndexName } from '../catalog/names';
 import { searchLanguages } from '../catalog/search-language';
 import type { NewIndex } from '../tables/define-index';
@@ -22,7 +23,7 @@ export function definitionOf(request: CreateIndexRequest): NewIndex {
   const { name, unique } = request;
   const asked = request.indexType.toLowerCase();
   const problems: Record<string, string[]> = {};
-  if (!isIndexName(name)) problems['name'] = ['must have 1 to 200 printable characters'];
+  if (!isIndexName(name)) problems['name'] = [indexNameRule];
   // A btree over several fields is what is called composite.
   const type = asked === 'btree' && request.fields.length > 1 ? 'composite' : asked;
   if (type !== 'composite' && !singleTypes.has(type)) {

@@ -12,7 +12,7 @@ import { JsonError } from '@granary/shared/json/error';
 import { JsonReader } from '@granary/shared/json/reader';
 import { fromJsonError } from '@granary/shared/json/service-error';
 import { runToCompletion, runSliced, type Task } from '@granary/shared/concurrency/time-slicing';
-import { nameRule } from '@granary/shared/names';
+import { dotSegmentRule, isDotSegment, nameRule } from '@granary/shared/names';
 import { sha256Text } from '../values/sha256';
 import { isName } from '../catalog/names';
 import { fieldProblems, SCHEMA_VIOLATION } from '../catalog/schema';
@@ -157,9 +157,17 @@ const preparing = (bytes: Buffer, rules: DocumentRules, keys = newKeys(bytes, ru
 
 function prepareSingle(reader: JsonReader, rules: DocumentRules): PreparedDocument {
   const shared = preparing(reader.bytes, rules);
-  const prepared = prepareDocument(reader.bytes, readDocument(reader, rules.watch), shared, 'data');
+  const document = readDocument(reader, rules.watch);
+  requireAddressable(document, 'data');
+  const prepared = prepareDocument(reader.bytes, document, shared, 'data');
   shared.violations.throwAny();
   return prepared;
+}
+
+/** Throws VALIDATION_FAILED for an id that cannot be the last segment of an address; `path` is where the document stands. */
+export function requireAddressable({ id }: { id: string | null }, path: string): void {
+  if (id === null || !isDotSegment(id)) return;
+  throw invalid('The id is not valid', { [joinPath(path, 'id')]: [dotSegmentRule] });
 }
 
 /** Reads the array of documents that the reader stands at. */
@@ -174,6 +182,7 @@ function* documentSteps(reader: JsonReader, rules: DocumentRules): Task<Prepared
       throw invalid('Too many documents in one call', { data: [message] }, 'LIMIT_EXCEEDED');
     }
     const document = readDocument(reader, rules.watch);
+    requireAddressable(document, `data[${prepared.length}]`);
     const next = prepareDocument(reader.bytes, document, shared, prepared.length);
     prepared.push(next);
     bytes += next.end - next.start;

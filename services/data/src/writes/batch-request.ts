@@ -6,7 +6,7 @@ import type { JsonReader } from '@granary/shared/json/reader';
 import { nameRule } from '@granary/shared/names';
 import { isName } from '../catalog/names';
 import { documentKey } from '../commit/write';
-import { openObject, refusing } from '../documents/parser';
+import { openObject, refusing, requireAddressable } from '../documents/parser';
 import type { Condition } from '../query/language/condition';
 import { parseQuery } from '../query/language/filter';
 import { invalidQuery } from '../query/language/query-error';
@@ -142,6 +142,8 @@ function toChange({ operation, collection, data, conditions }: OperationMembers,
   if (!isKind(operation) || !data || Object.keys(problems).length > 0) {
     throw invalid('The request is not valid', problems);
   }
+  // A document that an earlier release stored under such an id can be deleted here.
+  if (operation !== 'delete') requireAddressable(data, `${path}.data`);
   return {
     collection: collection!,
     id: data.id ?? newDocumentId(),

@@ -5,6 +5,7 @@ import type { Versions } from '@granary/shared/gen/granary/data/v1/Versions';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { toIdempotencyKey } from '@granary/shared/idempotency/key';
 import type { App } from '../catalog/app';
+import { requireAddressable } from '../documents/parser';
 import { cipherOf, UndecryptableError } from '../encryption/document-cipher';
 import { recordText } from '../query/execute/encrypted-read';
 import type { CallCommitter } from '../commit/tracing';
@@ -71,6 +72,7 @@ async function shownText(
 
 function toChange({ collection, id, change, body, ifMatch, ifNoneMatch }: ChangeDocumentRequest): DocumentChange {
   if (change !== 'put' && change !== 'merge' && change !== 'delete') throw invalid('There is no such change');
+  if (change !== 'delete') requireAddressable({ id }, '');
   return { collection, id, kind: change, body, ifMatch: toMatch(ifMatch), ifNoneMatch: toMatch(ifNoneMatch), path: '' };
 }
 

@@ -60,14 +60,14 @@ export function appFields(): BadInput[] {
     ...wrong(
       `POST ${app}/regenerate-key`,
       { permissions: ['Read'] },
-      { name: ['', 1, 'x'.repeat(201)], permissions, pay_limits, extra: [1] },
+      { name: ['', '.', '..', 1, 'x'.repeat(201)], permissions, pay_limits, extra: [1] },
     ),
     ...wrong(`POST ${app}/regenerate-key`, { name: 'none' }, { permissions: [undefined] }),
     ...wrong(
       `POST ${app}/keys`,
       { name: 'new', permissions: ['Read'] },
       {
-        name: [undefined, null, '', 1, 'x'.repeat(201)],
+        name: [undefined, null, '', '.', '..', 1, 'x'.repeat(201)],
         permissions: [undefined, ...permissions],
         pay_limits,
         extra: [1],
@@ -77,7 +77,7 @@ export function appFields(): BadInput[] {
       'POST /api/applications',
       { name: 'x' },
       {
-        app_id: ['', 'a b', '_a', '-a', 'ä', 'x'.repeat(64), 1],
+        app_id: ['', '..', 'a b', '_a', '-a', 'ä', 'x'.repeat(64), 1],
         name: [undefined, null, '', 1, 'x'.repeat(201)],
         description: [1, 'x'.repeat(10_001)],
         owner_address: [1, '', 'x'.repeat(129)],

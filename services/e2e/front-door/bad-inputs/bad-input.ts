@@ -63,7 +63,7 @@ export function wrong(
   );
 }
 
-export const notNames = ['', 'a b', '-a', 'ä', '../x', 'a.b', 'x'.repeat(64), 'a\n', 7, null, ['a'], {}];
+export const notNames = ['.', '..', '', 'a b', '-a', 'ä', '../x', 'a.b', 'x'.repeat(64), 'a\n', 7, null, ['a'], {}];
 
 export const limit = { says: '10000' };
 export const deepFind = (levels: number) => JSON.parse(`${'{"a":'.repeat(levels)}1${'}'.repeat(levels)}`) as object;

@@ -65,8 +65,8 @@ export function definitionFields(): BadInput[] {
       `POST ${app}/indexes`,
       { name: 'i', collection: 'films', field_name: 'f', index_type: 'btree' },
       {
-        name: [undefined, '', 1, null, 'x'.repeat(201), 'a\u0007b', 'a\nb', '\u2028'],
-        collection: [undefined, ...notNames.slice(0, 5)],
+        name: [undefined, '', '.', '..', 1, null, 'x'.repeat(201), 'a\u0007b', 'a\nb', '\u2028'],
+        collection: [undefined, ...notNames.slice(0, 7)],
         field_name: [undefined, '', 1, [], 'a..b', '.a', 'a.-1', 'x'.repeat(501), Array(17).fill('a').join('.')],
         index_type: [undefined, 'b-tree', '', 1, null],
         fields: [[], 'f', [1], ['g']],
@@ -80,7 +80,7 @@ export function definitionFields(): BadInput[] {
       `POST /apps/${shop}/views`,
       { name: 'v', query: {}, source_collections: ['films'] },
       {
-        name: [undefined, ...notNames.slice(0, 6)],
+        name: [undefined, ...notNames.slice(0, 8)],
         query: [undefined, null, 1, 'x', []],
         source_collections: [undefined, null, 'films', [], [1], ['a b']],
         refresh_mode: ['often', 1],
@@ -138,7 +138,7 @@ export function definitionFields(): BadInput[] {
       `POST /apps/${shop}/queries`,
       { name: 'q', source_collection: 'films', base_query: {} },
       {
-        name: [undefined, ...notNames.slice(0, 4)],
+        name: [undefined, ...notNames.slice(0, 6)],
         source_collection: [undefined, 1, 'a b'],
         base_query: [undefined, null, 1, [], { joins: 1 }, { find: 1 }, { limit: -1 }, { limit: 1.5 }],
         parameters: [

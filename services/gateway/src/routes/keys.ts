@@ -4,6 +4,7 @@ import type { IssuedKey } from '@granary/shared/gen/granary/data/v1/IssuedKey';
 import type { Key } from '@granary/shared/gen/granary/data/v1/Key';
 import type { PayLimits } from '@granary/shared/gen/granary/data/v1/PayLimits';
 import type { RegenerateKeyRequest } from '@granary/shared/gen/granary/data/v1/RegenerateKeyRequest';
+import { dotSegmentRule, isDotSegment } from '@granary/shared/names';
 import { message } from '@granary/shared/rpc/types';
 import { json, type Answer } from '../http/answer';
 import { permissions, type AppCaller, type Operator } from '../pipeline/access';
@@ -80,7 +81,11 @@ const adminOrOperator = { kind: 'app', permission: 'Admin', operator: true } as 
 /** Only the operator may leave an application without a key with Admin. */
 const keepsAdmin = (caller: AppCaller | Operator): boolean => caller.kind !== 'operator';
 
-const keyNameSchema = z.string().min(1).max(200);
+const keyNameSchema = z
+  .string()
+  .min(1)
+  .max(200)
+  .refine((name) => !isDotSegment(name), dotSegmentRule);
 const permissionsSchema = z
   .array(z.enum(permissions))
   .min(1)
