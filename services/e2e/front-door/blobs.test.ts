@@ -5,6 +5,7 @@ import { describeWith, minioForTests } from '@granary/testing/stack';
 import { eventually } from '@granary/testing/eventually';
 import { isOnStack, newApp, send, transports, type Body, type Granary, type TestApp } from '../support/granary';
 import { startGranary } from '../support/own-granary';
+import { sendRaw } from '../support/raw-http';
 import type { Transport } from '../support/granary-settings';
 
 const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z$/) as string;
@@ -95,6 +96,32 @@ function suite(transport: Transport, settings: () => Promise<Record<string, stri
     ]);
     expect((await get(made.body.blob_id)).bytes.equals(bytes)).toBe(true);
   });
+
+  test.each(['utf8', 'latin1'] as const)(
+    'metadata in a header and the name of a file may be in %s',
+    async (encoding) => {
+      const headers = { 'x-app-key': app.key, 'content-type': 'image/png' };
+      // Node writes each character of a header as a byte, but not where the body is a string.
+      const asBytes = (text: string) => Buffer.from(text, encoding).toString('latin1');
+      const topic = 'grüße \\\\'.repeat(1_200);
+      const described = { ...headers, 'x-blob-metadata': asBytes(`{"topic":"${topic}"}`) };
+      const raw = await sendRaw(granary.url, { method: 'POST', path, headers: described, body: bytes });
+      expect(raw.status).toBe(202);
+      const { records } = (await app.list<{ topic: string }>('files')).body;
+      expect(records.map((record) => record.topic)).toEqual([JSON.parse(`"${topic}"`)]);
+      const noJson = { ...headers, 'x-blob-metadata': asBytes('{"topic":"\\ü"}') };
+      const refused = await sendRaw(granary.url, { method: 'POST', path, headers: noJson, body: bytes });
+      expect(refused).toMatchObject({ status: 400, json: { code: 'VALIDATION_FAILED' } });
+
+      const disposition = 'Content-Disposition: form-data; name="blob"; filename="grüße.png"';
+      const body = Buffer.from(`--b\r\n${disposition}\r\nContent-Type: image/png\r\n\r\nbytes\r\n--b--\r\n`, encoding);
+      const asForm = { ...headers, 'content-type': 'multipart/form-data; boundary=b' };
+      const uploaded = await sendRaw(granary.url, { method: 'POST', path, headers: asForm, body });
+      const { blob_id: id } = uploaded.json as Uploaded;
+      const shown = (await get(id)).headers.get('content-disposition');
+      expect(shown).toBe(`inline; filename="gr__e.png"; filename*=UTF-8''${encodeURIComponent('grüße.png')}`);
+    },
+  );
 
   test('a file is read whole, in part, and not again with its ETag', async () => {
     const { blob_id: id } = (await upload(form())).body;

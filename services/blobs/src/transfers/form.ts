@@ -1,7 +1,9 @@
 import type { IncomingMessage } from 'node:http';
+import type { EventEmitter } from 'node:events';
 import type { Readable } from 'node:stream';
 import { Busboy, type BusboyHeaders } from '@fastify/busboy';
 import { invalid, ServiceError } from '@granary/shared/errors';
+import { headerText } from '@granary/shared/http/header-text';
 import type { ObjectStore, ReceivedObject } from '@granary/shared/objects/store';
 
 /** Bytes of the JSON text of a blob's own metadata. */
@@ -56,8 +58,7 @@ export async function receiveRaw(
   maxBytes: number,
 ): Promise<ReceivedUpload> {
   const header = request.headers['x-blob-metadata'];
-  // Node decodes header values as Latin-1; clients send UTF-8.
-  const metadata = Buffer.from(typeof header === 'string' ? header : '', 'latin1');
+  const metadata = Buffer.from(typeof header === 'string' ? headerText(header) : '');
   if (metadata.length > metadataMaxBytes) throw tooLarge('The metadata', metadataMaxBytes, 'metadata');
   const contentType = request.headers['content-type'];
   const hasBody =
@@ -165,16 +166,34 @@ function parsed(request: IncomingMessage, form: Form, parts: FormParts, maxBytes
 
 function openForm(request: IncomingMessage): Form {
   try {
-    return new Busboy({
+    const form = new Busboy({
       headers: request.headers as BusboyHeaders,
       isPartAFile: () => true,
       fileHwm: partBufferBytes,
       limits: { headerPairs: 32, headerSize: partHeaderMaxBytes },
     });
+    readPartHeadersAsText(form);
+    return form;
   } catch {
     throw malformed();
   }
 }
+
+/**
+ * Busboy reads the headers of parts as UTF-8, and replaces each byte that is not, so a name in Latin-1 would be lost. Before
+ * it reads them they become UTF-8. It has no option for that, and keeps its parser in a member that it does not declare.
+ */
+function readPartHeadersAsText(form: Form): void {
+  const { parser } = (form as unknown as { _parser: { parser: EventEmitter } })._parser;
+  parser.prependListener('part', (part: EventEmitter) => {
+    part.prependListener('header', (headers: Record<string, string[]>) => {
+      for (const name in headers) headers[name] = headers[name]!.map((value) => utf8Bytes(headerText(value)));
+    });
+  });
+}
+
+/** The bytes of a text in UTF-8, one in each character, as parsers of headers pass them on. */
+const utf8Bytes = (text: string): string => Buffer.from(text).toString('latin1');
 
 function malformed(): ServiceError {
   return invalid('The multipart/form-data body is incomplete or malformed', {

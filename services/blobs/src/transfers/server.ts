@@ -87,12 +87,16 @@ export async function startTransferServer(
   };
 }
 
+/** Gateways take 16 KiB, of which each byte of metadata can become an escape of six. */
+const headerBytesMax = 128 * 1024;
+
 function createHttpServer(tls: ServerTrust['tls'], listener: RequestListener): Server {
   const limits = {
     keepAliveTimeout: keepAliveTimeoutMs,
     headersTimeout: headersTimeoutMs,
     // An upload may take any time as long as bytes arrive.
     requestTimeout: 0,
+    maxHeaderSize: headerBytesMax,
     highWaterMark: socketBufferBytes,
   };
   if (!tls) return createServer(limits, listener);

@@ -5,6 +5,7 @@ import type { Socket } from 'node:net';
 import { ServiceError, unavailable, type ErrorDetails, type StatusName } from '@granary/shared/errors';
 import { grantErrorHeader, grantHeader, type ReadGrant, type UploadGrant } from '@granary/shared/trust/blob-grant';
 import type { Call } from '@granary/shared/rpc/types';
+import { headerText } from '@granary/shared/http/header-text';
 import { flow, pump } from '@granary/shared/http/pipe';
 import { ReadingAgent } from '@granary/shared/http/buffered-agent';
 import { asOurFault } from '@granary/shared/trust/guard';
@@ -32,7 +33,8 @@ const connectionsMax = 1_024;
 const connectTimeoutMs = 2_000;
 const answerMaxBytes = 64 * 1024;
 
-const uploadHeaders = ['content-type', 'content-length', 'content-encoding', 'x-blob-metadata'] as const;
+const uploadHeaders = ['content-type', 'content-length', 'content-encoding'] as const;
+const metadataHeader = 'x-blob-metadata';
 const readHeaders = ['range', 'if-range', 'if-match', 'if-none-match'] as const;
 const answerHeaders = [
   'content-type',
@@ -75,7 +77,9 @@ export class BlobProxy {
    */
   async upload(incoming: IncomingMessage, grant: UploadGrant, call: Call, transfer: Upload): Promise<Buffer> {
     // The body is not read before an endpoint answers 100, so until then the request can be sent to another one.
-    const headers = { ...copy(incoming, uploadHeaders), expect: '100-continue' };
+    const headers: ProxyHeaders = { ...copy(incoming, uploadHeaders), expect: '100-continue' };
+    const metadata = incoming.headers[metadataHeader];
+    if (typeof metadata === 'string') headers[metadataHeader] = asciiJson(headerText(metadata));
     let upstream: ClientRequest | undefined;
     let stopPumping = () => {};
     const onGone = () => {
@@ -215,6 +219,19 @@ function copy(from: IncomingMessage, names: readonly string[]): ProxyHeaders {
     if (value !== undefined) headers[name] = value;
   }
   return headers;
+}
+
+/**
+ * A JSON text in ASCII: other characters become escapes. Node encodes headers as UTF-8 that it sends with an `Expect`, so any
+ * other character would arrive as two.
+ */
+function asciiJson(text: string): string {
+  // An escape is passed over as a whole, so that what is no JSON, a backslash before such a character, remains none.
+  return text.replace(/\\[^]|[\u0080-\uffff]/g, (match) =>
+    match.startsWith('\\')
+      ? match.replace(/[\u0080-\uffff]/, '?')
+      : `\\u${match.charCodeAt(0).toString(16).padStart(4, '0')}`,
+  );
 }
 
 function answerOf(upstream: ClientRequest): Promise<IncomingMessage> {
