@@ -47,6 +47,7 @@ import { committerFor } from './commit/tracing';
 import type { UsagePublisher } from './usage/publisher';
 import { createView, deleteView, getView, listViews, refreshView } from './views/views';
 import type { RootKey } from './keys/root-key';
+import { queriesNeeding } from './queries/index-use';
 import { viewUsing } from './views/encrypted-sources';
 import { runQuery } from './reads/run-query';
 import { readView } from './reads/read-view';
@@ -123,7 +124,7 @@ function indexHandlers(context: HandlerContext): Pick<Handlers<DataDefinition>, 
     rotateDataKey: needingSpace(storage, (request) =>
       changingCatalog(context, request.appId, rotateDataKey(pool, request, rootKey)),
     ),
-    deleteIndex: (request) => changingCatalog(context, request.appId, deleteIndex(pool, request)),
+    deleteIndex: (request) => changingCatalog(context, request.appId, deleteIndex(pool, request, queriesNeeding)),
     createRelation: needingSpace(storage, (request) =>
       changingCatalog(context, request.appId, createRelation(pool, request, defaultRead)),
     ),

@@ -32,6 +32,9 @@ export interface IndexDefinition {
   keys: IndexedField[];
 }
 
+/** The name of the index that a schema makes for a field. */
+export const schemaIndexName = (collection: string, fieldName: string): string => `${collection}_${fieldName}_idx`;
+
 /** Whether an index is over the words of a field: it has a column of text, and no keys. */
 export const isSearchIndex = ({ declaredType }: Pick<IndexDefinition, 'declaredType'>): boolean =>
   declaredType === 'fulltext';

@@ -18,6 +18,7 @@ import { INDEX_NOT_FOUND, isSearchIndex, type IndexDefinition } from '../catalog
 import { addIndex, enqueueBuild, restoreColumns, type NewIndex } from '../tables/define-index';
 import { dropIndex } from '../tables/drop-index';
 import { changePrices } from './index-prices';
+import { assertUnneeded, type QueriesNeeding } from './index-needs';
 import { heldWriteState, keepDone, writeClosed } from '../commit/held-writes';
 import { addCollection } from '../tables/create-collection';
 import { encryptForIndex, keyForIndex, requirePaidIndex, type EncryptionSettings } from './encryption';
@@ -95,10 +96,18 @@ async function isEnqueued(tx: Connection, appNumber: bigint, ticketId: string): 
   );
 }
 
-/** Deletes an index, and the columns that no other needs; a build of it that is under way is cancelled. */
-export async function deleteIndex(pool: Pool, request: IndexRequest): Promise<DeleteIndexResponse> {
+/**
+ * Deletes an index, and the columns that no other needs; a build of it that is under way is cancelled. Throws
+ * INDEX_NOT_FOUND, INDEX_IN_USE.
+ */
+export async function deleteIndex(
+  pool: Pool,
+  request: IndexRequest,
+  queriesNeeding: QueriesNeeding,
+): Promise<DeleteIndexResponse> {
   return withAppLockOnce<DeleteIndexResponse>(pool, request, async (tx, app) => {
     const { collection, index } = await findIndex(tx, request);
+    await assertUnneeded(tx, collection, index, queriesNeeding);
     // Any build of the collection holds the table that loses its columns.
     await cancelBuilds(tx, sql`i.collection_number = ${collection.number}`);
     const deleted = await execute(tx, sql`delete from document_index where number = ${index.number}`);

@@ -5,6 +5,7 @@ import {
   indexedType,
   isEncryptedIndex,
   isSearchIndex,
+  schemaIndexName,
   termPath,
   type IndexColumns,
   type IndexDefinition,
@@ -166,7 +167,7 @@ export async function addSchemaIndexes(
   let count = existing?.indexes.length ?? 0;
   for (const [fieldName, rule] of schema.fields) {
     if (!rule.index && !rule.unique) continue;
-    const name = `${table.name}_${fieldName}_idx`;
+    const name = schemaIndexName(table.name, fieldName);
     const definition = {
       ...{ name, fieldName, fields: [fieldName], type: 'btree' },
       ...{ unique: rule.unique, language: null, prices: noPrices },

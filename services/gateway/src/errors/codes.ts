@@ -100,6 +100,12 @@ export const codes = {
     status: 409,
     meaning: 'No key with `Admin` would be left in the app, which only the operator may cause; nothing was changed.',
   },
+  INDEX_IN_USE: {
+    status: 409,
+    meaning:
+      'The schema, the price of a public read or a predefined query needs the index; `details.used_by` lists them: change ' +
+      'them first.',
+  },
   FAUCET_MISSING: { status: 409, meaning: 'Only the simulated chain has a faucet, and this is a real one.' },
   LOCKED_BALANCE_DECREASE: { status: 409, meaning: 'The locked balance can only be increased; nothing was changed.' },
   PAYOUT_DESTINATION_MISSING: {

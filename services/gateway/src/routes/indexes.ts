@@ -35,6 +35,11 @@ const tag = 'Indexes';
 const collectionPath = '/apps/{app_id}/collections/{collection}/indexes';
 const indexPath = `${collectionPath}/{index_name}` as const;
 
+const indexInUse = {
+  description: 'The schema, the price of a public read or a predefined query needs it',
+  codes: ['INDEX_IN_USE'],
+} as const;
+
 const indexesResponses = {
   200: { description: 'The indexes', schema: z.array(indexSchema), headers: listingHeaders },
   400: { description: 'A parameter is invalid', codes: ['INVALID_CURSOR'] },
@@ -121,7 +126,7 @@ export const indexRoutes = [
     tag,
     auth: admin,
     headers: idempotencyHeader,
-    responses: { 200: { description: 'It is gone', schema: successSchema } },
+    responses: { 200: { description: 'It is gone', schema: successSchema }, 409: indexInUse },
     handle: async ({ clients }, request) => {
       const { path, call } = request;
       const deleted = await clients.data.deleteIndex(
@@ -175,7 +180,9 @@ export const indexRoutes = [
     path: indexPath,
     id: 'deleteIndex',
     summary: 'Delete an index',
-    description: 'A build under way is cancelled.',
+    description:
+      'A build under way is cancelled. An index that the schema declares, that has a `read_price_config`, or by which a ' +
+      'predefined query finds or sorts its records, is needed and stays.',
     tag,
     auth: admin,
     headers: idempotencyHeader,
@@ -185,6 +192,7 @@ export const indexRoutes = [
         schema: successSchema,
         example: { success: true, message: 'Index by_stars is deleted' },
       },
+      409: indexInUse,
     },
     handle: async ({ clients }, request) => {
       const { path, call } = request;
