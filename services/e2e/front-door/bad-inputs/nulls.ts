@@ -18,6 +18,17 @@ export function nulls(): BadInput[] {
   });
   return [
     ...wrong(`POST ${app}/payout/trigger`, { amount: 100_000 }, { amount: [null], payout_address: [null] }),
+    ...['allowed_target_apps', 'expires_at', 'max_payment_per_tx', 'spend_allowance'].flatMap((limit) =>
+      ['keys', 'regenerate-key'].map((way) =>
+        bad(
+          `${limit} is null`,
+          `POST ${app}/${way}`,
+          { name: 'agent', permissions: ['Pay'], pay_limits: { [limit]: null } },
+          400,
+          'VALIDATION_FAILED',
+        ),
+      ),
+    ),
     ...wrong('POST /api/pricing/quote', quote, { size_kb: [null], monthly_volume_kb: [null] }),
     ...[...ofPrice, 'app_owner_percentage', 'platform_percentage'].flatMap((member) =>
       ['price_config', 'read_price_config'].map((config) =>

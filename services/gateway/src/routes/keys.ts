@@ -13,15 +13,32 @@ import { listed, listing, listingHeaders, listingQuery, nextCursorSchema } from 
 import { bodyLimits, route } from '../pipeline/route';
 import { appIdSchema, exampleTime, successSchema, timeSchema, utiaSchema } from '../validation/schemas';
 
+const targetAppsText = 'The apps that it may pay';
+const payLimitTexts = {
+  expires_at: 'When it stops to pay',
+  max_payment_per_tx: 'The most for one payment, in utia',
+  spend_allowance: 'The most for all payments together, in utia',
+};
+
+/** null is no limit that somebody meant: JSON makes it of NaN and of variables that are not set. */
 const payLimitsSchema = z
   .strictObject({
-    allowed_target_apps: z.array(appIdSchema).max(1_000).nullish().describe('The apps that it may pay; null: any app'),
+    allowed_target_apps: z.array(appIdSchema).max(1_000).optional().describe(`${targetAppsText}; left out: any app`),
     expires_at: z.iso
       .datetime({ offset: true, error: 'must be an RFC 3339 date and time' })
-      .nullish()
-      .describe('When it stops to pay'),
-    max_payment_per_tx: utiaSchema.nullish().describe('The most for one payment, in utia'),
-    spend_allowance: utiaSchema.nullish().describe('The most for all payments together, in utia'),
+      .optional()
+      .describe(payLimitTexts.expires_at),
+    max_payment_per_tx: utiaSchema.optional().describe(payLimitTexts.max_payment_per_tx),
+    spend_allowance: utiaSchema.optional().describe(payLimitTexts.spend_allowance),
+  })
+  .describe('Bounds of a key with `Pay`; what is left out is no limit');
+
+const shownPayLimitsSchema = z
+  .object({
+    allowed_target_apps: z.array(appIdSchema).nullable().describe(`${targetAppsText}; null: any app`),
+    expires_at: timeSchema.nullable().describe(payLimitTexts.expires_at),
+    max_payment_per_tx: utiaSchema.nullable().describe(payLimitTexts.max_payment_per_tx),
+    spend_allowance: utiaSchema.nullable().describe(payLimitTexts.spend_allowance),
   })
   .describe('Bounds of a key with `Pay`; null is no limit');
 
@@ -39,7 +56,7 @@ const keySchema = z
     key_id: z.string().describe('What it is revoked by'),
     name: z.string().describe('Name of the key'),
     permissions: z.array(z.enum(permissions)).describe('What it may do'),
-    pay_limits: payLimitsSchema.nullable(),
+    pay_limits: shownPayLimitsSchema.nullable(),
     last_four: z.string().describe('The last four characters of the secret'),
     created_at: timeSchema.describe('When it was made'),
   })
@@ -49,7 +66,7 @@ function toPayLimits(limit: z.output<typeof payLimitsSchema>): PayLimits {
   return message<PayLimits>({
     allowedTargetApps: limit.allowed_target_apps ?? [],
     anyTarget: !limit.allowed_target_apps,
-    expiresAt: limit.expires_at ?? undefined,
+    expiresAt: limit.expires_at,
     maxPaymentPerTx: limit.max_payment_per_tx?.toString(),
     spendAllowance: limit.spend_allowance?.toString(),
   });
