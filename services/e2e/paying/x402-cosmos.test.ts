@@ -105,6 +105,33 @@ describe.each(transports)('x402 payments on the chain of the wallets (%s)', (tra
       return isClosed ? undefined : answer;
     }, 30_000);
 
+  test('a payment is valid while its payer has the money, and its sequence is not used', async () => {
+    const requirement = await asked();
+    const reason = async (payment: object, paymentRequirements: Requirement) => {
+      const body = { x402Version: 1, paymentPayload: payment, paymentRequirements };
+      const found = await send<{ isValid: boolean; invalidReason?: string }>(granary.url, 'POST', '/x402/verify', {
+        body,
+      });
+      return found.body.invalidReason ?? found.body.isValid;
+    };
+    /** Again when the chain did not answer for a moment. */
+    const found = (payment: object, of = requirement) =>
+      eventually(async () => {
+        const why = await reason(payment, of);
+        return why === 'settlement_unavailable' ? undefined : [why];
+      });
+    expect(await found(version1(requirement))).toEqual([true]);
+    const dear = { ...requirement, maxAmountRequired: '5000001' };
+    expect(await found(version1(dear), dear)).toEqual(['insufficient_funds']);
+    const payment = version1(requirement);
+    expect((await paid({ 'x-payment': encoded(payment) })).status).toBe(200);
+    expect(await found(payment)).toEqual(['payment_already_used']);
+    // It says the same sequence once more.
+    const another = version1(requirement, { fee: { amount: 1_001n, gas: 150_000n }, memo: 'another' });
+    const others = { ...requirement, extra: { ...requirement.extra, quoteId: 'another' } };
+    expect(await found(another, others)).toEqual(['payment_already_used']);
+  });
+
   test('a read is paid by a signed transaction that names its quote, in both versions, and the money arrives on the chain', async () => {
     const requirement = await asked();
     expect(requirement).toMatchObject({ network: `cosmos:${chainId}`, asset: 'utia', maxAmountRequired: '250000' });

@@ -5,9 +5,15 @@ import { Anvil, anvilNetwork, describeWithAnvil } from '@granary/testing/anvil';
 import { eventually } from '@granary/testing/eventually';
 import { limitMs } from '@granary/testing/speed';
 import { decoded, encoded, newPayer, version1, version2, type Requirement } from '@granary/testing/x402-client';
+import { tokenCall } from '../../payments/test/support/evm-payments';
 import { evmSettings, fundGas } from '../support/evm-payments';
 import { newApp, send, type Granary, type TestApp } from '../support/granary';
 import { startGranary } from '../support/own-granary';
+
+interface Finding {
+  isValid: boolean;
+  invalidReason?: string;
+}
 
 interface Paid {
   success: boolean;
@@ -202,13 +208,47 @@ describeWithAnvil(describe)('payments on an EVM network', () => {
       const paid = decoded<Paid>(response.headers.get('payment-response'));
       expect([paid.success, await statusOf(paid.transaction)]).toEqual([true, '0x1']);
       expect(await anvil.tokenBalance(seller)).toBe(100_000n);
-      // The same payment once more is settled for nothing.
+      // The same payment once more is not valid, so that a shop which hands out before it settles hands out nothing.
       const again = await fetch(thing, { headers: { 'payment-signature': payment! } });
       expect(again.status).toBe(402);
-      expect([await anvil.tokenBalance(seller), sold]).toEqual([100_000n, 2]);
+      expect([await anvil.tokenBalance(seller), sold]).toEqual([100_000n, 1]);
     } finally {
       await new Promise((resolve) => server.close(resolve));
     }
+  });
+
+  test('a payment is valid while its payer has the money and has not used it, as the chain and what was settled here say', async () => {
+    const requirement = (await asked())!;
+    const { network, extra } = requirement;
+    const others = {
+      ...requirement,
+      payTo: (await newPayer()).address,
+      extra: { name: extra.name, version: extra.version },
+    };
+    const verify = async (payment: object, paymentRequirements: object) => {
+      const body = { x402Version: 2, paymentPayload: payment, paymentRequirements };
+      const found = await send<Finding>(granary.url, 'POST', '/x402/verify', { body });
+      return found.body.invalidReason ?? (found.body.isValid ? 'valid' : 'invalid');
+    };
+    const poor = await newPayer();
+    expect(await verify(await version2(poor, requirement), requirement)).toBe('insufficient_funds');
+    await anvil.mint(poor.address, BigInt(price));
+    // Of each of several times it is asked nothing is left behind.
+    const payment = await version2(poor, requirement);
+    for (const _ of [1, 2]) expect(await verify(payment, requirement)).toBe('valid');
+    expect((await fetch(url(), { headers: { 'payment-signature': encoded(payment) } })).status).toBe(200);
+    expect(await verify(payment, requirement)).toBe('payment_already_used');
+    const elsewhere = await version2(await newRichPayer(), others as unknown as Requirement);
+    expect(await verify(elsewhere, others)).toBe('valid');
+    await anvil.receipt(await anvil.transact(await tokenCall('transferWithAuthorization', elsewhere.payload)));
+    // The latest block may be a moment old.
+    const reason = await eventually(async () => {
+      const found = await verify(elsewhere, others);
+      return found === 'valid' ? undefined : found;
+    });
+    expect(reason).toBe('invalid_exact_evm_nonce_already_used');
+    const { body } = await send<{ kinds: Array<{ network: string }> }>(granary.url, 'GET', '/x402/supported');
+    expect(body.kinds.map((kind) => kind.network)).toEqual([network, 'base-sepolia']);
   });
 
   test('what costs less than its settlement is neither offered nor settled for others, and the answer says from which price on', async () => {
@@ -217,7 +257,9 @@ describeWithAnvil(describe)('payments on an EVM network', () => {
     expect((await app.call('PUT', `/api/apps/${app.appId}/collections/songs`, { read_price_config })).status).toBe(200);
     const path = `/api/apps/${app.appId}/collections/songs/data`;
     const cheap = (headers: Record<string, string> = {}) =>
-      send<{ error: string; accepts: Requirement[]; details: object }>(granary.url, 'GET', path, { headers });
+      send<{ error: string; accepts: Requirement[]; details: { message?: string } }>(granary.url, 'GET', path, {
+        headers,
+      });
     const asked402 = await cheap();
     expect([asked402.status, asked402.body.accepts, asked402.headers.get('payment-required')]).toEqual([402, [], null]);
     const why = `Payments are taken on ${anvilNetwork} from 1000 utia on`;
@@ -230,7 +272,7 @@ describeWithAnvil(describe)('payments on an EVM network', () => {
       'x-payment': encoded(await version1(payer, { ...others('999'), network: 'base-sepolia' }, { withQuote: false })),
     });
     expect([paid.status, paid.body.details]).toEqual([402, expect.objectContaining({ reason: 'invalid_network' })]);
-    expect(paid.body.error).toContain(why);
+    expect(paid.body.details.message).toContain(why);
     const settle = async (amount: string) => {
       const paymentRequirements = others(amount);
       const body = { x402Version: 2, paymentPayload: await version2(payer, paymentRequirements), paymentRequirements };

@@ -162,6 +162,23 @@ describe.each(transports)('settlement of x402 payments (%s)', (transport) => {
     await eventually(async () => ((await earned()) === payments * appShare ? true : undefined));
   });
 
+  test('a payment that was used, or that its payer has no money for, is not valid', async () => {
+    const verify = async (payment: object, paymentRequirements: object) => {
+      const body = { x402Version: 2, paymentPayload: payment, paymentRequirements };
+      return (await send<Record<string, unknown>>(granary.url, 'POST', '/x402/verify', { body })).body;
+    };
+    const payer = await newPayer();
+    const requirement = await asked2();
+    const payment = await version2(payer, requirement);
+    const valid = { isValid: true, payer: payer.address };
+    expect([await verify(payment, requirement), await verify(payment, requirement)]).toEqual([valid, valid]);
+    expect((await get({ 'payment-signature': encoded(payment) })).status).toBe(200);
+    const used = { isValid: false, invalidReason: 'payment_already_used', payer: payer.address };
+    expect(await verify(payment, requirement)).toMatchObject(used);
+    const dear = { ...requirement, amount: '1000000000' };
+    expect(await verify(await version2(payer, dear), dear)).toMatchObject({ invalidReason: 'insufficient_funds' });
+  });
+
   test('a quote is paid once, by one payment', async () => {
     const payer = await newPayer();
     const requirement = await asked();

@@ -45,14 +45,17 @@ export function chainHandlers(
       };
     },
 
-    getAccount: async ({ address: of }) => {
+    getAccount: async ({ address: of, withBalance }) => {
       const problem = addressProblem(of, prefix);
       if (problem !== undefined) throw invalid('The request is not valid', { address: [problem] });
-      const account = await known(chain.account(of));
+      const [account, balance] = await known(
+        Promise.all([chain.account(of), withBalance ? chain.balance(of) : undefined]),
+      );
       if (!account) return { exists: false, number: '0', sequence: '0', height: '0' };
       const { number, sequence, height } = account;
       return {
         ...{ exists: true, number: number.toString(), sequence: sequence.toString(), height: height.toString() },
+        ...(balance !== undefined && { balance: balance.toString() }),
       };
     },
   };

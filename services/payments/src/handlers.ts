@@ -5,6 +5,7 @@ import { quoteOperation, type OperationPriceList } from './operation-quote';
 import { offeredNetworks, offerRead, type OfferSettings } from './quotes/offers';
 import { settleRequirements, type FacilitatorOptions } from './settlement/facilitator';
 import type { RequestPayments } from './settlement/payments';
+import type { PaymentVerification } from './settlement/verify-payment';
 import type { AgentPayments } from './spending/agent-payments';
 import type { Verifier } from './verify/verifier';
 
@@ -15,6 +16,7 @@ export interface HandlerOptions {
   verifier: Verifier;
   requestPayments: RequestPayments;
   facilitator: FacilitatorOptions;
+  verification: PaymentVerification;
 }
 
 export function paymentsHandlers({
@@ -24,6 +26,7 @@ export function paymentsHandlers({
   verifier,
   requestPayments,
   facilitator,
+  verification,
 }: HandlerOptions): Handlers<PaymentsDefinition> {
   return {
     quoteOperation: (request) => Promise.resolve(quoteOperation(prices, request)),
@@ -53,7 +56,8 @@ export function paymentsHandlers({
       return {};
     },
     priceEncryptedIndex: () => Promise.resolve({ amountUtia: prices.ENCRYPTED_INDEX_UTIA.toString() }),
-    verifyPayment: async ({ body }) => ({ resultJson: JSON.stringify(await verifier.verify(body)) }),
-    listPaymentKinds: () => Promise.resolve({ kindsJson: JSON.stringify(verifier.kinds()) }),
+    verifyPayment: async ({ body }) => ({ resultJson: JSON.stringify(await verification.verify(body)) }),
+    listPaymentKinds: () =>
+      Promise.resolve({ kindsJson: JSON.stringify(verifier.kinds((network) => offers.networks.has(network))) }),
   };
 }

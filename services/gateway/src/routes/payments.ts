@@ -92,8 +92,9 @@ export const paymentRoutes = [
     id: 'verifyPayment',
     summary: 'Say whether a payment meets its requirements',
     description:
-      'By what the payment contains, without a chain. Nothing is paid, stored or reserved, and the answer is relative to ' +
-      'the requirements of the request. A payment that does not meet them is answered with 200 and `isValid: false`.',
+      'By what the payment contains, and, where payments on its network are settled here, by whether it was used and its ' +
+      'payer has the money. Nothing is paid, stored or reserved, and the answer is relative to the requirements of the ' +
+      'request. A payment that does not meet them, or could not be settled now, is answered with 200 and `isValid: false`.',
     tag: 'x402',
     auth: { kind: 'public' },
     body: {
@@ -161,7 +162,7 @@ export const paymentRoutes = [
     path: '/x402/supported',
     prefixes: ['', '/api'],
     id: 'listPaymentKinds',
-    summary: 'List the kinds of payments that are verified',
+    summary: 'List the kinds of payments that are settled',
     description:
       'In the form of the facilitators of x402. `signers` has the account that pays the gas of settlements, where EVM networks are configured.',
     tag: 'x402',

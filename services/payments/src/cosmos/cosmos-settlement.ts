@@ -15,7 +15,7 @@ import type {
   SettlementNetwork,
   SettlementTransaction,
 } from '../networks/settlement-network';
-import type { PaidQuote } from '../quotes/quoted-network';
+import type { PaidQuote, PaymentProblem, UnsentPayment } from '../quotes/quoted-network';
 import { transactionHashOf, type CosmosProof } from '../verify/cosmos-exact';
 import type { ExactPayment } from '../verify/envelope';
 import type { VerifiedPayment } from '../verify/verified-payment';
@@ -79,7 +79,7 @@ export class CosmosSettlement implements SettlementNetwork {
   async watch(address: string, log: Logger): Promise<void> {
     const before = this.canAsk;
     const answers = await this.chain()
-      .getAccount({ address }, newCall(newDocumentId(), watchTimeoutMs))
+      .getAccount({ address, withBalance: false }, newCall(newDocumentId(), watchTimeoutMs))
       .then(
         () => true,
         () => false,
@@ -107,6 +107,16 @@ export class CosmosSettlement implements SettlementNetwork {
     if (quoteId === null && (await this.isSequenceUsed(sender, sequence))) return sequenceUsed;
     const bytes = Buffer.from(encoded, 'base64');
     return ready(bytes, transactionHashOf(bytes));
+  }
+
+  async findProblem({ proof, amount }: UnsentPayment): Promise<PaymentProblem | undefined> {
+    const { sender, sequence, timeoutHeight } = proof as CosmosProof;
+    const account = await this.chain().getAccount({ address: sender, withBalance: true }, call());
+    const { exists, balance } = account;
+    // Finance of the release before does not say the balance.
+    if (!exists || (balance !== undefined && BigInt(balance) < amount)) return insufficientFunds;
+    if (BigInt(account.sequence) > BigInt(sequence)) return sequenceUsed;
+    return problemOf(account, BigInt(sequence), BigInt(timeoutHeight));
   }
 
   async send({ proof }: Settled, { bytes, hash }: SettlementTransaction, isFirst: boolean): Promise<SendResult> {
@@ -149,7 +159,7 @@ export class CosmosSettlement implements SettlementNetwork {
     // It was seen in a block, which another node may lack yet.
     if (isSentProof(proof)) return { state: 'absent' };
     const { sender, sequence, timeoutHeight } = proof as CosmosProof;
-    const account = await this.chain().getAccount({ address: sender }, call());
+    const account = await this.chain().getAccount({ address: sender, withBalance: false }, call());
     const problem = problemOf(account, BigInt(sequence), BigInt(timeoutHeight));
     // Of height 0: too few nodes could be asked for their absence to count.
     if (height === 0n) return { state: 'absent' };
@@ -171,7 +181,7 @@ export class CosmosSettlement implements SettlementNetwork {
   }
 
   private async isSequenceUsed(sender: string, sequence: string): Promise<boolean> {
-    const account = await this.chain().getAccount({ address: sender }, call());
+    const account = await this.chain().getAccount({ address: sender, withBalance: false }, call());
     return account.exists && BigInt(account.sequence) > BigInt(sequence);
   }
 }
@@ -181,7 +191,12 @@ const ready = (bytes: Buffer, hash: string): Plan => ({
   sign: () => Promise.resolve({ bytes, hash }),
 });
 
-const sequenceUsed: Plan = {
+const insufficientFunds: PaymentProblem = {
+  reason: 'insufficient_funds',
+  message: 'The payer has too little money',
+};
+
+const sequenceUsed: Plan & PaymentProblem = {
   state: 'refused',
   reason: 'invalid_exact_cosmos_payload_sequence',
   message: 'The sequence was used before',

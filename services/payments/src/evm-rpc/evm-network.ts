@@ -13,6 +13,7 @@ import type {
   SettlementNetwork,
   SettlementTransaction,
 } from '../networks/settlement-network';
+import type { PaymentProblem, UnsentPayment } from '../quotes/quoted-network';
 import type { EvmProof } from '../verify/evm-exact';
 import { isRevert, type EvmBlock, type EvmNode, type Fees } from './evm-node';
 import { AuthorizationUses, headMaxAgeMs, isSpent } from './authorization-uses';
@@ -107,6 +108,20 @@ export class EvmNetwork implements SettlementNetwork {
     const found = await nodes.ask(plan, headMaxAgeMs);
     // The node may have a later block now, in which the reason of the refusal has ended.
     return found.state === 'refused' ? nodes.ask(plan) : found;
+  }
+
+  async findProblem({ proof }: UnsentPayment): Promise<PaymentProblem | undefined> {
+    const find = async (node: EvmNode, latest: EvmBlock) => {
+      const [isUsed, isCovered] = await Promise.all([
+        isSpent(node, proof as EvmProof, latest.height),
+        this.funds.cover(node, latest, proof as EvmProof),
+      ]);
+      if (isUsed) return nonceUsed;
+      return isCovered ? undefined : insufficientFunds;
+    };
+    const found = await this.options.nodes.ask(find, headMaxAgeMs);
+    // The node may have a later block now, in which the payer has the money.
+    return found && this.options.nodes.ask(find);
   }
 
   async send(_payment: Settled, { hash }: SettlementTransaction): Promise<SendResult> {
@@ -255,7 +270,12 @@ const expired: Plan = {
   message: 'The time of the authorization is over',
 };
 
-const insufficientFunds: Plan = {
+const nonceUsed: PaymentProblem = {
+  reason: 'invalid_exact_evm_nonce_already_used',
+  message: 'The authorization was used or cancelled before',
+};
+
+const insufficientFunds: Plan & PaymentProblem = {
   state: 'refused',
   reason: 'insufficient_funds',
   message: 'The payer has too little of the token',

@@ -30,13 +30,17 @@ export class PayerFunds {
 
   constructor(private readonly transactions: Pick<Transactions, 'underWay'>) {}
 
-  async reserve(node: EvmNode, block: EvmBlock, proof: EvmProof): Promise<Funds> {
-    const { asset, from } = proof;
-    const payer = `${asset}|${from}`;
+  /** Whether the payer has enough for a payment beside those that are under way. Reserves nothing. */
+  async cover(node: EvmNode, block: EvmBlock, proof: EvmProof): Promise<boolean> {
+    const balance = await this.balanceOf(node, block, proof);
     const value = BigInt(proof.value);
-    const balance = (await this.balances.get(`${block.hash}|${payer}`, async () =>
-      readBalance(await node.call({ to: asset, data: balanceCall(from) }, block.height)),
-    ))!;
+    return balance >= value && balance >= value + (await this.transactions.underWay(proof, block.height));
+  }
+
+  async reserve(node: EvmNode, block: EvmBlock, proof: EvmProof): Promise<Funds> {
+    const payer = payerOf(proof);
+    const value = BigInt(proof.value);
+    const balance = await this.balanceOf(node, block, proof);
     if (balance < value) return 'insufficient';
     const underWay = await this.transactions.underWay(proof, block.height);
     const reserved = this.reserved.get(payer) ?? 0n;
@@ -45,9 +49,19 @@ export class PayerFunds {
     return { balance, release: () => this.release(payer, value) };
   }
 
+  private async balanceOf(node: EvmNode, block: EvmBlock, proof: EvmProof): Promise<bigint> {
+    const { asset, from } = proof;
+    const found = await this.balances.get(`${block.hash}|${payerOf(proof)}`, async () =>
+      readBalance(await node.call({ to: asset, data: balanceCall(from) }, block.height)),
+    );
+    return found!;
+  }
+
   private release(payer: string, value: bigint): void {
     const left = (this.reserved.get(payer) ?? 0n) - value;
     if (left > 0n) this.reserved.set(payer, left);
     else this.reserved.delete(payer);
   }
 }
+
+const payerOf = ({ asset, from }: EvmProof): string => `${asset}|${from}`;

@@ -7,6 +7,18 @@ export interface PaidQuote {
   expiresAtSeconds: number;
 }
 
+/** A payment of which nothing was sent. */
+export interface UnsentPayment extends Pick<VerifiedPayment, 'payer' | 'proof'> {
+  /** In units of the asset. */
+  amount: bigint;
+}
+
+/** Why a payment cannot be settled: a reason of x402, and text for people. */
+export interface PaymentProblem {
+  reason: string;
+  message: string;
+}
+
 /** A network on which quotes are paid. */
 export interface QuotedNetwork {
   /** Whether payments are taken now. Those that were taken before are settled also while it is false. */
@@ -18,6 +30,11 @@ export interface QuotedNetwork {
    * a Refusal or PAYMENT_REFUSED.
    */
   verifySent?(payment: ExactPayment, quote: PaidQuote): Promise<VerifiedPayment>;
+  /**
+   * Asks the network why a payment could not be settled now: it was used, or its payer has too little. Undefined: nothing is known
+   * against it. Sends nothing, and waits for no block. What cannot be asked is thrown as UNAVAILABLE. Absent where nothing can be asked.
+   */
+  findProblem?(payment: UnsentPayment): Promise<PaymentProblem | undefined>;
   /** Verifies a payment that names the key of a grant. Absent where there are none. Throws a Refusal or PAYMENT_REFUSED. */
   verifyKey?(payment: ExactPayment, quote: PaidQuote): Promise<VerifiedPayment>;
 }

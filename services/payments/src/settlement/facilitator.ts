@@ -140,12 +140,15 @@ async function purchaseOf(
   }
   assertEndsSoon(presented, network, verified);
   await assertEnough(presented, requirement);
-  const requestHash = createHash('sha256').update(toText(envelope.requirement)).digest();
   return {
-    ...{ appId: null, requestHash, quoteId: null, fingerprint, identifier: null },
+    ...{ appId: null, requestHash: othersHashOf(envelope), quoteId: null, fingerprint, identifier: null },
     ...{ amountUtia: 0n, appSharePpm: 0, network, asset, amount },
   };
 }
+
+/** What payments for requirements of others are bound to. */
+export const othersHashOf = ({ requirement }: Pick<Envelope, 'requirement'>): Buffer =>
+  createHash('sha256').update(toText(requirement)).digest();
 
 /** Until its end an authorization whose transaction has failed is looked for. Throws a Refusal. */
 function assertEndsSoon({ offers }: PresentedSettings, network: string, { validUntilSeconds }: VerifiedPayment): void {

@@ -13,6 +13,7 @@ import type { FacilitatorOptions } from './facilitator';
 import { RequestPayments } from './payments';
 import { Settler } from './settler';
 import { startSettlementTasks } from './settlement-task';
+import { PaymentVerification } from './verify-payment';
 import { strandedPayments } from './stranded-payments';
 
 const usualEveryMs = 5_000;
@@ -34,6 +35,7 @@ export interface SettlementOptions {
 export interface Settlement {
   requestPayments: RequestPayments;
   facilitator: FacilitatorOptions;
+  verification: PaymentVerification;
   /** Counts the payments on networks that are not configured, in words; empty: there are none. */
   strandedPayments: () => Promise<string>;
   stop(): Promise<void>;
@@ -58,6 +60,7 @@ export function startSettlement(options: SettlementOptions): Settlement {
   return {
     requestPayments: new RequestPayments(shared),
     facilitator: { ...shared, X402_SETTLE: config.X402_SETTLE },
+    verification: new PaymentVerification(shared),
     strandedPayments: stranded,
     stop: async () => {
       await settler.stop();

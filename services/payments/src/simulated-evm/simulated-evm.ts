@@ -11,6 +11,7 @@ import type {
   SettlementTransaction,
 } from '../networks/settlement-network';
 import { playMoneyNetwork } from '@granary/shared/play-money';
+import type { PaymentProblem, UnsentPayment } from '../quotes/quoted-network';
 import type { EvmProof } from '../verify/evm-exact';
 
 /** What each account has to begin with, in units of the token. */
@@ -53,13 +54,7 @@ export class SimulatedEvm implements SettlementNetwork {
       if (await this.transferOf(from, nonce, tx)) return { state: 'sent' };
       const nowSeconds = BigInt(Math.floor(this.now().getTime() / 1_000));
       if (nowSeconds <= BigInt(validAfter) || nowSeconds >= BigInt(validBefore)) return expired;
-      const { spent } = (await row<{ spent: string }>(
-        tx,
-        sql`select coalesce(sum(value), 0)::text as spent from simulated_evm_transfer where authorizer = ${from}`,
-      ))!;
-      if (BigInt(spent) + BigInt(value) > initialBalance) {
-        return { state: 'refused', reason: 'insufficient_funds', message: 'The payer has too little of the token' };
-      }
+      if ((await this.balanceOf(from, tx)) < BigInt(value)) return { state: 'refused', ...insufficientFunds };
       await row(
         tx,
         sql`insert into simulated_evm_transfer (authorizer, nonce, hash, recipient, value)
@@ -69,11 +64,25 @@ export class SimulatedEvm implements SettlementNetwork {
     });
   }
 
+  async findProblem({ proof }: UnsentPayment): Promise<PaymentProblem | undefined> {
+    const { from, nonce, value } = proof as EvmProof;
+    if (await this.transferOf(from, nonce, this.pool)) return nonceUsed;
+    return (await this.balanceOf(from, this.pool)) < BigInt(value) ? insufficientFunds : undefined;
+  }
+
   async find({ proof, validUntil }: Settled): Promise<FindResult> {
     const { from, nonce } = proof as EvmProof;
     const transfer = await this.transferOf(from, nonce, this.pool);
     if (transfer) return { state: 'included', isFinal: true, ...transfer };
     return this.now() < validUntil ? { state: 'absent' } : { ...expired, state: 'impossible' };
+  }
+
+  private async balanceOf(from: string, db: Parameters<typeof row>[0]): Promise<bigint> {
+    const found = await row<{ spent: string }>(
+      db,
+      sql`select coalesce(sum(value), 0)::text as spent from simulated_evm_transfer where authorizer = ${from}`,
+    );
+    return initialBalance - BigInt(found!.spent);
   }
 
   private transferOf(from: string, nonce: string, db: Parameters<typeof row>[0]): Promise<Transfer | undefined> {
@@ -84,6 +93,16 @@ export class SimulatedEvm implements SettlementNetwork {
     );
   }
 }
+
+const nonceUsed: PaymentProblem = {
+  reason: 'invalid_exact_evm_nonce_already_used',
+  message: 'The authorization was used before',
+};
+
+const insufficientFunds: PaymentProblem = {
+  reason: 'insufficient_funds',
+  message: 'The payer has too little of the token',
+};
 
 const expired = {
   state: 'refused',

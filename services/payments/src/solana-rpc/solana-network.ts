@@ -10,6 +10,7 @@ import type {
   SettlementNetwork,
   SettlementTransaction,
 } from '../networks/settlement-network';
+import type { PaymentProblem, UnsentPayment } from '../quotes/quoted-network';
 import { lifetimeSeconds, type SolanaProof } from '../verify/solana-exact';
 import type { FeeKey } from './fee-key';
 import { blockhashOf, signFee } from './signed-payment';
@@ -83,6 +84,13 @@ export class SolanaNetwork implements SettlementNetwork {
     return { state: 'ready', sign: () => Promise.resolve(signed) };
   }
 
+  /** Of a transaction that was executed the chain says so in the simulation. */
+  async findProblem({ proof }: UnsentPayment): Promise<PaymentProblem | undefined> {
+    const problem = await this.options.nodes.ask((node) => node.simulate((proof as SolanaProof).transaction));
+    if (problem === undefined) return undefined;
+    return problem.includes('BlockhashNotFound') ? unknownBlock : refusedByChain(problem);
+  }
+
   async send(_payment: Settled, { bytes }: SettlementTransaction): Promise<SendResult> {
     await this.options.nodes.ask((node) => node.send(bytes));
     return { state: 'sent' };
@@ -113,7 +121,7 @@ async function hasExpired(node: SolanaNode, blockhash: string, validUntil: Date)
   return !(await node.isBlockhashValid(blockhash));
 }
 
-const unknownBlock: Plan = {
+const unknownBlock: Plan & PaymentProblem = {
   state: 'refused',
   reason: 'payment_expired',
   message: 'No node knows the block that the transaction names',
@@ -132,7 +140,7 @@ const failed: FindResult = {
 };
 
 /** The first error of the token program is that its source has too little. */
-const refusedByChain = (problem: string): Plan => ({
+const refusedByChain = (problem: string): Plan & PaymentProblem => ({
   state: 'refused',
   ...(/"Custom":1\}?\]/.test(problem)
     ? { reason: 'insufficient_funds', message: 'The payer has too little of the token' }

@@ -25,6 +25,15 @@ export interface VerifierSettings {
 export type Finding =
   { isValid: true; payer: string } | { isValid: false; invalidReason: string; invalidMessage: string; payer?: string };
 
+export const invalidFinding = ({
+  reason,
+  message,
+  payer,
+}: Pick<Refusal, 'message' | 'payer'> & { reason: string }): Finding => ({
+  ...{ isValid: false, invalidReason: reason, invalidMessage: message },
+  ...(payer !== undefined && { payer }),
+});
+
 /** Verifies x402 payments by what they contain, without a chain. It grants nothing, stores nothing and sees no replay. */
 export class Verifier {
   private readonly evm: EvmExact;
@@ -55,10 +64,10 @@ export class Verifier {
     return this.solana.networks.has(network) ? this.solana.memoOf(members) : this.cosmos.memoOf(network, members);
   }
 
-  /** What is verified, as `GET /x402/supported` lists it. */
-  kinds(): object {
+  /** What is verified on networks on which payments are settled, as `GET /x402/supported` lists it. */
+  kinds(isSettled: (network: string) => boolean): object {
     const networks = [...this.cosmosNetworks(), ...this.evm.networks, ...this.solana.networks];
-    const kinds = networks.flatMap((network) => {
+    const kinds = networks.filter(isSettled).flatMap((network) => {
       const name = version1NameOf(network);
       const extra = this.solana.networks.has(network) ? { extra: this.solana.extra } : {};
       const kind = { x402Version: 2, scheme: 'exact', network, ...extra };
@@ -73,8 +82,7 @@ export class Verifier {
       return { isValid: true, payer: verified.payer };
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      const { reason: invalidReason, message: invalidMessage, payer } = error;
-      return { isValid: false, invalidReason, invalidMessage, ...(payer !== undefined && { payer }) };
+      return invalidFinding(error);
     }
   }
 

@@ -1,3 +1,5 @@
+import { within } from '../concurrency/within';
+
 /** The result of a probe: an answer, a failure, or that there is no answer yet. */
 export type Look<T> = { latencyMs: number } & (
   | { state: 'answered'; value: T }
@@ -73,17 +75,5 @@ export class Probe<T> {
     );
     const attempt: Attempt<T> = { startedMs, result, isSettled: false };
     return attempt;
-  }
-}
-
-async function within<T>(timeoutMs: number, result: Promise<T>): Promise<T | undefined> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<undefined>((resolve) => {
-    timer = setTimeout(() => resolve(undefined), timeoutMs);
-  });
-  try {
-    return await Promise.race([result, late]);
-  } finally {
-    clearTimeout(timer);
   }
 }
