@@ -300,6 +300,23 @@ describeWithAnvil(describe)('payments on an EVM network', () => {
     expect(answer.body).toMatchObject({ success: false, errorReason: 'invalid_payment_requirements' });
   });
 
+  test('requirements of others that pay the address of this service are not settled, however that is written', async () => {
+    const { extra, ...own } = (await asked())!;
+    const payer = await newRichPayer();
+    const before = await anvil.tokenBalance(payTo);
+    for (const ours of [payTo, payTo.toLowerCase()]) {
+      const requirement = { ...own, payTo: ours, extra: { name: extra.name, version: extra.version } };
+      const payment = await version2(payer, requirement as unknown as Requirement);
+      const body = { x402Version: 2, paymentPayload: payment, paymentRequirements: requirement };
+      const answer = await send<{ success: boolean }>(granary.url, 'POST', '/x402/settle', { body, key: app.key });
+      expect(answer.body).toMatchObject({
+        ...{ success: false, errorReason: 'invalid_payment_requirements' },
+        errorMessage: 'payTo is the address of this service, which sells by its own quotes only',
+      });
+    }
+    expect(await anvil.tokenBalance(payTo)).toBe(before);
+  });
+
   test('health names the network', async () => {
     const { text } = await send(granary.url, 'GET', '/health');
     expect(text).toContain(anvilNetwork);

@@ -1,5 +1,6 @@
 import { sameValue } from '../verify/members';
 import { readEnvelope, type Envelope, type ExactPayment, type Requirement } from '../verify/envelope';
+import { readEvmAddress } from '../verify/evm-address';
 import { Refusal } from '../verify/refusal';
 import type { VerifiedPayment } from '../verify/verified-payment';
 import { createHash } from 'node:crypto';
@@ -138,12 +139,26 @@ async function purchaseOf(
   if (settles !== 'open' || !maySettleOthers) {
     throw new Refusal('invalid_payment_requirements', 'Only requirements that this service has made are settled here');
   }
+  assertNotOurs(presented, requirement);
   assertEndsSoon(presented, network, verified);
   await assertEnough(presented, requirement);
   return {
     ...{ appId: null, requestHash: othersHashOf(envelope), quoteId: null, fingerprint, identifier: null },
     ...{ amountUtia: 0n, appSharePpm: 0, network, asset, amount },
   };
+}
+
+/** Throws a Refusal for requirements that pay this service and have no quote of it: the money would be credited to nobody. */
+function assertNotOurs({ offers }: PresentedSettings, { network, payTo }: Requirement): void {
+  const spelled = (address: string) => readEvmAddress(address) ?? address;
+  const isOurs = offers
+    .methods()
+    .some((method) => method.network === network && spelled(method.payTo) === spelled(payTo));
+  if (!isOurs) return;
+  throw new Refusal(
+    'invalid_payment_requirements',
+    'payTo is the address of this service, which sells by its own quotes only',
+  );
 }
 
 /** What payments for requirements of others are bound to. */
