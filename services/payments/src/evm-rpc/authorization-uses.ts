@@ -106,7 +106,7 @@ export class AuthorizationUses {
     const log = await this.logOf(view, useKeyOf(proof));
     const final = await this.finalOf(view);
     if (!log) return this.unused(view, proof, own, final);
-    const use = await this.transfers.get(transferKeyOf(log, proof), () => useOf(node, log, proof));
+    const use = await this.transfers.get(transferKeyOf(log, proof), () => this.confirmedUseOf(node, log, proof));
     // Another block has taken its place since.
     if (!use) return { state: 'absent' };
     const isFinal = final !== undefined && use.height <= final.height;
@@ -155,6 +155,22 @@ export class AuthorizationUses {
       for (const [each] of missing) view.logs.delete(each);
     });
     return (await logs).get(key);
+  }
+
+  /** Undefined also while another node does not say the same: one alone could invent a transfer. */
+  private async confirmedUseOf(node: EvmNode, log: EvmLog, proof: EvmProof): Promise<Use | undefined> {
+    const use = await useOf(node, log, proof);
+    if (!use?.isPaid) return use;
+    const isConfirmed = await this.options.nodes.confirm(node, async (other, latest) => {
+      const hasConfirmed = (await useOf(other, log, proof))?.isPaid === true;
+      // One that is behind has the block in a moment.
+      if (!hasConfirmed && latest.height >= use.height) {
+        const facts = { network: proof.network, transaction: use.hash, by: node.name, notBy: other.name };
+        this.options.log.warn(facts, 'a node tells of a transfer that another node does not have');
+      }
+      return hasConfirmed;
+    });
+    return isConfirmed ? use : undefined;
   }
 
   private finalOf(view: View): Promise<EvmBlock | undefined> {

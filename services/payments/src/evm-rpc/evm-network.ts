@@ -4,7 +4,7 @@ import { degraded, healthy, type Finding } from '@granary/shared/health/check';
 import { RpcError } from '@granary/shared/http/json-rpc';
 import type { Logger } from '@granary/shared/logger';
 import { NextBlock } from '../networks/next-block';
-import type { NodePool } from '../networks/node-pool';
+import { oneNode, type NodePool } from '../networks/node-pool';
 import type {
   FindResult,
   Plan,
@@ -51,7 +51,7 @@ const uncoveredPlansMax = 2;
 export class EvmNetwork implements SettlementNetwork {
   readonly id: string;
   readonly keepsQuotesSecret = true;
-  private state: 'open' | 'no gas' | 'dear gas' | 'no node' = 'no node';
+  private state: 'open' | 'no gas' | 'dear gas' | 'one node' | 'no node' = 'no node';
   private readonly uses: AuthorizationUses;
   private readonly funds: PayerFunds;
   private readonly blocks: NextBlock;
@@ -83,6 +83,7 @@ export class EvmNetwork implements SettlementNetwork {
       return degraded(
         `${id}: gas costs more than ${gweiOf(maxFeePerGas)} gwei (EVM_MAX_FEE_GWEI), no payments are taken`,
       );
+    if (this.state === 'one node') return degraded(`${id}: ${oneNode}`);
     if (this.state === 'no node') return degraded(`${id}: no node can be asked, no payments are taken: ${problems}`);
     return problems === '' ? { ...healthy, message: id } : degraded(`${id}: ${problems}`);
   }
@@ -94,6 +95,7 @@ export class EvmNetwork implements SettlementNetwork {
     await nodes.compare();
     this.state = await nodes
       .ask(async (node, latest) => {
+        if (!nodes.canConfirm) return 'one node';
         const fees = await this.feesAt(node, latest);
         if (!fees) return 'dear gas';
         return (await node.balance(this.address)) < usualGas * fees.maxFeePerGas ? 'no gas' : 'open';

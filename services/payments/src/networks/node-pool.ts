@@ -5,6 +5,9 @@ import { NodeFailure, RpcError } from '@granary/shared/http/json-rpc';
 /** How long another node is preferred to one that failed. */
 const cooldownMs = 15_000;
 
+/** Why a network is closed of whose several nodes one answers. */
+export const oneNode = 'only one of its nodes answers, and a second one has to confirm payments: none are taken';
+
 /** A block, with its height. */
 export interface Block {
   height: bigint;
@@ -32,11 +35,17 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
   private readonly ofThisNetwork = new Set<N>();
   private readonly latestOf = new Map<N, { block: Promise<B>; atMs: number }>();
   private bestHeight = 0n;
+  private answering = 0;
 
   constructor(
     private readonly nodes: readonly N[],
     private readonly options: NodePoolOptions,
   ) {}
+
+  /** Whether as many nodes have answered `compare` as it takes: where there are several, a second one confirms what one says. */
+  get canConfirm(): boolean {
+    return this.answering >= Math.min(this.nodes.length, 2);
+  }
 
   /** A sentence for each node that could not be asked the last time. */
   get problems(): string[] {
@@ -49,9 +58,26 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
    *
    * @param maxAgeMs How long ago the node may have named its latest block, so that many who ask share the answer.
    */
-  async ask<T>(work: (node: N, latest: B) => Promise<T>, maxAgeMs = 0): Promise<T> {
+  ask<T>(work: (node: N, latest: B) => Promise<T>, maxAgeMs = 0): Promise<T> {
+    return this.askOneOf(this.nodes, work, maxAgeMs);
+  }
+
+  /**
+   * Whether a node other than `told` confirms what that one has said; true where there is no other. Throws UNAVAILABLE when no other
+   * one can be asked.
+   */
+  async confirm(told: N, isSo: (node: N, latest: B) => Promise<boolean>): Promise<boolean> {
+    const others = this.nodes.filter((node) => node !== told);
+    return others.length === 0 || this.askOneOf(others, isSo, 0);
+  }
+
+  private async askOneOf<T>(
+    nodes: readonly N[],
+    work: (node: N, latest: B) => Promise<T>,
+    maxAgeMs: number,
+  ): Promise<T> {
     let failure: unknown;
-    for (const node of this.cooldowns.order(this.nodes, ({ name }) => name)) {
+    for (const node of this.cooldowns.order(nodes, ({ name }) => name)) {
       try {
         const latest = await this.recentLatest(node, maxAgeMs);
         if (latest.height + this.options.lagMaxBlocks < this.bestHeight)
@@ -73,6 +99,7 @@ export class NodePool<B extends Block, N extends NetworkNode<B>> {
   /** Asks each node for its height, so that one that is behind the others is known. */
   async compare(): Promise<void> {
     const found = await Promise.all(this.nodes.map((node) => this.latest(node).catch(() => undefined)));
+    this.answering = found.filter((block) => block !== undefined).length;
     this.bestHeight = found.reduce((best, block) => (block && block.height > best ? block.height : best), 0n);
   }
 

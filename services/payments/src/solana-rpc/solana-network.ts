@@ -1,7 +1,7 @@
 import { degraded, healthy, type Finding } from '@granary/shared/health/check';
 import { unavailable } from '@granary/shared/errors';
 import type { Logger } from '@granary/shared/logger';
-import type { Block, NodePool } from '../networks/node-pool';
+import { oneNode, type Block, type NodePool } from '../networks/node-pool';
 import type {
   FindResult,
   Plan,
@@ -14,7 +14,7 @@ import type { PaymentProblem, UnsentPayment } from '../quotes/quoted-network';
 import { lifetimeSeconds, type SolanaProof } from '../verify/solana-exact';
 import type { FeeKey } from './fee-key';
 import { blockhashOf, signFee } from './signed-payment';
-import type { Commitment, SolanaNode } from './solana-node';
+import type { Commitment, SolanaNode, TransactionStatus } from './solana-node';
 
 export interface SolanaNetworkOptions {
   /** CAIP-2. */
@@ -36,7 +36,7 @@ const unknownBlockMs = 10_000;
 /** A network of Solana behind its nodes, on which one account of this service pays the fees. */
 export class SolanaNetwork implements SettlementNetwork {
   readonly id: string;
-  private state: 'open' | 'no money' | 'no node' = 'no node';
+  private state: 'open' | 'no money' | 'one node' | 'no node' = 'no node';
 
   constructor(private readonly options: SolanaNetworkOptions) {
     this.id = options.id;
@@ -52,6 +52,7 @@ export class SolanaNetwork implements SettlementNetwork {
     if (this.state === 'no money') {
       return degraded(`${id}: ${key.address} has too little to pay fees, no payments are taken`);
     }
+    if (this.state === 'one node') return degraded(`${id}: ${oneNode}`);
     if (this.state === 'no node') return degraded(`${id}: no node can be asked, no payments are taken: ${problems}`);
     return problems === '' ? { ...healthy, message: id } : degraded(`${id}: ${problems}`);
   }
@@ -62,7 +63,10 @@ export class SolanaNetwork implements SettlementNetwork {
     const before = this.state;
     await nodes.compare();
     this.state = await nodes
-      .ask(async (node) => ((await node.balance(key.address)) < balanceMin ? 'no money' : 'open'))
+      .ask(async (node) => {
+        if (!nodes.canConfirm) return 'one node';
+        return (await node.balance(key.address)) < balanceMin ? 'no money' : 'open';
+      })
       .catch(() => 'no node' as const);
     if (this.state !== before) log.info({ network: this.id, state: this.state }, 'a network of x402 is open or closed');
   }
@@ -107,10 +111,16 @@ export class SolanaNetwork implements SettlementNetwork {
       if (found.commitment === 'processed') return { state: 'absent' };
       const isFinal = found.commitment === 'finalized' || found.commitment === commitment;
       if (!found.hasSucceeded) return isFinal ? failed : { state: 'absent' };
+      // One alone could invent a transfer; another one may have it a moment later.
+      const isConfirmed = await nodes.confirm(node, async (other) => isIncluded(await other.status(hash)));
+      if (!isConfirmed) return { state: 'absent' };
       return { state: 'included', hash, height: found.slot, at: new Date(), isFinal };
     });
   }
 }
+
+const isIncluded = (status: TransactionStatus | undefined): boolean =>
+  status !== undefined && status.hasSucceeded && status.commitment !== 'processed';
 
 /**
  * Whether no block can have the transaction any more. A block that is too new for a node is unknown to it, like one that is too old: so

@@ -68,17 +68,22 @@ export interface NetworkSettings {
   replaceAfterMs?: number;
   /** In wei. */
   maxFeePerGas?: bigint;
+  /** The URL of a second node. */
+  secondUrl?: string;
 }
 
 const gwei = 1_000_000_000n;
 
 export async function openNetwork(
   { pool, proxy, key }: Place,
-  { depthBlocks = 0n, replaceAfterMs = 60_000, maxFeePerGas = 20n * gwei }: NetworkSettings = {},
+  { depthBlocks = 0n, replaceAfterMs = 60_000, maxFeePerGas = 20n * gwei, secondUrl }: NetworkSettings = {},
 ): Promise<EvmNetwork> {
-  const node = new EvmNode(new JsonRpc({ url: proxy.url, timeoutMs: limitMs(5_000), name: 'node 1' }));
+  const urls = secondUrl === undefined ? [proxy.url] : [proxy.url, secondUrl];
+  const nodes = urls.map(
+    (url, at) => new EvmNode(new JsonRpc({ url, timeoutMs: limitMs(5_000), name: `node ${at + 1}` })),
+  );
   const network = new EvmNetwork({
-    ...{ id: anvilNetwork, nodes: poolOf(node), key, depthBlocks, replaceAfterMs, log },
+    ...{ id: anvilNetwork, nodes: poolOf(nodes), key, depthBlocks, replaceAfterMs, log },
     maxFeePerGas,
     transactions: new Transactions(pool, anvilNetwork, key.address),
   });
@@ -130,7 +135,8 @@ interface CopyParts {
 
 const quoteKeys = fixedQuoteKeys();
 
-const poolOf = (node: EvmNode) => new NodePool<EvmBlock, EvmNode>([node], { network: anvilNetwork, lagMaxBlocks: 10n });
+const poolOf = (nodes: EvmNode[]) =>
+  new NodePool<EvmBlock, EvmNode>(nodes, { network: anvilNetwork, lagMaxBlocks: 10n });
 
 export type Payment = Awaited<ReturnType<typeof newPayment>>;
 
