@@ -1,4 +1,4 @@
-import { lowerAllCapitals, readEvmAddress } from './verify/evm-address';
+import { lowerAllCapitals, readEvmAddress } from './evm-address';
 
 /** A token that takes signed authorizations of transfers (EIP-3009), with the EIP-712 domain of its signatures. */
 export interface EvmAsset {

@@ -2,7 +2,7 @@ import { bech32 } from '@scure/base';
 import { readSolanaAddress } from './solana-address';
 import { simulatedAddress } from './simulated-network';
 import { playMoneyNetwork } from '@granary/shared/play-money';
-import { lowerAllCapitals, readEvmAddress } from './verify/evm-address';
+import { lowerAllCapitals, readEvmAddress } from './evm-address';
 
 /** Stands for the chain of the wallets, and the address of the platform on it. */
 export const ofWallets = 'wallets';

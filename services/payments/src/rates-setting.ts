@@ -1,6 +1,6 @@
 import { keysOfShortName } from './evm-assets';
 import { readSolanaAddress } from './solana-address';
-import { lowerAllCapitals, readEvmAddress } from './verify/evm-address';
+import { lowerAllCapitals, readEvmAddress } from './evm-address';
 import { solanaKeyOfShortName } from './solana-assets';
 
 const entry = /^([^=]{1,128})=([1-9]\d{0,29})$/;

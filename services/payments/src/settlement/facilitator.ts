@@ -1,6 +1,6 @@
 import { sameValue } from '../verify/members';
 import { readEnvelope, type Envelope, type ExactPayment, type Requirement } from '../verify/envelope';
-import { readEvmAddress } from '../verify/evm-address';
+import { readEvmAddress } from '../evm-address';
 import { Refusal } from '../verify/refusal';
 import type { VerifiedPayment } from '../verify/verified-payment';
 import { createHash } from 'node:crypto';

@@ -4,7 +4,7 @@ import { isLowS, recoverPublicKey } from '@granary/shared/secp256k1';
 import { assetKeyOf, type EvmAsset } from '../evm-assets';
 import { authorizationDigest, domainSeparatorOf, type Authorization } from './eip3009';
 import type { ExactPayment, Requirement } from './envelope';
-import { readEvmAddress } from './evm-address';
+import { readEvmAddress } from '../evm-address';
 import type { Members } from './members';
 import { Refusal } from './refusal';
 import type { VerifiedPayment } from './verified-payment';
