@@ -26,6 +26,9 @@ export function expectProblem(answer: Pick<RawAnswer, 'status' | 'headers' | 'te
     for (const messages of Object.values(problem.details)) {
       expect(messages).toEqual(expect.arrayContaining([expect.stringMatching(/\S/)]));
     }
+    // The sentence names the first detail, of a long one its beginning.
+    const [first] = Object.values(problem.details as Record<string, string[]>);
+    if (first) expect(problem.error).toContain(first[0]!.slice(0, 400));
   }
   if (answer.status === 401) expect(answer.headers['www-authenticate']).toBeDefined();
   if (answer.status === 405) expect(answer.headers['allow']).toMatch(/OPTIONS/);

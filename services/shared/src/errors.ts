@@ -1,3 +1,5 @@
+import { shortened } from './shortened';
+
 /** The gRPC status names a service may answer with. */
 export type StatusName =
   | 'INVALID_ARGUMENT'
@@ -47,8 +49,27 @@ export class ServiceError extends Error {
 /** Messages for each field path (`data[3].address.city`) that was wrong: the shape of `details` of a validation error. */
 export type FieldMessages = Record<string, string[]>;
 
+/** `message` is completed by the first of `fields`, as `withFirstDetail` says. */
 export function invalid(message: string, fields: FieldMessages = {}, reason = 'VALIDATION_FAILED'): ServiceError {
-  return new ServiceError('INVALID_ARGUMENT', reason, message, { details: fields });
+  return new ServiceError('INVALID_ARGUMENT', reason, withFirstDetail(message, fields), { details: fields });
+}
+
+/** Characters of a path or a message in a sentence: names in them are the caller's, and may be as long as the request. */
+const pathLengthMax = 200;
+const messageLengthMax = 500;
+
+/**
+ * A sentence that names the first detail, `The body is not valid: data[3].city is required`; as it is where it has that
+ * already, or where there are no details.
+ */
+export function withFirstDetail(message: string, fields: FieldMessages): string {
+  const [path] = Object.keys(fields);
+  const detail = path === undefined ? undefined : fields[path]![0];
+  if (path === undefined || detail === undefined || message.includes(detail)) return message;
+  // Some details are sentences of their own.
+  const separator = /^\p{Lu}/u.test(detail) ? ': ' : ' ';
+  const place = path === '' ? '' : `${shortened(path, pathLengthMax)}${separator}`;
+  return `${message}: ${place}${shortened(detail, messageLengthMax)}`;
 }
 
 export function notFound(reason: string, message: string): ServiceError {

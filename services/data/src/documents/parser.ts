@@ -1,4 +1,4 @@
-import { ServiceError, invalid, forbidden, type FieldMessages } from '@granary/shared/errors';
+import { ServiceError, invalid, forbidden, withFirstDetail, type FieldMessages } from '@granary/shared/errors';
 import { newDocumentId } from '@granary/shared/ids';
 import {
   assertDocumentSize,
@@ -315,10 +315,8 @@ class Violations {
     throw new ServiceError(
       'INVALID_ARGUMENT',
       SCHEMA_VIOLATION,
-      'A document does not fit the schema of its collection',
-      {
-        details: this.messages,
-      },
+      withFirstDetail('A document does not fit the schema of its collection', this.messages),
+      { details: this.messages },
     );
   }
 }

@@ -20,7 +20,11 @@ export const errorSchema = z
   .meta({
     id: 'Error',
     examples: [
-      { error: 'The body is not valid', code: 'VALIDATION_FAILED', details: { 'data[3].city': ['is required'] } },
+      {
+        error: 'The body is not valid: data[3].city is required',
+        code: 'VALIDATION_FAILED',
+        details: { 'data[3].city': ['is required'] },
+      },
     ],
   });
 

@@ -1,5 +1,6 @@
 import { LRUCache } from 'lru-cache';
-import { filterShape, shortened } from '../plan/describe-plan';
+import { shortened } from '@granary/shared/shortened';
+import { filterShape } from '../plan/describe-plan';
 import { adviseIndex } from '../plan/index-advice';
 import type { PagePlan } from '../plan/page-plan';
 

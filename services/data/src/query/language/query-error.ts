@@ -1,4 +1,5 @@
 import { invalid, type ServiceError } from '@granary/shared/errors';
+import { shortened } from '@granary/shared/shortened';
 import { LIMIT_EXCEEDED } from '../../catalog/definition-limit';
 
 export const FIELD_NOT_INDEXED = 'FIELD_NOT_INDEXED';
@@ -18,7 +19,3 @@ export function overLimit(at: string, message: string): ServiceError {
   const place = shortened(at, placeLengthMax);
   return invalid(`${place} ${message}`, { [place]: [message] }, LIMIT_EXCEEDED);
 }
-
-/** The beginning of a text that is longer, without half of a surrogate pair. */
-export const shortened = (text: string, lengthMax: number): string =>
-  text.length <= lengthMax ? text : `${text.slice(0, lengthMax - 1).replace(/[\ud800-\udbff]$/, '')}…`;

@@ -1,3 +1,4 @@
+import { shortened } from '@granary/shared/shortened';
 import { fieldNameOf } from '../../catalog/index-definition';
 import type { Condition } from '../language/condition';
 import type { AccessMethod } from './access-path';
@@ -54,10 +55,6 @@ export function describePlan({ relation, access, filter, after, joins = [] }: Pa
 export function filterShape(filter: Condition, max = shapeMax): string {
   return shortened(shapeOf(filter, false), max);
 }
-
-/** A text of so many characters, at most. */
-export const shortened = (text: string, max: number): string =>
-  text.length <= max ? text : `${text.slice(0, max - 1)}…`;
 
 function shapeOf(condition: Condition, isNested: boolean): string {
   switch (condition.kind) {
