@@ -268,6 +268,7 @@ describe.each(transports)('documents (%s)', (transport) => {
     await app.store('films', [{ id: 'a' }]);
     const refused = await app.call('DELETE', `/api/apps/${app.appId}/collections/films`);
     expect(refused).toMatchObject({ status: 409, body: { code: 'COLLECTION_NOT_EMPTY' } });
+    expect(refused.body['error']).toContain('{"force": true} in the body');
     expect((await app.call('DELETE', `/api/apps/${app.appId}/collections/films?force=true`)).status).toBe(200);
     expect(await app.list('films')).toMatchObject({ status: 404, body: { code: 'COLLECTION_NOT_FOUND' } });
     await app.store('films', [{ id: 'b' }]);

@@ -98,8 +98,9 @@ describe.each(transports)('what HTTP clients rely on (%s)', (transport) => {
 
   test('lists of payouts and transactions accept every limit up to 10,000, and name the limit beyond', async () => {
     const history = (limit: number) => app.call('POST', `${path}/payout/history`, { limit });
+    const historyByGet = (limit: number) => app.call('GET', `${path}/payout/history?limit=${limit}`);
     const transactions = (limit: number) => app.call('GET', `/api/authz/transactions/app/${app.appId}?limit=${limit}`);
-    for (const list of [history, transactions]) {
+    for (const list of [history, historyByGet, transactions]) {
       for (const limit of [1, 1_001, 1_825, 10_000]) {
         expect(await list(limit)).toMatchObject({ status: 200, body: { total: 0, limit } });
       }
@@ -156,7 +157,10 @@ describe.each(transports)('what HTTP clients rely on (%s)', (transport) => {
     test('a route that is not implemented, an unknown path and an unpaired surrogate are refused with the reason', async () => {
       const planned = await app.call('POST', '/query/sql', {});
       expect([planned.status, planned.body['error']]).toEqual([501, 'Not implemented yet: SQL']);
-      expect((await app.call('GET', '/nowhere')).body).toMatchObject({ code: 'NOT_FOUND', error: 'No such route' });
+      const unknown = await app.call('DELETE', '/nowhere/%C3%A4?key=secret');
+      expect(unknown.body).toMatchObject({ code: 'NOT_FOUND', error: 'No such route: DELETE /nowhere/%C3%A4' });
+      const long = await app.call('GET', `/${'x'.repeat(5_000)}`);
+      expect((long.body['error'] as string).length).toBeLessThan(300);
       const lone = await app.call('POST', '/store', `{"root":"${app.appId}::films","data":[{"a":"\\ud800"}]}`);
       expect(lone.status).toBe(400);
       expect(lone.text).toContain('Unpaired surrogate');

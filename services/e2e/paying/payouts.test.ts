@@ -58,6 +58,14 @@ describe.each(transports)('payouts (%s)', (transport) => {
     const rest = await trigger();
     expect(rest).toMatchObject({ status: 202, body: { amount: 500_000 } });
     await confirmed(rest.body.payout_id);
+    const page = { limit: 1, offset: 1, status: 'confirmed' };
+    const read = await app.call('GET', `${path}/payout/history?limit=1&offset=1&status=confirmed`);
+    expect(read).toMatchObject({ status: 200, body: { total: 2, limit: 1, offset: 1 } });
+    expect(read.body).toEqual((await app.call('POST', `${path}/payout/history`, page)).body);
+    const info = await app.call('GET', `${path}/payout/info`);
+    expect(info).toMatchObject({ status: 200, body: { settings: { payout_destination: address } } });
+    expect(info.body).toEqual((await app.call('POST', `${path}/payout/info`)).body);
+    expect((await app.call('GET', `${path}/payout/history?status=done`)).status).toBe(400);
     expect(await wallet()).toMatchObject({
       ...{ balance: 100_000, locked_balance: 100_000, pending_payouts: 0, available_balance: 0 },
       ...{ total_earned: 1_000_000, total_spent: 0, total_paid_out: 900_000 },

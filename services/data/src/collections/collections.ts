@@ -176,7 +176,7 @@ export async function deleteCollection(
     if (found.rowCount > 0n && !request.force) {
       throw conflict(
         COLLECTION_NOT_EMPTY,
-        `The collection ${found.name} holds documents; pass force to delete it with them`,
+        `The collection ${found.name} holds documents; send {"force": true} in the body to delete it with them`,
       );
     }
     const users = await rows<{ kind: string; name: string }>(
@@ -189,7 +189,7 @@ export async function deleteCollection(
     if (users.length > 0 && !request.cascade) {
       throw conflict(
         COLLECTION_IN_USE,
-        `Views or queries read the collection ${found.name}; pass cascade to delete them with it`,
+        `Views or queries read the collection ${found.name}; send {"cascade": true} in the body to delete them with it`,
         {
           used_by: users.map(({ kind, name }) => `${kind} ${name}`),
         },

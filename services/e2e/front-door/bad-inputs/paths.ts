@@ -81,7 +81,7 @@ export function paths(): BadInput[] {
       'DELETE /api/tasks/c1-AAAAAAAAAAAAAAAAAAAA',
       `PUT /apps/${shop}/views`,
       `POST ${app}/wallet`,
-      `GET ${app}/payout/info`,
+      `PUT ${app}/payout/info`,
       `GET ${app}/payout/trigger`,
       `GET ${app}/regenerate-key`,
       `DELETE /api/skills/${shop}/skills.md`,

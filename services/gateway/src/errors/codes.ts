@@ -91,10 +91,13 @@ export const codes = {
       'Another document has the same value of a unique index; `details` names the field. ' +
       'For a new unique index: stored documents have equal values, and `details` shows some.',
   },
-  COLLECTION_NOT_EMPTY: { status: 409, meaning: 'The collection holds documents: delete it with `force`.' },
+  COLLECTION_NOT_EMPTY: {
+    status: 409,
+    meaning: 'The collection holds documents: delete it with `{"force": true}` in the body.',
+  },
   COLLECTION_IN_USE: {
     status: 409,
-    meaning: 'Views or predefined queries read the collection: delete it with `cascade`.',
+    meaning: 'Views or predefined queries read the collection: delete it with `{"cascade": true}` in the body.',
   },
   LAST_ADMIN_KEY: {
     status: 409,

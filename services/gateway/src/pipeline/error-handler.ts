@@ -1,5 +1,6 @@
 import type { ErrorRequestHandler, NextFunction, Request, RequestHandler, Response } from 'express';
 import { notFound, ServiceError } from '@granary/shared/errors';
+import { shortened } from '@granary/shared/shortened';
 import type { Logger } from '@granary/shared/logger';
 import { internalProblem, methodNotAllowed, problemOf, problemText } from '../errors/problem';
 import { discardUnreadBody } from '../http/body';
@@ -7,12 +8,16 @@ import { requestContextOf } from './request-context';
 import { writeHead } from './send-answer';
 
 /** For requests that no route has answered: 405 if a route has the path, else 404. */
-export const notFoundHandler: RequestHandler = (_, response) => {
+export const notFoundHandler: RequestHandler = (request, response) => {
   const allowed = [...(requestContextOf(response).allowedMethods ?? [])];
-  if (allowed.length === 0) throw notFound('NOT_FOUND', 'No such route');
+  if (allowed.length === 0) throw notFound('NOT_FOUND', `No such route: ${request.method} ${shownPath(request)}`);
   response.setHeader('Allow', allowed.join(', '));
   throw methodNotAllowed(allowed);
 };
+
+const shownPathLengthMax = 200;
+/** The path as it was sent, percent-encoded; without the query string, which may hold what is not for logs. */
+const shownPath = ({ originalUrl }: Request): string => shortened(originalUrl.split('?')[0]!, shownPathLengthMax);
 
 /** The only place that turns errors into answers. */
 export function errorHandler(log: Logger): ErrorRequestHandler {

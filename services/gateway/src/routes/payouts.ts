@@ -4,9 +4,11 @@ import type { PayoutSettings } from '@granary/shared/gen/granary/finance/v1/Payo
 import type { TriggerPayoutRequest } from '@granary/shared/gen/granary/finance/v1/TriggerPayoutRequest';
 import type { UpdatePayoutSettingsRequest } from '@granary/shared/gen/granary/finance/v1/UpdatePayoutSettingsRequest';
 import { message } from '@granary/shared/rpc/types';
-import { json } from '../http/answer';
+import { json, type Answer } from '../http/answer';
+import type { GatewayContext } from '../pipeline/gateway-context';
 import { idempotencyHeader, idempotencyOfJson, replayedHeader } from '../pipeline/idempotency';
-import { bodyLimits, route } from '../pipeline/route';
+import { bodyLimits, route, type RouteRequest } from '../pipeline/route';
+import { pageQuery } from '../validation/parameters';
 import { exampleTime, successSchema, timeSchema, utiaSchema } from '../validation/schemas';
 import { balances, currency, currencySchema, exampleBalances, utia } from './amounts';
 
@@ -89,6 +91,67 @@ const payoutJson = (payout: Payout) => ({
   updated_at: payout.updatedAt,
 });
 
+const infoResponses = {
+  200: {
+    description: 'Settings and balances',
+    schema: z.object({
+      app_id: z.string().describe('The application'),
+      settings: settingsSchema,
+      ...balances,
+      currency: currencySchema,
+    }),
+    example: { app_id: 'demo', settings: exampleSettings, ...exampleBalances, currency },
+  },
+};
+
+async function payoutInfo({ clients }: GatewayContext, { path, call }: RouteRequest<'app_id'>): Promise<Answer> {
+  const info = await clients.finance.getPayoutInfo({ appId: path.app_id }, call);
+  return json(200, {
+    app_id: path.app_id,
+    settings: settingsJson(info.settings!),
+    balance: utia(info.balance),
+    locked_balance: utia(info.lockedBalance),
+    pending_payouts: utia(info.pendingPayouts),
+    available_balance: utia(info.availableBalance),
+    currency,
+  });
+}
+
+const statusSchema = z.enum(payoutStatuses);
+const statusText = 'Only those in this state';
+
+const historyResponses = {
+  200: {
+    description: 'A page of payouts',
+    schema: z.object({
+      app_id: z.string().describe('The application'),
+      payouts: z.array(payoutSchema).describe('Newest first'),
+      total: z.int().describe('How many there are on all pages'),
+      limit: z.int().describe('The limit that was applied'),
+      offset: z.int().describe('The offset that was applied'),
+    }),
+    example: { app_id: 'demo', payouts: [], ...examplePage },
+  },
+};
+
+/** What of a history is asked for; null and absent are the defaults. */
+interface HistoryPage {
+  limit?: number | null | undefined;
+  offset?: number | null | undefined;
+  status?: z.output<typeof statusSchema> | null | undefined;
+}
+
+async function payoutHistory(
+  { clients }: GatewayContext,
+  { path, call }: RouteRequest<'app_id'>,
+  { limit, offset, status }: HistoryPage,
+): Promise<Answer> {
+  const page = { limit: limit ?? 100, offset: offset ?? 0 };
+  const request = { appId: path.app_id, limit: page.limit, offset: page.offset, status: status ?? '' };
+  const { payouts, total } = await clients.finance.listPayouts(request, call);
+  return json(200, { app_id: path.app_id, payouts: payouts.map(payoutJson), total: Number(total), ...page });
+}
+
 export const payoutRoutes = [
   route({
     method: 'POST',
@@ -141,35 +204,25 @@ export const payoutRoutes = [
     method: 'POST',
     path: '/apps/{app_id}/payout/info',
     id: 'getPayoutInfo',
-    summary: 'Read the payout settings and balances',
-    description: 'POST by the interface; it only reads.',
+    summary: 'Read the payout settings and balances by POST',
+    description: 'POST by the interface; it only reads, as the GET does.',
     tag,
     auth: read,
     body: { kind: 'json', optional: true, schema: z.strictObject({}), limitBytes: bodyLimits.smallBytes },
-    responses: {
-      200: {
-        description: 'Settings and balances',
-        schema: z.object({
-          app_id: z.string().describe('The application'),
-          settings: settingsSchema,
-          ...balances,
-          currency: currencySchema,
-        }),
-        example: { app_id: 'demo', settings: exampleSettings, ...exampleBalances, currency },
-      },
-    },
-    handle: async ({ clients }, { path, call }) => {
-      const info = await clients.finance.getPayoutInfo({ appId: path.app_id }, call);
-      return json(200, {
-        app_id: path.app_id,
-        settings: settingsJson(info.settings!),
-        balance: utia(info.balance),
-        locked_balance: utia(info.lockedBalance),
-        pending_payouts: utia(info.pendingPayouts),
-        available_balance: utia(info.availableBalance),
-        currency,
-      });
-    },
+    responses: infoResponses,
+    handle: payoutInfo,
+  }),
+  route({
+    method: 'GET',
+    path: '/apps/{app_id}/payout/info',
+    id: 'readPayoutInfo',
+    summary: 'Read the payout settings and balances',
+    description: 'As the POST answers them.',
+    tag,
+    auth: read,
+    query: z.strictObject({}),
+    responses: infoResponses,
+    handle: payoutInfo,
   }),
   route({
     method: 'POST',
@@ -231,8 +284,8 @@ export const payoutRoutes = [
     method: 'POST',
     path: '/apps/{app_id}/payout/history',
     id: 'listPayouts',
-    summary: 'List the payouts of an application',
-    description: 'Newest first. POST by the interface; it only reads.',
+    summary: 'List the payouts of an application by POST',
+    description: 'Newest first. POST by the interface; it only reads, as the GET does.',
     tag,
     auth: read,
     body: {
@@ -242,32 +295,22 @@ export const payoutRoutes = [
       schema: z.strictObject({
         limit: z.int().min(1).max(10_000).nullish().describe('Payouts of the page, at most; by default 100'),
         offset: z.int().min(0).max(1_000_000).nullish().describe('Payouts to skip before the page; by default 0'),
-        status: z.enum(payoutStatuses).nullish().describe('Only those in this state'),
+        status: statusSchema.nullish().describe(statusText),
       }),
     },
-    responses: {
-      200: {
-        description: 'A page of payouts',
-        schema: z.object({
-          app_id: z.string().describe('The application'),
-          payouts: z.array(payoutSchema).describe('Newest first'),
-          total: z.int().describe('How many there are on all pages'),
-          limit: z.int().describe('The limit that was applied'),
-          offset: z.int().describe('The offset that was applied'),
-        }),
-        example: { app_id: 'demo', payouts: [], ...examplePage },
-      },
-    },
-    handle: async ({ clients }, { path, body, call }) => {
-      const page = { limit: body.limit ?? 100, offset: body.offset ?? 0 };
-      const request = { appId: path.app_id, ...page, status: body.status ?? '' };
-      const { payouts, total } = await clients.finance.listPayouts(request, call);
-      return json(200, {
-        app_id: path.app_id,
-        payouts: payouts.map(payoutJson),
-        total: Number(total),
-        ...page,
-      });
-    },
+    responses: historyResponses,
+    handle: (context, request) => payoutHistory(context, request, request.body),
+  }),
+  route({
+    method: 'GET',
+    path: '/apps/{app_id}/payout/history',
+    id: 'readPayoutHistory',
+    summary: 'List the payouts of an application',
+    description: 'Newest first.',
+    tag,
+    auth: read,
+    query: pageQuery.extend({ status: statusSchema.optional().describe(statusText) }),
+    responses: historyResponses,
+    handle: (context, request) => payoutHistory(context, request, request.query),
   }),
 ];

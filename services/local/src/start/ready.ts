@@ -21,11 +21,12 @@ export interface Ready {
 /** The ready message, printed once requests are answered. */
 export function readyLines({ url, environment, host, dataDir, app, showKeys, parts = [], ...key }: Ready): string[] {
   const { PUBLIC_URL: publicUrl, DEFAULT_READ: defaultRead } = environment;
-  const base = (publicUrl ?? url).replace(/\/+$/, '');
+  // The public address may not work yet: whoever starts Granary tries it on this machine.
+  const base = url.replace(/\/+$/, '');
   const isOpen = host === '0.0.0.0' || host === '::';
   return [
     `Granary is ready at ${url}`,
-    ...(publicUrl === undefined ? [] : [`  public address: ${base}`]),
+    ...(publicUrl === undefined ? [] : [`  public address, for clients elsewhere: ${publicUrl.replace(/\/+$/, '')}`]),
     ...(isOpen ? ['  listening on all addresses of this machine, without TLS'] : []),
     ...(isOpen && publicUrl === undefined
       ? ['  PUBLIC_URL is not set: examples for clients name this machine only']
