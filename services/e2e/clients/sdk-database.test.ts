@@ -86,7 +86,10 @@ test('collections are created, listed, read, changed and deleted', async () => {
   expect(await database.getCollection('films')).not.toHaveProperty('metadata');
   expect(await fixture.client.getCollectionInfo('films')).toMatchObject({ name: 'films', document_count: 3 });
   expect(await database.validateSchema('films', { title: 'Heat' })).toMatchObject({ valid: true });
-  expect(await database.validateSchema('films', { year: 'late' })).toMatchObject({ valid: false });
+  expect(await database.validateSchema('films', { year: 'late' })).toMatchObject({
+    valid: false,
+    errors: expect.arrayContaining([expect.stringMatching(/^data\.year must be /)]) as string[],
+  });
   const secret = { access_policy: { read: 'private' } };
   expect(await database.updateCollection('films', secret as object)).toMatchObject(secret);
   await database.createCollection('gone', { namespace: 'n', primary_column: 'id' });
@@ -171,11 +174,13 @@ test('a batch answers with a result for each of its operations', async () => {
     { operation: 'create', collection: 'batches', data: { id: 'a', n: 1 } },
     { operation: 'update', collection: 'batches', data: { id: 'a', n: 2 }, conditions: { n: 1 } },
     { operation: 'delete', collection: 'batches', data: { id: 'b' } },
+    { operation: 'delete', collection: 'batches', data: {}, conditions: { id: 'c' } },
   ]);
   expect(results).toMatchObject([
     { success: true, operation: 'create', collection: 'batches', result: { id: 'a', version: 1 } },
     { success: true, operation: 'update', collection: 'batches', result: { id: 'a', version: 2 } },
     { success: false, operation: 'delete', collection: 'batches', error: 'There is no document b' },
+    { success: false, operation: 'delete', collection: 'batches', error: 'There is no document c' },
   ]);
 });
 

@@ -95,6 +95,45 @@ describe.each(transports)('batches (%s)', (transport) => {
     expect(await texts('new')).toEqual(['{"id":"n"}']);
   });
 
+  test('an update or deletion without an id in its data is of the document that its conditions name', async () => {
+    await app.store('films', [
+      { id: 'a', n: 1 },
+      { id: 'b', n: 2 },
+      { id: 'c', n: 3 },
+    ]);
+    const { status, body } = await batch([
+      operation('update', { n: 5 }, { id: 'a' }),
+      operation('delete', {}, { id: { eq: 'b' }, n: { gt: 1 } }),
+      { operation: 'delete', collection: 'films', conditions: { id: 'c', n: 4 } },
+      { operation: 'delete', collection: 'films', conditions: { id: 'x' } },
+      operation('update', { id: 'c', n: 6 }, { id: 'a' }),
+    ]);
+    expect(status).toBe(200);
+    expect(body.map((result) => [result.status, result.result?.id ?? result.code])).toEqual([
+      [200, 'a'],
+      [200, 'b'],
+      [412, 'PRECONDITION_FAILED'],
+      [404, 'DOCUMENT_NOT_FOUND'],
+      [412, 'PRECONDITION_FAILED'],
+    ]);
+    expect(await texts()).toEqual(['{"id":"a","n":5}', '{"id":"b","n":2,"deleted":true}', '{"id":"c","n":3}']);
+    const unnamed: object[] = [{ n: 1 }, { or: [{ id: 'a' }, { id: 'b' }] }, { id: { in: ['a'] } }, { 'x.id': 'a' }];
+    for (const conditions of [undefined, ...unnamed]) {
+      for (const kind of ['update', 'delete']) {
+        const refused = await batch([operation(kind, { n: 9 }, conditions)]);
+        expect(refused).toMatchObject({
+          status: 400,
+          body: { details: { 'operations[0].data.id': expect.any(Array) as unknown } },
+        });
+      }
+    }
+    const without = await batch([{ operation: 'update', collection: 'films', conditions: { id: 'a' } }]);
+    expect(without).toMatchObject({
+      status: 400,
+      body: { details: { 'operations[0].data': expect.any(Array) as unknown } },
+    });
+  });
+
   test('conditions of an atomic batch are decided together: of two that take from one account one wins', async () => {
     await app.store('accounts', [
       { id: 'a', cents: 100 },

@@ -147,14 +147,15 @@ describe.each(transports)('collections (%s)', (transport) => {
     await app.call('POST', `${path}/collections`, definition);
     const validate = (data: unknown) => app.call('POST', `${path}/collections/films/validate`, { data });
     for (const data of [[{ title: 'Heat', year: 1995 }], { title: 'Heat', year: 1995 }]) {
-      expect(await validate(data)).toMatchObject({ status: 200, body: { valid: true, document_count: 1 } });
+      expect(await validate(data)).toMatchObject({ status: 200, body: { valid: true, errors: [], details: {} } });
     }
     expect(await validate({ title: 'Heat', year: 1700 })).toMatchObject({ status: 200, body: { valid: false } });
     expect(await validate([{ title: 'Heat' }, { year: 1700 }])).toMatchObject({
       status: 200,
       body: {
         valid: false,
-        errors: { 'data[1].title': ['is required and missing'], 'data[1].year': ['must be at least 1888'] },
+        errors: ['data[1].title is required and missing', 'data[1].year must be at least 1888'],
+        details: { 'data[1].title': ['is required and missing'], 'data[1].year': ['must be at least 1888'] },
       },
     });
     for (const bad of ['[{"a":1,"a":2}]', '[{"title":"\\u0000"}]', '[{"title":"x","n":1e999}]', '[{"__proto__":1}]']) {

@@ -66,10 +66,15 @@ export function withFirstDetail(message: string, fields: FieldMessages): string 
   const [path] = Object.keys(fields);
   const detail = path === undefined ? undefined : fields[path]![0];
   if (path === undefined || detail === undefined || message.includes(detail)) return message;
+  return `${message}: ${detailText(path, detail)}`;
+}
+
+/** A detail in words, `data[3].city is required`; a long path or message is cut. */
+export function detailText(path: string, detail: string): string {
   // Some details are sentences of their own.
   const separator = /^\p{Lu}/u.test(detail) ? ': ' : ' ';
   const place = path === '' ? '' : `${shortened(path, pathLengthMax)}${separator}`;
-  return `${message}: ${place}${shortened(detail, messageLengthMax)}`;
+  return place + shortened(detail, messageLengthMax);
 }
 
 export function notFound(reason: string, message: string): ServiceError {

@@ -135,24 +135,34 @@ function parseConditions(text: Buffer, at: string): Condition {
 
 function toChange({ operation, collection, data, conditions }: OperationMembers, path: string): DocumentChange {
   const problems: FieldMessages = {};
+  const knownId = data?.id ?? (conditions && idIn(conditions));
   if (!isKind(operation)) problems[`${path}.operation`] = ['must be create, update or delete'];
   if (!isName(collection ?? '')) problems[`${path}.collection`] = [nameRule];
-  if (!data) problems[`${path}.data`] = ['is required and missing'];
-  else if (data.id === null && operation !== 'create') problems[`${path}.data.id`] = ['is required and missing'];
-  if (!isKind(operation) || !data || Object.keys(problems).length > 0) {
-    throw invalid('The request is not valid', problems);
-  }
+  if (operation !== 'create' && knownId === undefined) {
+    problems[`${path}.data.id`] = ['is required and missing, and conditions have no id either'];
+  } else if (!data && operation !== 'delete') problems[`${path}.data`] = ['is required and missing'];
+  if (!isKind(operation) || Object.keys(problems).length > 0) throw invalid('The request is not valid', problems);
+  const id = (operation === 'create' ? data?.id : knownId) ?? newDocumentId();
   // A document that an earlier release stored under such an id can be deleted here.
-  if (operation !== 'delete') requireAddressable(data, `${path}.data`);
+  if (operation !== 'delete') requireAddressable({ id }, `${path}.data`);
   return {
     collection: collection!,
-    id: data.id ?? newDocumentId(),
+    id,
     kind: kinds[operation],
-    body: data.text,
-    ...(operation === 'update' && { patch: data.patch }),
+    body: data?.text ?? noBytes,
+    ...(operation === 'update' && { patch: data!.patch }),
     condition: conditions,
     path: `${path}.data`,
   };
+}
+
+const noBytes = Buffer.alloc(0);
+
+/** The id that a record must have to meet a condition, where that is said by an equality. */
+function idIn(condition: Condition): string | undefined {
+  if (condition.kind === 'and') return condition.conditions.map(idIn).find((id) => id !== undefined);
+  const isOfId = condition.kind === 'is' && condition.path.length === 1 && condition.path[0] === 'id';
+  return isOfId && typeof condition.value === 'string' ? condition.value : undefined;
 }
 
 const isKind = (operation: string | undefined): operation is keyof typeof kinds =>

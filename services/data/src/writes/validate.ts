@@ -1,20 +1,27 @@
-import { ServiceError } from '@granary/shared/errors';
+import { detailText, ServiceError, type FieldMessages } from '@granary/shared/errors';
 import type { ValidateDocumentsRequest } from '@granary/shared/gen/granary/data/v1/ValidateDocumentsRequest';
 import type { Pool } from '@granary/shared/postgres/pool';
 import { requireCollection } from '../catalog/collection';
 import { prepareBody } from '../documents/parser';
 import { rulesOf } from '../documents/rules';
 
-/** Says whether documents would be stored, without storing them: `{"valid": …, "errors": {…}}`. */
+/**
+ * Says whether documents would be stored, without storing them, as JSON: `valid`, `errors`, a list of sentences, which the
+ * published client shows, and `details`, the messages of each path.
+ */
 export async function validateDocuments(pool: Pool, request: ValidateDocumentsRequest): Promise<Buffer> {
   const collection = await requireCollection(pool, request.appId, request.collection);
   try {
     const documents = prepareBody(request.body, rulesOf(collection), { single: true });
-    return Buffer.from(JSON.stringify({ valid: true, document_count: documents.length, errors: {} }));
+    return Buffer.from(JSON.stringify({ valid: true, document_count: documents.length, errors: [], details: {} }));
   } catch (error) {
     // What is wrong with a document is the answer; what is wrong with the request is an error as everywhere.
     if (!(error instanceof ServiceError) || !isAboutDocuments(error)) throw error;
-    return Buffer.from(JSON.stringify({ valid: false, errors: error.details }));
+    const details = error.details as FieldMessages;
+    const errors = Object.entries(details).flatMap(([path, messages]) =>
+      messages.map((message) => detailText(path, message)),
+    );
+    return Buffer.from(JSON.stringify({ valid: false, errors, details }));
   }
 }
 

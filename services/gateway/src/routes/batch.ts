@@ -16,7 +16,12 @@ const operationSchema = z.strictObject({
     .enum(['create', 'update', 'delete'])
     .describe('`update` merges `data` into the document (RFC 7396); `delete` marks it as deleted'),
   collection: z.string().regex(namePattern).describe('Name of the collection'),
-  data: objectSchema.describe('A document; `id` is needed, but for `create`, which makes one'),
+  data: objectSchema
+    .optional()
+    .describe(
+      'A document. `create` makes an `id` where there is none; `update` and `delete` take it from `conditions` then, and ' +
+        '`delete` needs no `data` beside it',
+    ),
   conditions: findSchema.optional().describe('A filter that the present version must match, else 412'),
 });
 

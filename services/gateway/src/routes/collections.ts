@@ -294,9 +294,10 @@ export const collectionRoutes = [
         schema: z.object({
           valid: z.boolean().describe('Whether all of them are valid'),
           document_count: z.int().optional().describe('How many there are, where all are valid'),
-          errors: objectSchema.describe('Messages by path, such as `data[3].address.city`'),
+          errors: z.array(z.string()).describe('What is wrong, a sentence each'),
+          details: objectSchema.describe('The same as messages by path, such as `data[3].address.city`'),
         }),
-        example: { valid: true, document_count: 1, errors: {} },
+        example: { valid: true, document_count: 1, errors: [], details: {} },
       },
       413: { description: 'The body or a document is too large', codes: ['DOCUMENT_TOO_LARGE'] },
     },
