@@ -127,7 +127,8 @@ class FormParts {
       this.metadata.catch(reject);
     } else {
       const isKnown = name === 'blob' || name === 'metadata';
-      const message = isKnown ? 'is given more than once' : 'is not a part of an upload';
+      const rule = 'the file must be in a part called blob, its metadata in one called metadata';
+      const message = isKnown ? 'is given more than once' : `is not a part of an upload: ${rule}`;
       reject(invalid('The form has a part that does not belong there', { [name ?? '(unnamed)']: [message] }));
       stream.resume();
     }
@@ -135,7 +136,12 @@ class FormParts {
 
   async received(): Promise<ReceivedUpload> {
     const [object, metadata = Buffer.alloc(0)] = await Promise.all([this.object, this.metadata]);
-    if (!object) throw invalid('The upload has no file', { blob: ['is missing'] });
+    if (!object) {
+      const parts = this.metadata ? 'only the part metadata' : 'no parts';
+      throw invalid('The upload has no file', {
+        blob: [`is missing: the file must be in a part called blob, and the form has ${parts}`],
+      });
+    }
     return { object, contentType: this.contentType, filename: this.filename, metadata };
   }
 

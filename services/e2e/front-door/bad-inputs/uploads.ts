@@ -34,6 +34,24 @@ export function uploads(): BadInput[] {
         headers: { 'Content-Type': 'image/png', 'X-Blob-Metadata': text },
       }),
     ),
+    ...['', '; charset=utf-8'].map((more) =>
+      bad(`the type of curl${more}`, target, 'bytes', 415, 'UNSUPPORTED_MEDIA_TYPE', {
+        says: "-H 'Content-Type: image/png'",
+        headers: { 'Content-Type': `application/x-www-form-urlencoded${more}` },
+      }),
+    ),
+    ...[
+      [
+        part('file', 'bytes', '; filename="a.txt"'),
+        'file is not a part of an upload: the file must be in a part called blob',
+      ],
+      [part('metadata', '{}'), 'must be in a part called blob, and the form has only the part metadata'],
+    ].map(([text, says]) =>
+      bad(`a form without blob: ${says}`, target, `${text}--b--\r\n\r\n`, 400, 'VALIDATION_FAILED', {
+        says: says!,
+        headers: { 'Content-Type': 'multipart/form-data; boundary=b' },
+      }),
+    ),
     bad('neither a body nor a type', target, undefined, 400, 'VALIDATION_FAILED'),
     bad('a blob over the limit', target, filler(200_001), 413, 'PAYLOAD_TOO_LARGE', {
       says: '65536',

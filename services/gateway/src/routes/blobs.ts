@@ -52,6 +52,7 @@ type Path = 'app_id' | 'collection';
 export function uploadBlob(context: GatewayContext, request: RouteRequest<Path, AppCaller>): Promise<Answer> {
   const { incoming, path } = request;
   const { MAX_BLOB_BYTES: maxBytes } = context.config;
+  if (/^application\/x-www-form-urlencoded\b/i.test(incoming.headers['content-type'] ?? '')) throw typeOfForm();
   const length = incoming.headers['content-length'];
   if (Number(length ?? 0) > maxBytes + formOverheadBytes) throw tooLarge(maxBytes);
   return payForWrite(context, request, {
@@ -59,6 +60,16 @@ export function uploadBlob(context: GatewayContext, request: RouteRequest<Path, 
     run: (terms) => upload(context, request, terms),
   });
 }
+
+/** What curl says of `--data-binary` by itself: it would become the type of an image, which browsers then do not show. */
+const typeOfForm = () =>
+  new ServiceError(
+    'INVALID_ARGUMENT',
+    'UNSUPPORTED_MEDIA_TYPE',
+    'An upload cannot be application/x-www-form-urlencoded, which curl sends by default: name the type of the file, as ' +
+      "by -H 'Content-Type: image/png'",
+    { details: { expected: ['multipart/form-data', 'the type of the file'] } },
+  );
 
 async function upload(
   context: GatewayContext,
@@ -204,7 +215,7 @@ export const blobRoutes: readonly Route[] = [
       409: { description: 'A unique value is taken', codes: ['UNIQUE_VIOLATION'] },
       411: { description: 'The upload costs something, and has no Content-Length', codes: ['LENGTH_REQUIRED'] },
       413: { description: 'The blob or its metadata is too large' },
-      415: { description: 'The body is compressed' },
+      415: { description: 'The body is compressed, or said to be the fields of a web form' },
       422: {
         description: 'The metadata document violates the schema, or the Idempotency-Key was used for another upload',
         codes: ['SCHEMA_VIOLATION', 'IDEMPOTENCY_KEY_REUSED'],
